@@ -29,15 +29,15 @@ MACHINES = {
     "fgm": gramplane.FGMClassifier(loss="squared_hinge"),
     "fgm, logistic": gramplane.FGMClassifier(loss="logistic"),
     "group-lasso, squared": gramplane.GroupLassoClassifier(loss="squared", algorithm="fista"),
-    "mkl": gramplane.MKLClassifier(KERNELS),
-    "two-layer-mkl": gramplane.TwoLayerMKLClassifier(KERNELS),
+    "mkl": gramplane.MKLClassifier(KERNELS, scale=None),
+    "two-layer-mkl": gramplane.TwoLayerMKLClassifier(KERNELS, scale=None),
     "kta-path": gramplane.KTASelectionPath(),
     "tri-class-svm": gramplane.TriClassSVC(validation=0),
     "rule-ensemble": gramplane.RuleEnsembleClassifier(max_rounds=10),
-    "hierarchical-kernels": gramplane.HierarchicalKernelClassifier(dag="subsets(gaussian; depth=1)"),
-    "multitask-mkl": gramplane.MultiTaskMKLClassifier(KERNELS),
-    "latent-task-mkl": gramplane.LatentTaskMKLClassifier(KERNELS, tol=1e-2),
-    "shared-subspace-mkl": gramplane.SharedSubspaceMKLClassifier(KERNELS, tol=1e-2),
+    "hierarchical-kernels": gramplane.HierarchicalKernelClassifier(dag="subsets(gaussian; depth=1)", scale=None),
+    "multitask-mkl": gramplane.MultiTaskMKLClassifier(KERNELS, scale=None),
+    "latent-task-mkl": gramplane.LatentTaskMKLClassifier(KERNELS, tol=1e-2, scale=None),
+    "shared-subspace-mkl": gramplane.SharedSubspaceMKLClassifier(KERNELS, tol=1e-2, scale=None),
 }
 SETS = {"breast_cancer": load_breast_cancer, "wine": load_wine}
 WORSE = 0.01  # by which the mean Brier score may be above the peer's

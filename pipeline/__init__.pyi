@@ -80,11 +80,11 @@ class FGMClassifier(_fgm.FGMClassifier):
         outer_stop: Literal['gap', 'decrease'] = 'gap',
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
         probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class FGMClassifierCV(_fgm.FGMClassifierCV):
@@ -113,16 +113,16 @@ class FGMClassifierCV(_fgm.FGMClassifierCV):
         outer_stop: Literal['gap', 'decrease'] = 'gap',
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
         probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
-        cluster: str | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cv: Any = None,
         scoring: Any = None,
         refit: bool | str = True,
         one_standard_error: bool = False,
         n_jobs: int | None = None,
+        cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class FGMRegressor(_fgm.FGMRegressor):
@@ -150,11 +150,11 @@ class FGMRegressor(_fgm.FGMRegressor):
         allow_repeat: bool = True,
         debias: bool = False,
         outer_stop: Literal['gap', 'decrease'] = 'gap',
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class FGMRegressorCV(_fgm.FGMRegressorCV):
@@ -183,16 +183,16 @@ class FGMRegressorCV(_fgm.FGMRegressorCV):
         allow_repeat: bool = True,
         debias: bool = False,
         outer_stop: Literal['gap', 'decrease'] = 'gap',
-        cluster: str | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cv: Any = None,
         scoring: Any = None,
         refit: bool | str = True,
         one_standard_error: bool = False,
         n_jobs: int | None = None,
+        cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class GroupLassoClassifier(_group_lasso.GroupLassoClassifier):
@@ -216,11 +216,11 @@ class GroupLassoClassifier(_group_lasso.GroupLassoClassifier):
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
         edges: Any = None,
         probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class GroupLassoClassifierCV(_group_lasso.GroupLassoClassifierCV):
@@ -244,16 +244,16 @@ class GroupLassoClassifierCV(_group_lasso.GroupLassoClassifierCV):
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
         edges: Any = None,
         probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
-        cluster: str | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cv: Any = None,
         scoring: Any = None,
         refit: bool | str = True,
         one_standard_error: bool = False,
         n_jobs: int | None = None,
+        cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class GroupLassoRegressor(_group_lasso.GroupLassoRegressor):
@@ -275,11 +275,11 @@ class GroupLassoRegressor(_group_lasso.GroupLassoRegressor):
         tol: float = 0.0001,
         max_iter: int = 1000,
         edges: Any = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class GroupLassoRegressorCV(_group_lasso.GroupLassoRegressorCV):
@@ -301,16 +301,16 @@ class GroupLassoRegressorCV(_group_lasso.GroupLassoRegressorCV):
         tol: float = 0.0001,
         max_iter: int = 1000,
         edges: Any = None,
-        cluster: str | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cv: Any = None,
         scoring: Any = None,
         refit: bool | str = True,
         one_standard_error: bool = False,
         n_jobs: int | None = None,
+        cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class HierarchicalKernelClassifier(_hierarchical_kernels.HierarchicalKernelClassifier):
@@ -337,11 +337,11 @@ class HierarchicalKernelClassifier(_hierarchical_kernels.HierarchicalKernelClass
         gram_store: str | None = None,
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
         probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class HierarchicalKernelRegressor(_hierarchical_kernels.HierarchicalKernelRegressor):
@@ -367,11 +367,11 @@ class HierarchicalKernelRegressor(_hierarchical_kernels.HierarchicalKernelRegres
         max_iter: int = 5000,
         grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
         gram_store: str | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class KTASelectionPath(_kta_path.KTASelectionPath):
@@ -449,11 +449,11 @@ class LatentTaskMKLClassifier(_latent_task_mkl.LatentTaskMKLClassifier):
         gram_store: str | None = None,
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
         probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class LatentTaskMKLRegressor(_latent_task_mkl.LatentTaskMKLRegressor):
@@ -478,11 +478,11 @@ class LatentTaskMKLRegressor(_latent_task_mkl.LatentTaskMKLRegressor):
         threshold: float = 0.001,
         grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
         gram_store: str | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class MKLClassifier(_mkl.MKLClassifier):
@@ -503,11 +503,11 @@ class MKLClassifier(_mkl.MKLClassifier):
         gram_store: str | None = None,
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
         probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class MKLClassifierCV(_mkl.MKLClassifierCV):
@@ -529,16 +529,16 @@ class MKLClassifierCV(_mkl.MKLClassifierCV):
         gram_store: str | None = None,
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
         probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
-        cluster: str | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cv: Any = None,
         scoring: Any = None,
         refit: bool | str = True,
         one_standard_error: bool = False,
         n_jobs: int | None = None,
+        cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class MKLRegressor(_mkl.MKLRegressor):
@@ -558,11 +558,11 @@ class MKLRegressor(_mkl.MKLRegressor):
         threshold: float = 0.0001,
         grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
         gram_store: str | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class MKLRegressorCV(_mkl.MKLRegressorCV):
@@ -583,16 +583,16 @@ class MKLRegressorCV(_mkl.MKLRegressorCV):
         threshold: float = 0.0001,
         grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
         gram_store: str | None = None,
-        cluster: str | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cv: Any = None,
         scoring: Any = None,
         refit: bool | str = True,
         one_standard_error: bool = False,
         n_jobs: int | None = None,
+        cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class MinimumVolumeEmbedding(_embeddings.MinimumVolumeEmbedding):
@@ -628,11 +628,11 @@ class MultiTaskMKLClassifier(_multitask_mkl.MultiTaskMKLClassifier):
         gram_store: str | None = None,
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
         probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class MultiTaskMKLClassifierCV(_multitask_mkl.MultiTaskMKLClassifierCV):
@@ -654,16 +654,16 @@ class MultiTaskMKLClassifierCV(_multitask_mkl.MultiTaskMKLClassifierCV):
         gram_store: str | None = None,
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
         probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
-        cluster: str | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cv: Any = None,
         scoring: Any = None,
         refit: bool | str = True,
         one_standard_error: bool = False,
         n_jobs: int | None = None,
+        cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class MultiTaskMKLRegressor(_multitask_mkl.MultiTaskMKLRegressor):
@@ -682,11 +682,11 @@ class MultiTaskMKLRegressor(_multitask_mkl.MultiTaskMKLRegressor):
         threshold: float = 0.0001,
         grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
         gram_store: str | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class MultiTaskMKLRegressorCV(_multitask_mkl.MultiTaskMKLRegressorCV):
@@ -707,16 +707,16 @@ class MultiTaskMKLRegressorCV(_multitask_mkl.MultiTaskMKLRegressorCV):
         threshold: float = 0.0001,
         grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
         gram_store: str | None = None,
-        cluster: str | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cv: Any = None,
         scoring: Any = None,
         refit: bool | str = True,
         one_standard_error: bool = False,
         n_jobs: int | None = None,
+        cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class MultiTaskSelector(_multitask_selector.MultiTaskSelector):
@@ -737,11 +737,11 @@ class MultiTaskSelector(_multitask_selector.MultiTaskSelector):
         max_iter: int = 1000,
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
         probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class RuleEnsembleClassifier(_rule_ensemble.RuleEnsembleClassifier):
@@ -843,11 +843,11 @@ class SharedSubspaceMKLClassifier(_shared_subspace_mkl.SharedSubspaceMKLClassifi
         gram_store: str | None = None,
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
         probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class SharedSubspaceMKLRegressor(_shared_subspace_mkl.SharedSubspaceMKLRegressor):
@@ -864,11 +864,11 @@ class SharedSubspaceMKLRegressor(_shared_subspace_mkl.SharedSubspaceMKLRegressor
         max_iter: int = 200,
         grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
         gram_store: str | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class SimpleNPKL(_npkl.SimpleNPKL):
@@ -957,11 +957,11 @@ class TriClassSVC(_tri_class_svm.TriClassSVC):
         max_iter: int = 50,
         grams: Literal['auto', 'memory', 'recompute'] = 'auto',
         probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class TwoLayerMKLClassifier(_two_layer_mkl.TwoLayerMKLClassifier):
@@ -983,11 +983,11 @@ class TwoLayerMKLClassifier(_two_layer_mkl.TwoLayerMKLClassifier):
         gram_store: str | None = None,
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
         probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class UnsupervisedMKL(_unsupervised_mkl.UnsupervisedMKL):

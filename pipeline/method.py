@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 import numpy as np
 
 from ..storage import MemoryBlocks
+from .inputs.column_widths import width_warning
 from .inputs.fit_warnings import fit_warnings
 from .inputs.labels import Inputs
 from .inputs.scores import accuracy_metrics, fit_tracker, with_held_out
@@ -120,6 +121,7 @@ class Method(Generic[C, I, S, M]):
     def all_warnings(self, state: S, model: M, ctx: RunContext, history: Sequence[Mapping[str, Any]]) -> list[str]:
         """Return what the user should know of a fit: what the method says, and what follows from target, selection and answers."""
         own, last = self.warnings(state, model, ctx), history[-1] if history else {}
+        own = [*own, widths] if (widths := width_warning(self.config, ctx.data)) else own
         has_own_rows = type(self).labelled.__func__ is not Method.labelled.__func__  # pyright: ignore[reportFunctionMemberAccess]
         if not has_own_rows and not isinstance(self.inputs, Inputs):
             return own  # no rows with a target

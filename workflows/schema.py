@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
+from ..pipeline.records.config import Scale
 from ..pipeline.records.names import nearest
 from ..pipeline.registry import extra_inputs
 from ..storage.places import check_place, is_local
@@ -92,6 +93,7 @@ class GramArgs(Closed):
     )
     out: NewStore = Field(description="Gram store; kernels are added to one that is there")
     overwrite: bool = Field(False, description="replace a Gram store of other data")
+    scale: Scale = "auto"
 
 
 class StreamArgs(Closed):

@@ -124,7 +124,7 @@ def _gram_inputs(context: StepContext, step: GramStep) -> dict[str, str]:
 def _gram(context: StepContext, step: GramStep, dry_run: bool = False) -> StepResult:
     out, kernels = context.read.path(step.args.out), gram_kernels(context.read, step)
     overwrite = step.args.overwrite and not dry_run
-    _, figures = build_store(context.store(step), kernels, out, context.compute, context.emit, dry_run, overwrite)
+    _, figures = build_store(context.store(step), kernels, out, context.compute, context.emit, dry_run, overwrite, step.args.scale)
     return StepResult(figures, {} if dry_run else _digest_paths(out))
 
 

@@ -52,7 +52,7 @@ READERS: dict[str, tuple[str, Callable[[Any], Task]]] = {
 
 def fgm(feature_map: str | None) -> Callable[[float], FGMClassifier]:
     """Return machines of ten rounds with 10 features each, by C."""
-    return lambda C: FGMClassifier(B=10, C=C, max_rounds=10, feature_map=feature_map, fit_intercept=True, n_bins=BINS)
+    return lambda C: FGMClassifier(B=10, C=C, max_rounds=10, feature_map=feature_map, fit_intercept=True, n_bins=BINS, scale=None)
 
 
 def written_out(X: Any, name: str, low: np.ndarray, high: np.ndarray) -> Any:
@@ -74,9 +74,15 @@ def group_lasso(X: Any, y: np.ndarray, Z: Any, t: np.ndarray, width: int) -> flo
     groups = np.arange(X.shape[1]) // width
 
     def make(share: float) -> GroupLassoClassifier:
-        machine = GroupLassoClassifier(algorithm="fista", groups=groups, loss="logistic", lam=1e9, tol=1e-2).fit(X, y)
+        machine = GroupLassoClassifier(algorithm="fista", groups=groups, loss="logistic", lam=1e9, tol=1e-2, scale=None).fit(X, y)
         return GroupLassoClassifier(
-            algorithm="fista", groups=groups, loss="logistic", lam=share * machine.model_.figures["lambda_max"], tol=1e-2, max_iter=300
+            algorithm="fista",
+            groups=groups,
+            loss="logistic",
+            lam=share * machine.model_.figures["lambda_max"],
+            tol=1e-2,
+            max_iter=300,
+            scale=None,
         )
 
     part, rest = next(StratifiedShuffleSplit(1, test_size=0.2, random_state=0).split(y, y))

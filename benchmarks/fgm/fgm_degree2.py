@@ -36,9 +36,9 @@ def main() -> None:
     columns = sp.csc_array(train)
 
     def ours() -> FGMClassifier:
-        return FGMClassifier(B=options.B, C=options.cost, max_rounds=options.rounds, feature_map="poly2", fit_intercept=False).fit(
-            columns, y_train
-        )
+        return FGMClassifier(
+            B=options.B, C=options.cost, max_rounds=options.rounds, feature_map="poly2", fit_intercept=False, scale=None
+        ).fit(columns, y_train)
 
     wanted = len(ours().selected_)
     products = expanded(train)

@@ -81,7 +81,7 @@ SETS: dict[str, tuple[str, Callable[[Any], Task]]] = {
 
 def fgm(feature_map: str | None, gamma: float) -> Callable[[float], FGMClassifier]:
     """Return machines of ten rounds with up to 20 new atoms each, by C."""
-    return lambda C: FGMClassifier(B=20, C=C, max_rounds=10, feature_map=feature_map, gamma=gamma, fit_intercept=True)
+    return lambda C: FGMClassifier(B=20, C=C, max_rounds=10, feature_map=feature_map, gamma=gamma, fit_intercept=True, scale=None)
 
 
 def products(gamma: float, X: Any) -> Any:

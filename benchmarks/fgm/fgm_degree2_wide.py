@@ -115,7 +115,9 @@ def main() -> None:
     X, y, X_test, y_test = sp.csc_array(rows[:n]), planted.y[:n], rows[n:], planted.y[n:]
     # Without the warm fit of small data the first figures would hold compilation.
     small = zipf(2_000, 500, 8, 5.0)
-    FGMClassifier(B=2, C=10, max_rounds=2, feature_map="poly2", fit_intercept=False).fit(small, planted_products(small, 4, 10).y)
+    FGMClassifier(B=2, C=10, max_rounds=2, feature_map="poly2", fit_intercept=False, scale=None).fit(
+        small, planted_products(small, 4, 10).y
+    )
 
     survivors: list[int] = []
 
@@ -126,7 +128,7 @@ def main() -> None:
     def fit() -> FGMClassifier:
         survivors.clear()
         settings = {"B": options.B, "C": options.cost, "max_rounds": options.rounds, "feature_map": "poly2", "fit_intercept": False}
-        return FGMClassifier(**settings, callbacks=[note]).fit(X, y)
+        return FGMClassifier(**settings, callbacks=[note], scale=None).fit(X, y)
 
     extra, model = bench.extra_memory(fit)
     timing = bench.alternate({"fit": fit}, options.reps, warm=0)["fit"]

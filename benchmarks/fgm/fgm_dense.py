@@ -19,7 +19,7 @@ def problem(options, seed: int):
 
 
 def machine(options, B: int, **more) -> FGMClassifier:
-    return FGMClassifier(B=B, C=options.cost, max_rounds=options.rounds, fit_intercept=False, **more)
+    return FGMClassifier(B=B, C=options.cost, max_rounds=options.rounds, fit_intercept=False, **more, scale=None)
 
 
 def accuracies(options, seed: int) -> dict[str, float]:
@@ -40,7 +40,7 @@ def accuracies(options, seed: int) -> dict[str, float]:
     model = machine(options, options.widths[1], max_inner=3).fit(data.X, data.y)
     add(f"FGM B={options.widths[1]}, max_inner=3", model, model.selected_)
     row["relative gap left by max_inner=3"] = model.dual_gap_ / model.objective_
-    screen = FGMClassifier(B=options.wanted, C=options.cost, max_rounds=1, fit_intercept=False).fit(data.X, data.y)
+    screen = FGMClassifier(B=options.wanted, C=options.cost, max_rounds=1, fit_intercept=False, scale=None).fit(data.X, data.y)
     add("one-pass screen (T=1)", screen, screen.selected_, refitted=True)
     for name, make in (("l1-SVM", l1_svm), ("l1-LR", l1_lr)):
         peer = search_cost(make, data.X, data.y, options.wanted).model

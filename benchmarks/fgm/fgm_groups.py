@@ -50,7 +50,7 @@ def ours(B: int, rounds: int, cost: float, loss: str, max_inner: int) -> dict[st
 
     data = HELD["data"]
     settings = {"B": B, "max_rounds": rounds, "C": cost, "loss": loss, "max_inner": max_inner or None, "fit_intercept": False}
-    made = FGMClassifier(groups=data.groups, **settings)
+    made = FGMClassifier(groups=data.groups, **settings, scale=None)
     clock, model = bench.clocked(lambda: made.fit(HELD["X"], data.y))
     phases = {name: float(values.sum()) for name, values in model.history_.items() if name.startswith("seconds_")}
     accuracy = model.score(data.X_test, data.y_test)
@@ -129,7 +129,7 @@ def wide(n: int, n_groups: int, relevant: int, B: int, rounds: int, cost: float,
     assert np.array_equal(data.y, np.where(data.X[:, columns] @ w >= 0, 1, -1)), "the generator draws in another order now"
     before = bench.peak_memory()
     settings = {"B": B, "max_rounds": rounds, "C": cost, "loss": loss, "max_inner": max_inner or None, "fit_intercept": False}
-    made = FGMClassifier(groups=data.groups, **settings)
+    made = FGMClassifier(groups=data.groups, **settings, scale=None)
     clock, model = bench.clocked(lambda: made.fit(data.X, data.y))
     used = np.unique(np.concatenate((columns, np.flatnonzero(np.isin(data.groups, model.selected_)))))
     Z = np.random.default_rng([seed, 1]).standard_normal((2000, used.size), dtype=np.float32)

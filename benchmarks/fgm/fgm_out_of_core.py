@@ -157,7 +157,7 @@ def make_data(report: bench.Report, options, folder: str) -> None:
 
 def run_both(options, folder: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Alternate runs of FGM and calls of SGD; one process each, the peer's keeps its rows between calls."""
-    params = {"B": options.B, "C": options.cost, "max_rounds": options.rounds, "fit_intercept": False}
+    params = {"B": options.B, "C": options.cost, "max_rounds": options.rounds, "fit_intercept": False, "scale": None}
     given = {"params": params, "cluster": options.cluster, "worker_memory": options.worker_memory, "n": options.n, "n_test": options.n_test}
     us, them = [], []
     with bench.Child(__file__) as peer:
@@ -174,7 +174,9 @@ def run_both(options, folder: str) -> tuple[list[dict[str, Any]], list[dict[str,
 def report_memory(report: bench.Report, options, us: list[dict[str, Any]], folder: str) -> None:
     with bench.Child(__file__) as child:
         plan = child(
-            "planned", folder=folder, params={"B": options.B, "C": options.cost, "max_rounds": options.rounds, "fit_intercept": False}
+            "planned",
+            folder=folder,
+            params={"B": options.B, "C": options.cost, "max_rounds": options.rounds, "fit_intercept": False, "scale": None},
         )["plan"]
     limit = bench.parse_size(options.worker_memory)
     report.value("greatest peak of a worker process", max(row["workers"] for row in us) / 2**30, f"<= {limit / 2**30:.4g}", unit=" GiB")

@@ -160,7 +160,7 @@ def by_fgm(rounds: int, X: Any, y: np.ndarray, counts: tuple[int, ...], cost: fl
 
 def _fgm(X: Any, y: np.ndarray, count: int, rounds: int, cost: float) -> np.ndarray:
     B = -(-count // rounds)
-    model = FGMClassifier(B=B, C=cost, max_rounds=rounds, n_features_to_select=count, allow_repeat=False, fit_intercept=True)
+    model = FGMClassifier(B=B, C=cost, max_rounds=rounds, n_features_to_select=count, allow_repeat=False, fit_intercept=True, scale=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return model.fit(X, y).selected_

@@ -82,7 +82,7 @@ def build(folder: str, out: str, d: int, count: int, cluster: str, worker_memory
     shutil.rmtree(path / out, ignore_errors=True)
     where = {"cluster": cluster, "worker_memory": worker_memory, "on_event": killing("gram-build", kill, events)}
     with bench.PeakWatch() as watch:
-        clock, done = bench.clocked(lambda: build_grams(str(path / "data"), kernels(d, count), str(path / out), **where))
+        clock, done = bench.clocked(lambda: build_grams(str(path / "data"), kernels(d, count), str(path / out), scale=None, **where))
     killed = any(event["event"] == "killed" for event in events)
     started = sum(event["seconds"] for event in events if event.get("phase") == "cluster" and "seconds" in event)
     return {**clock, "bytes": done.figures["bytes"], "starting": started, "killed": killed, **memory(events, watch)}

@@ -107,7 +107,7 @@ def main() -> None:
         place = {"workers": options.workers, "worker_memory": options.worker_memory, "driver_memory": options.driver_memory}
         for name in options.methods.split(","):
             with bench.Child(__file__) as child:
-                found = child("fit", folder=str(folder), name=name, params={"C": options.cost, "tol": options.tol}, **place)
+                found = child("fit", folder=str(folder), name=name, params={"C": options.cost, "tol": options.tol, "scale": None}, **place)
             print(name, found, flush=True)
             show(report, name, found, options.driver_memory, options.worker_memory)
     report.show()

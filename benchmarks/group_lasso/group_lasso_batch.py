@@ -56,7 +56,7 @@ def ours(share: float, tol: float) -> dict[str, Any]:
     X, y, alpha = HELD["X"], HELD["y"], HELD["largest"] / share
     groups = np.arange(X.shape[1]) // SIZE
     # The penalty of a group is lam sqrt(d_g).
-    made = GroupLassoRegressor(algorithm="fista", groups=groups, lam=alpha / np.sqrt(SIZE), tol=tol, fit_intercept=False)
+    made = GroupLassoRegressor(algorithm="fista", groups=groups, lam=alpha / np.sqrt(SIZE), tol=tol, fit_intercept=False, scale=None)
     clock, model = bench.clocked(lambda: made.fit(X, y))
     gap = model.dual_gap_ / model.objective_
     return {**clock, **_told(np.asarray(model.coef_).ravel(), alpha), "relative_gap": gap, "engine": str(model.history_["engine"][-1])}

@@ -134,7 +134,9 @@ def batch_fits(data: Coded, train: np.ndarray, valid: np.ndarray, lams) -> list[
     X = sp.csr_array((rows.values, rows.indices, rows.indptr.astype(np.int32)), shape=(len(train), len(data.terms)))
     found = []
     for lam in lams:
-        model = GroupLassoClassifier(algorithm="fista", groups=data.terms, lam=lam, tol=1e-2, max_iter=300).fit(X, data.y[train])
+        model = GroupLassoClassifier(algorithm="fista", groups=data.terms, lam=lam, tol=1e-2, max_iter=300, scale=None).fit(
+            X, data.y[train]
+        )
         found.append(fit_of(data, valid, np.asarray(model.coef_)[0], float(model.intercept_[0])))
     return found
 

@@ -107,8 +107,8 @@ def flat_list(d: int) -> list[str]:
 def candidates(d: int) -> dict[str, list[Any]]:
     """Return the machines of every method, one per setting."""
     return {
-        "gHKL": [HierarchicalKernelClassifier("subsets(gaussian)", rho=1.1, C=C, tol=1e-2) for C in HIERARCHY_COSTS],
-        "MKL": [MKLClassifier(flat_list(d), constraint="simplex", C=C, tol=1e-2) for C in COSTS],
+        "gHKL": [HierarchicalKernelClassifier("subsets(gaussian)", rho=1.1, C=C, tol=1e-2, scale=None) for C in HIERARCHY_COSTS],
+        "MKL": [MKLClassifier(flat_list(d), constraint="simplex", C=C, tol=1e-2, scale=None) for C in COSTS],
         "SVC": [SVC(C=C, gamma=gamma) for C in COSTS for gamma in GAMMAS],
     }
 

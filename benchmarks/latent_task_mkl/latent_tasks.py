@@ -122,7 +122,7 @@ def run_planted(report: bench.Report, reps: int, tiny: bool) -> None:
     for rows, limit in ((5, 10), (15, 40)):
         for mu in (0.1, 1.0):
             X, y, task = planted(rows, tasks)
-            machine = LatentTaskMKLRegressor(kernels_of(X.shape[1]), mu=mu, C=1.0, loss="squared")
+            machine = LatentTaskMKLRegressor(kernels_of(X.shape[1]), mu=mu, C=1.0, loss="squared", scale=None)
             timing = bench.alternate({"fit": lambda machine=machine, X=X, y=y, task=task: machine.fit(X, y, task)}, reps)["fit"]
             found, name = timing.result, f"planted {tasks} x {rows}, mu={mu:g}"
             report.time(f"{name}: fit", timing)

@@ -101,7 +101,7 @@ def halves(X: np.ndarray, y: np.ndarray, splits: int) -> list[Half]:
 def estimator(specs: list[KernelSpec], method: str, C: float) -> MKLClassifier:
     """Return our estimator of a method."""
     v, solver = METHODS[method]
-    return MKLClassifier(specs, v=v, C=C, solver=solver, tol=TOL)
+    return MKLClassifier(specs, v=v, C=C, solver=solver, tol=TOL, scale=None)
 
 
 def chosen_costs(specs: list[KernelSpec], halves: list[Half], costs: tuple[float, ...]) -> dict[str, float]:
@@ -112,7 +112,7 @@ def chosen_costs(specs: list[KernelSpec], halves: list[Half], costs: tuple[float
         with bench.scratch() as folder:
             ingest((half.X, half.y), folder / "half")
             for method, (v, solver) in METHODS.items():
-                shared = {"kernels": kernels, "v": v, "solver": solver, "tol": TOL}
+                shared = {"scale": None, "kernels": kernels, "v": v, "solver": solver, "tol": TOL}
                 tune("mkl", {"C": list(costs)}, params=shared, data=str(folder / "half"), run=str(folder / method))
                 table = json.loads((folder / method / "tune.json").read_text())["rows"]
                 scores[method].append([row["accuracy"] for row in sorted(table, key=lambda row: row["C"])])

@@ -173,8 +173,8 @@ def best(models: Sequence[MKLClassifier], X: Any, y: np.ndarray) -> MKLClassifie
 def run_set(data: Data, splits: int, report: bench.Report) -> None:
     """Run all splits of a data set and add its figures."""
     kernels, halves = kernels_of(data.views), StratifiedShuffleSplit(splits, train_size=0.5, random_state=0)
-    learnt = [MKLClassifier(kernels, C=C, v=v, normalize="multiplicative") for v in MIXES for C in COSTS]
-    equal = [MKLClassifier(kernels, C=C, solver="uniform", normalize="multiplicative") for C in COSTS]
+    learnt = [MKLClassifier(kernels, C=C, v=v, normalize="multiplicative", scale=None) for v in MIXES for C in COSTS]
+    equal = [MKLClassifier(kernels, C=C, solver="uniform", normalize="multiplicative", scale=None) for C in COSTS]
     rows: dict[str, list[Score]] = {"ours": [], "uniform": [], "single": []}
     singles, watch = [], bench.stopwatch()
     for place, (train, test) in enumerate(halves.split(data.y, data.y)):
@@ -184,7 +184,9 @@ def run_set(data: Data, splits: int, report: bench.Report) -> None:
             report.note(
                 f"{data.name}: {len(kernels)} kernels; ours {learnt[0].C=}, {learnt[0].v=}; uniform {equal[0].C=}".replace("[0].", " ")
             )
-        candidates = [MKLClassifier([spec], C=C, solver="uniform", normalize="multiplicative") for spec in kernels for C in COSTS[1:]]
+        candidates = [
+            MKLClassifier([spec], C=C, solver="uniform", normalize="multiplicative", scale=None) for spec in kernels for C in COSTS[1:]
+        ]
         single = best(candidates, X[train], data.y[train])
         singles.append(str(single.kernels[0]))
         for name, model in (("ours", learnt[0]), ("uniform", equal[0]), ("single", single)):

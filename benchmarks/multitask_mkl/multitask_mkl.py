@@ -199,7 +199,16 @@ def _run(folder: Path, place: str, kernels: list[str]) -> dict[str, Any]:
 
     run = folder / f"run-{place.replace(':', '-')}"
     shutil.rmtree(run, ignore_errors=True)
-    params = {"kernels": kernels, "p": 6.0, "C": C, "tol": TOL, "grams": "store", "gram_store": str(folder / "grams"), "max_iter": 25}
+    params = {
+        "scale": None,
+        "kernels": kernels,
+        "p": 6.0,
+        "C": C,
+        "tol": TOL,
+        "grams": "store",
+        "gram_store": str(folder / "grams"),
+        "max_iter": 25,
+    }
     done = run_method("multitask-mkl", params, data=str(folder / "rows"), run=str(run), cluster=place, driver_memory="1GiB")
     history, model = RunStore.open(run).history(), load_model(run).model_
     seconds = [row["seconds"] for row in history]

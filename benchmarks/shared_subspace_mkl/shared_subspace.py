@@ -61,7 +61,9 @@ def model_of(X: np.ndarray, y: np.ndarray, task: np.ndarray, cost: float, **opti
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return SharedSubspaceMKLRegressor(KERNELS, C=cost, loss="squared", **{"tol": 1e-2, "max_iter": 40, **options}).fit(X, y, task)
+        return SharedSubspaceMKLRegressor(KERNELS, C=cost, loss="squared", **{"tol": 1e-2, "max_iter": 40, **options}, scale=None).fit(
+            X, y, task
+        )
 
 
 class Split:

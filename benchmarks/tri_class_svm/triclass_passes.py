@@ -81,7 +81,7 @@ def main() -> None:
     n, u = (options.labelled, options.unlabelled) if not options.tiny else (300, 300)
     if options.tiny:
         options.driver_memory, options.cluster, options.worker_memory = "4MiB", "sync", None
-    params = {"kernel": options.kernel, "algorithm": options.algorithm, "start": options.start, "C": options.C}
+    params = {"scale": None, "kernel": options.kernel, "algorithm": options.algorithm, "start": options.start, "C": options.C}
     params["C_unlabelled"] = 0.1 * options.C
     place = {"driver_memory": options.driver_memory, "cluster": options.cluster, "worker_memory": options.worker_memory}
     report = bench.Report(f"3C-SVM by passes: {options.kernel}, {options.algorithm}, {n:,} + {u:,} rows", options)

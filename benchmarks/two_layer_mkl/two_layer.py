@@ -74,14 +74,14 @@ def methods(n: int, d: int, single: bool) -> dict[str, tuple[Any, dict[str, Any]
     costs = {"C": list(COSTS)}
     return {
         "SVC": (SVC(), {**costs, "gamma": [0.5 / width**2 for width in WIDTHS]}),
-        "one layer": (MKLClassifier(finite, constraint="simplex"), costs),
-        "two layers": (TwoLayerMKLClassifier(finite), costs),
-        "two layers, infinite": (TwoLayerMKLClassifier(whole, infinite=True), costs),
+        "one layer": (MKLClassifier(finite, constraint="simplex", scale=None), costs),
+        "two layers": (TwoLayerMKLClassifier(finite, scale=None), costs),
+        "two layers, infinite": (TwoLayerMKLClassifier(whole, infinite=True, scale=None), costs),
         "two layers, penalty chosen": (
-            TwoLayerMKLClassifier(finite),
+            TwoLayerMKLClassifier(finite, scale=None),
             {"C": [1.0, 10.0, 100.0], "penalty": [share * n for share in PENALTIES]},
         ),
-        "two layers, as they come": (TwoLayerMKLClassifier(finite), {}),
+        "two layers, as they come": (TwoLayerMKLClassifier(finite, scale=None), {}),
     }
 
 
@@ -134,7 +134,7 @@ def one_fit(n: int, reps: int, report: bench.Report) -> None:
     y = (X[:, 0] * X[:, 1] + np.sin(2 * X[:, 2]) + 0.5 * rng.normal(size=n) > 0).astype(int)
     kernels = [f"rbf(gamma={g!r})" for g in np.geomspace(0.005, 2.0, 10).tolist()]
     kernels += [f"rbf(gamma={g})[{j}]" for j in range(4) for g in (0.1, 1.0)] + ["linear", "poly(degree=2)"]
-    machine = TwoLayerMKLClassifier(kernels)
+    machine = TwoLayerMKLClassifier(kernels, scale=None)
     calls: dict[str, Callable[[], Any]] = {"fit": lambda: machine.fit(X, y), "SVC": lambda: SVC(gamma=0.1).fit(X, y)}
     times = bench.alternate(calls, reps)
     report.time(f"two layers, {n} rows, 20 kernels", times["fit"])

@@ -143,7 +143,7 @@ def run_split(X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray,
 
     cost = take("equal weights", np.full(len(specs), 1.0 / len(specs)))
     take("alignment", alignment_weights(grams, labels))
-    mkl = MKLClassifier(specs, constraint="simplex", C=cost, tol=1e-2).fit(Z, labels)
+    mkl = MKLClassifier(specs, constraint="simplex", C=cost, tol=1e-2, scale=None).fit(Z, labels)
     take("MKL", np.asarray(mkl.kernel_weights_).ravel())
     for gamma1 in GAMMAS:
         began = time.perf_counter()

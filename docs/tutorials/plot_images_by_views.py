@@ -45,11 +45,11 @@ X, X_test, y, y_test = train_test_split(
     X, digits, train_size=300, random_state=0, stratify=digits
 )
 scores = {
-    name: MKLClassifier([kernel], C=10).fit(X, y).score(X_test, y_test)
+    name: MKLClassifier([kernel], C=10, scale=None).fit(X, y).score(X_test, y_test)
     for name, kernel in kernels.items()
 }
 model = MKLClassifier(
-    list(kernels.values()), C=10, constraint="elastic_net", v=0.5
+    list(kernels.values()), C=10, constraint="elastic_net", v=0.5, scale=None
 ).fit(X, y)
 scores["learnt sum"] = model.score(X_test, y_test)
 print({name: round(score, 3) for name, score in scores.items()})

@@ -57,12 +57,14 @@ outcomes = {
 kernels = [f"linear[{j}]" for j in range(len(names))]
 ways = {
     "features together": lambda: MultiTaskSelector(task_offset="shrunken"),
-    "kernels together": lambda: MultiTaskMKLRegressor(kernels, C=0.3, loss="squared"),
+    "kernels together": lambda: MultiTaskMKLRegressor(
+        kernels, C=0.3, loss="squared", scale=None
+    ),
     "shared subspace": lambda: SharedSubspaceMKLRegressor(
-        ["linear"], C=1.0, loss="squared"
+        ["linear"], C=1.0, loss="squared", scale=None
     ),
     "latent groups": lambda: LatentTaskMKLRegressor(
-        ["linear"], C=0.3, mu=0.1, inverted=True, loss="squared"
+        ["linear"], C=0.3, mu=0.1, inverted=True, loss="squared", scale=None
     ),
 }
 

@@ -25,7 +25,6 @@ from ..records.context import RunContext, ignore, once
 from .frames import known_names
 from .inputs import OneThread, fan_out, fit_context, history_arrays, seed_of, shown_fit, warn_user
 from .parameters import RUN_PARAMETERS, Parameter, declare_parameters, method_parameters
-from .scaling import SCALE
 
 
 class MethodEstimator(OneThread, BaseEstimator):
@@ -74,7 +73,7 @@ class MethodEstimator(OneThread, BaseEstimator):
             declared.append(replace(item, kind=kind, hint=hint, default=cls._defaults.get(item.name, item.default)))
             if item.name in cls._own_parameters:
                 declared.append(cls._own_parameters[item.name])
-        return [*declared, *cls._run_parameters, *([SCALE] if cls._method.config_type.scale_matters else [])]
+        return [*declared, *cls._run_parameters]
 
     def _config(self) -> Any:
         """Return the checked parameters."""

@@ -13,6 +13,7 @@ from ...storage import BlockStore, MemoryBlocks
 from ...storage.value_types import UserData
 from ..inputs.fit_warnings import numbers_as_classes
 from ..inputs.labels import Inputs
+from ..inputs.scaling import as_scaled
 from ..records.data_set import DataSet
 from .base import MethodEstimator
 from .inputs import (
@@ -29,7 +30,6 @@ from .inputs import (
     warn_user,
 )
 from .probabilities import ClassProbabilities
-from .scaling import scaled_rows
 
 
 class SupervisedEstimator(MethodEstimator):
@@ -60,7 +60,7 @@ class SupervisedEstimator(MethodEstimator):
         data, y = self._data(X, y)
         target, classes = self._target(data, y)
         weight = self._weight(data, sample_weight, data.n_rows)
-        return Inputs(scaled_rows(self._config(), self, data, weight), target, classes, weight)
+        return Inputs(as_scaled(self._config(), data, weight), target, classes, weight)
 
     def _data(self, X: object, y: object = None) -> tuple[Any, Any]:
         """Return the data set of a fit, and the target checked against it."""

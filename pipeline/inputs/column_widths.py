@@ -32,11 +32,12 @@ def column_widths(data: BlockStore | MemoryBlocks) -> list[dict[str, Any]]:
 
 
 def width_warning(config: MethodConfig, data: object) -> str:
-    """Return that the columns of a fit on which their scale bears are of widths far apart; nothing where they are not."""
-    if not config.scale_matters or not isinstance(data, BlockStore | MemoryBlocks) or not data.n_cols:
+    """Return that columns which ``scale="auto"`` leaves alone, those of streams, are of widths far apart; nothing where they are not."""
+    if getattr(config, "scale", None) != "auto" or not isinstance(data, BlockStore | MemoryBlocks) or not data.n_cols:
         return ""
     ends = column_widths(data)
     if len(ends) < 2 or not ends[1]["width"] > FAR * ends[0]["width"]:
         return ""
     narrow, wide = (f"{item['feature']} ({item['width']:.3g})" for item in ends)
-    return f"columns have very different widths, {wide} beside {narrow}, and penalties and distances look at the wide ones first"
+    remedy = f"scale={'standard' if data.meta.kind == 'dense' else 'max-abs'!r} makes them alike, scale=None leaves them without this word"
+    return f"columns have very different widths, {wide} beside {narrow}, and penalties and distances look at the wide ones first: {remedy}"

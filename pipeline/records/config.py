@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from .names import joined_branches, nearest
 
@@ -61,6 +62,20 @@ Tube = Annotated[
 ]
 
 
+Scale = Annotated[
+    Literal["auto", "standard", "max-abs", "unit-column"] | None,
+    # As `ingest --scale` writes it.
+    BeforeValidator(lambda value: None if isinstance(value, str) and value == "none" else value),
+    Field(
+        description="scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept "
+        "deviation 1; sparse ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of "
+        "sparse ones, without an intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value "
+        "is copied; coefficients are those of the columns as given. A store that was scaled at ingest is taken as it is"
+    ),
+]
+NON_NEGATIVE = re.compile(r"\b(poly2|hik|chi2|additive_chi2)\b")  # products, and maps and kernels of values >= 0: no centres
+
+
 class MethodConfig(BaseModel):
     """Base of all parameter models: frozen, closed, with a digest."""
 
@@ -72,12 +87,20 @@ class MethodConfig(BaseModel):
     takes_streams: ClassVar[bool] = False  # whether it also learns from a text that is read once
 
     absent: ClassVar[Mapping[str, object]] = {}  # parameters that runs of earlier versions do not name, with what they did
-    scale_matters: ClassVar[bool] = False  # whether a column in a unit a thousand times smaller would count more in a fit
 
     @property
-    def leaves_scale(self) -> bool:
-        """Whether what depends on the scale of the columns is left to the data, so that they may be scaled."""
+    def learns_from_stream(self) -> bool:
+        """Whether it takes rows as they come."""
         return False
+
+    @property
+    def auto_scale(self) -> Literal["standard", "max-abs", None]:
+        """What ``scale="auto"`` stands for; of sparse columns ``max-abs`` for ``standard``."""
+        if self.learns_from_stream:
+            return None
+        seen_by = "; ".join(str(getattr(self, name, None)) for name in ("kernels", "kernel", "dag", "feature_map"))
+        without_columns = re.sub(r"(?<=[\w)])\[[^]]*\]", "", seen_by)
+        return "max-abs" if NON_NEGATIVE.search(without_columns) or not getattr(self, "fit_intercept", True) else "standard"
 
     @property
     def calibrates(self) -> bool:

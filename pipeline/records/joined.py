@@ -9,7 +9,9 @@ from itertools import accumulate
 
 import numpy as np
 
-from ...storage import BlockStore, ColumnScale, open_shared
+from ...storage import BlockStore, ColumnScale, DataError, open_shared
+from ...storage.column_scale import inverse_root
+from ...storage.meta import ScaleKind
 from .data_set import Kind
 
 Key = tuple[tuple[str, str], ...]
@@ -24,7 +26,12 @@ class JoinedStores:
         self.n_rows, self.n_cols = self.edges[-1], self.stores[0].n_cols
         self.url = " and ".join(store.url for store in self.stores)
         self.digest = hashlib.sha256(" ".join(store.digest for store in self.stores).encode()).hexdigest()
-        self.scale: ColumnScale = self.stores[0].scale
+        self.meta = self.stores[0].meta
+        self.scale: ColumnScale = self.stores[0].scale if self.stores[0].shown is None else _scale_of_all(self.stores)
+
+    def with_scale(self, kind: ScaleKind, *, centred: bool = True) -> JoinedStores:
+        """Return the same rows under a scaling whose factors are those of all of them."""
+        return JoinedStores([store.with_scale(kind, centred=centred) for store in self.stores])
 
     def __reduce__(self) -> tuple[Callable[[Key], JoinedStores], tuple[Key]]:
         return open_joined, (tuple((store.url, store.digest) for store in self.stores),)
@@ -48,6 +55,22 @@ class JoinedStores:
             span = max(lo - first, 0), min(hi - first, store.n_rows)
             if span[0] < span[1]:
                 yield store, span
+
+
+def _scale_of_all(stores: Sequence[BlockStore]) -> ColumnScale:
+    """Return the scaling of the rows of all stores, from that of the rows of each."""
+    first = stores[0].scale
+    if first.kind == "standard" and stores[0].meta.kind == "sparse":
+        raise DataError("scale='standard' of sparse rows needs all of them in one store; scale='max-abs' does not", stores[1].url)
+    factors = np.array([store.scale.factor for store in stores], np.float64)
+    squares = np.divide(1.0, np.square(factors), out=np.zeros_like(factors), where=factors > 0)
+    if first.kind != "standard":
+        return ColumnScale(first.kind, inverse_root(squares.max(axis=0) if first.kind == "max-abs" else squares.sum(axis=0)))
+    counts = np.array([store.row_table("weight").sum() if store.has_table("weight") else store.n_rows for store in stores])
+    shares, centres = (counts / counts.sum())[:, None], np.array([store.column_table("centre") for store in stores])
+    centre = (shares * centres).sum(axis=0)
+    variance = (shares * (squares + np.square(centres - centre))).sum(axis=0)
+    return ColumnScale("standard", inverse_root(variance), None if first.shift is None else centre)
 
 
 @lru_cache(maxsize=8)

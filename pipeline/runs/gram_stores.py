@@ -19,7 +19,9 @@ from ..grams.grams import Grams, build_blocks
 from ..grams.settings import GramSettings
 from ..grams.sources import RowPair, block_rows, pair_bytes, pairs, row_pairs
 from ..inputs.kernels import check_rows, closed_kernels
+from ..inputs.scaling import as_its_grams, as_scaled
 from ..records.compute import ComputeOptions
+from ..records.config import MethodConfig, Scale, make_config
 from ..records.context import Emit, RunContext, Tally, ignore
 from ..records.data_set import refuse_missing
 from ..records.holdings import process_bytes
@@ -38,6 +40,13 @@ class GramOutcome:
 
     status: str
     figures: dict[str, Any]
+
+
+class _Kernels(MethodConfig):
+    """What of a fit decides the scaling of the columns that its kernels read."""
+
+    kernels: list[str]
+    scale: Scale = "auto"
 
 
 def checked_kernels(kernels: Any, data: BlockStore) -> list[KernelSpec]:
@@ -65,6 +74,7 @@ def build_grams(
     on_event: Emit | None = None,
     dry_run: bool = False,
     overwrite: bool = False,
+    scale: str | None = "auto",
 ) -> GramOutcome:
     """Compute the Gram matrices of kernels over a block store into a Gram store; what is there already is not computed again.
 
@@ -76,6 +86,8 @@ def build_grams(
     out, overwrite
         The Gram store; kernels are added to one that is there. ``overwrite`` replaces one of other data, which stays as it is, and what
         readers see, until the new one is complete.
+    scale
+        Scaling of the columns, as estimators take it; ``None``: as they are. A fit reads matrices under the scaling that it has itself.
     cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout, on_event, dry_run
         As for :func:`gramplane.pipeline.run_method`.
 
@@ -95,6 +107,8 @@ def build_grams(
     out = check_place(out, "new-store", "out")
     store = BlockStore.open(data)
     refuse_missing(store, "gram")
+    texts = [str(kernel) for kernel in as_kernels(kernels, store.n_cols or None)]
+    store = as_scaled(make_config(_Kernels, {"scale": scale, "kernels": texts}), store)
     specs = checked_kernels(kernels, store)
     config = options.config()
     replacement = begin_replacement(out, store.digest, "float32") if overwrite else None
@@ -199,7 +213,7 @@ def repair_grams(
     """
     options = ComputeOptions(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     store = check_place(store, "new-store", "store")
-    blocks = BlockStore.open(data)
+    blocks = as_its_grams(BlockStore.open(data), store)
     _existing(store, blocks)
     grams, emit, began = GramStore.open(store), on_event or ignore, time.perf_counter()
     with grams.lock():

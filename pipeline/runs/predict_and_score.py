@@ -352,7 +352,7 @@ def _truth(estimator: MethodEstimator, data: BlockStore) -> np.ndarray:
 def _scored_rows(record: Mapping[str, Any], data: BlockStore) -> tuple[np.ndarray, dict[str, Any]]:
     """Return the mask of the rows that are scored, and which they are."""
     mask, which = None, OTHER_ROWS
-    if data.digest == record["data_digest"]:
+    if data.digest == record["data_digest"].partition(":")[0]:  # behind a colon: the scaling of the fit
         mask = held_out_rows(record["extra"], data.target(), int(record["seed"]), data.meta.labels)
         which = TRAINING_ROWS if mask is None else HELD_OUT_ROWS
     return np.ones(data.n_rows, dtype=bool) if mask is None else mask, {"rows_are": which, "data_digest": data.digest}

@@ -25,7 +25,7 @@ from ...storage.temporary import sweep_folders
 from ...storage.value_types import Json
 from ..calibration.at_fit import calibrate_run, full_plan
 from ..calibration.fits import Fit, kept_grams
-from ..inputs.column_widths import width_warning
+from ..inputs.scaling import as_scaled
 from ..loops.protocol import Outcome
 from ..loops.run import begin_event, run_loop
 from ..method import Method
@@ -196,7 +196,7 @@ def run_method(
     run = check_place(run, "run", "run")
     info = method_named(method)
     config = make_config(info.config, params)
-    store = open_data(data, info, extra)
+    store = as_scaled(config, open_data(data, info, extra))
     _check_place(options, extra)
     record = {"method": info.name, "params": config.model_dump(mode="json"), "data_digest": store.digest, "seed": seed}
     record |= {"extra": jsonable(extra or {}), "driver_memory": options.driver_bytes}
@@ -397,8 +397,6 @@ def _run(
             model = ready.model(outcome.state, ctx)
             tables, own = ready.tables(outcome.state, model), ready.summary(outcome.state, model)
             doubts = ready.all_warnings(outcome.state, model, ctx, outcome.history)
-            if widths := width_warning(config, store):
-                doubts.append(f"{widths}: ingest with --scale standard (sparse rows: max-abs)")
             fit = Fit(info.method, ready.config, ready.inputs, grams=kept_grams(ready.loop))
             del ready  # what its loop holds makes room for the fits of a calibration
             model = replace(model, calibration=calibrate_run(fit, ctx)) if config.calibrates else model

@@ -19,6 +19,7 @@ from ...storage.temporary import temporary_folder
 from ..grams.contents import confirm_read_whole
 from ..inputs.folds import SharedLoop
 from ..inputs.labels import store_inputs
+from ..inputs.scaling import as_scaled
 from ..loops.run import run_loop
 from ..models.held_out_scores import HeldOutRows, Scoring, read_scoring, score_columns
 from ..records.compute import ComputeOptions
@@ -93,7 +94,12 @@ def _grid(
     if repeats < 1:
         raise ValueError(f"repeats={repeats}: must be at least 1")
     info = method_named(method)
-    return _Grid(info, points, [make_config(info.config, point) for point in points], store, folds, seed, extra or {}, repeats, scoring)
+    configs = [make_config(info.config, point) for point in points]
+    shown = {data.digest: data for data in (as_scaled(config, store) for config in configs)}
+    if len(shown) > 1:
+        kinds = ", ".join(sorted(data.meta.scale for data in shown.values()))
+        raise ValueError(f"the points of the grid see their columns under different scalings ({kinds}): compare such points one by one")
+    return _Grid(info, points, configs, next(iter(shown.values())), folds, seed, extra or {}, repeats, scoring)
 
 
 def _sharing(grid: _Grid, kind: str) -> ModuleType | None:

@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from ..column_scale import column_factors
 from ..encoding.record import TableEncoding
-from ..errors import MissingBlock, SchemaError, StorageError
+from ..errors import DataError, MissingBlock, SchemaError, StorageError
 from ..layout import DenseLayout, StripeLayout, place_blocks
 from ..manifest import read_seal
-from ..meta import BlockMeta, ColumnScale
+from ..meta import BlockMeta, ColumnScale, ScaleKind
 from ..source import SOURCE, Source, table_of
 from ..urls import check_name, open_objects, refuse_foreign
 from ..versions import Opened, open_version
@@ -138,7 +139,13 @@ class BlockSource:
 
 
 class BlockStore(BlockSource):
-    """A committed version of a block store, read-only; it lies at ``place`` below ``url``. Open it with `BlockStore.open`."""
+    """A committed version of a block store, read-only; it lies at ``place`` below ``url``. Open it with `BlockStore.open`.
+
+    Its digest is that of the manifest. Behind a colon follows the scaling that its columns are shown under (`with_scale`), so that whoever
+    opens it by URL and digest reads the same numbers.
+    """
+
+    shown: tuple[ScaleKind, bool] | None = None  # kind, and whether dense columns are centred
 
     def __init__(self, opened: Opened) -> None:
         self._opened = opened
@@ -161,11 +168,37 @@ class BlockStore(BlockSource):
         DigestMismatch if the manifest or a description is damaged, or no version has the digest.
         """
         refuse_foreign(url)
-        store = cls(open_version(open_objects(url), digest))
-        _shared[store.url, store.digest] = store
-        while len(_shared) > _SHARED_STORES:
-            _shared.popitem(last=False)
-        return store
+        version, *shown = (digest or "").split(":")
+        store = cls(open_version(open_objects(url), version or None))
+        if shown:
+            kind: Any = shown[0]
+            return store.with_scale(kind, centred=len(shown) == 1)
+        return _kept_open(store)
+
+    def with_scale(self, kind: ScaleKind, *, centred: bool = True) -> "BlockStore":
+        """Return this version as one ingested with a scaling of its columns shows them; no block is read, nothing is written.
+
+        ``centred``: shift dense columns, too, where the kind does. Raises SchemaError: a store that does not know what the factors follow
+        from; DataError: a column whose squares overflow.
+        """
+        scaled = object.__new__(BlockStore)  # (a copy would be this store, as it is opened by its digest)
+        vars(scaled).update(vars(self))
+        scaled.shown, scaled.meta = (kind, centred), replace(self.meta, scale=kind)
+        scaled.digest = f"{self.digest.partition(':')[0]}:{kind}{'' if centred else ':uncentred'}"
+        beyond = np.flatnonzero(np.isnan(scaled._factors(kind)))
+        if beyond.size:
+            raise DataError(f"column {int(beyond[0])}: the sum of its squares overflows, so scale={kind!r} has no factor for it", self.url)
+        return _kept_open(scaled)
+
+    def _factors(self, kind: ScaleKind) -> npt.NDArray[np.float64]:
+        if self.has_table(kind, "columns"):
+            return self.column_table(kind)
+        if kind == "standard" or not self.has_table("minimum", "columns"):
+            raise SchemaError(f"{self.url} does not know what scale={kind!r} needs to know of its columns; ingest the source again")
+        tables = {name: self.column_table(name) for name in ("minimum", "maximum", "sumsq")}
+        factors, _, beyond = column_factors(np.zeros((0, 0)), kind, tables)
+        factors[beyond] = np.nan
+        return factors
 
     def confirm(self) -> None:
         """Raise DigestMismatch if the store was removed, or removed and made again, since it was opened."""
@@ -394,11 +427,17 @@ class BlockStore(BlockSource):
         return Source.from_json(read_listed(self._objects, self._listed, SOURCE), f"{self.url}/{SOURCE}")
 
     def whole_source(self) -> Source:
-        """Return how the rows were read, with names, groups and factors."""
+        """Return how the rows were read, with names, groups and the factors that they were read with."""
         names = self.feature_names()
         letters, lengths = (None, None) if names is None else join_texts(names)
-        about: dict[str, Any] = {"labels": self.meta.labels, "has_target": self.has_table("y"), "place": self.url, "digest": self.digest}
-        arrays = {"scale": replace(self.scale, row_factor=None), "groups": self.groups(), "letters": letters, "lengths": lengths}
+        about: dict[str, Any] = {"labels": self.meta.labels, "has_target": self.has_table("y"), "place": self.url}
+        about |= {"digest": self.digest.partition(":")[0]}
+        arrays = {
+            "scale": ColumnScale() if self.shown is not None else replace(self.scale, row_factor=None),
+            "groups": self.groups(),
+            "letters": letters,
+            "lengths": lengths,
+        }
         return replace(self.source, n_features=self.n_cols, is_whole=True, **about, **arrays)
 
     @cached_property
@@ -423,6 +462,10 @@ class BlockStore(BlockSource):
     @property
     def scale(self) -> ColumnScale:
         """Factors of the column scaling; to be applied by the reader."""
+        if self.shown is not None:
+            kind, centred = self.shown
+            has_shift = kind == "standard" and centred and self.has_table("centre", "columns")
+            return ColumnScale(kind, self._factors(kind), self.column_table("centre") if has_shift else None)
         places = (("columns/scale", self.meta.n_cols), ("columns/shift", self.meta.n_cols), ("row_scale", self.meta.n_rows))
         factors = (self._table(prefix, length) if prefix in self._arrays else None for prefix, length in places)
         return ColumnScale(self.meta.scale, *factors)
@@ -442,6 +485,13 @@ class BlockStore(BlockSource):
 
 _SHARED_STORES = 16
 _shared: "OrderedDict[tuple[str, str], BlockStore]" = OrderedDict()
+
+
+def _kept_open(store: BlockStore) -> BlockStore:
+    _shared[store.url, store.digest] = store
+    while len(_shared) > _SHARED_STORES:
+        _shared.popitem(last=False)
+    return store
 
 
 def open_shared(url: str, digest: str) -> BlockStore:

@@ -202,7 +202,9 @@ def check_same(store: GramCatalog, data_digest: str, wanted: dict[str, Any], gro
     meta = store.meta
     if meta.data != data_digest:
         stored = f"{store.url} holds kernels of the data {meta.data}"
-        raise DigestMismatch(f"{stored}; these data have the digest {data_digest}: choose another place")
+        raise DigestMismatch(
+            f"{stored}; these data have the digest {data_digest}: choose another place, or the scale that stands behind the colon"
+        )
     if meta.groups != groups:
         stored, requested = (f"the squares of {len(g)} groups" if g else "whole matrices" for g in (meta.groups, groups))
         sizes = " of other sizes" if stored == requested else ""

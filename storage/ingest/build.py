@@ -102,8 +102,11 @@ class Job:
 
     def tables(self, meta: BlockMeta) -> ColumnSummary:
         """Empty column tables."""
-        scale = meta.scale if self.extras.scale is None else "none"
-        return ColumnSummary(meta, scale, self.scratch.folder, resumable=self.on_disk, missing=self.options.missing == "keep")
+        # Factors that are taken from elsewhere are none of the columns', as those of rows.
+        scale = meta.scale if self.extras.scale is None or meta.scale == "none" else "unit-row"
+        weight = _row_table(self, "weight", np.float64) if self.spool.has("weight") else None
+        missing = self.options.missing == "keep"
+        return ColumnSummary(meta, scale, self.scratch.folder, resumable=self.on_disk, missing=missing, weight=weight)
 
 
 def build_sparse(job: Job) -> BlockStore:

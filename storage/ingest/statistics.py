@@ -50,34 +50,45 @@ class Column:
 
 class ColumnSummary:
     """The column tables and the column factors of the scaling ``scale``, collected for some columns at a time. ``folder``: where long
-    tables wait, and if ``resumable`` short ones, too; ``missing``: count the missing values of dense columns."""
+    tables wait, and if ``resumable`` short ones, too; ``missing``: count the missing values of dense columns; ``weight``: how often each
+    row counts in factors.
 
-    def __init__(self, meta: BlockMeta, scale: str, folder: Path, *, resumable: bool, missing: bool = False) -> None:
-        self.scale = scale
+    A store without a scaling has the factors of those that fits may show it under (`BlockStore.with_scale`) as column tables, where they do
+    not follow from the others; NaN where a column's squares overflow."""
+
+    def __init__(
+        self, meta: BlockMeta, scale: str, folder: Path, *, resumable: bool, missing: bool = False, weight: Floats | None = None
+    ) -> None:
+        self.scale, self._weight = scale, None if weight is None or not meta.n_rows or np.ptp(weight) == 0 else weight
+        is_plain = self._weight is None or self._weight.all()
+        shown = () if scale != "none" or missing or not meta.n_rows else ("standard",) if is_plain else COLUMN_SCALES
+        self._kinds = (scale,) if scale in COLUMN_SCALES else shown
         kinds: dict[str, Any] = {"norm1": np.float32, "sumsq": np.float64, "minimum": meta.dtype, "maximum": meta.dtype}
         if meta.kind == "dense":
             kinds["counts"] = np.uint32
         if missing:
             kinds["missing"] = np.uint32
-        if scale in COLUMN_SCALES:
-            kinds["factor"] = np.float64
-        if scale == "standard" and meta.kind == "dense":
-            kinds["shift"] = np.float64
-        on_disk = resumable or meta.n_cols * 32 > _IN_MEMORY
+        kinds |= dict.fromkeys(self._kinds, np.float64)
+        if "standard" in self._kinds and meta.kind == "dense":
+            kinds["centre"] = np.float64
+        on_disk = resumable or meta.n_cols * 48 > _IN_MEMORY
         self._columns = {name: Column(meta.n_cols, kind, folder / f"table-{name}.bin" if on_disk else None) for name, kind in kinds.items()}
 
     def put(self, lo: int, block: Matrix) -> None:
         """Summarise the columns from ``lo`` on, given with all their rows (ndarray or csc_array)."""
         with np.errstate(over="ignore", invalid="ignore"):
-            tables = column_tables(block, moments=self.scale == "standard")
+            moments = "standard" in self._kinds
+            tables = column_tables(block, moments=moments and self._weight is None)
+            seen = tables if self._weight is None or not self._kinds else column_tables(block, self._weight, moments=moments)
             if "missing" in self._columns:
                 tables["missing"] = np.isnan(block).sum(axis=0)
-            if self.scale in COLUMN_SCALES:
-                factor, shift, beyond = column_factors(block, self.scale, tables)
-                if beyond.size:
+            for kind in self._kinds:
+                factor, shift, beyond = column_factors(block, kind, seen)
+                if beyond.size and kind == self.scale:
                     at, why = lo + int(beyond[0]), f"so scale={self.scale!r} has no factor for it"
                     raise DataError(f"column {at}: the sum of its squares overflows, {why}")
-                tables |= {"factor": factor} if shift is None else {"factor": factor, "shift": shift}
+                factor[beyond] = np.nan
+                tables |= {kind: factor} if shift is None else {kind: factor, "centre": shift}
         for name, column in self._columns.items():
             column.put(lo, tables[name])
 
@@ -86,10 +97,10 @@ class ColumnSummary:
         for name, column in self._columns.items():
             if name == "missing":
                 writer.write_missing(column.array())
-            elif name not in ("factor", "shift"):
+            elif self.scale == "none" or name not in (self.scale, "centre"):
                 writer.write_table(name, column.array(), of="columns")
 
     def scaling(self, row_factor: Floats | None) -> ColumnScale:
         """The scaling with the given row factors."""
-        factor, shift = (self._columns[name].array() if name in self._columns else None for name in ("factor", "shift"))
+        factor, shift = (self._columns[name].array() if name in self._columns else None for name in (self.scale, "centre"))
         return ColumnScale(self.scale, factor, shift, row_factor)  # pyright: ignore[reportArgumentType]

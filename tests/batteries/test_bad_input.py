@@ -416,6 +416,6 @@ def test_the_stall_timeout_given_stands_above_the_environment(monkeypatch):
 
 def test_dense_pairs_beyond_the_budget_are_refused(monkeypatch):
     wide = sp.csr_array(np.eye(4, 3))
-    assert FGMClassifier(B=2, feature_map="poly2").fit(wide, [0, 1, 0, 1]).n_features_in_ == 3
+    assert FGMClassifier(B=2, feature_map="poly2", scale=None).fit(wide, [0, 1, 0, 1]).n_features_in_ == 3
     monkeypatch.setattr("gramplane.kernels.features.pairs.PairLimits", partial(PairLimits, budget=1))
     refused(r"products over 80 rows; the budget is", feature_map="poly2")

@@ -16,13 +16,13 @@ Y = np.where(X[:, 0] + X[:, 1] * X[:, 2] + RNG.normal(size=60) > 0, 1, -1)
 TASKS = np.arange(60) % 2
 PAIRS = np.array([(0, 3, 1), (1, 4, 1), (0, 1, -1), (2, 5, -1)])
 
-STOPPED = gp.MKLClassifier(["linear", "rbf(gamma=0.1)"], max_iter=1, tol=1e-9)
+STOPPED = gp.MKLClassifier(["linear", "rbf(gamma=0.1)"], max_iter=1, tol=1e-9, scale=None)
 
 FITS = {
-    "mkl": lambda: gp.MKLClassifier(["linear", "rbf(gamma=0.1)", "rbf(gamma=1)"], max_iter=1, tol=1e-9).fit(X, Y),
-    "two-layer": lambda: gp.TwoLayerMKLClassifier(["linear", "rbf(gamma=0.1)"], max_iter=1, tol=1e-9).fit(X, Y),
-    "group-lasso": lambda: gp.GroupLassoClassifier(algorithm="fista", max_iter=1, tol=1e-12, lam=1e-3).fit(X, Y),
-    "selector": lambda: gp.MultiTaskSelector(algorithm="fista", max_iter=1, tol=1e-12, lam=1e-3).fit(X, X[:, 0], TASKS),
+    "mkl": lambda: gp.MKLClassifier(["linear", "rbf(gamma=0.1)", "rbf(gamma=1)"], max_iter=1, tol=1e-9, scale=None).fit(X, Y),
+    "two-layer": lambda: gp.TwoLayerMKLClassifier(["linear", "rbf(gamma=0.1)"], max_iter=1, tol=1e-9, scale=None).fit(X, Y),
+    "group-lasso": lambda: gp.GroupLassoClassifier(algorithm="fista", max_iter=1, tol=1e-12, lam=1e-3, scale=None).fit(X, Y),
+    "selector": lambda: gp.MultiTaskSelector(algorithm="fista", max_iter=1, tol=1e-12, lam=1e-3, scale=None).fit(X, X[:, 0], TASKS),
     "npkl": lambda: gp.SimpleNPKL(loss="squared_hinge", max_iter=1, tol=1e-12).fit(X, constraints=PAIRS),
     "rules": lambda: gp.RuleEnsembleClassifier(max_rounds=1, n_thresholds=2).fit(X, Y),
     "in a pipeline": lambda: make_pipeline(StandardScaler(), STOPPED).fit(X, Y),

@@ -81,7 +81,7 @@ BY_MATRIX = dict.fromkeys(
 @pytest.mark.parametrize(
     ("estimator", "expected", "least"),
     [
-        (TwoLayerMKLClassifier(["rbf(gamma=0.5)", "linear"], max_iter=2), BY_WEIGHT, 60),
+        (TwoLayerMKLClassifier(["rbf(gamma=0.5)", "linear"], max_iter=2, scale=None), BY_WEIGHT, 60),
         (TwoLayerMKLClassifier("precomputed", max_iter=2), {**BY_MATRIX, **ON_MATRICES}, 53),
     ],
     ids=["from rows", "precomputed"],
@@ -137,8 +137,8 @@ def test_a_parameter_that_there_is_not_is_named_with_the_nearest_one():
 
 def test_numbers_of_numpy_and_arrays_are_parameters_too():
     X, y = planted(0, d=12)
-    a = FGMClassifier(B=np.int64(2), C=np.float32(1.0), max_rounds=np.int32(2), fit_intercept=np.bool_(True)).fit(X, y)
-    b = FGMClassifier(B=2, C=1.0, max_rounds=2, fit_intercept=True).fit(X, y)
+    a = FGMClassifier(B=np.int64(2), C=np.float32(1.0), max_rounds=np.int32(2), fit_intercept=np.bool_(True), scale=None).fit(X, y)
+    b = FGMClassifier(B=2, C=1.0, max_rounds=2, fit_intercept=True, scale=None).fit(X, y)
     assert bits(a) == bits(b)
     labels = np.arange(12) // 4
     weighted = [
@@ -214,7 +214,7 @@ def test_support_of_groups_is_every_member():
 def test_names_of_products():
     X, y = planted(7, d=6, relevant=3)
     frame = pd.DataFrame(X, columns=list("abcdef"))
-    machine = FGMClassifier(B=3, max_rounds=2, feature_map="poly2").fit(frame, y)
+    machine = FGMClassifier(B=3, max_rounds=2, feature_map="poly2", scale=None).fit(frame, y)
     names = machine.get_feature_names_out()
     expected = ["abcdef"[i] if j < 0 else f"{'abcdef'[i]}*{'abcdef'[j]}" for i, j in machine.selected_]
     assert names.tolist() == expected
@@ -310,7 +310,7 @@ def test_input_is_never_written():
         copy = form.copy()
         for array in (copy,) if isinstance(copy, np.ndarray) else (copy.data, copy.indices, copy.indptr):
             array.flags.writeable = False
-        machine = FGMClassifier(B=2, max_rounds=2, feature_map="poly2").fit(copy, y)
+        machine = FGMClassifier(B=2, max_rounds=2, feature_map="poly2", scale=None).fit(copy, y)
         machine.transform(copy)
         machine.decision_function(copy)
         FGMClassifier(B=2, max_rounds=2).fit(copy, y)
@@ -329,7 +329,7 @@ def test_repeated_and_unsorted_entries_are_summed():
     assert not messy.has_canonical_format
     np.testing.assert_allclose(messy.toarray(), X)
     for map_ in (None, "poly2"):
-        machines = [FGMClassifier(B=3, max_rounds=3, feature_map=map_).fit(A, y) for A in (messy, sp.csr_matrix(X))]
+        machines = [FGMClassifier(B=3, max_rounds=3, feature_map=map_, scale=None).fit(A, y) for A in (messy, sp.csr_matrix(X))]
         assert bits(machines[0]) == bits(machines[1])
 
 

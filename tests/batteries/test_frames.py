@@ -64,12 +64,12 @@ def dummies(frame):
 TASK = np.arange(N) % 2
 CLASSIFIERS = [
     FGMClassifier(B=2, max_rounds=2),
-    GroupLassoClassifier(lam=0.01, algorithm="fista"),
+    GroupLassoClassifier(lam=0.01, algorithm="fista", scale=None),
     MKLClassifier(**KERNELS),
     KTASelectionPath(),
     TwoLayerMKLClassifier(**KERNELS, max_iter=3),
 ]
-REGRESSORS = [GroupLassoRegressor(lam=0.01), MKLRegressor(**KERNELS)]
+REGRESSORS = [GroupLassoRegressor(lam=0.01, scale=None), MKLRegressor(**KERNELS)]
 
 
 def decided(machine, X):
@@ -189,16 +189,16 @@ def test_tasks_unlabelled_rows_streams_and_maps():
     kernels = fitted(MultiTaskMKLClassifier(**KERNELS), frame, y, task=TASK)
     there = fitted(MultiTaskMKLClassifier(**KERNELS), dummies(frame), y, task=TASK)
     assert kernels.decision_function(frame[frame.columns[::-1]], TASK).tobytes() == there.decision_function(dummies(frame), TASK).tobytes()
-    selector = fitted(MultiTaskSelector(lam=0.01, algorithm="fista"), frame, frame["age"], task=TASK)
+    selector = fitted(MultiTaskSelector(lam=0.01, algorithm="fista", scale=None), frame, frame["age"], task=TASK)
     assert "age" in selector.get_feature_names_out() and selector.get_support().shape == (8,)
     signs = np.where(y == "yes", 1, -1)
-    half = fitted(TriClassSVC(kernel="linear"), frame[:40], signs[:40], X_unlabelled=frame[40:][frame.columns[::-1]])
-    both = fitted(TriClassSVC(kernel="linear"), dummies(frame)[:40], signs[:40], X_unlabelled=dummies(frame)[40:])
+    half = fitted(TriClassSVC(kernel="linear", scale=None), frame[:40], signs[:40], X_unlabelled=frame[40:][frame.columns[::-1]])
+    both = fitted(TriClassSVC(kernel="linear", scale=None), dummies(frame)[:40], signs[:40], X_unlabelled=dummies(frame)[40:])
     assert half.decision_function(frame).tobytes() == both.decision_function(dummies(frame)).tobytes()
-    stream = GroupLassoClassifier(lam=0.01)
+    stream = GroupLassoClassifier(lam=0.01, scale=None)
     for rows in (slice(0, 30), slice(30, N)):
         stream.partial_fit(frame[rows], y[rows], classes=["no", "yes"])
-    plain = GroupLassoClassifier(lam=0.01).partial_fit(dummies(frame), y, classes=["no", "yes"])
+    plain = GroupLassoClassifier(lam=0.01, scale=None).partial_fit(dummies(frame), y, classes=["no", "yes"])
     assert stream.coef_.tobytes() == plain.coef_.tobytes()
     assert UnsupervisedMKL(**KERNELS, n_bases=3).fit(frame).transform(frame).shape[0] == N
     pairs = [(0, 1, 1), (2, 3, -1)]
@@ -260,7 +260,7 @@ def test_models_of_runs_follow_the_columns_of_the_source(tmp_path):
     train = frame.assign(y=y, k=[f"id{k}" for k in range(N)])
     store = ingest(train, tmp_path / "train", target="y", id_column="k")
     run_method("fgm", {"B": 2, "max_rounds": 2}, data=store.url, run=str(tmp_path / "run"))
-    loaded, here = load_model(tmp_path / "run"), fitted(FGMClassifier(B=2, max_rounds=2, scale=None), frame, y)
+    loaded, here = load_model(tmp_path / "run"), fitted(FGMClassifier(B=2, max_rounds=2), frame, y)
     assert loaded.encoding_ == store.encoding
     assert decided(loaded, frame[frame.columns[::-1]]).tobytes() == decided(here, frame).tobytes() == decided(loaded, store).tobytes()
     assert decided(loaded, dummies(frame)).tobytes() == decided(here, frame).tobytes()
@@ -277,9 +277,7 @@ def test_models_of_runs_follow_the_columns_of_the_source(tmp_path):
         predict_store(str(tmp_path / "run"), other.url, str(tmp_path / "x.csv"))
 
 
-@pytest.mark.parametrize(
-    "machine", [FGMClassifier(B=2, max_rounds=2, scale=None), RuleEnsembleClassifier(C=5.0, n_thresholds=2)], ids=["fgm", "rules"]
-)
+@pytest.mark.parametrize("machine", [FGMClassifier(B=2, max_rounds=2), RuleEnsembleClassifier(C=5.0, n_thresholds=2)], ids=["fgm", "rules"])
 def test_probabilities_are_those_of_the_encoded_rows(tmp_path, machine):
     frame, y = table()
     here, turned = fitted(machine, frame, y), frame[frame.columns[::-1]]

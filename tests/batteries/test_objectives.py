@@ -196,7 +196,7 @@ def kernel_cases():
     layered = KERNELS[:2] + KERNELS[3:5]
     yield Case(
         "TwoLayerMKLClassifier",
-        lambda: api.TwoLayerMKLClassifier(layered, C=1.0, penalty=1.0, max_iter=5).fit(X, LABELS),
+        lambda: api.TwoLayerMKLClassifier(layered, C=1.0, penalty=1.0, max_iter=5, scale=None).fit(X, LABELS),
         lambda model: told.two_layer(model, told.grams(layered, X), one),
         1e-5,
     )
@@ -288,7 +288,7 @@ def graph_cases():
     K = np.exp(-0.2 * ((rows[:, None] - rows[None]) ** 2).sum(axis=2))
     yield Case(
         "TriClassSVC",
-        lambda: api.TriClassSVC(4.0, 0.5, 1.0, gamma=0.2, inner_tol=1e-5).fit(some, y, free),
+        lambda: api.TriClassSVC(4.0, 0.5, 1.0, gamma=0.2, inner_tol=1e-5, scale=None).fit(some, y, free),
         lambda model: told.tri_class(model, K, y, 30),
         1e-5,
     )
@@ -375,7 +375,7 @@ def test_coefficients_of_scaled_stores_are_for_columns_as_given(tmp_path, scale,
     sizes = {"unit-column": np.linalg.norm(TAME, axis=0), "standard": TAME.std(axis=0)}.get(scale, np.ones(D))
     y = told.signs(LABELS)
     for bias in (False, True):
-        machine = api.FGMClassifier(2, 2.0, fit_intercept=bias, allow_repeat=False, max_rounds=3).fit(tmp_path / "s")
+        machine = api.FGMClassifier(2, 2.0, fit_intercept=bias, allow_repeat=False, max_rounds=3, scale=None).fit(tmp_path / "s")
         values, lengths = rows @ machine.coef_[0] + machine.intercept_[0], machine.coef_[0] * sizes
         cuts = sum(np.linalg.norm(lengths[cut]) for cut in machine.cuts_)
         assert machine.objective_ == pytest.approx(0.5 * cuts**2 + told.losses("squared_hinge", y, values).sum(), rel=1e-9)

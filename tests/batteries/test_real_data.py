@@ -40,7 +40,7 @@ def accuracy(machine, X, y):
 def test_few_features_classify_text(name, shape, least, loss):
     X, y = loaded(name)
     assert X.shape == shape
-    machine = FGMClassifier(B=20, max_rounds=10, C=100.0, loss=loss, fit_intercept=True)
+    machine = FGMClassifier(B=20, max_rounds=10, C=100.0, loss=loss, fit_intercept=True, scale=None)
     found, selected = accuracy(machine, X, y)
     assert 20 <= selected <= 200
     assert found >= least
@@ -48,7 +48,7 @@ def test_few_features_classify_text(name, shape, least, loss):
 
 def test_exactly_fifty_of_20000_features():
     X, y = loaded("dexter_train")
-    machine = FGMClassifier(B=5, C=100.0, max_rounds=30, n_features_to_select=50, fit_intercept=True, allow_repeat=False)
+    machine = FGMClassifier(B=5, C=100.0, max_rounds=30, n_features_to_select=50, fit_intercept=True, allow_repeat=False, scale=None)
     found, selected = accuracy(machine, X, y)
     assert selected == 50
     assert found >= 0.82

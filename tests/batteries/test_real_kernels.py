@@ -52,7 +52,7 @@ def halves(name, seed=0):
 def test_a_sum_of_kernels_tells_sick_hearts():
     A, B, a, b = halves("uci_heart")
     kernels = [f"rbf(gamma={g})[{j}]" for j in range(13) for g in (0.1, 1.0)] + ["rbf(gamma=0.05)", "linear"]
-    machine = MKLClassifier(kernels=kernels, C=1.0).fit(A, a)
+    machine = MKLClassifier(kernels=kernels, C=1.0, scale=None).fit(A, a)
     assert 0 <= machine.upper_bound_ - machine.lower_bound_ <= 1e-3 * machine.upper_bound_
     assert machine.score(B, b) > 0.78
     assert np.count_nonzero(machine.kernel_weights_) < len(kernels)
@@ -85,7 +85,7 @@ def test_schools_share_what_matters():
     X, y, task = X[rows].astype(float), y[rows].astype(float), task[rows]
     A, B, a, b, ta, tb = train_test_split(X, y, task, train_size=20 * 15, stratify=task, random_state=0)
     kernels = [f"linear[{j}]" for j in range(27)]
-    machine = MultiTaskMKLRegressor(kernels=kernels, p=6.0, C=0.1).fit(A, a, ta)
+    machine = MultiTaskMKLRegressor(kernels=kernels, p=6.0, C=0.1, scale=None).fit(A, a, ta)
     residual = np.sum((b - machine.predict(B, tb)) ** 2)
     assert residual < np.sum((b - a.mean()) ** 2)
 
@@ -103,7 +103,7 @@ def test_few_labels_of_digits():
     X, y = loaded("usps", "X_train", "y_train")
     rows = np.random.default_rng(0).permutation(np.flatnonzero((y == 5) | (y == 8)))[:600]
     X, y = X[rows].astype(float) / 1000.0, np.where(y[rows] == 5, 1, -1)
-    machine = TriClassSVC(kernel="rbf(gamma=0.008)", random_state=0)
+    machine = TriClassSVC(kernel="rbf(gamma=0.008)", random_state=0, scale=None)
     machine.fit(X[:40], y[:40], X_unlabelled=X[40:400])
     assert machine.score(X[400:], y[400:]) > 0.9
 

@@ -159,7 +159,7 @@ def test_a_run_writes_its_kernels_down_and_goes_on_with_them(wide, tmp_path, mon
 
     with pytest.raises(KeyboardInterrupt):
         run_method("mkl", {}, data=wide, run=run, on_event=stop)
-    expected = [str(spec) for spec in default_kernels(BlockStore.open(wide))[0]]
+    expected = [str(spec) for spec in default_kernels(BlockStore.open(wide).with_scale("standard"))[0]]
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert "decided" in str(config) and expected[0] in str(config)
     said = [event["message"] for event in events if event["event"] == "warning"]
@@ -196,18 +196,20 @@ def test_columns_are_named_and_widths_left_out(tmp_path):
     expected = [
         f"rbf(gamma={widths.gamma((0,))!r})[0]", "linear[1,3]", f"rbf(gamma={widths.gamma(None)!r})", "poly(degree=2)[2:4]",
     ]  # fmt: skip
-    given = MKLClassifier(expected, max_iter=3).fit(X, y)
+    given = MKLClassifier(expected, max_iter=3, scale=None).fit(X, y)
     for kind in (MKLClassifier, TwoLayerMKLClassifier, MultiTaskMKLClassifier):
-        found = kind(texts, max_iter=3).fit(frame, y)
+        found = kind(texts, max_iter=3, scale=None).fit(frame, y)
         assert json.loads(found.model_.params_json)["kernels"] == expected
         assert found.kernels == texts
-    np.testing.assert_array_equal(MKLClassifier(texts, max_iter=3).fit(frame, y).decision_function(frame), given.decision_function(X))
+    np.testing.assert_array_equal(
+        MKLClassifier(texts, max_iter=3, scale=None).fit(frame, y).decision_function(frame), given.decision_function(X)
+    )
     with pytest.raises(ValueError, match="no column has the name 'radius'; the columns are 'mean radius'"):
-        MKLClassifier(["rbf[radius]"]).fit(frame, y)
+        MKLClassifier(["rbf[radius]"], scale=None).fit(frame, y)
     with pytest.raises(ValueError, match="have no names"):
-        MKLClassifier(["rbf[b]"]).fit(X, y)
+        MKLClassifier(["rbf[b]"], scale=None).fit(X, y)
     store = ingest((X, y), tmp_path / "data", names=list(frame))
-    run_method("mkl", {"kernels": texts, "max_iter": 3}, data=str(store.url), run=str(tmp_path / "run"))
+    run_method("mkl", {"kernels": texts, "max_iter": 3, "scale": None}, data=str(store.url), run=str(tmp_path / "run"))
     loaded = load_model(str(tmp_path / "run"))
     assert loaded.kernels == expected
     np.testing.assert_allclose(loaded.decision_function(X), given.decision_function(X), rtol=1e-12)
@@ -218,6 +220,6 @@ def test_a_tri_class_machine_knows_names():
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     labels, more = np.where(y == 1, 1, -1), X[:7] + 0.1
     width = MedianWidths(MemoryBlocks(np.concatenate([X, more]))).gamma((1,))
-    named = TriClassSVC(kernel="rbf[b]", max_iter=3).fit(frame, labels, X_unlabelled=pd.DataFrame(more, columns=frame.columns))
-    numbered = TriClassSVC(kernel=f"rbf(gamma={width!r})[1]", max_iter=3).fit(X, labels, X_unlabelled=more)
+    named = TriClassSVC(kernel="rbf[b]", max_iter=3, scale=None).fit(frame, labels, X_unlabelled=pd.DataFrame(more, columns=frame.columns))
+    numbered = TriClassSVC(kernel=f"rbf(gamma={width!r})[1]", max_iter=3, scale=None).fit(X, labels, X_unlabelled=more)
     np.testing.assert_array_equal(named.decision_function(frame), numbered.decision_function(X))

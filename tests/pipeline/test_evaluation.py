@@ -105,7 +105,7 @@ def test_scores_are_the_same_bits_every_time(stores, tmp_path):
 
 def test_what_is_known_of_the_training_data(stores, tmp_path):
     train, _ = stores
-    run_method("fgm", {"B": 3, "max_rounds": 2}, data=train.url, run=str(tmp_path / "run"))
+    run_method("fgm", {"B": 3, "max_rounds": 2, "scale": None}, data=train.url, run=str(tmp_path / "run"))
     facts = training_facts(RunStore.open(str(tmp_path / "run")))
     assert (facts["rows"], facts["columns"]) == (90, 12) and sum(facts["classes"].values()) == 90
     assert facts["widths"][1]["feature"] == "x3" and facts["widths"][1]["width"] > 1e4 * facts["widths"][0]["width"]

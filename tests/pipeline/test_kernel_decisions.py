@@ -26,7 +26,7 @@ def taken(model, ref):
 def test_a_task_takes_what_it_is_said_to(kind, width):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, width)) / np.sqrt(width)
-    model = kind(KERNELS, max_iter=2, tol=0.5).fit(X, np.where(X[:, 0] > 0, 1, -1)).model_
+    model = kind(KERNELS, max_iter=2, tol=0.5, scale=None).fit(X, np.where(X[:, 0] > 0, 1, -1)).model_
     memory = DecideMemory(len(model.support_ids), len(model.used), len(model.intercepts))
     ref = row_spans(MemoryBlocks(rng.normal(size=(ROWS, width))), width)[0]
     told, found = memory(ref), taken(model, ref)
@@ -44,6 +44,6 @@ def test_pieces_bound_what_many_supports_take():
 @pytest.mark.parametrize("normalize", ["none", "trace", "cosine", "multiplicative"])
 def test_a_machine_without_support_decides_by_its_intercept(normalize):
     X = np.random.default_rng(0).normal(size=(20, 3))
-    machine = MKLRegressor(["linear", "rbf(gamma=1)"], normalize=normalize).fit(X, np.full(20, 2.5))
+    machine = MKLRegressor(["linear", "rbf(gamma=1)"], normalize=normalize, scale=None).fit(X, np.full(20, 2.5))
     assert len(machine.model_.support_ids) == 0
     np.testing.assert_array_equal(machine.predict(X + 1.0), np.full(20, 2.5))

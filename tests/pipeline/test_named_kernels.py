@@ -102,7 +102,7 @@ def test_grids_of_kernels_take_names(dag):
         by_number = by_number.replace(column, number)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        first, second = (pipeline.HierarchicalKernelClassifier(dag=text).fit(FRAME, Y) for text in (dag, by_number))
+        first, second = (pipeline.HierarchicalKernelClassifier(dag=text, scale=None).fit(FRAME, Y) for text in (dag, by_number))
     assert first.active_set_ == second.active_set_
     np.testing.assert_array_equal(first.decision_function(FRAME), second.decision_function(FRAME))
 
@@ -110,4 +110,4 @@ def test_grids_of_kernels_take_names(dag):
 @pytest.mark.parametrize("dag", ["subsets(rbf[weight])", [{"name": "a", "kernel": "linear[weight]"}]])
 def test_a_column_that_there_is_not_is_named(dag):
     with pytest.raises(ValueError, match=r"no column has the name 'weight'; the columns are 'mean radius', 'age', 'b, c'"):
-        pipeline.HierarchicalKernelClassifier(dag=dag).fit(FRAME, Y)
+        pipeline.HierarchicalKernelClassifier(dag=dag, scale=None).fit(FRAME, Y)

@@ -154,7 +154,7 @@ def test_hierarchical_kernels_over_many_features_take_single_ones_and_say_so(tmp
 def test_features_beyond_the_hull_are_looked_at_before_they_join():
     X, y = rows(80, 60)
     X = X[:, ::-1]  # what matters is the last column
-    fitted = HierarchicalKernelClassifier("subsets(gaussian; depth=1)", max_nodes=10, max_rounds=3)
+    fitted = HierarchicalKernelClassifier("subsets(gaussian; depth=1)", max_nodes=10, max_rounds=3, scale=None)
     said(lambda: fitted.fit(X, y))
     assert fitted.model_.arrays["nodes"].sum(axis=0)[-1] == 1 and fitted.score(X, y) > 0.9
 

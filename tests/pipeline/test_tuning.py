@@ -102,8 +102,8 @@ def masks_of(name, X, y, task, folds, seed):
 def test_a_fold_is_the_fit_of_the_other_rows_alone(tmp_path, name):
     case = FIRST[name]
     X, y, task = written(case, tmp_path)
-    # Normalisation is over all rows, and so is the order in which a stream is drawn.
-    fixed = {"normalize": "none", "shuffle": False}
+    # Normalisation and scaling are over all rows, and so is the order in which a stream is drawn.
+    fixed = {"normalize": "none", "shuffle": False, "scale": None}
     params = {**case.params, **{key: value for key, value in fixed.items() if key in METHODS[name].config.model_fields}}
     if name == "two-layer-mkl":
         params |= {"infinite": True, "max_new_kernels": 1}

@@ -38,7 +38,7 @@ def deviation(y, weight=None):
 
 def estimator(loss, free, y, weight=None, **params):
     """The estimator of a loss whose widths are those of the oracles, 0.1 and 1.35."""
-    params = {"C": 1.0, "loss": loss, "fit_intercept": free != "none", **params}
+    params = {"C": 1.0, "loss": loss, "fit_intercept": free != "none", "scale": None, **params}
     if loss in LOSSES:
         return FGMClassifier(**params)
     s = deviation(y, weight)

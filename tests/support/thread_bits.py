@@ -32,7 +32,7 @@ def wide() -> dict[str, str]:
     y = np.array(["a", "b", "c"])[np.argmax(X[:, :3], axis=1)]
     lasso = GroupLassoClassifier(lam=1e-6, epochs=2, gamma=2000.0).fit(X, y)
     one = GroupLassoRegressor(lam=1e-6, epochs=2, gamma=2000.0).fit(X, X[:, 0])
-    fgm = FGMClassifier(900, 1.0, max_rounds=1).fit(X, y)
+    fgm = FGMClassifier(900, 1.0, max_rounds=1, scale=None).fit(X, y)
     return {
         "lasso": digest(lasso.decision_function(test)),
         "lasso-float32": digest(lasso.decision_function(test.astype(np.float32))),
@@ -48,12 +48,12 @@ def kernels() -> dict[str, str]:
     y, two = np.digitize(X[:, 0] + rng.normal(size=800), [-0.5, 0.5]), np.where(X[:, 1] + rng.normal(size=800) > 0, 1, -1)
     names, task = ["rbf(gamma=0.01)", "linear[0:9]"], np.arange(800) % 2
     return {
-        "mkl": digest(MKLClassifier(names, C=1e-3, tol=0.1).fit(X, y).decision_function(test)),
-        "two-layer": digest(TwoLayerMKLClassifier(names, C=1e-3, max_iter=2).fit(X, two).decision_function(test)),
+        "mkl": digest(MKLClassifier(names, C=1e-3, tol=0.1, scale=None).fit(X, y).decision_function(test)),
+        "two-layer": digest(TwoLayerMKLClassifier(names, C=1e-3, max_iter=2, scale=None).fit(X, two).decision_function(test)),
         "umkl": digest(UnsupervisedMKL(names, 5, 0.1, max_iter=2).fit(X).transform(test)),
-        "tasks": digest(MultiTaskMKLRegressor(names, tol=0.1, C=1e-3).fit(X, X[:, 0], task).predict(test, np.arange(1001) % 2)),
+        "tasks": digest(MultiTaskMKLRegressor(names, tol=0.1, C=1e-3, scale=None).fit(X, X[:, 0], task).predict(test, np.arange(1001) % 2)),
         "path": digest(KTASelectionPath(n_machines=1).fit(X, two).decision_function(test)),
-        "tri-class": digest(TriClassSVC(1e-2, gamma=0.01).fit(X, two).decision_function(test)),
+        "tri-class": digest(TriClassSVC(1e-2, gamma=0.01, scale=None).fit(X, two).decision_function(test)),
     }
 
 

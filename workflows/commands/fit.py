@@ -44,6 +44,7 @@ _STREAM = "Learn from SVMlight text instead, read once; - is standard input (gro
 @shared.groups_option
 @shared.kernels_option
 @shared.grams_option
+@shared.scale_option
 @click.option("--test-share", type=float, default=0.0, metavar="SHARE", help="Hold out this share of the rows to measure accuracy.")
 @shared.seed_option
 @cluster_options
@@ -57,6 +58,7 @@ def fit(
     settings: tuple[str, ...],
     kernels: str | None,
     grams: str | None,
+    scale: str | None,
     compute: ComputeOptions,
     dry_run: bool,
     **inputs: Any,
@@ -70,7 +72,7 @@ def fit(
     text = {key: inputs.pop(key) for key in ("n_features", "labels", "zero_based")}
     source, extra = training_data(data, stream, text if stream is None else {**text, "task": inputs.pop("task")})
     args = _fit_args(method, inputs)
-    values, d = _parameters(source, settings, args, kernels=kernels, grams=grams)
+    values, d = _parameters(source, settings, args, kernels=kernels, grams=grams, scale=scale)
     params = shared.explicit_values(shared.method_config(method, values, d=d))
     with explain_unbegun(run), frame.progress() as emit:
         extra = {**collect_extras(args, source, width=text["n_features"], spell=by_option), **extra}
@@ -155,6 +157,7 @@ def check_scoring(names: Sequence[str], refit: str | None) -> dict[str, Any]:
 @shared.set_option
 @shared.kernels_option
 @shared.grams_option
+@shared.scale_option
 @shared.groups_option
 @click.option("--task", type=click.Choice(["classification", "regression"]), help="What the target must be.")
 @click.option("--folds", type=click.IntRange(min=2), metavar="N", default=5, show_default=True, help="Folds of the cross-validation.")
@@ -173,6 +176,7 @@ def tune(
     settings: tuple[str, ...],
     kernels: str | None,
     grams: str | None,
+    scale: str | None,
     folds: int,
     repeats: int,
     scoring: tuple[str, ...],
@@ -194,7 +198,7 @@ def tune(
     grid = {key: value if isinstance(value, list) else [value] for key, value in shared.split_settings(lists, "--grid").items()}
     args, names = _fit_args(method, inputs), [name.strip() for text in scoring for name in text.split(",")]
     scores = check_scoring(names, refit)
-    values, d = _parameters(data, settings, args, kernels=kernels, grams=grams)
+    values, d = _parameters(data, settings, args, kernels=kernels, grams=grams, scale=scale)
     params, extra = check_grid(method, grid, values, d), collect_extras(args, data, spell=by_option)
     training = {"data": require_path(data, "store"), "run": run, "seed": args.seed, "extra": extra}
     split = {"folds": folds, "repeats": repeats}

@@ -14,7 +14,7 @@ from ..checking import ConfigError
 from ..console import Emit, Result, align_rows
 from ..kernel_files import kernel_entries, kernel_specs
 from .actions import require_path
-from .options import ComputeOptions, Frame, Url, cluster_options, command, dry_run_option
+from .options import ComputeOptions, Frame, Url, cluster_options, command, dry_run_option, scale_option
 
 if TYPE_CHECKING:
     from ...storage import BlockStore, GramStore
@@ -51,7 +51,14 @@ def open_store(path: str) -> BlockStore | GramStore:
 
 
 def build_store(
-    store: str, kernels: str | list[Any], out: str, compute: ComputeOptions, emit: Emit, dry_run: bool = False, overwrite: bool = False
+    store: str,
+    kernels: str | list[Any],
+    out: str,
+    compute: ComputeOptions,
+    emit: Emit,
+    dry_run: bool = False,
+    overwrite: bool = False,
+    scale: str | None = "auto",
 ) -> tuple[str, dict[str, Any]]:
     """Build (or plan, or replace) a Gram store; return status and figures."""
     from ...pipeline.runs.gram_stores import build_grams
@@ -59,7 +66,7 @@ def build_store(
 
     entries, location = kernel_entries(kernels) if isinstance(kernels, str) else (kernels, "kernels")
     specs = kernel_specs(entries, BlockStore.open(require_path(store, "store")).meta.n_cols, location)
-    result = build_grams(store, specs, out, on_event=emit, dry_run=dry_run, overwrite=overwrite, **compute.arguments())
+    result = build_grams(store, specs, out, on_event=emit, dry_run=dry_run, overwrite=overwrite, scale=scale, **compute.arguments())
     return result.status, result.figures
 
 
@@ -126,6 +133,7 @@ _OUT = "The Gram store; kernels are added to one that is there."
 @click.option("--precomputed", type=Url("source"), metavar="FILE", help="Take matrices computed elsewhere: .npy, .npz, or a Zarr array.")
 @click.option("--out", type=Url("new-store"), required=True, metavar="GRAMS", help=_OUT)
 @click.option("--overwrite", is_flag=True, help="Replace a Gram store of other data.")
+@scale_option
 @cluster_options
 @dry_run_option
 def gram(
@@ -135,6 +143,7 @@ def gram(
     precomputed: str | None,
     out: str,
     overwrite: bool,
+    scale: str | None,
     compute: ComputeOptions,
     dry_run: bool,
 ) -> Result:
@@ -147,12 +156,14 @@ def gram(
         raise click.UsageError(f"give either --kernels or --precomputed; {hint}")
     if precomputed is not None and dry_run:
         raise click.UsageError("--dry-run plans the computing of kernels; --precomputed computes none")
+    if precomputed is not None and scale is not None:
+        raise click.UsageError("--scale is of the columns that kernels read; --precomputed reads none")
     if precomputed is None and store is None:
         raise click.UsageError("Missing argument 'STORE': the block store whose rows are compared")
     with frame.progress() as emit:
         if precomputed is not None:
             return _store_result("done", ingest_precomputed(precomputed, store, out, emit, overwrite))
-        status, figures = build_store(str(store), str(kernels), out, compute, emit, dry_run, overwrite)
+        status, figures = build_store(str(store), str(kernels), out, compute, emit, dry_run, overwrite, scale or "auto")
     return _store_result(status, figures)
 
 

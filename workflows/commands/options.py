@@ -122,6 +122,8 @@ _KERNELS_HELP = 'Kernels: a YAML list, or texts such as "rbf(gamma=0.5)[0:4]; li
 kernels_option = click.option("--kernels", metavar="FILE|TEXT", help=_KERNELS_HELP)
 _GRAMS_HELP = "Use the kernels of this Gram store (see gram); with --kernels, keep those in it."
 grams_option = click.option("--grams", type=Url("store"), metavar="GRAMS", help=_GRAMS_HELP)
+_SCALES = ("auto", "none", "standard", "max-abs", "unit-column")
+scale_option = click.option("--scale", type=click.Choice(_SCALES), help="Scaling of the columns; default: auto, by kind and kernels.")
 _CLUSTER_HELP = "sync (default), local:N, local:NxT, tcp://..., tls://..., scheduler-file:PATH, factory:module:callable."
 _DRIVER_HELP = "Memory of the driver; default: half the machine's."
 _STALL_HELP = "Give up when no task has finished for so long; default 300. It must exceed the longest task."

@@ -118,13 +118,12 @@ def _rare_class(run: RunView) -> Advice | None:
 
 def _unscaled_columns(run: RunView) -> Advice | None:
     widths = run.training.get("widths")
-    if not widths or run.method in SCALE_FREE or run.params.get("scale") is not None or not widths[1]["width"] > FAR * widths[0]["width"]:
+    if not widths or run.method in SCALE_FREE or not widths[1]["width"] > FAR * widths[0]["width"]:
         return None
     narrow, wide = (f"{item['feature']} ({item['width']:.3g})" for item in widths)
     text = f"Columns have very different widths: {wide} beside {narrow}. Penalties and distances look at the wide ones first."
-    return Advice(
-        f"{text} Scale them when the store is written; test data take it from there with --like.", "gramplane ingest --scale standard …"
-    )
+    option = "--scale standard" if "scale" in run.params else "gramplane ingest --scale standard …"
+    return Advice(f"{text} Scaled columns count alike.", option)
 
 
 def _too_close_fit(run: RunView) -> Advice | None:

@@ -100,7 +100,8 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
     history, info, stability = run.history(), METHODS[config["method"]], run.read_json("stability")
     if stability is not None:
         tables = {**tables, "stability": stability["features"]}
-    settings = {**started, **_note_replaced(run), "data_digest": config["data_digest"], "seed": config["seed"]}
+    version = config["data_digest"][:64]  # what stands behind a sha256 is the scaling, a parameter
+    settings = {**started, **_note_replaced(run), "data_digest": version, "seed": config["seed"]}
     return RunView(
         name=shown,
         path=str(path),

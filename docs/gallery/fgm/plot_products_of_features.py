@@ -19,7 +19,7 @@ y, y_test = (np.sign(part[:, 3] * part[:, 41]) for part in (X, X_test))
 y[rng.random(500) < 0.1] *= -1
 
 linear = FGMClassifier(B=2, max_rounds=2).fit(X, y)
-products = FGMClassifier(B=1, max_rounds=1, feature_map="poly2").fit(X, y)
+products = FGMClassifier(B=1, max_rounds=1, feature_map="poly2", scale=None).fit(X, y)
 print(
     f"linear: features {linear.selected_.tolist()}, test accuracy {linear.score(X_test, y_test):.3f}"
 )

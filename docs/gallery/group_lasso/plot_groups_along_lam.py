@@ -19,7 +19,7 @@ table = load_diabetes(as_frame=True)
 X = scale(np.concatenate([scale(table.data) ** k for k in (1, 2, 3)], axis=1))
 groups = np.tile(np.arange(10), 3)
 largest = (
-    GroupLassoRegressor(lam=10, groups=groups, algorithm="fista")
+    GroupLassoRegressor(lam=10, groups=groups, algorithm="fista", scale=None)
     .fit(X, table.target)
     .lam_max_
 )
@@ -27,7 +27,7 @@ shares = np.geomspace(0.9, 0.03, 12)
 norms = []
 for share in shares:
     model = GroupLassoRegressor(
-        lam=share * largest, groups=groups, algorithm="fista"
+        lam=share * largest, groups=groups, algorithm="fista", scale=None
     ).fit(X, table.target)
     norms.append([np.linalg.norm(model.coef_[0, groups == g]) for g in range(10)])
 norms = np.array(norms)

@@ -16,7 +16,9 @@ from gramplane import HierarchicalKernelClassifier
 rng = np.random.default_rng(0)
 X, X_test = rng.standard_normal((200, 8)), rng.standard_normal((1000, 8))
 y, y_test = (part[:, 2] * part[:, 5] > 0 for part in (X, X_test))
-model = HierarchicalKernelClassifier("subsets(gaussian)", C=10, tol=0.01).fit(X, y)
+model = HierarchicalKernelClassifier(
+    "subsets(gaussian)", C=10, tol=0.01, scale=None
+).fit(X, y)
 
 # %%
 order = np.argsort(model.kernel_weights_)[-8:]

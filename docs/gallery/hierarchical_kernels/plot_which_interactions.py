@@ -17,7 +17,7 @@ from gramplane import HierarchicalKernelRegressor
 X, y = make_friedman1(200, n_features=8, noise=1.0, random_state=0)
 X_test, y_test = make_friedman1(1000, n_features=8, noise=0.0, random_state=1)
 model = HierarchicalKernelRegressor(
-    "subsets(gaussian; depth=2)", loss="squared", C=10, tol=0.02
+    "subsets(gaussian; depth=2)", loss="squared", C=10, tol=0.02, scale=None
 ).fit(X, y)
 
 # %%

@@ -24,7 +24,7 @@ columns = ["bmi", "bp", "s3", "s5"]
 train = np.random.default_rng(0).random(len(task)) < 0.6
 X = table.data[columns].to_numpy()
 model = LatentTaskMKLRegressor(
-    [f"linear[{j}]" for j in range(4)], a=2.0, mu=0.1, C=1.0, inverted=True
+    [f"linear[{j}]" for j in range(4)], a=2.0, mu=0.1, C=1.0, inverted=True, scale=None
 ).fit(X[train], table.target[train], task[train])
 
 # %%

@@ -20,7 +20,7 @@ y = np.where(
     first, X[:, :4].sum(axis=1), X[:, 4:].sum(axis=1)
 ) + 0.5 * rng.standard_normal(120)
 model = LatentTaskMKLRegressor(
-    ["linear[0:4]", "linear[4:8]"], a=1.2, mu=0.1, C=1.0, loss="squared"
+    ["linear[0:4]", "linear[4:8]"], a=1.2, mu=0.1, C=1.0, loss="squared", scale=None
 ).fit(X, y, task)
 
 # %%

@@ -21,7 +21,9 @@ y = np.where(
 prices = (1.1, 1.2, 1.35, 1.5, 2.0)
 kernels = ["linear[0:4]", "linear[4:8]"]
 models = [
-    LatentTaskMKLRegressor(kernels, a=a, mu=0.1, C=1.0, loss="squared").fit(X, y, task)
+    LatentTaskMKLRegressor(kernels, a=a, mu=0.1, C=1.0, loss="squared", scale=None).fit(
+        X, y, task
+    )
     for a in prices
 ]
 

@@ -22,7 +22,10 @@ y, y_test = (
     for part in (X, X_test)
 )
 model = MKLClassifier(
-    kernels=[f"rbf(gamma=0.5)[{j}]" for j in range(6)], constraint="simplex", C=10
+    kernels=[f"rbf(gamma=0.5)[{j}]" for j in range(6)],
+    constraint="simplex",
+    C=10,
+    scale=None,
 ).fit(X, y)
 WeightsDisplay.from_estimator(model)
 

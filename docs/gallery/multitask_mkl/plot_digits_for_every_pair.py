@@ -34,7 +34,7 @@ pixels = {
     for name, (r, c) in quarters.items()
 }
 kernels = [f"rbf{list(columns)}".replace(" ", "") for columns in pixels.values()]
-model = MultiTaskMKLClassifier(kernels, p=6.0, C=10).fit(
+model = MultiTaskMKLClassifier(kernels, p=6.0, C=10, scale=None).fit(
     X[train], first[train], task[train]
 )
 

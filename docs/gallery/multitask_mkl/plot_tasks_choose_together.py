@@ -33,10 +33,10 @@ kernels, (X_test, y_test, lab_test) = [f"linear[{j}]" for j in range(8)], draw(2
 sizes, together, alone = (8, 15, 30), [], []
 for n in sizes:
     X, y, lab = draw(n)
-    model = MultiTaskMKLRegressor(kernels, loss="squared").fit(X, y, lab)
+    model = MultiTaskMKLRegressor(kernels, loss="squared", scale=None).fit(X, y, lab)
     together.append(model.score(X_test, y_test, lab_test))
     single = [
-        MKLRegressor(kernels, v=1.0)
+        MKLRegressor(kernels, v=1.0, scale=None)
         .fit(X[lab == t], y[lab == t])
         .predict(X_test[lab_test == t])
         for t in range(12)

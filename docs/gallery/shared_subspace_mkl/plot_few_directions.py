@@ -19,7 +19,9 @@ mixtures = rng.standard_normal((30, 2))
 weights = 3 * mixtures @ causes
 X, task = rng.standard_normal((360, 20)), np.repeat(np.arange(30), 12)
 y = (X * weights[task]).sum(axis=1) + rng.standard_normal(360)
-model = SharedSubspaceMKLRegressor(["linear"], loss="squared", C=10).fit(X, y, task)
+model = SharedSubspaceMKLRegressor(["linear"], loss="squared", C=10, scale=None).fit(
+    X, y, task
+)
 
 # %%
 # The leading eigenvectors of the couplings are the plane; the others should be next to nothing.

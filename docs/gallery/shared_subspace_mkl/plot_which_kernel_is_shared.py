@@ -23,7 +23,9 @@ y = (X * weights[task]).sum(axis=1) + rng.standard_normal(150)
 kernels = [f"linear[{part.start}:{part.stop}]" for part in views.values()]
 qs = (1.0, 1.25, 1.5, 2.0)
 models = [
-    SharedSubspaceMKLRegressor(kernels, q=q, C=10, loss="squared").fit(X, y, task)
+    SharedSubspaceMKLRegressor(kernels, q=q, C=10, loss="squared", scale=None).fit(
+        X, y, task
+    )
     for q in qs
 ]
 

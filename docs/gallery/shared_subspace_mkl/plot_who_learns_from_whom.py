@@ -20,7 +20,7 @@ directions += 0.25 * rng.standard_normal(directions.shape)
 task = np.repeat(np.arange(6), 25)
 X = rng.standard_normal((150, 10))
 y = (X * directions[task]).sum(axis=1) + 0.5 * rng.standard_normal(150) > 0
-model = SharedSubspaceMKLClassifier(["linear"], C=10).fit(X, y, task)
+model = SharedSubspaceMKLClassifier(["linear"], C=10, scale=None).fit(X, y, task)
 
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(8.5, 3.6), layout="constrained")
@@ -40,7 +40,7 @@ for ax, matrix, title in (
 X_new, task_new = rng.standard_normal((6000, 10)), np.repeat(np.arange(6), 1000)
 y_new = (X_new * directions[task_new]).sum(axis=1) > 0
 alone = [
-    SharedSubspaceMKLClassifier(["linear"], C=10).fit(
+    SharedSubspaceMKLClassifier(["linear"], C=10, scale=None).fit(
         X[task == t], y[task == t], task[task == t]
     )
     for t in range(6)

@@ -19,7 +19,13 @@ labelled = np.concatenate([np.flatnonzero(y == c)[:3] for c in (0, 1)])
 others = np.setdiff1d(np.arange(len(y)), labelled)
 plain = SVC(gamma=2.0, C=10).fit(X[labelled], y[labelled])
 model = TriClassSVC(
-    gamma=2.0, C=10, C_unlabelled=0.3, balance="labels", all_relevant=True, validation=0
+    gamma=2.0,
+    C=10,
+    C_unlabelled=0.3,
+    balance="labels",
+    all_relevant=True,
+    validation=0,
+    scale=None,
 ).fit(X[labelled], y[labelled], X[others])
 
 # %%

@@ -21,7 +21,9 @@ y, y_test = (
 kernels = ["rbf(gamma=4)[0]", "rbf(gamma=4)[1]"]
 models = {
     "sum of two kernels": MKLClassifier(kernels, C=10, scale=None).fit(X, y),
-    "exponential of the sum": TwoLayerMKLClassifier(kernels, C=10).fit(X, y),
+    "exponential of the sum": TwoLayerMKLClassifier(kernels, C=10, scale=None).fit(
+        X, y
+    ),
 }
 
 # %%

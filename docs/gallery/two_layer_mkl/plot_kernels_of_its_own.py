@@ -19,8 +19,8 @@ rows = np.c_[
     turn * np.cos(turn + np.pi * label), turn * np.sin(turn + np.pi * label)
 ] / 6 + 0.08 * rng.standard_normal((2160, 2))
 X, y, X_test, y_test = rows[:160], label[:160], rows[160:], label[160:]
-alone = TwoLayerMKLClassifier(["linear"], C=1).fit(X, y)
-free = TwoLayerMKLClassifier(["linear"], C=1, infinite=True).fit(X, y)
+alone = TwoLayerMKLClassifier(["linear"], C=1, scale=None).fit(X, y)
+free = TwoLayerMKLClassifier(["linear"], C=1, infinite=True, scale=None).fit(X, y)
 
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(8.6, 4), layout="constrained")

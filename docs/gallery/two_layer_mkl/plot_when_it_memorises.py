@@ -19,11 +19,15 @@ X, target = load_diabetes(return_X_y=True)
 X, X_test, y, y_test = train_test_split(
     X, target > np.median(target), train_size=200, random_state=0
 )
-default = TwoLayerMKLClassifier(["rbf", "linear", "poly(degree=2)"]).fit(X, y)
+default = TwoLayerMKLClassifier(["rbf", "linear", "poly(degree=2)"], scale=None).fit(
+    X, y
+)
 shares = (0.1, 0.3, 1, 2, 3, 5, 10, 30)
 models = [
     TwoLayerMKLClassifier(
-        ["rbf", "linear", "poly(degree=2)"], penalty=share * default.penalty_
+        ["rbf", "linear", "poly(degree=2)"],
+        penalty=share * default.penalty_,
+        scale=None,
     ).fit(X, y)
     for share in shares
 ]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field, model_validator
 
 from ...inputs.labels import Inputs, resolve_loss
-from ...records.config import Count, MethodConfig, NonNegative, Positive, Probability
+from ...records.config import Count, MethodConfig, NonNegative, Positive, Probability, Scale
 
 ClassLoss = Literal["squared_hinge", "logistic"]
 NumberLoss = Literal["squared", "squared_epsilon_insensitive", "huber"]
@@ -15,8 +15,6 @@ NumberLoss = Literal["squared", "squared_epsilon_insensitive", "huber"]
 
 class FGMConfig(MethodConfig):
     """Parameters of the Feature Generating Machine (``fgm``)."""
-
-    scale_matters = True
 
     B: Count = Field(
         10,
@@ -79,11 +77,7 @@ class FGMConfig(MethodConfig):
     )
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
     probability: Probability = "auto"
-
-    @property
-    def leaves_scale(self) -> bool:
-        """Whether what depends on the scale of the columns is left to the data."""
-        return self.C == "auto" and self.feature_map is None
+    scale: Scale = "auto"
 
     @model_validator(mode="after")
     def _maps_and_groups(self) -> FGMConfig:

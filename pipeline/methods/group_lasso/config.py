@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import Count, MethodConfig, NonNegative, Positive, Probability
+from ...records.config import Count, MethodConfig, NonNegative, Positive, Probability, Scale
 
 STREAM_LAM = 0.01
 OF_STREAMS = ("gamma", "rho", "epochs", "batch_size", "shuffle", "average")
@@ -14,8 +14,6 @@ OF_STREAMS = ("gamma", "rho", "epochs", "batch_size", "shuffle", "average")
 
 class GroupLassoConfig(MethodConfig):
     """Parameters of the group lasso (``group-lasso``)."""
-
-    scale_matters = True
 
     takes_streams = True
 
@@ -67,11 +65,12 @@ class GroupLassoConfig(MethodConfig):
         None, description="factor of the loss per class; a stream that is read once, and partial_fit, take no balanced ones"
     )
     probability: Probability = "auto"
+    scale: Scale = "auto"
 
     @property
-    def leaves_scale(self) -> bool:
-        """Whether what depends on the scale of the columns is left to the data."""
-        return self.resolved().lam == "auto"
+    def learns_from_stream(self) -> bool:
+        """Whether it takes rows as they come."""
+        return self.resolved().algorithm != "fista"
 
     @model_validator(mode="after")
     def _parts_agree(self) -> GroupLassoConfig:

@@ -7,13 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from ....kernels.graphs.parsing import check_graph
-from ...records.config import Count, GramConfig, GramPolicy, Positive, Probability, StorePath, Unit
+from ...records.config import Count, GramConfig, GramPolicy, Positive, Probability, Scale, StorePath, Unit
 
 
 class HKLConfig(GramConfig):
     """Parameters of hierarchical kernel learning (``hierarchical-kernels``)."""
-
-    scale_matters = True
 
     has_tasks = True
 
@@ -70,11 +68,7 @@ class HKLConfig(GramConfig):
     gram_store: StorePath = None
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
     probability: Probability = "auto"
-
-    @property
-    def leaves_scale(self) -> bool:
-        """Whether what depends on the scale of the columns is left to the data."""
-        return self.dag is None
+    scale: Scale = "auto"
 
     @model_validator(mode="after")
     def _graph_can_be_read(self) -> HKLConfig:

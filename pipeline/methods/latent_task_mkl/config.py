@@ -14,6 +14,7 @@ from ...records.config import (
     Normalize,
     Positive,
     Probability,
+    Scale,
     SharedLossWeight,
     StorePath,
     TaskKernels,
@@ -27,8 +28,6 @@ Norm = Annotated[float, Field(gt=1, le=2)]
 
 class LatentTaskConfig(GramConfig):
     """Parameters of multiple kernel learning on latent task structure (``latent-task-mkl``)."""
-
-    scale_matters = True
 
     has_tasks = True
 
@@ -78,7 +77,4 @@ class LatentTaskConfig(GramConfig):
         starts_from_all = self.max_size is not None and count > self.max_size if self.inverted == "auto" else self.inverted
         return self.model_copy(update={"inverted": starts_from_all})
 
-    @property
-    def leaves_scale(self) -> bool:
-        """Whether what depends on the scale of the columns is left to the data."""
-        return self.kernels is None
+    scale: Scale = "auto"

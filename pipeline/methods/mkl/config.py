@@ -16,6 +16,7 @@ from ...records.config import (
     Normalize,
     Positive,
     Probability,
+    Scale,
     StorePath,
     Unit,
 )
@@ -23,8 +24,6 @@ from ...records.config import (
 
 class MKLConfig(GramConfig):
     """Parameters of generalized multiple kernel learning (``mkl``)."""
-
-    scale_matters = True
 
     kernels: MachineKernels = None
     constraint: Literal["elastic_net", "simplex", "l2", "lp"] = Field(
@@ -53,11 +52,7 @@ class MKLConfig(GramConfig):
     gram_store: StorePath = None
     class_weight: ClassWeight = None
     probability: Probability = "auto"
-
-    @property
-    def leaves_scale(self) -> bool:
-        """Whether what depends on the scale of the columns is left to the data."""
-        return self.kernels is None
+    scale: Scale = "auto"
 
     @model_validator(mode="after")
     def _solver_and_set(self) -> MKLConfig:

@@ -14,6 +14,7 @@ from ...records.config import (
     Normalize,
     Positive,
     Probability,
+    Scale,
     TaskKernels,
     TaskLoss,
     Tube,
@@ -23,8 +24,6 @@ from ...records.config import (
 
 class MultiTaskMKLConfig(GramConfig):
     """Parameters of multiple kernel learning for many tasks (``multitask-mkl``)."""
-
-    scale_matters = True
 
     has_tasks = True
 
@@ -57,8 +56,4 @@ class MultiTaskMKLConfig(GramConfig):
     gram_store: str | None = Field(None, description="path of a Gram store of the squares within tasks, kept for further fits")
     class_weight: ClassWeight = None
     probability: Probability = "auto"
-
-    @property
-    def leaves_scale(self) -> bool:
-        """Whether what depends on the scale of the columns is left to the data."""
-        return self.kernels is None
+    scale: Scale = "auto"

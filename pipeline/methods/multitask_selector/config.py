@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import Count, MethodConfig, NonNegative, Positive, Probability
+from ...records.config import Count, MethodConfig, NonNegative, Positive, Probability, Scale
 
 ROUNDS_LAM = 0.1
 OF_ROUNDS = ("gamma", "epochs", "shuffle")
@@ -14,8 +14,6 @@ OF_ROUNDS = ("gamma", "epochs", "shuffle")
 
 class SelectorConfig(MethodConfig):
     """Parameters of feature selection over many tasks (``multitask-selector``)."""
-
-    scale_matters = True
 
     has_tasks = True
 
@@ -64,11 +62,12 @@ class SelectorConfig(MethodConfig):
         None, description="factor of the loss per class; partial_fit takes no balanced ones"
     )
     probability: Probability = "auto"
+    scale: Scale = "auto"
 
     @property
-    def leaves_scale(self) -> bool:
-        """Whether what depends on the scale of the columns is left to the data."""
-        return self.resolved().lam == "auto"
+    def learns_from_stream(self) -> bool:
+        """Whether it takes rows as they come."""
+        return self.resolved().algorithm != "fista"
 
     @model_validator(mode="after")
     def _suits_the_loss(self) -> SelectorConfig:

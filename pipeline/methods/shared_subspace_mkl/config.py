@@ -14,6 +14,7 @@ from ...records.config import (
     Normalize,
     Positive,
     Probability,
+    Scale,
     SharedLossWeight,
     StorePath,
     TaskKernels,
@@ -24,8 +25,6 @@ from ...records.config import (
 
 class SharedSubspaceConfig(GramConfig):
     """Parameters of shared-subspace multiple kernel learning (``shared-subspace-mkl``)."""
-
-    scale_matters = True
 
     has_tasks = True
 
@@ -48,8 +47,4 @@ class SharedSubspaceConfig(GramConfig):
     gram_store: StorePath = None
     class_weight: ClassWeight = None
     probability: Probability = "auto"
-
-    @property
-    def leaves_scale(self) -> bool:
-        """Whether what depends on the scale of the columns is left to the data."""
-        return self.kernels is None
+    scale: Scale = "auto"

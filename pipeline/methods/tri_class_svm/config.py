@@ -6,15 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import ClassWeight, Count, MethodConfig, NonNegative, Positive, Probability
+from ...records.config import ClassWeight, Count, MethodConfig, NonNegative, Positive, Probability, Scale
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class TriClassConfig(MethodConfig):
     """Parameters of the tri-class support vector machine (``tri-class-svm``)."""
-
-    scale_matters = True
 
     C: Positive = Field(1.0, description="loss weight of rows of the two classes, as of scikit-learn's SVC; 1 / lambda")
     C_unlabelled: NonNegative = Field(0.1, description="loss weight of unlabelled rows; 0 leaves them out")
@@ -79,11 +77,7 @@ class TriClassConfig(MethodConfig):
     max_iter: Count = Field(50, description="convex problems per start at most; a warning tells when they end the best one")
     grams: Literal["auto", "memory", "recompute"] = Field("auto", description="where the Gram matrix lies; auto decides from sizes")
     probability: Probability = "auto"
-
-    @property
-    def leaves_scale(self) -> bool:
-        """Whether what depends on the scale of the columns is left to the data."""
-        return self.kernel in ("rbf", "laplacian", "poly") and isinstance(self.gamma, str)
+    scale: Scale = "auto"
 
     @model_validator(mode="after")
     def _relaxation_and_folds(self) -> TriClassConfig:

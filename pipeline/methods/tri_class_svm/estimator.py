@@ -17,9 +17,9 @@ from ....storage.value_types import UserData
 from ...estimators.inputs import Column, UserRows, check_labels, in_memory, is_store, label_array, opened_for, stored_target, validated
 from ...estimators.kernels import KernelClassifier, is_text
 from ...estimators.linear import first_row_not_finite
-from ...estimators.scaling import scaled_rows
 from ...grams.given import GivenGrams
 from ...grams.sources import TextRows
+from ...inputs.scaling import as_scaled
 from ...models.kernel import KernelModel
 from .config import TriClassConfig
 from .inputs import TriClassInputs, TriClassRows, join_stores, kernel_text, split_labels, three_way_labels
@@ -150,7 +150,7 @@ class TriClassSVC(KernelClassifier):
         self.classes_ = np.array(classes, y.dtype)
         data, count = _join_rows(first, second), first.n_rows - labelled if second is None else second.n_rows
         weight = None if sample_weight is None else np.concatenate([sample_weight, np.ones(count)])
-        return TriClassInputs(scaled_rows(config, self, data, weight), labels, count, sample_weight, classes)
+        return TriClassInputs(as_scaled(config, data, weight), labels, count, sample_weight, classes)
 
     def _rows(self, name: str, X: UserData, *, reset: bool) -> Any:
         """Return rows as a data set: a block store, rows in memory, strings or a matrix."""

@@ -120,7 +120,10 @@ def join_stores(data: BlockStore, unlabelled: BlockStore | None) -> BlockStore |
     if unlabelled is None:
         return data
     _check_same_form(data, unlabelled)
-    return JoinedStores([data, unlabelled])
+    if data.shown is None:
+        return JoinedStores([data, unlabelled])
+    kind, centred = data.shown
+    return JoinedStores([data, unlabelled.with_scale(kind, centred=centred)])
 
 
 def rows_bytes(data: TriClassRows) -> int:
@@ -147,9 +150,10 @@ def _check_same_form(data: BlockStore, unlabelled: BlockStore) -> None:
     if unlabelled.n_cols != data.n_cols:
         widths = f"it has {unlabelled.n_cols} features, {data.url} has {data.n_cols}"
         raise DataError(f"{widths}; ingest it with --like {data.url}", unlabelled.url)
-    scales = [(getattr(unlabelled.scale, name), getattr(data.scale, name)) for name in ("factor", "shift")]
+    kind, own = ("none", ()) if data.shown is not None else (data.meta.scale, ("factor", "shift"))
+    scales = [(getattr(unlabelled.scale, name), getattr(data.scale, name)) for name in own]
     is_same = all(np.array_equal(other, scale, equal_nan=True) for other, scale in scales if scale is not None)
-    if unlabelled.scale.kind != data.scale.kind or not is_same:
+    if unlabelled.meta.scale != kind or not is_same:
         raise DataError(f"its features are scaled otherwise than those of {data.url}; ingest it with --like {data.url}", unlabelled.url)
 
 

@@ -16,14 +16,13 @@ from ...records.config import (
     Normalize,
     Positive,
     Probability,
+    Scale,
     StorePath,
 )
 
 
 class TwoLayerConfig(GramConfig):
     """Parameters of two-layer multiple kernel learning (``two-layer-mkl``)."""
-
-    scale_matters = True
 
     kernels: MachineKernels = None
     C: Positive = Field(10.0, description="loss weight, C * sum of losses, as scikit-learn's SVC")
@@ -63,11 +62,7 @@ class TwoLayerConfig(GramConfig):
     gram_store: StorePath = None
     class_weight: ClassWeight = None
     probability: Probability = "auto"
-
-    @property
-    def leaves_scale(self) -> bool:
-        """Whether what depends on the scale of the columns is left to the data."""
-        return self.kernels is None
+    scale: Scale = "auto"
 
     @model_validator(mode="after")
     def _range_and_store(self) -> TwoLayerConfig:

@@ -28,17 +28,17 @@ from gramplane.storage import DataError
 KERNELS = ["rbf(gamma=0.3)", "linear[0:2]"]
 MACHINES = {
     "FGMClassifier": {"B": 2, "max_rounds": 2, "fit_intercept": True, "scale": None},  # (factors are those of all rows, not of a fold)
-    "GroupLassoClassifier": {"loss": "squared", "lam": 0.01, "algorithm": "fista", "tol": 1e-9},
-    "MKLClassifier": {"kernels": KERNELS},
+    "GroupLassoClassifier": {"loss": "squared", "lam": 0.01, "algorithm": "fista", "tol": 1e-9, "scale": None},
+    "MKLClassifier": {"kernels": KERNELS, "scale": None},
     "TriClassSVC": {"inner_tol": 1e-6, "scale": None},
     "KTASelectionPath": {"dp": 0.1},
-    "TwoLayerMKLClassifier": {"kernels": KERNELS, "max_iter": 3},
+    "TwoLayerMKLClassifier": {"kernels": KERNELS, "max_iter": 3, "scale": None},
     "RuleEnsembleClassifier": {"n_thresholds": 2, "max_rounds": 3},
-    "HierarchicalKernelClassifier": {"dag": "subsets(gaussian[0:3])", "tol": 1e-2},
-    "LatentTaskMKLClassifier": {"kernels": KERNELS, "tol": 1e-2},
-    "MultiTaskMKLClassifier": {"kernels": KERNELS},
-    "SharedSubspaceMKLClassifier": {"kernels": KERNELS},
-    "MultiTaskSelector": {"loss": "hinge", "algorithm": "fista", "lam": 1e-2, "max_iter": 100},
+    "HierarchicalKernelClassifier": {"dag": "subsets(gaussian[0:3])", "tol": 1e-2, "scale": None},
+    "LatentTaskMKLClassifier": {"kernels": KERNELS, "tol": 1e-2, "scale": None},
+    "MultiTaskMKLClassifier": {"kernels": KERNELS, "scale": None},
+    "SharedSubspaceMKLClassifier": {"kernels": KERNELS, "scale": None},
+    "MultiTaskSelector": {"loss": "hinge", "algorithm": "fista", "lam": 1e-2, "max_iter": 100, "scale": None},
 }
 """Every classifier with a loss that has no probabilities of its own."""
 OF_TASKS = ("LatentTaskMKLClassifier", "MultiTaskMKLClassifier", "SharedSubspaceMKLClassifier", "MultiTaskSelector")
@@ -133,7 +133,7 @@ def test_beside_calibrated_classifier_cv(load):
     X, y = load(return_X_y=True)
     X, own, theirs = scale(X), [], []
     for train, test in StratifiedKFold(3, shuffle=True, random_state=0).split(X, y):
-        base = MKLClassifier(["rbf(gamma=0.03)", "linear"], tol=1e-2)
+        base = MKLClassifier(["rbf(gamma=0.03)", "linear"], tol=1e-2, scale=None)
         peers = CalibratedClassifierCV(clone(base), ensemble=False, cv=5).fit(X[train], y[train])
         for scores, probabilities in (
             (own, base.fit(X[train], y[train]).predict_proba(X[test])),
@@ -152,7 +152,11 @@ def test_beside_calibrated_classifier_cv(load):
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize(
     "estimator",
-    [FGMClassifier(B=2, max_rounds=2, loss="logistic"), GroupLassoClassifier(lam=0.01), GroupLassoClassifier(lam=0.01, algorithm="fista")],
+    [
+        FGMClassifier(B=2, max_rounds=2, loss="logistic"),
+        GroupLassoClassifier(lam=0.01, scale=None),
+        GroupLassoClassifier(lam=0.01, algorithm="fista", scale=None),
+    ],
     ids=["fgm", "group lasso", "its optimum"],
 )
 def test_the_logistic_loss_is_exact(estimator, n_classes):
@@ -170,11 +174,11 @@ def test_the_logistic_loss_is_exact(estimator, n_classes):
 
 def test_a_stream_of_rows_is_exact_with_the_logistic_loss_and_says_what_to_do_with_another():
     X, y, task = draw(4)
-    stream = GroupLassoClassifier(lam=0.01).partial_fit(X[:40], y[:40], classes=["no", "yes"]).partial_fit(X[40:], y[40:])
+    stream = GroupLassoClassifier(lam=0.01, scale=None).partial_fit(X[:40], y[:40], classes=["no", "yes"]).partial_fit(X[40:], y[40:])
     np.testing.assert_allclose(stream.predict_proba(X)[:, 1], 1 / (1 + np.exp(-stream.decision_function(X))), rtol=1e-12)
     with pytest.raises(ValueError, match=r"rows of partial_fit are gone.*probability='sigmoid'.*logistic loss"):
         GroupLassoClassifier(loss="hinge").partial_fit(X, y, classes=["no", "yes"]).predict_proba(X)
-    tasks = MultiTaskSelector(loss="logistic", lam=1e-3).partial_fit(X, y, task, tasks=[0, 1, 2], classes=["no", "yes"])
+    tasks = MultiTaskSelector(loss="logistic", lam=1e-3, scale=None).partial_fit(X, y, task, tasks=[0, 1, 2], classes=["no", "yes"])
     np.testing.assert_allclose(tasks.predict_proba(X, task)[:, 1], 1 / (1 + np.exp(-tasks.decision_function(X, task))), rtol=1e-12)
 
 

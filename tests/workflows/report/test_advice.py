@@ -89,7 +89,6 @@ def test_every_rule_speaks_where_it_should(more: dict, words: str):
         {"training": {"classes": {"a": 97, "b": 3}}, "params": {}},
         {"training": {"widths": [{"feature": "a", "width": 1.0}, {"feature": "b", "width": 900.0}]}},
         {"training": {"widths": [{"feature": "a", "width": 0.1}, {"feature": "b", "width": 900.0}]}, "method": "rule-ensemble"},
-        {"training": {"widths": [{"feature": "a", "width": 0.1}, {"feature": "b", "width": 900.0}]}, "params": {"scale": "standard"}},
         {"summary": {"stop": "max_iter", "objective": 10.0, "gap": 0.01}},
         {"trials": TRIALS, "params": {"C": 1.0, "v": 0.25}},
         {

@@ -43,8 +43,8 @@ RUNS = {
     "mve": ({"graph": "union", "tol": 0.1}, {}, [plots.MapDisplay]),
 }
 MADE = {
-    "fgm": gramplane.FGMClassifier(B=2, max_rounds=3, scale=None),  # stores have no scaling unless they are ingested with one
-    "group-lasso": gramplane.GroupLassoClassifier(lam=0.02, algorithm="fista", groups=GROUPS, scale=None),
+    "fgm": gramplane.FGMClassifier(B=2, max_rounds=3),
+    "group-lasso": gramplane.GroupLassoClassifier(lam=0.02, algorithm="fista", groups=GROUPS),
     "kta-path": gramplane.KTASelectionPath(dp=0.1, n_machines=2),
     "mkl": gramplane.MKLClassifier(kernels=KERNELS),
     "rule-ensemble": gramplane.RuleEnsembleClassifier(),
@@ -122,7 +122,7 @@ def test_groups_of_the_feature_generating_machine():
 def test_the_path_of_a_machine_ends_at_its_weights(fitted: dict):
     model, chart = fitted["fgm"], plots.PathDisplay.from_estimator(fitted["fgm"], ax=axes()).chart
     ends = sorted(line.y[-1] for line in chart.series)
-    assert ends == pytest.approx(sorted(np.asarray(model.coef_).ravel()[model.selected_].tolist()))
+    assert ends == pytest.approx(sorted(model.model_.weights[model.model_.weights != 0].tolist())), "weights of the columns as scaled"
     assert [sum(line.y[t] != 0 for line in chart.series) for t in range(3)] <= [2, 4, 6]
 
 
@@ -136,13 +136,13 @@ def test_a_real_target_has_a_path_beside_its_covariates(tmp_path: Path):
     target, beside = X[:, 3] - 2.0 * X[:, 5] + 0.5 * X[:, 0], X[:, :1] + 7.0
     store = ingest((X, target), str(tmp_path / "data"), task="regression", covariates=beside)
     run_method("fgm", {"B": 1, "max_rounds": 3}, data=store.url, run=str(tmp_path / "run"))
-    model = gramplane.FGMRegressor(B=1, max_rounds=3, scale=None).fit(X, target, covariates=beside)
+    model = gramplane.FGMRegressor(B=1, max_rounds=3).fit(X, target, covariates=beside)
     for display in (plots.PathDisplay, plots.WeightsDisplay, plots.GapDisplay):
         assert display.from_estimator(model, ax=axes()).chart == display.from_run(tmp_path / "run", ax=axes()).chart
     chart = plots.PathDisplay.from_estimator(model, ax=axes()).chart
     assert chart.title == "Weights along the path"
     ends = sorted(line.y[-1] for line in chart.series)
-    assert ends == pytest.approx(sorted(np.asarray(model.coef_).ravel()[model.selected_].tolist()))
+    assert ends == pytest.approx(sorted(model.model_.weights[model.model_.weights != 0].tolist())), "weights of the columns as scaled"
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))

@@ -14,7 +14,7 @@ from tests.support.oracles import fgm_exact as exact
 from tests.support.oracles.fgm_subproblem import relaxed_optimum
 
 CONSTANT, EMPTY = 3, 4
-LIMIT = {"C": 1.0, "max_rounds": 80, "inner_tol": 1e-12, "outer_tol": 1e-10}
+LIMIT = {"C": 1.0, "scale": None, "max_rounds": 80, "inner_tol": 1e-12, "outer_tol": 1e-10}
 ONES = np.ones(24)
 
 
@@ -125,7 +125,7 @@ def test_points_of_a_grid_read_it_each_in_its_own_way(tmp_path):
     rng = np.random.default_rng(0)
     X = np.c_[rng.normal(size=(60, 2)), np.ones(60)]
     data = ingest((X, np.where(np.arange(60) % 5 > 0, 1, -1)), tmp_path / "s").url
-    given = {"data": data, "folds": 3, "params": {"B": 1, "C": 1.0, "max_rounds": 1}}
+    given = {"data": data, "folds": 3, "params": {"B": 1, "C": 1.0, "max_rounds": 1, "scale": None}}
     tune("fgm", {"fit_intercept": [True, False]}, run=str(tmp_path / "r"), **given)
     told = {row["fit_intercept"]: row["accuracy"] for row in json.loads((tmp_path / "r" / "tune.json").read_text())["rows"]}
     assert told[True] == told[False] == pytest.approx(0.8)
@@ -192,7 +192,7 @@ def test_kernels_of_rows_scaled_to_unit_norm_see_it(tmp_path):
     ingest((X, y), tmp_path / "s", scale="unit-row")
     kernels = ["rbf(gamma=1.0)", "linear[0,3] trace"]
     rows = X / np.linalg.norm(X, axis=1)[:, None]
-    one, two = (MKLClassifier(kernels, C=1.0, tol=1e-6).fit(*given) for given in ((tmp_path / "s", None), (rows, y)))
+    one, two = (MKLClassifier(kernels, C=1.0, tol=1e-6, scale=None).fit(*given) for given in ((tmp_path / "s", None), (rows, y)))
     assert one.objective_ == pytest.approx(two.objective_, rel=1e-5)
     np.testing.assert_allclose(one.decision_function(X), two.decision_function(rows), atol=1e-3)
 

@@ -304,7 +304,7 @@ def test_one_feature_a_round_is_the_squared_l1_norm():
     squared = least(lambda w: 0.5 * w**2)
     assert least(lambda w: squared * w) == pytest.approx(squared, abs=2e-5)
     assert abs(least(lambda w: 1.0 * w) - squared) > 0.05
-    found = FGMClassifier(B=1, C=1.0, fit_intercept=False, inner_tol=1e-10).fit(x[:, None], y)
+    found = FGMClassifier(B=1, C=1.0, fit_intercept=False, inner_tol=1e-10, scale=None).fit(x[:, None], y)
     assert float(np.ravel(found.coef_)[0]) == pytest.approx(squared, abs=2e-5)
 
 

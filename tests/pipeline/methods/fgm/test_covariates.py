@@ -30,7 +30,7 @@ from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import bits
 from tests.support.fgm_targets import problem
 
-PARAMS = {"B": 3, "C": 1.0, "max_rounds": 3}
+PARAMS = {"B": 3, "C": 1.0, "scale": None, "max_rounds": 3}
 ATOMS = {
     "linear": {},
     "groups": {"groups": np.arange(24) // 5},
@@ -195,16 +195,16 @@ def test_plans_count_covariates(tmp_path):
 def test_a_grid_is_fits_on_the_other_folds(tmp_path, target):
     X, y, Z = data(target)
     store = ingest((X, y), tmp_path / "a.zarr", covariates=Z, **task(target))
-    params, measure = {"B": 3, "max_rounds": 2, "fit_intercept": True}, "r2" if target == "real" else "accuracy"
+    params, measure = {"B": 3, "max_rounds": 2, "fit_intercept": True, "scale": None}, "r2" if target == "real" else "accuracy"
     masks = fold_masks(y, None if target == "real" else (0, 1), 3, 5)
     table = cross_validate("fgm", params, data=store.url, folds=3, seed=5)
     assert [row["rounds"] for row in table] == [1, 2]
     for row in table:
         for held, value in zip(masks, row["folds"], strict=True):
-            machine = kind(target)(**{**params, "max_rounds": row["rounds"]}, scale=None).fit(X, y, (~held).astype(float), covariates=Z)
+            machine = kind(target)(**{**params, "max_rounds": row["rounds"]}).fit(X, y, (~held).astype(float), covariates=Z)
             assert value == pytest.approx(machine.score(X[held], y[held], covariates=Z[held]), abs=1e-9)
             # What is held out is not looked at.
-            part = kind(target)(**{**params, "max_rounds": row["rounds"]}, scale=None).fit(X[~held], y[~held], covariates=Z[~held])
+            part = kind(target)(**{**params, "max_rounds": row["rounds"]}).fit(X[~held], y[~held], covariates=Z[~held])
             np.testing.assert_allclose(part.covariate_coef_, machine.covariate_coef_, rtol=1e-3)
         assert row[measure] == pytest.approx(np.mean(row["folds"]))
 
@@ -212,7 +212,7 @@ def test_a_grid_is_fits_on_the_other_folds(tmp_path, target):
 def test_tuning_takes_the_best_point_and_fits_it_with_its_covariates(tmp_path, target):
     X, y, Z = data(target)
     store = ingest((X, y), tmp_path / "a.zarr", covariates=Z, **task(target))
-    grid, params, options = {"C": [0.01, 1.0]}, {"B": 3, "max_rounds": 2, "fit_intercept": True}, {"folds": 3, "seed": 5}
+    grid, params, options = {"C": [0.01, 1.0]}, {"B": 3, "max_rounds": 2, "fit_intercept": True, "scale": None}, {"folds": 3, "seed": 5}
     measure = "r2" if target == "real" else "accuracy"
     done = tune("fgm", grid, data=store.url, run=str(tmp_path / "run"), params=params, **options)
     alone = [row for C in grid["C"] for row in cross_validate("fgm", {**params, "C": C}, data=store.url, **options)]
@@ -232,11 +232,11 @@ def test_tuning_takes_the_best_point_and_fits_it_with_its_covariates(tmp_path, t
 def test_probabilities_are_calibrated_on_folds_with_their_covariates(tmp_path, kind):
     """The same by hand: a fit with weight zero for every fold, and what it decides there, with the covariates of both."""
     X, y, Z = data("classes")
-    params = {"B": 3, "max_rounds": 2, "fit_intercept": True}
-    at_fit = FGMClassifier(**params, scale=None, probability=kind).fit(X, y, covariates=Z)
+    params = {"B": 3, "max_rounds": 2, "fit_intercept": True, "scale": None}
+    at_fit = FGMClassifier(**params, probability=kind).fit(X, y, covariates=Z)
     values = np.zeros((1, len(y)))
     for mask in draw_folds(Inputs(None, y, (0, 1)), 0).masks:
-        part = FGMClassifier(**params, scale=None).fit(X, y, np.where(mask, 0.0, 1.0), covariates=Z)
+        part = FGMClassifier(**params).fit(X, y, np.where(mask, 0.0, 1.0), covariates=Z)
         values[0, mask] = part.decision_function(X[mask], covariates=Z[mask])
     calibration = fit_calibration(kind, 5, values, y, np.ones(len(y)))
     expected = class_probabilities(calibration, at_fit.decision_function(X, covariates=Z)[:, None])
@@ -259,10 +259,10 @@ def test_probabilities_are_calibrated_on_folds_with_their_covariates(tmp_path, k
 @pytest.mark.parametrize("held", ["store", "file"])
 def test_probabilities_of_a_run_are_calibrated_when_asked_for(tmp_path, held):
     X, y, Z = data("classes")
-    params, file = {"B": 3, "max_rounds": 2, "fit_intercept": True}, written(Z, tmp_path / "z.csv")
+    params, file = {"B": 3, "max_rounds": 2, "fit_intercept": True, "scale": None}, written(Z, tmp_path / "z.csv")
     store = ingest((X, y), tmp_path / "a.zarr", covariates=Z if held == "store" else None)
     extra, given = ({}, {}) if held == "store" else ({"covariates": columns_file(file, 90)}, {"covariates": file})
-    late = FGMClassifier(**params, scale=None).fit(X, y, covariates=Z).predict_proba(X, covariates=Z)
+    late = FGMClassifier(**params).fit(X, y, covariates=Z).predict_proba(X, covariates=Z)
     run = str(tmp_path / "run")
     run_method("fgm", params, data=store.url, run=run, extra=extra)
     assert predict_store(run, store.url, str(tmp_path / "p.npz"), proba=True, dry_run=True, **given)["calibration"]

@@ -15,7 +15,9 @@ TIGHT = {"inner_tol": 1e-11}
 
 
 def fitted(X, y, loss="squared_hinge", bias=False, sample_weight=None, **params):
-    return FGMClassifier(loss=loss, fit_intercept=bias, **{"B": 4, "C": 1.0, "max_rounds": 6, **params}).fit(X, y, sample_weight)
+    return FGMClassifier(loss=loss, fit_intercept=bias, **{"B": 4, "C": 1.0, "max_rounds": 6, "scale": None, **params}).fit(
+        X, y, sample_weight
+    )
 
 
 def duals(machine, X, y, cost):

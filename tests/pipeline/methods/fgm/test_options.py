@@ -14,7 +14,9 @@ from tests.support.oracles import fgm_exact as exact
 
 
 def fitted(X, y, loss="squared_hinge", bias=False, sample_weight=None, **params):
-    return FGMClassifier(loss=loss, fit_intercept=bias, **{"B": 4, "C": 1.0, "max_rounds": 6, **params}).fit(X, y, sample_weight)
+    return FGMClassifier(loss=loss, fit_intercept=bias, **{"B": 4, "C": 1.0, "max_rounds": 6, "scale": None, **params}).fit(
+        X, y, sample_weight
+    )
 
 
 # --- maps -------------------------------------------------------------------------------------------------------------------------
@@ -81,7 +83,7 @@ def test_ranges_too_wide_for_the_gaussian_map_are_told_once(tmp_path):
     X, y = planted(3, n=50, d=8)
     X = np.clip(X, -1.0, 1.0)
     X[:, 5] *= 3
-    settings = {"B": 2, "C": 1.0, "max_rounds": 2, "feature_map": "additive_gaussian", "gamma": 0.5}
+    settings = {"B": 2, "C": 1.0, "max_rounds": 2, "feature_map": "additive_gaussian", "gamma": 0.5, "scale": None}
     told = r"inaccurate on 1 of 8 features: .* at most 15\.4 .*feature x5 has range 6 and gamma \* range\^2 = 18 .*gamma <= 0\.426"
     with pytest.warns(UserWarning, match=told) as caught:
         FGMClassifier(**settings).fit(X, y)

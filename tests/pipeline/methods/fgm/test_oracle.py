@@ -25,7 +25,7 @@ def problem(seed, n=22, m=7):
 
 def limit(X, y, B, loss, bias, *, sample_weight=None, **params):
     """The machine run until its certificate closes."""
-    machine = FGMClassifier(B=B, loss=loss, fit_intercept=bias, **{"C": 1.0, **LIMIT, **params}).fit(X, y, sample_weight)
+    machine = FGMClassifier(B=B, loss=loss, fit_intercept=bias, **{"C": 1.0, "scale": None, **LIMIT, **params}).fit(X, y, sample_weight)
     assert machine.outer_gap_ <= 1e-9 * machine.objective_
     return machine
 
@@ -64,7 +64,9 @@ def test_limit_under_weights_of_rows_and_classes(loss, bias, C):
 @pytest.mark.parametrize(("loss", "bias"), CASES)
 def test_every_solver_leads_to_the_same_limit(loss, bias, solver):
     X, y = problem(4, m=5)
-    machine = FGMClassifier(B=2, C=1.0, loss=loss, fit_intercept=bias, solver=solver, max_rounds=40, inner_tol=1e-7, outer_tol=3e-7)
+    machine = FGMClassifier(
+        B=2, C=1.0, loss=loss, fit_intercept=bias, solver=solver, max_rounds=40, inner_tol=1e-7, outer_tol=3e-7, scale=None
+    )
     machine.fit(X, y)
     assert machine.converged_
     assert machine.objective_ == pytest.approx(relaxed_optimum(X, y, np.ones(len(y)), 2, loss, bias), rel=CLOSE)
@@ -74,7 +76,7 @@ def test_barring_used_features_loses_optimality():
     losses = []
     for seed in range(4):
         X, y = problem(seed, m=6)
-        barred = FGMClassifier(B=2, C=1.0, allow_repeat=False, fit_intercept=False, **LIMIT).fit(X, y)
+        barred = FGMClassifier(B=2, C=1.0, allow_repeat=False, fit_intercept=False, **LIMIT, scale=None).fit(X, y)
         losses.append(barred.objective_ - limit(X, y, 2, "squared_hinge", False).objective_)
     assert min(losses) >= -1e-9
     assert max(losses) > 1e-2

@@ -15,7 +15,7 @@ from gramplane.workflows.cli import main
 from tests.support.commands import result
 from tests.support.fgm_problems import classes, planted
 
-PARAMS = {"B": 3, "max_rounds": 2}
+PARAMS = {"B": 3, "max_rounds": 2, "scale": None}
 NAMES = [f"gene-{j}" for j in range(12)]
 
 
@@ -31,10 +31,10 @@ def place(tmp_path):
 def test_a_run_tells_what_resamples_of_its_rows_select(place, capsys):
     """Fits to every resample alone, drawn by hand."""
     X, y = planted(8, d=12)
-    counts, chosen = np.zeros(12), FGMClassifier(**PARAMS, scale=None).fit(X, y).selected_
+    counts, chosen = np.zeros(12), FGMClassifier(**PARAMS).fit(X, y).selected_
     for child in np.random.SeedSequence(5).spawn(6):
         weight = np.random.default_rng(child).multinomial(80, np.full(80, 1 / 80)).astype(float)
-        counts[FGMClassifier(**PARAMS, scale=None).fit(X, y, weight).selected_] += 1
+        counts[FGMClassifier(**PARAMS).fit(X, y, weight).selected_] += 1
     plan = result(["stability", place / "run", "--resamples", "6", "--dry-run"], capsys)["plan"]
     assert plan["machines"] == 6 and plan["driver_bytes"] > 0 and not (place / "run" / "stability.json").exists()
     found = result(["stability", place / "run", "--resamples", "6"], capsys)

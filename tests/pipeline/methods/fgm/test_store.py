@@ -24,6 +24,7 @@ from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import bits, classes, forms, planted
 
 PARAMS = {"B": 4, "C": 1.0, "max_rounds": 3}
+AS_GIVEN = {**PARAMS, "scale": None}  # rows held out have a part in scalings
 ATOMS = {
     "linear": {},
     "groups": {"groups": np.arange(60) // 7},
@@ -173,7 +174,7 @@ def test_scaling_factors_equal_scaled_arrays(tmp_path, monkeypatch, atoms, form,
     scaled = explicitly(X, scale)
     if scale == "standard" and form == "dense":
         scaled = scaled - scaled.mean(axis=0)
-    params = {**ATOMS[atoms], "fit_intercept": True, "inner_tol": 1e-9}
+    params = {**ATOMS[atoms], "fit_intercept": True, "inner_tol": 1e-9, "scale": None}
     a, b = fitted(store, **params), fitted(scaled, y, **params)
     np.testing.assert_array_equal(a.selected_, b.selected_)
     assert a.objective_ == pytest.approx(b.objective_, rel=1e-7)
@@ -266,10 +267,10 @@ def test_area_under_the_curve_for_two_classes(tmp_path):
 def test_rows_held_out_by_a_share_take_no_part(tmp_path, form):
     X, y = planted(3, n=200)
     stored(tmp_path / "a.zarr", forms(X)[form], y)
-    done = run_method("fgm", PARAMS, data=str(tmp_path / "a.zarr"), run=str(tmp_path / "run"), seed=7, extra={"test_share": 0.3})
+    done = run_method("fgm", AS_GIVEN, data=str(tmp_path / "a.zarr"), run=str(tmp_path / "run"), seed=7, extra={"test_share": 0.3})
     held = stratified_split((y > 0).astype(int), 0.3, 7)
     assert [held[y == label].mean() for label in (-1, 1)] == pytest.approx([0.3, 0.3], abs=0.01)
-    expected = FGMClassifier(**PARAMS).fit(forms(X)[form], y, (~held).astype(float))
+    expected = FGMClassifier(**AS_GIVEN).fit(forms(X)[form], y, (~held).astype(float))
     model = load_model(tmp_path / "run")
     assert bits(model) == bits(expected)
     right = expected.predict(forms(X)[form]) == y
@@ -288,14 +289,14 @@ def test_rows_held_out_by_a_share_take_no_part(tmp_path, form):
 def test_cross_validation_equals_fits_without_the_fold(tmp_path, kind):
     X, y = planted(4, n=90, density=0.5) if kind == "two" else classes(n=90, density=0.5)
     store = stored(tmp_path / "a.zarr", sp.csr_array(X), y)
-    table = cross_validate("fgm", PARAMS, data=str(tmp_path / "a.zarr"), folds=3, seed=5)
+    table = cross_validate("fgm", AS_GIVEN, data=str(tmp_path / "a.zarr"), folds=3, seed=5)
     masks = stratified_folds(store.target().astype(int), 5, [1 / 3] * 3)
     assert np.array_equal(np.sum(masks, axis=0), np.ones(90))
     assert [row["rounds"] for row in table] == [1, 2, 3]
     for row in table:
         accuracies, selected = [], []
         for mask in masks:
-            machine = FGMClassifier(**{**PARAMS, "max_rounds": row["rounds"]}).fit(sp.csr_array(X), y, (~mask).astype(float))
+            machine = FGMClassifier(**{**AS_GIVEN, "max_rounds": row["rounds"]}).fit(sp.csr_array(X), y, (~mask).astype(float))
             accuracies.append(machine.score(sp.csr_array(X)[mask], y[mask]))
             cuts = [machine.cuts_] if kind == "two" else machine.cuts_
             selected.append(max(len(np.unique(np.concatenate(c))) for c in cuts))

@@ -34,7 +34,7 @@ def test_edges_are_groups_of_two_to_the_bit(algorithm, penalty):
     labels = np.where(y > 0, "a", "b")
     if algorithm == "da":
         whole = GroupLassoClassifier(edges=np.array(EDGES), shuffle=False, lam=0.02).fit(X, labels)
-        parts = GroupLassoClassifier(edges=EDGES, lam=0.02)
+        parts = GroupLassoClassifier(edges=EDGES, lam=0.02, scale=None)
         for lo in (0, 50):
             parts.partial_fit(X[lo : lo + 70 if lo else 50], labels[lo : lo + 70 if lo else 50], classes=["a", "b"])
         np.testing.assert_array_equal(whole.coef_, parts.coef_)
@@ -42,7 +42,7 @@ def test_edges_are_groups_of_two_to_the_bit(algorithm, penalty):
 
 def test_the_optimum_is_that_of_a_general_solver_and_its_support_a_union_of_edges():
     X, y = problem()
-    model = GroupLassoRegressor(edges=EDGES, lam=0.1, algorithm="fista", tol=1e-9).fit(X, y)
+    model = GroupLassoRegressor(edges=EDGES, lam=0.1, algorithm="fista", tol=1e-9, scale=None).fit(X, y)
     groups, sizes = [np.array(group) for group in GROUPS], np.sqrt([len(group) for group in GROUPS])
     tasks = [(X, y, np.full(len(y), 1 / len(y)))]
     best = oracle.dual_optimum(tasks, groups, sizes, np.zeros(len(groups)), 0.1, "squared", True)

@@ -538,9 +538,9 @@ def test_a_workflow_may_learn_from_a_text(text, tmp_path, capsys):
 def test_a_stream_after_a_batch_fit_begins_anew_and_says_so():
     X, y = problem()
     labels = (y > 0).astype(int)
-    machine = GroupLassoClassifier(lam=0.01).fit(X, labels)
+    machine = GroupLassoClassifier(lam=0.01, scale=None).fit(X, labels)
     with pytest.warns(UserWarning, match="partial_fit begins anew"):
         machine.partial_fit(X, labels)
-    expected = GroupLassoClassifier(lam=0.01).partial_fit(X, labels, classes=[0, 1])
+    expected = GroupLassoClassifier(lam=0.01, scale=None).partial_fit(X, labels, classes=[0, 1])
     np.testing.assert_array_equal(machine.coef_, expected.coef_)
     assert np.isnan(machine.dual_gap_) and machine.converged_

@@ -56,7 +56,7 @@ def test_fit_score_predict_report_and_load(tmp_path, capsys, real):
 def test_a_store_and_arrays_have_one_optimum(tmp_path):
     X, y = data()
     store = ingest((X, y), tmp_path / "store", task="regression", groups=GROUPS)
-    made = GroupLassoRegressor(algorithm="fista", lam=0.1, penalty="sgl", r=0.3, tol=1e-8)
+    made = GroupLassoRegressor(algorithm="fista", lam=0.1, penalty="sgl", r=0.3, tol=1e-8, scale=None)
     there, here = made.fit(store), GroupLassoRegressor(**{**made.get_params(), "groups": GROUPS}).fit(X, y)
     assert (there.coef_ == here.coef_).all()
     assert there.objective_ == here.objective_
@@ -92,7 +92,7 @@ def test_what_does_not_suit_is_refused_before_work(tmp_path, capsys, settings, m
 
 def test_a_batch_has_no_partial_fit():
     X, y = data()
-    made = GroupLassoRegressor(algorithm="fista", lam=0.1).fit(X, y)
+    made = GroupLassoRegressor(algorithm="fista", lam=0.1, scale=None).fit(X, y)
     assert not hasattr(made, "partial_fit")
     with pytest.raises(AttributeError) as found:
         made.partial_fit(X, y)
@@ -103,7 +103,7 @@ def test_a_batch_has_no_partial_fit():
 def test_sample_weights_count_rows():
     X, y = data(real=False)
     weight = np.random.default_rng(0).integers(0, 3, len(y))
-    made = GroupLassoClassifier(algorithm="fista", groups=GROUPS, lam=0.05, tol=1e-9)
+    made = GroupLassoClassifier(algorithm="fista", groups=GROUPS, lam=0.05, tol=1e-9, scale=None)
     repeated = np.repeat(np.arange(len(y)), weight)
     one = made.fit(X, y, sample_weight=weight).coef_.copy()
     np.testing.assert_allclose(made.fit(X[repeated], y[repeated]).coef_, one, atol=1e-5)

@@ -73,8 +73,8 @@ def test_optimum_of_the_whole_lattice(rho, loss):
 @every
 def test_every_step_is_certified_truly_and_every_set_a_hull(rho):
     X, y = drawn(1, n=60)
-    exact = HierarchicalKernelClassifier(SUBSETS, rho=rho, C=20.0, n_add=1, tol=1e-5).fit(X, y)
-    machine = HierarchicalKernelClassifier(SUBSETS, rho=rho, C=20.0, n_add=1, tol=1e-2).fit(X, y)
+    exact = HierarchicalKernelClassifier(SUBSETS, rho=rho, C=20.0, n_add=1, tol=1e-5, scale=None).fit(X, y)
+    machine = HierarchicalKernelClassifier(SUBSETS, rho=rho, C=20.0, n_add=1, tol=1e-2, scale=None).fit(X, y)
     assert np.isfinite(machine.history_["gap"]).any()
     for objective, gap in zip(machine.history_["objective"], machine.history_["gap"], strict=True):
         assert objective >= exact.objective_ - exact.dual_gap_
@@ -89,7 +89,9 @@ def test_every_step_is_certified_truly_and_every_set_a_hull(rho):
 @every
 def test_one_node_is_a_machine_and_no_edges_are_multiple_kernel_learning(rho):
     X, y = drawn(2)
-    one = HierarchicalKernelClassifier([{"name": "k", "kernel": "rbf(gamma=0.5)", "d": 3.0}], rho=rho, C=4.0, tol=1e-5).fit(X, y)
+    one = HierarchicalKernelClassifier([{"name": "k", "kernel": "rbf(gamma=0.5)", "d": 3.0}], rho=rho, C=4.0, tol=1e-5, scale=None).fit(
+        X, y
+    )
     gram = gram_block([parse_graph([{"name": "k", "kernel": "rbf(gamma=0.5)"}]).kernel(np.array([0]))], X)[0] / 9.0
     machine = SVC(C=4.0, kernel="precomputed", tol=1e-8).fit(gram, y)
     beta = np.zeros(len(y))
@@ -99,7 +101,7 @@ def test_one_node_is_a_machine_and_no_edges_are_multiple_kernel_learning(rho):
     kernels = ["rbf(gamma=0.5)[0:2]", "linear", "rbf(gamma=2.0)[2]"]
     d = [1.0, 1.5, 0.7]
     nodes = [{"kernel": k, "d": v} for k, v in zip(kernels, d, strict=True)]
-    flat = HierarchicalKernelClassifier(nodes, rho=rho, C=1.0, tol=1e-4).fit(X, y)
+    flat = HierarchicalKernelClassifier(nodes, rho=rho, C=1.0, tol=1e-4, scale=None).fit(X, y)
     scaled = np.stack(
         [gram_block([parse_graph([{"kernel": k}]).kernel(np.array([0]))], X)[0] / v**2 for k, v in zip(kernels, d, strict=True)]
     )
@@ -118,16 +120,16 @@ def test_work_that_a_step_cuts_off_is_not_done_and_goes_on(monkeypatch, solver):
         return after, found
 
     X, y = drawn(1, n=40)
-    whole = HierarchicalKernelClassifier(SUBSETS, C=20.0, n_add=1, solver=solver).fit(X, y)
+    whole = HierarchicalKernelClassifier(SUBSETS, C=20.0, n_add=1, solver=solver, scale=None).fit(X, y)
     monkeypatch.setattr(RestrictedProblem, "run", shorter)
-    cut = HierarchicalKernelClassifier(SUBSETS, C=20.0, n_add=1, solver=solver).fit(X, y)
+    cut = HierarchicalKernelClassifier(SUBSETS, C=20.0, n_add=1, solver=solver, scale=None).fit(X, y)
     assert all(done == over for done, over in parts) and {done for done, _ in parts} == {True, False}
     assert cut.stop_reason_ == whole.stop_reason_ and cut.objective_ == pytest.approx(whole.objective_, rel=2e-3)
 
 
 def test_weights_are_ordered_along_edges_at_two_and_need_not_be_below():
     X, y = drawn(3, n=60)
-    machine = HierarchicalKernelClassifier(SUBSETS, rho=2.0, C=20.0).fit(X, y)
+    machine = HierarchicalKernelClassifier(SUBSETS, rho=2.0, C=20.0, scale=None).fit(X, y)
     place = {key.tobytes(): w for w, key in enumerate(machine.nodes_)}
     ordered = 0
     for w, key in enumerate(machine.nodes_):
@@ -139,15 +141,15 @@ def test_weights_are_ordered_along_edges_at_two_and_need_not_be_below():
     assert ordered
     rng = np.random.default_rng(3)
     X = rng.normal(size=(100, 3))
-    free = HierarchicalKernelClassifier(SUBSETS, rho=1.05, C=20.0).fit(X, np.sign(X[:, 0] * X[:, 1]))
+    free = HierarchicalKernelClassifier(SUBSETS, rho=1.05, C=20.0, scale=None).fit(X, np.sign(X[:, 0] * X[:, 1]))
     weight = dict(zip(free.active_set_, free.kernel_weights_, strict=True))
     assert weight["rbf(gamma=0.5)[0] * rbf(gamma=0.5)[1]"] > min(weight["rbf(gamma=0.5)[0]"], weight["rbf(gamma=0.5)[1]"])
 
 
 def test_optimum_grows_as_rho_falls_and_as_penalties_grow():
     X, y = drawn(4)
-    by_rho = [HierarchicalKernelClassifier(SUBSETS, rho=rho, C=3.0, tol=1e-4).fit(X, y) for rho in RHOS]
-    by_a = [HierarchicalKernelClassifier(SUBSETS, a=a, C=3.0, tol=1e-4).fit(X, y) for a in (1.5, 2.0, 3.0)]
+    by_rho = [HierarchicalKernelClassifier(SUBSETS, rho=rho, C=3.0, tol=1e-4, scale=None).fit(X, y) for rho in RHOS]
+    by_a = [HierarchicalKernelClassifier(SUBSETS, a=a, C=3.0, tol=1e-4, scale=None).fit(X, y) for a in (1.5, 2.0, 3.0)]
     for found in (by_rho, by_a):
         for low, high in pairwise(found):
             assert high.objective_ >= low.objective_ * (1 - 1e-4)
@@ -156,7 +158,9 @@ def test_optimum_grows_as_rho_falls_and_as_penalties_grow():
 @pytest.mark.parametrize("rho", [2.0, 1.1])
 def test_mirror_descent_ends_at_the_same_optimum(rho):
     X, y = drawn(5)
-    default, mirror = (HierarchicalKernelClassifier(SUBSETS, rho=rho, C=3.0, solver=name).fit(X, y) for name in ("auto", "mirror"))
+    default, mirror = (
+        HierarchicalKernelClassifier(SUBSETS, rho=rho, C=3.0, solver=name, scale=None).fit(X, y) for name in ("auto", "mirror")
+    )
     assert mirror.converged_
     assert mirror.objective_ == pytest.approx(default.objective_, rel=1e-3)
 
@@ -166,14 +170,14 @@ def test_smoothing_spares_solves_near_one(monkeypatch):
     solves, solved = [], RestrictedProblem._solve
     monkeypatch.setattr(RestrictedProblem, "_solve", lambda *given: (solves.append(1), solved(*given))[1])
     for data in (drawn(0, n=30, p=3), drawn(1, n=80, p=4)):
-        assert HierarchicalKernelClassifier(SUBSETS, rho=1.02, C=3.0, tol=1e-5).fit(*data).converged_
+        assert HierarchicalKernelClassifier(SUBSETS, rho=1.02, C=3.0, tol=1e-5, scale=None).fit(*data).converged_
     assert len(solves) <= 1.3 * 101
 
 
 def test_a_target_without_variation_is_its_constant():
     X, _ = drawn(5)
     for solver in ("auto", "mirror"):
-        machine = HierarchicalKernelRegressor(SUBSETS, solver=solver, loss="squared").fit(X, np.full(len(X), 2.0))
+        machine = HierarchicalKernelRegressor(SUBSETS, solver=solver, loss="squared", scale=None).fit(X, np.full(len(X), 2.0))
         assert machine.converged_
         np.testing.assert_allclose(machine.predict(X), 2.0, atol=1e-9)
 
@@ -191,7 +195,7 @@ def test_squared_machines_are_exact_to_a_ten_millionth_of_their_targets():
 
 def test_norms_add_up_to_the_gauge_and_predictions_to_the_model():
     X, y = drawn(6)
-    machine = HierarchicalKernelClassifier(SUBSETS, C=3.0, tol=1e-5).fit(X, y)
+    machine = HierarchicalKernelClassifier(SUBSETS, C=3.0, tol=1e-5, scale=None).fit(X, y)
     dag, _, _ = listed(SUBSETS, X)
     nodes = NodeSet.empty(3).with_hulls(machine.nodes_, dag.parents, dag.penalties)
     np.testing.assert_array_equal(nodes.keys, machine.nodes_)
@@ -211,7 +215,7 @@ def test_a_node_behind_a_quiet_one_is_found_in_a_graph_without_bounds():
     X, _ = drawn(9, n=60)
     chain = {"a": "rbf(gamma=0.5)[0]", "b": ("linear[1]", ["a"]), "c": ("linear[2]", ["b"])}
     X, y = X * [1.0, 1e-3, 1.0], np.where(X[:, 2] > 0, 1, -1)
-    machine = HierarchicalKernelClassifier(chain, a=1.2, C=5.0, normalize="none").fit(X, y)
+    machine = HierarchicalKernelClassifier(chain, a=1.2, C=5.0, normalize="none", scale=None).fit(X, y)
     assert machine.converged_ and machine.certificate_depth_ is None
     assert machine.active_set_[-1] == "linear[2]" and machine.score(X, y) > 0.9
 
@@ -221,7 +225,7 @@ def test_a_node_behind_a_quiet_one_is_found_in_a_graph_without_bounds():
 
 def test_a_planted_product_is_found_among_a_million_nodes():
     X, y = drawn(7, n=150, p=20)
-    machine = HierarchicalKernelClassifier("subsets(gaussian(width=2.0))", C=1.0, tol=1e-2, n_add=20, rho=1.2, a=3.0).fit(X, y)
+    machine = HierarchicalKernelClassifier("subsets(gaussian(width=2.0))", C=1.0, tol=1e-2, n_add=20, rho=1.2, a=3.0, scale=None).fit(X, y)
     assert machine.converged_
     assert machine.history_["objective"][-1] <= machine.history_["objective"][0]
     assert len(machine.active_set_) < 100
@@ -229,11 +233,11 @@ def test_a_planted_product_is_found_among_a_million_nodes():
 
 def test_a_search_that_is_cut_off_says_down_to_which_depth():
     X, y = drawn(8, n=40, p=8)
-    machine = HierarchicalKernelClassifier("grid(monomial(degree=2))", normalize="trace", max_visits=30, tol=1e-2).fit(X / 3, y)
+    machine = HierarchicalKernelClassifier("grid(monomial(degree=2))", normalize="trace", max_visits=30, tol=1e-2, scale=None).fit(X / 3, y)
     assert machine.certificate_depth_ in (1, 2) and machine.certificate_ <= 1e-2
     assert machine.stop_reason_ == "depth" and not machine.converged_
     with pytest.warns(ConvergenceWarning, match="max_nodes"):
-        capped = HierarchicalKernelClassifier(SUBSETS, C=20.0, max_nodes=4, n_add=1).fit(X, y)
+        capped = HierarchicalKernelClassifier(SUBSETS, C=20.0, max_nodes=4, n_add=1, scale=None).fit(X, y)
     assert len(capped.active_set_) == 4
     assert capped.certificate_ > 1e-3
 
@@ -243,7 +247,9 @@ def test_a_search_that_is_cut_off_says_down_to_which_depth():
 
 def test_one_task_is_no_task():
     X, y = drawn(9)
-    plain, single = (HierarchicalKernelClassifier(SUBSETS, C=3.0, tol=1e-4).fit(X, y, task) for task in (None, np.zeros(len(y), int)))
+    plain, single = (
+        HierarchicalKernelClassifier(SUBSETS, C=3.0, tol=1e-4, scale=None).fit(X, y, task) for task in (None, np.zeros(len(y), int))
+    )
     assert single.objective_ == pytest.approx(plain.objective_, rel=2e-4)
     np.testing.assert_allclose(single.decision_function(X, np.zeros(len(y), int)), plain.decision_function(X), atol=0.05)
 
@@ -251,14 +257,16 @@ def test_one_task_is_no_task():
 def test_tasks_with_the_same_rows_predict_the_same_and_one_kernel_over_tasks_pools_them():
     X, y = drawn(10, n=30)
     twice, tasks = np.vstack([X, X]), np.repeat(["b", "a"], 30)
-    apart = HierarchicalKernelClassifier(SUBSETS, C=2.0, tol=1e-4).fit(twice, np.tile(y, 2), tasks)
+    apart = HierarchicalKernelClassifier(SUBSETS, C=2.0, tol=1e-4, scale=None).fit(twice, np.tile(y, 2), tasks)
     assert apart.tasks_.tolist() == ["a", "b"]
     a, b = (apart.decision_function(X, [name] * 30) for name in "ab")
     np.testing.assert_allclose(a, b, atol=0.02)
-    pooled = HierarchicalKernelClassifier(SUBSETS, C=2.0, tol=1e-4, task_kernel=np.ones((2, 2))).fit(twice, np.tile(y, 2), tasks)
-    whole = HierarchicalKernelClassifier(SUBSETS, C=2.0, tol=1e-4).fit(twice, np.tile(y, 2))
+    pooled = HierarchicalKernelClassifier(SUBSETS, C=2.0, tol=1e-4, task_kernel=np.ones((2, 2)), scale=None).fit(
+        twice, np.tile(y, 2), tasks
+    )
+    whole = HierarchicalKernelClassifier(SUBSETS, C=2.0, tol=1e-4, scale=None).fit(twice, np.tile(y, 2))
     assert pooled.objective_ == pytest.approx(whole.objective_, rel=3e-4)
-    mean = HierarchicalKernelClassifier(SUBSETS, C=2.0, tol=1e-4, task_kernel=1e-3).fit(twice, np.tile(y, 2), tasks)
+    mean = HierarchicalKernelClassifier(SUBSETS, C=2.0, tol=1e-4, task_kernel=1e-3, scale=None).fit(twice, np.tile(y, 2), tasks)
     assert mean.objective_ < apart.objective_
 
 
@@ -267,7 +275,7 @@ def test_a_task_of_one_label_predicts_it():
     tasks = np.arange(40) % 2
     y = np.where(tasks == 1, 1, y)
     for table in (None, np.eye(2) + 0.2):
-        machine = HierarchicalKernelClassifier(SUBSETS, C=2.0, task_kernel=table).fit(X, y, tasks)
+        machine = HierarchicalKernelClassifier(SUBSETS, C=2.0, task_kernel=table, scale=None).fit(X, y, tasks)
         assert (machine.predict(X[tasks == 1], tasks[tasks == 1]) == 1).all()
     with pytest.raises(ValueError, match="task 7 was not there"):
         machine.predict(X, np.full(40, 7))
@@ -276,7 +284,7 @@ def test_a_task_of_one_label_predicts_it():
 def test_classes_share_their_kernels():
     X, _ = drawn(12, n=60)
     y = np.array(["u", "v", "w"])[(X[:, 0] > 0.4).astype(int) + (X[:, 1] * X[:, 0] > 0)]
-    machine = HierarchicalKernelClassifier(SUBSETS, C=5.0).fit(X, y)
+    machine = HierarchicalKernelClassifier(SUBSETS, C=5.0, scale=None).fit(X, y)
     assert machine.kernel_weights_.shape == (len(machine.active_set_),)
     # The weights are those of all classes: each class is the machine of one against the rest on the one weighted kernel.
     dag = parse_graph(SUBSETS, 2.0, 3)
@@ -293,10 +301,10 @@ def test_regression_with_tasks_and_all_losses():
     t = np.sin(2 * X[:, 0]) * X[:, 1]
     tasks = np.arange(50) % 2
     for loss in ("squared", "epsilon_insensitive"):
-        plain = HierarchicalKernelRegressor(SUBSETS, C=10.0, loss=loss, tol=1e-2).fit(X, t)
+        plain = HierarchicalKernelRegressor(SUBSETS, C=10.0, loss=loss, tol=1e-2, scale=None).fit(X, t)
         assert plain.converged_
         assert plain.score(X, t) > 0.3
-        joint = HierarchicalKernelRegressor(SUBSETS, C=10.0, loss=loss, tol=1e-2, task_kernel=1.0).fit(X, t, tasks)
+        joint = HierarchicalKernelRegressor(SUBSETS, C=10.0, loss=loss, tol=1e-2, task_kernel=1.0, scale=None).fit(X, t, tasks)
         assert joint.converged_
         assert joint.score(X, t, task=tasks) > 0.2
 
@@ -306,9 +314,9 @@ def test_regression_with_tasks_and_all_losses():
 
 def test_order_of_rows_and_form_of_data_do_not_matter():
     X, y = drawn(14)
-    first = HierarchicalKernelClassifier(SUBSETS, C=3.0, tol=1e-4).fit(X, y)
+    first = HierarchicalKernelClassifier(SUBSETS, C=3.0, tol=1e-4, scale=None).fit(X, y)
     order = np.random.default_rng(0).permutation(len(y))
-    second = HierarchicalKernelClassifier(SUBSETS, C=3.0, tol=1e-4).fit(X[order], y[order])
+    second = HierarchicalKernelClassifier(SUBSETS, C=3.0, tol=1e-4, scale=None).fit(X[order], y[order])
     assert second.objective_ == pytest.approx(first.objective_, rel=1e-4)
     np.testing.assert_allclose(second.decision_function(X), first.decision_function(X), atol=0.02)
     for other in (sp.csr_array(X), sp.csc_matrix(X)):
@@ -326,7 +334,7 @@ def test_a_graph_in_all_its_forms():
     ]
     short = {"a": "rbf(gamma=0.5)[0]", "b": "rbf(gamma=0.5)[1]", "ab": ("rbf(gamma=0.5)[0] * rbf(gamma=0.5)[1]", ["a", "b"])}
     given = [entries, short, parse_graph(entries), Wrapped(parse_graph(entries))]
-    found = [HierarchicalKernelClassifier(dag, C=3.0).fit(X, y) for dag in given]
+    found = [HierarchicalKernelClassifier(dag, C=3.0, scale=None).fit(X, y) for dag in given]
     assert len({machine.decision_function(X).tobytes() for machine in found}) == 1
     assert found[0].active_set_[:2] == ["rbf(gamma=0.5)[0]", "rbf(gamma=0.5)[1]"]
 
@@ -410,7 +418,7 @@ def test_bad_parameters_are_named(params, words):
 def test_bad_task_kernels_are_named(table, words):
     X, y = drawn()
     with pytest.raises(ValueError, match=words):
-        HierarchicalKernelClassifier(SUBSETS, task_kernel=table).fit(X, y, np.arange(len(y)) % 2)
+        HierarchicalKernelClassifier(SUBSETS, task_kernel=table, scale=None).fit(X, y, np.arange(len(y)) % 2)
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------------------
@@ -420,7 +428,7 @@ def test_a_run_is_the_fit_and_loads_with_and_without_tasks(tmp_path):
     X, y = drawn(16)
     plain = ingest((X, y), tmp_path / "plain.zarr")
     run_method("hierarchical-kernels", {"dag": SUBSETS, "C": 3.0}, data=plain.url, run=str(tmp_path / "run"))
-    fitted = HierarchicalKernelClassifier(SUBSETS, C=3.0).fit(X, y)
+    fitted = HierarchicalKernelClassifier(SUBSETS, C=3.0, scale=None).fit(X, y)
     loaded = load_model(tmp_path / "run")
     assert loaded.decision_function(X).tobytes() == fitted.decision_function(X).tobytes()
     assert loaded.active_set_ == fitted.active_set_
@@ -467,7 +475,7 @@ def test_regressions_hold_rows_out_too(tmp_path):
     for rows, name in ((~out, "train_r2"), (out, "test_r2")):
         assert done.summary[name] == pytest.approx(r2_score(target[rows], model.predict(X[rows])), abs=1e-6)
     # Rows held out take no part: the machine is that of the others.
-    alone = HierarchicalKernelRegressor(SUBSETS, C=20.0, tol=1e-4).fit(X[~out], target[~out])
+    alone = HierarchicalKernelRegressor(SUBSETS, C=20.0, tol=1e-4, scale=None).fit(X[~out], target[~out])
     np.testing.assert_allclose(model.predict(X), alone.predict(X), atol=5e-3)
 
 
@@ -481,8 +489,8 @@ SHALLOW = "subsets(gaussian; depth=1)"
 @pytest.mark.parametrize(
     ("estimator", "expected", "least"),
     [
-        (HierarchicalKernelClassifier(SHALLOW, tol=0.1), BY_WEIGHT, 60),
-        pytest.param(HierarchicalKernelRegressor(SHALLOW, tol=0.1, loss="squared"), {}, 57, marks=pytest.mark.slow),
+        (HierarchicalKernelClassifier(SHALLOW, tol=0.1, scale=None), BY_WEIGHT, 60),
+        pytest.param(HierarchicalKernelRegressor(SHALLOW, tol=0.1, loss="squared", scale=None), {}, 57, marks=pytest.mark.slow),
         pytest.param(HierarchicalKernelClassifier(), BY_WEIGHT, 60, marks=pytest.mark.slow),
         pytest.param(HierarchicalKernelRegressor(), BY_WEIGHT, 56, marks=pytest.mark.slow),
     ],
@@ -498,4 +506,4 @@ def test_checks_of_scikit_learn(estimator, expected, least):
 
 def test_a_list_graph_may_be_cloned():
     dag = KernelList(["a"], ["linear"], [[]])
-    assert clone(HierarchicalKernelClassifier(dag)).dag.names == ("a",)
+    assert clone(HierarchicalKernelClassifier(dag, scale=None)).dag.names == ("a",)

@@ -18,7 +18,7 @@ def groups_of(T, a=1.5):
 def test_the_norm_is_halved():
     """One task, one linear kernel x = (-1, 1), y = x, a = 1, mu -> infinity: 1/2 w^2 + C 2 (w - 1)^2 is least at w = 4C / (1 + 4C)."""
     x, C = np.array([[-1.0], [1.0]]), 0.25
-    machine = LatentTaskMKLRegressor(["linear"], normalize="none", C=C, a=1.0, mu=1e9, loss="squared", tol=1e-6)
+    machine = LatentTaskMKLRegressor(["linear"], normalize="none", C=C, a=1.0, mu=1e9, loss="squared", tol=1e-6, scale=None)
     found = machine.fit(x, x[:, 0], np.zeros(2, int))
     w = np.linspace(0, 1, 100_001)
     halved, printed = (np.min(half * w**2 + 2 * C * (w - 1) ** 2) for half in (0.5, 1.0))

@@ -99,13 +99,15 @@ def dual_value(machine, K, labels):
 @pytest.mark.parametrize("inverted", [False, True])
 def test_one_task_and_one_kernel_are_a_support_vector_machine(inverted):
     X, y = two_classes()
-    found = LatentTaskMKLClassifier(["linear"], mu=0.25, a=1.7, C=2.0, inverted=inverted, normalize="none", tol=1e-5).fit(X, y)
+    found = LatentTaskMKLClassifier(["linear"], mu=0.25, a=1.7, C=2.0, inverted=inverted, normalize="none", tol=1e-5, scale=None).fit(X, y)
     # d = a for a single task, 1 for the source of the inverse.
     K = X @ X.T * (1 + 1 / 0.25) / (1.0 if inverted else 1.7**2)
     single = SVC(C=2.0, kernel="precomputed", tol=1e-6).fit(K, y)
     assert found.objective_ == pytest.approx(dual_value(single, K, y), rel=1e-4)
     np.testing.assert_allclose(found.decision_function(X), single.decision_function(K), atol=2e-2)
-    other = LatentTaskMKLClassifier(["linear"], mu=0.25, a=1.7, C=2.0, p=1.2, inverted=inverted, normalize="none", tol=1e-5).fit(X, y)
+    other = LatentTaskMKLClassifier(
+        ["linear"], mu=0.25, a=1.7, C=2.0, p=1.2, inverted=inverted, normalize="none", tol=1e-5, scale=None
+    ).fit(X, y)
     assert other.objective_ == pytest.approx(found.objective_, rel=1e-5)
 
 
@@ -115,7 +117,7 @@ def test_more_tasks_than_groups_grow_to_are_searched_from_the_group_of_all():
     y = X @ [1.0, -1.0, 0.5] + 0.5 * rng.standard_normal(240)
 
     def fit(some=slice(None), **given):
-        return LatentTaskMKLRegressor(["linear", "rbf"], **given).fit(X[some], y[some], task[some])
+        return LatentTaskMKLRegressor(["linear", "rbf"], **given, scale=None).fit(X[some], y[some], task[some])
 
     found = fit()
     assert found.inverted_
@@ -129,8 +131,8 @@ def test_one_task_is_multiple_kernel_learning_over_an_lp_ball():
     X, y = two_classes(1)
     kernels = ["linear[0]", "linear[1]", "linear[2]"]
     scale = (1 + 1 / 0.5) / 1.5**2
-    found = LatentTaskMKLClassifier(kernels, p=1.5, mu=0.5, normalize="none", tol=1e-4).fit(X, y)
-    twin = MKLClassifier(kernels, constraint="lp", p=3.0, normalize="none", tol=1e-4).fit(np.sqrt(scale) * X, y)
+    found = LatentTaskMKLClassifier(kernels, p=1.5, mu=0.5, normalize="none", tol=1e-4, scale=None).fit(X, y)
+    twin = MKLClassifier(kernels, constraint="lp", p=3.0, normalize="none", tol=1e-4, scale=None).fit(np.sqrt(scale) * X, y)
     assert found.objective_ == pytest.approx(twin.objective_, rel=5e-4)
     np.testing.assert_allclose(1.5**2 * found.group_kernel_weights_[0], twin.kernel_weights_, atol=0.01)
 
@@ -194,7 +196,7 @@ LINEAR = [*(f"linear[{j}]" for j in range(6)), "linear"]
 def test_planted_pairs_are_the_heaviest_groups_of_two(seed):
     X, y, task = planted(seed)
     names = np.array(["a", "b", "c", "d"])[task]
-    found = LatentTaskMKLRegressor(LINEAR, mu=0.1, a=1.5, loss="squared", tol=5e-3).fit(X, y, names)
+    found = LatentTaskMKLRegressor(LINEAR, mu=0.1, a=1.5, loss="squared", tol=5e-3, scale=None).fit(X, y, names)
     several = [group.tasks for group in found.groups_ if len(group.tasks) > 1]
     assert {tuple(map(str, group)) for group in several[:2]} == {("a", "b"), ("c", "d")}
     totals = [group.weight for group in found.groups_]
@@ -206,8 +208,8 @@ def test_order_of_tasks_and_rows_does_not_matter():
     X, y, task = planted(0, rows=8)
     rng = np.random.default_rng(0)
     order, names = rng.permutation(len(y)), np.array([2, 0, 3, 1])
-    one = LatentTaskMKLRegressor(LINEAR, mu=0.1, loss="squared", tol=1e-4).fit(X, y, task)
-    two = LatentTaskMKLRegressor(LINEAR, mu=0.1, loss="squared", tol=1e-4).fit(X[order], y[order], names[task][order])
+    one = LatentTaskMKLRegressor(LINEAR, mu=0.1, loss="squared", tol=1e-4, scale=None).fit(X, y, task)
+    two = LatentTaskMKLRegressor(LINEAR, mu=0.1, loss="squared", tol=1e-4, scale=None).fit(X[order], y[order], names[task][order])
     assert two.objective_ == pytest.approx(one.objective_, rel=2e-4)
     np.testing.assert_allclose(two.predict(X, names[task]), one.predict(X, task), atol=5e-2 * np.abs(y).max())
     np.testing.assert_allclose(
@@ -219,13 +221,15 @@ def test_a_task_with_one_label_gets_it_and_takes_no_part():
     X, y, task = planted(1)
     labels = np.where(y > 0, "up", "down")
     labels[task == 2] = "up"
-    found = LatentTaskMKLClassifier(LINEAR, mu=0.1, normalize="none", tol=5e-3).fit(X, labels, task)
+    found = LatentTaskMKLClassifier(LINEAR, mu=0.1, normalize="none", tol=5e-3, scale=None).fit(X, labels, task)
     assert (found.decision_function(X[task == 2], task[task == 2]) == 1.0).all()
     assert not any(2 in group.tasks for group in found.groups_)
     assert not set(np.flatnonzero(task == 2)) & set(found.support_vectors_)
-    rest = LatentTaskMKLClassifier(LINEAR, mu=0.1, normalize="none", tol=5e-3).fit(X[task != 2], labels[task != 2], task[task != 2])
+    rest = LatentTaskMKLClassifier(LINEAR, mu=0.1, normalize="none", tol=5e-3, scale=None).fit(
+        X[task != 2], labels[task != 2], task[task != 2]
+    )
     assert found.objective_ == pytest.approx(rest.objective_, rel=1e-2)
-    alone = LatentTaskMKLClassifier(["linear"]).fit(X, np.where(np.isin(task, [0, 1]), "a", "b"), task)
+    alone = LatentTaskMKLClassifier(["linear"], scale=None).fit(X, np.where(np.isin(task, [0, 1]), "a", "b"), task)
     assert alone.objective_ == 0.0 and (alone.predict(X, task) == np.where(np.isin(task, [0, 1]), "a", "b")).all()
 
 
@@ -233,9 +237,9 @@ def test_where_the_matrices_lie_and_the_kernels_are_given_change_nothing(tmp_pat
     X, y, task = planted(2, rows=40)
     given = {"mu": 0.1, "loss": "squared"}
     kernels = ["linear[0:3]", "linear[3:6]", "rbf(gamma=0.1)"]
-    one = LatentTaskMKLRegressor(kernels, **given).fit(X, y, task)
+    one = LatentTaskMKLRegressor(kernels, **given, scale=None).fit(X, y, task)
     for more in ({"grams": "recompute"}, {"grams": "store", "gram_store": str(tmp_path / "grams")}):
-        two = LatentTaskMKLRegressor(kernels, **given, **more).fit(X, y, task)
+        two = LatentTaskMKLRegressor(kernels, **given, **more, scale=None).fit(X, y, task)
         assert two.dual_coef_.tobytes() == one.dual_coef_.tobytes()
         assert two.group_kernel_weights_.tobytes() == one.group_kernel_weights_.tobytes()
     stack = np.stack([X[:, :3] @ X[:, :3].T, X[:, 3:] @ X[:, 3:].T, np.exp(-0.1 * np.square(X[:, None] - X[None]).sum(-1))])
@@ -260,8 +264,8 @@ def test_a_cap_warns_and_the_certificate_still_holds(cap):
 
 def test_rest_stops_early_and_says_what_is_certified():
     X, y, task = planted(3)
-    found = LatentTaskMKLRegressor(LINEAR, mu=0.1, a=1.1, loss="squared", tol=1e-3, stop_at_rest=True).fit(X, y, task)
-    whole = LatentTaskMKLRegressor(LINEAR, mu=0.1, a=1.1, loss="squared", tol=1e-3).fit(X, y, task)
+    found = LatentTaskMKLRegressor(LINEAR, mu=0.1, a=1.1, loss="squared", tol=1e-3, stop_at_rest=True, scale=None).fit(X, y, task)
+    whole = LatentTaskMKLRegressor(LINEAR, mu=0.1, a=1.1, loss="squared", tol=1e-3, scale=None).fit(X, y, task)
     assert found.n_iter_ <= whole.n_iter_
     assert found.objective_ - found.dual_gap_ <= whole.objective_ <= found.objective_ * (1 + 1e-3)
 
@@ -287,18 +291,18 @@ def test_the_sufficient_condition_of_the_thesis_is_told_beside():
 def test_bad_parameters_are_refused_by_name(params, told):
     X, y, task = planted(0, rows=4)
     with pytest.raises(ValueError, match=told):
-        LatentTaskMKLRegressor(["linear"], **params).fit(X, y, task)
+        LatentTaskMKLRegressor(["linear"], **params, scale=None).fit(X, y, task)
 
 
 def test_bad_tasks_are_refused():
     X, y, task = planted(0, rows=4)
-    found = LatentTaskMKLRegressor(["linear"]).fit(X, y, task)
+    found = LatentTaskMKLRegressor(["linear"], scale=None).fit(X, y, task)
     with pytest.raises(ValueError, match="task 9 was not there at fit"):
         found.predict(X[:1], [9])
     with pytest.raises(ValueError, match="predictions need the task of every row"):
         found.predict(X[:1])
     with pytest.raises(DataError, match="task 3 is empty"):
-        LatentTaskMKLRegressor(["linear"]).fit(X, y, task, sample_weight=(task < 3).astype(float))
+        LatentTaskMKLRegressor(["linear"], scale=None).fit(X, y, task, sample_weight=(task < 3).astype(float))
 
 
 @pytest.mark.parametrize("loss", ["squared", "epsilon_insensitive"])
@@ -325,7 +329,10 @@ BY_WEIGHT = dict.fromkeys(("check_sample_weight_equivalence_on_dense_data", "che
 
 @pytest.mark.parametrize(
     ("estimator", "least"),
-    [(LatentTaskMKLClassifier(["rbf(gamma=0.5)", "linear"]), 55), (LatentTaskMKLRegressor(["rbf(gamma=0.5)", "linear"]), 50)],
+    [
+        (LatentTaskMKLClassifier(["rbf(gamma=0.5)", "linear"], scale=None), 55),
+        (LatentTaskMKLRegressor(["rbf(gamma=0.5)", "linear"], scale=None), 50),
+    ],
     ids=["classifier", "regressor"],
 )
 def test_checks_of_scikit_learn(estimator, least):

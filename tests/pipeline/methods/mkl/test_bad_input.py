@@ -59,12 +59,12 @@ def lopsided(X, Z):
 )
 def test_kernels_that_do_not_suit_the_data(kernels, message):
     X, y = rows()
-    refused(MKLClassifier(kernels), X - 0.5, y, message)
+    refused(MKLClassifier(kernels, scale=None), X - 0.5, y, message)
 
 
 def test_kernels_of_numbers_on_strings():
     refused(
-        MKLClassifier(["spectrum(k=1)", "linear"]),
+        MKLClassifier(["spectrum(k=1)", "linear"], scale=None),
         ["ab", "ba", "cd", "dc"],
         [0, 0, 1, 1],
         "kernel linear reads numbers; the data set holds strings",
@@ -74,12 +74,12 @@ def test_kernels_of_numbers_on_strings():
 def test_all_kernels_zero_and_some():
     X, y = rows()
     X[:, 1:] = 0.0
-    refused(MKLClassifier(["linear[1]", "linear[1:3]"]), X, y, r"every kernel is zero .* from linear\[1\] trace on")
+    refused(MKLClassifier(["linear[1]", "linear[1:3]"], scale=None), X, y, r"every kernel is zero .* from linear\[1\] trace on")
     with pytest.warns(UserWarning, match=r"kernel linear\[1\] trace, linear\[2\] trace is zero .* they add nothing"):
-        found = MKLClassifier(["linear[1]", "linear[0]", "linear[2]"]).fit(X, y)
+        found = MKLClassifier(["linear[1]", "linear[0]", "linear[2]"], scale=None).fit(X, y)
     np.testing.assert_array_equal(found.support_, [1])
     with pytest.warns(UserWarning, match=r"poly\(degree=2\)\[1\] multiplicative is zero \(or constant\)"):
-        MKLClassifier(["poly(degree=2)[1]", "linear[0]"], normalize="multiplicative").fit(X, y)
+        MKLClassifier(["poly(degree=2)[1]", "linear[0]"], normalize="multiplicative", scale=None).fit(X, y)
 
 
 def test_identical_matrices_work_and_are_told():
@@ -111,7 +111,7 @@ def test_one_class_in_a_fold_or_too_few_of_one(tmp_path):
     order = np.argsort(y)
     with pytest.raises(ValueError, match=r"one class only"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        cross_val_score(MKLClassifier(KERNELS), X[order], y[order], cv=KFold(2), error_score="raise")
+        cross_val_score(MKLClassifier(KERNELS, scale=None), X[order], y[order], cv=KFold(2), error_score="raise")
     labels = np.where(np.arange(60) == 7, "rare", "usual")
     ingest((X, labels), tmp_path / "data")
     with pytest.raises(DataError, match="class 'rare' has 1 rows, too few"):
@@ -134,7 +134,7 @@ def test_one_class_in_a_fold_or_too_few_of_one(tmp_path):
 )
 def test_parameters_of_regressions(options, message):
     X, _ = rows()
-    refused(MKLRegressor(KERNELS, **options), X, X[:, 0], message)
+    refused(MKLRegressor(KERNELS, **options, scale=None), X, X[:, 0], message)
 
 
 # --- Gram stores ------------------------------------------------------------------------------------------------------------------

@@ -113,11 +113,11 @@ def test_one_text_given_twice_is_told():
     rng = np.random.default_rng(0)
     X = rng.random((40, 3))
     with pytest.warns(UserWarning, match=r"linear trace and linear trace \(positions 0, 2\)"):
-        MKLClassifier(["linear", "rbf(gamma=1)", "linear"]).fit(X, X[:, 0] > 0.5)
+        MKLClassifier(["linear", "rbf(gamma=1)", "linear"], scale=None).fit(X, X[:, 0] > 0.5)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         # Gaussians of narrow widths agree on a feature of two values: nobody's mistake.
-        MKLClassifier(["rbf(gamma=8)[0]", "rbf(gamma=32)[0]", "linear"]).fit(20 * np.round(X), X[:, 0] > 0.5)
+        MKLClassifier(["rbf(gamma=8)[0]", "rbf(gamma=32)[0]", "linear"], scale=None).fit(20 * np.round(X), X[:, 0] > 0.5)
 
 
 # --- regression -------------------------------------------------------------------------------------------------------------------
@@ -127,7 +127,9 @@ def test_solvers_of_regressions_end_at_one_optimum():
     rng = np.random.default_rng(1)
     X = rng.random((60, 4))
     kernels = ["rbf(gamma=2)[0]", "rbf(gamma=2)[1]", "linear", "poly(degree=2)"]
-    found = [MKLRegressor(kernels, solver=solver, tol=1e-4, epsilon=0.05).fit(X, np.sin(6 * X[:, 0])) for solver in ("level", "silp")]
+    found = [
+        MKLRegressor(kernels, solver=solver, tol=1e-4, epsilon=0.05, scale=None).fit(X, np.sin(6 * X[:, 0])) for solver in ("level", "silp")
+    ]
     assert max(one.lower_bound_ for one in found) <= min(one.upper_bound_ for one in found) * (1 + 1e-9)
     assert all(one.kernel_weights_.argmax() == 0 for one in found)
 

@@ -168,7 +168,7 @@ def test_projection_satisfies_cuts_and_set():
 def test_decisions_are_those_of_the_whole_matrices(kernels, n_classes):
     """I12, I13."""
     X, y = rows(1, classes=n_classes)
-    found = MKLClassifier(kernels, v=0.3).fit(X, y)
+    found = MKLClassifier(kernels, v=0.3, scale=None).fit(X, y)
     specs = [
         spec if spec.normalize != "none" else type(spec).parse(f"{spec} trace") if not spec.centre else None
         for spec in as_specs(kernels, 5)
@@ -196,10 +196,10 @@ def test_decisions_are_those_of_the_whole_matrices(kernels, n_classes):
 def test_forms_of_data_agree(tmp_path):
     X, y = rows(2)
     X = np.where(X < 0.3, 0.0, X)
-    dense = MKLClassifier(KERNELS).fit(X, y)
+    dense = MKLClassifier(KERNELS, scale=None).fit(X, y)
     store = ingest((X, y), tmp_path / "data")
     for form in (sp.csr_array(X), sp.csc_matrix(X), store, str(tmp_path / "data")):
-        found = MKLClassifier(KERNELS).fit(form, None if isinstance(form, (str, type(store))) else y)
+        found = MKLClassifier(KERNELS, scale=None).fit(form, None if isinstance(form, (str, type(store))) else y)
         np.testing.assert_allclose(found.objective_, dense.objective_, rtol=1e-5)
         np.testing.assert_allclose(found.decision_function(form), found.decision_function(X), atol=1e-5)
 
@@ -208,9 +208,9 @@ def test_forms_of_data_agree(tmp_path):
 def test_policies_give_the_same_bits(policy, tmp_path):
     """I14: whatever the place of the entries, the same bits."""
     X, y = rows(3, n=140, classes=3)
-    expected = MKLClassifier(KERNELS).fit(X, y)
+    expected = MKLClassifier(KERNELS, scale=None).fit(X, y)
     for _ in range(2):
-        found = MKLClassifier(KERNELS, grams=policy, gram_store=str(tmp_path / "grams")).fit(X, y)
+        found = MKLClassifier(KERNELS, grams=policy, gram_store=str(tmp_path / "grams"), scale=None).fit(X, y)
         assert found.dual_coef_.tobytes() == expected.dual_coef_.tobytes()
         assert found.kernel_weights_.tobytes() == expected.kernel_weights_.tobytes()
 
@@ -222,7 +222,7 @@ def test_precomputed_kernels_in_every_form(tmp_path):
     train, test = np.arange(60), np.arange(60, 90)
     inside, across = K[np.ix_(range(4), train, train)], K[np.ix_(range(4), test, train)]
     found = MKLClassifier("precomputed").fit(inside, y[train])
-    raw = MKLClassifier(KERNELS).fit(X[train], y[train])
+    raw = MKLClassifier(KERNELS, scale=None).fit(X[train], y[train])
     np.testing.assert_allclose(found.objective_, raw.objective_, rtol=1e-3)
     assert np.mean(found.predict(across) == raw.predict(X[test])) >= 0.95
     store = ingest_grams(inside, tmp_path / "grams")
@@ -236,7 +236,7 @@ def test_precomputed_kernels_in_every_form(tmp_path):
 
 def test_strings():
     texts = ["abab", "baba", "ababab", "bab", "cdcd", "dcdc", "cdcdc", "dcd"]
-    found = MKLClassifier(["spectrum(k=2)", "spectrum(k=1)"]).fit(texts, [0, 0, 0, 0, 1, 1, 1, 1])
+    found = MKLClassifier(["spectrum(k=2)", "spectrum(k=1)"], scale=None).fit(texts, [0, 0, 0, 0, 1, 1, 1, 1])
     np.testing.assert_array_equal(found.predict(["abba", "ccdd"]), [0, 1])
 
 
@@ -249,9 +249,11 @@ def test_several_views_stand_side_by_side_as_columns():
     width = counts.shape[1]
     views = sp.hstack([counts, sp.csr_matrix(shape)], format="csr")
     kernels = [f"linear[0:{width}]", f"rbf(gamma=1)[{width}:{width + 3}]"]
-    found = MKLClassifier(kernels, constraint="simplex", C=10.0).fit(views, y)
+    found = MKLClassifier(kernels, constraint="simplex", C=10.0, scale=None).fit(views, y)
     assert found.kernel_weights_[0] > found.kernel_weights_[1] and found.score(views, y) > 0.95
-    alone, strings = (MKLClassifier([kernel], C=10.0, tol=1e-6).fit(X, y) for kernel, X in ((kernels[0], views), ("spectrum(k=2)", texts)))
+    alone, strings = (
+        MKLClassifier([kernel], C=10.0, tol=1e-6, scale=None).fit(X, y) for kernel, X in ((kernels[0], views), ("spectrum(k=2)", texts))
+    )
     np.testing.assert_allclose(alone.decision_function(views), strings.decision_function(texts), atol=1e-6)
 
 
@@ -259,23 +261,23 @@ def test_weights_of_samples_are_costs():
     X, y = rows(5)
     weight = np.where(np.arange(len(y)) % 3 == 0, 0.0, 1.0)
     kernels = ["rbf(gamma=0.5)", "rbf(gamma=2)"]
-    a = MKLClassifier(kernels, normalize="none", tol=1e-5).fit(X, y, weight)
-    b = MKLClassifier(kernels, normalize="none", tol=1e-5).fit(X[weight > 0], y[weight > 0])
+    a = MKLClassifier(kernels, normalize="none", tol=1e-5, scale=None).fit(X, y, weight)
+    b = MKLClassifier(kernels, normalize="none", tol=1e-5, scale=None).fit(X[weight > 0], y[weight > 0])
     np.testing.assert_allclose(a.objective_, b.objective_, rtol=3e-5)
-    doubled = MKLClassifier(kernels, normalize="none", class_weight={0: 2.0, 1: 2.0}, tol=1e-5).fit(X, y)
+    doubled = MKLClassifier(kernels, normalize="none", class_weight={0: 2.0, 1: 2.0}, tol=1e-5, scale=None).fit(X, y)
     np.testing.assert_allclose(
-        doubled.objective_, MKLClassifier(kernels, normalize="none", C=2.0, tol=1e-5).fit(X, y).objective_, rtol=3e-5
+        doubled.objective_, MKLClassifier(kernels, normalize="none", C=2.0, tol=1e-5, scale=None).fit(X, y).objective_, rtol=3e-5
     )
 
 
 def test_regression_against_one_machine():
     X, _ = rows(6)
     target = np.sin(6 * X[:, 0])
-    found = MKLRegressor(["rbf(gamma=0.5)"], normalize="none", epsilon=0.05, C=3.0, tol=1e-6).fit(X, target)
+    found = MKLRegressor(["rbf(gamma=0.5)"], normalize="none", epsilon=0.05, C=3.0, tol=1e-6, scale=None).fit(X, target)
     s = target.std()
     reference = SVR(kernel="rbf", gamma=0.5, epsilon=0.05 * s, C=3.0 * s, tol=1e-8).fit(X, target)
     np.testing.assert_allclose(found.predict(X), reference.predict(X), atol=5e-3)
-    several = MKLRegressor(KERNELS, epsilon=0.05, C=3.0).fit(X, target)
+    several = MKLRegressor(KERNELS, epsilon=0.05, C=3.0, scale=None).fit(X, target)
     assert several.converged_ and several.score(X, target) > 0.9
     assert several.lower_bound_ <= several.upper_bound_
 
@@ -301,9 +303,9 @@ def many():
 )
 def test_a_working_set_of_kernels_ends_at_bounds_over_all(many, options):
     kernels, X, y = many
-    found = MKLClassifier(kernels, **options).fit(X, y)
+    found = MKLClassifier(kernels, **options, scale=None).fit(X, y)
     assert found.converged_ and found.history_["working_kernels"].min() < 60
-    full = MKLClassifier(kernels, **{**options, "solver": "level", "tol": 1e-4}).fit(X, y)
+    full = MKLClassifier(kernels, **{**options, "solver": "level", "tol": 1e-4}, scale=None).fit(X, y)
     # Bounds of one bracket the other's: a form that was not looked at would show here.
     assert found.lower_bound_ <= full.upper_bound_ and full.lower_bound_ <= found.upper_bound_
     specs = [type(spec).from_json({**spec.to_json(), "normalize": "trace"}) for spec in as_specs(kernels, 12)]
@@ -321,7 +323,7 @@ def test_a_working_set_of_kernels_ends_at_bounds_over_all(many, options):
 )
 def test_second_order_steps_need_fewer_machines(many, options, times):
     kernels, X, y = many
-    counts = {name: MKLClassifier(kernels, solver=name, **options).fit(X, y).n_iter_ for name in ("auto", "level")}
+    counts = {name: MKLClassifier(kernels, solver=name, **options, scale=None).fit(X, y).n_iter_ for name in ("auto", "level")}
     assert times * counts["auto"] < counts["level"]
 
 
@@ -334,7 +336,7 @@ def test_a_step_is_one_pass_and_all_kernels_are_looked_at_at_the_end(many, solve
         monkeypatch.setattr(
             Grams, name, lambda self, v, *rest, passed=passed: (vectors.append(np.size(v) // 80), passed(self, v, *rest))[1]
         )
-    found = MKLClassifier(kernels, solver=solver).fit(X, y)
+    found = MKLClassifier(kernels, solver=solver, scale=None).fit(X, y)
     assert found.history_["working_kernels"].min() < 60
     # Beside the steps' own: the look at all kernels that widens the set, the forms it lacks, and the look that ends it.
     assert len(vectors) <= found.n_iter_ + 5 and min(vectors) >= 1
@@ -342,7 +344,7 @@ def test_a_step_is_one_pass_and_all_kernels_are_looked_at_at_the_end(many, solve
 
 def test_seconds_of_the_parts_of_a_step_are_within_it(many):
     kernels, X, y = many
-    history = MKLClassifier(kernels).fit(X, y).history_
+    history = MKLClassifier(kernels, scale=None).fit(X, y).history_
     parts = np.array([history[f"seconds_{name}"] for name in ("machine", "forms", "weights")])
     assert (parts >= 0).all() and (parts.sum(axis=0) <= history["seconds"]).all()
 
@@ -350,8 +352,8 @@ def test_seconds_of_the_parts_of_a_step_are_within_it(many):
 @pytest.mark.parametrize("policy", ["store", "recompute"])
 def test_working_sets_have_the_same_bits_under_every_policy(many, policy, tmp_path):
     kernels, X, y = many
-    expected = MKLClassifier(kernels).fit(X, y)
-    found = MKLClassifier(kernels, grams=policy, gram_store=str(tmp_path / "grams")).fit(X, y)
+    expected = MKLClassifier(kernels, scale=None).fit(X, y)
+    found = MKLClassifier(kernels, grams=policy, gram_store=str(tmp_path / "grams"), scale=None).fit(X, y)
     assert found.dual_coef_.tobytes() == expected.dual_coef_.tobytes()
     assert found.lower_bound_ == expected.lower_bound_
 
@@ -370,14 +372,16 @@ def test_max_iter_warns_and_keeps_valid_bounds():
 
 def test_in_a_grid_search_and_after_clone():
     X, y = rows(8)
-    found = GridSearchCV(MKLClassifier(KERNELS), {"v": [0.0, 1.0], "C": [1.0, 10.0]}, cv=3).fit(X, y)
+    found = GridSearchCV(MKLClassifier(KERNELS, scale=None), {"v": [0.0, 1.0], "C": [1.0, 10.0]}, cv=3).fit(X, y)
     # The scores of the search are those of fits by hand on the same folds, and the best of them is refitted.
     for options, mean in zip(found.cv_results_["params"], found.cv_results_["mean_test_score"], strict=True):
-        folds = [MKLClassifier(KERNELS, **options).fit(X[a], y[a]).score(X[b], y[b]) for a, b in StratifiedKFold(3).split(X, y)]
+        folds = [MKLClassifier(KERNELS, **options, scale=None).fit(X[a], y[a]).score(X[b], y[b]) for a, b in StratifiedKFold(3).split(X, y)]
         assert mean == pytest.approx(np.mean(folds), abs=1e-12)
     assert found.best_score_ == found.cv_results_["mean_test_score"].max() > np.bincount(y).max() / len(y)
     twin = clone(found.best_estimator_)
-    assert twin.get_params() == {**MKLClassifier(KERNELS).get_params(), **found.best_params_} and not hasattr(twin, "kernel_weights_")
+    assert twin.get_params() == {**MKLClassifier(KERNELS, scale=None).get_params(), **found.best_params_} and not hasattr(
+        twin, "kernel_weights_"
+    )
     np.testing.assert_array_equal(twin.fit(X, y).decision_function(X), found.decision_function(X))
 
 
@@ -413,13 +417,13 @@ def test_runs_on_stores(tmp_path):
 def test_the_single_best_kernel_is_that_of_the_best_validation(tmp_path):
     X, y = rows(15, classes=3)
     kernels = ["linear[4]", "rbf(gamma=10)[0]", "linear[3]"]
-    found = MKLClassifier(kernels, solver="single").fit(X, y)
+    found = MKLClassifier(kernels, solver="single", scale=None).fit(X, y)
     np.testing.assert_array_equal(found.kernel_weights_, np.tile([0.0, 1.0, 0.0], (3, 1)))
     assert found.converged_ and found.history_["validation"][1] == found.history_["validation"].max() > 0.6
-    full = MKLClassifier(kernels).fit(X, y)
+    full = MKLClassifier(kernels, scale=None).fit(X, y)
     assert found.lower_bound_ <= full.objective_ and full.lower_bound_ <= found.upper_bound_
     target = np.sin(6 * X[:, 0])
-    one = MKLRegressor(kernels, solver="single", normalize="none", C=3.0).fit(X, target)
+    one = MKLRegressor(kernels, solver="single", normalize="none", C=3.0, scale=None).fit(X, target)
     np.testing.assert_array_equal(one.kernel_weights_, [0.0, 1.0, 0.0])
     s = target.std()
     alone = SVR(gamma=10, C=3.0 * s, epsilon=0.1 * s, tol=1e-5).fit(X[:, :1], target)
@@ -452,7 +456,7 @@ def test_grids_of_regressions_are_compared_by_r2(tmp_path):
     target = np.sin(2 * X[:, 0]) + 0.1 * X[:, 1]
     ingest((X, target), tmp_path / "data", task="regression")
     grid, place = {"C": [0.01, 3.0], "v": [0.0, 1.0]}, {"data": str(tmp_path / "data"), "run": str(tmp_path / "run"), "folds": 3}
-    done = tune("mkl", grid, params={"kernels": KERNELS, "epsilon": 0.05}, **place)
+    done = tune("mkl", grid, params={"kernels": KERNELS, "epsilon": 0.05, "scale": None}, **place)
     table = json.loads((tmp_path / "run" / "tune.json").read_text())["rows"]
     best = max(table, key=lambda row: row["r2"])
     assert done.summary["best"]["C"] == best["C"] == 3.0 and done.summary["r2"] == best["r2"] > 0.5
@@ -460,11 +464,11 @@ def test_grids_of_regressions_are_compared_by_r2(tmp_path):
     model = load_model(tmp_path / "run" / "best")
     assert isinstance(model, MKLRegressor) and model.score(X, target) > 0.8
     # A fold by hand: the machine of the other rows, kernels normalised over all.
-    alone = cross_validate("mkl", {"kernels": KERNELS, "epsilon": 0.05, "C": 3.0, "v": 0.0}, data=place["data"], folds=3)
+    alone = cross_validate("mkl", {"kernels": KERNELS, "epsilon": 0.05, "C": 3.0, "v": 0.0, "scale": None}, data=place["data"], folds=3)
     masks = fold_masks(target, None, 3, 0)
     assert (np.sum(masks, axis=0) == 1).all()
     weights = np.where(masks[0], 0.0, 1.0)
-    fitted = MKLRegressor(KERNELS, epsilon=0.05, C=3.0, v=0.0).fit(X, target, weights)
+    fitted = MKLRegressor(KERNELS, epsilon=0.05, C=3.0, v=0.0, scale=None).fit(X, target, weights)
     assert alone[0]["folds"][0] == pytest.approx(r2_score(target[masks[0]], fitted.predict(X[masks[0]])), abs=0.02)
     with pytest.raises(DataError, match="90 rows are too few"):
         cross_validate("mkl", {"kernels": KERNELS}, data=place["data"], folds=99)
@@ -552,11 +556,11 @@ def test_bad_parameters_are_named(options, message):
 def test_one_class_and_classes_without_weight():
     X, y = rows(13)
     with pytest.raises(ValueError, match="one class only"):
-        MKLClassifier(KERNELS).fit(X, np.ones(len(X)))
+        MKLClassifier(KERNELS, scale=None).fit(X, np.ones(len(X)))
     with pytest.raises(ValueError, match="class 1 has no sample with positive weight"):
-        MKLClassifier(KERNELS).fit(X, y, (y == 0).astype(float))
+        MKLClassifier(KERNELS, scale=None).fit(X, y, (y == 0).astype(float))
     with pytest.raises(ValueError, match="NaN"):
-        MKLClassifier(KERNELS).fit(np.where(X < 0.01, np.nan, X), y)
+        MKLClassifier(KERNELS, scale=None).fit(np.where(X < 0.01, np.nan, X), y)
 
 
 def not_a_kernel(X, Z):
@@ -567,7 +571,7 @@ def not_a_kernel(X, Z):
 def test_a_function_that_is_no_kernel():
     X, y = rows(14)
     with pytest.raises(ValueError, match=r"not_a_kernel.*not positive semi-definite"):
-        MKLClassifier([not_a_kernel, "linear"]).fit(X, y)
+        MKLClassifier([not_a_kernel, "linear"], scale=None).fit(X, y)
 
 
 # --- scikit-learn's own checks ----------------------------------------------------------------------------------------------------
@@ -583,8 +587,8 @@ FEW = ["rbf(gamma=0.5)", "linear"]
 @pytest.mark.parametrize(
     ("estimator", "expected", "least"),
     [
-        (MKLClassifier(FEW), ALWAYS, 60),
-        (MKLRegressor(FEW), ALWAYS, 55),
+        (MKLClassifier(FEW, scale=None), ALWAYS, 60),
+        (MKLRegressor(FEW, scale=None), ALWAYS, 55),
         (MKLClassifier("precomputed"), {**MATRICES, **ONE_LABEL, **ON_MATRICES}, 53),
         (MKLRegressor("precomputed"), MATRICES, 53),
     ],
@@ -602,7 +606,7 @@ def test_checks_of_scikit_learn(estimator, expected, least):
 def test_workers_give_the_same_bits(policy):
     X, y = rows(15, n=300)
     kernels = [*KERNELS, "linear cosine"]
-    here = MKLClassifier(kernels).fit(X, y)
-    there = MKLClassifier(kernels, cluster="local:2", grams=policy).fit(X, y)
+    here = MKLClassifier(kernels, scale=None).fit(X, y)
+    there = MKLClassifier(kernels, cluster="local:2", grams=policy, scale=None).fit(X, y)
     assert there.dual_coef_.tobytes() == here.dual_coef_.tobytes()
     assert there.kernel_weights_.tobytes() == here.kernel_weights_.tobytes()

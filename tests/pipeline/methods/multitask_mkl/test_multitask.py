@@ -68,7 +68,7 @@ def test_squared_loss_reaches_the_primal_optimum_of_a_general_solver(p, q):
 @pytest.mark.parametrize(("loss", "p"), [("squared", 6.0), ("epsilon_insensitive", 2.0), ("epsilon_insensitive", 6.0)])
 def test_every_bound_along_the_way_holds(loss, p):
     X, y, task = data(3)
-    machine = MultiTaskMKLRegressor(KERNELS, p=p, loss=loss, tol=1e-4).fit(X, y, task)
+    machine = MultiTaskMKLRegressor(KERNELS, p=p, loss=loss, tol=1e-4, scale=None).fit(X, y, task)
     history = machine.history_
     assert machine.converged_
     assert (history["lower_bound"] <= machine.objective_ * (1 + 1e-9)).all()
@@ -107,7 +107,7 @@ def test_few_rows_and_kernels_of_single_columns_end_certified(seed, sizes, C, p,
 def test_weights_and_shares_lie_on_their_spheres():
     X, y, task = data(4)
     for p, q in [(6.0, 1.0), (4.0, 1.5), (3.0, 2.0)]:
-        machine = MultiTaskMKLClassifier(KERNELS, p=p, q=q).fit(X, signs(y, task), task)
+        machine = MultiTaskMKLClassifier(KERNELS, p=p, q=q, scale=None).fit(X, signs(y, task), task)
         shares = machine.model_.arrays["task_shares"]
         assert np.allclose(np.sum(shares ** (p / (p - 2)), axis=1), 1.0)
         hat = machine.kernel_weights_.max() if q == 2 else np.sum(machine.kernel_weights_ ** (q / (2 - q)))
@@ -122,8 +122,8 @@ def test_weights_and_shares_lie_on_their_spheres():
 def test_one_kernel_and_one_task_is_a_support_vector_machine():
     X, y, _ = data(5, T=1, m=40)
     labels = np.where(y > 0, 1, -1)
-    machine = MultiTaskMKLClassifier(["rbf(gamma=0.3)"], p=8.67, q=1.5, tol=1e-6).fit(X, labels)
-    other = MKLClassifier(["rbf(gamma=0.3)"], constraint="simplex", tol=1e-6).fit(X, labels)
+    machine = MultiTaskMKLClassifier(["rbf(gamma=0.3)"], p=8.67, q=1.5, tol=1e-6, scale=None).fit(X, labels)
+    other = MKLClassifier(["rbf(gamma=0.3)"], constraint="simplex", tol=1e-6, scale=None).fit(X, labels)
     assert machine.objective_ == pytest.approx(other.objective_, rel=1e-5)
     assert np.abs(machine.decision_function(X) - other.decision_function(X)).max() < 1e-2
 
@@ -131,21 +131,21 @@ def test_one_kernel_and_one_task_is_a_support_vector_machine():
 def test_one_task_does_not_depend_on_p_and_is_multiple_kernel_learning():
     X, y, _ = data(6, T=1, m=40)
     labels = np.where(y > 0, 1, -1)
-    values = [MultiTaskMKLClassifier(KERNELS, p=p, tol=1e-4).fit(X, labels).objective_ for p in (2.0, 6.0)]
-    other = MKLClassifier(KERNELS, constraint="simplex", tol=1e-4).fit(X, labels).objective_
+    values = [MultiTaskMKLClassifier(KERNELS, p=p, tol=1e-4, scale=None).fit(X, labels).objective_ for p in (2.0, 6.0)]
+    other = MKLClassifier(KERNELS, constraint="simplex", tol=1e-4, scale=None).fit(X, labels).objective_
     assert values == pytest.approx([other, other], rel=2e-4)
-    assert MultiTaskMKLClassifier(KERNELS, q=1.5, tol=1e-4).fit(X, labels).objective_ == pytest.approx(
-        MKLClassifier(KERNELS, constraint="lp", p=3.0, tol=1e-4).fit(X, labels).objective_, rel=2e-4
+    assert MultiTaskMKLClassifier(KERNELS, q=1.5, tol=1e-4, scale=None).fit(X, labels).objective_ == pytest.approx(
+        MKLClassifier(KERNELS, constraint="lp", p=3.0, tol=1e-4, scale=None).fit(X, labels).objective_, rel=2e-4
     )
 
 
 def test_two_norms_make_one_kernel_for_all_tasks():
     X, y, task = data(7)
-    machine = MultiTaskMKLClassifier(KERNELS, p=2.0).fit(X, signs(y, task), task)
+    machine = MultiTaskMKLClassifier(KERNELS, p=2.0, scale=None).fit(X, signs(y, task), task)
     assert np.allclose(machine.task_kernel_weights_, machine.kernel_weights_[:, None])
-    alone = MultiTaskMKLClassifier(["linear"], p=2.0, normalize="none", tol=1e-6).fit(X, signs(y, task), task)
+    alone = MultiTaskMKLClassifier(["linear"], p=2.0, normalize="none", tol=1e-6, scale=None).fit(X, signs(y, task), task)
     parts = [
-        MKLClassifier(["linear"], constraint="simplex", normalize="none", tol=1e-6).fit(X[task == t], signs(y, task)[task == t])
+        MKLClassifier(["linear"], constraint="simplex", normalize="none", tol=1e-6, scale=None).fit(X[task == t], signs(y, task)[task == t])
         for t in range(3)
     ]
     assert alone.objective_ == pytest.approx(sum(part.objective_ for part in parts), rel=1e-5)
@@ -156,7 +156,7 @@ def test_optimum_falls_with_both_norms_and_grows_with_C():
     labels = signs(y, task)
 
     def value(**options):
-        return MultiTaskMKLClassifier(KERNELS, tol=1e-4, **options).fit(X, labels, task).objective_
+        return MultiTaskMKLClassifier(KERNELS, tol=1e-4, **options, scale=None).fit(X, labels, task).objective_
 
     for values in (
         [value(p=p) for p in (8.67, 4.0, 2.0)],
@@ -172,14 +172,14 @@ def test_optimum_falls_with_both_norms_and_grows_with_C():
 def test_order_of_tasks_rows_and_kernels_does_not_matter():
     X, y, task = data(9)
     labels, names = signs(y, task), np.array(["b", "c", "a"])
-    plain = MultiTaskMKLClassifier(KERNELS, p=6.0, tol=1e-5).fit(X, labels, task)
-    named = MultiTaskMKLClassifier(KERNELS, p=6.0, tol=1e-5).fit(X, labels, names[task])
+    plain = MultiTaskMKLClassifier(KERNELS, p=6.0, tol=1e-5, scale=None).fit(X, labels, task)
+    named = MultiTaskMKLClassifier(KERNELS, p=6.0, tol=1e-5, scale=None).fit(X, labels, names[task])
     assert list(named.tasks_) == ["a", "b", "c"]
     back = np.argsort(names)
     assert np.allclose(named.task_kernel_weights_, plain.task_kernel_weights_[:, back], rtol=1e-2, atol=1e-3)
     assert named.objective_ == pytest.approx(plain.objective_, rel=1e-4)
     order = np.random.default_rng(0).permutation(len(X))
-    mixed = MultiTaskMKLClassifier(KERNELS[::-1], p=6.0, tol=1e-5).fit(X[order], labels[order], task[order])
+    mixed = MultiTaskMKLClassifier(KERNELS[::-1], p=6.0, tol=1e-5, scale=None).fit(X[order], labels[order], task[order])
     assert mixed.objective_ == pytest.approx(plain.objective_, rel=1e-4)
     assert np.abs(mixed.decision_function(X, task) - plain.decision_function(X, task)).max() < 2e-2
 
@@ -187,7 +187,7 @@ def test_order_of_tasks_rows_and_kernels_does_not_matter():
 def test_a_kernel_given_twice_changes_nothing():
     X, y, task = data(10)
     values = [
-        MultiTaskMKLClassifier(kernels, p=6.0, tol=1e-5).fit(X, signs(y, task), task).objective_
+        MultiTaskMKLClassifier(kernels, p=6.0, tol=1e-5, scale=None).fit(X, signs(y, task), task).objective_
         for kernels in (KERNELS, [*KERNELS, KERNELS[0]])
     ]
     assert values[0] == pytest.approx(values[1], rel=2e-5)
@@ -198,7 +198,9 @@ def test_policies_and_cuts_of_tasks_give_the_same_bits(monkeypatch, tmp_path):
     labels, kernels = signs(y, task), [*KERNELS, "linear cosine", "rbf(gamma=1) centre"]
     ingest((X, labels), tmp_path / "x.zarr", task_column=task)
     found = [
-        MultiTaskMKLClassifier(kernels, p=6.0, grams=grams, gram_store=str(tmp_path / "g") if grams == "store" else None).fit(where, *rest)
+        MultiTaskMKLClassifier(kernels, p=6.0, grams=grams, gram_store=str(tmp_path / "g") if grams == "store" else None, scale=None).fit(
+            where, *rest
+        )
         for where, rest, grams in [(X, (labels, task), "memory"), (X, (labels, task), "recompute")]
         + [(tmp_path / "x.zarr", (), policy) for policy in ("memory", "recompute", "store", "store")]
     ]
@@ -208,14 +210,15 @@ def test_policies_and_cuts_of_tasks_give_the_same_bits(monkeypatch, tmp_path):
         assert np.array_equal(other.model_.weights, found[0].model_.weights)
         assert np.array_equal(other.intercept_, found[0].intercept_)
     monkeypatch.setattr("gramplane.pipeline.methods.multitask_mkl.task_blocks_pass.BLOCK_BYTES", 4 * 6 * 128 * 128)
-    cut = MultiTaskMKLClassifier(kernels, p=6.0).fit(X, labels, task)
+    cut = MultiTaskMKLClassifier(kernels, p=6.0, scale=None).fit(X, labels, task)
     assert cut.objective_ == pytest.approx(found[0].objective_, rel=1e-9)
 
 
 def test_small_tasks_computed_together_give_the_bits_of_each_alone():
     X, y, task = data(18, T=7, m=21)
     near, far = (
-        MultiTaskMKLRegressor([*KERNELS, "laplacian(gamma=0.3)"], p=6.0, grams=grams).fit(X, y, task) for grams in ("memory", "recompute")
+        MultiTaskMKLRegressor([*KERNELS, "laplacian(gamma=0.3)"], p=6.0, grams=grams, scale=None).fit(X, y, task)
+        for grams in ("memory", "recompute")
     )
     assert np.array_equal(near.model_.beta, far.model_.beta)
     assert np.array_equal(near.task_kernel_weights_, far.task_kernel_weights_)
@@ -244,7 +247,7 @@ def test_a_batch_takes_no_more_than_its_plan(loss, kernels, monkeypatch):
 
 def test_predictions_on_a_store_read_its_tasks(tmp_path):
     X, y, task = data(12)
-    machine = MultiTaskMKLClassifier(KERNELS, p=6.0).fit(sp.csr_array(X), signs(y, task), task)
+    machine = MultiTaskMKLClassifier(KERNELS, p=6.0, scale=None).fit(sp.csr_array(X), signs(y, task), task)
     ingest((X, signs(y, task)), tmp_path / "x.zarr", task_column=task)
     assert np.allclose(machine.decision_function(tmp_path / "x.zarr"), machine.decision_function(X, task), atol=1e-6)
     ingest((X, signs(y, task)), tmp_path / "unknown.zarr", task_column=task + 7)
@@ -259,13 +262,13 @@ def test_weights_of_rows_count_rows():
     X, y, task = data(13)
     labels = signs(y, task)
     twice = np.arange(len(X)) % 5 == 0
-    weighted = MultiTaskMKLClassifier(KERNELS, normalize="none", tol=1e-5).fit(X, labels, task, sample_weight=1.0 + twice)
-    doubled = MultiTaskMKLClassifier(KERNELS, normalize="none", tol=1e-5).fit(
+    weighted = MultiTaskMKLClassifier(KERNELS, normalize="none", tol=1e-5, scale=None).fit(X, labels, task, sample_weight=1.0 + twice)
+    doubled = MultiTaskMKLClassifier(KERNELS, normalize="none", tol=1e-5, scale=None).fit(
         np.vstack([X, X[twice]]), np.append(labels, labels[twice]), np.append(task, task[twice])
     )
     assert weighted.objective_ == pytest.approx(doubled.objective_, rel=2e-5)
-    by_class = MultiTaskMKLClassifier(KERNELS, class_weight={1: 2.0}, tol=1e-5).fit(X, labels, task)
-    by_row = MultiTaskMKLClassifier(KERNELS, tol=1e-5).fit(X, labels, task, sample_weight=np.where(labels > 0, 2.0, 1.0))
+    by_class = MultiTaskMKLClassifier(KERNELS, class_weight={1: 2.0}, tol=1e-5, scale=None).fit(X, labels, task)
+    by_row = MultiTaskMKLClassifier(KERNELS, tol=1e-5, scale=None).fit(X, labels, task, sample_weight=np.where(labels > 0, 2.0, 1.0))
     assert by_class.objective_ == by_row.objective_
 
 
@@ -276,10 +279,10 @@ def test_a_task_with_one_label_predicts_it():
     X, y, task = data(14)
     labels = np.where(task == 1, 1, signs(y, task))
     for loss, p in (("hinge", 2.0), ("hinge", 6.0), ("squared", 6.0)):
-        machine = MultiTaskMKLClassifier(KERNELS, p=p, loss=loss).fit(X, labels, task)
+        machine = MultiTaskMKLClassifier(KERNELS, p=p, loss=loss, scale=None).fit(X, labels, task)
         assert (machine.decision_function(X[task == 1], task[task == 1]) == 1.0).all()
         assert machine.score(X, labels, task) > 0.8
-    below = MultiTaskMKLClassifier(KERNELS).fit(X, -labels, task)
+    below = MultiTaskMKLClassifier(KERNELS, scale=None).fit(X, -labels, task)
     assert (below.predict(X[task == 1], task[task == 1]) == -1).all()
 
 
@@ -303,7 +306,7 @@ def test_parameters_are_refused_by_name(options, message):
 
 def test_tasks_are_refused_by_name():
     X, y, task = data(16)
-    labels, machine = signs(y, task), MultiTaskMKLClassifier(KERNELS)
+    labels, machine = signs(y, task), MultiTaskMKLClassifier(KERNELS, scale=None)
     with pytest.raises(DataError, match="task 2 is empty: no row of positive weight"):
         machine.fit(X, labels, task, sample_weight=np.where(task == 2, 0.0, 1.0))
     with pytest.raises(ValueError, match=r"task has shape \(59,\), the data has 60 rows"):
@@ -322,7 +325,7 @@ def test_tasks_are_refused_by_name():
 def test_a_cap_on_solves_is_told():
     X, y, task = data(17)
     with pytest.warns(ConvergenceWarning, match="max_iter=1 ended the fit before tol=0.001 was reached"):
-        machine = MultiTaskMKLClassifier(KERNELS, p=6.0, max_iter=1).fit(X, signs(y, task), task)
+        machine = MultiTaskMKLClassifier(KERNELS, p=6.0, max_iter=1, scale=None).fit(X, signs(y, task), task)
     assert machine.n_iter_ == 1
     assert not machine.converged_
 
@@ -334,8 +337,8 @@ BY_WEIGHT = dict.fromkeys(("check_sample_weight_equivalence_on_dense_data", "che
 @pytest.mark.parametrize(
     ("estimator", "least"),
     [
-        (MultiTaskMKLClassifier(["rbf(gamma=0.5)", "linear"], p=6.0), 50),
-        (MultiTaskMKLRegressor(["rbf(gamma=0.5)", "linear"], loss="squared"), 48),
+        (MultiTaskMKLClassifier(["rbf(gamma=0.5)", "linear"], p=6.0, scale=None), 50),
+        (MultiTaskMKLRegressor(["rbf(gamma=0.5)", "linear"], loss="squared", scale=None), 48),
     ],
     ids=["classifier", "regressor"],
 )
@@ -351,7 +354,7 @@ def test_cross_validation_hands_tasks_on():
     rng = np.random.default_rng(5)
     X, task = rng.normal(size=(48, 3)), np.array(["n", "s"])[np.arange(48) % 2]
     with sklearn.config_context(enable_metadata_routing=True):
-        machine = MultiTaskMKLClassifier(["linear"]).set_fit_request(task=True).set_score_request(task=True)
+        machine = MultiTaskMKLClassifier(["linear"], scale=None).set_fit_request(task=True).set_score_request(task=True)
         found = cross_val_score(machine, X, np.where(task == "n", X[:, 0], -X[:, 0]) > 0, params={"task": task}, cv=2)
     # Without the tasks, whose signs differ, it would be one half.
     assert found.mean() > 0.7

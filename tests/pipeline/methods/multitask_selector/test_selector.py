@@ -39,7 +39,7 @@ def problem(seed=0, n=90, d=8, signs=False, even=False):
 
 
 def selector(**more):
-    return MultiTaskSelector(**{"lam": 0.1, "gamma": 20.0, "epochs": 2, **more})
+    return MultiTaskSelector(**{"lam": 0.1, "gamma": 20.0, "epochs": 2, "scale": None, **more})
 
 
 def same(a, b):
@@ -310,6 +310,7 @@ def test_what_is_published_is_what_was_learned(tmp_path, algorithm, scale, bias)
     """From arrays and from stores of every scaling: predictions, objective, and zeros exactly where a column is centred away."""
     X, y, task = constant_problem()
     model = MultiTaskSelector("amtfs", 0.01, 20.0, algorithm=algorithm, fit_intercept=bias, epochs=20, shuffle=False, max_iter=20_000)
+    model.set_params(scale=None)
     if scale is None:
         model.fit(X, y, task)
     else:
@@ -344,6 +345,7 @@ def test_one_entry_moved_a_little_changes_little(algorithm, bias):
         "epochs": 30,
         "shuffle": False,
         "max_iter": 20_000,
+        "scale": None,
     }
     one, two = (MultiTaskSelector("amtfs", **options).fit(rows, y, task) for rows in (X, near))
     close = 1e-4 if algorithm == "fista" else 1e-6 if not bias else 0.1
@@ -399,7 +401,7 @@ DIVERGES = dict.fromkeys(
     [
         (MultiTaskSelector(gamma=20.0, lam=1e-3, fit_intercept=True), {**REASON, **DIVERGES}, 60),
         (MultiTaskSelector(loss="logistic", lam=1e-3, epochs=20, fit_intercept=True), REASON, 68),
-        (MultiTaskSelector(algorithm="fista", lam=1e-3, fit_intercept=True, tol=1e-8), {}, 65),
+        (MultiTaskSelector(algorithm="fista", lam=1e-3, fit_intercept=True, tol=1e-8, scale=None), {}, 65),
     ],
     ids=["squared", "logistic", "batch"],
 )

@@ -90,7 +90,7 @@ def test_a_smaller_tolerance_is_never_worse_and_the_returned_point_is_the_best_s
 
 def search(**options):
     X, z, task = rows(0)
-    inputs = with_tasks(SharedSubspaceMKLRegressor(KERNELS)._inputs(X, z), task)
+    inputs = with_tasks(SharedSubspaceMKLRegressor(KERNELS, scale=None)._inputs(X, z), task)
     return SharedSubspaceConfig(kernels=KERNELS, **{"tol": 1e-9, "max_iter": MAX_SEARCH_STEPS + 8, "q": 1.5, **options}), inputs
 
 
@@ -120,7 +120,7 @@ def test_the_search_of_many_tasks_goes_on_where_a_step_of_the_path_is_dear():
     for n_tasks, steps in ((MANY_TASKS - 1, MAX_SEARCH_STEPS), (MANY_TASKS, MAX_DEAR_SEARCH_STEPS)):
         task = np.repeat(np.arange(n_tasks), 3)
         X = rng.normal(size=(len(task), 6))
-        inputs = with_tasks(SharedSubspaceMKLRegressor(KERNELS)._inputs(X, X @ rng.normal(size=6)), task)
+        inputs = with_tasks(SharedSubspaceMKLRegressor(KERNELS, scale=None)._inputs(X, X @ rng.normal(size=6)), task)
         config = SharedSubspaceConfig(kernels=KERNELS, max_iter=1)
         assert states(config, inputs)[0].takeover == steps
 
@@ -143,8 +143,8 @@ def test_a_path_that_finds_no_step_leaves_the_search_to_go_on(monkeypatch):
 def test_a_task_of_one_label_and_rows_of_weight_zero_stay_out_of_the_path():
     X, z, task = rows(3)
     y = np.where(task == 1, 1, target("hinge", z))
-    found = SharedSubspaceMKLClassifier(KERNELS, tol=1e-5, max_iter=60).fit(X, y, task)
+    found = SharedSubspaceMKLClassifier(KERNELS, tol=1e-5, max_iter=60, scale=None).fit(X, y, task)
     assert found.converged_ and found.intercept_[1] == 1.0
     weight = np.where(np.arange(len(z)) < 4, 0.0, 1.0)
-    found = SharedSubspaceMKLRegressor(KERNELS, tol=1e-5, max_iter=60).fit(X, z, task, sample_weight=weight)
+    found = SharedSubspaceMKLRegressor(KERNELS, tol=1e-5, max_iter=60, scale=None).fit(X, z, task, sample_weight=weight)
     assert found.converged_ and not set(found.support_vectors_) & set(range(4))

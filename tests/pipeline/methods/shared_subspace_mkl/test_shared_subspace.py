@@ -113,7 +113,7 @@ def test_one_task_and_one_kernel_are_a_support_vector_machine(q):
 @pytest.mark.parametrize(("q", "p"), [(1.0, 1.0), (1.5, 3.0)])
 def test_one_task_is_kernel_learning_with_a_norm(q, p):
     found = fitted(SharedSubspaceMKLRegressor, X, Z, None, q=q)
-    other = MKLRegressor(KERNELS, constraint="lp", p=p, C=0.7, normalize="none", tol=1e-5).fit(X, Z)
+    other = MKLRegressor(KERNELS, constraint="lp", p=p, C=0.7, normalize="none", tol=1e-5, scale=None).fit(X, Z)
     assert found.objective_ == pytest.approx(other.objective_, rel=1e-3)
     np.testing.assert_allclose(found.kernel_weights_, other.kernel_weights_, atol=5e-2)
 
@@ -150,7 +150,7 @@ def test_a_duplicate_kernel_leaves_the_optimum_for_q_1_and_the_optimum_moves_wit
 @pytest.mark.parametrize("q", [1.0, 1.5, 2.0])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_every_iterate_is_feasible_and_bounded(q, solver):
-    inputs = with_tasks(SharedSubspaceMKLRegressor(MIXED)._inputs(X, Z), TASK)
+    inputs = with_tasks(SharedSubspaceMKLRegressor(MIXED, scale=None)._inputs(X, Z), TASK)
     config = SharedSubspaceConfig(kernels=MIXED, q=q, solver=solver, tol=1e-9, max_iter=6, loss="squared")
     with open_executor(None) as executor:
         ctx = RunContext(executor, inputs.data)
@@ -170,10 +170,10 @@ def test_every_iterate_is_feasible_and_bounded(q, solver):
 def test_where_entries_lie_changes_no_bit(tmp_path):
     store = ingest((X, Z), tmp_path / "data.zarr", task="regression", task_column=TASK)
     found = [
-        SharedSubspaceMKLRegressor(MIXED, grams=policy, gram_store=str(tmp_path / "grams")).fit(store)
+        SharedSubspaceMKLRegressor(MIXED, grams=policy, gram_store=str(tmp_path / "grams"), scale=None).fit(store)
         for policy in ("memory", "store", "recompute")
     ]
-    arrays = SharedSubspaceMKLRegressor(MIXED).fit(X, Z, TASK)
+    arrays = SharedSubspaceMKLRegressor(MIXED, scale=None).fit(X, Z, TASK)
     for other in (*found[1:], arrays):
         assert other.task_weights_.tobytes() == found[0].task_weights_.tobytes()
         assert other.predict(X, TASK).tobytes() == found[0].predict(X, TASK).tobytes()
@@ -182,7 +182,10 @@ def test_where_entries_lie_changes_no_bit(tmp_path):
 @pytest.mark.cluster
 def test_workers_change_no_bit(tmp_path):
     store = ingest((X, Z), tmp_path / "data.zarr", task="regression", task_column=TASK)
-    found = [SharedSubspaceMKLRegressor(MIXED, grams="recompute", max_iter=5, tol=1e-9, cluster=c) for c in (None, "local:1", "local:2")]
+    found = [
+        SharedSubspaceMKLRegressor(MIXED, grams="recompute", max_iter=5, tol=1e-9, cluster=c, scale=None)
+        for c in (None, "local:1", "local:2")
+    ]
     with pytest.warns(ConvergenceWarning):
         one, *others = [model.fit(store) for model in found]
     assert all(other.task_weights_.tobytes() == one.task_weights_.tobytes() for other in others)
@@ -199,14 +202,14 @@ def test_a_task_with_one_label_predicts_it_and_leaves_the_others_alone():
     assert found.converged_ and other.converged_ and found.objective_ == pytest.approx(other.objective_, rel=2e-7)
     np.testing.assert_allclose(found.decision_function(X[rest], TASK[rest]), other.decision_function(X[rest], TASK[rest]), atol=2e-4)
     with pytest.warns(ConvergenceWarning, match=r"max_iter=1 ended the fit before tol=0.001"):
-        SharedSubspaceMKLClassifier(KERNELS, max_iter=1).fit(X, labelled(Z, TASK), TASK)
+        SharedSubspaceMKLClassifier(KERNELS, max_iter=1, scale=None).fit(X, labelled(Z, TASK), TASK)
 
 
 def test_weights_zero_leave_rows_out_and_whole_numbers_repeat_them():
     weight = np.where(np.arange(len(X)) < 4, 0.0, 1.0)
     out = fitted(SharedSubspaceMKLRegressor, X, Z, TASK, loss="squared")
-    left = SharedSubspaceMKLRegressor(KERNELS, normalize="none", loss="squared", C=0.7).fit(X, Z, TASK, sample_weight=weight)
-    rest = SharedSubspaceMKLRegressor(KERNELS, normalize="none", loss="squared", C=0.7).fit(X[4:], Z[4:], TASK[4:])
+    left = SharedSubspaceMKLRegressor(KERNELS, normalize="none", loss="squared", C=0.7, scale=None).fit(X, Z, TASK, sample_weight=weight)
+    rest = SharedSubspaceMKLRegressor(KERNELS, normalize="none", loss="squared", C=0.7, scale=None).fit(X[4:], Z[4:], TASK[4:])
     assert left.objective_ == pytest.approx(rest.objective_, rel=2e-3) and left.objective_ < out.objective_
 
 
@@ -222,11 +225,11 @@ def test_weights_zero_leave_rows_out_and_whole_numbers_repeat_them():
 )
 def test_bad_parameters_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        SharedSubspaceMKLRegressor(KERNELS, **options).fit(X, Z, TASK)
+        SharedSubspaceMKLRegressor(KERNELS, **options, scale=None).fit(X, Z, TASK)
 
 
 def test_bad_tasks_are_refused():
-    model = SharedSubspaceMKLRegressor(KERNELS)
+    model = SharedSubspaceMKLRegressor(KERNELS, scale=None)
     with pytest.raises(DataError, match="task 3 is empty"):
         model.fit(X, Z, TASK, sample_weight=(TASK != 3).astype(float))
     with pytest.raises(ValueError, match="task 9 was not there at fit"):
@@ -238,7 +241,7 @@ def test_bad_tasks_are_refused():
     [("auto", 8000, "forms of pairs of tasks"), ("mirror", 8000, "24 pooled rows"), ("mirror", 12_000, "'auto' needs none")],
 )
 def test_what_the_driver_cannot_hold_is_said_before_work_starts(solver, memory, message):
-    inputs = with_tasks(SharedSubspaceMKLRegressor(MIXED)._inputs(X, Z), TASK)
+    inputs = with_tasks(SharedSubspaceMKLRegressor(MIXED, scale=None)._inputs(X, Z), TASK)
     config = SharedSubspaceConfig(kernels=MIXED, solver=solver)
     with open_executor(None) as executor, pytest.raises(MemoryBoundExceeded, match=message):
         SharedSubspace.build_loop(config, inputs, RunContext(executor, MemoryBlocks(X), driver_memory=memory))
@@ -247,7 +250,7 @@ def test_what_the_driver_cannot_hold_is_said_before_work_starts(solver, memory, 
 def test_a_step_of_a_pass_is_planned_with_the_forms_of_all_pairs_of_tasks():
     planned = {}
     for tasks in (TASK, TASK % 2):
-        inputs = with_tasks(SharedSubspaceMKLRegressor(MIXED)._inputs(X, Z), tasks)
+        inputs = with_tasks(SharedSubspaceMKLRegressor(MIXED, scale=None)._inputs(X, Z), tasks)
         with open_executor(None) as executor:
             ctx = RunContext(executor, inputs.data)
             loop = SharedSubspace.start(SharedSubspaceConfig(kernels=MIXED, grams="recompute"), inputs, ctx).loop
@@ -257,7 +260,7 @@ def test_a_step_of_a_pass_is_planned_with_the_forms_of_all_pairs_of_tasks():
 
 
 def test_the_plan_tells_tasks_and_the_bytes_of_the_pooled_matrix():
-    inputs = with_tasks(SharedSubspaceMKLRegressor(MIXED)._inputs(X, Z), TASK)
+    inputs = with_tasks(SharedSubspaceMKLRegressor(MIXED, scale=None)._inputs(X, Z), TASK)
     with open_executor(None) as executor:
         ctx = RunContext(executor, inputs.data)
         method = SharedSubspace.start(SharedSubspaceConfig(kernels=MIXED), inputs, ctx)

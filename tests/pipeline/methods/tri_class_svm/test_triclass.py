@@ -35,13 +35,13 @@ def numbers(machine):
 
 def test_checks_of_scikit_learn():
     """Without a label for rows of neither class: of the labels 0, 1 and 2 that a check has, 0 would be one."""
-    names = run_checks(TriClassSVC(gamma=0.1, inner_tol=1e-9, irrelevant_label=None))
+    names = run_checks(TriClassSVC(gamma=0.1, inner_tol=1e-9, irrelevant_label=None, scale=None))
     assert names["failed"] == []
     assert len(names["passed"]) >= LEAST_CHECKS and len(names["skipped"]) <= 2
 
 
 def test_parameters_are_kept_and_cloned():
-    machine = TriClassSVC(C=np.float64(2.0), kernel=KernelSpec.parse("rbf(gamma=0.5)"), balance="labels")
+    machine = TriClassSVC(C=np.float64(2.0), kernel=KernelSpec.parse("rbf(gamma=0.5)"), balance="labels", scale=None)
     assert clone(machine).get_params() == machine.get_params()
 
 
@@ -52,7 +52,7 @@ def test_parameters_are_kept_and_cloned():
 def test_objective_is_j_and_every_attribute_belongs_to_the_machine(algorithm):
     X, y, V, _ = draw()
     C, C_U, C_0 = 4.0, 0.5, 1.0
-    machine = TriClassSVC(C, C_U, C_0, gamma=0.2, algorithm=algorithm, inner_tol=1e-5, random_state=1).fit(X, y, V)
+    machine = TriClassSVC(C, C_U, C_0, gamma=0.2, algorithm=algorithm, inner_tol=1e-5, random_state=1, scale=None).fit(X, y, V)
     rows, n = np.vstack([X, V]), len(y)
     K = np.exp(-0.2 * ((rows[:, None] - rows[None]) ** 2).sum(axis=2))
     beta = np.zeros(len(rows))
@@ -76,7 +76,7 @@ def test_without_unlabelled_rows_it_is_scikit_learns_machine():
     peer = SVC(C=2.0, tol=1e-8).fit(X, y)
     for machine in (
         TriClassSVC(C=2.0, inner_tol=1e-8, scale=None).fit(X, y),
-        TriClassSVC(C=2.0, C_unlabelled=0, gamma=peer._gamma, inner_tol=1e-8).fit(X, y, V),
+        TriClassSVC(C=2.0, C_unlabelled=0, gamma=peer._gamma, inner_tol=1e-8, scale=None).fit(X, y, V),
     ):
         np.testing.assert_allclose(machine.decision_function(V), peer.decision_function(V), atol=1e-4)
     weight = np.random.default_rng(0).uniform(0, 2, len(y))
@@ -87,30 +87,30 @@ def test_without_unlabelled_rows_it_is_scikit_learns_machine():
 
 def test_scaling_all_weights_scales_j_and_turning_labels_turns_the_machine():
     X, y, V, _ = draw()
-    one = TriClassSVC(2.0, 0.2, gamma=0.2, inner_tol=1e-7).fit(X, y, V)
-    turned = TriClassSVC(2.0, 0.2, gamma=0.2, inner_tol=1e-7).fit(X, -y, V)
+    one = TriClassSVC(2.0, 0.2, gamma=0.2, inner_tol=1e-7, scale=None).fit(X, y, V)
+    turned = TriClassSVC(2.0, 0.2, gamma=0.2, inner_tol=1e-7, scale=None).fit(X, -y, V)
     np.testing.assert_allclose(turned.decision_function(V), -one.decision_function(V), atol=1e-4)
     np.testing.assert_array_equal(turned.assignment_, -one.assignment_)
-    wider = TriClassSVC(8.0, 0.8, kernel="linear", inner_tol=1e-7).fit(X, y, V)
-    scaled = TriClassSVC(2.0, 0.2, kernel="linear", inner_tol=1e-7).fit(2 * X, y, 2 * V)
+    wider = TriClassSVC(8.0, 0.8, kernel="linear", inner_tol=1e-7, scale=None).fit(X, y, V)
+    scaled = TriClassSVC(2.0, 0.2, kernel="linear", inner_tol=1e-7, scale=None).fit(2 * X, y, 2 * V)
     assert scaled.objective_ == pytest.approx(wider.objective_, rel=1e-4)
 
 
 def test_balance_and_all_relevant():
     X, y, V, _ = draw()
-    machine = TriClassSVC(gamma=0.2, balance=0.25).fit(X, y, V)
+    machine = TriClassSVC(gamma=0.2, balance=0.25, scale=None).fit(X, y, V)
     assert machine.decision_function(V).mean() == pytest.approx(0.25, abs=1e-4)
-    assert TriClassSVC(gamma=0.2, balance="labels").fit(X, y, V).decision_function(V).mean() == pytest.approx(0.0, abs=1e-4)
-    assert set(TriClassSVC(gamma=0.2, all_relevant=True).fit(X, y, V).assignment_) == {-1, 1}
+    assert TriClassSVC(gamma=0.2, balance="labels", scale=None).fit(X, y, V).decision_function(V).mean() == pytest.approx(0.0, abs=1e-4)
+    assert set(TriClassSVC(gamma=0.2, all_relevant=True, scale=None).fit(X, y, V).assignment_) == {-1, 1}
 
 
 def test_starts():
     X, y, V, _ = draw()
-    best = TriClassSVC(gamma=0.2, n_random=2, random_state=3).fit(X, y, V)
+    best = TriClassSVC(gamma=0.2, n_random=2, random_state=3, scale=None).fit(X, y, V)
     assert len(best.start_objectives_) == 5
-    alone = [TriClassSVC(gamma=0.2, start=name).fit(X, y, V).objective_ for name in ("usvm", "svm3", "s3vm")]
+    alone = [TriClassSVC(gamma=0.2, start=name, scale=None).fit(X, y, V).objective_ for name in ("usvm", "svm3", "s3vm")]
     np.testing.assert_allclose(best.start_objectives_[:3], alone)
-    randoms = TriClassSVC(gamma=0.2, start="random", n_random=2, random_state=3).fit(X, y, V)
+    randoms = TriClassSVC(gamma=0.2, start="random", n_random=2, random_state=3, scale=None).fit(X, y, V)
     np.testing.assert_array_equal(best.start_objectives_[3:], randoms.start_objectives_)
 
 
@@ -124,7 +124,7 @@ def row_kernel(a, b):
 
 def test_every_form_of_data_gives_the_same_machine(tmp_path):
     X, y, V, _ = draw()
-    make = TriClassSVC(gamma=0.2, start="svm3")
+    make = TriClassSVC(gamma=0.2, start="svm3", scale=None)
     plain = clone(make).fit(X, y, V)
     stores = [ingest((X, y), tmp_path / "a"), ingest(V, tmp_path / "b")]
     for rows, target, more in (
@@ -141,16 +141,16 @@ def test_every_form_of_data_gives_the_same_machine(tmp_path):
 
 def test_kernels_by_word_text_function_and_matrix():
     X, y, V, _ = draw()
-    plain = TriClassSVC(gamma=0.2, start="svm3").fit(X, y, V)
+    plain = TriClassSVC(gamma=0.2, start="svm3", scale=None).fit(X, y, V)
     rows = np.vstack([X, V])
     for kernel in ("rbf(gamma=0.2)", KernelSpec.parse("rbf(gamma=0.2)"), row_kernel):
-        found = TriClassSVC(kernel=kernel, start="svm3").fit(X, y, V)
+        found = TriClassSVC(kernel=kernel, start="svm3", scale=None).fit(X, y, V)
         assert found.objective_ == pytest.approx(plain.objective_, rel=1e-5)
     K = row_kernel(rows, rows)
     given = TriClassSVC(kernel="precomputed", start="svm3").fit(K, y)
     assert given.objective_ == pytest.approx(plain.objective_, rel=1e-6)
     np.testing.assert_allclose(given.decision_function(K[:7]), plain.decision_function(rows[:7]), atol=1e-4)
-    poly = TriClassSVC(kernel="poly", degree=2, gamma=0.5, coef0=1.0, C_unlabelled=0, inner_tol=1e-7).fit(X[y != 0], y[y != 0])
+    poly = TriClassSVC(kernel="poly", degree=2, gamma=0.5, coef0=1.0, C_unlabelled=0, inner_tol=1e-7, scale=None).fit(X[y != 0], y[y != 0])
     peer = SVC(kernel="poly", degree=2, gamma=0.5, coef0=1.0, tol=1e-7).fit(X[y != 0], y[y != 0])
     np.testing.assert_allclose(poly.decision_function(V), peer.decision_function(V), rtol=1e-3, atol=1e-3)
 
@@ -174,7 +174,7 @@ def test_a_loaded_run_is_the_fitted_estimator(tmp_path):
 
 def test_strings():
     words, more = ["aab", "aaab", "aabb", "ccd", "cccd", "ccdd"], ["aaa", "ccc", "abcd"]
-    machine = TriClassSVC(kernel="spectrum(k=2)", C=10).fit(words, [1, 1, 1, -1, -1, -1], more)
+    machine = TriClassSVC(kernel="spectrum(k=2)", C=10, scale=None).fit(words, [1, 1, 1, -1, -1, -1], more)
     np.testing.assert_array_equal(machine.predict(["aabaa", "ddcc"]), [1, -1])
 
 
@@ -187,7 +187,7 @@ def test_validation_stands_beside_the_rivals_and_warns_when_one_is_better():
         X, y, V, _ = draw(20, 60, seed)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            machine = TriClassSVC(gamma=0.2, C_unlabelled=1.0, validation=2).fit(X, y, V)
+            machine = TriClassSVC(gamma=0.2, C_unlabelled=1.0, validation=2, scale=None).fit(X, y, V)
         told = [str(item.message) for item in caught if "did not help" in str(item.message)]
         rows = {row["machine"]: row for row in machine.validation_}
         assert list(rows) == ["SVM", "U-SVM", "3C-SVM"] and all(row["folds"] == 2 for row in rows.values())
@@ -196,7 +196,7 @@ def test_validation_stands_beside_the_rivals_and_warns_when_one_is_better():
         assert not told or rows["3C-SVM"]["accuracy"] < best
         assert told or rows["3C-SVM"]["accuracy"] > best - 0.15
         seen.add(bool(told))
-        plain = TriClassSVC(gamma=0.2, C_unlabelled=1.0, validation=0).fit(X, y, V)
+        plain = TriClassSVC(gamma=0.2, C_unlabelled=1.0, validation=0, scale=None).fit(X, y, V)
         assert plain.validation_ == [] and numbers(plain) == numbers(machine)
     assert seen == {True, False}
 
@@ -254,7 +254,7 @@ def test_data_that_are_refused():
 def test_few_problems_end_unconverged_with_a_warning():
     X, y, V, _ = draw()
     with pytest.warns(UserWarning, match="max_iter=1 ended the best start"):
-        machine = TriClassSVC(gamma=0.2, start="s3vm", max_iter=1).fit(X, y, V)
+        machine = TriClassSVC(gamma=0.2, start="s3vm", max_iter=1, scale=None).fit(X, y, V)
     assert not machine.converged_
 
 

@@ -60,7 +60,7 @@ def coefficients(found, n, m=0):
 def fitted():
     X, y = rows()
     with one_thread():
-        return X, y, TwoLayerMKLClassifier(KERNELS, C=1.0, penalty=1.0).fit(X, y)
+        return X, y, TwoLayerMKLClassifier(KERNELS, C=1.0, penalty=1.0, scale=None).fit(X, y)
 
 
 def test_objective_falls_to_a_stationary_point(fitted):
@@ -92,7 +92,7 @@ def test_objective_and_gradient_are_those_of_the_definition(fitted):
 
 def test_labels_turned_round_negate_the_decisions(fitted):
     X, y, found = fitted
-    turned = TwoLayerMKLClassifier(KERNELS, penalty=1.0).fit(X, 1 - y)
+    turned = TwoLayerMKLClassifier(KERNELS, penalty=1.0, scale=None).fit(X, 1 - y)
     assert turned.objective_ == pytest.approx(found.objective_, rel=1e-3)
     np.testing.assert_allclose(turned.decision_function(X), -found.decision_function(X), atol=0.05)
 
@@ -101,7 +101,9 @@ def test_a_zero_kernel_gets_nothing_and_is_named(fitted):
     X, y, found = fitted
     wide = np.hstack([X, np.zeros((len(X), 1))])
     with pytest.warns(UserWarning, match=r"kernel linear\[4\] trace is zero"):
-        other = TwoLayerMKLClassifier([*(f"{k}[0:4]" if "[" not in k else k for k in KERNELS), "linear[4]"], penalty=1.0).fit(wide, y)
+        other = TwoLayerMKLClassifier([*(f"{k}[0:4]" if "[" not in k else k for k in KERNELS), "linear[4]"], penalty=1.0, scale=None).fit(
+            wide, y
+        )
     assert other.kernel_weights_[-1] == 0
     assert other.objective_ == pytest.approx(found.objective_, rel=2e-2)
 
@@ -109,42 +111,42 @@ def test_a_zero_kernel_gets_nothing_and_is_named(fitted):
 def test_unit_trace_with_a_penalty_of_one_nth_is_the_same_problem():
     """n is a power of two, so that both are equal to the last steps of rounding."""
     X, y = rows(1, n=64)
-    a = TwoLayerMKLClassifier(KERNELS, penalty=1.0, max_iter=8, tol=1e-9).fit(X, y)
-    b = TwoLayerMKLClassifier(KERNELS, normalize="unit_trace", penalty=1 / 64, max_iter=8, tol=1e-9).fit(X, y)
+    a = TwoLayerMKLClassifier(KERNELS, penalty=1.0, max_iter=8, tol=1e-9, scale=None).fit(X, y)
+    b = TwoLayerMKLClassifier(KERNELS, normalize="unit_trace", penalty=1 / 64, max_iter=8, tol=1e-9, scale=None).fit(X, y)
     np.testing.assert_allclose(b.kernel_weights_ / 64, a.kernel_weights_, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(b.history_["objective"], a.history_["objective"], rtol=1e-8)
 
 
 def test_the_default_penalty_is_a_tenth_of_the_trace_and_counts_rows_with_a_cost():
     X, y = rows(1, n=64)
-    found = TwoLayerMKLClassifier(KERNELS).fit(X, y)
+    found = TwoLayerMKLClassifier(KERNELS, scale=None).fit(X, y)
     assert found.penalty_ == 6.4
-    same = TwoLayerMKLClassifier(KERNELS, penalty=6.4).fit(X, y)
+    same = TwoLayerMKLClassifier(KERNELS, penalty=6.4, scale=None).fit(X, y)
     assert same.dual_coef_.tobytes() == found.dual_coef_.tobytes()
-    scaled = TwoLayerMKLClassifier(KERNELS, normalize="unit_trace").fit(X, y)
+    scaled = TwoLayerMKLClassifier(KERNELS, normalize="unit_trace", scale=None).fit(X, y)
     assert scaled.penalty_ == 0.1
     np.testing.assert_allclose(scaled.objective_, found.objective_, rtol=1e-3)
-    assert TwoLayerMKLClassifier(KERNELS).fit(X, y, (np.arange(64) < 50).astype(float)).penalty_ == 5.0
+    assert TwoLayerMKLClassifier(KERNELS, scale=None).fit(X, y, (np.arange(64) < 50).astype(float)).penalty_ == 5.0
 
 
 def test_a_machine_without_kernels_is_told():
     X, y = rows(1, n=64, classes=3)
     with pytest.warns(UserWarning, match=r"no kernel has a weight for class 0, 1, 2: penalty=6.4 is too large for C=0.01"):
-        found = TwoLayerMKLClassifier(KERNELS, C=0.01).fit(X, y)
+        found = TwoLayerMKLClassifier(KERNELS, C=0.01, scale=None).fit(X, y)
     assert not found.kernel_weights_.any() and len(set(found.predict(X))) == 1
 
 
 def test_the_number_of_kernels_told_is_that_of_the_machine_with_the_most():
     X, y = rows(5, n=64, classes=3)
-    found = TwoLayerMKLClassifier(KERNELS, penalty=1.0).fit(X, y)
+    found = TwoLayerMKLClassifier(KERNELS, penalty=1.0, scale=None).fit(X, y)
     counts = np.count_nonzero(found.kernel_weights_, axis=1)
     assert found.history_["n_selected"][-1] == counts.max() > counts.min()
 
 
 def test_restarts_keep_the_smallest_objective():
     X, y = rows(2)
-    one = TwoLayerMKLClassifier(KERNELS, random_state=4).fit(X, y)
-    three = TwoLayerMKLClassifier(KERNELS, random_state=4, n_restarts=3).fit(X, y)
+    one = TwoLayerMKLClassifier(KERNELS, random_state=4, scale=None).fit(X, y)
+    three = TwoLayerMKLClassifier(KERNELS, random_state=4, n_restarts=3, scale=None).fit(X, y)
     assert three.objective_ <= one.objective_ * (1 + 1e-9)
     assert three.kernel_weights_.shape == (4,)
     assert three.history_["machines"].max() == 3
@@ -152,7 +154,7 @@ def test_restarts_keep_the_smallest_objective():
 
 def test_seeds_decide_the_start():
     X, y = rows(3)
-    a, b, c = (TwoLayerMKLClassifier(KERNELS, random_state=seed, max_iter=2).fit(X, y) for seed in (1, 1, 2))
+    a, b, c = (TwoLayerMKLClassifier(KERNELS, random_state=seed, max_iter=2, scale=None).fit(X, y) for seed in (1, 1, 2))
     assert a.kernel_weights_.tobytes() == b.kernel_weights_.tobytes() != c.kernel_weights_.tobytes()
 
 
@@ -228,12 +230,12 @@ def test_distances_of_equal_rows_do_not_bound_gamma():
 def grown():
     X, y = rows(5, n=80)
     with one_thread():
-        return X, y, TwoLayerMKLClassifier(NARROW, penalty=1.0, infinite=True, max_new_kernels=3).fit(X, y)
+        return X, y, TwoLayerMKLClassifier(NARROW, penalty=1.0, infinite=True, max_new_kernels=3, scale=None).fit(X, y)
 
 
 def test_added_kernels_lower_the_objective_until_none_helps(grown):
     X, y, found = grown
-    finite = TwoLayerMKLClassifier(NARROW, penalty=1.0).fit(X, y)
+    finite = TwoLayerMKLClassifier(NARROW, penalty=1.0, scale=None).fit(X, y)
     added = found.kernels_[2:]
     assert 1 <= len(added) <= 3 and all(spec.name == "rbf" and spec.columns is None for spec in added)
     assert found.objective_ < finite.objective_
@@ -247,22 +249,22 @@ def test_added_kernels_lower_the_objective_until_none_helps(grown):
         K2 = oracle.second_layer(normalised([str(spec) for spec in found.kernels_], X), found.kernel_weights_)
         slopes = oracle.gaussian_slopes(K2, coefficients(found, len(X)), Q, np.geomspace(low, high, 50))[0]
         assert slopes.min() >= -2e-2
-    again = TwoLayerMKLClassifier([str(spec) for spec in found.kernels_], penalty=1.0).fit(X, y)
+    again = TwoLayerMKLClassifier([str(spec) for spec in found.kernels_], penalty=1.0, scale=None).fit(X, y)
     np.testing.assert_allclose(np.mean(again.predict(X) == found.predict(X)), 1.0, atol=0.05)
 
 
 def test_one_more_kernel_at_most_and_a_range_of_ones_own():
     X, y = rows(5, n=80)
-    found = TwoLayerMKLClassifier(NARROW, infinite=True, max_new_kernels=1, gamma_range=(0.5, 0.6)).fit(X, y)
+    found = TwoLayerMKLClassifier(NARROW, infinite=True, max_new_kernels=1, gamma_range=(0.5, 0.6), scale=None).fit(X, y)
     assert len(found.kernels_) == 3
     assert 0.5 <= found.kernels_[2].arguments["gamma"] <= 0.6
-    none = TwoLayerMKLClassifier(NARROW, infinite=True, max_new_kernels=0).fit(X, y)
-    assert none.kernel_weights_.tobytes() == TwoLayerMKLClassifier(NARROW).fit(X, y).kernel_weights_.tobytes()
+    none = TwoLayerMKLClassifier(NARROW, infinite=True, max_new_kernels=0, scale=None).fit(X, y)
+    assert none.kernel_weights_.tobytes() == TwoLayerMKLClassifier(NARROW, scale=None).fit(X, y).kernel_weights_.tobytes()
 
 
 def test_the_thesis_rule_grows_without_raising_the_objective():
     X, y = rows(6, n=80)
-    found = TwoLayerMKLClassifier(NARROW, infinite=True, rule="thesis", max_new_kernels=2).fit(X, y)
+    found = TwoLayerMKLClassifier(NARROW, infinite=True, rule="thesis", max_new_kernels=2, scale=None).fit(X, y)
     assert (np.diff(found.history_["objective"] - found.history_["gap"]) <= 1e-12).all()
     assert 2 <= len(found.kernels_) <= 4
 
@@ -276,7 +278,7 @@ def test_the_thesis_rule_grows_without_raising_the_objective():
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_decisions_are_those_of_the_whole_matrices(kernels, n_classes):
     X, y = rows(7, n=60, classes=n_classes)
-    found = TwoLayerMKLClassifier(kernels, max_iter=15).fit(X, y)
+    found = TwoLayerMKLClassifier(kernels, max_iter=15, scale=None).fit(X, y)
     grams = normalised(kernels, X)
     theta, values = np.atleast_2d(found.kernel_weights_), found.decision_function(X).reshape(len(X), -1)
     assert len(theta) == (1 if n_classes == 2 else 3)
@@ -292,8 +294,8 @@ def test_decisions_are_those_of_the_whole_matrices(kernels, n_classes):
 def test_policies_give_the_same_bits(policy, options, tmp_path):
     X, y = rows(8, n=140, classes=3 if not options else 2)
     kernels = ["rbf(gamma=0.3)", "linear cosine"] if not options else NARROW
-    expected = TwoLayerMKLClassifier(kernels, max_iter=4, **options).fit(X, y)
-    found = TwoLayerMKLClassifier(kernels, max_iter=4, grams=policy, gram_store=str(tmp_path / "grams"), **options).fit(X, y)
+    expected = TwoLayerMKLClassifier(kernels, max_iter=4, **options, scale=None).fit(X, y)
+    found = TwoLayerMKLClassifier(kernels, max_iter=4, grams=policy, gram_store=str(tmp_path / "grams"), **options, scale=None).fit(X, y)
     assert found.dual_coef_.tobytes() == expected.dual_coef_.tobytes()
     assert found.kernel_weights_.tobytes() == expected.kernel_weights_.tobytes()
     assert [str(spec) for spec in found.kernels_] == [str(spec) for spec in expected.kernels_]
@@ -303,7 +305,9 @@ def test_forms_of_data_agree(tmp_path, grown):
     X, y, dense = grown
     store = ingest((X, y), tmp_path / "data")
     for form in (sp.csr_array(X), store):
-        found = TwoLayerMKLClassifier(NARROW, penalty=1.0, infinite=True, max_new_kernels=3).fit(form, None if form is store else y)
+        found = TwoLayerMKLClassifier(NARROW, penalty=1.0, infinite=True, max_new_kernels=3, scale=None).fit(
+            form, None if form is store else y
+        )
         np.testing.assert_allclose(found.objective_, dense.objective_, rtol=1e-3)
         np.testing.assert_allclose(found.decision_function(form), found.decision_function(X), atol=1e-5)
 
@@ -314,7 +318,7 @@ def test_precomputed_kernels_and_strings(tmp_path, fitted):
     train, test = np.arange(50), np.arange(50, 70)
     inside, across = K[np.ix_(range(4), train, train)], K[np.ix_(range(4), test, train)]
     found = TwoLayerMKLClassifier("precomputed", penalty=1.0).fit(inside, y[train])
-    peer = TwoLayerMKLClassifier(KERNELS, penalty=1.0).fit(X[train], y[train])
+    peer = TwoLayerMKLClassifier(KERNELS, penalty=1.0, scale=None).fit(X[train], y[train])
     np.testing.assert_allclose(found.objective_, peer.objective_, rtol=1e-3)
     assert np.mean(found.predict(across) == peer.predict(X[test])) >= 0.9
     assert found.kernels_ == [f"precomputed {q}" for q in range(4)]
@@ -323,7 +327,7 @@ def test_precomputed_kernels_and_strings(tmp_path, fitted):
     with pytest.raises(ValueError, match=r"needs \(4, n_test, 50\)"):
         found.predict(across[:3])
     texts = ["abab", "baba", "ababab", "bab", "cdcd", "dcdc", "cdcdc", "dcd"]
-    words = TwoLayerMKLClassifier(["spectrum(k=2)", "spectrum(k=1)"]).fit(texts, [0, 0, 0, 0, 1, 1, 1, 1])
+    words = TwoLayerMKLClassifier(["spectrum(k=2)", "spectrum(k=1)"], scale=None).fit(texts, [0, 0, 0, 0, 1, 1, 1, 1])
     np.testing.assert_array_equal(words.predict(["abba", "ccdd"]), [0, 1])
 
 
@@ -336,11 +340,11 @@ def test_weights_of_samples_are_costs():
     X, y = rows(9)
     weight = np.where(np.arange(len(y)) % 3 == 0, 0.0, 1.0)
     kernels = ["rbf(gamma=0.3)", "rbf(gamma=2)"]
-    a = TwoLayerMKLClassifier(kernels, normalize="none").fit(X, y, weight)
-    b = TwoLayerMKLClassifier(kernels, normalize="none").fit(X[weight > 0], y[weight > 0])
+    a = TwoLayerMKLClassifier(kernels, normalize="none", scale=None).fit(X, y, weight)
+    b = TwoLayerMKLClassifier(kernels, normalize="none", scale=None).fit(X[weight > 0], y[weight > 0])
     np.testing.assert_allclose(a.objective_, b.objective_, rtol=1e-3)
-    doubled = TwoLayerMKLClassifier(kernels, C=1.0, class_weight={0: 2.0, 1: 2.0}).fit(X, y)
-    np.testing.assert_allclose(doubled.objective_, TwoLayerMKLClassifier(kernels, C=2.0).fit(X, y).objective_, rtol=1e-6)
+    doubled = TwoLayerMKLClassifier(kernels, C=1.0, class_weight={0: 2.0, 1: 2.0}, scale=None).fit(X, y)
+    np.testing.assert_allclose(doubled.objective_, TwoLayerMKLClassifier(kernels, C=2.0, scale=None).fit(X, y).objective_, rtol=1e-6)
 
 
 # --- tools and runs ---------------------------------------------------------------------------------------------------------------
@@ -348,7 +352,7 @@ def test_weights_of_samples_are_costs():
 
 def test_in_a_grid_search_and_after_clone():
     X, y = rows(10)
-    found = GridSearchCV(TwoLayerMKLClassifier(KERNELS, max_iter=5), {"C": [0.1, 1.0]}, cv=2).fit(X, y)
+    found = GridSearchCV(TwoLayerMKLClassifier(KERNELS, max_iter=5, scale=None), {"C": [0.1, 1.0]}, cv=2).fit(X, y)
     assert found.best_score_ > 0.6
     assert clone(found.best_estimator_).get_params()["C"] == found.best_params_["C"]
 
@@ -416,7 +420,7 @@ def test_a_second_layer_beyond_the_drivers_memory_is_left_to_passes(tmp_path, op
 def test_the_limit_of_iterations_warns_and_tells_the_distance():
     X, y = rows(12)
     with pytest.warns(ConvergenceWarning, match=r"max_iter=2 ended the fit before tol=0.001 was reached; the projected gradient is"):
-        found = TwoLayerMKLClassifier(KERNELS, max_iter=2).fit(X, y)
+        found = TwoLayerMKLClassifier(KERNELS, max_iter=2, scale=None).fit(X, y)
     assert not found.converged_ and found.n_iter_ == 2 and found.violation_ > 1e-3
 
 
@@ -457,17 +461,17 @@ def not_a_kernel(X, Z):
 def test_bad_data_is_refused(tmp_path):
     X, y = rows(14)
     with pytest.raises(ValueError, match="one class only"):
-        TwoLayerMKLClassifier(KERNELS).fit(X, np.ones(len(X)))
+        TwoLayerMKLClassifier(KERNELS, scale=None).fit(X, np.ones(len(X)))
     with pytest.raises(ValueError, match="NaN"):
-        TwoLayerMKLClassifier(KERNELS).fit(np.full((6, 4), np.nan), y[:6])
+        TwoLayerMKLClassifier(KERNELS, scale=None).fit(np.full((6, 4), np.nan), y[:6])
     with pytest.raises(ValueError, match="strings and given matrices have none"):
-        TwoLayerMKLClassifier(["spectrum(k=2)"], infinite=True).fit(["ab", "ba", "cc"], [0, 0, 1])
+        TwoLayerMKLClassifier(["spectrum(k=2)"], infinite=True, scale=None).fit(["ab", "ba", "cc"], [0, 0, 1])
     with pytest.raises(ValueError, match=r"not_a_kernel.*not positive semi-definite"):
-        TwoLayerMKLClassifier([not_a_kernel], normalize="none").fit(X, y)
+        TwoLayerMKLClassifier([not_a_kernel], normalize="none", scale=None).fit(X, y)
     with pytest.raises(ValueError, match="every kernel is zero"):
-        TwoLayerMKLClassifier(["linear", "poly(degree=2,coef0=0)"]).fit(np.zeros((len(X), 2)), y)
+        TwoLayerMKLClassifier(["linear", "poly(degree=2,coef0=0)"], scale=None).fit(np.zeros((len(X), 2)), y)
     with pytest.warns(UserWarning, match="kernels that are the same"):
-        TwoLayerMKLClassifier(["linear", "linear"]).fit(X, y)
+        TwoLayerMKLClassifier(["linear", "linear"], scale=None).fit(X, y)
     ingest((X, X[:, 0]), tmp_path / "real", task="regression")
     with pytest.raises(ValueError, match="the target is real-valued"):
         run_method("two-layer-mkl", {"kernels": KERNELS}, data=str(tmp_path / "real"), run=str(tmp_path / "run"))
@@ -483,7 +487,7 @@ def test_workers_give_the_same_bits():
     options = {"infinite": True, "max_new_kernels": 1, "max_iter": 2}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        here = TwoLayerMKLClassifier(NARROW, **options).fit(X, y)
-        there = TwoLayerMKLClassifier(NARROW, cluster="local:2", grams="recompute", **options).fit(X, y)
+        here = TwoLayerMKLClassifier(NARROW, **options, scale=None).fit(X, y)
+        there = TwoLayerMKLClassifier(NARROW, cluster="local:2", grams="recompute", **options, scale=None).fit(X, y)
     assert there.dual_coef_.tobytes() == here.dual_coef_.tobytes()
     assert there.kernel_weights_.tobytes() == here.kernel_weights_.tobytes()

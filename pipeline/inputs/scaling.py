@@ -1,0 +1,56 @@
+"""``scale``: the columns of a fit as a store ingested with that scaling shows them, wherever they lie."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TypeVar, cast
+
+import numpy as np
+
+from ...storage import BlockStore, DataError, GramStore, MemoryBlocks
+from ...storage.meta import ScaleKind
+from ..records.config import MethodConfig
+from ..records.joined import JoinedStores
+
+Rows = BlockStore | MemoryBlocks | JoinedStores
+RowsT = TypeVar("RowsT")
+
+
+def as_scaled(config: MethodConfig, data: RowsT, weight: np.ndarray | None = None) -> RowsT:
+    """Return a data set under the scaling of its columns that parameters ask for; of a store the factors follow from its own weights.
+
+    ``weight``: how often rows in memory count. Raises ValueError: a scaling of a store that has another one, or of a text; DataError: a
+    column that has no factor.
+    """
+    scale = getattr(config, "scale", None)
+    if isinstance(data, BlockStore) and getattr(config, "kernels", None) == "precomputed":
+        grams: str | None = getattr(config, "gram_store", None)
+        return data if grams is None else cast(RowsT, as_its_grams(data, grams))
+    if scale is None or getattr(data, "holds", "") not in ("columns", "stream") or (scale == "auto" and config.auto_scale is None):
+        return data
+    if not isinstance(data, BlockStore | MemoryBlocks | JoinedStores):
+        if scale == "auto":
+            return data
+        raise ValueError(f"scale={scale!r}: the rows of a stream come one after another, and no scaling is known before; scale=None")
+    if data.meta.scale != "none":
+        if scale not in ("auto", data.meta.scale):
+            raise ValueError(f"scale={scale!r}: {data.url} has the scaling {data.meta.scale!r} already; leave scale to 'auto'")
+        return data
+    kind = config.auto_scale if scale == "auto" else scale
+    if scale == "auto" and kind == "standard":
+        if data.meta.kind == "dense":
+            with contextlib.suppress(DataError):  # squares that overflow have no deviation
+                return cast(RowsT, _shown(data, "standard", True, weight))
+        kind = "max-abs"
+    has_intercept = bool(getattr(config, "fit_intercept", True))
+    return cast(RowsT, _shown(data, cast(ScaleKind, kind), kind != "standard" or has_intercept, weight))
+
+
+def _shown(data: Rows, kind: ScaleKind, centred: bool, weight: np.ndarray | None) -> Rows:
+    return data.with_scale(kind, centred=centred, **({"weight": weight} if isinstance(data, MemoryBlocks) else {}))
+
+
+def as_its_grams(data: BlockStore, grams: str) -> BlockStore:
+    """Return the rows of a store as the kernels of a Gram store saw them."""
+    version, *shown = GramStore.open(grams).meta.data.split(":")
+    return data.with_scale(cast(ScaleKind, shown[0]), centred=len(shown) == 1) if shown and version == data.digest else data
