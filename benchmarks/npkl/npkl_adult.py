@@ -100,7 +100,7 @@ def fitted(X: Any, triples: np.ndarray, **params: Any) -> SimpleNPKL:
     """Return a fit, without its warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return SimpleNPKL(B=float(X.shape[0]), n_neighbors=NEIGHBORS, **params).fit(X, triples)
+        return SimpleNPKL(B=float(X.shape[0]), n_neighbors=NEIGHBORS, graph="mutual", **params).fit(X, triples)
 
 
 def by_eigh(X: Any, triples: np.ndarray, C: float) -> np.ndarray:

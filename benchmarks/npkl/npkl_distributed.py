@@ -52,7 +52,7 @@ def fit(folder: str, name: str, n: int, seed: int, cost: float, where: dict[str,
         "extra": {"constraints": pairs},
         "run": str(Path(folder) / name),
     }
-    params = {"C": cost, "n_neighbors": 8}
+    params = {"C": cost, "n_neighbors": 8, "graph": "mutual"}
     before = psutil.Process().memory_info().rss
     with bench.PeakWatch() as watch:
         clock, done = bench.clocked(lambda: run_method("npkl", params, on_event=events.append, **given, **where))

@@ -115,7 +115,7 @@ axes.legend()
 # %%
 # What to try when it is bad
 # --------------------------
-# * **One cluster has nearly all rows**: ``cluster(k, normalize=True)`` clusters directions; lengths of rows differ a lot.
+# * **One cluster has nearly all rows**: keep ``normalize=True`` of ``cluster``; lengths of rows differ a lot.
 # * **Pairs are obeyed and nothing else**: ``C`` is too large. 0.1 to 0.5 lets the graph of neighbours speak.
 # * **"rows have no neighbour" is warned of**: ``graph="union"`` or more ``n_neighbors``.
 # * **Answers contradict each other**: with ``closure=True`` the fit names such a pair.

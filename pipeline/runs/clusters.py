@@ -17,7 +17,7 @@ FACTOR = Held("coordinates of the rows, and k-means' copies of them", "32 n r", 
 
 
 def cluster_run(
-    run: str, out: str, n_clusters: int, *, normalize: bool = False, seed: int = 0, store: str | None = None, memory: int | None = None
+    run: str, out: str, n_clusters: int, *, normalize: bool = True, seed: int = 0, store: str | None = None, memory: int | None = None
 ) -> dict[str, Any]:
     """Write the cluster of every row of the run's data; the form follows the ending of ``out`` (npz, csv, parquet, zarr).
 

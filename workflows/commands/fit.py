@@ -350,7 +350,7 @@ def stability(frame: Frame, run: str, resamples: int, seed: int | None, compute:
 
 
 STEADIEST = 20  # features that are shown on a terminal
-_SPREAD = "Cluster directions of rows, not their lengths, too: the cosine kernel."
+_SPREAD = "Cluster directions of rows (the cosine kernel), the default; --no-normalize: their lengths, too."
 _AGREE = "The run's store, to compare its labels with the clusters (Rand accuracy)."
 
 
@@ -358,7 +358,7 @@ _AGREE = "The run's store, to compare its labels with the clusters (Rand accurac
 @click.argument("run", type=Url("run"))
 @click.argument("out", type=Url("predictions"))
 @click.option("--n-clusters", type=click.IntRange(min=1), metavar="K", required=True, help="Number of clusters.")
-@click.option("--normalize", is_flag=True, help=_SPREAD)
+@click.option("--normalize/--no-normalize", default=True, help=_SPREAD)
 @click.option("--store", type=Url("store"), metavar="STORE", help=_AGREE)
 @click.option(
     "--driver-memory", envvar="GRAMPLANE_DRIVER_MEMORY", metavar="SIZE", help="Memory of this process; default: half the machine's."

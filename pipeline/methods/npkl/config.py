@@ -29,12 +29,14 @@ class NPKLConfig(MethodConfig):
     )
     G: Positive | None = Field(None, description="weight of the penalty (G/p) tr K^p, in place of the cap")
     C: Positive = Field(
-        1.0,
+        0.2,
         description="loss weight of a constrained pair, counted in both orders. It decides how well K clusters: try 0.05 to 0.5; from 1 "
         "on, pairs without neighbours take over",
     )
     n_neighbors: Count = Field(5, description="neighbours in the graph that the kernel should be smooth on, by Euclidean distance")
-    graph: Literal["mutual", "union"] = Field("mutual", description="rows are linked where both are neighbours of the other, or one is")
+    graph: Literal["mutual", "union"] = Field(
+        "union", description="rows are linked where both are neighbours of the other (mutual, as in the thesis), or where one is"
+    )
     closure: bool = Field(
         False,
         description="use all pairs that the given ones imply: rows linked by pairs that belong together form a part, and where two rows "

@@ -148,9 +148,19 @@ def test_clusters_of_directions_are_k_means_on_the_cosine_kernel():
     cosine = K / np.sqrt(np.outer(np.diag(K), np.diag(K)))
     values, vectors = np.linalg.eigh(cosine)
     expected = KMeans(2, n_init=10, random_state=0).fit_predict(vectors * np.sqrt(np.maximum(values, 0)))
-    assert rand_score(found.cluster(2, normalize=True), expected) == 1.0
+    assert rand_score(found.cluster(2), expected) == 1.0
     plain = KMeans(2, n_init=10, random_state=0).fit_predict(found.eigenvectors_ * np.sqrt(found.eigenvalues_))
-    assert rand_score(found.cluster(2), plain) == 1.0
+    assert rand_score(found.cluster(2, normalize=False), plain) == 1.0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_defaults_find_two_far_blobs_from_ten_pairs(seed):
+    rng = np.random.default_rng(seed)
+    X, y = np.r_[rng.standard_normal((20, 2)), rng.standard_normal((20, 2)) + 6], np.repeat([0, 1], 20)
+    pairs = np.unique(np.sort(rng.integers(0, 40, (10, 2)), axis=1), axis=0)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    clusters = SimpleNPKL().fit(X, np.c_[pairs, np.where(y[pairs[:, 0]] == y[pairs[:, 1]], 1, -1)]).cluster(2)
+    assert rand_score(clusters, y) == 1.0
 
 
 # --- selection and bases ----------------------------------------------------------------------------------------------------------
@@ -347,7 +357,7 @@ def test_rows_without_a_neighbour_are_counted():
     lonely = len(set(alone.tolist()) - set(triples[:, :2].ravel().tolist()))
     assert lonely < min(len(alone), 42 - len(set(triples[:, :2].ravel().tolist())))
     with pytest.warns(UserWarning, match=f"{len(alone)} of 42 rows have no neighbour in the graph, {lonely} of these no constraint"):
-        found = SimpleNPKL(C=0.3).fit(X, triples)
+        found = SimpleNPKL(C=0.3, graph="mutual").fit(X, triples)
     K = found.kernel_block()
     assert not K[41].any()
     assert K[40].any()
