@@ -50,6 +50,7 @@ class IngestArgs(Closed):
     source: Source = Field(description="file to read, or a folder of Parquet files")
     store: NewStore | None = Field(None, description="block store to write; default: the workflow's store")
     format: Form = Field("auto", description="form of the source; auto: by name")
+    encoding: str | None = Field(None, description="encoding of text without a byte order mark, such as latin-1; default UTF-8")
     n_features: int | None = Field(None, ge=1, description="number of columns, where the source does not say")
     like: Store | None = Field(
         None, description="store whose features, labels and scaling this one takes, and how they were made: test data"

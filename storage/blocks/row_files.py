@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DataError, DigestMismatch
+from ..text.open_text import read_lines
 
 _APART = re.compile(r"[,;\s]+")
 
@@ -165,12 +166,7 @@ def _read_pair(words: list[str], path: str, line: int, n_rows: int, allowed: tup
 
 def read_row_texts(path: str, n_rows: int | None = None) -> list[str]:
     """Return the lines of a UTF-8 text file, one per row of a store; DataError if it cannot be read or has not ``n_rows`` lines."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise DataError(f"it is not UTF-8 text: {error}", path) from None
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror}", path) from None
+    lines = read_lines(path)
     if n_rows is not None and len(lines) != n_rows:
         reason = f"the file has {len(lines)} lines; there must be one for each of the {n_rows} rows of the store"
         raise DataError(reason, path, min(len(lines), n_rows) + 1)

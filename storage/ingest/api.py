@@ -50,6 +50,7 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     store_url: str | os.PathLike[str],
     *,
     format: str = "auto",
+    encoding: str | None = None,
     n_features: int | None = None,
     like: str | os.PathLike[str] | Origin | None = None,
     zero_based: str | None = None,
@@ -99,6 +100,8 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     format : str
         "svmlight", "csv", "tsv", "parquet", "feather", "npz", "npy", "mat", "fasta" or "strings"; "auto" goes by the ending of the name,
         with SVMlight for names without one.
+    encoding : str, optional
+        Encoding of text that has no byte order mark, such as "latin-1". Default: as ``like`` says, else UTF-8.
     n_features : int, optional
         Width; SVMlight indices beyond it are refused. Default: the greatest index.
     like : path, URL or Source, optional
@@ -206,7 +209,7 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     chosen = {"categorical": categorical, "drop": drop, "columns": columns, "missing": missing, "task": task, "labels": labels}
     known = scale if isinstance(scale, ColumnScale) else None
     kind = scale if known is None else known.kind
-    form: dict[str, Any] = {"format": format, "dtype": dtype, "scale": kind, "layout": layout, "budget": budget}
+    form: dict[str, Any] = {"format": format, "encoding": encoding, "dtype": dtype, "scale": kind, "layout": layout, "budget": budget}
     options = Options(**follow_guide(guide, {**text, **tables, **form, **chosen, "covariates": covariates}))
     threads = None if jobs is None else check_integer("jobs", jobs, 1, 256)
     url = os.fspath(store_url)

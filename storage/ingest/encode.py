@@ -54,13 +54,13 @@ def _coder_of_numbers(reading: Reading, source: Source, options: Options) -> Tab
         return None
     width = int(reading.n_cols or 0)
     names = source.names or [f"x{j}" for j in range(width)]
-    return TableReader(names, range(width), missing=options.missing, known=options.encoding)
+    return TableReader(names, range(width), missing=options.missing, known=options.table_encoding)
 
 
 def _check_features(encoding: TableEncoding, options: Options, name: str) -> None:
     if not encoding.n_features:
         raise DataError("no column has a value, so there are no features", name)
-    if options.encoding is None and options.n_features not in (None, encoding.n_features):
+    if options.table_encoding is None and options.n_features not in (None, encoding.n_features):
         columns = f"{len(encoding.sources)} columns as {encoding.n_features} features"
         raise SchemaError(f"{name} has {columns}; n_features (or the store given as like) says {options.n_features}")
     if not encoding.is_sparse:

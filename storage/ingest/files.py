@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError, StorageError, space_for
-from .text.streams import MAX_RATIO
+from ..text.open_text import MAX_RATIO
 
 _COPY = 1 << 20
 _SMALL, _NAMED = 4096, ("shape.npy", "format.npy")

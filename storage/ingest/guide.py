@@ -39,7 +39,7 @@ def follow_guide(guide: Source | None, asked: Mapping[str, Any]) -> dict[str, An
         if asked[name] not in (None, value, *free.get(name, ())):
             raise SchemaError(f"{name} is {asked[name]!r}, but {like} has {value!r}, which is taken over")
     labels = guide.labels if asked["labels"] is None else asked["labels"]
-    rest = {"budget": made.get("budget"), "labels": labels}
+    rest = {"budget": made.get("budget"), "encoding": made.get("encoding"), "labels": labels}
     followed = {name: value for name, value in {**rest, **known}.items() if name in known or asked[name] is None}
     return {**follow_guide(None, {**asked, **followed}), "guide": guide}
 

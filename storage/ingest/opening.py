@@ -67,7 +67,7 @@ def open_input(source: UserData, options: Options) -> Source:
 
 def _check_filling(source: Source, options: Options) -> None:
     """Refuse an array without names where the store to follow was made of a table of names, or of other columns, and fills in."""
-    encoding = options.encoding
+    encoding = options.table_encoding
     if encoding is None or options.missing not in FILLS:
         return
     is_plain = all(column.kind != "nominal" for column in encoding.sources)
@@ -109,7 +109,7 @@ def _open_file(source: str | Path, kind: str, options: Options) -> Source:
     named = [name for name in (*ROW_OPTIONS.values(), "covariates") if getattr(options, name) is not None]
     if named:
         raise SchemaError(f"{named[0]} names a column of a table; SVMlight text has its target in front and no other row columns")
-    return SvmlightSource(source)
+    return SvmlightSource(source, options.encoding)
 
 
 def _kind(source: UserData, options: Options) -> str:

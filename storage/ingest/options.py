@@ -11,10 +11,11 @@ import numpy as np
 
 from ..encoding.frames import frame_columns, is_frame
 from ..encoding.record import FILLS, Missing, TableEncoding
-from ..errors import SchemaError
+from ..errors import DataError, SchemaError
 from ..layout import STRIPE_BYTES
 from ..meta import Label
 from ..source import Source
+from ..text.open_text import check_encoding, read_lines
 from ..value_types import UserData
 from .labels import check_declared
 
@@ -58,6 +59,7 @@ class Options:
     columns that its features come from."""
 
     format: str = "auto"
+    encoding: str | None = None
     n_features: int | None = None
     zero_based: str = "no"
     dtype: str = "auto"
@@ -88,6 +90,7 @@ class Options:
         if self.missing == "keep" and self.scale != "none":
             raise SchemaError(f"scale is {self.scale!r} with missing='keep' (--missing keep); values are scaled only where none is missing")
         object.__setattr__(self, "budget", check_integer("budget", self.budget, MIN_BUDGET, 1 << 50))
+        object.__setattr__(self, "encoding", check_encoding(self.encoding))
         object.__setattr__(self, "labels", check_declared(self.labels))
         for name in ("categorical", "drop", "columns"):
             chosen = getattr(self, name)
@@ -102,15 +105,15 @@ class Options:
             raise SchemaError(f"covariates is {self.covariates!r}; the target {self.target!r} must not be among them")
 
     @property
-    def encoding(self) -> TableEncoding | None:
+    def table_encoding(self) -> TableEncoding | None:
         """How columns became features in the source that is followed."""
         return None if self.guide is None else self.guide.encoding
 
     @cached_property
     def guided(self) -> list[str] | None:
         """Columns of the source that is followed, which its features come from; None where their names are not known."""
-        if self.guide is None or self.encoding is not None:
-            return None if self.encoding is None else [column.name for column in self.encoding.sources]
+        if self.guide is None or self.table_encoding is not None:
+            return None if self.table_encoding is None else [column.name for column in self.table_encoding.sources]
         # Names that were given aside do not tell which columns of the source they are of.
         return None if self.guide.are_named else self.guide.names
 
@@ -165,7 +168,7 @@ class Options:
         return {**known, **named}
 
 
-_LEARNT = ("task", "missing", "qid", "budget")
+_LEARNT = ("task", "missing", "qid", "encoding", "budget")
 
 
 def _check_covariates(covariates: UserData) -> list[str] | dict[str, np.ndarray] | None:
@@ -212,22 +215,28 @@ def _check_columns(name: str, columns: Iterable[str] | str) -> tuple[str, ...]:
 
 
 def read_names(names: Sequence[str] | str | Path | None) -> list[str] | None:
-    """Feature names: a list, or a UTF-8 file with one name a line. Raises SchemaError if a name is no text, or the file cannot be read."""
+    """Feature names: a list, or a file with one name a line. Raises SchemaError if a name is no text or stands twice; DataError if the file
+    cannot be read."""
     if names is None:
         return None
-    texts = _read_lines(names, "names") if isinstance(names, str | Path) else list(names)
+    texts = read_lines(names, "names file") if isinstance(names, str | Path) else list(names)
     for position, name in enumerate(texts):
         if not isinstance(name, str):
             raise SchemaError(f"names[{position}] is {name!r}; it must be text")
+    if len(set(texts)) < len(texts):
+        twice = next(name for position, name in enumerate(texts) if name in texts[:position])
+        raise SchemaError(f"names has {twice!r} twice; every feature needs a name of its own, such as {twice!r} and {f'{twice}.2'!r}")
     return texts
 
 
 def read_groups(groups: UserData) -> np.ndarray | None:
     """Group label of every feature as int64: integers as they are, texts numbered in order of appearance; a file has one label a line.
-    Raises SchemaError if the labels are neither integers nor texts, or the file cannot be read."""
+    Raises SchemaError if the labels are neither integers nor texts, or lines of a file are pairs; DataError if it cannot be read."""
     if groups is None:
         return None
-    labels = _read_lines(groups, "groups") if isinstance(groups, str | Path) else list(np.asarray(groups).tolist())
+    labels = read_lines(groups, "groups file") if isinstance(groups, str | Path) else list(np.asarray(groups).tolist())
+    if isinstance(groups, str | Path):
+        _refuse_pairs(labels, groups)
     if isinstance(groups, str | Path) and all(_INTEGER.fullmatch(text) for text in labels):
         labels = [int(text) for text in labels]
     if all(type(label) is int for label in labels):
@@ -238,9 +247,9 @@ def read_groups(groups: UserData) -> np.ndarray | None:
     raise SchemaError("groups must hold integers or texts, one per feature")
 
 
-def _read_lines(path: str | Path, what: str) -> list[str]:
-    try:
-        return Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        why = (error.strerror or str(error)) if isinstance(error, OSError) else f"it is not UTF-8 text: {error}"
-        raise SchemaError(f"{what} file {str(path) or repr('')} cannot be read: {why}") from error
+def _refuse_pairs(labels: Sequence[str], path: str | Path) -> None:
+    """Refuse a file whose lines are a feature and its group: each would be a group of its own."""
+    for mark in ",;\t":
+        if labels and len(set(labels)) == len(labels) and all(label.count(mark) == 1 for label in labels):
+            rule = "a line has two cells; write the group's label alone, one line for each feature, in the order of the features"
+            raise DataError(f"{labels[0]!r}: {rule}", str(path), 1)

@@ -70,7 +70,7 @@ def plan_ingest(source: Source, options: Options, url: str, scratch: Path, jobs:
 
 def is_sparse(source: Source, options: Options) -> bool:
     """Whether the store will be sparse, as far as that is known before the source is read."""
-    return source.sparse or (isinstance(source, Table) and options.encoding is not None and options.encoding.is_sparse)
+    return source.sparse or (isinstance(source, Table) and options.table_encoding is not None and options.table_encoding.is_sparse)
 
 
 def plan_remote(source: str, nbytes: int | None, options: Options, url: str, scratch: Path) -> dict[str, Any]:
@@ -221,7 +221,7 @@ def _of_groups(source: Table, rows: int, holds: list[dict[str, Any]], options: O
 
 def _with_features(sizes: Sizes, source: Table, cells: int | None, options: Options) -> Sizes:
     """Add the features of a table whose columns are not all numbers: their blocks beside those of what was read."""
-    if source.n_cols is None or options.encoding is not None:
+    if source.n_cols is None or options.table_encoding is not None:
         known = source.n_cols is not None and source.n_cols <= len(source.columns)
         sizes.scratch = sizes.scratch + 8 * cells if known and sizes.scratch is not None and cells is not None else None
         sizes.holds.append(_rows_at_hand(16, source.n_cols or len(source.columns), options))

@@ -265,7 +265,7 @@ def sparse_block(x: sp.csr_array, dtype: str, fault: CellFault) -> Block:
 
 def check_width(found: int, options: Options, name: str, sparse: bool = False) -> None:
     """Refuse a source whose width is not the declared one; a sparse one may be narrower. Raises SchemaError, naming both."""
-    if options.encoding is not None and options.missing in FILLS and found == len(options.encoding.sources):
+    if options.table_encoding is not None and options.missing in FILLS and found == len(options.table_encoding.sources):
         return  # features that say what is missing are added
     if options.n_features not in (None, found) and (not sparse or options.n_features < found):
         more = found > options.n_features and options.target is None

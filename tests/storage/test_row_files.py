@@ -57,7 +57,7 @@ def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(DataError, match="cannot be read: No such file"):
         read_pairs(str(tmp_path / "none.csv"), 3, (0, 1))
     (tmp_path / "latin.txt").write_bytes("caf\xe9\n".encode("latin-1"))
-    with pytest.raises(DataError, match=r"latin.txt: it is not UTF-8 text"):
+    with pytest.raises(DataError, match=r"latin.txt:1:4: the byte 0xe9 is no text in utf-8; write the file in UTF-8"):
         read_row_texts(str(tmp_path / "latin.txt"))
 
 

@@ -246,12 +246,13 @@ def read_groups(file: str) -> UserData:
     import json
 
     from ...storage.ingest.options import read_groups as read_labels
+    from ...storage.text.open_text import read_lines
 
     require_path(file, "groups: file")
     if not file.endswith(".json"):
         return read_labels(file)
     try:
-        groups = json.loads(Path(file).read_text(encoding="utf-8"))
+        groups = json.loads("\n".join(read_lines(file)))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"groups: {file}: {error}") from None
     if not isinstance(groups, list) or not all(_is_ids(item) or isinstance(item, (int, str)) for item in groups):

@@ -26,6 +26,7 @@ _CATEGORICAL = "Columns of a table whose values are names, although they look li
 @click.argument("store", type=Url("new-store"))
 @click.option("--format", default="auto", show_default=True, metavar="FORM", help=_FORMATS)
 @click.option("--n-features", type=int, metavar="N", help="Number of columns, where the source does not say.")
+@click.option("--encoding", metavar="NAME", help="Encoding of text without a byte order mark, such as latin-1; default UTF-8.")
 @click.option("--like", type=Url("store"), metavar="STORE", help=_LIKE)
 @click.option("--zero-based", metavar="no|yes|auto", help="Whether SVMlight indices start at 0; default as --like has it, else no.")
 @click.option("--qid", metavar="refuse|ignore", help="What to do with qid: in SVMlight lines; default as --like has it, else refuse.")

@@ -15,8 +15,9 @@ from ...encoding.arrow import chunk_of_arrow, chunk_of_cells, import_pyarrow
 from ...encoding.chunks import Chunk
 from ...encoding.numbers import as_number, is_missing_word, is_number_like
 from ...errors import DataError, SchemaError
+from ...text.open_text import is_plain, open_text
 from ..options import Options
-from ..text.streams import FileDigest, detect_compression, open_source
+from ..text.streams import FileDigest
 from ..text.wide_text import WideRows
 from .tabular import Table
 
@@ -38,9 +39,12 @@ class CsvSource(Table):
         self._source = source
         self.digest = FileDigest(Path(source)) if source != "-" and Path(source).is_file() else None
         name = "<stdin>" if source == "-" else str(source)
-        self._opened = open_source(source, name)
+        self._opened = open_text(source, name, options.encoding)
         self._text = io.BufferedReader(self._opened.stream, 1 << 20)
-        line = self._text.readline(min(_MAX_HEADER, options.budget // 4))
+        most = min(_MAX_HEADER, options.budget // 4)
+        line = self._text.readline(most)
+        while line.count(b'"') % 2 and (more := self._text.readline(most - len(line))):
+            line += more  # a line end within quotes
         self._wide = _is_wide(line, options, name)
         self._delimiter, columns = _read_header(line, name, delimiter)
         self._options = options
@@ -87,7 +91,7 @@ class CsvSource(Table):
     @property
     def text_bytes(self) -> int | None:
         """Bytes of the text; None of what is packed or comes from standard input, where only its end would tell."""
-        return None if self.digest is None or detect_compression(Path(self.name)) is not None else self.digest.size
+        return None if self.digest is None or not is_plain(Path(self.name), self._options.encoding) else self.digest.size
 
     def close(self) -> None:
         """Leave it unread."""
@@ -141,8 +145,8 @@ class CsvSource(Table):
 
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
         """Rows with the number of their last line, read again by the standard library: slow, but it knows where it is."""
-        with open_source(self._source, self.name).stream as stream:
-            text = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8", errors="backslashreplace", newline="")
+        with open_text(self._source, self.name, self._options.encoding).stream as stream:
+            text = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8", newline="")
             reader = csv.reader(text, delimiter=self._delimiter)
             try:
                 next(reader)
@@ -187,9 +191,9 @@ def _is_wide(line: bytes, options: Options, name: str) -> bool:
 def _read_header(line: bytes, name: str, delimiter: str | None) -> tuple[str, list[str]]:
     """Delimiter, if it is not known, and column names. Raises DataError if the line is no header."""
     try:
-        text = line.decode("utf-8-sig").rstrip("\r\n")
+        text = line.decode().removesuffix("\n")
         delimiter = delimiter or max(_DELIMITERS, key=text.count)
-        columns = next(csv.reader([text], delimiter=delimiter), [])
+        columns = next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"the header cannot be read: {error}", name, 1) from error
     if not text.strip() or all(as_number(column) is not None for column in columns):

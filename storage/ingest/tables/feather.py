@@ -7,9 +7,10 @@ from pathlib import Path
 from ...encoding.arrow import chunk_of_arrow, import_pyarrow
 from ...encoding.chunks import Chunk
 from ...errors import DataError
+from ...text.open_text import open_file
 from ...value_types import Foreign
 from ..options import Options
-from ..text.streams import FileDigest, open_file
+from ..text.streams import FileDigest
 from .groups import GroupedTable
 
 _PACKED = 8  # times that packed batches may grow, as far as plans go

@@ -7,9 +7,10 @@ from pathlib import Path
 from ...encoding.arrow import chunk_of_arrow, import_pyarrow
 from ...encoding.chunks import Chunk
 from ...errors import DataError, SchemaError
+from ...text.open_text import open_file
 from ...value_types import Foreign
 from ..options import Options
-from ..text.streams import FileDigest, open_file
+from ..text.streams import FileDigest
 from .groups import GroupedTable
 
 FOOTER_BYTES = 24  # bytes that pyarrow makes of a byte of the footer, which describes every column of every row group

@@ -70,7 +70,7 @@ def _as_before(positions: dict[str, int], options: Options, source: str) -> list
 
 
 def _left_out(names: Sequence[str], used: set[int], options: Options) -> list[str]:
-    known = set() if options.encoding is None else {column.name for column in options.encoding.columns}
+    known = set() if options.table_encoding is None else {column.name for column in options.table_encoding.columns}
     new = [name for k, name in enumerate(names) if k not in used and name not in known]
     if not new:
         return []

@@ -32,13 +32,13 @@ class Table(RowSource):
         self._roles = assign_roles(self.columns, options, name, index)
         self.names = self._names = [self.columns[k] for k in self._roles.features]
         self.messages, self.tables = self._roles.messages, [*self._roles.columns, *self._roles.arrays]
-        if options.guided is not None and options.encoding is None:
+        if options.guided is not None and options.table_encoding is None:
             numbers = range(len(columns))  # where nothing else was written down, there were numbers
         self.coder = self._reader(numbers, options)
         # What nominal columns yield shows when they are read.
         self.n_cols = len(self._roles.features) if self.coder.is_plain and not self.coder.columns else None
-        if options.encoding is not None:
-            self.n_cols = options.encoding.n_features
+        if options.table_encoding is not None:
+            self.n_cols = options.table_encoding.n_features
         if self.n_cols is not None:
             check_width(self.n_cols, options, name)
         check_row_fits(max(self.n_cols or 0, len(self._roles.features)), options, name)
@@ -49,7 +49,7 @@ class Table(RowSource):
         form = "codes" if options.missing == "keep" else "one-hot"
         more: dict[str, Any] = {
             "missing": options.missing,
-            "known": options.encoding,
+            "known": options.table_encoding,
             "form": form,
             "limit": options.budget // _LEVEL_SHARE,
         }

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from ...errors import DataError, DigestMismatch, SchemaError
 from ...meta import Label
+from ...text.open_text import open_text
 from ..labels import check_declared
 from ..options import MAX_COLUMNS, check_integer
 from .lines import Rules
-from .streams import open_source
 from .svmlight import LineParser
 
 PIECE = 8 << 20  # bytes of text of one piece
@@ -132,7 +132,7 @@ class RowText:
             raise DataError("standard input cannot be read twice", self.name)
         self.close()
         self._stamp = self._file_stamp()
-        self._stream, self._rest, self._at = open_source(self.source, self.name).stream, b"", offset
+        self._stream, self._rest, self._at = open_text(self.source, self.name).stream, b"", offset
         self.consumed = Consumed(0, 0)
         while (left := offset - self.consumed.nbytes) > 0:
             text = self._read(min(left, PIECE))

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from ...blocks.store import BlockStore
 from ...errors import DataError, SchemaError
 from ...layout import plan_dense
+from ...text.open_text import is_plain, open_text
 from ...value_types import UserData
 from ..build import Job, finish_store
 from ..labels import Fault, Target
@@ -25,7 +26,7 @@ from ..reading import Reading, Source, read_blocks
 from ..scratch import Scratch
 from ..tables.row_tables import array_digest, row_tables
 from .spool import Block
-from .streams import FileDigest, detect_compression, open_source
+from .streams import FileDigest
 
 _FOREIGN = re.compile(rb"[^A-Za-z*-]")
 _BLOCK = 1 << 22
@@ -50,7 +51,7 @@ class SequenceSource(Source):
         self.path, self.format = Path(source), form
         self.name = "<stdin>" if self.stdin else str(source)
         self.digest = FileDigest(self.path) if not self.stdin and self.path.is_file() else None
-        self._tables = _table_keys(options, form)
+        self._tables, self._encoding = _table_keys(options, form), options.encoding
         _refuse_options(options, self.name)
 
     def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
@@ -61,10 +62,10 @@ class SequenceSource(Source):
     @property
     def memory(self) -> int | None:
         """Bytes that the text may take until the store is written; None if its end is not known before."""
-        return None if self.digest is None or detect_compression(self.path) is not None else _TEXT_TO_MEMORY * self.digest.size
+        return None if self.digest is None or not is_plain(self.path, self._encoding) else _TEXT_TO_MEMORY * self.digest.size
 
     def _blocks(self, options: Options, target: Target, progress: Progress) -> Iterator[Block]:
-        opened = open_source("-" if self.stdin else self.path, self.name)
+        opened = open_text("-" if self.stdin else self.path, self.name, self._encoding)
         try:
             stream = io.BufferedReader(opened.stream, 1 << 20)  # held by this name: it closes what it reads when it goes
             for block in self._check_blocks(_PARSERS[self.format](stream, self.name, options.budget // 8), target):

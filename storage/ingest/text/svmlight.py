@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from ...encoding.numbers import is_decimal
 from ...errors import DataError
+from ...text.open_text import Readable
 from ..labels import describe_labels, tidy_label
 from . import lines as codes
 from .lines import Lines, Rules, parse_lines
 from .spool import Block
-from .streams import Readable
 
 _SPARE = 16
 _NEWLINE = 10

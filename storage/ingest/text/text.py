@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError
+from ...text.open_text import is_plain, open_file, open_text
 from ..labels import Target
 from ..options import Options, Progress
 from ..reading import ColumnCounts, Reading, Source, recount_columns
 from ..scratch import Scratch
 from .lines import Rules
 from .spool import Handle, Part, PutBlock, Stored, hold_block
-from .streams import PIECE, FileDigest, Window, count_lines, detect_compression, line_start, open_file, open_source
+from .streams import PIECE, FileDigest, Window, count_lines, line_start
 from .svmlight import LineParser
 
 _MAX_INDEX = 2**31 - 2
@@ -53,12 +54,13 @@ class SvmlightSource(Source):
     format = "svmlight"
     sparse = True
 
-    def __init__(self, source: str | Path) -> None:
+    def __init__(self, source: str | Path, encoding: str | None = None) -> None:
+        self.encoding = encoding
         self.stdin = source == "-"
         self.path = Path(source)
         self.name = "<stdin>" if self.stdin else str(source)
         regular = not self.stdin and self.path.is_file()
-        self.packed = regular and detect_compression(self.path) is not None
+        self.packed = regular and not is_plain(self.path, encoding)
         self.digest = FileDigest(self.path) if regular else None
 
     @property
@@ -181,7 +183,7 @@ class _StreamReader:
         recount_columns(self.reading)
         if self.scratch.notes("read"):
             return
-        opened = open_source("-" if self.source.stdin else self.source.path, self.source.name)
+        opened = open_text("-" if self.source.stdin else self.source.path, self.source.name, self.source.encoding)
         try:
             # Text that was parsed before may count a line end that the last line lacks.
             buffer, left = memoryview(bytearray(1 << 20)), self.end

@@ -1,0 +1,1 @@
+"""Reading text: one way for data and for all files beside them."""
