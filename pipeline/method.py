@@ -118,7 +118,9 @@ class Method(Generic[C, I, S, M]):
         """Return what the user should know of a fit."""
         return []
 
-    def all_warnings(self, state: S, model: M, ctx: RunContext, history: Sequence[Mapping[str, Any]]) -> list[str]:
+    def all_warnings(
+        self, state: S, model: M, ctx: RunContext, history: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]
+    ) -> list[str]:
         """Return what the user should know of a fit: what the method says, and what follows from target, selection and answers."""
         own, last = self.warnings(state, model, ctx), history[-1] if history else {}
         own = [*own, widths] if (widths := width_warning(self.config, ctx.data)) else own
@@ -127,9 +129,9 @@ class Method(Generic[C, I, S, M]):
             return own  # no rows with a target
         rows = self.labelled(cast(I, self.inputs))
         if isinstance(ctx.data, MemoryBlocks) and last.get("n_answers") is None:
-            values = dict(enumerate(self.decision_values(state, ctx)))
+            values = dict(enumerate(self.values_at_hand(state, ctx)))
             last = {**last, **accuracy_metrics([fit_tracker(rows, rows.held_out)], values)}
-        return [*own, *fit_warnings(self.name, self.config, rows, self.summary(state, model), last, own)]
+        return [*own, *fit_warnings(self.name, self.config, rows, summary, last, own)]
 
     def summary(self, state: S, model: M) -> dict[str, Any]:
         """Return the figures of a finished run as a small JSON object."""
@@ -225,6 +227,10 @@ class Method(Generic[C, I, S, M]):
         """Return the decision values of all labelled rows, ``(n_machines, n_labelled)``, machines fit after fit."""
         model = self.model(state, ctx)
         return self.predictor(model).decision_values(model, ctx).T
+
+    def values_at_hand(self, state: S, ctx: RunContext) -> np.ndarray:
+        """Return what :meth:`decision_values` does, but for rounding: from what the loop still holds, where it does."""
+        return self.decision_values(state, ctx)
 
 
 def weights_by_label(weights: np.ndarray, labels: Iterable[Any]) -> dict[str, float]:

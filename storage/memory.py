@@ -183,11 +183,16 @@ class MemoryBlocks(BlockSource):
     def _column_tables(self) -> dict[str, npt.NDArray[Any]]:
         return column_tables(self.by_columns)
 
+    @cached_property
+    def _extremes(self) -> dict[str, npt.NDArray[Any]]:
+        return column_tables(self.by_columns, sizes=False)
+
     def column_table(self, name: str, lo: int = 0, hi: int | None = None) -> npt.NDArray[Any]:
         """Table with one entry per column, "counts", "norm1", "sumsq", "minimum", "maximum", cut to columns ``lo:hi``."""
         if name not in COLUMN_TABLES:
             raise SchemaError(f"these blocks have no column table {name!r}; they have {', '.join(COLUMN_TABLES)}")
-        return self._column_tables[name][lo:hi]
+        tables = self._extremes if name in ("minimum", "maximum") else self._column_tables
+        return tables[name][lo:hi]
 
     def has_table(self, name: str, of: str = "rows") -> bool:
         """Whether a row table (``of="rows"``) or column table (``of="columns"``) exists."""

@@ -103,7 +103,7 @@ class DualProblem:
     @property
     def has_l1_term(self) -> bool:
         """Whether an absolute value has a weight."""
-        return bool(np.any(self.l1_weight))
+        return bool(self.l1_weight.any()) if isinstance(self.l1_weight, np.ndarray) else self.l1_weight != 0.0
 
     def linear(self, beta: FloatArray) -> float:
         """Return c'beta - sum_i e_i |beta_i|."""

@@ -120,8 +120,9 @@ class MethodEstimator(OneThread, BaseEstimator):
             model = run.model(outcome.state, ctx)
             self._set_model(model)
             self._keep_run(run, outcome.state)
-            self.stop_reason_ = run.summary(outcome.state, model).get("stop")
-            messages = run.all_warnings(outcome.state, model, ctx, outcome.history)
+            summary = run.summary(outcome.state, model)
+            self.stop_reason_ = summary.get("stop")
+            messages = run.all_warnings(outcome.state, model, ctx, outcome.history, summary)
             fit = Fit(self._method, run.config, run.inputs, grams=kept_grams(run.loop))
             del run  # what its loop holds makes room for the fits of a calibration
             calibrated = self._with_calibration(fit, model, ctx)

@@ -11,9 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.metaestimators import available_if
 
+from ...kernels.features.statistics import fingerprint
 from ...kernels.jit import one_thread
 from ...storage import MemoryBlocks
-from ...storage.blocks.arrays import crc32c
 from ...storage.value_types import UserData
 from ..calibration.fits import Fit, calibrate, known_calibration
 from ..models.calibration import Calibration, class_probabilities
@@ -21,7 +21,7 @@ from ..records.context import RunContext
 from .base import MethodEstimator, method_context
 from .inputs import Column, UserRows, warn_user
 
-CHUNK_ROWS = 4096  # rows of an array that is in no order of memory, which are copied at a time for its checksum
+CHUNK_ROWS = 4096  # rows of an array that is in no order of memory, which are copied at a time for its fingerprint
 
 
 class LateCalibration:
@@ -49,7 +49,7 @@ def late_calibration(fit: Fit, place: str | None, seed: int, all_memory: bool) -
     return LateCalibration(partial(_calibrate_later, fit, place, seed, all_memory, _marks(fit)))
 
 
-def _calibrate_later(fit: Fit, place: str | None, seed: int, all_memory: bool, marks: dict[str, int]) -> Calibration:
+def _calibrate_later(fit: Fit, place: str | None, seed: int, all_memory: bool, marks: dict[str, bytes]) -> Calibration:
     changed = [name for name, mark in _marks(fit).items() if mark != marks[name]]
     if changed:
         raise ValueError(
@@ -69,8 +69,8 @@ def _calibrate(fit: Fit, ctx: RunContext) -> Calibration:
     return calibrate(fit, ctx, folds)
 
 
-def _marks(fit: Fit) -> dict[str, int]:
-    """Return checksums of what a fit shares with its user, by the names of the arguments; stores cannot change."""
+def _marks(fit: Fit) -> dict[str, bytes]:
+    """Return fingerprints of what a fit shares with its user, by the names of the arguments; stores cannot change."""
     data, weight, marks = fit.inputs.data, fit.rows.sample_weight, {}
     given = data.X if isinstance(data, MemoryBlocks) else getattr(data, "source", None)
     if isinstance(given, np.ndarray) or sp.issparse(given):
@@ -80,12 +80,12 @@ def _marks(fit: Fit) -> dict[str, int]:
     return marks
 
 
-def _mark(given: UserData) -> int:
+def _mark(given: UserData) -> bytes:
     if sp.issparse(given):
-        return crc32c(*(np.ascontiguousarray(getattr(given, name)) for name in ("data", "indices", "indptr") if hasattr(given, name)))
+        return b"".join(fingerprint(getattr(given, name)) for name in ("data", "indices", "indptr") if hasattr(given, name))
     if given.flags.c_contiguous or given.T.flags.c_contiguous:
-        return crc32c(given if given.flags.c_contiguous else given.T)
-    return crc32c(*(np.ascontiguousarray(given[lo : lo + CHUNK_ROWS]) for lo in range(0, len(given), CHUNK_ROWS)))
+        return fingerprint(given if given.flags.c_contiguous else given.T)
+    return b"".join(fingerprint(given[lo : lo + CHUNK_ROWS]) for lo in range(0, len(given), CHUNK_ROWS))
 
 
 def has_probabilities(estimator: Any) -> bool:

@@ -396,7 +396,7 @@ def _run(
             outcome = run_loop(ready.loop, ctx)
             model = ready.model(outcome.state, ctx)
             tables, own = ready.tables(outcome.state, model), ready.summary(outcome.state, model)
-            doubts = ready.all_warnings(outcome.state, model, ctx, outcome.history)
+            doubts = ready.all_warnings(outcome.state, model, ctx, outcome.history, own)
             fit = Fit(info.method, ready.config, ready.inputs, grams=kept_grams(ready.loop))
             del ready  # what its loop holds makes room for the fits of a calibration
             model = replace(model, calibration=calibrate_run(fit, ctx)) if config.calibrates else model

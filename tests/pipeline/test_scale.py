@@ -12,9 +12,11 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 import gramplane.pipeline as api
 from gramplane.pipeline import METHODS, load_model, run_method, tune
+from gramplane.pipeline.estimators import probabilities
 from gramplane.pipeline.runs.gram_stores import build_grams, repair_grams
 from gramplane.storage import BlockStore, DigestMismatch, MemoryBlocks
 from gramplane.storage.ingest import ingest
+from gramplane.storage.ingest.tables import columns
 
 RNG = np.random.default_rng(0)
 N = 90
@@ -254,3 +256,25 @@ def test_unlabelled_rows_of_another_store_are_scaled_with_the_labelled_ones(tmp_
         for other in (apart, load_model(tmp_path / scale)):
             np.testing.assert_allclose(other.model_.scale.factor, together.model_.scale.factor, rtol=1e-12)
             np.testing.assert_allclose(decide(other, X), decide(together, X), atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", ["standard", None])
+def test_a_fit_looks_once_at_its_matrix_for_each_purpose(scale, monkeypatch):
+    seen = dict.fromkeys(("statistics", "fingerprint", "columns"), 0)
+
+    def count(where, name, size):
+        made = getattr(where, name)
+
+        def counted(*given):
+            seen[size[0]] += size[1](*given)
+            return made(*given)
+
+        monkeypatch.setattr(where, name, counted)
+
+    count(columns, "dense_tables", ("statistics", lambda x, *rest: x.size))
+    count(probabilities, "fingerprint", ("fingerprint", lambda x: x.size))
+    count(MemoryBlocks, "columns", ("columns", lambda self, ids: len(ids)))
+    found = api.FGMClassifier(B=2, max_rounds=2, C=1.0, scale=scale).fit(X, LABELS)
+    # The columns of each cut are fetched once, and what is said after the fit is said from them.
+    cuts = sum(len(cut) for cut in found.cuts_)
+    assert seen == {"statistics": X.size if scale else 0, "fingerprint": X.size, "columns": cuts}

@@ -132,9 +132,11 @@ class FGMLoop:
         clock.lap("score")
         accuracy = self._accuracy(new, ctx)
         clock.lap("accuracy")
-        if not (self.trackers or self.keeps_columns):
-            self._designs.restrict({k for k, machine in enumerate(new.machines) if machine.stop is None})
-        return Step(new, {**_metrics(new, running), **accuracy, **clock.seconds})
+        running = [k for k, machine in enumerate(new.machines) if machine.stop is None]
+        # After the last round what is left decides on the training rows.
+        if running and not (self.trackers or self.keeps_columns):
+            self._designs.restrict({*running})
+        return Step(new, {**_metrics(new, [*solved]), **accuracy, **clock.seconds})
 
     def _accuracy(self, state: FGMState, ctx: RunContext) -> dict[str, Any]:
         if not self.trackers:

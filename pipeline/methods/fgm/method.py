@@ -147,6 +147,10 @@ class FGM(Method):
         """Return the decision values of all rows, with their covariates."""
         return super().decision_values(state, replace(ctx, covariates=self.inputs.covariates))
 
+    def values_at_hand(self, state: FGMState, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of all rows from the columns of the cuts, which need not be fetched again."""
+        return self.decision_values(state, ctx) if self.config.debias else self.loop.decision_values(state, ctx)
+
     def model(self, state: FGMState, ctx: RunContext) -> FGMModel:
         """Return the model of the last round, or of the refit on its selection."""
         atoms, pairs = self.loop.atoms, [(self.loop.priced(k, machine), machine) for k, machine in enumerate(state.machines)]
