@@ -14,7 +14,7 @@ from .reading import HELD_SHARE, ROW_BYTES, Source
 from .tables.array_files import COLUMN_BYTES, WHOLE_SHARE, FileSource
 from .tables.arrays import ArraySource, DaskSource
 from .tables.csv_text import COLUMN_BYTES as CSV_COLUMN_BYTES
-from .tables.csv_text import NAME_BYTES, CsvSource, is_too_wide
+from .tables.csv_text import NAME_BYTES, CsvSource
 from .tables.feather import FeatherSource
 from .tables.frames import DaskFrameSource, FrameSource, StreamSource
 from .tables.groups import GROUP_SHARE
@@ -188,7 +188,7 @@ def _(source: SvmlightSource | SequenceSource, options: Options) -> Sizes:
 @sizes_of.register
 def _(source: CsvSource, options: Options) -> Sizes:
     columns, nbytes = len(source.columns), source.text_bytes
-    column_bytes, formula = (NAME_BYTES, "360 columns") if is_too_wide(columns, options) else (CSV_COLUMN_BYTES, "9600 columns")
+    column_bytes, formula = (NAME_BYTES, "360 columns") if source.is_wide else (CSV_COLUMN_BYTES, "9600 columns")
     holds = [
         holding_row("what the reader keeps of columns and their names", formula, column_bytes * columns),
         holding_row("text at hand, as read and as cells", "4 max(1 MiB, budget / 64)", 4 * max(1 << 20, options.budget // 64)),

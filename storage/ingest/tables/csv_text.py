@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ...encoding.arrow import chunk_of_arrow, chunk_of_cells, import_pyarrow
-from ...encoding.chunks import Chunk
+from ...encoding.chunks import Chunk, chunk_of_objects
 from ...encoding.numbers import as_number, is_missing_word, is_number_like
 from ...errors import DataError, SchemaError
 from ...text.open_text import is_plain, open_text
 from ..options import Options
 from ..text.streams import FileDigest
-from ..text.wide_text import WideRows
+from ..text.wide_text import WideRow, WideRows
 from .tabular import Table
 
 _MAX_HEADER = 64 << 20
@@ -45,10 +45,11 @@ class CsvSource(Table):
         line = self._text.readline(most)
         while line.count(b'"') % 2 and (more := self._text.readline(most - len(line))):
             line += more  # a line end within quotes
-        self._wide = _is_wide(line, options, name)
+        _check_header_fits(line, options, name)
         self._delimiter, columns = _read_header(line, name, delimiter)
         self._options = options
-        self._texts = set() if self._wide else self._text_columns(columns)
+        self.is_wide = is_too_wide(_columns_wanted(columns, options), options)
+        self._texts = self._text_columns(columns)
         numbers = [k for k in range(len(columns)) if k not in self._texts]
         super().__init__(name, columns, numbers, options, self._row_index(columns))
         self._follow_encoding()
@@ -70,19 +71,19 @@ class CsvSource(Table):
             undecided -= first
             if not undecided:
                 break
-        return texts | undecided
+        return texts if self.is_wide else texts | undecided
 
     def _row_index(self, columns: Sequence[str]) -> str | None:
         """Name of the first column where it is the index of a frame: nobody named it, and it counts the rows from 0 or 1 on, as far as the
         beginning of the text tells."""
-        if self._wide or columns[0] not in _NO_NAMES:
+        if columns[0] not in _NO_NAMES:
             return None
         cells = [row[0] for row in self._head()]
         return columns[0] if len(cells) > 1 and cells in ([str(k + first) for k in range(len(cells))] for first in (0, 1)) else None
 
     def _follow_encoding(self) -> None:
         """Read those columns as texts that are names in the store to follow, and the others as numbers."""
-        if self._options.guided is None or self._wide:
+        if self._options.guided is None:
             return
         for k, column in enumerate(self._roles.features):
             is_number = self.coder.is_plain_number(k) or self.coder.columns[k].kind == "numeric"
@@ -99,17 +100,33 @@ class CsvSource(Table):
 
     def pieces(self, options: Options) -> Iterator[tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any]]]]:
         """Yield blocks of rows; of very many columns row by row, each in parts."""
-        if not self._wide:
+        if not self.is_wide:
             yield from super().pieces(options)
             return
-        texts = {k: table for table, k in self._roles.columns.items()}
         features, step = np.array(self._roles.features), self.step(options, len(self.columns))
+        words = [(place, k) for place, k in enumerate(self._roles.features) if k in self._texts]
+        texts = {*range(len(self.columns))} - {*self._roles.features} | {k for _, k in words}
+        first = 0
         with self._text:
-            rows = iter(WideRows(self._text, self._delimiter, len(self.columns), set(texts), options.budget, self.name))
-            while batch := list(islice(rows, step)):
+            rows = iter(WideRows(self._text, self._delimiter, len(self.columns), texts, options.budget, self.name))
+            while batch := self._located(lambda: list(islice(rows, step))):
                 x = np.array([row.values for row in batch])
-                tables = {table: np.array([row.texts[k] or None for row in batch], dtype=object) for k, table in texts.items()}
-                yield (x if len(features) == len(self.columns) else x[:, features]), tables
+                x = x if len(features) == len(self.columns) else x[:, features]
+                for place, k in words:
+                    x[:, place] = self._numbers(chunk_of_objects(_cells(batch, k)), first, place)
+                yield x, {table: _cells(batch, k) for table, k in self._roles.columns.items()}
+                first += len(batch)
+
+    def _located(self, read: Callable[[], list[WideRow]]) -> list[WideRow]:
+        """Return rows; what is wrong with a cell names its column and a remedy."""
+        try:
+            return read()
+        except DataError as error:
+            if error.column is None:
+                raise
+            name = self.columns[error.column - 1]
+            remedy = f"if its values are names, say so (--categorical {name}), or leave it out (--drop {name})"
+            raise DataError(f"column {name!r}: {error.reason}; {remedy}", self.name, error.line, error.column) from error
 
     @staticmethod
     def _holds_names(table: str, options: Options) -> bool:
@@ -164,7 +181,7 @@ class CsvSource(Table):
         return DataError(why, self.name)
 
     def _fault(self, reason: str, row: int, column: int | None) -> DataError:
-        located = next(islice(self._lines(), row, None), None) if self.digest is not None and not self._wide else None
+        located = next(islice(self._lines(), row, None), None) if self.digest is not None and not self.is_wide else None
         if located is None:
             return super()._fault(reason, row, column)
         name = "" if column is None else f"column {self.columns[column]!r}: "
@@ -176,16 +193,24 @@ def is_too_wide(columns: int, options: Options) -> bool:
     return 2 * COLUMN_BYTES * columns > options.budget
 
 
-def _is_wide(line: bytes, options: Options, name: str) -> bool:
-    """Whether a header names so many columns that what pyarrow keeps of them does not fit half of the budget. Raises SchemaError: not even
-    their names do."""
+def _columns_wanted(columns: Sequence[str], options: Options) -> int:
+    """Number of columns that are read: those chosen, or all that are not left out."""
+    chosen = options.guided if options.columns is None else options.columns
+    return len(columns) - len(options.drop) if chosen is None else len(chosen) + len(options.row_columns(columns))
+
+
+def _cells(rows: Sequence[WideRow], k: int) -> npt.NDArray[Any]:
+    return np.array([row.texts[k] or None for row in rows], dtype=object)
+
+
+def _check_header_fits(line: bytes, options: Options, name: str) -> None:
+    """Refuse a header of so many columns that not even their names fit the budget. Raises SchemaError."""
     columns = 1 + max(map(line.count, (mark.encode() for mark in _DELIMITERS)))
     need = NAME_BYTES * columns + 4 * len(line)
     if need > options.budget or (not line.endswith(b"\n") and len(line) >= options.budget // 4):
         keeping = f"to keep them takes {need} bytes, more than the budget of {options.budget}"
         advice = "raise the budget (--budget), or give sparse input"
         raise SchemaError(f"{name} has a header of {columns} columns or more, and {keeping}; {advice}")
-    return is_too_wide(columns, options)
 
 
 def _read_header(line: bytes, name: str, delimiter: str | None) -> tuple[str, list[str]]:

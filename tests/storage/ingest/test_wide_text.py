@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gramplane.storage.errors import DataError
+from gramplane.storage.ingest import ingest
 from gramplane.storage.ingest.text import wide_text
 from gramplane.storage.ingest.text.wide_text import WideRows
 
@@ -18,6 +19,20 @@ def text_of(cells, end="\n", last="\n"):
 
 def rows_of(text, columns=40, texts=(), delimiter=","):
     return list(WideRows(BytesIO(text), delimiter, columns, set(texts), 1, "w.csv"))
+
+
+@pytest.mark.parametrize("options", [{}, {"drop": ["sex"]}, {"columns": ["g1", "sex"]}, {"categorical": ["code"]}, {"missing": "keep"}])
+def test_a_table_too_wide_for_the_reader_of_columns_is_the_same_table(tmp_path, monkeypatch, options):
+    lines = [f"{'mfm'[k % 3]},{k % 2 + 1},{k / 8},{'NA' if k == 4 and options.get('missing') else k},{'uv'[k % 2]}" for k in range(30)]
+    (tmp_path / "x.csv").write_text("sex,code,g1,g2,outcome\n" + "\n".join(lines) + "\n")
+    plain = ingest(tmp_path / "x.csv", tmp_path / "plain", target="outcome", **options)
+    monkeypatch.setattr("gramplane.storage.ingest.tables.csv_text.COLUMN_BYTES", 1 << 40)
+    wide = ingest(tmp_path / "x.csv", tmp_path / "wide", target="outcome", **options)
+    assert wide.digest == plain.digest and wide.feature_names() == plain.feature_names()
+    (tmp_path / "x.csv").write_text("sex,code,g1,g2,outcome\n" + "\n".join([*lines, "m,1,a,3,u"]) + "\n")
+    if "g1" in plain.feature_names():
+        with pytest.raises(DataError, match=r"x\.csv:32:3: column 'g1': value 'a' is not a finite number; .*--categorical g1"):
+            ingest(tmp_path / "x.csv", tmp_path / "late", target="outcome", **options)
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 1000, 1 << 20])
