@@ -97,7 +97,8 @@ def _read_holder(text: bytes) -> dict[str, Any]:
     return fields if isinstance(fields, dict) else {}
 
 
-def _object_version(meta: Foreign) -> dict[str, str]:
+def object_version(meta: Foreign) -> dict[str, str]:
+    """Return what a conditional put compares, of what an object store says of an object."""
     return {name: meta[name] for name in ("e_tag", "version") if meta.get(name) is not None}
 
 
@@ -140,7 +141,7 @@ class Lease:
 
     def _read(self) -> tuple[bytes, Any]:
         stored = self.store.get(self.key)
-        return bytes(stored.bytes()), _object_version(stored.meta)
+        return bytes(stored.bytes()), object_version(stored.meta)
 
     def _put(self, mode: Foreign) -> bool:
         from obstore.exceptions import AlreadyExistsError, PreconditionError
@@ -150,7 +151,7 @@ class Lease:
             result = self.store.put(self.key, content, mode=mode)
         except (AlreadyExistsError, PreconditionError):
             return False
-        self._version = _object_version(result)
+        self._version = object_version(result)
         self._renewed = time.monotonic()
         return True
 

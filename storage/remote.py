@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import AccessRefused, MissingBlock, NothingThere, SchemaError, StorageError, Unreachable, space_for
+from .locks import Lease, object_version
 from .objects import Bytes, as_bytes, check_key, total_bytes, wrong_length
 from .places import SCHEMES
 from .value_types import Foreign
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 _PIECE = 8 << 20
+LEASE = "lock"
+"""Object below the URL of a store that whoever writes the store keeps renewing."""
+
 ASK_THE_MACHINE = "GRAMPLANE_INSTANCE_CREDENTIALS"
 """Variable that allows to ask the metadata address of a cloud machine for credentials."""
 
@@ -243,6 +247,35 @@ class RemoteObjects:
                 wait_for(lambda: obstore.put(self.store, key, data))
         except FileNotFoundError as error:
             raise NothingThere(f"{self.url} does not exist") from error
+
+    def replace(self, key: str, data: bytes, seen: Mapping[str, Any] | None) -> bool:
+        """Replace an object if it is still the one that was ``seen`` (by `about`; None: absent); tell whether it was."""
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        mode: Foreign = "create" if seen is None else object_version(seen)
+        with space_for(f"{self.url}/{key}", len(data)), self.asking(key):
+            try:
+                wait_for(lambda: obstore.put(self.store, key, data, mode=mode))
+            except (AlreadyExistsError, PreconditionError):
+                # A request that was sent again may have met what it wrote the first time.
+                return self.read(key).tobytes() == data
+        return True
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the lease of the store at the URL. Raises RunLocked if another process holds it, or took it over meanwhile."""
+        with self.asking(LEASE), Lease(self.store, LEASE).held(wait=True) as lease:
+            yield
+            lease.check()
+
+    def folders(self) -> list[str]:
+        """Names of the folders directly below the URL."""
+        import obstore
+
+        with self.asking(""):
+            found = wait_for(lambda: obstore.list_with_delimiter(self.store)["common_prefixes"])
+        return [str(name).rstrip("/").rpartition("/")[2] for name in found]
 
     def delete(self, key: str) -> None:
         """Remove an object if present."""

@@ -12,14 +12,16 @@ import hashlib
 import os
 import re
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from .blocks.arrays import canonical_json, parse_json
-from .errors import DigestMismatch, MissingBlock, SchemaError, StorageError
+from .errors import DigestMismatch, MissingBlock, RunLocked, SchemaError, StorageError
 from .manifest import MANIFEST, read_seal
 from .objects import Bytes, LocalObjects, Objects
+from .remote import RemoteObjects
 from .source import SOURCE
 
 POINTER = "current.json"
@@ -197,24 +199,45 @@ def is_version(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def next_version(found: Versions | None) -> str:
-    """Name of the version that comes after those there are."""
-    numbers = [int(name[1:]) for name in (found.digests if found else ()) if name != IN_PLACE]
+def next_version(found: Versions | None, begun: Iterable[str] = ()) -> str:
+    """Name of the version that comes after those there are, and after those that were ``begun``."""
+    numbers = [int(name[1:]) for name in (*(found.digests if found else ()), *begun) if _NAME.fullmatch(name)]
     return f"v{1 + max(numbers, default=0)}"
 
 
-def publish_version(base: Objects, name: str, digest: str) -> None:
-    """Make a finished version the current one, durably, and remove those that nobody reads any more."""
+def pointer_tag(base: Objects) -> Mapping[str, Any] | None:
+    """Return what tells the pointer of a store from any other that replaces it; None where there is none, or files are local."""
+    return base.about(POINTER) if isinstance(base, RemoteObjects) else None
+
+
+def publish_version(base: Objects, name: str, digest: str, seen: Mapping[str, Any] | None) -> None:
+    """Make a finished version the current one, durably, and remove those that nobody reads any more.
+
+    ``seen``: `pointer_tag` when the version was begun. Raises RunLocked if the pointer of an object store was replaced since.
+    """
     versions = read_versions_or_none(base)
     digests = {} if versions is None else dict(versions.digests)
     objects = version_objects(base, name)
     if digests and isinstance(objects, LocalObjects):
         # The old version may go now: a loss of power must not take the new one.
         objects.force()
-    base.write(POINTER, Versions(name, {**digests, name: digest}).encode(), fsync=True)
+    content = Versions(name, {**digests, name: digest}).encode()
+    if isinstance(base, RemoteObjects):
+        if not base.replace(POINTER, content, seen):
+            raise RunLocked(f"{base.url} was replaced by another process while this one wrote it; nothing of this one is kept")
+        _clear_begun(base, {*digests, name})
+        return
+    base.write(POINTER, content, fsync=True)
     if isinstance(base, LocalObjects):
         with suppress(OSError):  # what cannot be removed now is left to the next writer, or to `clean`
             remove_versions(base, replaced_versions(base))
+
+
+def _clear_begun(base: RemoteObjects, known: set[str]) -> None:
+    """Remove what killed writers began: who holds the lease of an object store is its only writer."""
+    for name in base.folders():
+        if is_version(name) and name not in known:
+            version_objects(base, name).clear()
 
 
 def read_versions_or_none(base: Objects) -> Versions | None:

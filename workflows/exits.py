@@ -28,7 +28,7 @@ MEANING: dict[Exit, str] = {
     Exit.CLUSTER_LOST: "cluster or object store lost or not reached; a valid checkpoint is left, run the same command again",
     Exit.OUT_OF_SPACE: "out of disk or memory; free some and run the same command again",
     Exit.DAMAGED: "a store is damaged: bytes differ from its manifest, or are gone",
-    Exit.HELD: "another process holds this run (Airflow reads 99 as skipped)",
+    Exit.HELD: "another process holds this run or store (Airflow reads 99 as skipped)",
     Exit.INTERRUPTED: "interrupted by SIGINT; the checkpoint of the last finished round stands",
     Exit.PIPE_CLOSED: "whoever read the output went away before it was written",
     Exit.TERMINATED: "terminated by SIGTERM; the checkpoint of the last finished round stands",

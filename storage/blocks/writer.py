@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import versions
-from ..errors import MissingBlock, SchemaError, StorageError, UnalignedWrite, space_for
+from ..errors import MissingBlock, RunLocked, SchemaError, StorageError, UnalignedWrite, space_for
 from ..layout import DenseLayout, StripeLayout
 from ..manifest import MANIFEST, Journal, write_seal
 from ..meta import BlockMeta, ColumnScale
 from ..objects import LocalObjects, Objects, require_space, sweep_temporaries
+from ..remote import LEASE, RemoteObjects
 from ..source import SOURCE, Source
 from ..urls import check_name, local_path, open_objects
 from ..versions import JOURNAL, POINTER
@@ -41,6 +42,7 @@ class BlockWriter:
         self._base = open_objects(url)
         self._objects: Objects = versions.version_objects(self._base, version)
         self._journal: Journal | None = None
+        self._pointer: Mapping[str, Any] | None = None
 
     @classmethod
     def create(
@@ -66,7 +68,9 @@ class BlockWriter:
         for name, layout in layouts.items():
             _check_fit(described, name, layout)
         base = open_objects(url)
+        pointer = versions.pointer_tag(base)
         writer = cls(base.url, described, layouts, fsync, _new_version(base, overwrite))
+        writer._pointer = pointer
         writer._begin(resume)
         return writer
 
@@ -75,9 +79,7 @@ class BlockWriter:
 
     def _begin(self, resume: bool) -> None:
         plan, objects = _plan_digest(self.meta, self._layouts), self._objects  # a resumed writer must agree on the plan
-        if not isinstance(objects, LocalObjects):
-            objects.clear()
-        else:
+        if isinstance(objects, LocalObjects):
             self._take_over(objects, plan, resume)
             require_space(self.url, self._bytes_to_write())
             with space_for(self.url, 0):
@@ -295,7 +297,11 @@ class BlockWriter:
         digest = write_seal(self._objects, self.done)
         # What this process keeps open for references alone is no reader that an old version must wait for.
         forget_shared(self.url)
-        versions.publish_version(self._base, self.version, digest)
+        try:
+            versions.publish_version(self._base, self.version, digest, self._pointer)
+        except RunLocked:
+            self.discard()
+            raise
         self._close_journal()
         return BlockStore.open(self.url, digest)
 
@@ -366,7 +372,8 @@ def _new_version(base: Objects, overwrite: bool) -> str:
         versions.drop_unfinished(base)
     elif not isinstance(base, LocalObjects) and current is None:
         # Objects that no ingest wrote: a store is not mixed with a bucket's other content.
-        keys = set(base.listing())
+        keys = set(base.listing()) - {LEASE}
         if keys and not any(key.endswith("columns/zarr.json") for key in keys):
             raise SchemaError(f"below {base.url} lie objects that are not a store ({min(keys)}, …); choose an empty place")
-    return versions.next_version(current)
+    # In an object store nobody knows whether what another began is still being written: every writer has a folder of its own.
+    return versions.next_version(current, base.folders() if isinstance(base, RemoteObjects) else ())

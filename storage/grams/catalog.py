@@ -6,7 +6,7 @@ from typing import Any
 
 from ..blocks.arrays import Record, parse_json, read_listed, write_object
 from ..errors import DigestMismatch, MissingBlock, SchemaError, space_for
-from ..locks import Lease, file_lock
+from ..locks import file_lock
 from ..manifest import MANIFEST, read_seal, write_seal
 from ..objects import LocalObjects, Objects
 from ..remote import RemoteObjects
@@ -174,9 +174,8 @@ def lock_store(objects: Objects) -> Iterator[None]:
             yield
         return
     assert isinstance(objects, RemoteObjects)
-    with objects.asking(LOCK), Lease(objects.store, LOCK).held(wait=True) as lease:
+    with objects.held():
         yield
-        lease.check()
 
 
 def create_store(objects: Objects, meta: GramMeta) -> None:

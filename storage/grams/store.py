@@ -369,4 +369,5 @@ def _is_compatible(url: str, data_digest: str, dtype: str) -> bool:
 def end_replacement(url: str | os.PathLike[str], place: str) -> None:
     """Make a version current that `begin_replacement` named; the old one goes when nobody reads it."""
     forget_grams()
-    versions.publish_version(open_objects(url), place.rpartition("/")[2], GramStore.open(place).meta.data)
+    base = open_objects(url)
+    versions.publish_version(base, place.rpartition("/")[2], GramStore.open(place).meta.data, versions.pointer_tag(base))

@@ -1,5 +1,6 @@
 """`ingest`: any source to a block store."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -17,6 +18,7 @@ from ..blocks.writer import drop_journal
 from ..errors import DataError, SchemaError
 from ..meta import ColumnScale, Label
 from ..places import is_local, parse_place
+from ..remote import RemoteObjects
 from ..source import Source as Origin
 from ..urls import describe_source, local_path, open_objects
 from ..value_types import UserData
@@ -230,8 +232,11 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
             drop_journal(url)
             sweep_scratch(_scratch_folder(url, scratch, make=False))
             return done
-        folder = _scratch_folder(url, scratch, make=True)
-        store = _write_store(opened, options, extras, folder, (url, progress or no_progress, overwrite, threads), resume)
+        with _writing_alone(url):
+            if not overwrite and is_finished(open_objects(url)):  # another process wrote it meanwhile
+                return _open_finished(url, extras.info, opened)
+            folder = _scratch_folder(url, scratch, make=True)
+            store = _write_store(opened, options, extras, folder, (url, progress or no_progress, overwrite, threads), resume)
         for message in [*opened.messages, *([] if opened.coder is None else opened.coder.messages())]:
             (warn or partial(warnings.warn, stacklevel=2))(f"{extras.info['source']['name']}: {message}")
         return store
@@ -239,6 +244,12 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
 
 def _guide(store: BlockStore) -> Origin:
     return replace(store.whole_source(), place=f"{store.url} (like)")
+
+
+def _writing_alone(url: str) -> contextlib.AbstractContextManager[None]:
+    """Return what keeps other processes from writing a store: its lease in an object store; beside a local one the scratch has a lock."""
+    objects = open_objects(url)
+    return objects.held() if isinstance(objects, RemoteObjects) else contextlib.nullcontext()
 
 
 def _write_store(

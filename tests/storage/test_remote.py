@@ -9,14 +9,15 @@ import time
 import numpy as np
 import pytest
 
-from gramplane.storage import DataError, MissingBlock, RunLocked, errors, remote, urls
+from gramplane.storage import BlockStore, DataError, MissingBlock, RunLocked, SchemaError, errors, remote, urls, versions
 from gramplane.storage.ingest import ingest
 from gramplane.storage.ingest import scratch as scratches
 from gramplane.storage.ingest.fetching import make_local
 from gramplane.storage.ingest.scratch import Scratch, private_folder
-from gramplane.storage.locks import file_lock
-from gramplane.storage.remote import ASK_THE_MACHINE, is_unsigned
+from gramplane.storage.locks import Lease, file_lock
+from gramplane.storage.remote import ASK_THE_MACHINE, RemoteObjects, is_unsigned
 from gramplane.storage.urls import whole_file
+from gramplane.workflows.exits import Exit, exit_code
 from tests.support.s3 import s3_server
 
 pytest.importorskip("obstore")
@@ -83,6 +84,66 @@ def test_what_is_cut_half_way_or_hangs_is_asked_for_again(s3, tmp_path, monkeypa
             objects.read("k")
         assert s3.cut == 6
     assert remote._RETRY["retry_timeout"] > remote._CLIENT["timeout"], "one that hangs would not be sent again"
+
+
+# -- writers of one store -------------------------------------------------------------------------------------------------------------
+
+
+def rows(k):
+    return np.full((8, 3), float(k + 1)) + np.arange(3), np.arange(8) % 2
+
+
+def test_while_one_writes_a_store_others_end_with_99(s3, monkeypatch, tmp_path):
+    """Three machines wrote one store, all ended with 0, and the last one won; the temporary folder of each held a lock of its own."""
+    monkeypatch.setattr(Lease.__init__, "__defaults__", (0.05,))
+    with urls.open_objects("s3://b/s").held(), pytest.raises(RunLocked, match=r"is held by process \d+") as caught:
+        ingest(rows(0), "s3://b/s", scratch=tmp_path)
+    assert exit_code(caught.value) == Exit.HELD and not s3.buckets["b"]
+    ended, start = {}, threading.Barrier(3)
+
+    def write(k):
+        start.wait()
+        try:
+            ended[k] = ingest(rows(k), "s3://b/s", scratch=tmp_path / str(k))
+        except (RunLocked, SchemaError) as error:  # held, or finished meanwhile with other content
+            ended[k] = error
+
+    threads = [threading.Thread(target=write, args=(k,)) for k in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (winner,) = [k for k, end in ended.items() if isinstance(end, BlockStore)]
+    assert BlockStore.open("s3://b/s").digest == ended[winner].digest == ingest(rows(winner), tmp_path / "local").digest
+    assert not [key for key in s3.buckets["b"] if key.endswith("/lock")]
+
+
+def test_writers_that_lose_their_lease_mix_nothing_and_the_first_to_end_wins(s3, monkeypatch, tmp_path):
+    """Interleaved writers took the same folder, and both stores were damaged (6)."""
+    ingest(rows(9), "s3://b/s", scratch=tmp_path)
+    ends, real = [], versions.publish_version
+
+    def meanwhile(base, name, digest, seen):
+        if not ends:
+            ends.append(name)
+            with monkeypatch.context() as patch:
+                patch.setattr(RemoteObjects, "held", lambda objects: contextlib.nullcontext())
+                ends.append(ingest(rows(1), "s3://b/s", scratch=tmp_path / "other", overwrite=True))
+        return real(base, name, digest, seen)
+
+    monkeypatch.setattr(versions, "publish_version", meanwhile)
+    with pytest.raises(RunLocked, match="was replaced by another process while this one wrote it") as caught:
+        ingest(rows(0), "s3://b/s", scratch=tmp_path, overwrite=True)
+    assert exit_code(caught.value) == Exit.HELD
+    store = BlockStore.open("s3://b/s")
+    assert store.digest == ends[1].digest and store.place.endswith("/v3") and ends[0] == "v2"
+    assert {key.split("/")[1] for key in s3.buckets["b"]} == {"current.json", "v1", "v3"}
+
+
+def test_what_a_killed_writer_began_is_neither_taken_nor_kept(s3, tmp_path):
+    s3.buckets["b"]["s/v1/columns/zarr.json"] = b"half"
+    assert ingest(rows(0), "s3://b/s", scratch=tmp_path).place.endswith("/v2")
+    assert {key.split("/")[1] for key in s3.buckets["b"]} == {"current.json", "v2"}
 
 
 def test_large_objects_listings_in_pages_and_clearing(s3):
