@@ -80,6 +80,9 @@ class IngestArgs(Closed):
         description="what to do with missing values: fill in the mean or median of the column; indicator: the mean, and features that say "
         "what is missing; keep: store them, for rule-ensemble alone",
     )
+    missing_words: list[str] | None = Field(None, description="texts that stand for a missing value in any column of a table")
+    decimal: Literal[".", ","] | None = Field(None, description="decimal sign of CSV and TSV text; default .")
+    drop_missing_targets: bool = Field(False, description="leave out rows of a table or arrays whose target is missing")
     budget: str | int | None = Field(None, description="memory the ingest may take; default 256MiB")
     jobs: int | None = Field(None, ge=1, description="parser threads; default: two for a large file on several processors, else one")
     overwrite: bool = Field(False, description="replace a store made from another source or with other options")

@@ -1,5 +1,6 @@
 """Arrow arrays as parts of columns; pyarrow is imported when there is something of it to read."""
 
+from collections.abc import Sequence
 from importlib import import_module
 
 import numpy as np
@@ -64,6 +65,17 @@ def _of_dictionary(column: Foreign, is_type: bool = True) -> Chunk:
     codes = np.where(column.indices.is_null().to_numpy(zero_copy_only=False) | nothing[codes], -1, codes)
     words = ["" if value is None else value if isinstance(value, str) else name_of_number(value) for value in values]
     return Words(codes, words, is_type, bool(is_type and column.type.ordered))
+
+
+def plain_cells(column: Foreign, missing_words: Sequence[str], is_comma: bool) -> Foreign:
+    """Part of a column of texts, empty where they are a word for a missing value; numerals with a decimal comma with a point."""
+    arrow, compute = import_pyarrow("pyarrow"), import_pyarrow("pyarrow.compute")
+    if missing_words:
+        column = compute.if_else(compute.is_in(column, value_set=arrow.array(missing_words)), "", column)
+    if is_comma:
+        is_number = compute.match_substring_regex(column, r"^\s*[+-]?([0-9]+,[0-9]*|,[0-9]+)([eE][+-]?[0-9]+)?\s*$")
+        column = compute.if_else(is_number, compute.replace_substring(column, ",", "."), column)
+    return column
 
 
 def chunk_of_cells(column: Foreign) -> Chunk:

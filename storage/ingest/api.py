@@ -74,6 +74,9 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     columns: Iterable[str] | None = None,
     layout: str = "columns",
     missing: str = "refuse",
+    missing_words: Iterable[str] | None = None,
+    decimal: str | None = None,
+    drop_missing_targets: bool = False,
     budget: int | None = None,
     jobs: int | None = None,
     scratch: str | os.PathLike[str] | None = None,
@@ -151,6 +154,12 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         "median" stands for them, of the column; "indicator", the mean, and features that say what is missing; or "keep", for rules alone:
         they become NaN, ``BlockMeta.n_missing`` counts them, and the column table "missing" does so by column; nominal columns become
         numbers of levels (``n_coded``). Infinity is refused always, sparse input and scaling with "keep".
+    missing_words : list of str, optional
+        Texts that stand for a missing value in any column, beside NA, NaN, NULL, None, ? and . (any case) among numbers.
+    decimal : str, optional
+        Decimal sign of CSV and TSV text: "." or ",".
+    drop_missing_targets : bool
+        Leave out the rows of a table or arrays whose target is missing, which are refused otherwise; how many is said.
     budget : int, optional
         Bytes of memory to work in, beyond the interpreter and its libraries. Default: as ``like`` says, else 256 MiB. SVMlight lines may
         be an eighth of it, and without ``n_features`` indices a quarter. Outside are 12 bytes per entry of the heaviest column. Files that
@@ -209,6 +218,8 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     text: dict[str, Any] = {"n_features": n_features, "zero_based": zero_based, "qid": qid, "no_labels": bool(no_labels)}
     tables = {"target": target, "task_column": task_column, "weight_column": weight_column, "id_column": id_column}
     chosen = {"categorical": categorical, "drop": drop, "columns": columns, "missing": missing, "task": task, "labels": labels}
+    words = None if missing_words is None else tuple(missing_words)
+    chosen |= {"missing_words": words, "decimal": decimal, "drop_missing_targets": bool(drop_missing_targets)}
     known = scale if isinstance(scale, ColumnScale) else None
     kind = scale if known is None else known.kind
     form: dict[str, Any] = {"format": format, "encoding": encoding, "dtype": dtype, "scale": kind, "layout": layout, "budget": budget}
@@ -232,12 +243,15 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
             drop_journal(url)
             sweep_scratch(_scratch_folder(url, scratch, make=False))
             return done
+        words, tasks = frozenset(options.missing_words), Tasks("task", options.numeric_tasks)
+        target = Target(options.task, options.labels, tasks=tasks, missing_words=words, drops_missing=options.drop_missing_targets)
         with _writing_alone(url):
             if not overwrite and is_finished(open_objects(url)):  # another process wrote it meanwhile
                 return _open_finished(url, extras.info, opened)
             folder = _scratch_folder(url, scratch, make=True)
-            store = _write_store(opened, options, extras, folder, (url, progress or no_progress, overwrite, threads), resume)
-        for message in [*opened.messages, *([] if opened.coder is None else opened.coder.messages())]:
+            store = _write_store(opened, target, options, extras, folder, (url, progress or no_progress, overwrite, threads), resume)
+        dropped = [f"{target.n_dropped:,} rows without a target are left out"] if target.n_dropped else []
+        for message in [*opened.messages, *dropped, *([] if opened.coder is None else opened.coder.messages())]:
             (warn or partial(warnings.warn, stacklevel=2))(f"{extras.info['source']['name']}: {message}")
         return store
 
@@ -253,14 +267,12 @@ def _writing_alone(url: str) -> contextlib.AbstractContextManager[None]:
 
 
 def _write_store(
-    source: Source, options: Options, extras: Extras, folder: Path, place: tuple[str, Progress, bool, int], resume: bool
+    source: Source, target: Target, options: Options, extras: Extras, folder: Path, place: tuple[str, Progress, bool, int], resume: bool
 ) -> BlockStore:
     """Read a source, make features of the columns of a table, and write the store."""
     (url, progress, overwrite, threads), hint = place, source.hint()
     with Scratch(folder, {**comparison_key(extras.info), "hint": hint}, resume=resume and hint is not None) as space:
-        reading = source.read(
-            space, options, Target(options.task, options.labels, tasks=Tasks("task", options.numeric_tasks)), threads, progress
-        )
+        reading = source.read(space, options, target, threads, progress)
         reading, extras.encoding = encode_rows(reading, source, options, space, progress)
         _complete(extras, source)
         return build_store(Job(url, reading, options, extras, space, progress, overwrite, source.name, threads))

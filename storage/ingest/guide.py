@@ -25,7 +25,8 @@ def follow_guide(guide: Source | None, asked: Mapping[str, Any]) -> dict[str, An
     for name in ("categorical", "drop", "columns"):
         if asked[name]:
             raise SchemaError(f"{name} is given, but {like} says what the columns are; leave it out")
-    known: dict[str, Any] = {"qid": made.get("qid", "refuse"), "missing": made.get("missing", "refuse")}
+    known: dict[str, Any] = {name: made.get(name, default) for name, default in _KNOWN.items()}
+    known["missing_words"] = tuple(known["missing_words"])
     if guide.kind != "sequences":
         known["n_features"] = guide.n_features
     if guide.format == "svmlight":
@@ -44,7 +45,8 @@ def follow_guide(guide: Source | None, asked: Mapping[str, Any]) -> dict[str, An
     return {**follow_guide(None, {**asked, **followed}), "guide": guide}
 
 
-_DEFAULTS: dict[str, Any] = {"zero_based": "no", "qid": "refuse", "budget": 256 << 20}
+_KNOWN: dict[str, Any] = {"qid": "refuse", "missing_words": (), "decimal": ".", "missing": "refuse"}
+_DEFAULTS: dict[str, Any] = {**_KNOWN, "zero_based": "no", "budget": 256 << 20}
 
 
 def collect_extras(source: Reader, guide: Source | None, options: Options, names: UserData, groups: UserData) -> Extras:

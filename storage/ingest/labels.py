@@ -19,6 +19,7 @@ Vector = npt.NDArray[np.float64]
 
 Fault = Callable[[str, int], DataError]  # builds the error for a reason and a row, counted inside the rows at hand
 _TOO_MANY = f"more than {MAX_CLASSES} distinct labels: for a real-valued target set task='regression'"
+DROP_ADVICE = "; --drop-missing-targets leaves such rows out"
 _TRUTH = {"true": True, "false": False}
 
 
@@ -52,36 +53,42 @@ class Distinct:
 
     what: str
     are_numbers: bool | None = None
+    drops: bool = False
     codes: dict[str, int] = field(default_factory=dict)
     are_truths: bool | None = None
     has_name: bool = False
     doubts: dict[str, DataError] = field(default_factory=dict)
 
-    def add(self, values: Words, fault: Fault, are_truths: bool = False) -> npt.NDArray[np.int64]:
-        """Note the values of some rows; return their codes. Raises DataError from ``fault(reason, row)``: one is missing, is refused, or
-        there are too many."""
+    def add(self, values: Words, fault: Fault, are_truths: bool = False) -> Vector:
+        """Note the values of some rows; return their codes, NaN of those that are dropped because they are missing. Raises DataError from
+        ``fault(reason, row)``: one is missing, is refused, or there are too many."""
         self.are_truths = are_truths and self.are_truths is not False
         gone = values.codes < 0
-        if gone.any():
-            raise fault(f"the {self.what} is missing", int(gone.argmax()))
+        if gone.any() and not self.drops:
+            raise fault(f"the {self.what} is missing{self.advice}", int(gone.argmax()))
         first = first_rows(values.codes, len(values.words))
-        table = np.empty(len(values.words), np.int64)
+        table = np.full(len(values.words) + 1, np.nan)
         for k in np.argsort(first, kind="stable").tolist():
             word = str(values.words[k])
+            if self.drops and is_missing_word(word):
+                if word.strip() and "name" not in self.doubts:
+                    advice = f"say so (--missing-words {word}), or keep such rows (without --drop-missing-targets)"
+                    self.doubts["name"] = fault(f"the {self.what} {word!r} among names may be one, or missing: {advice}", int(first[k]))
+                continue
             if word not in self.codes:
                 self._meet(word, int(first[k]), fault)
             table[k] = self.codes[word]
         if len(self.codes) > MAX_CLASSES:
             self._refuse_many(fault)
-        return table[values.codes]
+        return table[np.where(gone, len(values.words), values.codes)]
 
     def _meet(self, word: str, row: int, fault: Fault) -> None:
         if not word.strip():
-            raise fault(f"the {self.what} is missing", row)
+            raise fault(f"the {self.what} is missing{self.advice}", row)
         if not is_decimal(word) and not is_missing_word(word):
             self.has_name = True
         elif not self.has_name and "missing" not in self.doubts and is_missing_word(word):
-            self.doubts["missing"] = fault(f"the {self.what} {word!r} is missing, among numbers", row)
+            self.doubts["missing"] = fault(f"the {self.what} {word!r} is missing, among numbers{self.advice}", row)
         self.codes[word] = len(self.codes)
 
     def _refuse_many(self, fault: Fault) -> None:
@@ -89,8 +96,15 @@ class Distinct:
 
     def check_end(self) -> None:
         """Refuse what only all values together tell."""
+        if "name" in self.doubts and self.has_name:
+            raise self.doubts["name"]
         if "missing" in self.doubts and not self.has_name:
             raise self.doubts["missing"]
+
+    @property
+    def advice(self) -> str:
+        """What can be done with rows where the value is missing."""
+        return DROP_ADVICE if self.what == "label" else ""
 
     @property
     def are_numeric(self) -> bool:
@@ -163,15 +177,20 @@ class Tasks(Distinct):
 class Target:
     """Collects the labels of a source while it is read, then turns them into codes. ``task``: "classification", "regression", or "auto";
     ``declared``: the only labels allowed; ``numbers``: distinct labels of a source whose labels are numbers by its format, which stand in
-    the blocks themselves; ``met``: those of any other; ``tasks``: the tasks."""
+    the blocks themselves; ``met``: those of any other; ``tasks``: the tasks; ``missing_words``: texts that stand for a missing value;
+    ``drops_missing``: rows without a target are left out, ``n_dropped`` of them."""
 
     task: str = "classification"
     declared: tuple[Label, ...] | None = None
     numbers: set[float] = field(default_factory=set)
     met: Labels = field(default_factory=lambda: Labels("label"))
     tasks: Tasks = field(default_factory=lambda: Tasks("task"))
+    missing_words: frozenset[str] = frozenset()
+    drops_missing: bool = False
+    n_dropped: int = 0
 
     def __post_init__(self) -> None:
+        self.met.drops = self.drops_missing
         self.met.declared = self.declared
         self.met.are_numbers = None if self.declared is None else not isinstance(self.declared[0], str)
 
@@ -233,11 +252,12 @@ class Target:
     def to_json(self) -> dict[str, Any]:
         """What was met, for the journal."""
         met = {"met": list(self.met.codes), "truths": self.met.are_truths, "tasks": list(self.tasks.codes)}
-        return {"numbers": sorted(self.numbers), **met}
+        return {"numbers": sorted(self.numbers), "dropped": self.n_dropped, **met}
 
     def restore(self, fields: dict[str, Any]) -> None:
         """Take over what the journal holds."""
         self.numbers.update(fields["numbers"])
+        self.n_dropped = fields["dropped"]
         self.met.are_truths = fields["truths"]
         self.met.restore(fields["met"])
         self.tasks.restore(fields["tasks"])

@@ -54,6 +54,8 @@ def open_input(source: UserData, options: Options) -> Source:
     """Choose and open the reader for a path, "-" or an object in memory. Raises SchemaError if the format does not fit the source, or
     options do not fit the format; DataError if a file cannot be read."""
     opened = _open_reader(source, options)
+    if options.drop_missing_targets and opened.format in ("svmlight", "fasta", "strings"):
+        raise SchemaError(f"drop_missing_targets is for tables and arrays; {opened.name} is {opened.format} text")
     if options.reads_missing and opened.sparse and not isinstance(opened, Table):
         rule = "only dense input (tables, dense arrays) has missing values"
         raise SchemaError(f"missing is {options.missing!r} (--missing {options.missing}), but {opened.name} is sparse; {rule}")

@@ -49,6 +49,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "scale": SCALES,
     "layout": ("columns", "both"),
     "missing": ("refuse", "keep", *FILLS),
+    "decimal": (".", ","),
 }
 
 
@@ -75,6 +76,9 @@ class Options:
     covariates: UserData = None
     layout: str = "columns"
     missing: Missing = "refuse"
+    missing_words: tuple[str, ...] = ()
+    decimal: str = "."
+    drop_missing_targets: bool = False
     categorical: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     columns: tuple[str, ...] | None = None
@@ -92,7 +96,7 @@ class Options:
         object.__setattr__(self, "budget", check_integer("budget", self.budget, MIN_BUDGET, 1 << 50))
         object.__setattr__(self, "encoding", check_encoding(self.encoding))
         object.__setattr__(self, "labels", check_declared(self.labels))
-        for name in ("categorical", "drop", "columns"):
+        for name in ("categorical", "drop", "columns", "missing_words"):
             chosen = getattr(self, name)
             if chosen is not None or name != "columns":
                 object.__setattr__(self, name, _check_columns(name, chosen or ()))
@@ -168,7 +172,7 @@ class Options:
         return {**known, **named}
 
 
-_LEARNT = ("task", "missing", "qid", "encoding", "budget")
+_LEARNT = ("task", "missing", "missing_words", "decimal", "qid", "encoding", "budget")
 
 
 def _check_covariates(covariates: UserData) -> list[str] | dict[str, np.ndarray] | None:
@@ -208,7 +212,8 @@ def _check_columns(name: str, columns: Iterable[str] | str) -> tuple[str, ...]:
     names = (columns,) if isinstance(columns, str) else tuple(columns)
     for k, column in enumerate(names):
         if not isinstance(column, str):
-            raise SchemaError(f"{name}[{k}] is {column!r}; it must be the name of a column")
+            what = "a text" if name == "missing_words" else "the name of a column"
+            raise SchemaError(f"{name}[{k}] is {column!r}; it must be {what}")
         if column in names[:k]:
             raise SchemaError(f"{name} names {column!r} twice")
     return names

@@ -189,21 +189,32 @@ def _check_blocks(source: RowSource, options: Options, reading: Reading, progres
             return source.fault(reason, first + k, column)
 
         if source.sparse:
-            block = sparse_block(x, options.dtype, fault)
+            block = _with_target({**sparse_block(x, options.dtype, fault), **tables}, reading.target)
             assert reading.counts is not None
             if block["cols"].size:
                 reading.counts.add(block["cols"], int(block["cols"].max()))
             # The width of a matrix counts, whether its last columns have entries or not.
             reading.meet(0, x.shape[1] - 1)
         else:
-            block = {"dense": dense_block(x, options, fault)}
+            block = _with_target({"dense": dense_block(x, options, fault), **tables}, reading.target)
         if reading.n_cols not in (None, x.shape[1]):
             raise fault(f"the block has {x.shape[1]} columns; the first one had {reading.n_cols}", 0, None)
         reading.n_cols = int(x.shape[1])
-        yield {**block, **tables}
+        yield block
         row += x.shape[0]
         done += sum(array.nbytes for array in block.values())
         progress(done, max(done, source.nbytes or 0), "read")
+
+
+def _with_target(block: Block, target: Target) -> Block:
+    """Return a block without the rows whose target is missing, where these are to be dropped."""
+    if not target.drops_missing or "y" not in block or not np.isnan(block["y"]).any():
+        return block
+    keep = ~np.isnan(block["y"])
+    target.n_dropped += int(np.count_nonzero(~keep))
+    of_entries = {"cols": "lengths", "vals": "lengths", "id_bytes": "id_lengths"}
+    rows = {name: np.repeat(keep, block[of_entries[name]]) if name in of_entries else keep for name in block}
+    return {name: np.ascontiguousarray(array[..., rows[name]]) for name, array in block.items()}
 
 
 def as_floats(

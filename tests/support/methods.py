@@ -83,7 +83,7 @@ def _tri_class(path: Path, n: int = 40) -> BlockStore:
     return store
 
 
-TRI = {"C": 2.0, "n_random": 1, "max_iter": 6}
+TRI = {"C": 2.0, "n_random": 1, "max_iter": 6, "irrelevant_label": 0}
 OTHER_TRI = ({**TRI, "eps": 0.2}, "eps")
 
 

@@ -67,7 +67,7 @@ def split_labels(
     """
     names, codes = np.unique(np.asarray(y), return_inverse=True)
     labels = names.tolist()
-    if irrelevant == "auto" and not has_unlabelled and {"-1", "0", "1"} <= {*map(label_spelling, labels)}:
+    if irrelevant == "auto" and not has_unlabelled and {"-1", "0", "1"} == {*map(label_spelling, labels)}:
         raise DataError(
             "y holds -1 beside 0 and 1: if -1 marks unlabelled rows, give these as X_unlabelled (--unlabelled); if 0 marks rows of neither "
             "class, set irrelevant_label=0",

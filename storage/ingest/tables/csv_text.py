@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...encoding.arrow import chunk_of_arrow, chunk_of_cells, import_pyarrow
+from ...encoding.arrow import chunk_of_arrow, chunk_of_cells, import_pyarrow, plain_cells
 from ...encoding.chunks import Chunk, chunk_of_objects
 from ...encoding.numbers import as_number, is_missing_word, is_number_like
 from ...errors import DataError, SchemaError
 from ...text.open_text import is_plain, open_text
+from ...value_types import Foreign
 from ..options import Options
 from ..text.streams import FileDigest
 from ..text.wide_text import WideRow, WideRows
@@ -66,8 +67,9 @@ class CsvSource(Table):
         texts = {k for k, column in enumerate(columns) if column in self._options.categorical}
         undecided = set(range(len(columns))) - texts
         for row in self._head():
-            first = {k for k in undecided if k < len(row) and not is_missing_word(row[k])}
-            texts |= {k for k in first if not is_number_like(row[k])}
+            there = {k for k in undecided if k < len(row) and row[k] not in self._options.missing_words}
+            first = {k for k in there if not is_missing_word(row[k])}
+            texts |= {k for k in first if not is_number_like(row[k].replace(self._options.decimal, "."))}
             undecided -= first
             if not undecided:
                 break
@@ -108,13 +110,13 @@ class CsvSource(Table):
         texts = {*range(len(self.columns))} - {*self._roles.features} | {k for _, k in words}
         first = 0
         with self._text:
-            rows = iter(WideRows(self._text, self._delimiter, len(self.columns), texts, options.budget, self.name))
+            rows = iter(WideRows(self._text, self._delimiter, len(self.columns), texts, options.budget, self.name, self._plain))
             while batch := self._located(lambda: list(islice(rows, step))):
                 x = np.array([row.values for row in batch])
                 x = x if len(features) == len(self.columns) else x[:, features]
                 for place, k in words:
-                    x[:, place] = self._numbers(chunk_of_objects(_cells(batch, k)), first, place)
-                yield x, {table: _cells(batch, k) for table, k in self._roles.columns.items()}
+                    x[:, place] = self._numbers(chunk_of_objects(self._cells(batch, k)), first, place)
+                yield x, {table: self._cells(batch, k) for table, k in self._roles.columns.items()}
                 first += len(batch)
 
     def _located(self, read: Callable[[], list[WideRow]]) -> list[WideRow]:
@@ -127,6 +129,11 @@ class CsvSource(Table):
             name = self.columns[error.column - 1]
             remedy = f"if its values are names, say so (--categorical {name}), or leave it out (--drop {name})"
             raise DataError(f"column {name!r}: {error.reason}; {remedy}", self.name, error.line, error.column) from error
+
+    def _cells(self, rows: Sequence[WideRow], k: int) -> npt.NDArray[Any]:
+        """Texts of a column, as the other reader gives them."""
+        cells = self._plain(self.columns[k], self._pa.array([row.texts[k] for row in rows]))
+        return np.array([cell or None for cell in cells.to_pylist()], dtype=object)
 
     @staticmethod
     def _holds_names(table: str, options: Options) -> bool:
@@ -154,11 +161,16 @@ class CsvSource(Table):
         try:
             with self._text, self._csv.open_csv(self._text, read, parse, convert) as reader:
                 for batch in reader:
-                    cells = zip(names, batch.columns, strict=True)
+                    cells = zip(names, (self._plain(*column) for column in zip(names, batch.columns, strict=True)), strict=True)
                     yield self.in_places([(chunk_of_arrow if name in words else chunk_of_cells)(column) for name, column in cells])
         except self._pa.ArrowInvalid as error:
             if "Empty CSV file" not in str(error):
                 raise self._locate(str(error)) from error
+
+    def _plain(self, name: str, column: Foreign) -> Foreign:
+        """Cells without the decimal comma and words for missing values that the options tell of; ids and names stay as they are."""
+        is_comma = self._options.decimal == "," and name not in (self._options.id_column, *self._options.categorical)
+        return plain_cells(column, self._options.missing_words, is_comma)
 
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
         """Rows with the number of their last line, read again by the standard library: slow, but it knows where it is."""
@@ -197,10 +209,6 @@ def _columns_wanted(columns: Sequence[str], options: Options) -> int:
     """Number of columns that are read: those chosen, or all that are not left out."""
     chosen = options.guided if options.columns is None else options.columns
     return len(columns) - len(options.drop) if chosen is None else len(chosen) + len(options.row_columns(columns))
-
-
-def _cells(rows: Sequence[WideRow], k: int) -> npt.NDArray[Any]:
-    return np.array([row.texts[k] or None for row in rows], dtype=object)
 
 
 def _check_header_fits(line: bytes, options: Options, name: str) -> None:

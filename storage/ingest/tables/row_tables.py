@@ -11,7 +11,7 @@ from ...encoding.chunks import Words, fill_masked, is_missing, name_of_number, w
 from ...encoding.numbers import BEYOND, as_number, is_large_integer, is_missing_word
 from ...encoding.record import COVARIATE_RULE
 from ...errors import DataError
-from ..labels import Fault, Target
+from ..labels import DROP_ADVICE, Fault, Target
 from ..options import COVARIATE
 from ..text.spool import Block
 
@@ -41,12 +41,14 @@ def row_tables(parts: Mapping[str, Any], target: Target, fault: Fault) -> Block:
     block: Block = {}
     for name, values in parts.items():
         array = np.asanyarray(values)
+        if target.missing_words and array.dtype.kind in _TEXTS:
+            array = np.array([None if value in target.missing_words else value for value in array.tolist()], dtype=object)
         if name == "y":
             block["y"] = _check_target(array, target, fault)
         elif name == "id":
             block |= _check_ids(array, fault)
         elif name == "task":
-            block["task"] = target.tasks.add(_check_tasks(array, fault), fault)
+            block["task"] = target.tasks.add(_check_tasks(array, fault), fault).astype(np.int64)
         else:
             block[name] = _check_numbers(array, name.replace(":", " "), fault, f"; {COVARIATE_RULE}" if name.startswith(COVARIATE) else "")
     if "weight" in block:
@@ -56,9 +58,9 @@ def row_tables(parts: Mapping[str, Any], target: Target, fault: Fault) -> Block:
 
 def _check_target(values: npt.NDArray[Any], target: Target, fault: Fault) -> npt.NDArray[np.float64]:
     if target.task == "regression":
-        return _check_numbers(values, "target", fault)
-    words = _as_words(values, "label", fault)
-    return target.met.add(words, fault, values.dtype.kind == "b").astype(np.float64)
+        return _check_numbers(values, "target", fault, DROP_ADVICE, is_dropped=target.drops_missing)
+    words = _as_words(values, "label", fault, is_dropped=target.drops_missing)
+    return target.met.add(words, fault, values.dtype.kind == "b")
 
 
 def _check_tasks(values: npt.NDArray[Any], fault: Fault) -> Words:
@@ -70,12 +72,12 @@ def _check_tasks(values: npt.NDArray[Any], fault: Fault) -> Words:
     return _as_words(values, "task", fault)
 
 
-def _as_words(values: npt.NDArray[Any], what: str, fault: Fault) -> Words:
+def _as_words(values: npt.NDArray[Any], what: str, fault: Fault, is_dropped: bool = False) -> Words:
     """Values that are compared for equality as texts; integers are not made floats of on the way."""
     if values.dtype.kind in _TEXTS:
         texts = [None if is_missing(value) else value for value in values.tolist()]
         return words_of_texts(value.decode() if isinstance(value, bytes) else value if value is None else str(value) for value in texts)
-    numbers = _check_numbers(values, what, fault)
+    numbers = _check_numbers(values, what, fault, is_dropped=is_dropped)
     return words_of_numbers(numbers if values.dtype.kind == "f" else values, True)
 
 
@@ -87,22 +89,28 @@ def _check_ids(values: npt.NDArray[Any], fault: Fault) -> Block:
     return {"id_lengths": lengths, "id_bytes": np.frombuffer(b"".join(coded), np.uint8)}
 
 
-def _check_numbers(values: npt.NDArray[Any], what: str, fault: Fault, advice: str = "") -> npt.NDArray[np.float64]:
+def _check_numbers(
+    values: npt.NDArray[Any], what: str, fault: Fault, advice: str = "", *, is_dropped: bool = False
+) -> npt.NDArray[np.float64]:
     if values.dtype.kind in _TEXTS:
-        return _read_numbers(values, what, fault, advice)
+        return _read_numbers(values, what, fault, advice, is_dropped)
     if values.dtype.kind not in "biuf":
         raise fault(f"{what} has the type {values.dtype}; numbers are expected{advice}", 0)
     numbers = fill_masked(values).astype(np.float64)
-    _refuse_rows(np.flatnonzero(~np.isfinite(numbers)), lambda row: f"{what} {numbers[row]} is not finite{advice}", fault)
+    if what == "target":
+        _refuse_rows(np.flatnonzero(np.isnan(numbers) & (not is_dropped)), lambda row: f"the target is missing{advice}", fault)
+        advice = ""
+    odd = ~np.isfinite(numbers) & ~(np.isnan(numbers) & is_dropped)
+    _refuse_rows(np.flatnonzero(odd), lambda row: f"{what} {numbers[row]} is not finite{advice}", fault)
     return numbers
 
 
-def _read_numbers(values: npt.NDArray[Any], what: str, fault: Fault, advice: str) -> npt.NDArray[np.float64]:
+def _read_numbers(values: npt.NDArray[Any], what: str, fault: Fault, advice: str, is_dropped: bool) -> npt.NDArray[np.float64]:
     """Numbers that texts, or other objects, are."""
     numbers = np.empty(len(values))
     for row, value in enumerate(values.tolist()):
         word = "" if is_missing(value) else value.decode() if isinstance(value, bytes) else str(value)
-        number = as_number(word)
+        number = np.nan if is_dropped and is_missing_word(word) else as_number(word)
         if number is None:
             reason = f"{what} {word!r} {BEYOND if is_large_integer(word) else 'is not a finite number'}"
             raise fault((f"the {what} {f'{word!r} ' if word else ''}is missing" if is_missing_word(word) else reason) + advice, row)

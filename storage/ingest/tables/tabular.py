@@ -28,7 +28,7 @@ class Table(RowSource):
     numbers by their type; ``index``: the one that is the index of a frame."""
 
     def __init__(self, name: str, columns: Sequence[str], numbers: Sequence[int], options: Options, index: str | None = None) -> None:
-        self.name, self.columns = name, list(columns)
+        self.name, self.columns, self._missing_words = name, list(columns), frozenset(options.missing_words)
         self._roles = assign_roles(self.columns, options, name, index)
         self.names = self._names = [self.columns[k] for k in self._roles.features]
         self.messages, self.tables = self._roles.messages, [*self._roles.columns, *self._roles.arrays]
@@ -120,6 +120,8 @@ class Table(RowSource):
         """Part of a feature as numbers; 64-bit integers are checked here, before their type is lost."""
         if isinstance(chunk, Coded):
             return chunk.values
+        if isinstance(chunk, Words) and self._missing_words:
+            chunk = chunk._replace(words=["" if word in self._missing_words else word for word in chunk.words])
         if isinstance(chunk, np.ndarray) and chunk.dtype.kind not in "biuf":
             raise self.fault(f"the values have the type {chunk.dtype}; numbers are expected", first, k)
         if isinstance(chunk, np.ndarray) and chunk.dtype.kind in "iuf" and self.coder.is_plain_number(k):

@@ -1,6 +1,6 @@
 """Rows of CSV text that are too wide for a reader of columns: each is read in parts, and one row of numbers is in memory."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import BinaryIO, NamedTuple
 
@@ -10,10 +10,18 @@ import numpy.typing as npt
 from ...encoding.arrow import chunk_of_cells
 from ...encoding.numbers import BEYOND, as_number, is_large_integer, is_missing_word
 from ...errors import DataError
+from ...value_types import Foreign
 
 _PART_SHARE = 128
 _LEAST = 1 << 16
 _LONGEST = 1 << 16  # bytes of a cell
+
+
+Plain = Callable[[str, Foreign], Foreign]  # cells of a column, by its name, as the rule for numbers reads them
+
+
+def _as_it_is(name: str, column: Foreign) -> Foreign:
+    return column
 
 
 class WideRow(NamedTuple):
@@ -27,9 +35,11 @@ class WideRows:
     """Rows of a text whose header was read; an iterator of `WideRow`. ``columns``: cells of a row; ``texts``: columns kept as texts. Raises
     DataError at a row with another number of cells, or a cell that is no number, by line."""
 
-    def __init__(self, stream: BinaryIO, delimiter: str, columns: int, texts: set[int], budget: int, name: str) -> None:
+    def __init__(
+        self, stream: BinaryIO, delimiter: str, columns: int, texts: set[int], budget: int, name: str, plain: Plain = _as_it_is
+    ) -> None:
         self._stream, self._mark, self._n, self._texts, self._name = stream, delimiter.encode(), columns, sorted(texts), name
-        self._size, self._line = max(_LEAST, budget // _PART_SHARE), 2
+        self._size, self._line, self._plain = max(_LEAST, budget // _PART_SHARE), 2, plain
         self._arrow, self._csv = import_module("pyarrow"), import_module("pyarrow.csv")
 
     def __iter__(self) -> Iterator[WideRow]:
@@ -80,12 +90,13 @@ class WideRows:
             cells = cells[:begin] + b"0" + cells[end:]
         read = self._csv.ReadOptions(column_names=["v"], block_size=max(1 << 20, len(cells) + 2), use_threads=False)
         convert = self._csv.ConvertOptions(column_types={"v": self._arrow.string()})
-        parse = self._csv.ParseOptions(ignore_empty_lines=False)
+        parse = self._csv.ParseOptions(delimiter=self._mark.decode(), ignore_empty_lines=False)
         text = self._arrow.BufferReader(cells.replace(self._mark, b"\n") + b"\n")
         try:
             column = self._csv.read_csv(text, read, parse, convert).column(0).combine_chunks()
         except self._arrow.ArrowInvalid as error:
             raise DataError(str(error), self._name, self._line) from error
+        column = self._plain("", column)
         values = chunk_of_cells(column)
         if isinstance(values, np.ndarray):
             return values

@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow.feather
 import pytest
 import scipy.io
+import scipy.sparse as sp
 
 from gramplane.storage import DataError, SchemaError, columns_file, load_columns
 from gramplane.storage.ingest import ingest
@@ -250,3 +251,82 @@ def test_cells_of_matlab_are_texts(compressed, tmp_path):
     scipy.io.savemat(tmp_path / "a.mat", {"X": np.eye(4), "y": texts[:, None]}, do_compression=compressed)
     with pytest.raises(DataError, match=r"row 3.*the label is missing"):
         ingest(tmp_path / "a.mat", tmp_path / "T")
+
+
+@pytest.mark.parametrize("make", WAYS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("gone", ["", "NA", "?"])
+def test_rows_without_a_target_are_dropped_on_demand(make, task, gone, tmp_path):
+    texts = ["0", "1", gone, "1", "0", gone]
+    frame, told = rows(y=texts, task=["a", "b"]), []
+    given = {"target": "y", "task_column": "task", "task": task, "warn": told.append}
+    with pytest.raises(DataError, match=r"(a\.[ct]sv:4:|row 3).*is missing.*; --drop-missing-targets"):
+        ingest(make(tmp_path, frame), tmp_path / "S", **given)
+    store = ingest(make(tmp_path, frame), tmp_path / "S", drop_missing_targets=True, **given)
+    kept = frame[frame["y"] != gone]
+    assert told == [f"{tmp_path.name if make is None else dict(store.meta.info)['source']['name']}: 4 rows without a target are left out"]
+    assert store.target().tolist() == kept["y"].astype(float).tolist() and store.n_rows == 8
+    assert store.row_table("task").tolist() == [0 if name == "a" else 1 for name in kept["task"]]
+    np.testing.assert_array_equal(store.columns([0, 1]), kept[["a", "b"]].to_numpy())
+
+
+@pytest.mark.parametrize("source", ["frame", "sparse"])
+def test_rows_are_dropped_with_all_that_is_theirs(source, tmp_path):
+    y, ids = np.array([0.0, np.nan, 1.0, np.nan, 1.0]), ["one", "second", "3", "vierte", ""]
+    X = np.array([[1.0, 0], [2, 3], [0, 4], [5, 6], [0, 0]])
+    given = {"target": y, "weight_column": np.arange(5.0), "id_column": [*ids[:4], "e"], "drop_missing_targets": True, "warn": str}
+    store = ingest(pd.DataFrame(X, columns=["a", "b"]) if source == "frame" else sp.csr_array(X), tmp_path / "S", **given)
+    columns = store.columns([0, 1])
+    assert (columns if source == "frame" else columns.toarray()).tolist() == X[[0, 2, 4]].tolist()
+    assert (
+        store.target().tolist() == [0, 1, 1]
+        and store.row_table("weight").tolist() == [0, 2, 4]
+        and store.ids().tolist() == ["one", "3", "e"]
+    )
+
+
+def test_what_may_be_a_name_is_not_dropped(tmp_path):
+    for texts in (["NA", "yes", "no"], ["yes", "NA", "no"]):
+        source = of_csv(tmp_path, rows(y=texts))
+        with pytest.raises(DataError, match=r"a\.csv:[23]:3: column 'y': the label 'NA' among names.*--missing-words NA"):
+            ingest(source, tmp_path / "S", target="y", drop_missing_targets=True)
+        assert ingest(source, tmp_path / "T", target="y", overwrite=True).meta.labels == ("NA", "no", "yes")
+    store = ingest(source, tmp_path / "U", target="y", drop_missing_targets=True, missing_words=["NA"], warn=str)
+    assert store.meta.labels == ("no", "yes") and store.n_rows == 8
+    (tmp_path / "a.svm").write_text("1 1:1\n")
+    with pytest.raises(SchemaError, match="drop_missing_targets is for tables and arrays"):
+        ingest(tmp_path / "a.svm", tmp_path / "V", drop_missing_targets=True)
+
+
+@pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
+def test_words_that_stand_for_missing_values(make, tmp_path):
+    frame = rows(y=["yes", "no"], code=["1", "unknown", "2"], name=["a", "NA", "unknown"])
+    source = make(tmp_path, frame)
+    with pytest.raises(DataError, match=r"'code'.*value 'unknown' is not a finite number"):
+        ingest(source, tmp_path / "S", target="y", missing="indicator")
+    store = ingest(source, tmp_path / "S", target="y", missing="indicator", missing_words=["unknown"])
+    assert store.feature_names() == ["a", "b", "code", "code is missing", "name=NA", "name=a", "name is missing"]
+    later = ingest(of_csv(tmp_path, frame), tmp_path / "T", like=store.url)
+    assert np.array_equal(later.columns([2, 3, 4, 5, 6]), store.columns([2, 3, 4, 5, 6])), "words belong to what was learnt"
+    with pytest.raises(SchemaError, match=r"missing_words is .*which is taken over"):
+        ingest(source, tmp_path / "U", like=store.url, missing_words=["other"])
+    with pytest.raises(DataError, match="the label is missing"):
+        ingest(source, tmp_path / "U", target="y", drop=["code", "name"], missing_words=["no"])
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "wide"])
+def test_decimal_commas(ending, tmp_path):
+    width = 1200 if ending == "wide" else 2
+    frame = rows(30, **({} if ending == "wide" else {"word": ["x, y", "1,5b", "z"]}))
+    more = {**{f"c{k}": 0.5 for k in range(2, width)}, "y": np.arange(30) / 4}
+    frame = pd.concat([frame, pd.DataFrame(more)], axis=1)
+    path = tmp_path / f"a.{'tsv' if ending == 'tsv' else 'csv'}"
+    frame.to_csv(path, index=False, sep="\t" if ending == "tsv" else ";", decimal=",")
+    options = {"target": "y", "task": "regression", "budget": MIN_BUDGET}
+    store = ingest(path, tmp_path / "S", decimal=",", **options)
+    assert store.feature_names()[:2] == ["a", "b"] and store.target().tolist() == frame["y"].tolist()
+    np.testing.assert_array_equal(store.columns([0, 1]), frame[["a", "b"]].to_numpy())
+    assert ending == "wide" or store.feature_names()[2:] == ["word=1,5b", "word=x, y", "word=z"]
+    assert np.array_equal(ingest(path, tmp_path / "T", like=store.url).target(), store.target()), "the sign belongs to what was learnt"
+    with pytest.raises(SchemaError, match="decimal is ';'; it must be one of"):
+        ingest(path, tmp_path / "U", decimal=";", **options)
