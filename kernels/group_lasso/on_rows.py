@@ -112,7 +112,19 @@ def solve_rows(
         return solver.newton(solver.point(copies, start), max_iter)
 
 
-LEAST_LAM = 1e-12  # of a penalty that follows from data, where no feature says anything of the target
+CONSTANT_SHARE = 1e-12  # Share of its size below which the range of a target is rounding.
+
+
+def share_of_largest(share: float, largest: float, targets: FloatArray, cost: FloatArray, size: float = 0.0) -> float:
+    """Return a share of the least lam that selects nothing (`lambda_max`); where targets are constant but for rounding that lam itself,
+    and any where no feature says anything of them.
+
+    ``targets`` ``(n,)`` or ``(n_machines, n)``, of rows with ``cost``; ``size``: of what was subtracted from them.
+    """
+    used = np.atleast_2d(targets)[:, cost > 0]
+    size = max(size, float(np.abs(used).max(initial=0.0)))
+    tells = used.size and float(np.ptp(used, axis=1).max()) > CONSTANT_SHARE * size
+    return (share * largest if tells else largest) or 1.0
 
 
 def lambda_max(problem: RowProblem) -> float:

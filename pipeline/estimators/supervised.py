@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_sample_weight
 from ...storage import BlockStore, MemoryBlocks
 from ...storage.value_types import UserData
 from ..inputs.fit_warnings import numbers_as_classes
-from ..inputs.labels import Inputs
+from ..inputs.labels import Inputs, checked_numbers
 from ..inputs.scaling import as_scaled
 from ..records.data_set import DataSet
 from .base import MethodEstimator
@@ -96,10 +96,7 @@ class SupervisedEstimator(MethodEstimator):
             where = "the data" if data.url == "memory" else data.url
             raise ValueError(f"y has {len(y)} entries, {where} has {data.n_rows} rows: inconsistent numbers of samples")
         if not self._is_classifier:
-            target = np.asarray(y, np.float64)
-            if not np.isfinite(target).all():
-                raise ValueError("y holds NaN or infinity")
-            return target, None
+            return checked_numbers(np.asarray(y, np.float64)), None
         check_labels(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         doubt = numbers_as_classes(self.classes_)

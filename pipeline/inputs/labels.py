@@ -54,11 +54,21 @@ def store_inputs(ctx: RunContext, name: str) -> Inputs:
     weight = data.row_table("weight") if data.has_table("weight") else None
     labels = data.meta.labels
     if labels is None:
-        return Inputs(data, data.target(), None, weight)
+        return Inputs(data, checked_numbers(data.target(), data.url), None, weight)
     codes = data.target().astype(np.int64)
     if len(np.unique(codes)) < 2:
         raise DataError(f"the target holds one class only ({labels[int(codes[0])]!r}); {name} needs at least two", data.url)
     return Inputs(data, codes, tuple(labels), weight)
+
+
+def checked_numbers(target: np.ndarray, url: str = "") -> np.ndarray:
+    """Return a real-valued target. Raises DataError: it is not finite, or so large that its squares are not."""
+    if not np.isfinite(target).all():
+        raise DataError("y holds NaN or infinity", url)
+    top = float(np.abs(target).max(initial=0.0))
+    if top > (np.finfo(float).max / max(len(target), 1)) ** 0.5:
+        raise DataError(f"y reaches {top:.3g}, and the sum of its squares is beyond float64; divide the target by a constant", url)
+    return target
 
 
 def labels_of(inputs: Inputs, machine: int) -> np.ndarray:

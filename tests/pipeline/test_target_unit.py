@@ -1,5 +1,7 @@
 """Regressions see their target centred and in a unit near its standard deviation: what they say is in the target's own."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes
@@ -17,6 +19,7 @@ MACHINES = [name for name in REGRESSORS if "MKL" in name or "Kernel" in name]
 X, Y = load_diabetes(return_X_y=True)
 TRAIN, TEST, SEEN, UNSEEN = train_test_split(X, Y, random_state=0)
 SMALL, TARGET = X[:90, [2, 3, 8]], Y[:90]
+BRIEF = {"B": 2, "max_rounds": 3, "max_nodes": 10, "n_thresholds": 2, "dp": 0.2, "validation": 0, "irrelevant_label": None}
 KERNELS = {"kernels": ["linear", "rbf(gamma=30)"], "tol": 1e-5}
 
 
@@ -42,6 +45,30 @@ def test_targets_times_a_power_of_two_give_the_same_bits(name):
         np.testing.assert_array_equal(np.multiply(one.objective_, 2.0**-18), other.objective_)
         for figure in ("objective", "gap"):
             np.testing.assert_array_equal(one.history_[figure] * 2.0**-18, other.history_[figure])
+
+
+@pytest.mark.parametrize("name", [name for info in METHODS.values() for name in info.estimators if name and info.config.has_scores])
+def test_units_of_targets_and_columns_change_nothing_else(name):
+    """Factors of two are exact; others round the numbers themselves, and a fit is certain to its tolerance only."""
+    kind, few = getattr(api, name), {key: value for key, value in BRIEF.items() if key in getattr(api, name)().get_params()}
+    is_real = name in (*REGRESSORS, "MultiTaskSelector")
+    rows, target = SMALL[:50], TARGET[:50] if is_real else np.where(TARGET[:50] > np.median(TARGET[:50]), "more", "less")
+
+    def decided(rows, target, unit=1.0):
+        model = kind(**few).fit(rows, target)
+        return np.asarray((model.predict if is_real else model.decision_function)(rows)) / unit
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = decided(rows, target)
+        assert np.ptp(expected) > 0
+        for unit, near in ((2.0**-40, 1e-6), (2.0**40, 1e-6), (1e-12, 1e-2), (1e12, 1e-2)):
+            np.testing.assert_allclose(decided(rows * unit, target), expected, atol=1e-6 * np.abs(expected).max())
+            if is_real:
+                np.testing.assert_allclose(decided(rows, target * unit, unit), expected, atol=near * np.abs(expected).max())
+        if is_real:
+            with pytest.raises(ValueError, match=r"y reaches .* divide the target by a constant"):
+                decided(rows, target * 1e300)
 
 
 @pytest.mark.parametrize("name", MACHINES)

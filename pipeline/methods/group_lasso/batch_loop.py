@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ....kernels.group_lasso.on_moments import Moments, solve_moments, target_moments
-from ....kernels.group_lasso.on_rows import LEAST_LAM, RowSolution, lambda_max, solve_rows
+from ....kernels.group_lasso.on_rows import RowSolution, lambda_max, share_of_largest, solve_rows
 from ....kernels.group_lasso.penalty import GroupPenalty
 from ....kernels.group_lasso.row_problem import RowProblem
 from ....kernels.group_lasso.working_set import WorkingColumns
@@ -133,7 +133,7 @@ class BatchLoop:
         problem = self.problem
         if not math.isnan(state.lam):
             return state.lam
-        return max(problem.lam_share * max(largest), LEAST_LAM)
+        return share_of_largest(problem.lam_share, max(largest), problem.targets, problem.cost)
 
     def _step_on_moments(self, which: Sequence[int], state: BatchState, ctx: RunContext) -> tuple[float, list[BatchMachine]]:
         # Moments are not part of the state: a resumed run sums them again, to the same bits.

@@ -21,7 +21,6 @@ from ...estimators.supervised import SupervisedClassifier, SupervisedRegressor, 
 from ...inputs.labels import Inputs, class_factors
 from ...loops.protocol import LoopState
 from ...models.linear import LinearModel
-from .batch_loop import LEAST_LAM
 from .inputs import chosen_groups, machine_targets
 from .learners import LearnerFactory
 from .method import GroupLasso
@@ -304,7 +303,7 @@ class _GroupLassoPath(CrossValidated):
         batch: UserData = GroupLasso.start(config.model_copy(update={"lam": "auto", "algorithm": "fista"}), inputs, ctx).loop
         largest = batch.result(batch.step(batch.init(ctx), ctx).state).lambda_max
         decades = 2 if inputs.data.n_cols > inputs.data.n_rows else 3
-        return max(largest, LEAST_LAM) * np.logspace(0, -decades, count)
+        return (largest or 1.0) * np.logspace(0, -decades, count)
 
     @property
     def lam_(self) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....kernels.arrays import Array
-from ....kernels.group_lasso.on_rows import LEAST_LAM
+from ....kernels.group_lasso.on_rows import share_of_largest
 from ....kernels.group_lasso.step_lengths import StepWatch
 from ....kernels.group_lasso.task_selection import Progress, Rounds, TaskRows, task_penalty
 from ....kernels.losses import mean_loss
@@ -156,4 +156,5 @@ def auto_lam(data: SelectorData, largest: float) -> float:
     and n the sum of the weights of the rows.
     """
     share = 1.2 * data.n_tasks * math.log(2.0 * data.n_features) / float(data.weight.sum())
-    return max(min(share, 0.3) * largest, LEAST_LAM)
+    size = float(np.abs(data.offsets).max(initial=0.0))
+    return share_of_largest(min(share, 0.3), largest, data.target, data.weight, size)
