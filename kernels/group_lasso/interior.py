@@ -155,11 +155,11 @@ def interior_path(problem: RowProblem, tol: float, limit: int) -> PathEnd:
     reach = float(penalty.dual_norms(problem.rows.slopes(problem.cost * slopes)).max(initial=0.0))
     # (lam may not be known yet where there are no copies.)
     if not reach > problem.lam:
-        return _certified(problem, np.zeros((problem.rows.n_tasks, penalty.n_copies)), biases, slopes, 0, "gap")
+        return _end_at(problem, np.zeros((problem.rows.n_tasks, penalty.n_copies)), biases, slopes, 0, "gap")
     return _Path(problem, START * problem.lam / reach * slopes, biases).follow(tol, limit)
 
 
-def _certified(problem: RowProblem, copies: FloatArray, biases: FloatArray, slopes: FloatArray, steps: int, stop: str) -> PathEnd:
+def _end_at(problem: RowProblem, copies: FloatArray, biases: FloatArray, slopes: FloatArray, steps: int, stop: str) -> PathEnd:
     penalty, rows, loss = problem.penalty, problem.rows, problem.loss
     f = rows.decide(penalty.scatter(copies)) + np.repeat(biases, np.diff(rows.edges))
     objective = float(problem.cost @ loss.values(problem.y, f)) + (problem.lam * penalty.value(copies) if copies.any() else 0.0)
@@ -203,9 +203,6 @@ class _Path:
         """Return ``sum u x`` by the entries of v."""
         return self._problem.rows.slopes(self._spread(u))[:, self._problem.penalty.members].ravel()
 
-    def _decide(self, v: FloatArray) -> FloatArray:
-        return self._problem.rows.decide(self._problem.penalty.scatter(v.reshape(self._problem.rows.n_tasks, -1)))[self._on]
-
     # -- steps ---------------------------------------------------------------------------------------------------------------
 
     def follow(self, tol: float, limit: int) -> PathEnd:
@@ -239,7 +236,7 @@ class _Path:
             v = self._v.copy()
             v[terms.entries[(share <= margin * room)[terms.owner]]] = 0.0
             copies, slopes = v.reshape(problem.rows.n_tasks, -1), self._spread(self._a / self._cost * self._y)
-            end = _certified(problem, copies, self._b.copy(), slopes, steps, stop)
+            end = _end_at(problem, copies, self._b.copy(), slopes, steps, stop)
             best = end if best is None or end.gap < best.gap else best._replace(steps=steps, stop=stop)
             if best.gap <= tol * best.objective:
                 return best._replace(stop="gap")
@@ -314,7 +311,8 @@ class _Path:
                 b[self._moves] = (sums / np.maximum(totals, np.finfo(float).tiny) - (means * v.reshape(n_tasks, -1)).sum(axis=1))[
                     self._moves
                 ]
-            f, u = y * (self._decide(v) + b[self._tasks]), v[terms.entries]
+            values = problem.rows.decide(problem.penalty.scatter(v.reshape(n_tasks, -1)))[self._on]
+            f, u = y * (values + b[self._tasks]), v[terms.entries]
             xi = (of_loss + of_slack - of_m * f) / both
             t = (of_terms[0] - terms.dot(cross, u)) / h00
             z = rest - terms.times(alpha, u) + terms.times(beta * terms.dot(w1, u), w1)
