@@ -69,6 +69,8 @@ def eliminate(rows: FreeRows, start: FloatArray, first_step: float) -> FloatArra
 
 def free_roots(bends: FloatArray) -> FloatArray:
     """Return K, ``(q, r)``, with K K' the pseudo-inverse of S = X'DX."""
+    if not bends.size:
+        return bends
     values, vectors = np.linalg.eigh(bends) if len(bends) > 1 else (bends.reshape(-1), np.ones(bends.shape))
     steep = values > FLAT * values.max(initial=0.0)
     return vectors[:, steep] / np.sqrt(values[steep])

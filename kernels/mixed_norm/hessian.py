@@ -94,6 +94,8 @@ class _ColumnSystem:
 
 def free_shift(direction: FloatArray, curvature: Curvature | RowCurvature) -> FloatArray:
     """Return the step of the coefficients without a penalty along a direction that keeps their balance to first order."""
+    if not curvature.bends.size:
+        return np.zeros(0)
     roots = free_roots(curvature.bends)
     return -(roots @ (roots.T @ (curvature.cross.T @ direction)))
 

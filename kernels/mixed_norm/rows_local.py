@@ -109,7 +109,7 @@ class LocalRows:
         return self._bent(self.loss.max_curvature * self._cost)
 
     def _bent(self, weights: FloatArray) -> FloatArray:
-        return self._columns.T @ (self._columns * weights[:, None])
+        return self._columns.T @ (self._columns * weights[:, None]) if self.q else np.zeros((0, 0))
 
     def _with_free(self, z: FloatArray, g: FloatArray) -> FloatArray:
         return z + self._columns @ g if self.q else z
@@ -118,6 +118,9 @@ class LocalRows:
         self._free = free = eliminate(self, start, self.loss.first_bias_step)
         self._f = self._with_free(self._z, free)
         loss = self._passes.point(self._f, self._y, self._cost, self._residual)
-        correlations, pulls = self._block.transposed(self._residual), self._columns.T @ self._residual
+        correlations = self._block.transposed(self._residual)
         # U(u) = P + sum_i u_i f_i at a pair (f, u): no second formula, no cancellation of logarithms.
-        return Evaluation(loss, loss + float(correlations @ self._omega) + float(pulls @ free), correlations, free)
+        upper = loss + float(correlations @ self._omega)
+        if self.q:
+            upper += float((self._columns.T @ self._residual) @ free)
+        return Evaluation(loss, upper, correlations, free)

@@ -132,7 +132,7 @@ class MethodEstimator(OneThread, BaseEstimator):
         for message in messages:
             warn_user(message)
         if hasattr(self, "converged_"):  # (a path that is followed to its end has no tolerance to miss)
-            self._warn_unfinished(self.converged_, self._unfinished(outcome.state))
+            self._warn_unfinished(self.converged_, "" if self.converged_ else self._unfinished(outcome.state))
         return outcome.state
 
     def _keep_run(self, run: Method, state: LoopState) -> None:

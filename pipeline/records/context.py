@@ -143,6 +143,9 @@ class RunContext:
     def run_pass(self, work: Plan[Any]) -> Any:
         """Run a planned pass and count it; BLAS has one thread in each of its steps, wherever they run."""
         self.tally.add(work)
+        if self.executor.kind == "sync":
+            with one_thread():
+                return self.executor.run(work)
         program = replace(work.program, chunk=Alone(work.program.chunk), combine=Alone(work.program.combine))
         return self.executor.run(replace(work, program=program))
 
