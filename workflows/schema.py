@@ -178,6 +178,7 @@ class PredictArgs(Closed):
     out: Out = Field(description="file or folder to write; .npz, .csv, .parquet or .zarr")
     three_way: bool = Field(False, description="predict irrelevant_label, too, for rows of neither class (tri-class-svm)")
     proba: bool = Field(False, description="calibrate probabilities from the store of the fit, if the model has none: about five fits")
+    excel_safe: bool = Field(False, description="quote texts of .csv files that a spreadsheet would compute (they begin with =, @, + or -)")
     recommend: int | None = Field(None, ge=1, description="candidates for every user of the fit (social-strength)")
     members: File | None = Field(None, description="groups to recommend in place of users: a group and a row of a member a line")
     user_labels: File | None = Field(None, description="labels of some users, one a line, empty where unknown, to be carried over to all")
@@ -206,6 +207,7 @@ class ReportArgs(Closed):
 
     models: list[str] | None = Field(None, description="ids of fit or tune steps, side by side; default: those this step needs")
     out: Folder | None = Field(None, description="folder to write; default: the step's own folder")
+    excel_safe: bool = Field(False, description="quote texts of .csv files that a spreadsheet would compute (they begin with =, @, + or -)")
 
 
 class VerifyArgs(Closed):

@@ -212,6 +212,7 @@ def _predict(context: StepContext, step: PredictStep, dry_run: bool = False) -> 
     if is_local(out) and not dry_run:
         Path(out).parent.mkdir(parents=True, exist_ok=True)
     settings = {"replace": out in context.written, "dry_run": dry_run, "on_event": context.emit, **context.compute.arguments()}
+    settings |= {"excel_safe": step.args.excel_safe}
     args, store = step.args, context.store(step)
     if args.recommend is not None or args.members is not None or args.user_labels is not None:
         members, labels = (None if name is None else context.read.path(name) for name in (args.members, args.user_labels))
@@ -265,7 +266,9 @@ def _report(context: StepContext, step: ReportStep) -> StepResult:
 
     out = context.read.path(step.args.out) if step.args.out else context.step_folder(step.id)
     names = context.read.spec.model_steps(step)
-    written = write_report(context.runs(step), out, names if len(names) > 1 else [f"{context.read.spec.name}: {names[0]}"], context.written)
+    named = names if len(names) > 1 else [f"{context.read.spec.name}: {names[0]}"]
+    told = {"excel_safe": step.args.excel_safe, "warn": lambda message: context.emit({"event": "warning", "message": message})}
+    written = write_report(context.runs(step), out, named, context.written, **told)
     return StepResult({"report": str(written.page)}, _digest_paths(written.page, *written.tables))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.metrics import rand_score
 
 from ...storage import BlockStore, DataError, RunStore
+from ..records.csv_texts import CsvTexts
 from ..records.holdings import Held, refuse_beyond
 from .load import load_model
 from .outputs import refuse_foreign
@@ -28,7 +29,7 @@ def cluster_run(
     number of clusters than there can be; MemoryBoundExceeded: coordinates beyond ``memory``; DataError: a store without labels, or of other
     rows.
     """
-    write = predictions_writer(out)
+    write = predictions_writer(out, CsvTexts(False, str))  # all of it is numbers
     refuse_foreign(out, Predictions.__name__)
     labels = None if store is None else _labels(store, RunStore.open(run).config["data_digest"])
     estimator = load_model(run)

@@ -25,6 +25,7 @@ from ..models.linear import LinearModel
 from ..models.task import TaskModel
 from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, ignore
+from ..records.csv_texts import CsvTexts
 from ..records.holdings import Holding, few_blocks_kept, process_bytes, refuse_beyond
 from ..records.run_view import HELD_OUT_ROWS, OTHER_ROWS, TRAINING_ROWS
 from .evaluation import evaluate_classes, evaluate_numbers
@@ -140,6 +141,7 @@ def predict_store(
     cluster: str = "sync",
     allow_plaintext: bool = False,
     on_event: Emit | None = None,
+    excel_safe: bool = False,
     dry_run: bool = False,
     **where: Any,
 ) -> dict[str, Any]:
@@ -152,7 +154,8 @@ def predict_store(
     Probabilities of the classes are written where the model has them: of a logistic loss, or calibrated at fit. With ``proba`` they are
     calibrated now if need be, from the store that the run was fitted on, by about five fits, and kept for the next time. With ``three_way``
     rows of neither class are predicted as such, by a tri-class machine: with its ``irrelevant_label``. What is there already is replaced if
-    it holds predictions, or with ``replace``. With ``dry_run`` nothing is computed or written.
+    it holds predictions, or with ``replace``. ``excel_safe`` quotes texts of a .csv that a spreadsheet
+    would compute (they begin with =, @, + or -), else a warning tells of them. With ``dry_run`` nothing is computed or written.
 
     Returns ``rows``, ``out`` and the number of rows per predicted label (without classes: the number of columns). With ``dry_run`` the
     plan: rows, tasks of a pass and memory of a task, and what this process will hold (``driver_holds``: what, formula, bytes). Raises
@@ -167,7 +170,8 @@ def predict_store(
     >>> predict_store("runs/iris", "stores/iris", "predictions.csv")["rows"]
     150
     """
-    write, emit = predictions_writer(out), on_event or ignore
+    emit = on_event or ignore
+    write = predictions_writer(out, CsvTexts(excel_safe, lambda message: emit({"event": "warning", "message": message})))
     refuse_foreign(out, None if replace else Predictions.__name__)
     options = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where)
     with as_store(run, store, emit) as place:

@@ -15,6 +15,7 @@ from ...storage import write_model
 from ...storage.places import check_place
 from ...storage.urls import holds_store, require_place, whole_file
 from ..models.calibration import probability_names
+from ..records.csv_texts import CsvTexts
 
 
 @dataclass(frozen=True)
@@ -121,20 +122,21 @@ def _place_of(out: str, endings: Iterable[str]) -> tuple[str, str]:
     return url, suffix
 
 
-def table_writer(out: str) -> Callable[[Mapping[str, np.ndarray]], int]:
+def table_writer(out: str, texts: CsvTexts) -> Callable[[Mapping[str, np.ndarray]], int]:
     """Return what writes a table of columns to a path or URL, which is asked now whether it can be written to; it returns the lines."""
     url, suffix = _place_of(out, _FILES)
     require_place(url)
 
     def write(columns: Mapping[str, np.ndarray]) -> int:
         with whole_file(url, sum(column.nbytes for column in columns.values())) as path:
-            _FILES[suffix](path, columns)
+            _FILES[suffix](path, texts.columns(columns) if suffix == ".csv" else columns)
+        texts.tell(out)
         return len(next(iter(columns.values())))
 
     return write
 
 
-def predictions_writer(out: str) -> Callable[[Predicted], None]:
+def predictions_writer(out: str, texts: CsvTexts) -> Callable[[Predicted], None]:
     """Return what writes predictions to a path or URL, which is asked now whether it can be written to."""
     url, suffix = _place_of(out, _ENDINGS)
     if suffix == ".zarr":
@@ -144,6 +146,8 @@ def predictions_writer(out: str) -> Callable[[Predicted], None]:
 
     def write(predicted: Predicted) -> None:
         with whole_file(url, predicted.values.nbytes) as path:
-            _FILES[suffix](path, predicted.arrays() if suffix == ".npz" else predicted.columns())
+            columns = predicted.arrays() if suffix == ".npz" else predicted.columns()
+            _FILES[suffix](path, texts.columns(columns) if suffix == ".csv" else columns)
+        texts.tell(out)
 
     return write

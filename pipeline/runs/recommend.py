@@ -18,6 +18,7 @@ from ..methods.social_strength.model import SocialModel
 from ..methods.social_strength.predict import Recommendation, SocialPredictor
 from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, ignore
+from ..records.csv_texts import CsvTexts
 from ..records.holdings import holdings_plan, process_bytes, process_plan, refuse_beyond, total_bytes
 from .load import load_model
 from .outputs import refuse_foreign
@@ -80,6 +81,7 @@ def use_store(
     labels: Sequence[str] | None = None,
     group_score: str = "decision",
     replace: bool = False,
+    excel_safe: bool = False,
     dry_run: bool = False,
     on_event: Emit | None = None,
     **where: Any,
@@ -99,7 +101,8 @@ def use_store(
         raise ValueError(f"recommend={recommend}: must be at least 1")
     asked = None if recommend is None else Recommendation(recommend, members, group_score == "strength")
     options, emit = ComputeOptions(**where), on_event or ignore
-    write = table_writer(out) if asked is not None else partial(_write_labels, predictions_writer(out), store)
+    texts = CsvTexts(excel_safe, lambda message: emit({"event": "warning", "message": message}))
+    write = table_writer(out, texts) if asked is not None else partial(_write_labels, predictions_writer(out, texts), store)
     refuse_foreign(out, None if replace else Predictions.__name__)
     use, limit = _open_run(run, store, asked, labels or ()), driver_bytes(options.driver_memory)
     if labels is not None and len(labels) != use.data.n_rows:

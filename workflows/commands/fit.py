@@ -263,6 +263,7 @@ def _covariates_file(path: str | None) -> str | None:
 @click.option("--recommend", type=click.IntRange(min=1), metavar="K", help="K candidates for every user of the fit (social-strength).")
 @shared.file_option("--members", help="With --recommend: groups in place of users, by their members: a group and a row a line.")
 @shared.file_option("--user-labels", help="Labels of all users from those of some: one a line, empty where unknown (social-strength).")
+@shared.excel_safe_option
 @cluster_options
 @dry_run_option
 def predict(
@@ -276,6 +277,7 @@ def predict(
     recommend: int | None,
     members: str | None,
     user_labels: str | None,
+    excel_safe: bool,
     compute: ComputeOptions,
     dry_run: bool,
 ) -> Result:
@@ -291,12 +293,12 @@ def predict(
     if recommend is not None or members is not None or user_labels is not None:
         asked = user_questions(recommend, members, user_labels, store, three_way=three_way, proba=proba)
         with frame.progress() as emit:
-            settings = {"dry_run": dry_run, "on_event": emit, **compute.arguments()}
+            settings = {"excel_safe": excel_safe, "dry_run": dry_run, "on_event": emit, **compute.arguments()}
             result = answer_users(model_run(require_run(run)), require_path(store, "store"), out, asked, **settings)
         return plan_result(result) if dry_run else Result(fields=result, text=align_rows(list(result.items())))
     with frame.progress() as emit:
         settings = {"covariates": _covariates_file(covariates), "three_way": three_way, "proba": proba, "dry_run": dry_run}
-        settings |= {"on_event": emit, **compute.arguments()}
+        settings |= {"excel_safe": excel_safe, "on_event": emit, **compute.arguments()}
         result = predict_store(model_run(require_run(run)), require_path(store, "store"), out, **settings)
     return plan_result(result) if dry_run else Result(fields=result, text=align_rows(list(result.items())))
 

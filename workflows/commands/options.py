@@ -227,6 +227,9 @@ set_option = click.option(
     shell_complete=complete_setting,
 )
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show tasks, bytes and memory of the plan; run nothing.")
+excel_safe_option = click.option(
+    "--excel-safe", is_flag=True, help="Quote texts of CSV files that a spreadsheet would compute (they begin with =, @, + or -)."
+)
 _seed = click.IntRange(min=0)
 seed_option = click.option("--seed", type=_seed, metavar="N", default=0, show_default=True, help="Root of every random number.")
 

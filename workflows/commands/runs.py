@@ -8,7 +8,7 @@ import click
 from ...storage.value_types import plain_json
 from ..console import Result, format_figure, run_table
 from .actions import require_path, require_run
-from .options import ComputeOptions, Frame, Url, cluster_options, command, dry_run_option
+from .options import ComputeOptions, Frame, Url, cluster_options, command, dry_run_option, excel_safe_option
 
 
 @command("status", short_help="Show how far a run is.")
@@ -49,7 +49,8 @@ def columns_text(rows: list[dict[str, Any]]) -> str:
 @click.argument("runs", type=Url("run"), nargs=-1, required=True)
 @click.option("--out", type=Url("folder"), metavar="DIR", help="Folder to write; default: the run's own folder, for one run.")
 @click.option("--name", "names", multiple=True, metavar="NAME", help="Name of a run in the report, in the order of RUNS.")
-def report(frame: Frame, runs: tuple[str, ...], out: str | None, names: tuple[str, ...]) -> Result:
+@excel_safe_option
+def report(frame: Frame, runs: tuple[str, ...], out: str | None, names: tuple[str, ...], excel_safe: bool) -> Result:
     """Write one self-contained HTML page on one run, or on several side by side, and the same numbers as CSV."""
     from ..report import write_report
 
@@ -59,7 +60,9 @@ def report(frame: Frame, runs: tuple[str, ...], out: str | None, names: tuple[st
         raise click.UsageError("several runs need --out DIR")
     if names and len(names) != len(runs):
         raise click.UsageError(f"{len(names)} names for {len(runs)} runs; give one --name for each, in their order")
-    written = write_report(list(runs), out or next(iter(runs)), names=list(names) or None)
+    with frame.progress() as emit:
+        told = {"excel_safe": excel_safe, "warn": lambda message: emit({"event": "warning", "message": message})}
+        written = write_report(list(runs), out or next(iter(runs)), names=list(names) or None, **told)
     return Result(fields={"report": str(written.page), "files": [str(file) for file in written.tables]}, text=str(written.page))
 
 

@@ -1,9 +1,11 @@
 """Reports: one self-contained HTML page on one run or several side by side, and the same numbers as CSV."""
 
-from collections.abc import Collection, Sequence
+import warnings
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...pipeline.records.csv_texts import CsvTexts
 from ...pipeline.records.run_view import RunView
 from ..checking import ConfigError
 from .collect import replace_text, view_run
@@ -17,7 +19,14 @@ class Written:
     tables: tuple[Path, ...]
 
 
-def write_report(runs: Sequence[str | Path], out: str | Path, names: Sequence[str] | None = None, written: Collection[str] = ()) -> Written:
+def write_report(
+    runs: Sequence[str | Path],
+    out: str | Path,
+    names: Sequence[str] | None = None,
+    written: Collection[str] = (),
+    excel_safe: bool = False,
+    warn: Callable[[str], object] | None = None,
+) -> Written:
     """Write ``report.html`` and CSV files.
 
     Parameters
@@ -30,6 +39,11 @@ def write_report(runs: Sequence[str | Path], out: str | Path, names: Sequence[st
         A name for each run; by default the folders' names.
     written
         Paths of files that an earlier report is known to have written, whatever they hold now.
+    excel_safe
+        Put an apostrophe before texts in the CSV files that a spreadsheet would compute: those that begin with = or @, or with + or - and
+        are no numerals.
+    warn
+        Called with what is to be said of such texts otherwise; default: a Python warning.
 
     Raises
     ------
@@ -37,25 +51,26 @@ def write_report(runs: Sequence[str | Path], out: str | Path, names: Sequence[st
         If a path is no run directory.
     """
     views = [view_run(run, name) for run, name in zip(runs, names or [None] * len(runs), strict=True)]
-    return write_views(views, out, written)
+    return write_views(views, out, written, CsvTexts(excel_safe, warn or warnings.warn))
 
 
-def write_views(views: Sequence[RunView], out: str | Path, written: Collection[str] = ()) -> Written:
+def write_views(views: Sequence[RunView], out: str | Path, written: Collection[str] = (), texts: CsvTexts | None = None) -> Written:
     """Write the report of views made by hand or by `view_run` (see `write_report`)."""
     from ...storage.objects import require_writable
     from .render import page
     from .tables import csv_files, json_files
 
-    folder = Path(out)
+    folder, texts = Path(out), texts or CsvTexts(False, warnings.warn)
     require_writable(folder)
     folder.mkdir(parents=True, exist_ok=True)
     footer = f"Written by gramplane from {', '.join(view.path for view in views)}."
-    files = {"report.html": page(views, footer=footer), **csv_files(views), **json_files(views)}
+    files = {"report.html": page(views, footer=footer), **csv_files(views, texts), **json_files(views)}
     for name in files:
         if str(folder / name) not in written:
             _refuse_foreign(folder / name)
     for name, text in files.items():
         replace_text(folder / name, text)
+    texts.tell(str(folder))
     return Written(folder / "report.html", tuple(folder / name for name in files if name != "report.html"))
 
 

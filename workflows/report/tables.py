@@ -3,18 +3,19 @@
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ...pipeline.records.run_view import Row, RunView
 
 
-def csv_text(rows: Sequence[Row]) -> str:
-    """Return rows as CSV with the union of their keys as header; floats in full precision."""
+def csv_text(rows: Sequence[Row], texts: Callable[[Any], Any]) -> str:
+    """Return rows as CSV with the union of their keys as header; floats in full precision. ``texts``: what is written of a text."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([[_plain(row.get(key)) for key in columns] for row in rows])
+    writer.writerow([texts(name) for name in columns])
+    writer.writerows([[texts(_plain(cell)) if _is_text(cell) else _plain(cell) for cell in map(row.get, columns)] for row in rows])
     return out.getvalue()
 
 
@@ -28,11 +29,16 @@ def _plain(value: object) -> object:
     return repr(value) if isinstance(value, float) else value
 
 
+def _is_text(value: object) -> bool:
+    """Whether a cell begins with a text, not with a number."""
+    return isinstance(value, str) or (isinstance(value, (list, tuple)) and bool(value) and isinstance(value[0], str))
+
+
 def _is_table(value: object) -> bool:
     return isinstance(value, (list, tuple)) and all(isinstance(item, Mapping) for item in value)
 
 
-def csv_files(runs: Sequence[RunView]) -> dict[str, str]:
+def csv_files(runs: Sequence[RunView], texts: Callable[[Any], Any] = str) -> dict[str, str]:
     """Return ``{file name: text}``: rounds, selected features and scores of all runs, each row naming its run. What a score holds by class,
     task or along the path has files of its own, ``scores_classes.csv`` say."""
     parts: dict[str, list[Row]] = {}
@@ -53,7 +59,7 @@ def csv_files(runs: Sequence[RunView]) -> dict[str, str]:
             add(name, run, rows)
     for run in runs:
         add("summary", run, [{"method": run.method, **run.summary}])
-    return {name: csv_text(rows) for name, rows in parts.items() if rows}
+    return {name: csv_text(rows, texts) for name, rows in parts.items() if rows}
 
 
 def json_files(runs: Sequence[RunView]) -> dict[str, str]:

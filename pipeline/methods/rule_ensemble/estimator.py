@@ -24,6 +24,7 @@ from ...estimators.supervised import SupervisedEstimator, predicted_labels
 from ...inputs.tasks import store_tasks, with_tasks
 from ...loops.active_set import FINISHED
 from ...passes.columns import Columns
+from ...records.csv_texts import CsvTexts
 from ...records.data_set import DataSet
 from .data import RuleInputs, raw_columns
 from .method import Rule
@@ -213,13 +214,15 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
         check_is_fitted(self, "model_")
         return rule_table(self.model_)
 
-    def to_csv(self, path: str | Path) -> None:
-        """Write :meth:`rules_table` as CSV."""
-        rows = self.rules_table()
+    def to_csv(self, path: str | Path, excel_safe: bool = False) -> None:
+        """Write :meth:`rules_table` as CSV; ``excel_safe`` quotes texts that a spreadsheet would compute, else a warning tells of them."""
+        texts = CsvTexts(excel_safe, warn_user)
+        rows = [{name: texts(cell) for name, cell in row.items()} for row in self.rules_table()]
         with space_for(path, 0), Path(path).open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, list(rows[0]) if rows else ["rule", "vote", "weight", "support", "length"])
             writer.writeheader()
             writer.writerows(rows)
+        texts.tell(str(path))
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return rules, intercepts and certificate as JSON, and write them to ``path`` if there is one."""

@@ -16,7 +16,9 @@ import pytest
 
 from gramplane.pipeline import METHODS
 from gramplane.pipeline.records.charts import Chart, Legend, Series, short
+from gramplane.pipeline.records.csv_texts import CsvTexts
 from gramplane.pipeline.records.shared_charts import accuracy, gaps, objective, weights
+from gramplane.pipeline.runs.predictions import Predicted, predictions_writer
 from gramplane.storage import RunStore
 from gramplane.workflows.checking import ConfigError
 from gramplane.workflows.report import RunView, svg, write_report, write_views
@@ -266,6 +268,23 @@ def test_csv_holds_everything_in_full_precision():
     (row,) = csv.DictReader(io.StringIO(files["selected.csv"]))
     assert (row["feature"], float(row["weight"])) == ('a,"b"\nc', weight)
     assert len(list(csv.DictReader(io.StringIO(files["rounds.csv"])))) == 5
+
+
+@pytest.mark.parametrize("excel_safe", [False, True])
+def test_texts_that_a_spreadsheet_would_compute_are_told_or_quoted(tmp_path, excel_safe):
+    odd, plain, told = ["=1+1", "@x", "+a", "-b c", "-inf"], ["-1.5", "+2e-3", ".5", "a=b", "1-2", ""], []
+    texts, ids = CsvTexts(excel_safe, told.append), np.array([*odd, *plain], object)
+    write_views([view(selected=[{"feature": name, "weight": -0.5, "terms": [name, "c"]} for name in ids])], tmp_path, texts=texts)
+    predictions_writer(str(tmp_path / "p.csv"), texts)(Predicted(ids, ids, np.full((len(ids), 1), -2.0)))
+    mark = "'" if excel_safe else ""
+    expected = [*(f"{mark}{name}" for name in odd), *plain]
+    with (tmp_path / "selected.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["feature"] for row in rows] == expected and {row["weight"] for row in rows} == {"-0.5"}
+    assert [row["terms"] for row in rows][:5] == [f"{mark}{name} c" for name in odd]
+    with (tmp_path / "p.csv").open(newline="") as file:
+        assert [(row["id"], row["prediction"], row["decision"]) for row in csv.DictReader(file)] == [(e, e, "-2.0") for e in expected]
+    assert bool(told) is not excel_safe and all("such as '=1+1'" in message and "--excel-safe" in message for message in told)
 
 
 def test_scores_in_csv_are_plain_and_their_tables_have_files_of_their_own():

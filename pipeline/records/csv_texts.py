@@ -1,0 +1,43 @@
+"""Texts in CSV outputs that a spreadsheet would compute: they are told, and quoted where that is asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+_FORMULA = re.compile(r"[=@+\-]")
+_NUMERAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+class CsvTexts:
+    """Looks at the texts of one output; called with a cell it returns what is to be written. ``excel_safe``: put an apostrophe before
+    texts that begin with = or @, or with + or - and are no numerals, which spreadsheets take for a text; else `tell` warns of them."""
+
+    def __init__(self, excel_safe: bool, warn: Callable[[str], object]) -> None:
+        self._excel_safe, self._warn = excel_safe, warn
+        self._found: list[str] = []
+
+    def __call__(self, value: Any) -> Any:
+        """Return a cell as it is to be written."""
+        if not isinstance(value, str) or not _FORMULA.match(value) or _NUMERAL.fullmatch(value):
+            return value
+        self._found.append(value)
+        return f"'{value}" if self._excel_safe else value
+
+    def columns(self, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the columns of a table with their texts as they are to be written."""
+        texts = {
+            name: np.array([self(cell) for cell in column.tolist()], object)
+            for name, column in columns.items()
+            if column.dtype.kind in "OU"
+        }
+        return {self(name): texts.get(name, column) for name, column in columns.items()}
+
+    def tell(self, out: str) -> None:
+        """Warn of texts that a spreadsheet would compute, unless they were quoted."""
+        if self._found and not self._excel_safe:
+            which = f"{len(self._found)} texts begin with =, @, + or -, such as {self._found[0]!r}"
+            self._warn(f"{out}: {which}, and spreadsheets compute them; excel_safe (--excel-safe) quotes them")
