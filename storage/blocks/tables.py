@@ -33,7 +33,7 @@ def column_tables(
     if weight is not None and not weight.all():
         used = np.flatnonzero(weight)
         block, weight = sp.csc_array(block[used]), weight[used]
-    return _sparse_tables(block, weight, moments)
+    return _sparse_tables(block, weight, sizes, moments)
 
 
 class _Vector:
@@ -72,15 +72,16 @@ def _dense_tables(
     return tables
 
 
-def _sparse_tables(block: sp.csc_array, weight: npt.NDArray[np.float64] | None, moments: bool) -> dict[str, npt.NDArray[Any]]:
+def _sparse_tables(block: sp.csc_array, weight: npt.NDArray[np.float64] | None, sizes: bool, moments: bool) -> dict[str, npt.NDArray[Any]]:
     from ..ingest.tables.columns import column_sums, sparse_moments
 
     (n, k) = (int(s) for s in block.shape or ())
     low, high = np.zeros(k, block.dtype), np.zeros(k, block.dtype)
     sums, squares, counts, ends = np.zeros(k), np.zeros(k), np.diff(block.indptr), block.indptr.astype(np.int32, copy=False)
     column_sums(block.data, ends, n, sums, squares, low, high)
-    sizes = {"counts": counts.astype(np.uint32), "norm1": _round_up(sums, counts), "sumsq": squares}
-    tables = {**sizes, "minimum": low, "maximum": high}
+    tables = {"minimum": low, "maximum": high}
+    if sizes:
+        tables |= {"counts": counts.astype(np.uint32), "norm1": _round_up(sums, counts), "sumsq": squares}
     if moments:
         tables |= {name: np.zeros(k) for name in MOMENTS}
         share = np.ones(n) if weight is None else weight
