@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 
+from ..kernels.bounds import ROUNDING, SINGLE_ROUNDING, sound_gap, watch_bounds
 from ..storage import MemoryBlocks
 from .inputs.column_widths import width_warning
 from .inputs.fit_warnings import fit_warnings
@@ -18,7 +19,7 @@ from .inputs.scores import accuracy_metrics, fit_tracker, with_held_out
 from .loops.protocol import Loop, LoopState
 from .models.kernel import kernel_names
 from .models.predictor import Predictor
-from .records.config import MethodConfig
+from .records.config import GramConfig, MethodConfig
 from .records.context import RunContext
 from .records.holdings import Held
 from .records.work import Work, tell_work
@@ -27,6 +28,28 @@ C = TypeVar("C", bound=MethodConfig)
 I = TypeVar("I", bound=Any)  # noqa: E741 (inputs)
 S = TypeVar("S", bound=LoopState)
 M = TypeVar("M")
+
+
+BOUNDS = "bounds"  # stop of a fit whose bounds of the optimum contradict each other
+GAPS = ("gap", "outer_gap")  # gaps of a summary that certify its objective
+
+
+@dataclass(frozen=True)
+class End(Generic[M]):
+    """What a fit ends with: model, summary, and in words how its bounds contradict each other, if they do."""
+
+    model: M
+    summary: dict[str, Any]
+    contradiction: str = ""
+
+
+def contradiction(upper: float, lower: float) -> str:
+    """Return what to say of a fit whose upper bound lies below its lower one."""
+    share = (lower - upper) / max(abs(upper), abs(lower))
+    return (
+        f"the upper bound of the optimum lies below the lower one by {share:.1e} of it, more than rounding: the fit is not certified. "
+        "Kernels or columns of very different scale lose digits: scale='standard', float64 in place of float32, or a larger tol may help"
+    )
 
 
 FOLD_TOL_FACTOR = 10.0  # of tolerances in fits made for their decision values: what is left changes them less than other rows would
@@ -117,6 +140,23 @@ class Method(Generic[C, I, S, M]):
     def warnings(self, state: S, model: M, ctx: RunContext) -> list[str]:
         """Return what the user should know of a fit."""
         return []
+
+    def end(self, state: S, ctx: RunContext) -> End[M]:
+        """Return the model of a final state and its summary. Where an upper bound of an optimum lies below a lower one by more than
+        rounding, nothing is certified: the fit ends with stop "bounds", and its gaps are not known.
+        """
+        with watch_bounds(SINGLE_ROUNDING if isinstance(self.config, GramConfig) else ROUNDING) as crossed:
+            model = self.model(state, ctx)
+            summary = self.summary(state, model)
+            for name in GAPS:
+                if summary.get(name) is not None:
+                    sound_gap(summary[name], summary.get("objective") or 0.0)
+        if not crossed:
+            return End(model, summary)
+        unknown = {**dict.fromkeys(GAPS, np.nan), "converged": 0.0}
+        figures = {name: unknown.get(name, value) for name, value in getattr(model, "figures", {}).items()}
+        model = replace(cast(Any, model), figures=figures) if figures else model
+        return End(model, {**summary, **{name: None for name in GAPS if name in summary}, "stop": BOUNDS}, contradiction(*crossed[0]))
 
     def all_warnings(
         self, state: S, model: M, ctx: RunContext, history: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]
@@ -279,10 +319,12 @@ def followed_tables(model: Any, names: Sequence[str] | None) -> dict[str, list[d
     return weight_tables(kernel_names(model, names), [str(label) for label in labels] if count > 1 else [""], model.theta, paths)
 
 
-def bound_figures(lower: float, upper: float, state: LoopState, unfinished: Sequence[str]) -> dict[str, float]:
-    """Return the figures of a model with bounds of its optimum: these, and how its search ended."""
-    converged = float(state.stop not in unfinished)
-    return {"lower_bound": float(lower), "upper_bound": float(upper), "iterations": float(state.iteration), "converged": converged}
+def bound_figures(machines: Sequence[Any], state: LoopState, unfinished: Sequence[str]) -> dict[str, float]:
+    """Return the figures of a model with bounds of its optimum: sums of its machines' ``lower`` and ``upper``, and how its search ended."""
+    for one in machines:
+        sound_gap(one.upper - one.lower, one.upper)
+    bounds = {name: float(sum(getattr(one, name.removesuffix("_bound")) for one in machines)) for name in ("lower_bound", "upper_bound")}
+    return {**bounds, "iterations": float(state.iteration), "converged": float(state.stop not in unfinished)}
 
 
 def bounds_summary(model: Any, certified_over: str) -> dict[str, Any]:

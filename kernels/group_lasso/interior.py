@@ -165,8 +165,7 @@ def _end_at(problem: RowProblem, copies: FloatArray, biases: FloatArray, slopes:
     objective = float(problem.cost @ loss.values(problem.y, f)) + (problem.lam * penalty.value(copies) if copies.any() else 0.0)
     reach = float(penalty.dual_norms(rows.slopes(problem.cost * slopes)).max(initial=0.0))
     lower = loss.dual_value(problem.y, problem.cost, slopes, reach, problem.lam)
-    # Round-off may put the dual value a hair above the objective.
-    return PathEnd(copies, biases, slopes, objective, max(objective - lower, 0.0), steps, stop)
+    return PathEnd(copies, biases, slopes, objective, objective - lower, steps, stop)
 
 
 class _Path:

@@ -167,9 +167,7 @@ class _Solver:
     def solution(self, at: _Point, steps: int, stop: str) -> RowSolution:
         """Return a point with its certificate."""
         slopes = self._problem.loss.slopes(self._problem.y, at.f)
-        # Round-off may put the dual value a hair above the objective.
-        gap = max(at.objective - self._dual(at), 0.0)
-        return RowSolution(at.copies, at.biases, slopes, at.objective, gap, steps, stop)
+        return RowSolution(at.copies, at.biases, slopes, at.objective, at.objective - self._dual(at), steps, stop)
 
     # -- squared -----------------------------------------------------------------------------------------------------------
 

@@ -164,4 +164,4 @@ def full_gap(gram: Gram, z: IntArray, C: float, machine: ImportMachine) -> float
     y, cost = signed_labels(z), np.full(len(z), 1.0 / (C * len(z)))
     alpha = _LOSS.dual(y, machine.decision, cost)
     beta = alpha * y
-    return max(machine.objective - C * (_LOSS.utility(alpha, cost) - 0.5 * float(beta @ gram.matvec(beta))), 0.0)
+    return machine.objective - C * (_LOSS.utility(alpha, cost) - 0.5 * float(beta @ gram.matvec(beta)))

@@ -28,6 +28,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..bounds import sound_gap
 from ..eigen.column_block import WarmBlock
 from ..eigen.positive_part import as_array
 from ..memory_bound import refuse_array
@@ -81,7 +82,7 @@ class SpectralState:
     @property
     def gap(self) -> float:
         """Distance of both objectives; a certificate once eigenpairs are tight."""
-        return self.best_primal - self.best_dual
+        return sound_gap(self.best_primal - self.best_dual, self.best_primal)
 
     @property
     def converged(self) -> bool:

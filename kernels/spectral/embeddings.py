@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from ..bounds import sound_gap
 from ..eigen.column_block import BlockEngine
 from ..eigen.operator import SymmetricOperator
 from ..eigen.positive_part import as_array
@@ -191,7 +192,7 @@ class EmbeddingState:
     @property
     def gap(self) -> float:
         """Distance of both bounds."""
-        return max(self.upper - self.lower, 0.0)
+        return sound_gap(self.upper - self.lower, self.upper)
 
     @property
     def relative_gap(self) -> float:

@@ -24,6 +24,7 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
+from ..bounds import sound_gap
 from ..jit import one_thread
 from .pair_losses import DistanceTerms
 from .problem import SpectralProblem
@@ -217,7 +218,7 @@ class NewtonState:
     @property
     def gap(self) -> float:
         """Distance of both objectives: a certificate."""
-        return self.best_primal - self.best_dual
+        return sound_gap(self.best_primal - self.best_dual, self.best_primal)
 
     @property
     def relative_gap(self) -> float:

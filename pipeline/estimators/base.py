@@ -18,7 +18,7 @@ from ...cluster.events import Sink
 from ..calibration.fits import Fit, kept_grams
 from ..loops.protocol import LoopState
 from ..loops.run import run_loop
-from ..method import Method
+from ..method import BOUNDS, GAPS, Method
 from ..models.predictor import Predictor
 from ..records.config import make_config
 from ..records.context import RunContext, ignore, once
@@ -117,12 +117,12 @@ class MethodEstimator(OneThread, BaseEstimator):
         with self._context(inputs.data) as ctx:
             run = self._method.start(config, inputs, ctx)
             outcome = run_loop(run.loop, ctx, keep=False)
-            model = run.model(outcome.state, ctx)
+            end = run.end(outcome.state, ctx)
+            model = end.model
             self._set_model(model)
             self._keep_run(run, outcome.state)
-            summary = run.summary(outcome.state, model)
-            self.stop_reason_ = summary.get("stop")
-            messages = run.all_warnings(outcome.state, model, ctx, outcome.history, summary)
+            self._set_stop(end.summary.get("stop"))
+            messages = run.all_warnings(outcome.state, model, ctx, outcome.history, end.summary)
             fit = Fit(self._method, run.config, run.inputs, grams=kept_grams(run.loop))
             del run  # what its loop holds makes room for the fits of a calibration
             calibrated = self._with_calibration(fit, model, ctx)
@@ -132,7 +132,7 @@ class MethodEstimator(OneThread, BaseEstimator):
         for message in messages:
             warn_user(message)
         if hasattr(self, "converged_"):  # (a path that is followed to its end has no tolerance to miss)
-            self._warn_unfinished(self.converged_, "" if self.converged_ else self._unfinished(outcome.state))
+            self._warn_unfinished(self.converged_, end.contradiction or ("" if self.converged_ else self._unfinished(outcome.state)))
         return outcome.state
 
     def _keep_run(self, run: Method, state: LoopState) -> None:
@@ -141,6 +141,15 @@ class MethodEstimator(OneThread, BaseEstimator):
     def _with_calibration(self, fit: Fit, model: Any, ctx: RunContext) -> Any:
         """Return the model with the calibration that is part of a fit, or keep what it can be made from later."""
         return model
+
+    def _set_stop(self, stop: str | None) -> None:
+        """Set why the fit ended; where its bounds contradict each other it has not converged, and its gaps are not known."""
+        self.stop_reason_ = stop
+        if stop == BOUNDS:
+            self.converged_ = False
+            for name in (f"{gap}_" for gap in ("dual_gap", *GAPS)):
+                if name in vars(self):
+                    setattr(self, name, np.nan * getattr(self, name))
 
     def _unfinished(self, state: LoopState) -> str:
         """Return what to say of a fit that ended before its tolerance was reached; nothing where the user did not ask for one."""

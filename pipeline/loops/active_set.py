@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
+from ...kernels.bounds import sound_gap
 from ...kernels.graphs.norms import DualPoint, NodeSet
 from ...kernels.svm.dual import DualProblem
 
@@ -82,7 +83,7 @@ class Restricted:
     @property
     def gap(self) -> float:
         """Gap of the restricted problem."""
-        return max(self.upper - self.lower, 0.0)
+        return sound_gap(self.upper - self.lower, self.upper)
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ class ActiveState:
     @property
     def certificate(self) -> float:
         """Certified gap of the whole problem, absolute; infinite while nothing is certified."""
-        return max(self.upper - self.certified, 0.0)
+        return sound_gap(self.upper - self.certified, self.upper)
 
     def is_certified(self, tol: float) -> bool:
         """Return whether the gap over all nodes is within a tolerance relative to the primal value."""

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from ...kernels.bounds import sound_gap
 from ...kernels.svm.dual import DualProblem, DualSolution, Gram
 from ...kernels.svm.smo import solve_smo, solve_to_gap
 from ...kernels.weights.domains import Domain
@@ -92,7 +93,7 @@ class WeightState:
     @property
     def gap(self) -> float:
         """Absolute gap between the bounds over the working set."""
-        return self.upper - self.floor
+        return sound_gap(self.upper - self.floor, self.upper)
 
     @property
     def relative_gap(self) -> float:

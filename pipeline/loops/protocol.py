@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from ...kernels.bounds import sound_gap
+
 if TYPE_CHECKING:
     from ..records.context import RunContext
 
@@ -72,7 +74,7 @@ class Bounded:
     @property
     def gap(self) -> float:
         """Absolute gap between the bounds."""
-        return self.upper - self.lower
+        return sound_gap(self.upper - self.lower, self.upper)
 
     @property
     def relative_gap(self) -> float:

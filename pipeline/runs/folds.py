@@ -134,7 +134,7 @@ def fit_figures(search: Search, point: int, fold: int, ctx: RunContext) -> dict[
     last = outcome.history[-1] if outcome.history else {}
     names = f"train_{search.measure}", f"test_{search.measure}"
     scores = {name: last[name] for name in names if _known(last.get(name)) is not None}
-    figures = {**ready.summary(outcome.state, ready.model(outcome.state, ctx)), **scores}
+    figures = {**ready.end(outcome.state, ctx).summary, **scores}
     if search.scoring is not None:
         mask, is_scored = search.masks[fold], _known(figures.get(f"test_{search.measure}")) is not None
         values = ready.decision_values(outcome.state, ctx) if is_scored else np.full((1, len(mask)), np.nan)

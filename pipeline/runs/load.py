@@ -54,7 +54,7 @@ def load_model(run: str | Path) -> Any:
     regression = info.regressor is not None and getattr(model, "classes_json", "") == "null"
     estimator = getattr(info.module("estimator"), str(info.regressor if regression else info.estimator))
     loaded: Any = estimator.from_model(model, record["params"], folder.history())
-    loaded.stop_reason_ = summary.get("stop")
+    loaded._set_stop(summary.get("stop"))
     source = folder.read_source()
     loaded._first_feature = source.first_index
     if source.table is not None:

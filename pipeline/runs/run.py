@@ -394,9 +394,11 @@ def _run(
         with few_blocks_kept(planned_holdings(plan), plan["task_bytes"], ctx.fit_limit, executor.kind):
             emit(begin_event(info.name, ready.config.model_dump(include={"max_rounds", "max_iter", "tol"})))
             outcome = run_loop(ready.loop, ctx)
-            model = ready.model(outcome.state, ctx)
-            tables, own = ready.tables(outcome.state, model), ready.summary(outcome.state, model)
-            doubts = ready.all_warnings(outcome.state, model, ctx, outcome.history, own)
+            end = ready.end(outcome.state, ctx)
+            model, own, tables = end.model, end.summary, ready.tables(outcome.state, end.model)
+            doubts = [end.contradiction] if end.contradiction else []
+            doubts += ready.all_warnings(outcome.state, model, ctx, outcome.history, own)
+            del end
             fit = Fit(info.method, ready.config, ready.inputs, grams=kept_grams(ready.loop))
             del ready  # what its loop holds makes room for the fits of a calibration
             model = replace(model, calibration=calibrate_run(fit, ctx)) if config.calibrates else model

@@ -4,11 +4,13 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import gramplane.pipeline as gp
+from gramplane.kernels.bounds import sound_gap
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 8))
@@ -36,3 +38,12 @@ def test_a_warning_names_the_line_of_the_user(name):
         warnings.simplefilter("always")
         FITS[name]()
     assert caught and {warning.filename for warning in caught} == {__file__}
+
+
+@pytest.mark.parametrize("name", [name for name in FITS if not name.startswith("in a ")])
+def test_bounds_that_contradict_each_other_are_told(name, monkeypatch):
+    monkeypatch.setattr("gramplane.pipeline.method.sound_gap", lambda gap, upper: sound_gap(-1e-5 * abs(upper) - 1e-300, upper))
+    with pytest.warns(ConvergenceWarning, match="lies below the lower one"):
+        model = FITS[name]()
+    assert model.stop_reason_ == "bounds" and model.converged_ is False
+    assert np.isnan(model.dual_gap_)

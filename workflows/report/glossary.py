@@ -194,6 +194,7 @@ STOPS: Mapping[str, str] = {
     "decrease": "steps lower the objective by less than decrease_tol",
     "size": "as many bases as asked for are found",
     "gain": "no further basis is worth its place",
+    "bounds": "the upper bound lies below the lower one by more than rounding: the fit is not certified",
     "stalled": "the gap cannot be closed further in floating point",
     "no_progress": "no step lowers the objective any more",
     "flat": "the objective does not depend on the weights",

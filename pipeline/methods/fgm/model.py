@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from ....kernels.bounds import sound_gap
 from ...models.calibration import Calibration
 from ...records.scale import FeatureScale
 
@@ -80,12 +81,12 @@ class MachineState:
     @property
     def gap(self) -> float:
         """Duality gap of the newest sub-problem."""
-        return self.rounds[-1].gap if self.rounds else 0.0
+        return sound_gap(self.rounds[-1].gap, self.objective) if self.rounds else 0.0
 
     @property
     def outer_gap(self) -> float:
         """Distance of the newest model to the exact optimum at most."""
-        return self.rounds[-1].outer_gap if self.rounds else 0.0
+        return sound_gap(self.rounds[-1].outer_gap, self.objective) if self.rounds else 0.0
 
     @property
     def widths(self) -> tuple[int, ...]:

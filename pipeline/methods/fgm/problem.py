@@ -235,7 +235,7 @@ def close_round(problem: MachineProblem, state: MachineState, top: Top, squares:
     config, record, ids = problem.config, state.rounds[-1], np.asarray(top.ids)
     norm2 = float(np.sum(squares[: config.B]))
     bound = max(state.lower_bound, problem.loss.bound(problem.y, residual, problem.cost, norm2) * problem.unit.size**2)
-    record = replace(record, outer_gap=max(record.objective - bound, 0.0))
+    record = replace(record, outer_gap=record.objective - bound)
     if not config.allow_repeat:
         used = _atom_set(state.drawn)
         ids = ids[np.array([atom not in used for atom in _atoms(ids)], dtype=bool)]

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from ....kernels.bounds import sound_gap
 from ....kernels.group_lasso.penalty import GroupPenalty
 from ....kernels.losses import LossName
 from ...inputs.scores import AccuracyTracker, R2Tracker
@@ -50,7 +51,7 @@ class BatchMachine:
     @property
     def gap(self) -> float:
         """P minus the best dual value; not negative but for round-off, which is cut."""
-        return max(self.objective - self.lower, 0.0)
+        return sound_gap(self.objective - self.lower, self.objective)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ....kernels.bounds import sound_gap
 from ....kernels.graphs.norms import NodeSet, dual_bound, dual_exponent, dual_shares, gauge, joint_weights, start_weights
 from ....kernels.svm.dual import DualProblem, DualSolution, Gram
 from ....kernels.svm.solvers import solve_ridge, solve_to_gap
@@ -207,9 +208,9 @@ class LatentLoop(TaskLoop):
         sums = lattice.descendant_bounds(frontier, machine.forms.sum(axis=0), config.mu)
         lower = dual_point(self.problem, machine.beta).value(max(bound, float(sums.max(initial=0.0))))
         scale = machine.upper if machine.upper > 0 else 1.0
-        gap = max(machine.upper - active.certified if np.isfinite(active.certified) else machine.upper, 0.0)
+        gap = sound_gap(machine.upper - active.certified if np.isfinite(active.certified) else machine.upper, machine.upper)
         complete = search.complete and not outside.any() and active.stop in FINISHED
-        return Certificate(gap, gap / scale, complete, max(machine.upper - lower, 0.0) / scale, search.visits)
+        return Certificate(gap, gap / scale, complete, sound_gap(machine.upper - lower, machine.upper) / scale, search.visits)
 
     def _best_weights(self, nodes: NodeSet, norms: np.ndarray, steps: int) -> np.ndarray:
         """Return the weights that are best for functions of given norms ``(W, k)``, after a little smoothing."""

@@ -131,7 +131,7 @@ class MKL(Method):
     def model(self, state: MKLState, ctx: RunContext) -> KernelModel:
         """Return the model of the best weights."""
         machines = state.machines
-        figures = bound_figures(sum(one.lower for one in machines), sum(one.upper for one in machines), state, UNFINISHED)
+        figures = bound_figures(machines, state, UNFINISHED)
         theta, beta = np.stack([one.best_theta for one in machines]), np.stack([one.best_beta for one in machines])
         paths, biases = {f"weights_path_{m}": one.path for m, one in enumerate(machines)}, np.array([one.best_bias for one in machines])
         unit = self.loop.problems[0].unit

@@ -126,7 +126,7 @@ class MultiTaskMKL(Method):
     def model(self, state: MultiTaskState, ctx: RunContext) -> TaskModel:
         """Return the model of the least primal value."""
         searches, back = state.searches, np.argsort(self.inputs.order)  # from the order of tasks to that of the data
-        figures = bound_figures(sum(one.lower for one in searches), sum(one.upper for one in searches), state, UNFINISHED)
+        figures = bound_figures(searches, state, UNFINISHED)
         arrays = {
             "kernel_weights": machine_stack([one.best_weights for one in searches]),
             "task_shares": machine_stack([one.best_shares for one in searches]),

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
+from ....kernels.bounds import sound_gap
 from ....kernels.group_lasso import on_rows as batch
 from ....kernels.group_lasso.row_problem import RowProblem, TaskRows
 from ....kernels.group_lasso.task_selection import task_penalty
@@ -102,7 +103,7 @@ class BatchLoop:
         weights = np.zeros_like(state.weights)
         weights[:, columns] = solution.copies
         after = replace(state, iteration=state.iteration + 1, sweeps=state.sweeps + solution.steps, weights=weights)
-        after = replace(after, intercepts=solution.biases, objective=solution.objective, gap=max(solution.gap, 0.0))
+        after = replace(after, intercepts=solution.biases, objective=solution.objective, gap=solution.gap)
         return Step(self._next_phase(after, solution.stop), self._metrics(after))
 
     def _next_phase(self, state: BatchState, reason: str) -> BatchState:
@@ -134,7 +135,7 @@ class BatchLoop:
         """Return the weights with their objective, summed anew over the rows, and their gap."""
         values = self.data.rows.decide(state.weights, state.intercepts)
         value = objective_value(self.config, self.data, self.lam(state), state.weights, values)
-        return Solution(state.weights, state.intercepts, value, state.gap)
+        return Solution(state.weights, state.intercepts, value, sound_gap(state.gap, state.objective))
 
     def count(self, state: BatchState) -> int:
         """Return the number of sweeps of the last phase."""

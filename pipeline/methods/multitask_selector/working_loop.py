@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
+from ....kernels.bounds import sound_gap
 from ....kernels.group_lasso.on_rows import RowSolution, solve_rows
 from ....kernels.group_lasso.row_problem import RowProblem
 from ....kernels.group_lasso.task_gradients import norm_move
@@ -69,7 +70,7 @@ class WorkingState:
     @property
     def gap(self) -> float:
         """Distance of the objective to the best dual value; round-off below zero is cut."""
-        return max(self.objective - self.lower, 0.0)
+        return sound_gap(self.objective - self.lower, self.objective)
 
 
 class WorkingLoop:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ....kernels.bounds import sound_gap
 from ....kernels.spectral.constraints import close_pairs, pair_constraints
 from ....kernels.spectral.dual_ascent import SpectralState
 from ....kernels.spectral.problem import cap_used
@@ -108,7 +109,7 @@ class NPKL(Method):
         figures = {
             "objective": best.primal,
             "dual": dual,
-            "gap": max(best.primal - dual, 0.0),
+            "gap": sound_gap(best.primal - dual, best.primal),
             "iterations": float(state.iteration),
             "converged": float(state.converged),
             "cap_used": cap_used(setting.problem, best),

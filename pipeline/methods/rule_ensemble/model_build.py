@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ....kernels.bounds import sound_gap
 from ....kernels.graphs.norms import DualPoint
 from ....kernels.rules.propositions import ABOVE, AT_MOST, Propositions
 from ...inputs.tasks import TaskInputs
@@ -124,4 +125,4 @@ def descendant_gap(lattice: Lattice, state: RuleState) -> float:
     reach = float(max(np.min(np.concatenate(lattice.cost)[used] / alpha[used]), 1.0)) if used.any() else 1.0
     # The nodes that joined last came after the multipliers.
     bound = max(active.bound, lattice.descendant_bound(active.nodes, split_alpha(lattice, state.master)))
-    return float(max(active.upper - DualPoint(float(alpha.sum()), 0.0, reach).value(bound), 0.0))
+    return float(sound_gap(active.upper - DualPoint(float(alpha.sum()), 0.0, reach).value(bound), active.upper))

@@ -138,7 +138,7 @@ class SharedSubspace(Method):
     def model(self, state: SubspaceState, ctx: RunContext) -> TaskModel:
         """Return the model of the least primal value."""
         figures, weights = (
-            bound_figures(state.lower, state.upper, state, UNFINISHED),
+            bound_figures([state], state, UNFINISHED),
             np.einsum("mk,mst->kst", self.loop.mix, state.best_coupling),
         )
         arrays, norms = {"kernel_weights": np.trace(weights, axis1=1, axis2=2)}, self.loop.grams(ctx).normalizations

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ....kernels.bounds import sound_gap
 from ....kernels.ranking.user_kernels import LANCZOS_STEPS
 from ....storage import BlockStore
 from ...grams.given import GivenGrams, GivenKernel
@@ -144,7 +145,12 @@ class Social(Method):
         # Baselines over the training pairs: sorting by K_u, by equal weights, and by every view.
         views = loop.entries(state, ctx)
         baselines = [_area(loop.links.z, row) for row in np.vstack([state.theta @ views, views.mean(axis=0), views])]
-        bounds = {"objective": state.objective, "gap": state.gap, "alignment": state.alignment, "uniform_alignment": state.uniform}
+        bounds = {
+            "objective": state.objective,
+            "gap": sound_gap(state.gap, state.objective),
+            "alignment": state.alignment,
+            "uniform_alignment": state.uniform,
+        }
         steps = {"iterations": float(state.iteration), "newton_steps": float(state.newton_steps)}
         model = SocialModel(
             params_json=config.model_dump_json(),
@@ -199,7 +205,7 @@ class Social(Method):
     def summary(self, state: SocialState, model: SocialModel) -> dict[str, Any]:
         """Return certificate, alignments, and the area under the curve of the learnt ranking over the training pairs."""
         scope = "the training pairs, for these weights of the views"
-        certificate = {"objective": float(state.objective), "gap": float(state.gap), "certified_over": scope}
+        certificate = {"objective": float(state.objective), "gap": float(sound_gap(state.gap, state.objective)), "certified_over": scope}
         alignment = {"alignment": float(state.alignment), "uniform_alignment": float(state.uniform)}
         views = {"n_selected": int(np.count_nonzero(state.theta)), "n_kernels": len(state.theta)}
         area = model.figures["auc"] if model.by_blocks else learnt_area(model, self.loop.links)
