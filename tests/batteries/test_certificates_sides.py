@@ -173,7 +173,7 @@ SIDES = {
     ),
     "group-lasso": Sides(
         "group-lasso",
-        {"lam": 0.05, "algorithm": "fista", "tol": 1e-7, "max_iter": 2000},
+        {"scale": None, "lam": 0.05, "algorithm": "fista", "tol": 1e-7, "max_iter": 2000},
         lambda model: told.group_lasso(model, WIDE, WIDE_Y, np.arange(40), "half squared"),
         {"gramplane.pipeline.methods.group_lasso.memory.GRAM_COLUMNS": 10, "params": {"tol": 5e-4}},
         "gramplane.pipeline.methods.group_lasso.batch_loop.solve_rows",
@@ -181,7 +181,7 @@ SIDES = {
     ),
     "group-lasso-screened": Sides(
         "group-lasso",
-        {"lam": 0.05, "algorithm": "fista", "tol": 1e-7, "max_iter": 2000},
+        {"scale": None, "lam": 0.05, "algorithm": "fista", "tol": 1e-7, "max_iter": 2000},
         lambda model: told.group_lasso(model, WIDE, WIDE_LABELS, np.arange(40), "logistic"),
         {
             "gramplane.pipeline.methods.group_lasso.batch_loop.FIRST_GROUPS": 2,
@@ -193,7 +193,7 @@ SIDES = {
     ),
     "multitask-selector": Sides(
         "multitask-selector",
-        {"penalty": "mtfts", "lam": 0.1, "loss": "squared", "algorithm": "fista", "tol": 1e-7, "max_iter": 5000},
+        {"scale": None, "penalty": "mtfts", "lam": 0.1, "loss": "squared", "algorithm": "fista", "tol": 1e-7, "max_iter": 5000},
         lambda model: told.selector(model, WIDE, WIDE_Y, np.arange(300) % 3, "half squared"),
         {"gramplane.pipeline.methods.multitask_selector.memory.MOMENT_SHARE": 0.0, "params": {"tol": 5e-4}},
         "gramplane.kernels.group_lasso.on_rows._Solver.fista",

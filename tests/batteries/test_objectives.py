@@ -140,7 +140,15 @@ def group_lasso_cases():
             ):
                 rows = rows_for(algorithm, loss)
                 for penalty, r in (("gl", 0.0), ("sgl", 0.3)):
-                    given = {"penalty": penalty, "lam": 0.02, "gamma": 2000.0, "groups": GROUPS, "r": r, "algorithm": algorithm}
+                    given = {
+                        "penalty": penalty,
+                        "lam": 0.02,
+                        "gamma": 2000.0,
+                        "groups": GROUPS,
+                        "r": r,
+                        "algorithm": algorithm,
+                        "scale": None,
+                    }
                     given |= {"fit_intercept": bias, "epochs": 3, "batch_size": 7, "tol": 1e-3, "max_iter": 5 if loss == "hinge" else 300}
                     given |= {} if kind is api.GroupLassoRegressor else {"loss": loss}
                     yield Case(
@@ -156,7 +164,15 @@ def selector_cases():
             for loss, y in (("squared", Y), ("logistic", LABELS), ("hinge", LABELS)):
                 rows = rows_for(algorithm, loss)
                 for penalty, refit in (("imtfs", None), ("amtfs", None), ("mtfts", None if loss == "hinge" else 0.01)):
-                    given = {"penalty": penalty, "lam": 0.05, "gamma": 2000.0, "loss": loss, "algorithm": algorithm, "fit_intercept": bias}
+                    given = {
+                        "penalty": penalty,
+                        "lam": 0.05,
+                        "gamma": 2000.0,
+                        "loss": loss,
+                        "algorithm": algorithm,
+                        "fit_intercept": bias,
+                        "scale": None,
+                    }
                     given |= {"refit": refit, "tol": 1e-3, "max_iter": 300, "epochs": 3}
                     yield Case(
                         f"MultiTaskSelector-{algorithm}-{loss}-{bias}-{penalty}",
