@@ -259,7 +259,7 @@ SIDES = {
     ),
     "tri-class-svm": Sides(
         "tri-class-svm",
-        {"C": 4.0, "kernel": "rbf", "gamma": 0.2, "n_random": 1, "inner_tol": 1e-6},
+        {"C": 4.0, "kernel": "rbf", "gamma": 0.2, "n_random": 1, "inner_tol": 1e-6, "irrelevant_label": 0},
         None,
         {**_passes("200KiB"), "gramplane.pipeline.grams.weighted_sum.MATRIX_SHARE": 0.1},
         "gramplane.pipeline.grams.weighted_sum.CombinedGram",
