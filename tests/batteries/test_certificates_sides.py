@@ -53,10 +53,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gramplane.pipeline as api
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import load_model, run_method
 from gramplane.storage.ingest import ingest
 from tests.support.oracles import published as told
+from tests.support.oracles.multitask import few_rows, tube_optimum
 
 _RNG = np.random.default_rng(7)
 N = 90
@@ -398,3 +400,40 @@ def test_bounds_of_both_sides_hold_the_same_optimum(name, tmp_path, monkeypatch)
     assert quick["gap"] + slow["gap"] <= 1e-3 * size, f"too loose to tell: {quick['gap']}, {slow['gap']} of {size}"
     assert quick["objective"] - quick["gap"] <= slow["objective"] + sides.slack * size
     assert slow["objective"] - slow["gap"] <= quick["objective"] + sides.slack * size
+
+
+# -- few rows, kernels of single columns -------------------------------------------------------------------------------------------
+
+FEW, FEW_Y, FEW_TASK, FEW_KERNELS = few_rows(6, (6, 5, 4))
+FEW_X, FEW_LABELS, TOGETHER = FEW[-1], np.where(np.median(FEW_Y) < FEW_Y, 1, -1), np.zeros(len(FEW_Y), int)
+
+
+@pytest.mark.parametrize(
+    ("q", "fit"),
+    [
+        (1.0, lambda: api.MKLRegressor(FEW_KERNELS, C=3.0, constraint="simplex").fit(FEW_X, FEW_Y)),
+        (1.5, lambda: api.SharedSubspaceMKLRegressor(FEW_KERNELS, C=3.0, q=1.5).fit(FEW_X, FEW_Y, TOGETHER)),
+        (1.5, lambda: api.MultiTaskMKLRegressor(FEW_KERNELS, C=3.0, q=1.5, p=6.0).fit(FEW_X, FEW_Y, TOGETHER)),
+    ],
+    ids=["mkl", "shared-subspace-mkl", "multitask-mkl"],
+)
+def test_bounds_on_few_rows_hold_the_optimum_of_a_general_solver(q, fit):
+    model, best = fit(), tube_optimum(FEW, FEW_Y, TOGETHER, 3.0, 2.0, q)
+    assert model.converged_ and 0 <= model.dual_gap_ <= 1e-3 * max(model.objective_, 1.0)
+    assert model.lower_bound_ <= best <= model.objective_ * (1 + 1e-4)
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        lambda: api.SharedSubspaceMKLRegressor(FEW_KERNELS, C=30.0, q=1.0).fit(FEW_X, FEW_Y, FEW_TASK),
+        lambda: api.LatentTaskMKLRegressor(FEW_KERNELS[:3], C=3.0).fit(FEW_X, FEW_Y, FEW_TASK),
+        lambda: api.HierarchicalKernelRegressor(C=3.0).fit(FEW_X, FEW_Y),
+        lambda: api.MultiTaskMKLClassifier(FEW_KERNELS, C=3.0, p=3.0).fit(FEW_X, FEW_LABELS, FEW_TASK),
+        lambda: api.TriClassSVC(C=3.0, C_unlabelled=0.1, kernel="linear").fit(FEW_X[:20], FEW_LABELS[:20], X_unlabelled=FEW_X[20:]),
+    ],
+    ids=["shared-subspace-mkl", "latent-task-mkl", "hierarchical-kernels", "multitask-mkl", "tri-class-svm"],
+)
+def test_fits_of_few_rows_end_certified(fit):
+    model = fit()
+    assert model.converged_ and model.stop_reason_ != "bounds" and model.dual_gap_ >= 0
