@@ -11,7 +11,3 @@ FIGURES = figures()
 def test_the_house_stays_as_it_was_left(figure):
     limit = figure.goal if figure.limit is None else figure.limit
     assert figure.is_kept, f"{figure.what}: {figure.value:g}, at most {limit:g}: {figure.detail}"
-
-
-def test_the_table_has_every_figure():
-    assert len(FIGURES) >= 11 and len({figure.what for figure in FIGURES}) == len(FIGURES)
