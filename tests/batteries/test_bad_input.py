@@ -17,7 +17,7 @@ from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import forms, planted
 
 X, Y = planted(0, d=12)
-PARAMS = {"B": 2, "C": 1.0, "max_rounds": 2}
+PARAMS = {"B": 2, "C": 1.0, "max_rounds": 2, "scale": None}
 
 
 def refused(message, A=X, y=Y, sample_weight=None, kind=ValueError, **params):

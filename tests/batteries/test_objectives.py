@@ -104,7 +104,7 @@ def fgm_cases():
                 given = {"B": 2, "C": 2.0, "loss": loss, "fit_intercept": bias, "allow_repeat": False, "max_rounds": 3}
                 yield Case(
                     f"FGMClassifier-{loss}-{bias}-{form}",
-                    lambda given=given, rows=rows: api.FGMClassifier(**given).fit(rows, LABELS),
+                    lambda given=given, rows=rows: api.FGMClassifier(**given, scale=None).fit(rows, LABELS),
                     lambda model: told.fgm(model, X, LABELS),
                 )
     for kind, loss, y in (
@@ -120,7 +120,7 @@ def fgm_cases():
             given = {"B": 2, "C": 2.0, "loss": loss, "fit_intercept": bias, "allow_repeat": False, "max_rounds": 3}
             yield Case(
                 f"{kind.__name__}-{loss}-{bias}-{'none' if beside is None else 'covariates'}",
-                lambda kind=kind, given=given, y=y, beside=beside: kind(**given).fit(X, y, covariates=beside),
+                lambda kind=kind, given=given, y=y, beside=beside: kind(**given, scale=None).fit(X, y, covariates=beside),
                 lambda model, y=y, beside=beside: told.fgm(model, X, y, beside),
             )
 
@@ -147,13 +147,12 @@ def group_lasso_cases():
                         "groups": GROUPS,
                         "r": r,
                         "algorithm": algorithm,
-                        "scale": None,
                     }
                     given |= {"fit_intercept": bias, "epochs": 3, "batch_size": 7, "tol": 1e-3, "max_iter": 5 if loss == "hinge" else 300}
                     given |= {} if kind is api.GroupLassoRegressor else {"loss": loss}
                     yield Case(
                         f"{kind.__name__}-{algorithm}-{loss}-{bias}-{penalty}",
-                        lambda kind=kind, given=given, rows=rows, y=y: kind(**given).fit(rows, y),
+                        lambda kind=kind, given=given, rows=rows, y=y: kind(**given, scale=None).fit(rows, y),
                         lambda model, rows=rows, y=y, loss=loss, r=r: told.group_lasso(model, rows, y, GROUPS, loss, r),
                     )
 
@@ -171,12 +170,11 @@ def selector_cases():
                         "loss": loss,
                         "algorithm": algorithm,
                         "fit_intercept": bias,
-                        "scale": None,
                     }
                     given |= {"refit": refit, "tol": 1e-3, "max_iter": 300, "epochs": 3}
                     yield Case(
                         f"MultiTaskSelector-{algorithm}-{loss}-{bias}-{penalty}",
-                        lambda given=given, rows=rows, y=y: api.MultiTaskSelector(**given).fit(rows, y, TASK),
+                        lambda given=given, rows=rows, y=y: api.MultiTaskSelector(**given, scale=None).fit(rows, y, TASK),
                         lambda model, rows=rows, y=y, loss=loss: told.selector(
                             model, rows, y, TASK, "half squared" if loss == "squared" else loss
                         ),
@@ -199,15 +197,21 @@ def kernel_cases():
         given = {**mkl, "constraint": constraint}
         yield Case(
             f"MKLClassifier-{constraint}",
-            lambda given=given: api.MKLClassifier(**given).fit(X, LABELS),
+            lambda given=given: api.MKLClassifier(**given, scale=None).fit(X, LABELS),
             lambda model: told.mkl(model, K, [one], "hinge"),
             CLOSE,
         )
     yield Case(
-        "MKLClassifier-three", lambda: api.MKLClassifier(**mkl).fit(X, THREE), lambda model: told.mkl(model, K, each, "hinge"), CLOSE
+        "MKLClassifier-three",
+        lambda: api.MKLClassifier(**mkl, scale=None).fit(X, THREE),
+        lambda model: told.mkl(model, K, each, "hinge"),
+        CLOSE,
     )
     yield Case(
-        "MKLRegressor", lambda: api.MKLRegressor(**mkl).fit(X, Y), lambda model: told.mkl(model, K, [Y], "epsilon_insensitive"), CLOSE
+        "MKLRegressor",
+        lambda: api.MKLRegressor(**mkl, scale=None).fit(X, Y),
+        lambda model: told.mkl(model, K, [Y], "epsilon_insensitive"),
+        CLOSE,
     )
     layered = KERNELS[:2] + KERNELS[3:5]
     yield Case(
@@ -225,7 +229,7 @@ def kernel_cases():
             given = {**tasks, "kernels": KERNELS[:-1], "p": p, "q": q, "loss": loss}
             yield Case(
                 f"{kind.__name__}-{loss}-{p:g}-{q:g}",
-                lambda kind=kind, given=given, y=y: kind(**given).fit(X, y, TASK),
+                lambda kind=kind, given=given, y=y: kind(**given, scale=None).fit(X, y, TASK),
                 lambda model, y=y, loss=loss: told.multitask_mkl(model, by_tasks(KERNELS[:-1]), numbers(y), CODES, loss),
                 CLOSE,
             )
@@ -260,7 +264,7 @@ def subspace_cases():
         given = {"kernels": LINEAR, "q": 1.5, "C": 0.7, "loss": loss, "tol": 1e-2, "max_iter": 40}
         yield Case(
             f"{kind.__name__}-{loss}",
-            lambda kind=kind, given=given, y=y: kind(**given).fit(X, y, TASK),
+            lambda kind=kind, given=given, y=y: kind(**given, scale=None).fit(X, y, TASK),
             lambda model, y=y, loss=loss: told.subspace(model, explicit(), numbers(y), CODES, loss),
             1e-5,
         )
@@ -272,7 +276,7 @@ def latent_cases():
             given = {"kernels": KERNELS[:-1], "C": 0.5, "a": 1.2, "mu": 0.3, "loss": loss, "inverted": inverted, "tol": 1e-3}
             yield Case(
                 f"{kind.__name__}-{loss}-{inverted}",
-                lambda kind=kind, given=given, y=y: kind(**given).fit(X, y, TASK),
+                lambda kind=kind, given=given, y=y: kind(**given, scale=None).fit(X, y, TASK),
                 lambda model, y=y, loss=loss: told.latent(model, by_tasks(KERNELS[:-1]), numbers(y), CODES, loss),
                 1e-5,
             )
@@ -288,7 +292,7 @@ def graph_cases():
         given = {"dag": "subsets(rbf(gamma=0.5))", "C": 2.0, "loss": loss, "tol": 1e-2}
         yield Case(
             f"{kind.__name__}-{loss}",
-            lambda kind=kind, given=given, y=y: kind(**given).fit(some, y),
+            lambda kind=kind, given=given, y=y: kind(**given, scale=None).fit(some, y),
             lambda model, y=y, loss=loss: told.subsets_of_features(model, some, 0.5, numbers(y), loss),
             1e-5,
         )
