@@ -97,7 +97,7 @@ class Method(Generic[C, I, S, M]):
             return config
         from .inputs.kernels import with_decided_kernels  # what fits without kernels need not load
 
-        return with_decided_kernels(config, inputs.data, ctx)
+        return with_decided_kernels(config, inputs.data, ctx, getattr(inputs, "counts", None))
 
     @classmethod
     def start(cls, config: C, inputs: I, ctx: RunContext) -> Self:

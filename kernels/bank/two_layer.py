@@ -42,10 +42,11 @@ def exponentiate(inner: FloatArray) -> FloatArray:
     return np.exp(np.minimum(inner, LARGEST_EXPONENT + 1.0, out=inner), out=inner)
 
 
-def is_refused(kernel: FloatArray) -> bool:
-    """Return whether some exponent of a second layer, a symmetric matrix, is larger than allowed."""
-    top = max(kernel[first : first + BAND, first:].max() for first in range(0, len(kernel), BAND))
-    return bool(top > np.exp(LARGEST_EXPONENT))
+def is_refused(exponents: FloatArray) -> bool:
+    """Return whether some exponent of a second layer is larger than allowed, by those on its diagonal: the sum of the kernels is positive
+    semi-definite, no entry is beyond the largest of these.
+    """
+    return bool(exponents.max() > LARGEST_EXPONENT)
 
 
 def block_layer(block: Array, weights: FloatArray) -> FloatArray:
@@ -112,7 +113,7 @@ class BankLayer:
     def kernel(self, mu: FloatArray) -> FloatArray | None:
         """Return K2(mu); see :class:`Layer`."""
         kernel = self.bank.combine(mu, self._matrix, exponentiate)
-        return None if is_refused(kernel) else kernel
+        return None if is_refused(np.log(np.diagonal(kernel))) else kernel
 
     def weigh(self, mu: FloatArray, kernel: FloatArray, beta: FloatArray) -> FloatArray:
         """Return the weighted sums; see :class:`Layer`."""
@@ -166,13 +167,13 @@ class TwoLayerObjective:
         decision = machine.decision + machine.bias
         return TwoLayerPoint(mu, value, float(machine.gap), slopes, machine.beta, float(machine.bias), decision, machine.indefinite)
 
-    def start(self, rng: np.random.Generator, diagonals: FloatArray) -> TwoLayerPoint:
-        """Return the machine at random weights for which the diagonal of the inner sum is one on average; ``diagonals`` are ``(k, n)``. At
-        zero the second layer has rank one and its machine cannot distinguish rows. Where the weights are refused because of a few long
-        rows, they are halved until they are accepted.
+    def start(self, rng: np.random.Generator, heights: FloatArray) -> TwoLayerPoint:
+        """Return the machine at random weights for which the diagonal of the inner sum is one on average; ``heights`` ``(k,)`` are the
+        means of the kernels' diagonals. At zero the second layer has rank one and its machine cannot distinguish rows. Where the weights
+        are refused because of a few long rows, they are halved until they are accepted.
         """
-        mu = rng.uniform(0.05, 1.0, len(diagonals))
-        height = float(mu @ diagonals.mean(axis=1))
+        mu = rng.uniform(0.05, 1.0, len(heights))
+        height = float(mu @ heights)
         mu = mu / height if height > 0.0 else mu
         for _ in range(START_HALVINGS):
             point = self.at(mu)

@@ -1,6 +1,7 @@
 r"""Centring and scaling of kernels from a few sums over the training rows, applied when a block is read; stored entries stay raw.
 
-With the raw kernel K over the n training rows, r its row means, m the mean of all entries,
+With the raw kernel K over the n training rows, r its row means, m the mean of all entries, each row counted as often as its weight says
+(n is the sum of the weights),
 
 .. math::
 
@@ -17,7 +18,7 @@ so does a row of length zero under ``cosine``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -41,23 +42,36 @@ class BlockSums:
     diagonal: Array | None
 
 
-def block_sums(blocks: Array, rows: tuple[int, int], columns: tuple[int, int]) -> BlockSums:
-    """Return the sums of the upper-triangle block ``blocks`` (k, n_rows, n_columns), in float64."""
+def block_sums(blocks: Array, rows: tuple[int, int], columns: tuple[int, int], counts: Array | None = None) -> BlockSums:
+    """Return the sums of the upper-triangle block ``blocks`` (k, n_rows, n_columns), in float64; ``counts`` as in :class:`KernelSums`."""
     on_diagonal = rows == columns
-    along = blocks.sum(axis=2, dtype=np.float64)
-    across = None if on_diagonal else blocks.sum(axis=1, dtype=np.float64)
+    if counts is None:
+        along = blocks.sum(axis=2, dtype=np.float64)
+        across = None if on_diagonal else blocks.sum(axis=1, dtype=np.float64)
+    else:
+        along = np.stack([(block * counts[slice(*columns)]).sum(axis=1) for block in blocks])
+        across = None if on_diagonal else np.stack([(block * counts[slice(*rows), None]).sum(axis=0) for block in blocks])
     diagonal = np.diagonal(blocks, axis1=1, axis2=2).astype(np.float64) if on_diagonal else None
     return BlockSums(rows, columns, along, across, diagonal)
 
 
 @dataclass(frozen=True)
 class KernelSums:
-    """Sums of one raw kernel over the training rows, which its normalisation needs; ``total`` is that of all entries."""
+    """Sums of one raw kernel over the training rows, which its normalisation needs; ``total`` is that of all entries.
+
+    ``counts`` ``(n,)``: how often every row counts, all once by default. A row that counts twice is two, one that counts 0 times is none.
+    """
 
     trace: float
     diagonal: Array
     row_sums: Array
     total: float
+    counts: Array | None = None
+
+    @property
+    def n(self) -> float:
+        """Number of rows, each as often as it counts."""
+        return len(self.diagonal) if self.counts is None else float(self.counts.sum())
 
     @classmethod
     def of(cls, gram: Array) -> KernelSums:
@@ -66,13 +80,17 @@ class KernelSums:
         return kernel_sums(n, [block_sums(gram[None], (0, n), (0, n))])[0]
 
     @classmethod
-    def of_diagonals(cls, diagonals: Array) -> list[KernelSums]:
+    def of_diagonals(cls, diagonals: Array, counts: Array | None = None) -> list[KernelSums]:
         """Return the sums of kernels whose normalisation is :func:`needs_diagonal_only`, (k, n); NaN where rows would be needed."""
         unknown = np.broadcast_to(np.nan, diagonals.shape[1:])
-        return [cls(float(diagonal.sum()), diagonal, unknown, np.nan) for diagonal in diagonals]
+        return [cls(_counted_sum(diagonal, counts), diagonal, unknown, np.nan, counts) for diagonal in diagonals]
 
 
-def kernel_sums(n: int, parts: Iterable[BlockSums]) -> list[KernelSums]:
+def _counted_sum(values: Array, counts: Array | None) -> float:
+    return float((values if counts is None else values * counts).sum())
+
+
+def kernel_sums(n: int, parts: Iterable[BlockSums], counts: Array | None = None) -> list[KernelSums]:
     """Return the sums of every kernel from those of all blocks of the upper triangle, added in the order given."""
     parts = list(parts)
     k = len(parts[0].row_sums) if parts else 0
@@ -85,31 +103,34 @@ def kernel_sums(n: int, parts: Iterable[BlockSums]) -> list[KernelSums]:
             diagonal[:, slice(*part.rows)] = part.diagonal
     if np.isnan(diagonal).any():
         raise ValueError(f"the diagonal of row {int(np.isnan(diagonal).any(axis=0).argmax())} is in none of the {len(parts)} blocks")
-    return [KernelSums(float(entries.sum()), entries, row, float(row.sum())) for entries, row in zip(diagonal, rows)]
+    pairs = zip(diagonal, rows)
+    return [KernelSums(_counted_sum(entries, counts), entries, row, _counted_sum(row, counts), counts) for entries, row in pairs]
 
 
 @dataclass(frozen=True)
 class Normalization:
     """How one kernel is centred and scaled: s, and for a centred one r ``(n,)`` and m, for a ``cosine`` q ``(n,)``. A solver with a free
-    bias needs nothing but ``scale`` unless the kind is ``cosine``.
+    bias needs nothing but ``scale`` unless the kind is ``cosine``. ``counts``: of a centred one, as in :class:`KernelSums`.
     """
 
     record_name: ClassVar[str] = "Normalization"
+    record_optional: ClassVar[tuple[str, ...]] = ("counts",)
     scale: float
     row_mean: Array | None
     mean: float
     diag_root: Array | None
+    counts: Array | None = None
 
     @classmethod
     def of(cls, spec: KernelSpec, sums: KernelSums) -> Normalization:
         """Return the normalisation of a kernel; refuse a trace or variance that is negative (not positive semi-definite) or not finite."""
-        n = len(sums.diagonal)
+        n = sums.n
         mean = sums.total / (n * n) if n else 0.0
         row_mean = sums.row_sums / n if spec.centre else None
         root = None
         if spec.normalize == "cosine":
             root = _row_lengths(sums.diagonal, row_mean, mean)
-        return cls(_compute_scale(spec, sums, mean), row_mean, mean if spec.centre else 0.0, root)
+        return cls(_compute_scale(spec, sums, mean), row_mean, mean if spec.centre else 0.0, root, sums.counts if spec.centre else None)
 
     @property
     def only_scales(self) -> bool:
@@ -136,7 +157,7 @@ class Normalization:
         if self.row_mean is not None and row_mean is None:
             if columns is not None or block.shape[1] != len(self.row_mean):
                 raise ValueError("row_mean is missing: a centred kernel needs the means of the test rows over all training rows")
-            row_mean = block.mean(axis=1, dtype=np.float64)
+            row_mean = block.mean(axis=1, dtype=np.float64) if self.counts is None else np.average(block, axis=1, weights=self.counts)
         if self.diag_root is not None:
             if diagonal is None:
                 raise ValueError("diagonal is missing: the cosine needs k(x, x) of the test rows")
@@ -157,6 +178,14 @@ class Normalization:
 def make_normalizations(specs: Sequence[KernelSpec], sums: Sequence[KernelSums]) -> list[Normalization]:
     """Return the normalisation of every kernel."""
     return [Normalization.of(spec, one) for spec, one in zip(specs, sums, strict=True)]
+
+
+def leave_out_idle(norms: Sequence[Normalization], counts: Array | None) -> list[Normalization]:
+    """Return normalisations under which rows that do not count are at the origin: all their entries are zero, however large they were."""
+    if counts is None or counts.all():
+        return list(norms)
+    roots = [np.where(counts > 0, 1.0 if norm.diag_root is None else norm.diag_root, 0.0) for norm in norms]
+    return [replace(norm, diag_root=root) for norm, root in zip(norms, roots, strict=True)]
 
 
 def needs_diagonal_only(spec: KernelSpec) -> bool:
@@ -181,7 +210,7 @@ def _row_lengths(diagonal: Array, row_mean: Array | None, mean: float) -> Array:
 def _compute_scale(spec: KernelSpec, sums: KernelSums, mean: float) -> float:
     if spec.normalize in ("none", "cosine"):
         return 1.0
-    n = len(sums.diagonal)
+    n = sums.n
     left = sums.trace - n * mean if spec.centre or spec.normalize == "multiplicative" else sums.trace
     if not np.isfinite(left) or left < -1e-6 * abs(sums.trace) or sums.trace < 0.0:
         raise ValueError(f"kernel {spec} has trace {sums.trace:g} and mean {mean:g} over {n} rows; it is not positive semi-definite")

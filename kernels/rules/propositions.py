@@ -80,10 +80,12 @@ def holds(kind: int, cut: float, values: FloatArray, comparable: NDArray[np.bool
     return comparable & ((values == cut) if kind == EQUAL else (values != cut))
 
 
-def column_propositions(column: int, values: FloatArray, n_thresholds: int, categorical: bool) -> Propositions:
+def column_propositions(
+    column: int, values: FloatArray, n_thresholds: int, categorical: bool, counts: FloatArray | None = None
+) -> Propositions:
     """Return the propositions of one column from its training values ``(n,)``, NaN for missing ones. A numeric column with more than
     ``n_thresholds`` distinct values is cut at its quantiles 1 / (n_thresholds + 1), ..., one with fewer between all. The values of a
-    categorical column are names; columns of two values are taken for that, too.
+    categorical column are names; columns of two values are taken for that, too. ``counts`` ``(n,)``: how often values count.
     """
     missing = np.isnan(values)
     distinct = np.unique(values[~missing])
@@ -94,7 +96,7 @@ def column_propositions(column: int, values: FloatArray, n_thresholds: int, cate
     elif names > 2:
         kinds, cuts = [EQUAL, DIFFERENT] * names, np.repeat(distinct, 2).tolist()
     elif names == 0 and len(distinct) > 2:
-        thresholds = choose_cuts(distinct, values[~missing], n_thresholds)
+        thresholds = choose_cuts(distinct, values[~missing], n_thresholds, None if counts is None else counts[~missing])
         kinds, cuts = [AT_MOST, ABOVE] * len(thresholds), np.repeat(thresholds, 2).tolist()
     if missing.any() and not missing.all():
         kinds, cuts = [*kinds, MISSING], [*cuts, 0.0]
@@ -103,12 +105,14 @@ def column_propositions(column: int, values: FloatArray, n_thresholds: int, cate
     return Propositions(columns[0], np.array(kinds, np.int64), np.array(cuts, np.float64), columns[1], known)
 
 
-def choose_cuts(distinct: FloatArray, values: FloatArray, count: int) -> FloatArray:
-    """Return at most ``count`` cuts between distinct sorted values: at quantiles of ``values``, halfway to the next value above."""
+def choose_cuts(distinct: FloatArray, values: FloatArray, count: int, counts: FloatArray | None = None) -> FloatArray:
+    """Return at most ``count`` cuts between distinct sorted values: at quantiles of ``values``, each as often as ``counts`` says,
+    halfway to the next value above.
+    """
     if len(distinct) - 1 <= count:
         below = np.arange(len(distinct) - 1)
     else:
-        quantiles = np.quantile(values, np.arange(1, count + 1) / (count + 1), method="inverted_cdf")
+        quantiles = np.quantile(values, np.arange(1, count + 1) / (count + 1), weights=counts, method="inverted_cdf")
         below = np.unique(np.searchsorted(distinct, quantiles))
         below = below[below < len(distinct) - 1]
     low, high = distinct[below], distinct[below + 1]

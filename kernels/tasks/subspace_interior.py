@@ -327,7 +327,8 @@ class _NewtonSystem:
     def _balanced(self, beta: FloatArray) -> FloatArray:
         """Return the step with the sums that round-off took away, spread over the coefficients that move most easily."""
         path = self.path
-        easy = self.parts.used / (self.stiff + self.kernel.diagonal())
+        weight = self.stiff + self.kernel.diagonal()
+        easy = np.divide(1.0, weight, out=np.zeros_like(weight), where=self.parts.used)
         off, total = path.member.T @ (self.view.beta + beta), path.member.T @ easy
         return beta - easy * (path.member @ np.divide(off, total, out=np.zeros_like(off), where=total > 0))
 

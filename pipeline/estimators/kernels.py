@@ -65,7 +65,8 @@ class KernelEstimator(SupervisedEstimator):
         y
             ``(n_samples,)`` target.
         sample_weight
-            ``(n_samples,)`` factors of ``C``.
+            ``(n_samples,)`` how often rows count, as factors of ``C`` and where kernels, their traces and widths follow the rows: a row
+            of weight zero is none, one of weight two is two. Folds are drawn over rows, whatever their weights.
 
         Raises
         ------

@@ -52,7 +52,8 @@ class TaskEstimator(KernelEstimator):
             block store: the tasks it holds). Cross-validation hands tasks on by metadata routing: ``set_fit_request(task=True)`` and
             ``set_score_request(task=True)``.
         sample_weight
-            ``(n_samples,)`` factors of ``C``.
+            ``(n_samples,)`` how often rows count, as factors of ``C`` and where kernels, their traces and widths follow the rows: a row
+            of weight zero is none, one of weight two is two. Folds are drawn over rows, whatever their weights.
 
         Raises
         ------

@@ -26,6 +26,7 @@ from ...kernels.grams.normalization import (
     Normalization,
     block_sums,
     kernel_sums,
+    leave_out_idle,
     make_normalizations,
     needs_diagonal_only,
 )
@@ -76,9 +77,9 @@ def block_chunk(ref: PairRef) -> list[Filled]:
     return [Filled(ref.rows, ref.cols, ref.load())]
 
 
-def sums_chunk(ref: PairRef) -> list[BlockSums]:
+def sums_chunk(ref: PairRef, counts: Shared | None) -> list[BlockSums]:
     """Return the sums of one raw block pair."""
-    return [block_sums(ref.load(), ref.rows, ref.cols)]
+    return [block_sums(ref.load(), ref.rows, ref.cols, None if counts is None else resolve(counts))]
 
 
 class Diagonal(NamedTuple):
@@ -248,7 +249,10 @@ class Grams:
         self.sums = self._load_sums()
         norms = make_normalizations(self.specs, self.sums)
         self.normalizations = [norm if centre or norm.row_mean is None else replace(norm, row_mean=None, mean=0.0) for norm in norms]
-        self._norms: Norms = None if all(norm.only_scales for norm in self.normalizations) else tuple(self.normalizations)
+        # Nobody asks what rows that do not count are decided to be, and far ones would cost the others their digits.
+        is_lent = self._bank is not None and self._bank.lent
+        seen = self.normalizations if is_lent else leave_out_idle(self.normalizations, self._counts)
+        self._norms: Norms = None if all(norm.only_scales for norm in seen) else tuple(seen)
         self.scale = np.array([norm.scale for norm in self.normalizations]) if self._norms is None else np.ones(len(self.specs))
         if self._bank is not None and self._norms is not None:
             self._bank.transform([norm.apply_block for norm in self._norms])
@@ -408,13 +412,22 @@ class Grams:
             layout = {"data_digest": self.ctx.data.digest, "n": self.n, "block": self.settings.block}
             # Held: a store that is replaced stays as long as somebody does so.
             self._held, self._refs, sums = filled_store(self.ctx, str(self.settings.store), self.specs, self._refs, **layout)
-            return sums
+            if self._counts is None:
+                return sums
+            if all(map(needs_diagonal_only, self.specs)):
+                return KernelSums.of_diagonals(np.stack([one.diagonal for one in sums]), self._counts)
         if self.settings.policy == "memory":
             return self._fill_bank()
         if all(isinstance(ref, RowPair) for ref in self._refs) and all(map(needs_diagonal_only, self.specs)):
             # Sums of rows, one part for every block pair, would be more than the driver may hold of large matrices.
-            return KernelSums.of_diagonals(self._diagonals())
-        return kernel_sums(self.n, self._pass("kernel-sums", sums_chunk, sums_bytes(self.k, self.settings.block)))
+            return KernelSums.of_diagonals(self._diagonals(), self._counts)
+        counts = None if self._counts is None else self._broadcast("counts", self._counts)
+        return kernel_sums(self.n, self._pass("kernel-sums", sums_chunk, sums_bytes(self.k, self.settings.block), counts), self._counts)
+
+    @property
+    def _counts(self) -> np.ndarray | None:
+        """How often rows count, ``(n,)``."""
+        return self.settings.counts
 
     def _diagonals(self) -> np.ndarray:
         """Return the raw diagonals ``(k, n)``: a pass over the blocks on the diagonal."""
@@ -426,11 +439,11 @@ class Grams:
         in_place = given_bank(self.ctx.data, self.specs)
         if in_place is not None:
             self._bank = in_place
-            return KernelSums.of_diagonals(in_place.diagonals())
+            return KernelSums.of_diagonals(in_place.diagonals(), self._counts)
         if fills_here(self.ctx, self.specs):
             self._before = None
             self._bank = bank = filled_bank(self.ctx, self.specs)
-            return KernelSums.of_diagonals(bank.diagonals())
+            return KernelSums.of_diagonals(bank.diagonals(), self._counts)
         (bank, sums), self._before = self._before or (PackedBank.empty(self.k, self.n, np.float32), []), None
         first, refs = len(sums), self._refs
         if first:
@@ -439,9 +452,9 @@ class Grams:
         for batch in pair_batches(refs):
             for part in self._pass("gram-blocks", block_chunk, max(map(block_bytes, batch)), refs=batch):
                 bank.put(first, part.rows[0], part.cols[0], part.block)
-                parts.append(block_sums(part.block, part.rows, part.cols))
+                parts.append(block_sums(part.block, part.rows, part.cols, self._counts))
         self._bank = bank
-        return sums + kernel_sums(self.n, parts)
+        return sums + kernel_sums(self.n, parts, self._counts)
 
     def _taken_over(self, known: Grams | None) -> tuple[PackedBank, list[KernelSums]] | None:
         """Return bank and sums of the first kernels, if it can be filled on; in any case it is not that of ``known`` any more."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -38,6 +38,7 @@ class GramSettings:
     reason: str = ""  # why this policy, for the log
     dtype: str = "float32"  # type of the entries
     in_place: bool = False  # whether a bank in memory is the matrices that were handed over, read where they lie: the driver adds nothing
+    counts: np.ndarray | None = field(default=None, repr=False, compare=False)  # `(n,)` how often rows count where kernels are normalised
 
     @classmethod
     def of(cls, ctx: RunContext, specs: Sequence[KernelSpec], policy: str = "auto", store: str | None = None) -> GramSettings:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -15,15 +17,41 @@ EQUAL_ROWS_SHARE = 1e-12  # squared distances below this share of the largest sq
 DIGITS = 6  # significant digits of a width: beyond them it would depend on the type of processor
 
 
-def sampled_rows(n: int) -> np.ndarray:
-    """Return some of n rows, ascending: all, or as many as are looked at, drawn at random from a seed that n alone gives."""
+def sampled_rows(n: int, counts: np.ndarray | None = None) -> np.ndarray:
+    """Return some of n rows, ascending: all, or as many as are looked at, drawn at random from a seed that n alone gives.
+
+    ``counts`` ``(n,)``: how often rows count; there are no more than those that do.
+    """
+    if counts is not None:
+        used = np.flatnonzero(counts)
+        return used[sampled_rows(len(used))]
     if n <= SAMPLED_ROWS:
         return np.arange(n)
     return np.sort(np.random.default_rng(np.random.SeedSequence((n, 0xD157))).choice(n, SAMPLED_ROWS, replace=False))
 
 
-def squared_distances(rows: Matrix) -> np.ndarray:
-    """Return the squared distances of all pairs of different rows ``(m, d)``; equal ones are at distance zero and do not count."""
+def distance_quantiles(rows: Matrix, shares: Sequence[float], counts: np.ndarray | None = None) -> np.ndarray | None:
+    """Return quantiles of the squared distances of all pairs of different rows ``(m, d)``; ``None`` where all are equal.
+
+    ``counts`` ``(m,)``: how often rows count: quantiles are those of rows that are repeated as often. Equal rows are at distance zero and
+    do not count.
+    """
+    far, is_far = _squared_distances(rows)
+    if not far.size:
+        return None
+    if counts is None:
+        return np.quantile(far, shares)
+    times = np.multiply.outer(counts, counts)[np.triu_indices(len(counts), 1)][is_far]
+    # Pairs that count less than once, on the mean, are as many as they are.
+    order, times = np.argsort(far, kind="stable"), times * max(1.0, len(far) / times.sum())
+    ends = np.cumsum(times[order])
+    places = np.asarray(shares) * max(ends[-1] - 1.0, 0.0)
+    low, high = (far[order[np.searchsorted(ends[:-1], ranks, "right")]] for ranks in (np.floor(places), np.ceil(places)))
+    return low + (high - low) * (places - np.floor(places))
+
+
+def _squared_distances(rows: Matrix) -> tuple[np.ndarray, np.ndarray]:
+    """Return the squared distances of the pairs of rows that differ, and which of all pairs, row after row, these are."""
     values = rows.astype(np.float64)
     if not sp.issparse(values):
         # Far from the origin differences would be lost in the products.
@@ -33,14 +61,18 @@ def squared_distances(rows: Matrix) -> np.ndarray:
     inner = inner.toarray() if sp.issparse(inner) else inner
     squares = np.diag(inner)
     far = (squares[:, None] + squares[None, :] - 2.0 * inner)[np.triu_indices(len(inner), 1)]
-    return far[far > EQUAL_ROWS_SHARE * max(float(squares.max(initial=0.0)), 0.0)]
+    is_far = far > EQUAL_ROWS_SHARE * max(float(squares.max(initial=0.0)), 0.0)
+    return far[is_far], is_far
 
 
 class MedianWidths:
-    """The widths of a data set's Gaussians by the median heuristic: the median distance of different rows of the sample."""
+    """The widths of a data set's Gaussians by the median heuristic: the median distance of different rows of the sample.
 
-    def __init__(self, data: BlockStore | MemoryBlocks) -> None:
-        self._data = data
+    ``counts``: how often rows count, ``(n,)``; those that do not are not drawn.
+    """
+
+    def __init__(self, data: BlockStore | MemoryBlocks, counts: np.ndarray | None = None) -> None:
+        self._data, self._counts = data, counts
         self._sample: Matrix | None = None
 
     def gamma(self, columns: tuple[int, ...] | None) -> float:
@@ -49,6 +81,8 @@ class MedianWidths:
 
     def square(self, columns: tuple[int, ...] | None = None) -> float | None:
         """Return the square of the median distance, ``None`` where all rows are equal."""
-        rows = self._sample = rows_at(self._data, sampled_rows(self._data.n_rows)) if self._sample is None else self._sample
-        far = squared_distances(rows if columns is None else rows[:, list(columns)])
-        return float(np.median(far)) if far.size else None
+        ids = sampled_rows(self._data.n_rows, self._counts)
+        rows = self._sample = rows_at(self._data, ids) if self._sample is None else self._sample
+        counts = None if self._counts is None else self._counts[ids]
+        found = distance_quantiles(rows if columns is None else rows[:, list(columns)], [0.5], counts)
+        return None if found is None else float(found[0])

@@ -6,6 +6,8 @@ Which of both follows from the numbers of rows and features alone, and the width
 
 from __future__ import annotations
 
+import numpy as np
+
 from ...cluster import bytes_text
 from ...kernels.bank.loops import count_packed
 from ...kernels.grams.spec import KernelSpec, kernel_grid
@@ -23,17 +25,17 @@ WHOLE_BYTES = 2 << 30  # bytes of these matrices at most, but for the first
 FEWEST = 3
 
 
-def default_kernels(data: BlockStore | MemoryBlocks) -> tuple[list[KernelSpec], str]:
+def default_kernels(data: BlockStore | MemoryBlocks, counts: np.ndarray | None = None) -> tuple[list[KernelSpec], str]:
     """Return the kernels of a fit that names none, and what to tell of the choice; nothing where it is the bank over single features.
 
-    Raises ValueError: rows are strings, for which there is no default.
+    ``counts``: how often rows count, ``(n,)``. Raises ValueError: rows are strings, for which there is no default.
     """
-    n, d = data.n_rows, data.n_cols
+    n, d = data.n_rows if counts is None else counted_rows(counts), data.n_cols
     if not d:
         raise ValueError("kernels must be given where rows are strings")
     if bank_fits(n, d):
         return kernel_grid(d), ""
-    specs, k = whole_kernels(data), PER_FEATURE * (d + 1)
+    specs, k = whole_kernels(data, n, counts), PER_FEATURE * (d + 1)
     bank = f"{k:,} kernels on all features and on each of {d:,} would be {bytes_text(k * _matrix_bytes(n))} of matrices"
     more = "kernels=[...] names others, such as 'rbf[0]' on one feature"
     return specs, f"kernels: {bank}, so {len(specs)} on all features at once are taken, widths around the median distance of rows; {more}"
@@ -50,10 +52,15 @@ def bank_fits(n: int, d: int) -> bool:
     return k <= BANK_KERNELS and k * _matrix_bytes(n) <= BANK_BYTES
 
 
-def whole_kernels(data: BlockStore | MemoryBlocks) -> list[KernelSpec]:
-    """Return Gaussians on all features at shares of the median distance of rows, and polynomials with that distance as their unit."""
-    square = MedianWidths(data).square()
-    return [KernelSpec.parse(text) for text in whole_texts(data.n_rows, 1.0 if square is None else square)]
+def whole_kernels(data: BlockStore | MemoryBlocks, n: int, counts: np.ndarray | None = None) -> list[KernelSpec]:
+    """Return Gaussians on all features at shares of the median distance of n rows, and polynomials with that distance as their unit."""
+    square = MedianWidths(data, counts).square()
+    return [KernelSpec.parse(text) for text in whole_texts(n, 1.0 if square is None else square)]
+
+
+def counted_rows(counts: np.ndarray) -> int:
+    """Return the number of rows that count as often as ``counts`` says; weights below one do not make them fewer."""
+    return max(int(np.count_nonzero(counts)), round(float(counts.sum())))
 
 
 def whole_texts(n: int, square: float) -> list[str]:

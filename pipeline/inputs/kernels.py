@@ -33,16 +33,16 @@ def kernel_texts(kernels: Any) -> Any:
     return [str(spec) for spec in as_kernels(kernels, sys.maxsize)]
 
 
-def with_decided_kernels(config: Any, data: Any, ctx: RunContext) -> Any:
+def with_decided_kernels(config: Any, data: Any, ctx: RunContext, counts: np.ndarray | None = None) -> Any:
     """Return parameters that name their kernels: the default ones where they name none, columns and widths as the data have them.
 
-    Raises ValueError: kernels that do not suit the data.
+    ``counts``: how often rows count, ``(n,)``. Raises ValueError: kernels that do not suit the data.
     """
     kernels = config.kernels
     if isinstance(kernels, str) or isinstance(data, GivenGrams):
         return config
     if kernels is None:
-        specs, told = default_kernels(data)
+        specs, told = default_kernels(data, counts)
         if told:
             ctx.tell(told)
         return config.model_copy(update={"kernels": [str(spec) for spec in specs]})
@@ -50,27 +50,29 @@ def with_decided_kernels(config: Any, data: Any, ctx: RunContext) -> Any:
     if not any(opened):
         return config
     # The others stay as they were written.
-    pairs = zip(kernels, opened, closed_kernels(kernels, data), strict=True)
+    pairs = zip(kernels, opened, closed_kernels(kernels, data, counts), strict=True)
     return config.model_copy(update={"kernels": [str(spec) if is_open else text for text, is_open, spec in pairs]})
 
 
-def closed_kernels(kernels: Any, data: Any) -> list[KernelSpec]:
+def closed_kernels(kernels: Any, data: Any, counts: np.ndarray | None = None) -> list[KernelSpec]:
     """Return kernels as specs over the columns of a data set: names of columns and widths that are left out are looked up in it.
 
-    Raises ValueError: a kernel that cannot be read, or does not suit the data.
+    ``counts``: how often rows count, ``(n,)``. Raises ValueError: a kernel that cannot be read, or does not suit the data.
     """
-    closing = closing_for(data)
+    closing = closing_for(data, counts)
     return [closing.close(one) if isinstance(one, OpenKernel) else one for one in as_kernels(kernels, data.n_cols or None)]
 
 
-def closing_for(data: BlockStore | MemoryBlocks) -> Closing:
-    """Return what closes kernels over a data set: the names of its columns, looked up when one is named, and median widths."""
+def closing_for(data: BlockStore | MemoryBlocks, counts: np.ndarray | None = None) -> Closing:
+    """Return what closes kernels over a data set: the names of its columns, looked up when one is named, and median widths of rows that
+    count as often as ``counts`` ``(n,)`` says.
+    """
 
     @cache
     def numbers() -> dict[str, int]:
         return {str(name): j for j, name in enumerate(data.feature_names() or ())}
 
-    return Closing(numbers, MedianWidths(data).gamma)
+    return Closing(numbers, MedianWidths(data, counts).gamma)
 
 
 def resolved_kernels(kernels: Any, data: Any, normalize: str) -> list[Any]:
@@ -145,9 +147,14 @@ def given_grams_or_none(data: object) -> GivenGrams | None:
     return data if isinstance(data, GivenGrams) else None
 
 
-def gram_settings(config: Any, specs: Sequence[Any], data: DataSet, ctx: RunContext) -> GramSettings:
-    """Return the policy of the Gram matrices of a fit; precomputed ones are read as they are: there is nothing to build into a store."""
+def gram_settings(config: Any, specs: Sequence[Any], data: DataSet, ctx: RunContext, counts: np.ndarray | None = None) -> GramSettings:
+    """Return the policy of the Gram matrices of a fit; precomputed ones are read as they are: there is nothing to build into a store.
+
+    ``counts``: how often rows count, ``(n,)``.
+    """
     grams = given_grams_or_none(data)
     if grams is None:
-        return GramSettings.of(ctx, specs, config.grams, config.gram_store)
-    return GramSettings.of(replace(ctx, data=grams), specs, "auto" if config.grams == "store" else config.grams, None)
+        settings = GramSettings.of(ctx, specs, config.grams, config.gram_store)
+    else:
+        settings = GramSettings.of(replace(ctx, data=grams), specs, "auto" if config.grams == "store" else config.grams, None)
+    return replace(settings, counts=counts)

@@ -30,6 +30,14 @@ class Inputs:
     groups: Any = None  # one label per feature, list of index arrays, or None
     held_out: np.ndarray | None = None  # `(n_samples,)` rows that are not learnt from but measured, or None; their weight is zero
     covariates: Covariates | None = None  # columns of the rows without a penalty, for methods that take some
+    given_weight: np.ndarray | None = None  # where rows are held out `sample_weight` as it was before, or None
+
+    @property
+    def counts(self) -> np.ndarray | None:
+        """How often rows count, ``(n_samples,)``, where something is derived from features alone: as ``sample_weight``, but rows held out
+        count as well, so that folds share it. ``None``: each once.
+        """
+        return self.sample_weight if self.held_out is None else self.given_weight
 
     @property
     def labels(self) -> tuple[Any, ...]:

@@ -125,7 +125,7 @@ def with_held_out(inputs: InputsT, held_out: np.ndarray | None) -> InputsT:
     if held_out is None:
         return inputs
     weight = np.ones(len(held_out)) if inputs.sample_weight is None else inputs.sample_weight
-    return replace(inputs, sample_weight=np.where(held_out, 0.0, weight), held_out=held_out)
+    return replace(inputs, sample_weight=np.where(held_out, 0.0, weight), held_out=held_out, given_weight=inputs.counts)
 
 
 def stratified_split(codes: np.ndarray, share: float, seed: int, classes: Sequence[Any] = ()) -> np.ndarray:

@@ -124,7 +124,7 @@ def with_tasks(inputs: Inputs, task: object, url: str = "") -> TaskInputs:
     """
     codes, names = task_codes(task, len(inputs.target))
     data, target, classes, weight = inputs.data, inputs.target, inputs.classes, inputs.sample_weight
-    tasks = TaskInputs(data, target, classes, weight, held_out=inputs.held_out, codes=codes, names=names)
+    tasks = TaskInputs(data, target, classes, weight, held_out=inputs.held_out, given_weight=inputs.given_weight, codes=codes, names=names)
     refuse_empty(tasks, url)
     return tasks
 

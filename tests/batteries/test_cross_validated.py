@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from gramplane import pipeline
 from gramplane.pipeline import METHODS
 from gramplane.pipeline.estimators.cross_validated import SEARCH_PARAMETERS
-from tests.support.checks import run_checks
+from tests.support.checks import SEVEN_DIGITS, run_checks
 from tests.support.searches import LABELS, NAMES, SEARCHES, TASKS, N, X, decided
 
 pytestmark = [pytest.mark.filterwarnings("ignore:B=10 exceeds"), pytest.mark.filterwarnings("ignore:.*ended the fit before")]
@@ -241,11 +241,7 @@ CHECKS = {
     "GroupLassoRegressorCV": {"lams": 2, "tol": 1e-10},
 }
 """Settings for scikit-learn's own checks."""
-WEIGHTS = "kernels are normalised over all rows given, also those of weight 0, each as one row"
-BY_WEIGHT = dict.fromkeys(("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"), WEIGHTS)
-CUTS = "cuts are quantiles of rows, machines along a path are solved to a tolerance"
-EXPECTED = {name: BY_WEIGHT for name in CHECKS if "MKL" in name}
-EXPECTED |= {name: dict.fromkeys(BY_WEIGHT, CUTS) for name in ("KTASelectionPathCV", "RuleEnsembleClassifierCV")}
+EXPECTED = {name: SEVEN_DIGITS for name in CHECKS if "MKL" in name or name in ("KTASelectionPathCV", "RuleEnsembleClassifierCV")}
 
 
 QUICK = ("FGMClassifierCV", "FGMRegressorCV")

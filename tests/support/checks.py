@@ -18,6 +18,10 @@ CALIBRATED = {
 }
 """Checks that may fail where probabilities are calibrated when they are first asked for, each with its reason."""
 
+SEVEN_DIGITS = dict.fromkeys(
+    ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"),
+    "the check asks for seven digits, these fits agree to their tolerance: tests/batteries/test_weights.py",
+)
 
 SINGLE = "a class of the check's data has one row, which probabilities cannot be calibrated with"
 ON_MATRICES = {

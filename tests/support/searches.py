@@ -54,12 +54,19 @@ class Search:
         return self.make(**params).fit(X, self.y, **self.fit)
 
     def alone(self, point: Mapping[str, Any], weight: np.ndarray) -> np.ndarray:
-        """Return what the estimator without a search decides on all rows at a point, of rows with these weights."""
+        """Return what the estimator without a search decides on all rows at a point, without the rows of weight zero."""
         kind = getattr(pipeline, self.name.removesuffix("CV"))
         known = kind().get_params()
         machine = kind(**{name: value for name, value in {"scale": None, **self.params, **point}.items() if name in known})
-        machine.fit(X, self.y, sample_weight=weight, **self.fit)
+        holding_out(machine, weight == 0).fit(X, self.y, **self.fit)
         return decided(machine, self.fit)
+
+
+def holding_out(machine: Any, mask: np.ndarray) -> Any:
+    """Return a machine whose fits hold rows out: they are not learnt from, kernels are normalised over all rows, as folds share them."""
+    fit, without = machine._fit, machine._method.without
+    machine._fit = lambda inputs, config=None: fit(without(inputs, mask), config)
+    return machine
 
 
 def decided(machine: Any, more: Mapping[str, Any]) -> np.ndarray:

@@ -93,7 +93,7 @@ class _Hierarchical(TaskEstimator):
         task
             ``(n_samples,)`` integers or strings that name the task of each row, in any order.
         sample_weight
-            ``(n_samples,)`` factors of ``C``.
+            ``(n_samples,)`` how often rows count: factors of ``C``, also of widths and traces.
 
         Raises
         ------

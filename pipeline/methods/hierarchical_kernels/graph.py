@@ -35,12 +35,12 @@ def resolve_graph(config: HKLConfig, inputs: Inputs, dag: KernelDag | None = Non
     if has_widths and data.n_rows < 2:
         raise DataError("n_samples = 1: widths of features need at least two rows")
     deviations = feature_deviations(data, inputs.sample_weight) if has_widths else None
-    graph = parse_graph(source, config.a, data.n_cols or None, deviations, closing_for(data))
+    graph = parse_graph(source, config.a, data.n_cols or None, deviations, closing_for(data, inputs.counts))
     kernels = base_kernels(graph)
     for spec in kernels if data.n_cols else ():
         check_columns(spec, data.n_cols)
     check_rows(kernels, data)
-    return _scale_traces(graph, data) if config.normalize == "trace" else graph
+    return _scale_traces(graph, data, inputs.counts) if config.normalize == "trace" else graph
 
 
 def associated_features(inputs: Inputs, count: int) -> np.ndarray:
@@ -92,19 +92,21 @@ def _row_blocks(data: RowData) -> Iterator[Any]:
     return (rows_of(data, lo, hi) for lo, hi in spans(data.n_rows, READ_ROWS))
 
 
-def _scale_traces(graph: KernelDag, data: RowData) -> KernelDag:
-    """Return the graph with factors (or nodes of a list) of trace n. Raises ValueError: a graph of another class, or a kernel that is zero
-    on the training rows.
+def _scale_traces(graph: KernelDag, data: RowData, counts: np.ndarray | None) -> KernelDag:
+    """Return the graph with factors (or nodes of a list) of trace n, rows counted as often as ``counts`` says. Raises ValueError: a graph
+    of another class, or a kernel that is zero on the training rows.
     """
     if not isinstance(graph, (KernelGrid, KernelList)):
         raise ValueError(f"normalize='trace': {type(graph).__name__} is neither a grid nor a list; scale its kernels there")
     specs: list[AnyKernel] = list(base_kernels(graph) if isinstance(graph, KernelGrid) else graph.kernels)
-    traces = np.zeros(len(specs))
+    traces, lo = np.zeros(len(specs)), 0
     for part in _row_blocks(data):
-        traces += gram_diagonal(specs, part).sum(axis=1)
+        rows, lo = slice(lo, lo + part.shape[0]), lo + part.shape[0]
+        diagonals = gram_diagonal(specs, part)
+        traces += (diagonals if counts is None else diagonals * counts[rows]).sum(axis=1)
     if not (traces > 0).all():
         raise ValueError(f"kernel {specs[int(np.argmin(traces))]} has trace {traces.min():g} on the training rows; it cannot be scaled")
-    scales = iter((data.n_rows / traces).tolist())
+    scales = iter(((data.n_rows if counts is None else counts.sum()) / traces).tolist())
     if isinstance(graph, KernelList):
         return graph.scaled(list(scales))
     return graph.scaled([[next(scales) for _ in chain] for chain in graph.chains])

@@ -56,14 +56,21 @@ def hull_settings(config: HKLConfig, specs: Sequence[Any], ctx: RunContext) -> G
 
 
 class HKLLoop:
-    """The active-set loop over a graph of kernels, for machines that share them; ``fits`` follow accuracy, or R2."""
+    """The active-set loop over a graph of kernels, for machines that share them; ``fits`` follow accuracy, or R2; ``counts``: how often
+    rows count, ``(n,)``.
+    """
 
     state_type = HKLState
 
     def __init__(
-        self, config: HKLConfig, dag: KernelDag, machines: SharedMachines, fits: Sequence[AccuracyTracker | R2Tracker] = ()
+        self,
+        config: HKLConfig,
+        dag: KernelDag,
+        machines: SharedMachines,
+        fits: Sequence[AccuracyTracker | R2Tracker] = (),
+        counts: np.ndarray | None = None,
     ) -> None:
-        self.config, self.dag, self.machines, self.fits = config, dag, machines, tuple(fits)
+        self.config, self.dag, self.machines, self.fits, self.counts = config, dag, machines, tuple(fits), counts
         self.rule = ActiveRule(config.tol, config.max_rounds, config.max_nodes, config.n_add, True, config.rest)
         assert config.max_visits != "auto"  # it is decided by then
         self.outside = FrontierSearch(dag, config.max_visits)
@@ -76,7 +83,8 @@ class HKLLoop:
             specs: list[Any] = [self.dag.kernel(key) for key in nodes.keys]
             # A hull grows: the new matrices begin with the old ones, whose memory they take over.
             known, self._hull_grams = self._hull_grams and self._hull_grams[1], None
-            self._hull_grams = (name, HullGrams(replace(ctx, emit=ignore), specs, hull_settings(self.config, specs, ctx), known=known))
+            settings = replace(hull_settings(self.config, specs, ctx), counts=self.counts)
+            self._hull_grams = (name, HullGrams(replace(ctx, emit=ignore), specs, settings, known=known))
         grams = self._hull_grams[1]
         grams.ctx = replace(ctx, emit=ignore)
         return grams

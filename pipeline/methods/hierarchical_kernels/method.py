@@ -112,7 +112,7 @@ class HKL(Method):
         task_kernel = checked_task_kernel(config.task_kernel, rows.n_tasks) if isinstance(rows, TaskInputs) else None
         graph = resolve_graph(config, rows, inputs.dag)
         fit = task_fit(rows) if isinstance(rows, TaskInputs) else fit_tracker(rows, rows.held_out)
-        loop = HKLLoop(config, graph, build_machines(config, rows, task_kernel), (fit,))
+        loop = HKLLoop(config, graph, build_machines(config, rows, task_kernel), (fit,), rows.counts)
         check_held(driver_held(loop, ctx), ctx, cls.name, "fewer rows, or a smaller max_nodes")
         return loop
 

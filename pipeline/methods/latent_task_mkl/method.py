@@ -81,7 +81,7 @@ class LatentTask(Method):
         """
         specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
         losses = pooled_problem(config, inputs, machine)
-        settings, n = gram_settings(config, specs, inputs.data, ctx), losses.problem.n
+        settings, n = gram_settings(config, specs, inputs.data, ctx, inputs.counts), losses.problem.n
         holdings = driver_held(settings, n, len(specs), inputs.n_tasks, ctx.driver_memory)
         check_machines(settings, holdings, n, len(specs), ctx, cls.name)
         fits = (task_fit(inputs),) if inputs.n_machines == 1 else ()

@@ -170,7 +170,7 @@ def shared_loop(ctx: RunContext, configs: Sequence[MKLConfig], inputs: Inputs, m
     """Return one loop for the fits with all parameters on all masks of rows held out; they share Gram matrices and passes."""
     first = configs[0]
     specs = resolved_kernels(first.kernels, inputs.data, first.normalize)
-    settings = gram_settings(first, specs, inputs.data, ctx)
+    settings = gram_settings(first, specs, inputs.data, ctx, inputs.counts)
     problems, trackers, machine_configs = [], [], []
     for config in configs:
         for mask in masks:

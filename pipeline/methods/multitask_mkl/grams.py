@@ -73,10 +73,11 @@ class TaskGrams:
 
     def centred_sums(self) -> list[KernelSums]:
         """Return sums whose total stands for centring by task: ``n sum_t total_t / m_t``, so that the trace left is that of all tasks."""
-        sizes = np.array(self.layout.groups)
-        starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-        means = [np.add.reduceat(sums.row_sums, starts) / sizes for sums in self.sums]
-        return [replace(sums, total=float(self.n * part.sum())) for sums, part in zip(self.sums, means, strict=True)]
+        counts, starts = self.settings.counts, np.concatenate([[0], np.cumsum(self.layout.groups)[:-1]])
+        sizes = np.array(self.layout.groups) if counts is None else np.add.reduceat(counts, starts)
+        rows = [sums.row_sums if counts is None else sums.row_sums * counts for sums in self.sums]
+        means = [np.add.reduceat(row, starts) / sizes for row in rows]
+        return [replace(sums, total=float(sums.n * part.sum())) for sums, part in zip(self.sums, means, strict=True)]
 
     def solve(
         self, problem: DualProblem, beta: np.ndarray, weights: np.ndarray, accuracy: Accuracy, partner: np.ndarray | None = None
@@ -108,14 +109,17 @@ class TaskGrams:
             cut = {"data_digest": digest, "n": layout.n, "dtype": self.settings.dtype, "block": layout.block, "groups": layout.groups}
             # Its files stay readable while the store is open, should it be replaced.
             self._store, self._pairs, sums = filled_store(self.ctx, str(self.settings.store), self.specs, self._pairs, **cut)
-            return sums
+            if self.settings.counts is None:
+                return sums
+        counts = self.settings.counts
         if self.settings.policy == "memory":
             blocks = load_pairs(self._pairs)
-            sums = [block_sums(block, pair.rows, pair.cols) for block, pair in zip(blocks, self._pairs, strict=True)]
+            sums = [block_sums(block, pair.rows, pair.cols, counts) for block, pair in zip(blocks, self._pairs, strict=True)]
             self._pairs = [LoadedPair(pair.rows, pair.cols, block) for block, pair in zip(blocks, self._pairs, strict=True)]
-            return kernel_sums(self.n, sums)
+            return kernel_sums(self.n, sums, counts)
         batches = split_batches(self._pairs, self.layout)
-        return kernel_sums(self.n, self.ctx.run_pass(sums_pass(sums_chunk, batches, self.k)))
+        shared = None if counts is None else self.ctx.broadcast("counts", counts, len(batches))
+        return kernel_sums(self.n, self.ctx.run_pass(sums_pass(sums_chunk, batches, self.k, shared)), counts)
 
 
 def _with_problem(batch: TaskBatch, whole: BatchProblem) -> TaskBatch:

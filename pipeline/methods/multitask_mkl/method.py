@@ -186,6 +186,7 @@ def shared_loop(
     single = all(config.p == 2 for config in configs) or getattr(given and given.source, "dtype", None) == np.float32
     dtype = "float32" if single else "float64"
     settings = task_settings(ctx, layout, len(specs), policy, None if given is not None else first.gram_store, dtype)
+    settings = replace(settings, counts=None if inputs.counts is None else inputs.counts[inputs.order])
     problems, fits, fit_configs = [], [], []
     for config in configs:
         for mask in masks:

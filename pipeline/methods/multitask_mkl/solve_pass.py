@@ -24,6 +24,7 @@ from ...grams.pair_passes import Build, build_pass
 from ...grams.settings import Policy
 from ...grams.sources import FREED_BYTES, apply_norms
 from ...passes.blocks import join_lists
+from ...records.context import Shared, resolve
 from .task_blocks_pass import BATCH_BYTES, TaskPair
 
 CACHE_BYTES = 256 << 20  # blocks of one task that stay in memory between its sum and its forms; of a larger one they are loaded twice
@@ -75,7 +76,7 @@ class TaskBatch:
         return sum(part.nbytes for part in self.parts)
 
 
-BatchChunk = Callable[[TaskBatch], list[Any]]
+BatchChunk = Callable[..., list[Any]]
 
 
 class BatchSolution(NamedTuple):
@@ -160,9 +161,10 @@ class _TaskKernels:
         return np.maximum(np.broadcast_to(forms, (len(forms), 2)), 0.0)
 
 
-def sums_chunk(batch: TaskBatch) -> list[BlockSums]:
-    """Return the sums of the raw blocks of a batch."""
-    return [block_sums(pair.load(), pair.rows, pair.cols) for part in batch.parts for pair in part.pairs]
+def sums_chunk(batch: TaskBatch, counts: Shared | None) -> list[BlockSums]:
+    """Return the sums of the raw blocks of a batch; ``counts``: how often rows count, ``(n,)`` in the order of tasks."""
+    times = None if counts is None else resolve(counts)
+    return [block_sums(pair.load(), pair.rows, pair.cols, times) for part in batch.parts for pair in part.pairs]
 
 
 def batch_bytes(batch: TaskBatch) -> int:
@@ -181,14 +183,14 @@ def solves_pass(chunk: BatchChunk, batches: Sequence[TaskBatch], k: int) -> Plan
     return _batches_pass("task-solves", chunk, 16 * rows + 16 * k * tasks + 512, batches)
 
 
-def sums_pass(chunk: BatchChunk, batches: Sequence[TaskBatch], k: int) -> Plan[list[Any]]:
-    """Return the pass over the sums of k kernels within tasks."""
+def sums_pass(chunk: BatchChunk, batches: Sequence[TaskBatch], k: int, counts: Shared | None = None) -> Plan[list[Any]]:
+    """Return the pass over the sums of k kernels within tasks; ``counts``: how often rows count."""
     rows = max(sum(pair.rows[1] - pair.rows[0] for part in batch.parts for pair in part.pairs) for batch in batches)
-    return _batches_pass("task-sums", chunk, 24 * k * rows, batches)
+    return _batches_pass("task-sums", chunk, 24 * k * rows, batches, counts)
 
 
-def _batches_pass(name: str, chunk: BatchChunk, result: int, batches: Sequence[TaskBatch]) -> Plan[list[Any]]:
-    return plan(BlockProgram(name, chunk, join_lists, batch_bytes, result, combine_bytes=2 * result * len(batches)), batches)
+def _batches_pass(name: str, chunk: BatchChunk, result: int, batches: Sequence[TaskBatch], *broadcast: object) -> Plan[list[Any]]:
+    return plan(BlockProgram(name, chunk, join_lists, batch_bytes, result, combine_bytes=2 * result * len(batches)), batches, *broadcast)
 
 
 def largest_step(batches: Sequence[TaskBatch], k: int, policy: Policy) -> int:

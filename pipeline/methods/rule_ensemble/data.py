@@ -58,11 +58,12 @@ Lattice = RuleLattice | BlockedLattice
 
 @dataclass(frozen=True)
 class RuleTask:
-    """Rows of one machine: their numbers among all samples, labels and costs."""
+    """Rows of one machine: their numbers among all samples, labels and costs, and how often they count for cuts (``None``: each once)."""
 
     rows: np.ndarray
     y: np.ndarray
     cost: np.ndarray
+    counts: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -133,22 +134,23 @@ def read_rule_data(
 
     Raises MemoryBoundExceeded: there are more propositions than the driver may hold.
     """
-    used = np.zeros(n_samples, bool)
+    counts = np.zeros(n_samples, np.uint8 if tasks[0].counts is None else np.float64)
     for task in tasks:
-        used[task.rows] = True
+        counts[task.rows] = 1 if task.counts is None else task.counts
+    used = counts > 0
     n, d, position = int(used.sum()), ctx.data.n_cols, np.cumsum(used) - 1
     rows, y, cost = zip(*((position[task.rows], task.y, task.cost) for task in tasks), strict=True)
     if lies_in_blocks(config, n_samples, d, len(tasks), ctx.driver_memory):
         most = most_propositions(config, d, n_samples)
         blocks = RowBlocks(ctx, used, rows, y, cost, block_rows(most, n_samples))
-        propositions = outlined_propositions(ctx, used, config.n_thresholds, categorical)
+        propositions = outlined_propositions(ctx, counts, config.n_thresholds, categorical)
         # Categories may be more than what was planned for.
         holdings = driver_held(config, max(propositions.size, 1), n_samples, d, len(tasks), True)
         refuse_beyond(holdings, ctx.fit_limit, "rule-ensemble", REMEDY)
         has_subtrees = fits_a_task(most, n_samples)
         blocked = BlockedLattice(blocks, propositions, similarity, config.a, config.skip_implied, has_subtrees)
         return RuleData(propositions, blocked, np.flatnonzero(used))
-    packed = packed_propositions(ctx, used, config.n_thresholds, categorical)
+    packed = packed_propositions(ctx, counts, config.n_thresholds, categorical)
     # What was planned is the most there may be; what there is decides, before anything of its size is made of it.
     holdings = driver_held(config, packed.propositions.size, n, d, len(tasks), False)
     refuse_beyond(holdings, ctx.fit_limit, "rule-ensemble", REMEDY)

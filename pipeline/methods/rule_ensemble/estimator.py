@@ -122,7 +122,7 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
         task
             ``(n_samples,)`` integers or strings, or ``None``.
         sample_weight
-            ``(n_samples,)`` factors of ``C``.
+            ``(n_samples,)`` how often rows count: factors of ``C``, and of rows between cuts. Folds are drawn over rows.
 
         Raises
         ------

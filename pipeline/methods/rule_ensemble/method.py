@@ -82,7 +82,8 @@ class Rule(Method):
         else:
             refuse_idle_classes(rows.labels, rows.target, cost)
             used = np.flatnonzero(cost > 0)
-            machines = [RuleTask(used, labels_of(rows, machine)[used], cost[used]) for machine in range(rows.n_machines)]
+            counts = None if rows.sample_weight is None else rows.sample_weight[used]
+            machines = [RuleTask(used, labels_of(rows, machine)[used], cost[used], counts) for machine in range(rows.n_machines)]
             fit, codes = AccuracyTracker(0, len(machines), rows.target, rows.held_out), None
         similarity = task_similarity(config.task_kernel, len(machines), codes is not None)
         # How many propositions there are is known after the first pass, which looks again.
@@ -180,7 +181,8 @@ def _task_machines(inputs: TaskInputs, cost: np.ndarray) -> list[RuleTask]:
     for t in range(inputs.n_tasks):
         rows = inputs.rows(t)
         rows = rows[cost[rows] > 0]
-        machines.append(RuleTask(rows, signs[rows], cost[rows]))
+        counts = None if inputs.sample_weight is None else inputs.sample_weight[rows]
+        machines.append(RuleTask(rows, signs[rows], cost[rows], counts))
     return machines
 
 

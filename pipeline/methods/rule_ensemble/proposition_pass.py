@@ -47,21 +47,23 @@ class Outlined:
     digests: tuple[bytes, ...]  # of its truth on the rows
 
 
-def outline_chunk(task: Task, rows: Shared, n_thresholds: int, categorical: frozenset[int]) -> list[Outlined]:
-    """Return the propositions of the columns of a task, from the rows of a mask, without their bits (on a worker)."""
-    return [_outlined(*part) for part in _parts_of_columns(task, rows, n_thresholds, categorical)]
+def outline_chunk(task: Task, counts: Shared, n_thresholds: int, categorical: frozenset[int]) -> list[Outlined]:
+    """Return the propositions of the columns of a task, from the rows that count, without their bits (on a worker)."""
+    return [_outlined(*part) for part in _parts_of_columns(task, counts, n_thresholds, categorical)]
 
 
 def _parts_of_columns(
-    task: Task, rows: Shared, n_thresholds: int, categorical: frozenset[int]
+    task: Task, counts: Shared, n_thresholds: int, categorical: frozenset[int]
 ) -> Iterator[tuple[Propositions, int, np.ndarray]]:
-    """Yield every column of a task that has propositions: these, its number, and its raw values on the rows of a mask."""
-    mask = resolve(rows).astype(bool)
+    """Yield every column of a task that has propositions: these, its number, and its raw values on the rows that count."""
+    times = resolve(counts)
+    mask = times > 0
+    weight = times[mask] if times.dtype == np.float64 else None
     for block in load_blocks(task):
         for k in range(block.width):
             column = block.offset + k
             values = dense_column(block.X, k)[mask]
-            propositions = column_propositions(column, values, n_thresholds, column in categorical)
+            propositions = column_propositions(column, values, n_thresholds, column in categorical, weight)
             if propositions.size:
                 yield propositions, column, values
 
@@ -76,10 +78,10 @@ def _outlined(propositions: Propositions, column: int, values: np.ndarray) -> Ou
     return Outlined(propositions, np.concatenate(sizes), tuple(digests))
 
 
-def outlined_propositions(ctx: RunContext, rows: np.ndarray, n_thresholds: int, categorical: Sequence[int]) -> Propositions:
+def outlined_propositions(ctx: RunContext, counts: np.ndarray, n_thresholds: int, categorical: Sequence[int]) -> Propositions:
     """Return the propositions of :func:`packed_propositions` without their bits: whoever has the rows makes them."""
-    tasks, n = column_tasks(ctx.data), int(rows.sum())
-    shared = ctx.broadcast("rule-rows", rows.astype(np.uint8), len(tasks)), n_thresholds, frozenset(int(j) for j in categorical)
+    tasks, n = column_tasks(ctx.data), int(np.count_nonzero(counts))
+    shared = ctx.broadcast("rule-rows", counts, len(tasks)), n_thresholds, frozenset(int(j) for j in categorical)
     parts = ctx.run_pass(outline_pass(tasks, n, n_thresholds, *shared))
     if not parts:
         return Propositions.none()
@@ -111,20 +113,21 @@ def _most_columns(tasks: Sequence[Task]) -> int:
     return max(sum(ref.cols[1] - ref.cols[0] for ref in task) for task in tasks)
 
 
-def pack_chunk(task: Task, rows: Shared, n_thresholds: int, categorical: frozenset[int]) -> list[Packed]:
-    """Return the propositions of the columns of a task, on the rows of a mask (on a worker). Values are raw, never scaled."""
-    parts = _parts_of_columns(task, rows, n_thresholds, categorical)
+def pack_chunk(task: Task, counts: Shared, n_thresholds: int, categorical: frozenset[int]) -> list[Packed]:
+    """Return the propositions of the columns of a task, on the rows that count (on a worker). Values are raw, never scaled."""
+    parts = _parts_of_columns(task, counts, n_thresholds, categorical)
     return [Packed(found, pack_bits(found.flags(np.arange(found.size), column, values))) for found, column, values in parts]
 
 
-def packed_propositions(ctx: RunContext, rows: np.ndarray, n_thresholds: int, categorical: Sequence[int]) -> Packed:
-    """Return the propositions of all columns from the rows of a mask ``(n_samples,)``: no constant ones, equal ones once.
+def packed_propositions(ctx: RunContext, counts: np.ndarray, n_thresholds: int, categorical: Sequence[int]) -> Packed:
+    """Return the propositions of all columns from the rows that count: no constant ones, equal ones once.
 
-    A numeric column has ``n_thresholds`` cuts; the values of ``categorical`` columns are names.
+    ``counts``: ``(n_samples,)`` how often rows count, float64, or a mask of single bytes of those that do. A numeric column has
+    ``n_thresholds`` cuts; the values of ``categorical`` columns are names.
     """
     tasks = column_tasks(ctx.data)
-    n = int(rows.sum())
-    shared = ctx.broadcast("rule-rows", rows.astype(np.uint8), len(tasks)), n_thresholds, frozenset(int(j) for j in categorical)
+    n = int(np.count_nonzero(counts))
+    shared = ctx.broadcast("rule-rows", counts, len(tasks)), n_thresholds, frozenset(int(j) for j in categorical)
     parts = ctx.run_pass(pack_pass(tasks, n, n_thresholds, *shared))
     if not parts:
         return Packed(Propositions.none(), np.zeros((0, max(-(-n // 64), 1)), np.uint64))

@@ -90,7 +90,7 @@ class SharedSubspace(Method):
         n, memory = len(inputs.target), ctx.driver_memory
         if config.solver != "auto":
             refuse_pooled(n, memory, cls.name, "fewer rows, or solver='auto'")
-        settings = gram_settings(config, specs, inputs.data, ctx)
+        settings = gram_settings(config, specs, inputs.data, ctx, inputs.counts)
         remedy = fewer_kernels(settings) if config.solver == "auto" else "solver='auto' needs none of the factors"
         check_held(driver_held(config, settings, n, len(specs), inputs.n_tasks, memory), ctx, cls.name, remedy)
         losses, data = pooled_problem(config, inputs, machine), given_grams_or_none(inputs.data)

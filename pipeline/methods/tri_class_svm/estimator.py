@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -101,7 +102,7 @@ class TriClassSVC(KernelClassifier):
         X_unlabelled
             ``(n_unlabelled, n_features)`` in the form of X; ``None``: a machine on the labelled rows.
         sample_weight
-            ``(n_labelled,)`` factors of the loss weights.
+            ``(n_labelled,)`` how often rows count: factors of the loss weights, also of ``gamma`` and traces. Folds are drawn over rows.
 
         Raises
         ------
@@ -149,8 +150,8 @@ class TriClassSVC(KernelClassifier):
         labels, classes = split_labels(y, config.irrelevant_label, sample_weight, has_unlabelled=has_unlabelled)
         self.classes_ = np.array(classes, y.dtype)
         data, count = _join_rows(first, second), first.n_rows - labelled if second is None else second.n_rows
-        weight = None if sample_weight is None else np.concatenate([sample_weight, np.ones(count)])
-        return TriClassInputs(as_scaled(config, data, weight), labels, count, sample_weight, classes)
+        inputs = TriClassInputs(data, labels, count, sample_weight, classes)
+        return replace(inputs, data=as_scaled(config, data, inputs.counts))
 
     def _rows(self, name: str, X: UserData, *, reset: bool) -> Any:
         """Return rows as a data set: a block store, rows in memory, strings or a matrix."""

@@ -15,7 +15,7 @@ from ....storage import BlockStore, DataError, MemoryBlocks
 from ...grams.given import GivenGrams
 from ...grams.sources import TextRows, read_rows, rows_of
 from ...inputs.folds import fold_masks
-from ...inputs.kernels import resolved_kernels
+from ...inputs.kernels import check_rows, closed_kernels, resolved_kernels
 from ...inputs.labels import class_factors, label_spelling
 from ...models.kernel_predict import spans
 from ...passes.blocks import Rows
@@ -40,6 +40,11 @@ class TriClassInputs:
     classes: tuple[Any, ...] = (-1, 1)  # the two labels
     held_out: np.ndarray | None = None  # (n_labelled,) mask of rows that are not learnt from but measured
     unlabelled_store: BlockStore | None = None  # where a run found its unlabelled rows
+
+    @property
+    def counts(self) -> np.ndarray | None:
+        """How often rows count, labelled ones and then unlabelled ones, ``(n,)``; ``None``: each once. Rows held out count as well."""
+        return None if self.sample_weight is None else np.concatenate([self.sample_weight, np.ones(self.n_unlabelled)])
 
     @property
     def unlabelled(self) -> np.ndarray:
@@ -157,8 +162,10 @@ def _check_same_form(data: BlockStore, unlabelled: BlockStore) -> None:
         raise DataError(f"its features are scaled otherwise than those of {data.url}; ingest it with --like {data.url}", unlabelled.url)
 
 
-def resolve_kernel(config: TriClassConfig, data: TriClassRows, held_out: np.ndarray | None = None) -> KernelSpec:
-    """Return the kernel of a fit. Raises ValueError: a kernel that is unknown or does not suit the data."""
+def resolve_kernel(
+    config: TriClassConfig, data: TriClassRows, held_out: np.ndarray | None = None, counts: np.ndarray | None = None
+) -> KernelSpec:
+    """Return the kernel of a fit; ``counts``: how often rows count. Raises ValueError: one that is unknown or does not suit the data."""
     if isinstance(data, GivenGrams) or config.kernel == "precomputed":
         if not isinstance(data, GivenGrams):
             raise ValueError("kernel='precomputed' needs a matrix of the rows; a run on a store computes its kernel")
@@ -166,39 +173,45 @@ def resolve_kernel(config: TriClassConfig, data: TriClassRows, held_out: np.ndar
         if len(kernels) != 1:
             raise ValueError(f"kernel='precomputed': {len(kernels)} matrices were given; a tri-class machine has one kernel")
         return kernels[0]
-    kernel = kernel_with_parameters(config, data, held_out)
+    kernel = kernel_with_parameters(config, data, held_out, counts)
     # What a kernel asks of rows is asked of those of either store.
     parts = data.stores if isinstance(data, JoinedStores) else (data,)
-    specs = [resolved_kernels([kernel], part, "none")[0] for part in parts]
+    specs = closed_kernels([kernel], parts[0], None if counts is None else counts[: parts[0].n_rows])
+    for part in parts:
+        check_rows(specs, part)
     return specs[0]
 
 
-def kernel_with_parameters(config: TriClassConfig, data: Rows | TextRows, held_out: np.ndarray | None = None) -> str:
+def kernel_with_parameters(
+    config: TriClassConfig, data: Rows | TextRows, held_out: np.ndarray | None = None, counts: np.ndarray | None = None
+) -> str:
     """Return the short text of a kernel; one named by a word gets gamma, degree and coef0 of the parameters."""
     if config.kernel not in NAMED_KERNELS or config.kernel == "linear":
         return config.kernel
-    gamma = repr(_resolve_gamma(config, data, held_out))
+    gamma = repr(_resolve_gamma(config, data, held_out, counts))
     poly = f"poly(degree={config.degree},gamma={gamma},coef0={config.coef0!r})"
     return poly if config.kernel == "poly" else f"{config.kernel}(gamma={gamma})"
 
 
-def _resolve_gamma(config: TriClassConfig, data: Rows | TextRows, held_out: np.ndarray | None) -> float:
+def _resolve_gamma(config: TriClassConfig, data: Rows | TextRows, held_out: np.ndarray | None, counts: np.ndarray | None) -> float:
     if not isinstance(config.gamma, str):
         return float(config.gamma)
     if data.n_cols == 0:
         raise ValueError(f"kernel={config.kernel!r} reads numbers; the data set holds strings")
     if config.gamma == "auto":
         return 1.0 / data.n_cols
-    count, total, squares = 0, 0.0, 0.0
-    is_read = np.ones(data.n_rows, bool)
+    count, total, squares = 0.0, 0.0, 0.0
+    times = np.ones(data.n_rows) if counts is None else counts.copy()
     if held_out is not None:
-        is_read[: len(held_out)] = ~held_out
+        times[: len(held_out)][held_out] = 0.0
     for lo, hi in spans(data.n_rows, 4096):
-        rows = rows_of(data, lo, hi)[is_read[lo:hi]]
-        values = rows.data if sp.issparse(rows) else np.asarray(rows).ravel()
-        count += rows.shape[0] * rows.shape[1]
-        total += float(values.sum(dtype=np.float64))
-        squares += float(np.square(values, dtype=np.float64).sum())
+        used = lo + np.flatnonzero(times[lo:hi])
+        rows = rows_of(data, lo, hi)[used - lo]
+        values, sizes = (rows.data, np.diff(rows.indptr)) if sp.issparse(rows) else (np.asarray(rows).ravel(), rows.shape[1])
+        each = 1.0 if counts is None else np.repeat(times[used], sizes)
+        count += float(times[used].sum()) * rows.shape[1]
+        total += float((values if counts is None else each * values).sum(dtype=np.float64))
+        squares += float((each * np.square(values, dtype=np.float64)).sum())
     variance = squares / count - (total / count) ** 2
     return 1.0 / (data.n_cols * variance) if variance > 0 else 1.0
 
@@ -226,7 +239,7 @@ def make_points(config: TriClassConfig, inputs: TriClassInputs, held_out: np.nda
         factors = class_factors(config.class_weight, inputs.classes, codes, weight[inputs.relevant])
         cost[inputs.relevant] *= factors[codes]
     used = inputs.relevant & (weight > 0)
-    balance = float(np.mean(labels[used])) if config.balance == "labels" else config.balance
+    balance = float(np.average(labels[used], weights=weight[used])) if config.balance == "labels" else config.balance
     labels, cost = np.concatenate([labels, np.zeros(count)]), np.concatenate([cost, np.full(count, config.C_unlabelled)])
     return Points(labels, inputs.unlabelled, cost, config.eps, config.all_relevant, balance)
 

@@ -120,7 +120,7 @@ class TriClass(Method):
 
         Folds that nobody asked for are left out where they do not fit the memory, or the solver reads by passes.
         """
-        data, spec, is_asked = inputs.data, resolve_kernel(config, inputs.data, inputs.held_out), config.validation != "auto"
+        data, spec, is_asked = inputs.data, resolve_kernel(config, inputs.data, inputs.held_out, inputs.counts), config.validation != "auto"
         machines = count_machines(config, len(fits), len(folds) if is_asked else 0)
         layout = _decide(config, spec, inputs, ctx, machines)
         check_held(_driver_held(config, layout, inputs, ctx.driver_memory, machines), ctx, cls.name, "fewer rows")
@@ -291,7 +291,7 @@ class TriClass(Method):
 def _decide(config: TriClassConfig, spec: KernelSpec, inputs: TriClassInputs, ctx: RunContext, machines: int) -> Layout:
     """Return the matrix in this process where it and what is made of it fit the driver's memory, else passes over its blocks."""
     data, limit = inputs.data, ctx.driver_memory
-    near = GramSettings.of(replace(ctx, data=data), [spec], config.grams)
+    near = replace(GramSettings.of(replace(ctx, data=data), [spec], config.grams), counts=inputs.counts)
     here = Layout(near, rows_here=rows_bytes(data) <= ROWS_SHARE * limit)
     if 4 * data.n_rows**2 <= MATRIX_SHARE * limit and total_bytes(_driver_held(config, here, inputs, limit, machines)) <= limit:
         return here

@@ -13,7 +13,7 @@ import numpy as np
 
 from ....cluster import BlockProgram, Plan, plan
 from ....kernels.bank.block_sums import TileSums, tile_sums, total_forms
-from ....kernels.bank.two_layer import LARGEST_EXPONENT, bank_sums, block_layer, block_sums, exponentiate, is_refused
+from ....kernels.bank.two_layer import bank_sums, block_layer, block_sums, exponentiate, is_refused
 from ....kernels.svm.dual import Gram
 from ...grams.grams import Filled, Grams, Norms, place_pair
 from ...grams.pair_passes import forms_bytes, matrix_bytes, pair_batches
@@ -84,12 +84,10 @@ class LayerGrams(Grams):
 
         The matrix is overwritten by the next call.
         """
-        weights = np.asarray(mu, np.float64) * self.scale
+        weights, inner = np.asarray(mu, np.float64) * self.scale, np.asarray(mu, np.float64) @ self.diagonals()
+        if is_refused(inner):
+            return None
         if self.layer_by_passes:
-            inner = np.asarray(mu, np.float64) @ self.diagonals()
-            # The sum is positive semi-definite: no entry is beyond the largest of its diagonal.
-            if inner.max() > LARGEST_EXPONENT:
-                return None
             return combined_gram(self.ctx, self._refs, weights, self._norms, np.exp(inner), self.settings.block, exponential=True)
         self._layer = np.empty((self.n, self.n)) if self._layer is None else self._layer
         if self._bank is not None:
@@ -99,7 +97,7 @@ class LayerGrams(Grams):
                 work = layer_pass("second-layer", layer_chunk, batch, _layer_result(batch), weights, self._norms)
                 for block in self.ctx.run_pass(work):
                     place_pair(self._layer, block)
-        return None if is_refused(self._layer) else self._layer
+        return self._layer
 
     def weigh(self, mu: np.ndarray, kernel: Any, beta: np.ndarray) -> np.ndarray:
         """Return ``beta' (K2 o K_q) beta`` of every kernel, ``(k,)``, where ``kernel`` is ``K2(mu)``; one pass over all entries."""

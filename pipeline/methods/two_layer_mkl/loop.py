@@ -81,7 +81,8 @@ class TwoLayerLoop:
     """Steps of all machines side by side, from the kernels ``specs``.
 
     ``fits``: classifiers whose accuracy is followed; ``data``: precomputed matrices, which the kernels are over in place of the run's data
-    set; ``layer_by_passes``: the second layer is beyond the driver's memory: passes answer for it.
+    set; ``layer_by_passes``: the second layer is beyond the driver's memory: passes answer for it; ``weight``: how often rows count,
+    ``(n,)``, those held out not at all.
     """
 
     state_type = TwoLayerState
@@ -95,9 +96,10 @@ class TwoLayerLoop:
         fits: Sequence[AccuracyTracker] = (),
         data: GivenGrams | None = None,
         layer_by_passes: bool = False,
+        weight: np.ndarray | None = None,
     ) -> None:
         self.config, self.specs, self.problems = config, tuple(specs), tuple(problems)
-        self.penalty = resolve_penalty(config, self.problems[0])
+        self.weight, self.penalty = weight, resolve_penalty(config, self.problems[0].n if weight is None else float(weight.sum()))
         self.settings, self.fits, self.data, self.layer_by_passes = settings, tuple(fits), data, layer_by_passes
         self._grams: LayerGrams | None = None
         self._scratch, self._kernels_checked = Scratch(), False
@@ -122,20 +124,15 @@ class TwoLayerLoop:
         problem = self.problems[index * len(self.problems) // count]
         return TwoLayerObjective(self.grams(widths, ctx), problem, self.penalty, self._scratch)
 
-    @property
-    def costly_rows(self) -> np.ndarray:
-        """Rows with a cost, which are the same for all machines."""
-        return np.flatnonzero(self.problems[0].hi > self.problems[0].lo)
-
     def init(self, ctx: RunContext) -> TwoLayerState:
         """Return the machines at random weights."""
         rng, grams = np.random.default_rng(ctx.seed), self.grams(np.zeros(0), ctx)
         emit_warnings(grams, ctx)
-        count, none, rows = len(self.problems) * self.config.n_restarts, np.zeros(0), self.costly_rows
-        diagonals = grams.diagonals() if len(rows) == grams.n else np.ascontiguousarray(grams.diagonals()[:, rows])
+        count, none = len(self.problems) * self.config.n_restarts, np.zeros(0)
+        heights = np.average(grams.diagonals(), axis=1, weights=self.weight)
         machines = []
         for index in range(count):
-            point = self.machine(index, count, none, ctx).start(rng, diagonals)
+            point = self.machine(index, count, none, ctx).start(rng, heights)
             self._check(point, grams)
             machines.append(LayerState.at(point, first_length(point, self.penalty), np.zeros((0, grams.k))))
         return TwoLayerState(0, tuple(machines), none)
@@ -203,8 +200,8 @@ class TwoLayerLoop:
         """Return the widths that help some machine, the most helpful first; none when the one added last got no weight."""
         if len(state.widths) and not any(machine.mu[-1] > 0.0 for machine in state.machines):
             return []
-        grams, rows = self.grams(state.widths, ctx), self.costly_rows
-        candidates = [best_candidate(self.config, self.penalty, grams, machine.point(), rows) for machine in state.machines]
+        grams = self.grams(state.widths, ctx)
+        candidates = [best_candidate(self.config, self.penalty, grams, machine.point(), self.weight) for machine in state.machines]
         helpful = [one for one in candidates if one is not None and one.gain > self.config.tol * self.penalty]
         widths = [one.width for one in sorted(helpful, key=lambda one: (-one.gain, one.width))]
         # A kernel that is there already may seem to help a machine that stopped before its optimum.
@@ -245,14 +242,11 @@ class TwoLayerLoop:
         }
 
 
-def resolve_penalty(config: TwoLayerConfig, problem: DualProblem) -> float:
-    """Return the weight of the sum of the kernel weights: ``config.penalty``, or a tenth of the trace of a normalised kernel.
-
-    Rows without a cost (held out, or of weight zero) do not count.
+def resolve_penalty(config: TwoLayerConfig, n_rows: float) -> float:
+    """Return the weight of the sum of the kernel weights: ``config.penalty``, or a tenth of the trace of a normalised kernel over the rows
+    learnt from.
     """
-    if config.penalty is not None:
-        return config.penalty
-    return PENALTY_SHARE * (1 if config.normalize == "unit_trace" else int(np.count_nonzero(problem.hi > problem.lo)))
+    return PENALTY_SHARE * (1 if config.normalize == "unit_trace" else n_rows) if config.penalty is None else config.penalty
 
 
 def refuse_indefinite(grams: LayerGrams) -> None:

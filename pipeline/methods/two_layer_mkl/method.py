@@ -80,7 +80,7 @@ class TwoLayer(Method):
         specs, n = resolved_kernels(config.kernels, data, config.normalize), data.n_rows
         # Blocks are small enough for all the kernels that there may be at the end.
         all_specs = [*specs, *specs[:1] * _max_new_kernels(config)]
-        settings = gram_settings(config, all_specs, data, ctx)
+        settings = gram_settings(config, all_specs, data, ctx, inputs.counts)
         by_passes = _layer_bytes(n) > LAYER_SHARE * ctx.fit_limit
         if by_passes and settings.policy == "memory":
             # Passes go over block pairs, of which a bank has none.
@@ -89,7 +89,8 @@ class TwoLayer(Method):
         holdings = _driver_held(settings, n, len(all_specs), inputs.n_machines * config.n_restarts, by_passes, ctx.driver_memory)
         check_machines(settings, holdings, n, len(all_specs), ctx, cls.name)
         trackers = (AccuracyTracker(0, inputs.n_machines, inputs.target, inputs.held_out),)
-        return TwoLayerLoop(config, specs, dual_problems(config, inputs), settings, trackers, given_grams_or_none(data), by_passes)
+        problems, given = dual_problems(config, inputs), given_grams_or_none(data)
+        return TwoLayerLoop(config, specs, problems, settings, trackers, given, by_passes, inputs.sample_weight)
 
     @cached_property
     def plan(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from ....kernels.grams.spec import KernelSpec
 from ....storage import BlockStore, MemoryBlocks
 from ...grams.settings import GramSettings, Policy
 from ...grams.sources import rows_at
-from ...grams.widths import sampled_rows, squared_distances
+from ...grams.widths import distance_quantiles, sampled_rows
 from .config import TwoLayerConfig
 from .layer_pass import LayerGrams
 
@@ -29,15 +29,15 @@ class Candidate(NamedTuple):
 
 
 def best_candidate(
-    config: TwoLayerConfig, penalty: float, grams: LayerGrams, point: TwoLayerPoint, rows: np.ndarray | None = None
+    config: TwoLayerConfig, penalty: float, grams: LayerGrams, point: TwoLayerPoint, weight: np.ndarray | None = None
 ) -> Candidate | None:
     """Return the Gaussian that helps a machine most, or ``None`` where all rows are equal.
 
     By the rule ``descent`` the gain is ``1/2 beta'(K2 o k) beta - penalty``, how fast the objective falls towards k; at the optimum of the
     enlarged problem it is nowhere positive. By the rule ``thesis`` it is the difference of ``1/2 beta' K2 beta - penalty * sum of weights``
-    between k alone with weight one and the present combination. ``rows`` are those with a cost, which tell the range of widths.
+    between k alone with weight one and the present combination. Rows tell the range of widths as often as ``weight`` says.
     """
-    span = config.gamma_range or gamma_range(grams.ctx.data, rows)
+    span = config.gamma_range or gamma_range(grams.ctx.data, weight)
     best: Candidate | None = None
     for _ in range(1 + N_REFINEMENTS if span else 0):
         assert span is not None
@@ -68,17 +68,14 @@ def _gains(config: TwoLayerConfig, penalty: float, grams: LayerGrams, point: Two
 
 def _first_layer(grams: LayerGrams, specs: list[KernelSpec], policy: Policy) -> LayerGrams:
     """Return kernels over the same rows, with the block size of the machine's."""
-    return LayerGrams(grams.ctx, specs, GramSettings(policy, grams.settings.block), centre=True)
+    return LayerGrams(grams.ctx, specs, GramSettings(policy, grams.settings.block, counts=grams.settings.counts), centre=True)
 
 
-def gamma_range(data: BlockStore | MemoryBlocks, rows: np.ndarray | None = None) -> tuple[float, float] | None:
+def gamma_range(data: BlockStore | MemoryBlocks, weight: np.ndarray | None = None) -> tuple[float, float] | None:
     """Return the inverse quantiles of the squared distances between different rows; ``None`` where all rows are equal.
 
-    ``rows``, ascending, are those to sample from; all by default.
+    ``weight`` ``(n,)``: how often rows count.
     """
-    among = np.arange(data.n_rows) if rows is None else rows
-    far = squared_distances(rows_at(data, among[sampled_rows(len(among))]))
-    if not far.size:
-        return None
-    long, short = np.quantile(far, DISTANCE_QUANTILES)
-    return 1.0 / float(long), 1.0 / float(short)
+    ids = sampled_rows(data.n_rows, weight)
+    found = distance_quantiles(rows_at(data, ids), DISTANCE_QUANTILES, None if weight is None else weight[ids])
+    return None if found is None else (1.0 / float(found[0]), 1.0 / float(found[1]))

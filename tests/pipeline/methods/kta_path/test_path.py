@@ -19,14 +19,10 @@ from gramplane.pipeline.methods.kta_path.kernel_sum_pass import MAX_CELLS_BYTES,
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks
 from gramplane.storage.ingest import ingest
-from tests.support.checks import run_checks
+from tests.support.checks import SEVEN_DIGITS, run_checks
 from tests.support.fgm_problems import classes, planted
 
 LEAST_CHECKS = 56
-EXPECTED: dict[str, str] = dict.fromkeys(
-    ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"),
-    "machines are solved to a tolerance of 1e-3, the check asks for 1e-7",
-)
 
 
 def gaussian(x, width):
@@ -302,7 +298,7 @@ def test_constant_features_never_enter():
 
 
 def test_number_of_checks_of_scikit_learn():
-    names = run_checks(KTASelectionPath(dp=0.2, n_machines=1), EXPECTED)
+    names = run_checks(KTASelectionPath(dp=0.2, n_machines=1), SEVEN_DIGITS)
     assert names["failed"] == []
     assert len(names["passed"]) >= LEAST_CHECKS
     assert len(names["skipped"]) <= 2

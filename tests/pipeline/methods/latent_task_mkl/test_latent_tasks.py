@@ -14,7 +14,7 @@ from gramplane.pipeline import LatentTaskMKLClassifier, LatentTaskMKLRegressor, 
 from gramplane.pipeline.methods.latent_task_mkl.loop import refuse_negative
 from gramplane.storage import DataError
 from gramplane.storage.ingest import ingest
-from tests.support.checks import run_checks
+from tests.support.checks import SEVEN_DIGITS, run_checks
 from tests.support.oracles.latent_tasks import Primal, all_groups, random_problem
 
 
@@ -323,9 +323,6 @@ def test_a_kernel_that_is_none_is_refused(loss):
 
 # -- scikit-learn ------------------------------------------------------------------------------------------------------------------
 
-WEIGHTS = "the trace is taken over all rows given, also those of weight 0, and solutions agree within tol"
-BY_WEIGHT = dict.fromkeys(("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"), WEIGHTS)
-
 
 @pytest.mark.parametrize(
     ("estimator", "least"),
@@ -336,9 +333,9 @@ BY_WEIGHT = dict.fromkeys(("check_sample_weight_equivalence_on_dense_data", "che
     ids=["classifier", "regressor"],
 )
 def test_checks_of_scikit_learn(estimator, least):
-    names = run_checks(estimator, BY_WEIGHT)
+    names = run_checks(estimator, SEVEN_DIGITS)
     assert names["failed"] == []
-    assert names["xfail"] == sorted(BY_WEIGHT)
+    assert names["xfail"] == sorted(SEVEN_DIGITS)
     assert len(names["passed"]) >= least and len(names["skipped"]) <= 2
 
 

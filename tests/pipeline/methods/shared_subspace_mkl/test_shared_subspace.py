@@ -15,7 +15,7 @@ from gramplane.pipeline.methods.shared_subspace_mkl.method import SharedSubspace
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import DataError, MemoryBlocks
 from gramplane.storage.ingest import ingest
-from tests.support.checks import run_checks
+from tests.support.checks import SEVEN_DIGITS, run_checks
 from tests.support.oracles import shared_subspace as oracle
 
 COLUMNS = ([0, 1], [2, 3, 4], [0, 4, 5])
@@ -269,13 +269,9 @@ def test_the_plan_tells_tasks_and_the_bytes_of_the_pooled_matrix():
     assert plan["learning_tasks"] == 4 and plan["pooled_matrix_bytes"] == matrix.nbytes
 
 
-WEIGHTS = "rows of weight zero or two change the traces kernels are normalised by"
-BY_WEIGHT = dict.fromkeys(("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"), WEIGHTS)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [SharedSubspaceMKLClassifier, SharedSubspaceMKLRegressor])
 def test_estimator_checks(kind):
-    names = run_checks(kind(["rbf(gamma=0.5)", "linear"]), BY_WEIGHT)
+    names = run_checks(kind(["rbf(gamma=0.5)", "linear"]), SEVEN_DIGITS)
     assert names["failed"] == []
     assert len(names["passed"]) >= 45

@@ -81,7 +81,7 @@ def test_without_unlabelled_rows_it_is_scikit_learns_machine():
         np.testing.assert_allclose(machine.decision_function(V), peer.decision_function(V), atol=1e-4)
     weight = np.random.default_rng(0).uniform(0, 2, len(y))
     peer = SVC(C=2.0, tol=1e-8, class_weight={1: 3.0}).fit(X, y, weight)
-    machine = TriClassSVC(C=2.0, inner_tol=1e-8, scale=None, class_weight={1: 3.0}).fit(X, y, sample_weight=weight)
+    machine = TriClassSVC(C=2.0, inner_tol=1e-8, scale=None, gamma=peer._gamma, class_weight={1: 3.0}).fit(X, y, sample_weight=weight)
     np.testing.assert_allclose(machine.decision_function(V), peer.decision_function(V), atol=1e-4)
 
 
