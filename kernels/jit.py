@@ -344,15 +344,14 @@ class _Hold:
         self._lock = threading.Lock()
         self._here = threading.local()
         self._holders = 0
-        self._controller: Any = None
-        self._limiter: Any = None
-        self._threads = 1
+        self._blas: list[Any] | None = None
+        self._found: list[int | None] = []  # of each library, when the first thread entered
 
     @property
     def threads(self) -> int:
         """Threads that BLAS has outside."""
         with self._lock:
-            return self._threads if self._holders else self._max_threads()
+            return max((number or 1 for number in (self._found if self._holders else self._numbers())), default=1)
 
     def enter(self) -> None:
         depth = getattr(self._here, "depth", 0)
@@ -360,11 +359,10 @@ class _Hold:
         if depth == 0:
             with self._lock:
                 # Every thread sets the limit: where BLAS sits on OpenMP it is set per thread.
-                _take_control()
-                self._threads = self._threads if self._holders else self._max_threads()
-                limiter = self._libraries().limit(limits=1, user_api="blas")
+                numbers = self._numbers()
+                self._set([1] * len(numbers), numbers)
                 if self._holders == 0:
-                    self._limiter = limiter
+                    self._found = numbers
                 self._holders += 1
 
     def leave(self) -> None:
@@ -373,20 +371,25 @@ class _Hold:
             with self._lock:
                 self._holders -= 1
                 if self._holders == 0:
-                    _take_control()
-                    self._limiter.restore_original_limits()
-                    _take_control()
+                    self._set(self._found, self._numbers())
 
-    def _max_threads(self) -> int:
-        limits = (library.num_threads for library in self._libraries().lib_controllers if library.user_api == "blas")
-        return max((int(number or 1) for number in limits), default=1)
+    def _set(self, wanted: Sequence[int | None], numbers: Sequence[int | None]) -> None:
+        """Give the libraries the numbers of threads that they have not yet: each is asked in a microsecond, and set in several."""
+        if wanted != numbers:
+            _take_control()
+            for library, number in zip(self._libraries(), wanted, strict=True):
+                library.set_num_threads(number)
+            _take_control()
 
-    def _libraries(self) -> threadpoolctl.ThreadpoolController:
+    def _numbers(self) -> list[int | None]:
+        return [library.num_threads for library in self._libraries()]
+
+    def _libraries(self) -> list[Any]:
         # Listing the libraries takes a millisecond, so it is done once; SciPy's own BLAS must be loaded before that.
-        if self._controller is None:
+        if self._blas is None:
             importlib.import_module("scipy.linalg.blas")
-            self._controller = threadpoolctl.ThreadpoolController()
-        return self._controller
+            self._blas = threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
+        return self._blas
 
 
 def _take_control() -> None:

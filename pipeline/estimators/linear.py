@@ -41,11 +41,10 @@ class LinearEstimator(SupervisedEstimator):
         return self
 
     def _checked(self, X: object, **options: Any) -> Any:
-        X = in_memory(X)
         try:
             return super()._checked(X, **options)
         except ValueError as error:
-            row = first_row_not_finite(X)
+            row = first_row_not_finite(in_memory(X))
             if row is None:
                 raise
             raise ValueError(f"row {row}: {error}") from None

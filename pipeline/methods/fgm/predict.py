@@ -80,7 +80,8 @@ def _store_columns(model: FGMModel, ctx: RunContext) -> Columns:
 
 def model_columns(model: FGMModel, X: Matrix) -> Columns:
     """Return the model's coordinates of an array ``X`` ``(n, n_features)``."""
-    raw = X[:, model.features]
+    # An index of columns makes them lie one after another, and products take rows; of other orders `take` copies all.
+    raw = X.take(model.features, axis=1) if isinstance(X, np.ndarray) and X.flags.c_contiguous else X[:, model.features]
     row_factor = inverse_row_norms(X) if model.row_scaled else None
     return mapped_columns(model, sp.csc_array(raw) if sp.issparse(raw) else raw, row_factor)
 
