@@ -9,8 +9,9 @@ from ...storage.versions import read_versions
 
 def replaced_data(run: RunStore) -> str | None:
     """Return a sentence if the store of a run was replaced since; ``None`` if it was not, is gone or lies on an object store."""
-    url, digest = (run.read_json("where") or {}).get("data"), run.config.get("data_digest")
-    now = None if url is None or str(digest).startswith("text:") else _current_digest(str(url))
+    # Behind a colon stands the scaling of the fit.
+    url, (digest, *_) = (run.read_json("where") or {}).get("data"), str(run.config.get("data_digest")).split(":")
+    now = None if url is None or digest == "text" else _current_digest(str(url))
     if now in (None, digest):
         return None
     return f"the store {url} was replaced since this run was made from it: it had the digest {digest}, now it has {now}"
