@@ -388,7 +388,7 @@ class _Hold:
         # Listing the libraries takes a millisecond, so it is done once; SciPy's own BLAS must be loaded before that.
         if self._blas is None:
             importlib.import_module("scipy.linalg.blas")
-            self._blas = threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
+            self._blas = list(threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers)
         return self._blas
 
 
