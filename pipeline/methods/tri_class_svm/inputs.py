@@ -175,7 +175,7 @@ def resolve_kernel(
         return kernels[0]
     kernel = kernel_with_parameters(config, data, held_out, counts)
     # What a kernel asks of rows is asked of those of either store.
-    parts = data.stores if isinstance(data, JoinedStores) else (data,)
+    parts: Sequence[Any] = data.stores if isinstance(data, JoinedStores) else (data,)
     specs = closed_kernels([kernel], parts[0], None if counts is None else counts[: parts[0].n_rows])
     for part in parts:
         check_rows(specs, part)
