@@ -62,7 +62,8 @@ class Versions:
         if fields.get("format") != FORMAT:
             raise SchemaError(f"{where} has the format {fields.get('format')!r}; this version reads {FORMAT!r}")
         current, digests = fields.get("current"), fields.get("versions")
-        if not (isinstance(digests, dict) and current in list(digests) and all(isinstance(digest, str) for digest in digests.values())):
+        digests = digests if isinstance(digests, dict) else {}
+        if not (isinstance(current, str) and current in digests and all(isinstance(digest, str) for digest in digests.values())):
             raise DigestMismatch(f"{where} does not name a version that counts among those there are: it is damaged")
         return cls(current, digests)
 

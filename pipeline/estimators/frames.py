@@ -27,11 +27,14 @@ class Encoded(NamedTuple):
 class ObjectFrame(Frame):
     """An array of objects or texts as a table, with columns x0, x1, …"""
 
-    integers = ()
-
     def __init__(self, values: np.ndarray, columns: Sequence[str] | None = None) -> None:
         self._values, self.n_rows, self.name, self.numbers = values, len(values), "<ndarray>", []
         self.columns = [f"x{k}" for k in range(values.shape[1])] if columns is None else list(columns)
+
+    @property
+    def integers(self) -> Sequence[int]:
+        """Columns with an integer that float64 may not hold: none, objects are looked at one by one."""
+        return ()
 
     def content(self, k: int) -> np.ndarray:
         """A column."""

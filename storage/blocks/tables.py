@@ -79,7 +79,7 @@ def _sparse_tables(block: sp.csc_array, weight: npt.NDArray[np.float64] | None, 
     low, high = np.zeros(k, block.dtype), np.zeros(k, block.dtype)
     sums, squares, counts, ends = np.zeros(k), np.zeros(k), np.diff(block.indptr), block.indptr.astype(np.int32, copy=False)
     column_sums(block.data, ends, n, sums, squares, low, high)
-    tables = {"minimum": low, "maximum": high}
+    tables: dict[str, npt.NDArray[Any]] = {"minimum": low, "maximum": high}
     if sizes:
         tables |= {"counts": counts.astype(np.uint32), "norm1": _round_up(sums, counts), "sumsq": squares}
     if moments:

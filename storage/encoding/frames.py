@@ -153,7 +153,8 @@ class ArrowFrame(Frame):
     def integers(self) -> Sequence[int]:
         """Columns with an integer that float64 may not hold."""
         wide = [k for k in self.numbers if str(self.table.schema.field(k).type) in ("int64", "uint64")]
-        return [k for k in wide if is_inexact(np.ma.getdata(self.chunk(k, 0, self.n_rows))).any()]
+        columns: dict[int, Foreign] = {k: self.chunk(k, 0, self.n_rows) for k in wide}  # of numbers
+        return [k for k, column in columns.items() if is_inexact(np.ma.getdata(column)).any()]
 
     def content(self, k: int) -> np.ndarray:
         """A column as an array; the names of a category, too, of which some may not occur."""

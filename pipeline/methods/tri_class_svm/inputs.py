@@ -178,7 +178,7 @@ def resolve_kernel(
     parts: Sequence[Any] = data.stores if isinstance(data, JoinedStores) else (data,)
     specs = closed_kernels([kernel], parts[0], None if counts is None else counts[: parts[0].n_rows])
     for part in parts:
-        check_rows(specs, part)
+        check_rows(specs, part)  # pyright: ignore[reportArgumentType] (texts are no joined stores)
     return specs[0]
 
 
