@@ -60,11 +60,11 @@ def test_optimum_of_the_whole_lattice(rho, loss):
     # L-BFGS on a function with kinks comes within a few thousandths, from above.
     above = primal_optimum(nodes.hull, grams, y, rho, 2.0, loss)
     kind = HierarchicalKernelClassifier if loss == "squared_hinge" else HierarchicalKernelRegressor
-    exact = kind(SUBSETS, rho=rho, C=2.0, loss=loss, n_add=1, tol=1e-5).fit(X, y)
+    exact = kind(SUBSETS, rho=rho, C=2.0, loss=loss, n_add=1, tol=1e-5, scale=None).fit(X, y)
     assert exact.converged_
     assert exact.certificate_depth_ is None
     assert above * (1 - 4e-3) <= exact.objective_ <= above
-    found = kind(SUBSETS, rho=rho, C=2.0, loss=loss, n_add=1).fit(X, y)
+    found = kind(SUBSETS, rho=rho, C=2.0, loss=loss, n_add=1, scale=None).fit(X, y)
     assert found.certificate_ <= 1e-3
     # A certificate is never below the true gap.
     assert found.objective_ - found.dual_gap_ <= exact.objective_ <= found.objective_ * (1 + 1e-5)
@@ -427,7 +427,7 @@ def test_bad_task_kernels_are_named(table, words):
 def test_a_run_is_the_fit_and_loads_with_and_without_tasks(tmp_path):
     X, y = drawn(16)
     plain = ingest((X, y), tmp_path / "plain.zarr")
-    run_method("hierarchical-kernels", {"dag": SUBSETS, "C": 3.0}, data=plain.url, run=str(tmp_path / "run"))
+    run_method("hierarchical-kernels", {"dag": SUBSETS, "C": 3.0, "scale": None}, data=plain.url, run=str(tmp_path / "run"))
     fitted = HierarchicalKernelClassifier(SUBSETS, C=3.0, scale=None).fit(X, y)
     loaded = load_model(tmp_path / "run")
     assert loaded.decision_function(X).tobytes() == fitted.decision_function(X).tobytes()
@@ -463,7 +463,7 @@ def test_regressions_hold_rows_out_too(tmp_path):
     store = ingest((X, X[:, 0] * X[:, 1]), tmp_path / "data.zarr", task="regression")
     done = run_method(
         "hierarchical-kernels",
-        {"dag": SUBSETS, "C": 20.0, "tol": 1e-4},
+        {"dag": SUBSETS, "C": 20.0, "tol": 1e-4, "scale": None},
         data=store.url,
         run=str(tmp_path / "run"),
         extra={"test_share": 0.25},

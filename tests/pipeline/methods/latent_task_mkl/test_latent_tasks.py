@@ -26,7 +26,7 @@ def machine(problem, **more):
     kind = LatentTaskMKLClassifier if problem.loss == "hinge" else LatentTaskMKLRegressor
     if problem.loss == "epsilon_insensitive":
         given["epsilon"] = problem.epsilon
-    return kind(kernels, normalize="none", **{"tol": 1e-3, **given, **more})
+    return kind(kernels, normalize="none", scale=None, **{"tol": 1e-3, **given, **more})
 
 
 def fitted(problem, **more):

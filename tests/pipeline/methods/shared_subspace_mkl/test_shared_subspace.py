@@ -37,7 +37,7 @@ def labelled(z, task):
 
 
 def fitted(kind, X, y, task, **options):
-    options = {"kernels": KERNELS, "normalize": "none", "tol": 1e-3, "max_iter": 100, "C": 0.7, **options}
+    options = {"kernels": KERNELS, "normalize": "none", "scale": None, "tol": 1e-3, "max_iter": 100, "C": 0.7, **options}
     return kind(**options).fit(X, y, task)
 
 
