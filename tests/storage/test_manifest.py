@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gramplane.storage import DigestMismatch, MissingBlock, OutOfSpace, SchemaError, StepManifest, digest_of
+from gramplane.storage.runs.step_record import write_sealed
 from tests.storage.test_writer import FullDisk
 from tests.support.stores import random_sparse, sparse_store
 
@@ -55,18 +56,16 @@ def test_digests_of_files_folders_and_stores(finished):
 
 def test_foreign_files_are_refused_and_absence_is_none(tmp_path, finished):
     assert StepManifest.read(tmp_path / "absent.json") is None
-    for text in ("[]", "{}", json.dumps({"format": "gramplane.step/1"}), '{"format": "gramplane.step/9"}'):
+    for text in ("[]", "{}", '{"format": "gramplane.step/1"}'):
         (tmp_path / "bad.json").write_text(text)
-        with pytest.raises(SchemaError):
+        with pytest.raises(DigestMismatch, match="does not end with its crc32c"):
             StepManifest.read(tmp_path / "bad.json")
     fields = json.loads((tmp_path / "step.json").read_text())
     del fields["crc32c"]
-    for name, value in (("status", "finished"), ("step", "../x")):
-        (tmp_path / "bad.json").write_text(json.dumps({**fields, "format": "gramplane.step/1", name: value}))
-        with pytest.raises(SchemaError, match=name.split("_")[0]):
+    for name, value, told in (("status", "finished", "status"), ("step", "../x", "step"), ("format", "gramplane.step/1", "format")):
+        write_sealed(tmp_path / "bad.json", {**fields, name: value})
+        with pytest.raises(SchemaError, match=told):
             StepManifest.read(tmp_path / "bad.json")
-    (tmp_path / "bad.json").write_text(json.dumps({**fields, "format": "gramplane.step/1"}))
-    assert StepManifest.read(tmp_path / "bad.json") == finished[1], "as 0.1.0 wrote it"
 
 
 def test_a_damaged_record_says_that_the_step_runs_again(tmp_path, finished):

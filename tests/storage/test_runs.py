@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from gramplane.storage import DigestMismatch, MissingBlock, OutOfSpace, RunStore, SchemaError
+from gramplane.storage.runs.files import seal_file
 from tests.storage.test_writer import FullDisk
 from tests.support.places import ROOT
 
@@ -55,11 +56,11 @@ def test_what_is_no_run_is_refused(tmp_path):
         RunStore.create(tmp_path, {})
     with pytest.raises(SchemaError, match="object store"):
         RunStore.create("s3://bucket/run", {})
-    (tmp_path / "config.json").write_text('{"format": "gramplane.run/9", "config": {}}')
+    (tmp_path / "config.json").write_bytes(seal_file({"format": "gramplane.run/9", "config": {}}))
     with pytest.raises(SchemaError, match=r"gramplane.run/9"):
         RunStore.open(tmp_path)
     (tmp_path / "config.json").write_text("{")
-    with pytest.raises(DigestMismatch, match="not valid JSON"):
+    with pytest.raises(DigestMismatch, match="does not end with its crc32c"):
         RunStore.open(tmp_path)
 
 

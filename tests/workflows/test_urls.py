@@ -52,6 +52,8 @@ NO_PLACES = {
     *(
         "target",
         "format",
+        "encoding",
+        "decimal",
         "zero_based",
         "qid",
         "dtype",

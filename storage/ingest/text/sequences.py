@@ -199,7 +199,7 @@ def parse_fasta(stream: BinaryIO, name: str, limit: int) -> Iterator[Sequence]:
         if line.startswith(b">"):
             if head is not None:
                 yield _make_sequence(head, parts, at, name)
-            pairs = [word.partition("=") for word in _decode_text(line, name, number).split()[1:]]
+            pairs = [word.partition("=") for word in line.decode().split()[1:]]
             head = {key: value for key, mark, value in pairs if mark and key and value}
             at, parts, size = number, [], 0
         elif line.strip() and not line.startswith(b";"):
@@ -244,15 +244,7 @@ def parse_strings(stream: BinaryIO, name: str, limit: int) -> Iterator[Sequence]
         labelled = bool(tab)
         if b"\t" in label or not letters or (tab and not label.strip()):
             raise DataError("the line must be LABEL, one tab and a string", name, number)
-        _decode_text(letters, name, number)
-        yield Sequence(letters, {"label": _decode_text(label, name, number).strip()} if tab else {}, number)
-
-
-def _decode_text(data: bytes, name: str, number: int) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(f"byte {data[error.start]:#04x} is not UTF-8", name, number, error.start + 1) from error
+        yield Sequence(letters, {"label": label.decode().strip()} if tab else {}, number)
 
 
 _PARSERS = {"fasta": parse_fasta, "strings": parse_strings}

@@ -146,7 +146,7 @@ def test_wide_csv_in_parts(tmp_path):
     cells = lines[4].split(",")
     cells[77] = "x"
     path.write_text("\n".join([head, *lines[:4], ",".join(cells)]))
-    with pytest.raises(DataError, match=r"a\.csv:6:78: value 'x' is not a finite number"):
+    with pytest.raises(DataError, match=r"a\.csv:6:78: column 'c77': value 'x' is not a finite number"):
         ingest(str(path), str(tmp_path / "s"), budget=SMALL, target="label")
     path.write_text("\n".join([head, lines[0] + ",1"]))
     with pytest.raises(DataError, match=r"a\.csv:2: the row has 3002 fields"):

@@ -139,7 +139,7 @@ def test_other_stores_have_no_sequences(tmp_path):
         ("strings", "1\t2\tACG\n", r":1: the line must be LABEL, one tab and a string"),
         ("strings", "1\t\n", r":1: the line must be LABEL"),
         ("strings", "ACG\n\nACG\n", r":2: the line is empty"),
-        ("strings", "ACG\nA\udcffG\n", r":2:2: byte 0xff is not UTF-8"),
+        ("strings", "ACG\nA\udcffG\n", r":2:2: the byte 0xff is no text in utf-8"),
         ("fasta", "", r"the source has 0 rows"),
         ("strings", "\n\n", r"the source has 0 rows"),
     ],

@@ -162,7 +162,7 @@ def test_damaged_compressed_files_leave_nothing(tmp_path, name, compress, damage
 
 
 def test_explosive_compression_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(streams, "_RATIO_GRACE", 1 << 16)
+    monkeypatch.setattr("gramplane.storage.text.open_text._RATIO_GRACE", 1 << 16)
     packed = tmp_path / "bomb.svm.bz2"
     packed.write_bytes(bz2.compress(b"1 1:1\n" * 400_000))
     with pytest.raises(DataError, match="more than 1000 to 1 is refused"):
@@ -439,7 +439,7 @@ def test_names_and_groups_from_files(tmp_path):
     with pytest.raises(SchemaError, match=r"names has 4 entries; .*a\.svm has 3 columns"):
         ingest(path, tmp_path / "T", names=tmp_path / "names", groups=tmp_path / "groups", n_features=3)
     assert ingest(path, tmp_path / "T", groups=tmp_path / "groups").groups().tolist() == [3, -1, -1]
-    with pytest.raises(SchemaError, match="cannot be read"):
+    with pytest.raises(DataError, match="names file: cannot be read"):
         ingest(path, tmp_path / "U", names=tmp_path / "none")
 
 
