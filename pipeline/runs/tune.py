@@ -98,7 +98,9 @@ def _grid(
     shown = {data.digest: data for data in (as_scaled(config, store) for config in configs)}
     if len(shown) > 1:
         kinds = ", ".join(sorted(data.meta.scale for data in shown.values()))
-        raise ValueError(f"the points of the grid see their columns under different scalings ({kinds}): compare such points one by one")
+        raise ValueError(
+            f"the points of the grid see their columns under different scalings ({kinds}): set one scale, or compare them one by one"
+        )
     return _Grid(info, points, configs, next(iter(shown.values())), folds, seed, extra or {}, repeats, scoring)
 
 

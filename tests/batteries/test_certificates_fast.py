@@ -143,7 +143,8 @@ def test_bounds_of_machines_by_passes_hold_the_optimum_of_whole_matrices(tmp_pat
     K = np.stack([np.exp(-0.5 * near), np.exp(-2.0 * (X[:, :1] - X[:, :1].T) ** 2), X @ X.T])
 
     def fitted(memory, tol):
-        params = {"kernels": ["rbf(gamma=0.5)", "rbf(gamma=2)[0]", "linear"], "normalize": "none", "constraint": "simplex", "tol": tol}
+        kernels = ["rbf(gamma=0.5)", "rbf(gamma=2)[0]", "linear"]
+        params = {"scale": None, "kernels": kernels, "normalize": "none", "constraint": "simplex", "tol": tol}
         run = run_method("mkl", params, data=store.url, run=str(tmp_path / memory), driver_memory=memory)
         model, beta = load_model(str(tmp_path / memory)), np.zeros(len(X))
         beta[model.support_vectors_] = np.ravel(model.dual_coef_)

@@ -151,7 +151,7 @@ FGM_ON_WORKERS = {
 SIDES = {
     "fgm": Sides(
         "fgm",
-        {"B": 2, "C": 2.0, "allow_repeat": False, "max_rounds": 3, "inner_tol": 1e-7},
+        {"scale": None, "B": 2, "C": 2.0, "allow_repeat": False, "max_rounds": 3, "inner_tol": 1e-7},
         lambda model: told.fgm(model, WIDE, WIDE_LABELS),
         FGM_ON_WORKERS,
         "gramplane.pipeline.methods.fgm.designs.RemoteDesign",
@@ -159,7 +159,16 @@ SIDES = {
     ),
     "fgm-logistic": Sides(
         "fgm",
-        {"B": 2, "C": 2.0, "allow_repeat": False, "max_rounds": 3, "inner_tol": 1e-7, "loss": "logistic", "fit_intercept": True},
+        {
+            "scale": None,
+            "B": 2,
+            "C": 2.0,
+            "allow_repeat": False,
+            "max_rounds": 3,
+            "inner_tol": 1e-7,
+            "loss": "logistic",
+            "fit_intercept": True,
+        },
         lambda model: told.fgm(model, WIDE, WIDE_LABELS),
         FGM_ON_WORKERS,
         "gramplane.pipeline.methods.fgm.designs.RemoteDesign",
@@ -167,7 +176,7 @@ SIDES = {
     ),
     "fgm-huber": Sides(
         "fgm",
-        {"B": 2, "C": 2.0, "allow_repeat": False, "max_rounds": 3, "inner_tol": 1e-7, "loss": "huber", "delta": 0.7},
+        {"scale": None, "B": 2, "C": 2.0, "allow_repeat": False, "max_rounds": 3, "inner_tol": 1e-7, "loss": "huber", "delta": 0.7},
         lambda model: told.fgm(model, WIDE, WIDE_Y, ASIDE),
         FGM_ON_WORKERS,
         "gramplane.pipeline.methods.fgm.designs.RemoteDesign",
@@ -203,7 +212,7 @@ SIDES = {
     ),
     "mkl-working-set": Sides(
         "mkl",
-        {"kernels": MANY_KERNELS, "C": 1.5, "tol": 1e-5, "constraint": "simplex"},
+        {"scale": None, "kernels": MANY_KERNELS, "C": 1.5, "tol": 1e-5, "constraint": "simplex"},
         gram_value(lambda model, K: told.mkl(model, K, [SIGNS], "hinge"), MANY_KERNELS),
         {},
         "gramplane.pipeline.methods.mkl.forms.certify_all_kernels",
@@ -212,7 +221,7 @@ SIDES = {
     ),
     "mkl-passes": Sides(
         "mkl",
-        {"kernels": KERNELS[:3], "normalize": "none", "C": 1.5, "tol": 1e-5},
+        {"scale": None, "kernels": KERNELS[:3], "normalize": "none", "C": 1.5, "tol": 1e-5},
         gram_value(lambda model, K: told.mkl(model, K, [SIGNS], "hinge"), KERNELS[:3]),
         _passes("110KiB"),
         "gramplane.kernels.svm.smo.solve_decomposition",
@@ -220,7 +229,7 @@ SIDES = {
     ),
     "latent-task-mkl": Sides(
         "latent-task-mkl",
-        {"kernels": KERNELS, "normalize": "none", "C": 0.5, "a": 1.2, "mu": 0.3, "tol": 1e-4, "threshold": 0.0},
+        {"scale": None, "kernels": KERNELS, "normalize": "none", "C": 0.5, "a": 1.2, "mu": 0.3, "tol": 1e-4, "threshold": 0.0},
         gram_value(lambda model, K: told.latent(model, K, SIGNS, CODES, "hinge")),
         {"params": {"grams": "recompute"}},
         "gramplane.pipeline.grams.grams.Grams._pass",
@@ -231,7 +240,7 @@ SIDES = {
     ),
     "multitask-mkl": Sides(
         "multitask-mkl",
-        {"kernels": KERNELS, "normalize": "none", "C": 1.0, "p": 4.0, "tol": 1e-4},
+        {"scale": None, "kernels": KERNELS, "normalize": "none", "C": 1.0, "p": 4.0, "tol": 1e-4},
         gram_value(lambda model, K: told.multitask_mkl(model, K, SIGNS, CODES, "hinge")),
         {"params": {"grams": "recompute"}},
         "gramplane.pipeline.methods.multitask_mkl.task_blocks_pass.ComputedPair.load",
@@ -241,7 +250,7 @@ SIDES = {
     ),
     "shared-subspace-mkl": Sides(
         "shared-subspace-mkl",
-        {"kernels": LINEAR, "normalize": "none", "q": 1.5, "C": 0.7, "tol": 4e-4, "max_iter": 400},
+        {"scale": None, "kernels": LINEAR, "normalize": "none", "q": 1.5, "C": 0.7, "tol": 4e-4, "max_iter": 400},
         lambda model: told.subspace(model, [X[:, part] for part in ([0, 1], [2, 3], [4], [5])], SIGNS, CODES, "hinge"),
         {"gramplane.pipeline.methods.shared_subspace_mkl.interior.MAX_SYSTEM_ROWS": 1},
         "gramplane.pipeline.methods.shared_subspace_mkl.loop.SubspaceLoop._choose_next",
@@ -251,7 +260,17 @@ SIDES = {
     ),
     "latent-task-mkl-pooled": Sides(
         "latent-task-mkl",
-        {"kernels": KERNELS[:2], "normalize": "none", "C": 0.05, "a": 1.2, "mu": 0.3, "tol": 1e-4, "threshold": 0.0, "loss": "squared"},
+        {
+            "scale": None,
+            "kernels": KERNELS[:2],
+            "normalize": "none",
+            "C": 0.05,
+            "a": 1.2,
+            "mu": 0.3,
+            "tol": 1e-4,
+            "threshold": 0.0,
+            "loss": "squared",
+        },
         gram_value(lambda model, K: told.latent(model, K, WIDE_Y, np.arange(300) % 3, "squared"), KERNELS[:2], WIDE),
         {"params": {"grams": "recompute"}, **_passes("1MiB")},
         "gramplane.pipeline.grams.weighted_sum.CombinedGram",
@@ -279,7 +298,7 @@ SIDES = {
     ),
     "hierarchical-kernels": Sides(
         "hierarchical-kernels",
-        {"dag": "subsets(rbf(gamma=0.5)[0:4])", "C": 2.0, "tol": 1e-4, "loss": "hinge"},
+        {"scale": None, "dag": "subsets(rbf(gamma=0.5)[0:4])", "C": 2.0, "tol": 1e-4, "loss": "hinge"},
         lambda model: told.subsets_of_features(model, X[:, :4], 0.5, SIGNS, "hinge"),
         {"params": {"grams": "recompute"}, **_passes("120KiB")},
         "gramplane.kernels.svm.smo.solve_decomposition",

@@ -400,8 +400,8 @@ def test_coefficients_of_scaled_stores_are_for_columns_as_given(tmp_path, scale,
         cuts = sum(np.linalg.norm(lengths[cut]) for cut in machine.cuts_)
         assert machine.objective_ == pytest.approx(0.5 * cuts**2 + told.losses("squared_hinge", y, values).sum(), rel=1e-9)
         for algorithm in ("da", "fobos", "fista"):
-            lasso = api.GroupLassoClassifier(lam=0.02, gamma=200.0, algorithm=algorithm, fit_intercept=bias, batch_size=7, tol=1e-3)
-            lasso.fit(tmp_path / "s")
+            given = {"scale": None, "algorithm": algorithm, "fit_intercept": bias}
+            lasso = api.GroupLassoClassifier(lam=0.02, gamma=200.0, batch_size=7, tol=1e-3, **given).fit(tmp_path / "s")
             values = rows @ lasso.coef_[0] + lasso.intercept_[0]
             penalty = 0.02 * np.abs(lasso.coef_[0] * sizes).sum()
             assert lasso.objective_ == pytest.approx(told.losses("logistic", y, values).mean() + penalty, rel=1e-9)

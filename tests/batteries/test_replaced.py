@@ -205,7 +205,7 @@ def test_a_fit_finishes_on_the_gram_store_it_opened(place):
     run_method("mkl", given, data=data, run=str(place / "two"), on_event=at_round(1, other))
     assert tree_bytes(place / "two" / "model") == tree_bytes(place / "one" / "model")
     now = GramStore.open(grams)
-    assert now.meta.data == BlockStore.open(place / "other").digest and now.verify().ok and now.url.endswith("/v1")
+    assert now.meta.data == f"{BlockStore.open(place / 'other').digest}:standard" and now.verify().ok and now.url.endswith("/v1")
     assert build_grams(str(place / "other"), [*KERNELS, "linear[9]"], grams, overwrite=True).figures["blocks_reused"] == 1
     assert GramStore.open(grams).url == now.url, "kernels of the same rows are added, not built anew"
 
@@ -321,7 +321,7 @@ def test_fits_of_a_grid_see_the_same_matrices(given):
 def computed_grams(place, block, kernels=KERNELS):
     shutil.rmtree(place / "grams", ignore_errors=True)
     specs = [KernelSpec.parse(text) for text in kernels]
-    data = BlockStore.open(place / "data")
+    data = BlockStore.open(place / "data").with_scale("standard", centred=True)
     GramStore.create(
         place / "grams", data_digest=data.digest, n=data.n_rows, kernels=[(s.digest(), s.raw_json()) for s in specs], block=block
     )

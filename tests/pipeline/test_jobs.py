@@ -138,7 +138,7 @@ def test_a_plan_of_a_grid_names_what_workers_do(tmp_path):
     streams = planned("group-lasso", GRID)
     assert streams["distributed"] == [jobs.FITS] and streams["fits_sharing_passes"] == 12 and streams["job_bytes"] > OVERHEAD
     assert planned("group-lasso", GRID, cluster="local:2")["fits"] == 12
-    both = planned("group-lasso", {"algorithm": ["fista", "da"]})
+    both = planned("group-lasso", {"algorithm": ["fista", "da"]}, params={"scale": None})
     assert both["distributed"] == ["gradients of features", jobs.FITS]
     batch = planned("group-lasso", {"lam": [0.1, 0.2]}, params={"algorithm": "fista"})
     assert batch["distributed"] == ["gradients of features"] and "job_bytes" not in batch

@@ -273,7 +273,7 @@ def matrices(tmp_path_factory):
 
 def machine_on(folder, grams, run, cluster, on_event=None):
     """Solve on the sum of the stored kernels, of which the driver may hold a small part; forms and coefficients as bytes."""
-    data, specs = BlockStore.open(folder / "store"), as_specs(GRAM_KERNELS, 20)
+    data, specs = BlockStore.open(folder / "store").with_scale("standard", centred=True), as_specs(GRAM_KERNELS, 20)
     y = np.where(data.target() > 0, 1.0, -1.0)
     with one_thread(), executing(ComputeOptions(cluster), data, on_event or (lambda event: None)) as executor:
         ctx = RunContext(executor, data, RunStore.create(run, {}), 15 << 20)

@@ -147,7 +147,7 @@ def test_what_a_cut_took_and_left_without_weight_is_not_selected(seed, more, ext
     """Near the optimum later cuts take all the weight of earlier ones."""
     X, y = planted(seed)
     X = np.abs(X)
-    params = {"B": 2, "C": 1.0, "max_rounds": 20, "inner_tol": 1e-10, "fit_intercept": False, **more}
+    params = {"scale": None, "B": 2, "C": 1.0, "max_rounds": 20, "inner_tol": 1e-10, "fit_intercept": False, **more}
     groups = None if not extra else [np.flatnonzero(np.equal(extra["groups"], g)) for g in range(30)]
     machine = FGMClassifier(groups=groups, **params).fit(X, y)
     final = machine.model_.machines[0].weights()

@@ -65,7 +65,7 @@ def test_it_is_a_step_of_a_workflow_that_needs_a_fit(place, capsys):
 name: steady
 store: data
 steps:
-  - {id: select, do: fit, with: {method: fgm, B: 3, max_rounds: 2, seed: 5}}
+  - {id: select, do: fit, with: {method: fgm, B: 3, max_rounds: 2, scale: null, seed: 5}}
   - {id: steady, do: stability, needs: [select], with: {resamples: 4}}
   - {id: page, do: report, needs: [select, steady]}
 """
