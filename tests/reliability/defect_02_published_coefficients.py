@@ -34,7 +34,15 @@ def published(folder: Path) -> None:
     ingest((X, y), folder / "s", task="regression", task_column=task)
     for algorithm in ("fista", "da"):
         for bias in (False, True):
-            params = {"penalty": "amtfs", "lam": LAM, "algorithm": algorithm, "fit_intercept": bias, "gamma": 4.0, "epochs": 20}
+            params = {
+                "penalty": "amtfs",
+                "lam": LAM,
+                "algorithm": algorithm,
+                "fit_intercept": bias,
+                "gamma": 4.0,
+                "epochs": 20,
+                "scale": None,
+            }
             run = folder / f"{algorithm}-{bias}"
             run_method("multitask-selector", params, data=str(folder / "s"), run=str(run), seed=0)
             for model in (MultiTaskSelector(**params).fit(X, y, task), load_model(run)):

@@ -22,7 +22,7 @@ def the_driver_refuses_what_it_may_not_hold(folder: Path) -> None:
     ingest((rng.normal(size=(70, 5966)), np.resize([-1, 1], 70)), folder / "wide.zarr")
     pairs = "".join(f"{i},{i + 1},{1 - 2 * (i % 2)}\n" for i in range(2900))
     (folder / "pairs.csv").write_text(pairs)
-    npkl = ["fit", "npkl", "--data", "rows.zarr", "--constraints", "pairs.csv", "--run", "npkl", "--driver-memory", "16MiB"]
+    npkl = ["fit", "npkl", "--data", "rows.zarr", "--constraints", "pairs.csv", "--run", "npkl", "--driver-memory", "3MiB"]
     rules = ["fit", "rule-ensemble", "--data", "wide.zarr", "--run", "rules", "--driver-memory", "4MiB"]
     for words in (npkl, rules):
         command = start(words, folder)
