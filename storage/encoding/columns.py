@@ -118,7 +118,7 @@ class ColumnReader:
                 raise fault(f"value {_shown(word)} is not a finite number, in a column of numbers; {self._name_advice}", row)
             if has_leading_zero(word):
                 self.padded = self.padded or word
-            return float(word) if is_number_like(word) else np.nan  # what is not finite is refused with all others
+            return float(word.strip()) if is_number_like(word) else np.nan  # what is not finite is refused with all others
         if self.kind == "boolean":
             value = truth_value(word)
             if value is None and not is_missing_word(word):

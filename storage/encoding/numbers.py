@@ -47,7 +47,7 @@ def as_number(text: str) -> float | None:
     """Value of a numeral; None for any other text."""
     if not is_decimal(text) or is_large_integer(text):
         return None
-    value = float(text)
+    value = float(text.strip())  # (float itself takes fewer characters for blanks)
     return value if np.isfinite(value) else None
 
 
@@ -73,4 +73,4 @@ def are_numbers(texts: Collection[str]) -> bool:
 
 def labels_of_words(words: Collection[str]) -> list[str | int | float]:
     """Labels that words mean: numbers, if the rule makes numbers of them, else names."""
-    return [float(word) for word in words] if are_numbers(words) else list(words)
+    return [float(word.strip()) for word in words] if are_numbers(words) else list(words)

@@ -169,7 +169,7 @@ class Tasks(Distinct):
         """Function from what stands in the blocks to numbers of tasks, or to codes of their names."""
         names = self.names()
         codes = {} if names is None else {name: code for code, name in enumerate(names)}
-        table = np.array([int(float(word)) if names is None else codes[word] for word in self.codes], np.int64)
+        table = np.array([int(float(word.strip())) if names is None else codes[word] for word in self.codes], np.int64)
         return lambda values: table[values]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gramplane.storage import DataError, SchemaError
@@ -162,6 +162,8 @@ def test_feature_names_never_stand_twice():
 
 @given(st.binary(max_size=60) | st.text('ab,;"\n1. NAtrue', max_size=60).map(str.encode))
 @settings(max_examples=150, deadline=None)
+@example(b"\x1c0")
+@example(b"a,b\n1,\x1c0\n2,\x1c1\n")
 def test_any_bytes_are_a_table_or_refused(tmp_path_factory, content):
     from gramplane.storage.ingest import ingest
 
