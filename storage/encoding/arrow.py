@@ -1,45 +1,41 @@
-"""Arrow arrays as parts of columns; pyarrow is imported when there is something of it to read."""
+"""Arrow arrays as parts of columns; pyarrow, which takes long to import, is imported when there is something of it to read."""
 
 from collections.abc import Sequence
-from importlib import import_module
 
 import numpy as np
 
-from ..errors import SchemaError
 from ..value_types import Foreign
 from .chunks import Chunk, Unreadable, Words, name_of_number
 from .numbers import EXACT_INTEGERS, MISSING_WORDS
 
 
-def import_pyarrow(part: str, what: str = "tables (CSV, Parquet, Arrow, polars) are read") -> Foreign:
-    """Import a part of pyarrow. Raises SchemaError if it is not installed, naming the extra to install."""
-    try:
-        return import_module(part)
-    except ImportError as error:
-        raise SchemaError(f"{what} with pyarrow, which is not installed: pip install 'gramplane[io]'") from error
-
-
 def is_number_type(kind: Foreign) -> bool:
     """Whether all values of a type are numbers, missing ones aside."""
-    kinds = import_pyarrow("pyarrow.types")
+    from pyarrow import types as kinds
+
     return kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind)
 
 
 def is_word_type(kind: Foreign) -> bool:
     """Whether values of a type are texts."""
-    kinds = import_pyarrow("pyarrow.types")
+    from pyarrow import types as kinds
+
     return kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind)
 
 
 def has_fixed_width(kind: Foreign) -> bool:
     """Whether every value of a type takes the same few bytes."""
-    kinds = import_pyarrow("pyarrow.types")
+    from pyarrow import types as kinds
+
     return is_number_type(kind) or kinds.is_boolean(kind) or kinds.is_temporal(kind) or kinds.is_null(kind)
 
 
 def chunk_of_arrow(column: Foreign) -> Chunk:
     """Part of a column; masked where whole numbers or truth values are missing, which pyarrow would round or turn into objects."""
-    kinds, kind = import_pyarrow("pyarrow.types"), column.type
+    import pyarrow as pa
+    from pyarrow import types as kinds
+
+    kind = column.type
     if kinds.is_dictionary(kind):
         return _of_dictionary(column)
     if is_word_type(kind):
@@ -47,7 +43,7 @@ def chunk_of_arrow(column: Foreign) -> Chunk:
     if kinds.is_null(kind):
         return np.full(len(column), np.nan)
     if kinds.is_decimal(kind):
-        return column.cast(import_pyarrow("pyarrow").float64()).to_numpy(zero_copy_only=False)
+        return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
     if not (kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind)):
         return Unreadable(str(kind), kinds.is_temporal(kind), len(column))
     if not column.null_count or kinds.is_floating(kind):
@@ -69,9 +65,11 @@ def _of_dictionary(column: Foreign, is_type: bool = True) -> Chunk:
 
 def plain_cells(column: Foreign, missing_words: Sequence[str], is_comma: bool) -> Foreign:
     """Part of a column of texts, empty where they are a word for a missing value; numerals with a decimal comma with a point."""
-    arrow, compute = import_pyarrow("pyarrow"), import_pyarrow("pyarrow.compute")
+    import pyarrow as pa
+    from pyarrow import compute
+
     if missing_words:
-        column = compute.if_else(compute.is_in(column, value_set=arrow.array(missing_words)), "", column)
+        column = compute.if_else(compute.is_in(column, value_set=pa.array(missing_words)), "", column)
     if is_comma:
         is_number = compute.match_substring_regex(column, r"^\s*[+-]?([0-9]+,[0-9]*|,[0-9]+)([eE][+-]?[0-9]+)?\s*$")
         column = compute.if_else(is_number, compute.replace_substring(column, ",", "."), column)
@@ -81,18 +79,20 @@ def plain_cells(column: Foreign, missing_words: Sequence[str], is_comma: bool) -
 def chunk_of_cells(column: Foreign) -> Chunk:
     """Part of a column of texts, most of which are numerals: numbers, NaN where they are missing; or words with codes where one is none, is
     an integer beyond 2^53 or has leading zeros, so that it is looked at by itself."""
-    arrow, compute = import_pyarrow("pyarrow"), import_pyarrow("pyarrow.compute")
+    import pyarrow as pa
+    from pyarrow import compute
+
     try:
-        values = compute.cast(column, arrow.float64()).to_numpy(zero_copy_only=False)
-    except arrow.ArrowInvalid:
+        values = compute.cast(column, pa.float64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:
         bare = compute.utf8_trim_whitespace(column)
-        gone = compute.is_in(compute.utf8_lower(bare), value_set=arrow.array(sorted(MISSING_WORDS)))
+        gone = compute.is_in(compute.utf8_lower(bare), value_set=pa.array(sorted(MISSING_WORDS)))
         try:
-            values = compute.cast(compute.if_else(gone, None, bare), arrow.float64()).to_numpy(zero_copy_only=False)
-        except arrow.ArrowInvalid:
+            values = compute.cast(compute.if_else(gone, None, bare), pa.float64()).to_numpy(zero_copy_only=False)
+        except pa.ArrowInvalid:
             return chunk_of_arrow(column)
     large = np.abs(values) >= EXACT_INTEGERS  # the next integer reads as 2^53 too
-    odd = large.any() and compute.any(compute.match_substring_regex(column.filter(arrow.array(large)), r"^\s*[+-]?[0-9]+\s*$")).as_py()
+    odd = large.any() and compute.any(compute.match_substring_regex(column.filter(pa.array(large)), r"^\s*[+-]?[0-9]+\s*$")).as_py()
     return chunk_of_arrow(column) if odd or _has_leading_zero(column) else values
 
 

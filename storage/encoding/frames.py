@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import SchemaError
 from ..value_types import Foreign, UserData
-from .arrow import chunk_of_arrow, import_pyarrow, is_number_type
+from .arrow import chunk_of_arrow, is_number_type
 from .chunks import Chunk, Unreadable, Words, chunk_of_objects, is_inexact, name_of_number, objects_of_words
 from .numbers import EXACT_INTEGERS
 
@@ -144,7 +144,9 @@ class ArrowFrame(Frame):
     """A frame that hands on its columns as Arrow arrays; a stream is read to its end."""
 
     def __init__(self, frame: Foreign) -> None:
-        self.table = import_pyarrow("pyarrow").table(frame)
+        import pyarrow as pa
+
+        self.table = pa.table(frame)
         self.n_rows, self.name = self.table.num_rows, f"<{type(frame).__name__}>"
         self.columns = list(self.table.column_names)
         self.numbers = [k for k, field in enumerate(self.table.schema) if is_number_type(field.type)]

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
-from ..encoding.arrow import import_pyarrow
 from ..errors import DataError, SchemaError
 from ..value_types import Foreign
 
@@ -20,11 +19,19 @@ MAX_RATIO = 1000  # text bytes allowed per compressed byte
 _RATIO_GRACE = 16 << 20
 _PIECE = 1 << 20
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+
+
+def _unpack_zstd(raw: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.CompressedInputStream(raw, "zstd")
+
+
 _OPENERS: tuple[tuple[bytes, str, Callable[[Any], Any]], ...] = (
     (b"\x1f\x8b", "gzip", lambda raw: gzip.GzipFile(fileobj=raw)),
     (b"BZh", "bzip2", bz2.BZ2File),
     (b"\xfd7zXZ\x00", "xz", lzma.LZMAFile),
-    (b"\x28\xb5\x2f\xfd", "zstd", lambda raw: import_pyarrow("pyarrow", "zstd data are unpacked").CompressedInputStream(raw, "zstd")),
+    (b"\x28\xb5\x2f\xfd", "zstd", _unpack_zstd),
 )
 _FAULTS = (EOFError, OSError, zlib.error, lzma.LZMAError)
 

@@ -140,7 +140,8 @@ def test_frames_of_other_libraries(kind):
     if kind == "polars":
         forms["polars"] = lambda: pytest.importorskip("polars").from_pandas(frame.astype({"ward": str}))
     elif kind in ("arrow", "stream"):
-        pyarrow = pytest.importorskip("pyarrow")
+        import pyarrow
+
         forms |= {"arrow": lambda: pyarrow.Table.from_pandas(frame), "stream": lambda: pyarrow.Table.from_pandas(frame).to_reader()}
     elif kind == "dask":
         forms["dask"] = lambda: pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=3)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...encoding.arrow import chunk_of_arrow, chunk_of_cells, import_pyarrow, plain_cells
+from ...encoding.arrow import chunk_of_arrow, chunk_of_cells, plain_cells
 from ...encoding.chunks import Chunk, chunk_of_objects
 from ...encoding.numbers import as_number, is_missing_word, is_number_like
 from ...errors import DataError, SchemaError
@@ -36,7 +36,6 @@ class CsvSource(Table):
     format = "csv"
 
     def __init__(self, source: str | Path, options: Options, delimiter: str | None = None) -> None:
-        self._pa, self._csv = import_pyarrow("pyarrow"), import_pyarrow("pyarrow.csv")
         self._source = source
         self.digest = FileDigest(Path(source)) if source != "-" and Path(source).is_file() else None
         name = "<stdin>" if source == "-" else str(source)
@@ -132,7 +131,9 @@ class CsvSource(Table):
 
     def _cells(self, rows: Sequence[WideRow], k: int) -> npt.NDArray[Any]:
         """Texts of a column, as the other reader gives them."""
-        cells = self._plain(self.columns[k], self._pa.array([row.texts[k] for row in rows]))
+        import pyarrow as pa
+
+        cells = self._plain(self.columns[k], pa.array([row.texts[k] for row in rows]))
         return np.array([cell or None for cell in cells.to_pylist()], dtype=object)
 
     @staticmethod
@@ -153,17 +154,20 @@ class CsvSource(Table):
 
     def batches(self, step: int, options: Options) -> Iterator[list[Chunk]]:
         """Yield blocks of rows."""
+        import pyarrow as pa
+        from pyarrow import csv as tables
+
         names, words = [self.columns[k] for k in self.columns_read], self._word_columns
-        read = self._csv.ReadOptions(column_names=self.columns, block_size=max(1 << 20, options.budget // 64), use_threads=False)
+        read = tables.ReadOptions(column_names=self.columns, block_size=max(1 << 20, options.budget // 64), use_threads=False)
         # What a text is, one rule tells for all readers, not this one's own.
-        convert = self._csv.ConvertOptions(column_types=dict.fromkeys(names, self._pa.string()), include_columns=names)
-        parse = self._csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True, ignore_empty_lines=not self._blank_rows)
+        convert = tables.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), include_columns=names)
+        parse = tables.ParseOptions(delimiter=self._delimiter, newlines_in_values=True, ignore_empty_lines=not self._blank_rows)
         try:
-            with self._text, self._csv.open_csv(self._text, read, parse, convert) as reader:
+            with self._text, tables.open_csv(self._text, read, parse, convert) as reader:
                 for batch in reader:
                     cells = zip(names, (self._plain(*column) for column in zip(names, batch.columns, strict=True)), strict=True)
                     yield self.in_places([(chunk_of_arrow if name in words else chunk_of_cells)(column) for name, column in cells])
-        except self._pa.ArrowInvalid as error:
+        except pa.ArrowInvalid as error:
             if "Empty CSV file" not in str(error):
                 raise self._locate(str(error)) from error
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from ...encoding.arrow import chunk_of_arrow, import_pyarrow
+from ...encoding.arrow import chunk_of_arrow
 from ...encoding.chunks import Chunk
 from ...errors import DataError
 from ...text.open_text import open_file
@@ -42,7 +42,7 @@ class FeatherSource(GroupedTable):
     format = "feather"
 
     def __init__(self, source: str | Path, options: Options) -> None:
-        self._arrow, self._ipc, self._path = import_pyarrow("pyarrow"), import_pyarrow("pyarrow.ipc"), Path(source)
+        self._path = Path(source)
         with open_file(self._path) as file:
             self._is_stream = file.read(len(_MAGIC)) != _MAGIC
         self._streams = dict[tuple[int, ...] | None, _BatchStream]()
@@ -54,18 +54,22 @@ class FeatherSource(GroupedTable):
         self.n_rows = sum(self._lengths)
 
     def _open(self, columns: Sequence[int] | None) -> Foreign:
-        options, key = self._ipc.IpcReadOptions(included_fields=columns, use_threads=False), None if columns is None else tuple(columns)
+        from pyarrow import ipc
+
+        options, key = ipc.IpcReadOptions(included_fields=columns, use_threads=False), None if columns is None else tuple(columns)
         try:
             if not self._is_stream:
-                return self._ipc.open_file(self._map(), options=options)
+                return ipc.open_file(self._map(), options=options)
             if key not in self._streams:  # the same columns of the batch after it are read next
-                self._streams = {key: _BatchStream(lambda: self._ipc.open_stream(self._map(), options=options))}
+                self._streams = {key: _BatchStream(lambda: ipc.open_stream(self._map(), options=options))}
             return self._streams[key]
         except Exception as error:  # damaged files make pyarrow raise almost anything
             raise self.unreadable(error) from error
 
     def _map(self) -> Foreign:
-        return self._arrow.memory_map(os.fspath(self._path))
+        import pyarrow as pa
+
+        return pa.memory_map(os.fspath(self._path))
 
     def _batch(self, file: Foreign, group: int) -> Foreign:
         try:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ...encoding.arrow import chunk_of_arrow, import_pyarrow, is_number_type
+from ...encoding.arrow import chunk_of_arrow, is_number_type
 from ...encoding.chunks import Chunk
 from ...encoding.frames import Frame, PandasFrame, is_arrow, is_labelled, is_pandas, open_frame
 from ...errors import DataError
@@ -104,7 +104,9 @@ class StreamSource(ArrowBatches):
     format = "array"
 
     def __init__(self, stream: Foreign, options: Options) -> None:
-        self._stream = import_pyarrow("pyarrow").RecordBatchReader.from_stream(stream)
+        import pyarrow as pa
+
+        self._stream = pa.RecordBatchReader.from_stream(stream)
         schema = self._stream.schema
         super().__init__(
             f"<{type(stream).__name__}>", schema.names, [k for k, field in enumerate(schema) if is_number_type(field.type)], options

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ...encoding.arrow import chunk_of_arrow, import_pyarrow
+from ...encoding.arrow import chunk_of_arrow
 from ...encoding.chunks import Chunk
 from ...errors import DataError, SchemaError
 from ...text.open_text import open_file
@@ -59,11 +59,10 @@ def parquet_outline(path: Path, options: Options) -> tuple[list[str], int]:
 
 
 def _open_parquet(path: Path, texts: list[str], buffer: int) -> Foreign:
+    from pyarrow import parquet
+
     try:
-        parquet = import_pyarrow("pyarrow.parquet")
         return parquet.ParquetFile(os.fspath(path), read_dictionary=texts, buffer_size=buffer, pre_buffer=False)
-    except SchemaError:
-        raise
     except Exception as error:  # damaged files make pyarrow raise almost anything
         raise DataError(f"cannot be read as Parquet: {error}", str(path)) from error
 

@@ -1,7 +1,6 @@
 """Rows of CSV text that are too wide for a reader of columns: each is read in parts, and one row of numbers is in memory."""
 
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
@@ -40,7 +39,6 @@ class WideRows:
     ) -> None:
         self._stream, self._mark, self._n, self._texts, self._name = stream, delimiter.encode(), columns, sorted(texts), name
         self._size, self._line, self._plain = max(_LEAST, budget // _PART_SHARE), 2, plain
-        self._arrow, self._csv = import_module("pyarrow"), import_module("pyarrow.csv")
 
     def __iter__(self) -> Iterator[WideRow]:
         values, texts, at = np.empty(self._n), dict[int, str](), 0
@@ -80,6 +78,9 @@ class WideRows:
             yield pending.removesuffix(b"\r"), True
 
     def _numbers(self, cells: bytes, at: int, texts: dict[int, str]) -> npt.NDArray[np.float64]:
+        import pyarrow as pa
+        from pyarrow import csv
+
         if b'"' in cells:
             raise DataError("a cell is quoted, which rows this wide are not read with; raise the budget (--budget)", self._name, self._line)
         count = cells.count(self._mark) + 1
@@ -88,13 +89,13 @@ class WideRows:
             begin, end = (int(edges[k - at - 1]) + 1 if k > at else 0), int(edges[k - at])
             texts[k] = cells[begin:end].decode("utf-8", errors="backslashreplace")
             cells = cells[:begin] + b"0" + cells[end:]
-        read = self._csv.ReadOptions(column_names=["v"], block_size=max(1 << 20, len(cells) + 2), use_threads=False)
-        convert = self._csv.ConvertOptions(column_types={"v": self._arrow.string()})
-        parse = self._csv.ParseOptions(delimiter=self._mark.decode(), ignore_empty_lines=False)
-        text = self._arrow.BufferReader(cells.replace(self._mark, b"\n") + b"\n")
+        read = csv.ReadOptions(column_names=["v"], block_size=max(1 << 20, len(cells) + 2), use_threads=False)
+        convert = csv.ConvertOptions(column_types={"v": pa.string()})
+        parse = csv.ParseOptions(delimiter=self._mark.decode(), ignore_empty_lines=False)
+        text = pa.BufferReader(cells.replace(self._mark, b"\n") + b"\n")
         try:
-            column = self._csv.read_csv(text, read, parse, convert).column(0).combine_chunks()
-        except self._arrow.ArrowInvalid as error:
+            column = csv.read_csv(text, read, parse, convert).column(0).combine_chunks()
+        except pa.ArrowInvalid as error:
             raise DataError(str(error), self._name, self._line) from error
         column = self._plain("", column)
         values = chunk_of_cells(column)
