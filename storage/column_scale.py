@@ -21,9 +21,11 @@ def inverse_root(squares: Floats) -> Floats:
     return out
 
 
-def column_factors(block: Matrix, kind: str, tables: Mapping[str, npt.NDArray[Any]]) -> tuple[Floats, Floats | None, npt.NDArray[np.int64]]:
-    """Return the factors of the columns of a block (ndarray or csc_array, ``(n_rows, k)``, all rows, zeros included) for a kind of scaling,
-    their centres (dense "standard" only) and the columns whose squares overflow, for which there are none.
+def column_factors(
+    kind: str, tables: Mapping[str, npt.NDArray[Any]], *, is_dense: bool
+) -> tuple[Floats, Floats | None, npt.NDArray[np.int64]]:
+    """Return the factors of columns (all rows, zeros included) for a kind of scaling, their centres (dense "standard" only) and the columns
+    whose squares overflow, for which there are none.
 
     ``tables``: their column tables, with means and variances for "standard".
     """
@@ -36,10 +38,11 @@ def column_factors(block: Matrix, kind: str, tables: Mapping[str, npt.NDArray[An
     constant = low == high
     # Rounding can leave a constant column a tiny variance, and the factor would blow the rounding up.
     factor = inverse_root(np.where(constant, 0.0, tables["variance"]))
-    shift = np.where(constant, low, tables["mean"]) if isinstance(block, np.ndarray) else None
+    shift = np.where(constant, low, tables["mean"]) if is_dense else None
     return factor, shift, np.flatnonzero(~np.isfinite(tables["variance"]))
 
 
 def factors_of(block: Matrix, kind: str, weight: Floats | None = None) -> tuple[Floats, Floats | None, npt.NDArray[np.int64]]:
     """Return what :func:`column_factors` does, of a block without column tables; ``weight`` ``(n_rows,)``: how often rows count."""
-    return column_factors(block, kind, column_tables(block, weight, sizes=kind == "unit-column", moments=kind == "standard"))
+    tables = column_tables(block, weight, sizes=kind == "unit-column", moments=kind == "standard")
+    return column_factors(kind, tables, is_dense=isinstance(block, np.ndarray))

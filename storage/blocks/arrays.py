@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import google_crc32c
 import numpy as np
@@ -14,7 +14,6 @@ import numpy.typing as npt
 from ..errors import DigestMismatch, MissingBlock, SchemaError
 from ..layout import table_chunk
 from ..objects import Bytes, Objects, as_bytes, describe_key, total_bytes
-from ..tiles import TiledMatrix
 from ..value_types import Json
 
 MAX_CHUNK_BYTES = 512 << 20
@@ -157,18 +156,43 @@ def write_object(objects: Objects, key: str, *parts: npt.NDArray | bytes, fsync:
     return {key: (total_bytes(*parts), crc32c(*parts))}
 
 
-def write_array(objects: Objects, prefix: str, values: npt.NDArray | TiledMatrix, *, fsync: bool) -> Record:
-    """Write a whole array of numbers or booleans, chunked along its first axis; return the records of its objects. One in tiles is read
+class Pieces(Protocol):
+    """An array that is read piece by piece."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of its axes."""
+        ...
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Number of entries."""
+        ...
+
+    dtype: np.dtype[Any]
+
+    def read(self, lo: int, hi: int) -> npt.NDArray[Any]:
+        """Return rows ``lo:hi``, C-ordered."""
+        ...
+
+
+def write_array(objects: Objects, prefix: str, values: npt.NDArray | Pieces, *, fsync: bool) -> Record:
+    """Write a whole array of numbers or booleans, chunked along its first axis; return the records of its objects. One in pieces is read
     chunk by chunk."""
     if values.dtype.name not in _DTYPES:
         raise SchemaError(f"array {prefix!r} has the type {values.dtype}; storable are {', '.join(_NUMBERS)}")
     spec = ArraySpec(values.shape, table_chunk(values.shape), values.dtype.name)
     written = write_object(objects, f"{prefix}/zarr.json", spec.to_json(), fsync=fsync)
-    whole = np.zeros(0) if isinstance(values, TiledMatrix) else np.ascontiguousarray(values, dtype=spec.numpy_dtype)
+    whole = np.ascontiguousarray(values, dtype=spec.numpy_dtype) if isinstance(values, np.ndarray) else np.zeros(0)
     suffix = "/0" * (values.ndim - 1)
     for c in range(spec.grid[0] if values.size else 0):
         lo, hi = c * spec.chunk[0], min((c + 1) * spec.chunk[0], spec.shape[0])
-        piece = values.read(lo, hi) if isinstance(values, TiledMatrix) else whole[lo:hi]
+        piece = whole[lo:hi] if isinstance(values, np.ndarray) else values.read(lo, hi)
         pad = fill_values(spec.numpy_dtype, spec.chunk_bytes // spec.numpy_dtype.itemsize - piece.size)
         written |= write_object(objects, f"{prefix}/c/{c}{suffix}", piece, pad, fsync=fsync)
     return written

@@ -196,7 +196,7 @@ class BlockStore(BlockSource):
         if kind == "standard" or not self.has_table("minimum", "columns"):
             raise SchemaError(f"{self.url} does not know what scale={kind!r} needs to know of its columns; ingest the source again")
         tables = {name: self.column_table(name) for name in ("minimum", "maximum", "sumsq")}
-        factors, _, beyond = column_factors(np.zeros((0, 0)), kind, tables)
+        factors, _, beyond = column_factors(kind, tables, is_dense=True)
         factors[beyond] = np.nan
         return factors
 

@@ -12,7 +12,8 @@ from .arrays import concatenate_ranges
 
 COLUMN_TABLES = ("counts", "norm1", "sumsq", "minimum", "maximum")
 MOMENTS = ("mean", "variance")
-_FILLED = 32  # rows are filled up to a multiple of so many for the compiled loop
+_FILLED = 4  # rows are filled up to a multiple of so many for the compiled loop
+_PIECE = 1 << 16  # rows whose places and weights are laid out at once
 
 
 def column_tables(
@@ -29,7 +30,10 @@ def column_tables(
     ``moments``: means and variances, too.
     """
     if isinstance(block, np.ndarray):
-        return _dense_tables(block, weight, sizes, moments)
+        sums = DenseSums(block.shape[1], sizes=sizes)
+        sums.add(block, weight)
+        total = len(block) if weight is None else float(np.asarray(weight[weight != 0], np.float64).sum())
+        return sums.tables(block.dtype, total, moments=moments)
     if weight is not None and not weight.all():
         used = np.flatnonzero(weight)
         block, weight = sp.csc_array(block[used]), weight[used]
@@ -44,32 +48,47 @@ class _Vector:
         self.__array_interface__ = {"shape": (size,), "typestr": array.dtype.str, "data": (array.ctypes.data, False), "version": 3}
 
 
-def _dense_tables(
-    block: npt.NDArray[Any], weight: npt.NDArray[np.float64] | None, sizes: bool, moments: bool
-) -> dict[str, npt.NDArray[Any]]:
-    from ..ingest.tables.columns import dense_tables  # compiled code, which those who only open a store do without
+class DenseSums:
+    """Sums of ``k`` dense columns whose rows come in pieces, in order: their tables have the bits of those of all rows at once. ``sizes``:
+    counts and sums of sizes, too."""
 
-    n, k = block.shape
-    out, total = np.zeros((8, k)), 1.0
-    if block.size:
+    def __init__(self, k: int, *, sizes: bool = True) -> None:
+        self._out, self._sizes, self._rows, self._is_begun = np.zeros((8, k)), sizes, 0, False
+        self._out[1], self._out[2] = np.inf, -np.inf
+
+    def add(self, block: npt.NDArray[Any], weight: npt.NDArray[np.float64] | None = None) -> None:
+        """Add the next rows, ``(m, k)``, each as often as ``weight`` (m,) says."""
+        from ..ingest.tables.columns import dense_tables  # compiled code, which those who only open a store do without
+
+        self._rows += len(block)
         whole = block.dtype.isnative and block.flags.aligned and all(step > 0 and step % block.itemsize == 0 for step in block.strides)
         data = block if whole else np.ascontiguousarray(block, block.dtype.newbyteorder("="))
         down, across = (step // data.itemsize for step in data.strides)
-        vector = np.asarray(_Vector(data, (n - 1) * down + (k - 1) * across + 1))
-        rows = np.arange(n) if weight is None else np.flatnonzero(weight)
-        share = np.ones(n) if weight is None else np.asarray(weight[rows], np.float64)
-        total, spare = float(share.sum()), -len(rows) % _FILLED
-        starts = np.concatenate([rows, np.full(spare, rows[0])]) * down
-        dense_tables(vector, starts, len(rows), across, np.concatenate([share, np.zeros(spare)]), sizes, out)
-    first, low, high, linear, square, counts, sums, squares = out
-    known, native = low <= high, block.dtype.newbyteorder("=")
-    tables = {"minimum": np.where(known, low, 0.0).astype(native), "maximum": np.where(known, high, 0.0).astype(native)}
-    if sizes:
-        tables |= {"counts": counts.astype(np.uint32), "norm1": _round_up(sums, n), "sumsq": squares}
-    if moments:
-        with np.errstate(over="ignore", invalid="ignore"):
-            tables |= {"mean": first + linear / total, "variance": np.maximum(square - linear * (linear / total), 0.0) / total}
-    return tables
+        for lo in range(0, len(data) if data.size else 0, _PIECE):
+            part, share = data[lo : lo + _PIECE], None if weight is None else weight[lo : lo + _PIECE]
+            rows = np.arange(len(part)) if share is None else np.flatnonzero(share)
+            if not len(rows):
+                continue
+            if not self._is_begun:
+                self._out[0], self._is_begun = part[rows[0]], True
+            used, spare = np.ones(len(rows)) if share is None else np.asarray(share[rows], np.float64), -len(rows) % _FILLED
+            starts = np.concatenate([rows, np.full(spare, rows[0])]) * down
+            counted = np.concatenate([used, np.zeros(spare)])
+            vector = np.asarray(_Vector(part, (len(part) - 1) * down + (part.shape[1] - 1) * across + 1))
+            dense_tables(vector, starts, len(rows), across, counted, self._sizes, self._out)
+
+    def tables(self, dtype: np.dtype[Any], total: float, *, moments: bool = False) -> dict[str, npt.NDArray[Any]]:
+        """Return the tables of `column_tables` of values of a type; ``total``: the sum of the weights."""
+        first, low, high, linear, square, counts, sums, squares = self._out
+        known, native = low <= high, dtype.newbyteorder("=")
+        tables = {"minimum": np.where(known, low, 0.0).astype(native), "maximum": np.where(known, high, 0.0).astype(native)}
+        if self._sizes:
+            terms = np.int64(self._rows)
+            tables |= {"counts": counts.astype(np.uint32), "norm1": _round_up(sums, terms), "sumsq": squares}
+        if moments:
+            with np.errstate(over="ignore", invalid="ignore"):
+                tables |= {"mean": first + linear / total, "variance": np.maximum(square - linear * (linear / total), 0.0) / total}
+        return tables
 
 
 def _sparse_tables(block: sp.csc_array, weight: npt.NDArray[np.float64] | None, sizes: bool, moments: bool) -> dict[str, npt.NDArray[Any]]:
@@ -84,8 +103,8 @@ def _sparse_tables(block: sp.csc_array, weight: npt.NDArray[np.float64] | None, 
         tables |= {"counts": counts.astype(np.uint32), "norm1": _round_up(sums, counts), "sumsq": squares}
     if moments:
         tables |= {name: np.zeros(k) for name in MOMENTS}
-        share = np.ones(n) if weight is None else weight
-        sparse_moments(block.data, block.indices.astype(np.int32, copy=False), ends, share, tables["mean"], tables["variance"])
+        share, rows = np.zeros(0) if weight is None else weight, block.indices.astype(np.int32, copy=False)
+        sparse_moments(block.data, rows, ends, n, share, tables["mean"], tables["variance"])
     return tables
 
 

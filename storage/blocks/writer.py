@@ -20,7 +20,7 @@ from ..remote import LEASE, RemoteObjects
 from ..source import SOURCE, Source
 from ..urls import check_name, local_path, open_objects
 from ..versions import JOURNAL, POINTER
-from .arrays import ArraySpec, Record, canonical_json, check_crc, fill_values, group_json, write_array, write_object
+from .arrays import ArraySpec, Pieces, Record, canonical_json, check_crc, fill_values, group_json, write_array, write_object
 from .store import INDEX_NAME, BlockStore, forget_shared
 from .texts import join_texts
 
@@ -206,15 +206,16 @@ class BlockWriter:
             raise SchemaError(f"values have the type {array.dtype}; the store holds {self.meta.dtype} and does not round")
         return np.ascontiguousarray(array, dtype=np.dtype(self.meta.dtype).newbyteorder("<"))
 
-    def write_table(self, name: str, values: npt.ArrayLike, *, of: str = "rows") -> Record:
-        """Write a table with one number (or one row of numbers) per row or column of the data, in its own type.
+    def write_table(self, name: str, values: npt.ArrayLike | Pieces, *, of: str = "rows") -> Record:
+        """Write a table with one number (or one row of numbers) per row or column of the data, in its own type; one in pieces is read chunk
+        by chunk.
 
         ``name``: "y", "task", "group", "weight", … of rows; "counts", "norm1", "sumsq", "minimum", "maximum", … of columns. The row-wise
         sparse layout needs its counts too: ``of="row-layout"``.
         """
         length = self.meta.n_cols if of == "columns" else self.meta.n_rows
         prefix = {"rows": "", "columns": "columns/", "row-layout": "rows/"}[of]
-        table = np.asarray(values)
+        table = _as_array(values)
         if check_name(name, "table") in (_RESERVED if of == "rows" else {"rows", "columns", "values", "dense", "edges", "nnz", "offsets"}):
             raise SchemaError(f"table name {name!r} is reserved")
         if table.ndim == 0 or table.shape[0] != length:
@@ -230,19 +231,18 @@ class BlockWriter:
         group = self._object("names/zarr.json", group_json())
         return group | self._write_array("names/bytes", letters) | self._write_array("names/offsets", ends)
 
-    def write_sequences(self, letters: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]) -> Record:
-        """Write one text per row, UTF-8 end to end, with the bytes of each."""
-        return self._write_texts("sequences", "letters", letters, lengths)
+    def write_sequences(self, letters: Pieces, ends: Pieces) -> Record:
+        """Write one text per row, UTF-8 end to end, with 0 and where each ends."""
+        return self._write_texts("sequences", "letters", letters, ends)
 
-    def write_ids(self, letters: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]) -> Record:
-        """Write the name of every row, UTF-8 end to end, with the bytes of each."""
-        return self._write_texts("ids", "bytes", letters, lengths)
+    def write_ids(self, letters: Pieces, ends: Pieces) -> Record:
+        """Write the name of every row, UTF-8 end to end, with 0 and where each ends."""
+        return self._write_texts("ids", "bytes", letters, ends)
 
-    def _write_texts(self, group: str, name: str, letters: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]) -> Record:
-        if lengths.shape != (self.meta.n_rows,) or int(lengths.sum()) != len(letters):
-            there = f"there are {self.meta.n_rows} rows, {len(letters)} bytes"
-            raise SchemaError(f"lengths of {lengths.shape} {group} sum to {lengths.sum()}; {there}")
-        ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    def _write_texts(self, group: str, name: str, letters: Pieces, ends: Pieces) -> Record:
+        n, last = self.meta.n_rows, int(ends.read(ends.size - 1, ends.size)[0])
+        if ends.shape != (n + 1,) or last != letters.size:
+            raise SchemaError(f"{ends.size - 1} {group} end at {last}; there are {n} rows, {letters.size} bytes")
         written = self._object(f"{group}/zarr.json", group_json())
         return written | self._write_array(f"{group}/{name}", letters) | self._write_array(f"{group}/offsets", ends)
 
@@ -274,13 +274,13 @@ class BlockWriter:
         for prefix, vector in factors.items():
             length = self.meta.n_rows if prefix == "row_scale" else self.meta.n_cols
             if vector is not None:
-                if np.shape(vector) != (length,):
-                    raise SchemaError(f"{prefix} has the shape {np.shape(vector)}; it must be ({length},)")
-                written |= self._write_array(prefix, np.asarray(vector, dtype=np.float64))
+                if vector.shape != (length,):
+                    raise SchemaError(f"{prefix} has the shape {vector.shape}; it must be ({length},)")
+                written |= self._write_array(prefix, _as_array(vector, np.float64))
         self.meta = replace(self.meta, scale=scale.kind)
         return written
 
-    def _write_array(self, prefix: str, table: npt.NDArray[Any]) -> Record:
+    def _write_array(self, prefix: str, table: npt.NDArray[Any] | Pieces) -> Record:
         return self.record(write_array(self._objects, prefix, table, fsync=self.fsync))
 
     def commit(self, records: Iterable[Record] = ()) -> BlockStore:
@@ -346,6 +346,10 @@ def _check_fit(meta: BlockMeta, name: str, layout: Layout) -> None:
         fits = meta.kind == "sparse" and int(layout.edges[-1]) == (meta.n_cols if name == "columns" else meta.n_rows)
     if not fits:
         raise SchemaError(f"layout {name!r} was planned for other data than {meta.kind} {meta.n_rows} x {meta.n_cols}")
+
+
+def _as_array(values: npt.ArrayLike | Pieces, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any] | Pieces:
+    return values if hasattr(values, "read") else np.asarray(values, dtype)  # pyright: ignore[reportReturnType, reportArgumentType]
 
 
 def _index_array(indices: npt.NDArray[Any], limit: int) -> npt.NDArray[np.int32]:

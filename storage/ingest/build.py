@@ -32,6 +32,7 @@ T = TypeVar("T")
 Counts = npt.NDArray[np.uint32]
 
 _PIECE_SHARE = 96
+_SUMS_SHARE = 4096  # columns whose tables are made together, as a part of the budget's bytes
 
 
 @dataclass
@@ -72,9 +73,18 @@ class Job:
         """Whether the blocks are in the scratch folder; then everything else large goes there too."""
         return any(isinstance(handle, Stored) for handle in self.spool.handles)
 
-    def column(self, name: str, length: int, dtype: npt.DTypeLike) -> Column:
-        """A vector that is written piece by piece; ``name``: of its file, if there is one."""
-        return Column(length, dtype, self.scratch.path(f"{name}.bin") if self.on_disk else None)
+    def column(self, name: str, length: int, dtype: npt.DTypeLike, width: int | None = None) -> Column:
+        """A table that is written piece by piece; ``name``: of its file, if there is one."""
+        return Column(length, dtype, self.scratch.path(f"{name}.bin") if self.on_disk else None, width)
+
+    def ends(self, name: str, lengths: str) -> Column:
+        """Zero and where each text ends; ``lengths``: the array of blocks with the bytes of each."""
+        column, row, at = self.column(name, self.spool.n_rows + 1, np.int64), 1, 0
+        for handle in self.spool.handles:
+            ends = at + np.cumsum(handle.get(lengths), dtype=np.int64)
+            column.put(row, ends)
+            row, at = row + len(ends), int(ends[-1]) if len(ends) else at
+        return column
 
     def dtype(self, name: str) -> str:
         """Type of the stored values: float32 if all of them survive it."""
@@ -259,11 +269,11 @@ def _write_cells(job: Job, writer: BlockWriter, layout: DenseLayout, name: str) 
 
 
 def _summarise_columns(job: Job, meta: BlockMeta, tables: ColumnSummary) -> None:
-    """Column tables of dense data, as many whole columns at a time as the budget allows, but at least one."""
-    step = max(1, job.options.budget // (64 * meta.n_rows))
+    """Column tables of dense data, block by block, of as many columns at a time as there is room for the sums of."""
+    step = job.options.budget // _SUMS_SHARE
     for lo in range(0, meta.n_cols, step):
         hi = min(meta.n_cols, lo + step)
-        tables.put(lo, dense_cell(job.spool, slice(0, meta.n_rows), slice(lo, hi), meta.dtype).T)
+        tables.put_dense(lo, hi, (handle.get("dense", lo, hi).T for handle in job.spool.handles))
         job.progress(hi * meta.n_rows * meta.itemsize, meta.n_cols * meta.n_rows * meta.itemsize, "tables")
 
 
@@ -292,7 +302,9 @@ def finish_store(job: Job, writer: BlockWriter, tables: ColumnSummary) -> BlockS
         writer.write_groups(job.extras.groups)
     if writer.meta.scale != "none":
         factors, taken = _row_factors(job) if writer.meta.scale == "unit-row" else None, job.extras.scale
-        writer.write_scale(tables.scaling(factors) if taken is None else replace(taken, row_factor=factors))
+        writer.write_scale(
+            tables.scaling(factors) if taken is None else replace(taken, row_factor=factors)  # pyright: ignore[reportArgumentType]
+        )
     return writer.commit()
 
 
@@ -307,13 +319,11 @@ def source_record(job: Job, meta: BlockMeta) -> Source:
 
 def _write_ids(job: Job, writer: BlockWriter) -> None:
     """Write what names the rows: whole numbers, if all are written as such, else texts."""
-    lengths = job.column("rows-id-lengths", job.spool.n_rows, np.int64)
     letters = job.column("rows-id-bytes", sum(handle.shape("id_bytes")[0] for handle in job.spool.handles), np.uint8)
     numbers = job.column("rows-id", job.spool.n_rows, np.int64)
     are_numbers, at = True, 0
     for handle, row in zip(job.spool.handles, job.spool.starts[:-1].tolist(), strict=True):
         part, text = handle.get("id_lengths"), handle.get("id_bytes")
-        lengths.put(row, part)
         letters.put(at, text)
         at += len(text)
         whole = whole_numbers(split_texts(text, part)) if are_numbers else None
@@ -321,37 +331,37 @@ def _write_ids(job: Job, writer: BlockWriter) -> None:
         if whole is not None:
             numbers.put(row, whole)
     if are_numbers:
-        writer.write_table("id", numbers.array())
+        writer.write_table("id", numbers)
     else:
-        writer.write_ids(letters.array(), lengths.array())
+        writer.write_ids(letters, job.ends("rows-id-ends", "id_lengths"))
 
 
-def _row_table(job: Job, name: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+def _row_table(job: Job, name: str, dtype: npt.DTypeLike) -> Column:
     column, target = job.column(f"rows-{name}", job.spool.n_rows, dtype), job.reading.target
     encoders = {"y": target.encoder, "task": target.tasks.encoder}
     encode = encoders[name]() if name in encoders else np.asarray
     for handle, start in zip(job.spool.handles, job.spool.starts[:-1].tolist(), strict=True):
         column.put(start, encode(handle.get(name)))
-    return column.array()
+    return column
 
 
-def _covariate_table(job: Job) -> npt.NDArray[np.float64]:
+def _covariate_table(job: Job) -> Column:
     """Covariates side by side, (n_rows, n_covariates)."""
     names = job.spool.names(COVARIATE)
-    column = job.column("rows-covariates", job.spool.n_rows * len(names), np.float64)
+    column = job.column("rows-covariates", job.spool.n_rows, np.float64, len(names))
     for handle, start in zip(job.spool.handles, job.spool.starts[:-1].tolist(), strict=True):
-        column.put(start * len(names), np.column_stack([handle.get(name) for name in names]).reshape(-1))
-    return column.array().reshape(job.spool.n_rows, len(names))
+        column.put(start, np.column_stack([handle.get(name) for name in names]))
+    return column
 
 
-def _row_factors(job: Job) -> npt.NDArray[np.float64]:
+def _row_factors(job: Job) -> Column:
     column = job.column("rows-factor", job.spool.n_rows, np.float64)
     for start, squares in _row_squares(job.spool):
         beyond = np.flatnonzero(~np.isfinite(squares))
         if beyond.size:
             raise DataError(f"row {start + int(beyond[0]) + 1}: the sum of its squares overflows, so scale='unit-row' has no factor for it")
         column.put(start, inverse_root(squares))
-    return column.array()
+    return column
 
 
 def _row_squares(spool: Spool) -> Iterator[tuple[int, npt.NDArray[np.float64]]]:

@@ -4,6 +4,7 @@ import pickle
 import threading
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from gramplane.storage import BlockCache, MemoryBlocks, SchemaError, block_cache, column_tables, set_cache_limit
+from gramplane.storage.blocks.tables import DenseSums
 from tests.support.stores import dense_store, random_sparse, same_block, sparse_store
 
 
@@ -212,6 +214,11 @@ def test_one_look_gives_the_same_bits_in_every_order_of_memory(shape, dtype):
             assert all(other[name].tobytes() == first.tobytes() for other in tables), name
             one = column_tables(X[:, -1:], counted, moments=True)[name]
             assert first[-1:].tobytes() == one.tobytes(), name
+        pieces, ends = DenseSums(shape[1]), sorted({0, 1, shape[0] // 3, shape[0] // 2, shape[0]})
+        for lo, hi in pairwise(ends):
+            pieces.add(X[lo:hi], None if counted is None else counted[lo:hi])
+        again = pieces.tables(X.dtype, shape[0] if counted is None else counted[counted != 0].sum(), moments=True)
+        assert {name: table.tobytes() for name, table in again.items()} == {name: table.tobytes() for name, table in tables[0].items()}
         wide, used = X.astype(np.longdouble), np.ones(shape[0]) if counted is None else counted
         mean = (wide * used[:, None]).sum(axis=0) / used.sum()
         variance = (used[:, None] * (wide - mean) ** 2).sum(axis=0) / used.sum()

@@ -107,25 +107,26 @@ def column_sums(
 
 
 @compile_kernel
-def sparse_moments(values: npt.NDArray[Any], rows: Ints, ends: Ints, weights: Floats, mean: Floats, variance: Floats) -> None:
-    """Fill the weighted means and variances of sparse columns, zeros included; ``weights`` (n_rows,)."""
-    total = 0.0
+def sparse_moments(values: npt.NDArray[Any], rows: Ints, ends: Ints, n_rows: int, weights: Floats, mean: Floats, variance: Floats) -> None:
+    """Fill the weighted means and variances of sparse columns, zeros included; ``weights`` (n_rows,), or none where all are 1."""
+    total, plain = 0.0 if weights.size else float(n_rows), not weights.size
     for weight in weights:
         total += weight
     for j in range(mean.size):
         linear, square, present = 0.0, 0.0, 0.0
         for p in range(np.uint64(ends[j]), np.uint64(ends[j + 1])):
-            linear += weights[rows[p]] * values[p]
-            present += weights[rows[p]]
+            weight = 1.0 if plain else weights[rows[p]]
+            linear += weight * values[p]
+            present += weight
         centre = linear / total
         for p in range(np.uint64(ends[j]), np.uint64(ends[j + 1])):
             deviation = values[p] - centre
-            square += weights[rows[p]] * (deviation * deviation)
+            square += (1.0 if plain else weights[rows[p]]) * (deviation * deviation)
         mean[j], variance[j] = centre, (square + (total - present) * (centre * centre)) / total
 
 
 _WIDE = 16  # columns of a strip; the sums of a strip lie together, so that they stay in the registers of four rows
-_TALL = 32  # rows of a strip that are copied together where memory runs down the columns, and what the number of rows is filled up to
+_TALL = 32  # rows of a strip that are copied together where memory runs down the columns
 _STRIPS = 256  # strips that are read together where memory runs along the rows
 _SUMS = 8  # sums of a column: the first value, the extremes, and the sums that `dense_tables` names
 
@@ -175,12 +176,12 @@ def _copy_strip(x: npt.NDArray[Any], starts: Longs, across: int, width: int, row
 
 @compile_kernel
 def dense_tables(x: npt.NDArray[Any], starts: Longs, n_rows: int, across: int, weights: Floats, sizes: bool, out: Floats) -> None:
-    """Fill ``out`` (8, k) with the sums of dense columns, in one look at the data: first value f, least and largest value, sums of
-    w (x - f) and of w (x - f)^2, and if ``sizes`` number of non-zeros, sums of |x| and of x^2. Every sum runs down its rows: the bits
-    depend neither on the order of the memory nor on the other columns.
+    """Add some rows to the sums of dense columns, ``out`` (8, k), in one look at the data: first value f, which stands there before, least
+    and largest value, sums of w (x - f) and of w (x - f)^2, and if ``sizes`` number of non-zeros, sums of |x| and of x^2. Every sum runs
+    down its rows: the bits depend neither on the order of the memory, nor on the other columns, nor on where rows are cut.
 
     ``x`` (m,): the values, row i of column j at ``starts[i] + j * across``; ``starts`` and ``weights`` are filled up to a multiple of
-    `_TALL` rows by the first row, of weight 0.
+    four rows by the first row, of weight 0.
     """
     n_cols = out.shape[1]
     n_strips = (n_cols + _WIDE - 1) // _WIDE
@@ -191,16 +192,14 @@ def dense_tables(x: npt.NDArray[Any], starts: Longs, n_rows: int, across: int, w
         here = min(together, n_strips - first)
         for s in range(here):
             begin = (first + s) * _WIDE
-            sums[s] = 0.0
-            sums[s, _WIDE : 2 * _WIDE] = np.inf
-            sums[s, 2 * _WIDE : 3 * _WIDE] = -np.inf
-            for j in range(min(_WIDE, n_cols - begin)):
-                sums[s, j] = x[starts[0] + (begin + j) * across]
+            for m in range(_SUMS):
+                for j in range(min(_WIDE, n_cols - begin)):
+                    sums[s, m * _WIDE + j] = out[m, begin + j]
         for i in range(0, starts.size, tall):
             for s in range(here):
                 begin = (first + s) * _WIDE
                 _copy_strip(x[begin * across :], starts[i : i + tall], across, min(_WIDE, n_cols - begin), rows)
-                for r in range(0, tall, 4):
+                for r in range(0, min(tall, starts.size - i), 4):
                     w = weights[i + r : i + r + 4]
                     _add_rows(rows[r * _WIDE : (r + 4) * _WIDE], sums[s], w[0], w[1], w[2], w[3])
                 if sizes:

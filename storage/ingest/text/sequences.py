@@ -252,15 +252,13 @@ _PARSERS = {"fasta": parse_fasta, "strings": parse_strings}
 
 def build_sequences(job: Job) -> BlockStore:
     """Write a store of sequences."""
-    lengths = job.column("lengths", job.spool.n_rows, np.int64)
     letters = job.column("letters", sum(handle.shape("letters")[0] for handle in job.spool.handles), np.uint8)
-    row = at = 0
+    at = 0
     for handle in job.spool.handles:
-        for column, name, start in ((lengths, "lengths", row), (letters, "letters", at)):
-            column.put(start, handle.get(name))
-        row, at = row + handle.shape("lengths")[0], at + handle.shape("letters")[0]
-        job.progress(at, letters.length, "letters")
+        letters.put(at, handle.get("letters"))
+        at += handle.shape("letters")[0]
+        job.progress(at, letters.size, "letters")
     meta = job.meta("dense", 0, "float32")
     writer = job.writer(meta, plan_dense(meta.n_rows, 0, meta.itemsize), None)
-    writer.write_sequences(letters.array(), lengths.array())
+    writer.write_sequences(letters, job.ends("ends", "lengths"))
     return finish_store(job, writer, job.tables(meta))

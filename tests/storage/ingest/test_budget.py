@@ -1,6 +1,7 @@
 """Every source stays within its budget, whatever its form and whatever it declares; read by pieces or whole, the store is the same."""
 
 import struct
+import tracemalloc
 import zipfile
 import zlib
 
@@ -11,8 +12,9 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
-from gramplane.storage import DataError, SchemaError
+from gramplane.storage import BlockStore, DataError, SchemaError
 from gramplane.storage.ingest import ingest
+from gramplane.storage.ingest.statistics import Column
 from gramplane.storage.ingest.tables import array_files
 from tests.support.budget_sources import SOURCES, memory_of
 
@@ -151,6 +153,37 @@ def test_wide_csv_in_parts(tmp_path):
     path.write_text("\n".join([head, lines[0] + ",1"]))
     with pytest.raises(DataError, match=r"a\.csv:2: the row has 3002 fields"):
         ingest(str(path), str(tmp_path / "s"), budget=SMALL, target="label")
+
+
+@pytest.mark.parametrize("form, n", [("dense", 700_000), ("sparse", 1_200_000)])
+def test_no_array_has_all_rows_of_a_tall_table(tmp_path, monkeypatch, form, n):
+    monkeypatch.setattr("gramplane.storage.layout.TABLE_CHUNK", 1 << 14)  # a chunk of a table is written whole
+    rows = np.arange(n)
+    table = {"x": rows / 8.0, "y": rows % 2, "w": rows % 3 * 0.1, "t": rows % 5, "z": rows * 0.5}
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    path, options = tmp_path / "a.parquet", {"weight_column": "w", "task_column": "t", "covariates": ["z"], "target": "y"}
+    if form == "sparse":
+        path, options = tmp_path / "a.svm", {}
+        path.write_text("".join(f"{k % 2} {k % 7 + 1}:{k % 9 + 1}\n" for k in range(n)))
+    ingest(str(path), str(tmp_path / "warm"), **options)
+    tracemalloc.start()
+    # The parser of text takes some MiB, however long it is.
+    after = lambda done, total, phase: tracemalloc.reset_peak() if phase == "read" else None  # noqa: E731
+    store = ingest(str(path), str(tmp_path / "S"), budget=SMALL, progress=after, **options)
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert taken < 8 * n
+    other = BlockStore.open(str(tmp_path / "warm"))
+    for name in ("counts", "norm1", "sumsq", "minimum", "maximum", "standard"):
+        np.testing.assert_array_equal(store.column_table(name), other.column_table(name))
+
+
+def test_the_sum_of_a_long_column_has_the_bits_of_numpy(tmp_path):
+    values = np.random.default_rng(0).normal(size=300_007)
+    for path in (None, tmp_path / "a.bin"):
+        column = Column(values.size, np.float64, path)
+        column.put(0, values)
+        assert column.sum() == values.sum()
 
 
 # -- what a file declares ------------------------------------------------------------------------------------------------------
