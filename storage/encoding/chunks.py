@@ -121,6 +121,11 @@ def first_rows(codes: npt.NDArray[Any], n_words: int) -> npt.NDArray[np.int64]:
     return first[:-1]
 
 
+def in_order(first: npt.NDArray[np.int64], n_rows: int) -> list[int]:
+    """Words that occur, by their first rows (`first_rows`)."""
+    return [k for k in np.argsort(first, kind="stable").tolist() if first[k] < n_rows]
+
+
 def is_inexact(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Where integers are beyond 2^53, so that float64 may not hold them."""
     if values.dtype.kind not in "iu" or values.dtype.itemsize < 8:

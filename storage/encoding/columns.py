@@ -13,6 +13,7 @@ from .chunks import (
     Unreadable,
     Words,
     first_rows,
+    in_order,
     looks_like_date,
     missing_in,
     truth_value,
@@ -97,13 +98,13 @@ class ColumnReader:
     def _read_words(self, chunk: Words, fault: Fault) -> Floats:
         table = np.full(len(chunk.words) + 1, np.nan)
         first = first_rows(chunk.codes, len(chunk.words))
-        used = np.flatnonzero(first < len(chunk.codes))
+        used = in_order(first, len(chunk.codes))
         is_type = chunk.is_type or self.is_named
-        for k in used[np.argsort(first[used], kind="stable")].tolist():
+        for k in used:
             table[k] = self._number(str(chunk.words[k]), int(first[k]), is_type, fault)
         if self.is_known and self.kind == "nominal":
             counts = np.bincount(chunk.codes[chunk.codes >= 0], minlength=len(chunk.words))
-            self.unseen.update({str(chunk.words[k]): int(counts[k]) for k in used.tolist() if table[k] == UNSEEN})
+            self.unseen.update({str(chunk.words[k]): int(counts[k]) for k in used if table[k] == UNSEEN})
         elif chunk.is_type and self.kind == "nominal":
             self._take_order(chunk, fault)
         values = table[np.where(chunk.codes < 0, len(chunk.words), chunk.codes)]
@@ -273,8 +274,7 @@ def _kind_of(chunk: Chunk) -> ColumnKind | None:
     """What the first value says; None where all are missing, or may be."""
     if isinstance(chunk, Words):
         first = first_rows(chunk.codes, len(chunk.words))
-        order = [k for k in np.argsort(first, kind="stable").tolist() if first[k] < len(chunk.codes)]
-        words = (str(chunk.words[k]) for k in order)
+        words = (str(chunk.words[k]) for k in in_order(first, len(chunk.codes)))
         word = next((word for word in words if not is_missing_word(word)), None)
         if word is None:
             return None

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..encoding.chunks import Words, first_rows
+from ..encoding.chunks import Words, first_rows, in_order
 from ..encoding.numbers import BEYOND, EXACT_INTEGERS, are_numbers, as_number, is_decimal, is_missing_word
 from ..errors import DataError, SchemaError
 from ..meta import Label
@@ -68,7 +68,7 @@ class Distinct:
             raise fault(f"the {self.what} is missing{self.advice}", int(gone.argmax()))
         first = first_rows(values.codes, len(values.words))
         table = np.full(len(values.words) + 1, np.nan)
-        for k in np.argsort(first, kind="stable").tolist():
+        for k in in_order(first, len(values.codes)):
             word = str(values.words[k])
             if self.drops and is_missing_word(word):
                 if word.strip() and "name" not in self.doubts:

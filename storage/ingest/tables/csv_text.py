@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...encoding.arrow import chunk_of_arrow, chunk_of_cells, plain_cells
-from ...encoding.chunks import Chunk, chunk_of_objects
+from ...encoding.arrow import chunk_of_arrow
+from ...encoding.chunks import Chunk, Words, chunk_of_objects
 from ...encoding.numbers import as_number, is_missing_word, is_number_like
 from ...errors import DataError, SchemaError
 from ...text.open_text import is_plain, open_text
 from ...value_types import Foreign
 from ..options import Options
+from ..text.cells import chunk_of_cells, plain_cells
 from ..text.streams import FileDigest
 from ..text.wide_text import WideRow, WideRows
 from .tabular import Table
@@ -99,7 +100,7 @@ class CsvSource(Table):
         """Leave it unread."""
         self._text.close()
 
-    def pieces(self, options: Options) -> Iterator[tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any]]]]:
+    def pieces(self, options: Options) -> Iterator[tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any] | Words]]]:
         """Yield blocks of rows; of very many columns row by row, each in parts."""
         if not self.is_wide:
             yield from super().pieces(options)
@@ -160,7 +161,7 @@ class CsvSource(Table):
         names, words = [self.columns[k] for k in self.columns_read], self._word_columns
         read = tables.ReadOptions(column_names=self.columns, block_size=max(1 << 20, options.budget // 64), use_threads=False)
         # What a text is, one rule tells for all readers, not this one's own.
-        convert = tables.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), include_columns=names)
+        convert = tables.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), include_columns=names, check_utf8=False)
         parse = tables.ParseOptions(delimiter=self._delimiter, newlines_in_values=True, ignore_empty_lines=not self._blank_rows)
         try:
             with self._text, tables.open_csv(self._text, read, parse, convert) as reader:

@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...encoding.chunks import Words, fill_masked, is_missing, name_of_number, words_of_numbers, words_of_texts
+from ...encoding.chunks import (
+    Words,
+    fill_masked,
+    first_rows,
+    in_order,
+    is_missing,
+    name_of_number,
+    objects_of_words,
+    words_of_numbers,
+    words_of_texts,
+)
 from ...encoding.numbers import BEYOND, as_number, is_large_integer, is_missing_word
 from ...encoding.record import COVARIATE_RULE
 from ...errors import DataError
@@ -40,9 +50,11 @@ def row_tables(parts: Mapping[str, Any], target: Target, fault: Fault) -> Block:
     missing. "id" becomes texts, as "id_lengths" and "id_bytes"."""
     block: Block = {}
     for name, values in parts.items():
-        array = np.asanyarray(values)
-        if target.missing_words and array.dtype.kind in _TEXTS:
-            array = np.array([None if value in target.missing_words else value for value in array.tolist()], dtype=object)
+        array = values if isinstance(values, Words) else np.asanyarray(values)
+        if name != "id" and not isinstance(array, Words) and array.dtype.kind in _TEXTS:
+            array = _words_of_objects(array)
+        if target.missing_words and isinstance(array, Words):
+            array = array._replace(words=["" if word in target.missing_words else word for word in array.words])
         if name == "y":
             block["y"] = _check_target(array, target, fault)
         elif name == "id":
@@ -56,43 +68,48 @@ def row_tables(parts: Mapping[str, Any], target: Target, fault: Fault) -> Block:
     return block
 
 
-def _check_target(values: npt.NDArray[Any], target: Target, fault: Fault) -> npt.NDArray[np.float64]:
+def _words_of_objects(values: npt.NDArray[Any]) -> Words:
+    texts = [None if is_missing(value) else value for value in values.tolist()]
+    return words_of_texts(value.decode() if isinstance(value, bytes) else value if value is None else str(value) for value in texts)
+
+
+def _check_target(values: Words | npt.NDArray[Any], target: Target, fault: Fault) -> npt.NDArray[np.float64]:
     if target.task == "regression":
         return _check_numbers(values, "target", fault, DROP_ADVICE, is_dropped=target.drops_missing)
     words = _as_words(values, "label", fault, is_dropped=target.drops_missing)
-    return target.met.add(words, fault, values.dtype.kind == "b")
+    return target.met.add(words, fault, not isinstance(values, Words) and values.dtype.kind == "b")
 
 
-def _check_tasks(values: npt.NDArray[Any], fault: Fault) -> Words:
-    if values.dtype.kind == "b":
+def _check_tasks(values: Words | npt.NDArray[Any], fault: Fault) -> Words:
+    if not isinstance(values, Words) and values.dtype.kind == "b":
         values = values.astype(np.int64)
-    if values.dtype.kind == "f":
+    if not isinstance(values, Words) and values.dtype.kind == "f":
         numbers = _check_numbers(values, "task", fault)
         _refuse_rows(np.flatnonzero(np.rint(numbers) != numbers), lambda row: f"task {numbers[row]} is not an integer", fault)
     return _as_words(values, "task", fault)
 
 
-def _as_words(values: npt.NDArray[Any], what: str, fault: Fault, is_dropped: bool = False) -> Words:
+def _as_words(values: Words | npt.NDArray[Any], what: str, fault: Fault, is_dropped: bool = False) -> Words:
     """Values that are compared for equality as texts; integers are not made floats of on the way."""
-    if values.dtype.kind in _TEXTS:
-        texts = [None if is_missing(value) else value for value in values.tolist()]
-        return words_of_texts(value.decode() if isinstance(value, bytes) else value if value is None else str(value) for value in texts)
+    if isinstance(values, Words):
+        return values
     numbers = _check_numbers(values, what, fault, is_dropped=is_dropped)
     return words_of_numbers(numbers if values.dtype.kind == "f" else values, True)
 
 
-def _check_ids(values: npt.NDArray[Any], fault: Fault) -> Block:
-    texts = [None if is_missing(value) else value for value in values.tolist()]
-    _refuse_rows(np.array([row for row, value in enumerate(texts) if value is None]), lambda row: "the id is missing", fault)
+def _check_ids(values: Words | npt.NDArray[Any], fault: Fault) -> Block:
+    texts = (objects_of_words(values) if isinstance(values, Words) else values).tolist()
+    gone = np.array([is_missing(value) for value in texts], dtype=bool)
+    _refuse_rows(np.flatnonzero(gone), lambda row: "the id is missing", fault)
     coded = [(value if isinstance(value, str) else name_of_number(value)).encode() for value in texts]
     lengths = np.array([len(text) for text in coded], dtype=np.int32)
     return {"id_lengths": lengths, "id_bytes": np.frombuffer(b"".join(coded), np.uint8)}
 
 
 def _check_numbers(
-    values: npt.NDArray[Any], what: str, fault: Fault, advice: str = "", *, is_dropped: bool = False
+    values: Words | npt.NDArray[Any], what: str, fault: Fault, advice: str = "", *, is_dropped: bool = False
 ) -> npt.NDArray[np.float64]:
-    if values.dtype.kind in _TEXTS:
+    if isinstance(values, Words):
         return _read_numbers(values, what, fault, advice, is_dropped)
     if values.dtype.kind not in "biuf":
         raise fault(f"{what} has the type {values.dtype}; numbers are expected{advice}", 0)
@@ -105,17 +122,20 @@ def _check_numbers(
     return numbers
 
 
-def _read_numbers(values: npt.NDArray[Any], what: str, fault: Fault, advice: str, is_dropped: bool) -> npt.NDArray[np.float64]:
+def _read_numbers(values: Words, what: str, fault: Fault, advice: str, is_dropped: bool) -> npt.NDArray[np.float64]:
     """Numbers that texts, or other objects, are."""
-    numbers = np.empty(len(values))
-    for row, value in enumerate(values.tolist()):
-        word = "" if is_missing(value) else value.decode() if isinstance(value, bytes) else str(value)
+    words = [*values.words, ""]
+    codes, table = np.where(values.codes < 0, len(values.words), values.codes), np.empty(len(words))
+    first = first_rows(codes, len(words))
+    for k in in_order(first, len(codes)):
+        word = words[k]
         number = np.nan if is_dropped and is_missing_word(word) else as_number(word)
         if number is None:
             reason = f"{what} {word!r} {BEYOND if is_large_integer(word) else 'is not a finite number'}"
-            raise fault((f"the {what} {f'{word!r} ' if word else ''}is missing" if is_missing_word(word) else reason) + advice, row)
-        numbers[row] = number
-    return numbers
+            told = f"the {what} {f'{word!r} ' if word else ''}is missing" if is_missing_word(word) else reason
+            raise fault(told + advice, int(first[k]))
+        table[k] = number
+    return table[codes]
 
 
 def _refuse_rows(rows: npt.NDArray[Any], why: Callable[[int], str], fault: Fault) -> None:

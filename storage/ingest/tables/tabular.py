@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...encoding.chunks import Chunk, Coded, Unreadable, Words, fill_masked, is_inexact, objects_of_words
+from ...encoding.chunks import Chunk, Coded, Unreadable, Words, chunk_length, fill_masked, is_inexact
 from ...encoding.numbers import BEYOND
 from ...encoding.table import TableReader
 from ...errors import DataError, SchemaError
@@ -66,17 +66,18 @@ class Table(RowSource):
         """Rows of so many columns that are read at once."""
         return max(1, options.budget // 16 // (8 * columns))
 
-    def pieces(self, options: Options) -> Iterator[tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any]]]]:
+    def pieces(self, options: Options) -> Iterator[tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any] | Words]]]:
         """Yield some rows as the matrix of their features and the row tables that are columns."""
         row = 0
         for columns in self.batches(self.step(options, len(self.columns)), options):
-            tables: dict[str, npt.NDArray[Any]] = {}
+            tables: dict[str, npt.NDArray[Any] | Words] = {}
             for table, k in self._roles.columns.items():
                 chunk = columns[k]
                 if isinstance(chunk, Unreadable):
                     raise self._fault(f"the values have the type {chunk.type}; numbers or texts are expected", row, k)
-                tables[table] = objects_of_words(chunk) if isinstance(chunk, Words) else chunk
-            x = np.column_stack([self._numbers(columns[place], row, k) for k, place in enumerate(self._roles.features)])
+                tables[table] = chunk
+            # (Columns lie together, as they will in the block.)
+            x = np.array([self._numbers(columns[place], row, k) for k, place in enumerate(self._roles.features)]).T
             yield x, tables
             row += len(x)
 
@@ -112,8 +113,8 @@ class Table(RowSource):
             self._check_length(table, values, row)
         self.coder.check_end(self.fault)
 
-    def _check_length(self, table: str, values: npt.NDArray[Any], count: int) -> None:
-        if len(values) != count:
+    def _check_length(self, table: str, values: npt.NDArray[Any] | Words, count: int) -> None:
+        if chunk_length(values) != count:
             raise SchemaError(f"{self.name}: the array given for {table} does not have one entry per row")
 
     def _numbers(self, chunk: Chunk | Coded, first: int, k: int) -> npt.NDArray[Any]:

@@ -6,10 +6,10 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...encoding.arrow import chunk_of_cells
 from ...encoding.numbers import BEYOND, as_number, is_large_integer, is_missing_word
 from ...errors import DataError
 from ...value_types import Foreign
+from .cells import chunk_of_cells
 
 _PART_SHARE = 128
 _LEAST = 1 << 16

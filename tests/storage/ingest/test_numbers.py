@@ -175,7 +175,7 @@ def test_wide_rows_refuse_what_others_refuse(text, tmp_path):
 
 
 @pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
-@pytest.mark.parametrize(("number", "value"), [("007", 7), ("-01.50", -1.5)])
+@pytest.mark.parametrize(("number", "value"), [("007", 7), ("-01.50", -1.5), (" +08", 8)])
 def test_zeros_in_front_of_a_feature_are_said_once(make, number, value, tmp_path):
     frame, told = rows(y=["0", "1"], code=["12", number, "5"]), []
     store = ingest(make(tmp_path, frame), tmp_path / "S", target="y", warn=told.append)
