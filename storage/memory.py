@@ -16,6 +16,7 @@ from .blocks.tables import COLUMN_TABLES, check_ids, check_rows, column_tables, 
 from .column_scale import factors_of
 from .errors import DataError, SchemaError
 from .layout import STRIPE_BYTES, STRIPE_ENTRIES, DenseLayout, StripeLayout, place_blocks, plan_dense, plan_dense_rows, plan_stripes
+from .look import Look, look
 from .meta import Label, ScaleKind
 from .sparse_door import admit
 from .value_types import Matrix, SparseMatrix, UserData
@@ -98,6 +99,11 @@ class MemoryBlocks(BlockSource):
         if beyond.size:
             raise DataError(f"column {int(beyond[0])}: the sum of its squares overflows, so scale={kind!r} has no factor for it")
         return ColumnScale(kind, factor, shift if centred else None)
+
+    @cached_property
+    def look(self) -> Look:
+        """Whether all values are finite, and a mark that tells them from others: what one reading of the arrays shows."""
+        return look(self.X)
 
     @cached_property
     def digest(self) -> str:

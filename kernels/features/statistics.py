@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from ..arrays import Array
 from ..jit import compiled
-from .views import Columns, SparseView, alias, shape, sparse_view, view
+from .views import Columns, SparseView, shape, sparse_view, view
 
 
 def constant_columns(X: Columns) -> Array:
@@ -71,26 +71,3 @@ def column_counts(X: Columns) -> Array:
     if counts.size:
         _sparse_counts(block.values, block.starts, counts)
     return counts
-
-
-_LANES = 64
-
-
-@compiled
-def _mix(words: Array, lanes: Array) -> None:
-    for first in range(0, words.size, _LANES):
-        line = words[first : first + _LANES]
-        for k in range(line.size):
-            mixed = lanes[k] + np.uint64(line[k])
-            mixed ^= mixed >> np.uint64(29)
-            lanes[k] = mixed + (mixed << np.uint64(3))
-
-
-def fingerprint(X: Array) -> bytes:
-    """Return what tells the numbers of an array from others, at the speed of memory: another value in any one place is always seen, other
-    changes all but surely. It holds within a process, and is no checksum of stored bytes.
-    """
-    lanes, data = np.zeros(_LANES, np.uint64), np.ascontiguousarray(X)
-    word = {4: np.uint32, 8: np.uint64}.get(data.itemsize, np.uint8)
-    _mix(alias(data, data.size).view(word), lanes)
-    return lanes.tobytes()

@@ -8,20 +8,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.utils.metaestimators import available_if
 
-from ...kernels.features.statistics import fingerprint
 from ...kernels.jit import one_thread
 from ...storage import MemoryBlocks
+from ...storage.look import look
 from ...storage.value_types import UserData
 from ..calibration.fits import Fit, calibrate, known_calibration
 from ..models.calibration import Calibration, class_probabilities
 from ..records.context import RunContext
 from .base import MethodEstimator, method_context
 from .inputs import Column, UserRows, warn_user
-
-CHUNK_ROWS = 4096  # rows of an array that is in no order of memory, which are copied at a time for its fingerprint
 
 
 class LateCalibration:
@@ -46,11 +43,11 @@ class LateCalibration:
 
 def late_calibration(fit: Fit, place: str | None, seed: int, all_memory: bool) -> LateCalibration:
     """Return the calibration of a fit in memory, to be made where and from the seed that the fit was."""
-    return LateCalibration(partial(_calibrate_later, fit, place, seed, all_memory, _marks(fit)))
+    return LateCalibration(partial(_calibrate_later, fit, place, seed, all_memory, _marks(fit, anew=False)))
 
 
 def _calibrate_later(fit: Fit, place: str | None, seed: int, all_memory: bool, marks: dict[str, bytes]) -> Calibration:
-    changed = [name for name, mark in _marks(fit).items() if mark != marks[name]]
+    changed = [name for name, mark in _marks(fit, anew=True).items() if mark != marks[name]]
     if changed:
         raise ValueError(
             f"{changed[0]} was changed after fit, in place: probability='auto' calibrates from the data of the fit when probabilities are "
@@ -69,23 +66,19 @@ def _calibrate(fit: Fit, ctx: RunContext) -> Calibration:
     return calibrate(fit, ctx, folds)
 
 
-def _marks(fit: Fit) -> dict[str, bytes]:
-    """Return fingerprints of what a fit shares with its user, by the names of the arguments; stores cannot change."""
+def _marks(fit: Fit, *, anew: bool) -> dict[str, bytes]:
+    """Return marks of what a fit shares with its user, by the names of the arguments; stores cannot change. Unless ``anew`` rows have the
+    mark that a fit saw when it looked at them.
+    """
     data, weight, marks = fit.inputs.data, fit.rows.sample_weight, {}
-    given = data.X if isinstance(data, MemoryBlocks) else getattr(data, "source", None)
-    if isinstance(given, np.ndarray) or sp.issparse(given):
-        marks["X"] = _mark(given)
+    given = getattr(data, "source", None)
+    if isinstance(data, MemoryBlocks):
+        marks["X"] = (look(data.X) if anew else data.look).mark
+    elif isinstance(given, np.ndarray):
+        marks["X"] = look(given).mark
     if weight is not None:
-        marks["sample_weight"] = _mark(weight)
+        marks["sample_weight"] = look(weight).mark
     return marks
-
-
-def _mark(given: UserData) -> bytes:
-    if sp.issparse(given):
-        return b"".join(fingerprint(getattr(given, name)) for name in ("data", "indices", "indptr") if hasattr(given, name))
-    if given.flags.c_contiguous or given.T.flags.c_contiguous:
-        return fingerprint(given if given.flags.c_contiguous else given.T)
-    return b"".join(fingerprint(given[lo : lo + CHUNK_ROWS]) for lo in range(0, len(given), CHUNK_ROWS))
 
 
 def has_probabilities(estimator: Any) -> bool:

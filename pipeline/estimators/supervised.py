@@ -66,10 +66,15 @@ class SupervisedEstimator(MethodEstimator):
         """Return the data set of a fit, and the target checked against it."""
         if is_store(X):
             return self._open_store(X), y
-        if y is None:
-            return self._blocks(self._checked(X)), None
-        X, y = self._checked(X, y=y, multi_output=False, y_numeric=not self._is_classifier)
-        return self._blocks(X), y
+        target: dict[str, Any] = {} if y is None else {"y": y, "multi_output": False, "y_numeric": not self._is_classifier}
+        # Whether numbers are finite is seen by the look that also tells, when probabilities are asked for, whether rows were changed.
+        finite = self._forms.get("ensure_all_finite", False)
+        rows = self._checked(X, ensure_all_finite=finite, **target)
+        rows, y = (rows, None) if y is None else rows
+        data = self._blocks(rows)
+        if not (finite or data.look.is_finite):
+            self._checked(X)
+        return data, y
 
     def _open_store(self, X: object) -> BlockStore:
         """Return the store of a fit, of which is kept how its features came from the columns of a table."""
@@ -83,7 +88,7 @@ class SupervisedEstimator(MethodEstimator):
 
     def _checked(self, X: object, **options: Any) -> Any:
         """Return rows in memory as scikit-learn validates them, with the target among ``options`` also that."""
-        return validated(self, X, dtype=[np.float64, np.float32], **self._forms, **options)
+        return validated(self, X, dtype=[np.float64, np.float32], **{**self._forms, **options})
 
     def _blocks(self, X: object) -> MemoryBlocks:
         """Return validated rows as passes read them."""

@@ -41,11 +41,16 @@ def column_tables(
 
 
 class _Vector:
-    """The memory of an array as a flat vector: to compiled code read-only arrays and strips of wider ones are other types."""
+    """The memory of an array under a flat description."""
 
     def __init__(self, array: npt.NDArray[Any], size: int) -> None:
         self.owner = array
         self.__array_interface__ = {"shape": (size,), "typestr": array.dtype.str, "data": (array.ctypes.data, False), "version": 3}
+
+
+def flat_vector(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+    """Return ``size`` numbers of memory as a flat vector: to compiled code read-only arrays and strips of wider ones are other types."""
+    return np.asarray(_Vector(array, size))
 
 
 class DenseSums:
@@ -74,7 +79,7 @@ class DenseSums:
             used, spare = np.ones(len(rows)) if share is None else np.asarray(share[rows], np.float64), -len(rows) % _FILLED
             starts = np.concatenate([rows, np.full(spare, rows[0])]) * down
             counted = np.concatenate([used, np.zeros(spare)])
-            vector = np.asarray(_Vector(part, (len(part) - 1) * down + (part.shape[1] - 1) * across + 1))
+            vector = flat_vector(part, (len(part) - 1) * down + (part.shape[1] - 1) * across + 1)
             dense_tables(vector, starts, len(rows), across, counted, self._sizes, self._out)
 
     def tables(self, dtype: np.dtype[Any], total: float, *, moments: bool = False) -> dict[str, npt.NDArray[Any]]:

@@ -12,9 +12,8 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 import gramplane.pipeline as api
 from gramplane.pipeline import METHODS, load_model, run_method, tune
-from gramplane.pipeline.estimators import probabilities
 from gramplane.pipeline.runs.gram_stores import build_grams, repair_grams
-from gramplane.storage import BlockStore, DigestMismatch, MemoryBlocks
+from gramplane.storage import BlockStore, DigestMismatch, MemoryBlocks, memory
 from gramplane.storage.ingest import ingest
 from gramplane.storage.ingest.tables import columns
 
@@ -260,7 +259,7 @@ def test_unlabelled_rows_of_another_store_are_scaled_with_the_labelled_ones(tmp_
 
 @pytest.mark.parametrize("scale", ["standard", None])
 def test_a_fit_looks_once_at_its_matrix_for_each_purpose(scale, monkeypatch):
-    seen = dict.fromkeys(("statistics", "fingerprint", "columns"), 0)
+    seen = dict.fromkeys(("statistics", "look", "columns"), 0)
 
     def count(where, name, size):
         made = getattr(where, name)
@@ -272,9 +271,9 @@ def test_a_fit_looks_once_at_its_matrix_for_each_purpose(scale, monkeypatch):
         monkeypatch.setattr(where, name, counted)
 
     count(columns, "dense_tables", ("statistics", lambda x, *rest: x.size))
-    count(probabilities, "fingerprint", ("fingerprint", lambda x: x.size))
+    count(memory, "look", ("look", lambda x: x.size))
     count(MemoryBlocks, "columns", ("columns", lambda self, ids: len(ids)))
     found = api.FGMClassifier(B=2, max_rounds=2, C=1.0, scale=scale).fit(X, LABELS)
     # The columns of each cut are fetched once, and what is said after the fit is said from them.
     cuts = sum(len(cut) for cut in found.cuts_)
-    assert seen == {"statistics": X.size if scale else 0, "fingerprint": X.size, "columns": cuts}
+    assert seen == {"statistics": X.size if scale else 0, "look": X.size, "columns": cuts}

@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from gramplane.storage import BlockCache, MemoryBlocks, SchemaError, block_cache, column_tables, set_cache_limit
 from gramplane.storage.blocks.tables import DenseSums
+from gramplane.storage.look import look
 from tests.support.stores import dense_store, random_sparse, same_block, sparse_store
 
 
@@ -318,3 +319,31 @@ def test_cache_of_the_process_and_threads(tmp_path):
     assert block_cache().load(view) is not None and block_cache().misses == misses
     block_cache().clear()
     set_cache_limit(256 << 20)
+
+
+@pytest.mark.parametrize("order", ["C", "F", "strided"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_look_sees_what_is_not_finite_and_any_changed_number(dtype, order):
+    for shape in ((9, 11), (64, 3), (35, 1)):
+        X = np.asarray(np.random.default_rng(0).normal(size=shape), dtype, order=None if order == "strided" else order)
+        X = X[::2] if order == "strided" else X
+        before = look(X)
+        assert before.is_finite and before == look(X.copy(order="K"))
+        for place in np.ndindex(X.shape):
+            kept = X[place]
+            for value in (np.nan, -np.inf, np.finfo(dtype).max, np.nextafter(kept, dtype(9))):
+                X[place] = value
+                seen = look(X)
+                assert seen.is_finite == np.isfinite(value)
+                assert seen.mark != before.mark
+            X[place] = kept
+
+
+def test_a_look_at_a_sparse_matrix_sees_its_values_and_their_places():
+    X = random_sparse(40, 30).tocsr()
+    marks = {look(X).mark}
+    for part, value in ((X.data, np.inf), (X.indices, 29), (X.indptr, 1)):
+        part[1] = value
+        marks.add(look(X).mark)
+    assert len(marks) == 4
+    assert not look(X).is_finite

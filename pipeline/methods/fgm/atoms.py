@@ -217,8 +217,9 @@ class GroupAtoms(LinearAtoms):
     def with_weight(self, ids: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
         """Return the groups of a cut that have a member with weight."""
         index = self.groups
-        members = (index.members[index.indptr[g] : index.indptr[g + 1]] for g in ids)
-        return ids[np.fromiter((np.isin(own, coordinates).any() for own in members), bool, len(ids))]
+        members = [index.members[index.indptr[g] : index.indptr[g + 1]] for g in ids]
+        owners = np.repeat(np.arange(len(ids)), [len(own) for own in members])
+        return ids[np.unique(owners[np.isin(np.concatenate(members), coordinates)])]
 
     def features(self, ids: np.ndarray) -> np.ndarray:
         """Return the sorted distinct members of the groups."""

@@ -1,0 +1,54 @@
+"""What one reading of arrays in memory shows: whether all numbers are finite, and what tells them from others."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from .blocks.tables import flat_vector
+from .value_types import Matrix
+
+_LANES = 32
+_WORDS = {4: np.uint32, 8: np.uint64}
+_CHUNK_ROWS = 4096  # rows of an array that is in no order of memory, which are copied at a time
+# Exponent, its last bit, and the bit behind it, of floats by their size. A number is not finite where the exponent has ones alone: then one
+# added to its last bit is carried. Where a word holds two numbers neither reaches the other.
+_EXPONENTS = {
+    ("f", 8): (0x7FF << 52, 1 << 52, 1 << 63),
+    ("f", 4): (0xFF << 55 | 0xFF << 23, 1 << 55 | 1 << 23, 1 << 63 | 1 << 31),
+}
+
+
+class Look(NamedTuple):
+    """``mark`` tells the numbers of arrays from others: another value in any one place is always seen, other changes all but surely. It
+    holds within a process, and is no checksum of stored bytes.
+    """
+
+    is_finite: bool
+    mark: bytes
+
+
+def look(X: Matrix) -> Look:
+    """Return whether all numbers are finite, and a mark of them and of their places, at the speed of memory."""
+    if sp.issparse(X):
+        parts = [getattr(X, name) for name in ("data", "indices", "indptr") if hasattr(X, name)]
+    elif X.flags.c_contiguous or X.T.flags.c_contiguous:
+        parts = [X if X.flags.c_contiguous else X.T]
+    else:
+        parts = [X[low : low + _CHUNK_ROWS] for low in range(0, len(X), _CHUNK_ROWS)]
+    looks = [_look(np.ascontiguousarray(part)) for part in parts]
+    return Look(all(one.is_finite for one in looks), b"".join(one.mark for one in looks))
+
+
+def _look(data: np.ndarray) -> Look:
+    from .ingest.tables.columns import mix_words  # compiled code, which those who only open a store do without
+
+    # Two numbers of four bytes are one word where memory allows it.
+    size = 8 if data.nbytes % 8 == data.ctypes.data % 8 == 0 else data.itemsize
+    words = flat_vector(data, data.size).view(_WORDS.get(size, np.uint8))
+    exponent, one, carried = _EXPONENTS.get((data.dtype.kind, data.itemsize), (0, 0, 0))
+    lanes = np.zeros(_LANES, np.uint64)
+    carries = int(mix_words(words, np.uint64(exponent), np.uint64(one), lanes))
+    return Look(not carries & carried, lanes.tobytes())
