@@ -14,8 +14,17 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-BEFORE = {"scale": None}
-"""Parameters that a version may not have, with what it did before it had them."""
+BEFORE: dict[str, dict[str, Any]] = {
+    "": {"scale": None},
+    "MultiTaskSelector": {"fit_intercept": False},
+    "KTASelectionPath": {"p": None},
+    "TriClassSVC": {"validation": 0, "irrelevant_label": 0},
+    "RuleEnsembleClassifier": {"rest": 1e-4},
+    "HierarchicalKernelClassifier": {"rest": None, "max_visits": 20_000},
+    "SimpleNPKL": {"C": 1.0, "graph": "mutual"},
+    "StructurePreservingEmbedding": {"C": 1.0},
+}
+"""Defaults that later versions changed, and parameters that a version may not have, with what it did before; those of all first."""
 
 Call = Callable[[], Any]
 Rows = Iterator[tuple[str, Call]]
@@ -25,8 +34,8 @@ STREAM = {"penalty": "l1", "lam": 5e-5, "gamma": 2e-4, "batch_size": 1000, "algo
 
 def made(name: str, **given: Any) -> Any:
     """Return an estimator, parameters of `BEFORE` with their value of before."""
-    kind, lacking = _kind(name)
-    return kind(**lacking, **given)
+    kind, before = _kind(name)
+    return kind(**{**before, **given})
 
 
 @cache
@@ -35,7 +44,7 @@ def _kind(name: str) -> tuple[Any, dict[str, Any]]:
 
     kind = getattr(public, name)
     known = kind().get_params()
-    return kind, {key: value for key, value in BEFORE.items() if key in known}
+    return kind, {key: value for key, value in {**BEFORE[""], **BEFORE.get(name, {})}.items() if key in known}
 
 
 def by_default(name: str, **given: Any) -> Any:
