@@ -88,6 +88,8 @@ def _from_labels(labels: Array, n_features: int) -> tuple[Array, Array, Array]:
 
 def _checked_members(g: int, group: object, n_features: int) -> Array:
     members = np.asarray(group)
+    if members.dtype == bool and members.shape == (n_features,):
+        members = np.flatnonzero(members)
     if members.size == 0:
         raise ValueError(f"groups[{g}] is empty; a group holds at least one feature")
     if members.dtype.kind not in "iu" or members.ndim != 1:

@@ -74,6 +74,7 @@ class KernelSpec:
         if names:
             raise ValueError(f"kernel {self.name!r}: column {names[0]!r} is a name; only where the data are known it has a number")
         columns = np.asarray(self.columns)
+        columns = np.flatnonzero(columns) if columns.dtype == bool else columns
         if columns.ndim != 1 or not columns.size or columns.dtype.kind not in "iu":
             raise ValueError(f"kernel {self.name!r}: columns is {self.columns!r}; it must be a non-empty sequence of integers")
         columns = np.sort(columns.astype(np.int64))

@@ -80,7 +80,7 @@ class MethodEstimator(OneThread, BaseEstimator):
         fields = self._method.config_type.model_fields
         given = {name: value for name, value in self.get_params(deep=False).items() if name in fields and name not in self._left_out}
         params = self._plain(given)
-        plain = {name: value.tolist() if isinstance(value, np.generic | np.ndarray) else value for name, value in params.items()}
+        plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in params.items()}
         return make_config(self._method.config_type, plain)
 
     def _plain(self, params: dict[str, Any]) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from typing import Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from ...storage.data import in_memory, is_store
 from ..inputs.covariates import covariates_to_decide, covariates_to_fit
 from ..inputs.labels import Inputs
-from .inputs import Column, UserRows, fan_out, fit_context, in_memory, is_store, opened_for, share_right, truth_of
+from .inputs import Column, UserRows, fan_out, fit_context, opened_for, share_right, truth_of
 from .linear import LinearEstimator
 from .supervised import predicted_labels
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import get_tags
 
+from ...storage.data import column_numbers
 from ...storage.encoding.chunks import Chunk, chunk_of_objects, is_inexact
 from ...storage.encoding.expand import dense_features, sparse_features
 from ...storage.encoding.frames import Frame, is_frame, is_pandas, open_frame
@@ -64,7 +65,9 @@ def encode_frame(estimator: Any, X: UserData, reset: bool) -> Encoded | None:
     if len(set(names)) < len(names):
         raise ValueError(f"the column name {next(name for name in names if names.count(name) > 1)!r} occurs twice")
     plain = [k for k, place in enumerate(order) if place in numbers]
-    named = {*(getattr(estimator, "categorical", None) or ())} - {names[k] for k in plain}
+    chosen = getattr(estimator, "categorical", None)
+    chosen = [] if chosen is None else column_numbers(chosen, len(names), "categorical")
+    named = {names[j] for j in range(len(names)) if j in chosen or names[j] in chosen} - {names[k] for k in plain}
     form: Form = getattr(estimator, "_frame_form", "one-hot")
     reader = TableReader(names, plain, named=named, missing="keep", known=known, form=form, is_frame=True)
     coded = reader.final(_read_columns(reader, frame, order), 0)

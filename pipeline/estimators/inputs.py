@@ -25,8 +25,8 @@ from sklearn.utils.validation import check_array, check_X_y, validate_data
 from ...cluster import LogSink, TaskFailed, executor_for_client, open_executor
 from ...cluster.events import Sink, ignore_event, tee
 from ...kernels.jit import one_thread, watch_compilation
-from ...storage import BlockStore, DataError, GramStore, MemoryBlocks, RunStore, admit, gather
-from ...storage.encoding.frames import is_frame
+from ...storage import BlockStore, DataError, GramStore, MemoryBlocks, RunStore
+from ...storage.data import first_fault, in_memory, is_store, opened
 from ...storage.temporary import temporary_folder
 from ...storage.value_types import Foreign, UserData
 from ..inputs.fit_warnings import MAX_NUMERIC_CLASSES
@@ -65,43 +65,27 @@ def use_client(client: Foreign) -> Iterator[None]:
         _CLIENT.reset(token)
 
 
-def is_store(X: object) -> bool:
-    """Return whether ``X`` is a block store or a path to one."""
-    return isinstance(X, (BlockStore, str, os.PathLike))
-
-
-def is_dask(X: object) -> bool:
-    """Return whether ``X`` is a Dask collection."""
-    return hasattr(X, "__dask_graph__")
-
-
-def in_memory(X: object, name: str = "X") -> UserData:
-    """Return what users hand over as it lies in memory: of a Dask collection what it holds, and sparse matrices through the one door.
-
-    Raises DataError: a sparse matrix with a place outside of it, by ``name`` and position.
-    """
-    if not is_dask(X):
-        return admit(X, name)
-    value = admit(gather(X, name), name)
-    if is_frame(value):
-        return value
-    return value.tocsr() if hasattr(value, "tocsr") else np.asarray(value)
-
-
-def validated(estimator: Any, X: object, y: UserData = "no_validation", **options: Any) -> Any:
+def validated(estimator: Any, X: object, y: UserData = "no_validation", *, name: str = "", **options: Any) -> Any:
     """Return what scikit-learn's ``validate_data`` returns, of data that came through :func:`in_memory`; nobody else calls it.
 
-    Frames with columns of names are encoded (:func:`encode_frame`), and their features are looked at.
+    Frames with columns of names are encoded (:func:`encode_frame`), and their features are looked at. The first number that is not finite
+    is named, ``name``: of rows that are not ``X``.
     """
-    rows, y, reset = in_memory(X), in_memory(y, "y"), options.pop("reset", True)
+    rows, y, reset = in_memory(X, name or "X"), in_memory(y, "y"), options.pop("reset", True)
     encoded = encode_frame(estimator, rows, reset)
+    has_target = not isinstance(y, str) or y != "no_validation"
     if encoded is None:
-        if not reset and isinstance(y, str) and _is_sound(estimator, rows, options["dtype"]):
+        if not reset and not has_target and _is_sound(estimator, rows, options["dtype"]):
             return rows
-        return validate_data(estimator, rows, y, reset=reset, **options)
+        try:
+            return validate_data(estimator, rows, y, reset=reset, **options)
+        except ValueError as error:
+            at = first_fault(rows, options.get("ensure_all_finite") == "allow-nan") or (first_fault(y) if has_target else "")
+            if not at:
+                raise
+            raise ValueError(f"{name and name + ': '}{at}: {error}") from None
     for message in encoded.messages:
         warn_user(message)
-    has_target = not isinstance(y, str) or y != "no_validation"
     if has_target and y is not None:
         return check_X_y(encoded.rows, y, estimator=estimator, **options)
     of_rows = {name: value for name, value in options.items() if name not in ("multi_output", "y_numeric")}
@@ -240,11 +224,6 @@ class Predicting(RegressorMixin):
     def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
         """Return the coefficient of determination, R2; a block store may hold ``y`` itself."""
         return super().score(X, in_memory(truth_of(X, y), "y"), sample_weight)  # pyright: ignore[reportArgumentType] (an array, as documented)
-
-
-def opened(X: UserData) -> BlockStore:
-    """Return the block store behind a path or object."""
-    return X if isinstance(X, BlockStore) else BlockStore.open(X)
 
 
 def opened_for(estimator: Any, X: object) -> BlockStore:

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...kernels.grams.spec import KernelSpec
 from ...storage import GramStore, MemoryBlocks
+from ...storage.data import in_memory, is_store, square_in_memory
 from ...storage.value_types import UserData
 from ..grams.given import GivenGrams, as_stack
 from ..grams.sources import TextRows
@@ -19,7 +20,7 @@ from ..inputs.kernels import kernel_texts
 from ..models.kernel import KernelModel
 from ..models.kernel_predict import gram_decision_values, row_decision_values, scaled_rows
 from .frames import known_names
-from .inputs import Column, UserRows, fan_out, fit_context, in_memory, is_store, opened_for, validated
+from .inputs import Column, UserRows, fan_out, fit_context, opened_for, validated
 from .supervised import SupervisedClassifier, SupervisedEstimator, SupervisedRegressor
 
 
@@ -93,9 +94,9 @@ class KernelEstimator(SupervisedEstimator):
         if isinstance(X, (GramStore, str)):
             data = GivenGrams(X if isinstance(X, GramStore) else GramStore.open(X))
         elif _is_stack(X):
-            data = GivenGrams(as_stack(in_memory(X)))
+            data = GivenGrams(as_stack(square_in_memory(X)))
         else:
-            data = GivenGrams(np.asarray(_validated(self, X)))
+            data = GivenGrams(np.asarray(_validated(self, square_in_memory(X))))
         self.n_features_in_ = data.n_rows
         return data, y
 

@@ -8,16 +8,17 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
+from ...storage.data import is_store
 from ..models.linear import LinearModel
 from ..models.linear_predict import row_decision_values
 from .frames import feature_count
-from .inputs import Column, UserRows, fan_out, fit_context, in_memory, is_store, opened_for
+from .inputs import Column, UserRows, fan_out, fit_context, opened_for
 from .selection import Selection
 from .supervised import SupervisedEstimator
 
 
 class LinearEstimator(SupervisedEstimator):
-    """Base of estimators of numeric rows; the first row that is not finite is named."""
+    """Base of estimators of numeric rows."""
 
     def fit(self, X: UserRows, y: Column = None, sample_weight: Column = None) -> Self:
         """Fit on arrays, sparse matrices, Dask arrays, or a block store.
@@ -39,15 +40,6 @@ class LinearEstimator(SupervisedEstimator):
         config = self._config()
         self._fit(self._inputs(X, y, sample_weight), config)
         return self
-
-    def _checked(self, X: object, **options: Any) -> Any:
-        try:
-            return super()._checked(X, **options)
-        except ValueError as error:
-            row = first_row_not_finite(in_memory(X))
-            if row is None:
-                raise
-            raise ValueError(f"row {row}: {error}") from None
 
     def _values(self, X: object) -> np.ndarray:
         check_is_fitted(self)
@@ -135,17 +127,3 @@ class StreamEstimator(LinearEstimator):
     def n_iter_(self) -> int:
         """Closed rounds of a stream, or steps of a batch."""
         return int(self.model_.figures[self._iterations])
-
-
-def first_row_not_finite(X: object) -> int | None:
-    """Return the first row that holds NaN or infinity; ``None`` if there is none, or rows cannot be told."""
-    if sp.issparse(X):
-        entries: Any = sp.coo_array(X)
-        rows = np.sort(entries.coords[0][~np.isfinite(entries.data)])
-    else:
-        try:
-            values = np.asarray(X)
-            rows = np.flatnonzero(~np.isfinite(values if values.dtype.kind == "c" else values.astype(np.float64)).all(axis=1))
-        except (TypeError, ValueError, np.exceptions.AxisError):
-            return None
-    return int(rows[0]) if rows.size else None

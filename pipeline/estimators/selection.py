@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from sklearn.feature_selection import SelectorMixin
 
+from ...storage.data import in_memory
 from ...storage.value_types import Matrix
 from .frames import feature_labels
-from .inputs import features_of, in_memory
+from .inputs import features_of
 
 
 class Selection(SelectorMixin):

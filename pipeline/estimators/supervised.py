@@ -10,25 +10,14 @@ from sklearn.utils import Tags, column_or_1d
 from sklearn.utils.validation import _check_sample_weight
 
 from ...storage import BlockStore, MemoryBlocks
+from ...storage.data import in_memory, is_store
 from ...storage.value_types import UserData
 from ..inputs.fit_warnings import numbers_as_classes
 from ..inputs.labels import Inputs, checked_numbers
 from ..inputs.scaling import as_scaled
 from ..records.data_set import DataSet
 from .base import MethodEstimator
-from .inputs import (
-    Classifying,
-    Column,
-    Predicting,
-    UserRows,
-    check_labels,
-    is_store,
-    label_array,
-    opened_for,
-    stored_target,
-    validated,
-    warn_user,
-)
+from .inputs import Classifying, Column, Predicting, UserRows, check_labels, label_array, opened_for, stored_target, validated, warn_user
 from .probabilities import ClassProbabilities
 
 
@@ -96,7 +85,7 @@ class SupervisedEstimator(MethodEstimator):
 
     def _target(self, data: DataSet, y: UserData) -> tuple[np.ndarray, tuple[Any, ...] | None]:
         """Return the numbers that are fitted, and the classes in order (``None`` for regression)."""
-        y = stored_target(data) if y is None else label_array(column_or_1d(y, warn=True))
+        y = stored_target(data) if y is None else label_array(column_or_1d(in_memory(y, "y"), warn=True))
         if len(y) != data.n_rows:
             where = "the data" if data.url == "memory" else data.url
             raise ValueError(f"y has {len(y)} entries, {where} has {data.n_rows} rows: inconsistent numbers of samples")
@@ -152,4 +141,4 @@ def predicted_labels(values: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 def checked_weight(sample_weight: Column, n: int) -> np.ndarray:
     """Return the weights of n rows, refused where they are not as many, negative or not finite."""
-    return _check_sample_weight(sample_weight, np.empty((n, 0)), dtype=np.float64, ensure_non_negative=True)
+    return _check_sample_weight(in_memory(sample_weight, "sample_weight"), np.empty((n, 0)), dtype=np.float64, ensure_non_negative=True)

@@ -7,13 +7,14 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from ...storage.data import in_memory, is_store
 from ...storage.value_types import UserData
 from ..inputs.labels import Inputs
 from ..inputs.tasks import TaskInputs, known_codes, store_tasks, with_tasks
 from ..models.kernel_predict import scaled_rows
 from ..models.task import TaskModel
 from ..models.task_predict import decide_task_grams, decide_task_rows, decide_task_store
-from .inputs import Classifying, Column, Predicting, UserRows, fan_out, fit_context, in_memory, is_store, opened_for, share_right, truth_of
+from .inputs import Classifying, Column, Predicting, UserRows, fan_out, fit_context, opened_for, share_right, truth_of
 from .kernels import KernelEstimator, is_text
 from .probabilities import TaskProbabilities
 from .supervised import predicted_labels

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from ...kernels.mixed_norm.free_basis import DependentColumns, FreeBasis, constant_columns, dependent_columns, free_basis
 from ...storage import DataError
+from ...storage.data import in_memory
 from ...storage.encoding.frames import frame_columns, is_frame
 from ...storage.encoding.record import COVARIATE_RULE
 from ...storage.value_types import UserData
@@ -65,6 +66,7 @@ def checked_covariates(values: UserData, n: int) -> Covariates:
 
     Raises ValueError: no numbers, not as many rows, too many columns, or values that are not finite; row and column are named.
     """
+    values = in_memory(values, "covariates")
     if is_frame(values):
         columns = frame_columns(values)
         for name, column in columns.items():

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...kernels.svm.dual import DualProblem, ridge_problem, target_problem
 from ...storage import DataError
+from ...storage.data import in_memory
 from ..records.config import MethodConfig
 from ..records.context import RunContext
 from .labels import Inputs, labels_of, refuse_missing_names, resolve_loss, row_costs, store_inputs
@@ -72,7 +73,7 @@ def task_codes(task: object, n: int) -> tuple[np.ndarray, tuple[Any, ...]]:
 
 def _task_names(task: object, n: int) -> np.ndarray:
     """Return the names of the tasks of n rows, ``(n,)`` integers or strings; whole numbers may come as floats."""
-    names = np.asarray(task)
+    names = np.asarray(in_memory(task, "task"))
     if names.shape != (n,):
         raise ValueError(f"task has shape {names.shape}, the data has {n} rows: it must name the task of every row")
     if names.dtype.kind in "OUS" and names.size:

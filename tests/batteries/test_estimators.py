@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gramplane import pipeline
+from gramplane.kernels.grams.spec import KernelSpec
 from gramplane.pipeline import METHODS, FGMClassifier, FGMRegressor, TwoLayerMKLClassifier
 from tests.support.checks import CALIBRATED, ON_MATRICES, SEVEN_DIGITS, run_checks
 from tests.support.fgm_problems import bits, classes, dense, forms, planted
@@ -143,6 +144,63 @@ def test_numbers_of_numpy_and_arrays_are_parameters_too():
         FGMClassifier(B=1, max_rounds=2, groups=labels, group_weight=w).fit(X, y) for w in (np.array([1.0, 2.0, 3.0]), [1.0, 2.0, 3.0])
     ]
     assert bits(weighted[0]) == bits(weighted[1])
+
+
+GROUPED = (FGMClassifier(B=1, max_rounds=2), pipeline.GroupLassoClassifier(lam=0.02))
+NAMED = pd.Series([2, 2, 1, 1, 0, 0], index=list("fedcba"))
+
+
+@pytest.mark.parametrize("estimator", GROUPED, ids=lambda estimator: type(estimator).__name__)
+@pytest.mark.parametrize(
+    "groups",
+    [2, NAMED, NAMED.reset_index(drop=True)[::-1], np.array([0, 0, 1, 1, 2, 2]), [np.isin(range(6), (j, j + 1)) for j in (0, 2, 4)]],
+    ids=["size", "names", "positions", "labels", "masks"],
+)
+def test_groups_in_any_form(estimator, groups):
+    X, y = planted(0, d=6, relevant=3)
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    expected = clone(estimator).set_params(groups=[[0, 1], [2, 3], [4, 5]]).fit(frame, y)
+    found = clone(estimator).set_params(groups=groups).fit(frame, y)
+    np.testing.assert_array_equal(found.decision_function(frame), expected.decision_function(frame))
+    for wrong, message in ((4, "must make up all 6 features"), (NAMED[1:], "no label for feature 'f'"), ([[True, False]], r"groups\[0\]")):
+        with pytest.raises(ValueError, match=message):
+            clone(estimator).set_params(groups=wrong).fit(frame, y)
+
+
+@pytest.mark.parametrize("as_frame", [False, True])
+def test_a_mask_is_the_columns_where_it_is_true(as_frame):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 5, (120, 4)).astype(float)
+    y, mask = np.isin(X[:, 2], [1, 3]), np.array([False, False, True, False])
+    X = pd.DataFrame(X, columns=list("abcd")) if as_frame else X
+    expected, *found = (
+        pipeline.RuleEnsembleClassifier(C=10, categorical=columns).fit(X, y).rules_
+        for columns in ([2], mask, mask.tolist(), pd.Series(mask), *([["c"]] if as_frame else []))
+    )
+    assert {sign["sign"] for rule in expected for sign in rule["conditions"]} <= {"=", "!="}
+    assert all(rules == expected for rules in found)
+    with pytest.raises(ValueError, match="categorical is a mask of 3 entries; it needs 4"):
+        pipeline.RuleEnsembleClassifier(categorical=mask[1:]).fit(X, y)
+    assert KernelSpec("linear", columns=mask) == KernelSpec("linear", columns=[2])
+
+
+def test_weights_of_features_have_names():
+    X, y = planted(0, d=3, relevant=2)
+    frame = pd.DataFrame(X, columns=list("abc")).assign(sex=np.where(y > 0, "m", "f"))
+    for data, names in ((X, ["x0", "x1", "x2"]), (frame, ["a", "b", "c", "sex=f", "sex=m"])):
+        model = pipeline.GroupLassoClassifier(lam=0.02).fit(data, y)
+        assert model.get_feature_names_out().tolist() == names and model.coef_.shape[1] == len(names)
+
+
+@pytest.mark.parametrize("name", ["VisualRank", "MKLClassifier", "TriClassSVC", "SocialStrengthRanker", "KTASelectionPath", "ColoredMVU"])
+def test_matrices_whose_rows_and_columns_are_named_in_another_order(name):
+    X, y = planted(0, n=12, d=3, relevant=2)
+    K = pd.DataFrame(X @ X.T, index=list("abcdefghijkl"), columns=list("abcdefghijkl")).iloc[:, ::-1]
+    given = {"MKLClassifier": {"kernels": "precomputed"}, "ColoredMVU": {"label_kernel": K}}.get(name, {"kernel": "precomputed"})
+    given = {} if name in ("VisualRank", "SocialStrengthRanker") else given
+    more = {"VisualRank": (), "SocialStrengthRanker": ([[0, 1], [2, 3]], [1, 0]), "ColoredMVU": ()}.get(name, (y,))
+    with pytest.raises(ValueError, match="rows and columns have the same names in another order"):
+        getattr(pipeline, name)(**given).fit(X if name == "ColoredMVU" else K, *more)
 
 
 @pytest.mark.parametrize("weights", [{0: 1.0, 1: 3.0}, {0.0: 1.0, 1.0: 3.0}, {"0": 1.0, "1": 3.0}])

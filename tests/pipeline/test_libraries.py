@@ -73,6 +73,48 @@ def test_every_library_gives_the_same_bits(name):
                 assert isinstance(table, kind) and list(table.columns) == machine.get_feature_names_out().tolist()
 
 
+NUMBERS = np.column_stack([F, RNG.normal(size=(N, 2))])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_masked_and_labelled_arrays(name):
+    xarray = pytest.importorskip("xarray")
+    named = pd.DataFrame(NUMBERS, columns=list("abc"))
+    hidden = np.ma.masked_array(NUMBERS.copy(), np.zeros(NUMBERS.shape, bool))
+    forms = {
+        "masked": (hidden, NUMBERS),
+        "array": (xarray.DataArray(NUMBERS, dims=("row", "column")), NUMBERS),
+        "named array": (xarray.DataArray(NUMBERS, dims=("row", "column"), coords={"column": list("abc")}), named),
+        "set": (xarray.Dataset({key: ("row", NUMBERS[:, k]) for k, key in enumerate("abc")}), named),
+    }
+    for form, (X, same) in forms.items():
+        machine, tasks = fitted(name, X)
+        expected, _ = fitted(name, same)
+        assert answers(machine, X, tasks).tobytes() == answers(expected, same, tasks).tobytes(), form
+    hidden = hidden.copy()
+    hidden[5, 1], hidden[5, 2] = np.ma.masked, np.ma.masked
+    if name.startswith("RuleEnsemble"):  # reads what is missing as it is
+        expected, _ = fitted(name, hidden.filled(np.nan))
+        assert answers(fitted(name, hidden)[0], hidden, {}).tobytes() == answers(expected, hidden.filled(np.nan), {}).tobytes()
+        return
+    with pytest.raises(ValueError, match="row 5, column 1: Input X contains NaN"):
+        fitted(name, hidden)
+
+
+@pytest.mark.parametrize("name", sorted({*NAMES} - {*UNSUPERVISED, "SimpleNPKL", "ColoredMVU"}))
+def test_masked_targets_and_weights_are_missing(name):
+    mask = np.arange(N) == 7
+    tasks = {"task": TASK} if name.startswith(("LatentTask", "MultiTask", "SharedSubspace")) else {}
+    y = F if name.endswith(("Regressor", "Selector")) else Y
+    with pytest.raises(ValueError, match=r"row 7: .*(y contains NaN|is missing)|y, row 7: the label is missing"):
+        made(name).fit(NUMBERS, np.ma.masked_array(y, mask), **tasks)
+    with pytest.raises(ValueError, match="sample_weight contains NaN"):
+        made(name).fit(NUMBERS, y, sample_weight=np.ma.masked_array(np.ones(N), mask), **tasks)
+    if tasks:
+        with pytest.raises(ValueError, match=r"task\[7\]=nan"):
+            made(name).fit(NUMBERS, y, task=np.ma.masked_array(TASK, mask))
+
+
 def _through_joblib(machine):
     file = io.BytesIO()
     joblib.dump(machine, file)

@@ -11,7 +11,8 @@ import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from ....kernels.grams.rows import row_shape
-from ...estimators.inputs import Column, UserRows, in_memory, stored_target
+from ....storage.data import in_memory, square_in_memory
+from ...estimators.inputs import Column, UserRows, stored_target
 from ...estimators.parameters import RUN_PARAMETERS
 from ...estimators.spectral import SpectralEstimator
 from ...models.spectral import SpectralModel
@@ -26,8 +27,9 @@ def read_graph(graph: Graph, n: int) -> np.ndarray | None:
     """Return the edges of a graph of n rows, ``(m, 2)``. Raises ValueError: neither a square sparse matrix of weights nor edges."""
     if graph is None:
         return None
+    graph = in_memory(graph, "graph")
     if sp.issparse(graph):
-        matrix = sp.coo_array(in_memory(graph, "graph"))
+        matrix = sp.coo_array(graph)
         if matrix.shape != (n, n):
             raise ValueError(f"graph: a matrix of shape {matrix.shape}; must be ({n}, {n}), one row and column per row of X")
         return _matrix_edges(matrix)
@@ -193,7 +195,8 @@ class ColoredMVU(_Embedding):
         given = self.label_kernel
         if given is None or isinstance(given, str):
             return None
-        return sp.coo_array(in_memory(given, "label_kernel")).toarray() if sp.issparse(given) else np.asarray(given, dtype=np.float64)
+        given = square_in_memory(given, "label_kernel")
+        return sp.coo_array(given).toarray() if sp.issparse(given) else np.asarray(given, dtype=np.float64)
 
     def _labels(self, data: DataSet, y: object) -> Labels | None:
         require(data, method.ColoredMVU.name, "columns")

@@ -8,13 +8,15 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from ....kernels.group_lasso.dual_averaging import Rows
 from ....kernels.group_lasso.streams import StreamLearner
+from ....storage.data import feature_groups, in_memory
 from ....storage.value_types import UserData
 from ...estimators.cross_validated import CrossValidated, Grid, Start
-from ...estimators.inputs import Column, UserRows, in_memory, label_array, warn_user
+from ...estimators.frames import feature_labels, known_names
+from ...estimators.inputs import Column, UserRows, label_array, warn_user
 from ...estimators.linear import RESTART, StreamEstimator
 from ...estimators.parameters import Parameter
 from ...estimators.supervised import SupervisedClassifier, SupervisedRegressor, checked_weight
@@ -27,10 +29,13 @@ from .method import GroupLasso
 from .rows import UNSCALED, plain_rows, scaled_rows
 from .stream_state import StreamState
 
-GROUPS = "One label per feature, or a list of index arrays, which may overlap; ``None``: those of a store, else every feature by itself."
+GROUPS = (
+    "One label per feature (a Series goes by the names of features), the size of groups one after the other, or a list of arrays of "
+    "numbers or masks, which may overlap; ``None``: those of a store, else every feature by itself."
+)
 EDGES = "Edges of a graph of the features, ``(n_edges, 2)``, in the place of groups (graph lasso); a feature without one is by itself."
 
-_GROUPS = Parameter("groups", None, "array of int or list of arrays or None", Any, GROUPS)
+_GROUPS = Parameter("groups", None, "int or array of int or list of arrays or None", Any, GROUPS)
 _EDGES = Parameter("edges", None, "array of int or None", Any, EDGES)
 
 
@@ -80,7 +85,10 @@ class _GroupLasso(StreamEstimator):
 
     def _inputs(self, X: object, y: object, sample_weight: object = None) -> Inputs:
         inputs = super()._inputs(X, y, sample_weight)
-        return replace(inputs, groups=chosen_groups(self.groups, self.edges, inputs.data.groups()))
+        return replace(inputs, groups=self._groups(inputs.data.n_cols, inputs.data.groups()))
+
+    def _groups(self, n_features: int, stored: object = None) -> object:
+        return chosen_groups(feature_groups(self.groups, known_names(self), n_features), self.edges, stored)
 
     def _keep_run(self, run: GroupLasso, state: LoopState) -> None:
         # A stream goes on from here with partial_fit; rows of a scaled store would not be those that come then.
@@ -106,7 +114,7 @@ class _GroupLasso(StreamEstimator):
             rows, y = scaled_rows(X, 0, UNSCALED), label_array(y)
         weight = np.ones(len(y)) if sample_weight is None else checked_weight(sample_weight, len(y))
         target: np.ndarray = self._codes(y) if self._is_classifier else np.asarray(y, np.float64)
-        groups = chosen_groups(self.groups, self.edges)
+        groups = self._groups(X.shape[1])
         inputs = Inputs(None, target, tuple(self.classes_.tolist()) if self._is_classifier else None, None, groups)
         if self._stream is None:
             self._learners = LearnerFactory.create(self._config(), inputs, X.shape[1])
@@ -169,6 +177,12 @@ class _GroupLasso(StreamEstimator):
     def _stream_model(self) -> LinearModel:
         assert self._stream is not None
         return self._learners.model(self._stream.point(), tuple(self.classes_.tolist()) if self._is_classifier else None, UNSCALED)
+
+    def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
+        """Return the names of the features, which are the columns of ``coef_``: of a frame with levels one for each level."""
+        check_is_fitted(self)
+        names = feature_labels(self) if input_features is None else None
+        return np.asarray(_check_feature_names_in(self, input_features) if names is None else names, dtype=object)
 
     @property
     def active_groups_(self) -> np.ndarray:

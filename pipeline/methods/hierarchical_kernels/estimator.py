@@ -9,7 +9,8 @@ import numpy as np
 
 from ....kernels.graphs.kernel_graphs import KernelDag
 from ....kernels.graphs.parsing import graph_record
-from ...estimators.inputs import Classifying, Column, Predicting, UserRows, in_memory, is_store, opened, share_right, truth_of
+from ....storage.data import in_memory, is_store, opened, square_in_memory
+from ...estimators.inputs import Classifying, Column, Predicting, UserRows, share_right, truth_of
 from ...estimators.kernels import KernelEstimator
 from ...estimators.probabilities import TaskProbabilities
 from ...estimators.supervised import predicted_labels
@@ -77,8 +78,8 @@ class _Hierarchical(TaskEstimator):
 
     def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
         given = super()._plain({**given, "dag": graph_record(given["dag"])})
-        if isinstance(given["task_kernel"], (np.ndarray, list, tuple)):
-            given["task_kernel"] = np.asarray(given["task_kernel"], np.float64).tolist()
+        if np.ndim(given["task_kernel"]):
+            given["task_kernel"] = np.asarray(square_in_memory(given["task_kernel"], "task_kernel"), np.float64).tolist()
         return given
 
     def fit(self, X: UserRows, y: Column = None, task: Column = None, sample_weight: Column = None) -> Self:

@@ -13,10 +13,11 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.alignment.path import p_for
+from ....storage.data import in_memory
 from ....storage.value_types import Matrix
 from ...calibration.fits import Fit
 from ...estimators.cross_validated import MACHINE_C, CrossValidated
-from ...estimators.inputs import Column, OneThread, UserRows, features_of, in_memory, seed_of, validated
+from ...estimators.inputs import Column, OneThread, UserRows, features_of, seed_of, validated
 from ...estimators.kernels import KernelClassifier
 from ...estimators.probabilities import LateCalibration, late_calibration
 from ...estimators.selection import Selection

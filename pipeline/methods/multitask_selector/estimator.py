@@ -12,19 +12,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.group_lasso.task_selection import TaskStream
-from ...estimators.inputs import (
-    Column,
-    UserRows,
-    fan_out,
-    fit_context,
-    in_memory,
-    is_store,
-    label_array,
-    opened_for,
-    share_right,
-    truth_of,
-    warn_user,
-)
+from ....storage.data import in_memory, is_store
+from ...estimators.inputs import Column, UserRows, fan_out, fit_context, label_array, opened_for, share_right, truth_of, warn_user
 from ...estimators.kernels import is_text
 from ...estimators.linear import RESTART, FeatureSelection, StreamEstimator
 from ...estimators.probabilities import TaskProbabilities

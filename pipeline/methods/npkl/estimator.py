@@ -12,7 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.jit import one_thread
 from ....kernels.spectral.dual_ascent import SpectralState
-from ...estimators.inputs import Column, UserRows, in_memory, seed_of
+from ....storage.data import in_memory
+from ...estimators.inputs import Column, UserRows, seed_of
 from ...estimators.parameters import RUN_PARAMETERS
 from ...estimators.spectral import SpectralEstimator
 from ...models.spectral import SpectralModel

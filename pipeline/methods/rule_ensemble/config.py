@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 
 from ...records.config import Count, MethodConfig, Positive, Probability
 
@@ -28,8 +28,8 @@ class RuleConfig(MethodConfig):
     )
     n_thresholds: Annotated[int, Field(ge=1, le=1000)] = Field(9, description="cuts of a numeric column, at quantiles of training rows")
     refine_cuts: bool = Field(True, description="move the cuts of the selected rules to the best training values, and fit the rules again")
-    categorical: list[int | str] | None = Field(
-        None, description="columns (numbers or names) whose values are names; columns of text in a data frame always are"
+    categorical: list[StrictBool] | list[int | str] | None = Field(
+        None, description="columns (numbers, names or a mask) whose values are names; columns of text in a data frame always are"
     )
     task_kernel: list[list[float]] | None = Field(
         None,

@@ -15,9 +15,10 @@ from sklearn.base import TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from ....storage.data import is_store, opened, square_in_memory
 from ....storage.errors import space_for
 from ...estimators.cross_validated import CrossValidated, Grid
-from ...estimators.inputs import Classifying, fan_out, fit_context, is_store, opened, share_right, truth_of, warn_user
+from ...estimators.inputs import Classifying, fan_out, fit_context, share_right, truth_of, warn_user
 from ...estimators.kernels import KernelEstimator
 from ...estimators.probabilities import TaskProbabilities
 from ...estimators.supervised import SupervisedEstimator, predicted_labels
@@ -93,7 +94,7 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
     _forms = {**KernelEstimator._forms, "ensure_all_finite": "allow-nan"}
     _wider = {
         **KernelEstimator._wider,
-        "categorical": ("list of int or str, or None", Sequence[int | str] | None),
+        "categorical": ("list of int or str, or array of bool, or None", Sequence[int | str] | np.ndarray | None),
         "task_kernel": ("array of shape (n_tasks, n_tasks) or None", Sequence[Sequence[float]] | np.ndarray | None),
     }
 
@@ -106,8 +107,8 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
 
     def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
         kernel, columns = given["task_kernel"], given["categorical"]
-        given["task_kernel"] = None if kernel is None else np.asarray(kernel, np.float64).tolist()
-        given["categorical"] = None if columns is None else [j.item() if isinstance(j, np.generic) else j for j in columns]
+        given["task_kernel"] = None if kernel is None else np.asarray(square_in_memory(kernel, "task_kernel"), np.float64).tolist()
+        given["categorical"] = None if columns is None else np.asarray(columns, object).tolist()
         return super()._plain(given)
 
     def fit(self, X: object, y: ArrayLike | None = None, task: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....storage import DataError
+from ....storage.data import column_numbers
 from ...inputs.labels import Inputs, labels_of, refuse_idle_classes, row_costs, store_inputs
 from ...inputs.scores import AccuracyTracker, held_out_rows, with_held_out
 from ...inputs.tasks import TaskInputs, checked_task_kernel, refuse_more_classes, store_tasks, task_fit, with_tasks
@@ -74,8 +75,8 @@ class Rule(Method):
         """
         rows, cost = inputs.rows, row_costs(config, inputs.rows)
         n, n_cols = len(rows.target), inputs.data.n_cols
-        chosen = [entry for entry in config.categorical or () if entry not in inputs.nominal]
-        categorical = [*categorical_columns(chosen, n_cols, inputs.names), *inputs.categories]
+        chosen = [entry for entry in column_numbers(config.categorical or (), n_cols, "categorical") if entry not in inputs.nominal]
+        categorical = sorted({*categorical_columns(chosen, n_cols, inputs.names), *inputs.categories})
         if isinstance(rows, TaskInputs):
             refuse_more_classes(rows)
             machines, fit, codes = _task_machines(rows, cost), task_fit(rows), rows.codes

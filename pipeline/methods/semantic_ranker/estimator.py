@@ -15,9 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.ranking.random_walk import rank_rows
 from ....storage import BlockStore, MemoryBlocks
+from ....storage.data import in_memory, is_store, square_in_memory
 from ....storage.value_types import Matrix, UserData
 from ...estimators.base import MethodEstimator
-from ...estimators.inputs import fan_out, fit_context, in_memory, is_store, opened_for, seed_of, validated, warn_user
+from ...estimators.inputs import fan_out, fit_context, opened_for, seed_of, validated, warn_user
 from ...estimators.kernels import KernelEstimator
 from ...estimators.parameters import RUN_PARAMETERS
 from ...estimators.spectral import SpectralEstimator
@@ -278,7 +279,7 @@ class VisualRank(MethodEstimator):
             data: BlockStore | MemoryBlocks = opened_for(self, similarity)
             self.n_features_in_ = data.n_cols
         else:
-            matrix = validated(self, in_memory(similarity, "similarity"), accept_sparse="csr", dtype=[np.float64, np.float32])
+            matrix = validated(self, square_in_memory(similarity, "similarity"), accept_sparse="csr", dtype=[np.float64, np.float32])
             if matrix.shape[0] != matrix.shape[1]:
                 raise ValueError(f"similarity: shape {matrix.shape}; it must be square, (n_samples, n_samples)")
             data = MemoryBlocks(matrix)

@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.ranking.harmonic import harmonic_values, strength_graph
 from ....storage import BlockStore, GramStore, MemoryBlocks
+from ....storage.data import column_numbers, in_memory, is_store, square_in_memory
 from ....storage.value_types import SparseMatrix
-from ...estimators.inputs import fan_out, fit_context, in_memory, is_store, opened_for, warn_user
+from ...estimators.inputs import fan_out, fit_context, opened_for, warn_user
 from ...estimators.kernels import KernelEstimator
 from ...estimators.parameters import RUN_PARAMETERS
 from ...grams.given import SYMMETRIC, GivenGrams, as_stack
@@ -119,7 +120,7 @@ class SocialStrengthRanker(KernelEstimator):
                 raise ValueError(f"{data.url}: kernels='precomputed' takes a sparse store with n columns for every view, or a Gram store")
             self.n_features_in_ = data.n_rows
             return data, y
-        source = GramStore.open(X) if isinstance(X, str) else in_memory(X, "kernels")
+        source = GramStore.open(X) if isinstance(X, str) else square_in_memory(X, "kernels")
         # Views that are not shifted must be positive semi-definite themselves.
         data = GivenGrams(source, definite=self.normalize == "none")
         self.n_features_in_ = data.n_rows
@@ -196,7 +197,9 @@ class SocialStrengthRanker(KernelEstimator):
             Sort by the weighted sum of the views instead.
         """
         values = self.score_users([user], direct=direct)[0]
-        return scoring.top_ranked(values, np.append(np.asarray(exclude, np.int64), user), _positive_int("k", k))
+        return scoring.top_ranked(
+            values, np.append(np.asarray(column_numbers(exclude, self._n_users(), "exclude"), np.int64), user), _positive_int("k", k)
+        )
 
     def recommend_groups(
         self, user: int, membership: object, k: int = 10, *, score: Literal["decision", "probability"] = "decision", n_popular: int = 1000
@@ -239,7 +242,7 @@ class SocialStrengthRanker(KernelEstimator):
             neither: its system is factorised.
         """
         n = self._n_users()
-        values = np.asarray(labels, np.float64)
+        values = np.asarray(in_memory(labels, "labels"), np.float64)
         if values.shape[:1] != (n,):
             raise ValueError(f"labels have shape {values.shape}; there are {n} users")
         if not self.model_.by_blocks:

@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.triclass import three_way
 from ....storage import DataError, MemoryBlocks
+from ....storage.data import in_memory, is_store, square_in_memory
 from ....storage.value_types import UserData
-from ...estimators.inputs import Column, UserRows, check_labels, in_memory, is_store, label_array, opened_for, stored_target, validated
+from ...estimators.inputs import Column, UserRows, check_labels, label_array, opened_for, stored_target, validated
 from ...estimators.kernels import KernelClassifier, is_text
-from ...estimators.linear import first_row_not_finite
 from ...grams.given import GivenGrams
 from ...grams.sources import TextRows
 from ...inputs.scaling import as_scaled
@@ -140,7 +140,7 @@ class TriClassSVC(KernelClassifier):
             raise ValueError("kernel='precomputed': X is the matrix of all rows, labelled ones first; X_unlabelled must be None")
         first = self._rows("X", X, reset=True)
         second = None if X_unlabelled is None else self._rows("X_unlabelled", X_unlabelled, reset=False)
-        y = stored_target(first) if y is None else label_array(column_or_1d(y, warn=True))
+        y = stored_target(first) if y is None else label_array(column_or_1d(in_memory(y, "y"), warn=True))
         check_labels(y)
         labelled = first.n_rows if not self._precomputed else len(y)
         if len(y) != labelled or labelled > first.n_rows:
@@ -168,14 +168,11 @@ class TriClassSVC(KernelClassifier):
             if reset:
                 self.n_features_in_ = 0
             return TextRows(X)
-        row = first_row_not_finite(X) if getattr(X, "ndim", 2) == 2 else None
-        if row is not None:
-            raise ValueError(f"{name}: row {row} holds NaN or infinity; all values must be finite")
         if self._precomputed:
-            matrix = GivenGrams(np.asarray(validated(self, X, dtype=[np.float64, np.float32])))
+            matrix = GivenGrams(np.asarray(validated(self, square_in_memory(X, name), dtype=[np.float64, np.float32])))
             self.n_features_in_ = matrix.n_rows
             return matrix
-        return self._blocks(self._checked(X, reset=reset))
+        return self._blocks(self._checked(X, reset=reset, name=name))
 
     def _set_model(self, model: KernelModel) -> None:
         super()._set_model(model)

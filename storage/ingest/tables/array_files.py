@@ -103,6 +103,8 @@ class Choice(NamedTuple):
 def _choose_features(found: dict[str, Any], name: str) -> Choice:
     for prefix in ("X_", ""):
         parts = {prefix + part for part in _SPARSE_PARTS}
+        if {prefix + "format", prefix + "shape"} <= set(found):  # (a matrix of SciPy, whatever arrays its form has)
+            _sparse_form(found, prefix, name)
         if parts <= set(found):
             return Choice(True, prefix, {key: value for key, value in found.items() if key not in parts})
     key = next((key for key in ("X", "x", "data") if key in found), None)
@@ -112,18 +114,18 @@ def _choose_features(found: dict[str, Any], name: str) -> Choice:
     return Choice(False, key, {other: value for other, value in found.items() if other != key})
 
 
-def _sparse_form(choice: Choice, name: str) -> str:
-    stored = _as_array(choice.rest.get(f"{choice.key}format", choice.rest.get("format", np.array(b"csr"))))
+def _sparse_form(found: Mapping[str, Any], prefix: str, name: str) -> str:
+    stored = _as_array(found.get(f"{prefix}format", found.get("format", np.array(b"csr"))))
     kind = stored.item()
     kind = kind.decode() if isinstance(kind, bytes) else str(kind)
     if kind not in ("csr", "csc"):
-        raise DataError(f"format is {kind!r}; csr or csc is expected", name)
+        raise DataError(f"format is {kind!r}; csr or csc is expected: save X.tocsr()", name)
     return kind
 
 
 def _assemble_csr(choice: Choice, found: Mapping[str, Any], name: str) -> sp.csr_array:
     data, indices, indptr, shape = (found[choice.key + part] for part in _SPARSE_PARTS)
-    form, size = _sparse_form(choice, name), check_shape(shape, f"{choice.key}shape", name)
+    form, size = _sparse_form(choice.rest, choice.key, name), check_shape(shape, f"{choice.key}shape", name)
     parts = check_compressed((data, indices, indptr), size, form, name, choice.key)
     return sp.csr_array({"csr": sp.csr_array, "csc": sp.csc_array}[form](parts, shape=size))
 
@@ -167,7 +169,7 @@ class FileSource(RowSource):
         if choice.sparse:
             data, indices, indptr, shape = (found[choice.key + part] for part in _SPARSE_PARTS)
             size = check_shape(_as_array(shape), f"{choice.key}shape", self.name)
-            made = Compressed(data, indices, indptr, size, _sparse_form(choice, self.name), self.name, choice.key)
+            made = Compressed(data, indices, indptr, size, _sparse_form(choice.rest, choice.key, self.name), self.name, choice.key)
             made.check()
             return made
         return check_matrix(found[choice.key], self.name)

@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ...encoding.chunks import fill_masked, is_inexact
+from ...data import unmasked
 from ...encoding.frames import is_labelled
-from ...encoding.numbers import BEYOND
 from ...errors import SchemaError
 from ...sparse_door import admit, admit_chunks
 from ...value_types import Foreign, Matrix, SparseMatrix, UserData
@@ -22,7 +21,7 @@ from ..text.spool import Block
 from ..text.streams import FileDigest
 from .frames import table_source
 from .labelled import names_of_array
-from .row_tables import array_digest, at_row
+from .row_tables import array_digest
 from .tabular import Table
 
 
@@ -78,12 +77,7 @@ def check_matrix(x: Matrix, name: str) -> Matrix:
 
 def _check_dense(x: UserData, name: str) -> npt.NDArray[Any]:
     matrix = check_matrix(np.asanyarray(x), name)
-    if isinstance(matrix, np.ma.MaskedArray):
-        beyond = np.argwhere(is_inexact(np.ma.filled(matrix, 0)))
-        if len(beyond):
-            row, column = beyond[0].tolist()
-            raise at_row(name, f"value {matrix[row, column]} {BEYOND}", row, column + 1)
-    return fill_masked(matrix)
+    return unmasked(matrix, name) if isinstance(matrix, np.ma.MaskedArray) else matrix
 
 
 def _check_csr(x: SparseMatrix, name: str) -> SparseMatrix:

@@ -19,7 +19,7 @@ class DataSetSource(Table):
 
     def __init__(self, data: Foreign, options: Options) -> None:
         name = f"<{type(data).__name__}>"
-        self._dim, self._data = _row_dimension(data, name), data
+        self._dim, self._data = row_dimension(data, name), data
         self.n_rows = int(data.sizes[self._dim])
         columns = list(data.data_vars)
         numbers = [k for k, column in enumerate(columns) if data[column].dtype.kind in "iuf"]
@@ -48,7 +48,8 @@ class DataSetSource(Table):
             raise DataError(f"column {self.columns[k]!r}: {error}", self.name) from error
 
 
-def _row_dimension(data: Foreign, name: str) -> str:
+def row_dimension(data: Foreign, name: str) -> str:
+    """The dimension that all variables of a data set lie along. Raises SchemaError: there is none."""
     if not len(data.data_vars):
         raise SchemaError(f"{name} has no variables")
     odd = [str(column) for column in data.data_vars if len(data[column].dims) != 1]

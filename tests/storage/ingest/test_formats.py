@@ -413,6 +413,10 @@ def bad_files():
     yield "a.npz", savez(**{**good, "X_indices": np.array([0, -1])}), r"X_indices\[1\] is -1, in row 1; it must be in 0 … 1"
     yield "a.npz", savez(**{**good, "X_indptr": np.array([0, 5, 2])}), r"X_indptr\[2\] is 2 after 5; pointers never fall"
     yield "a.npz", savez(**{**good, "X_format": np.array("bsr")}), "csr or csc"
+    for form in ("dia", "coo", "bsr"):
+        saved = io.BytesIO()
+        sp.save_npz(saved, sp.eye_array(4).asformat(form))
+        yield "a.npz", saved.getvalue(), f"format is '{form}'; csr or csc is expected"
     yield "a.npz", savez(**good)[:150], "cannot be read"
     yield "a.npz", savez(X=np.array([["a", "b"]])), "real numbers"
     yield "a.npz", savez(X=np.ones(3)), "must be a matrix"

@@ -144,7 +144,7 @@ def test_bad_input_is_named_and_nothing_of_the_call_is_learned():
     before = bits(model)
     wrong = X[50:60].copy()
     wrong[7, 3] = np.nan
-    with pytest.raises(ValueError, match="row 7: Input X contains NaN"):
+    with pytest.raises(ValueError, match=r"row 7, column \d: Input X contains NaN"):
         model.partial_fit(wrong, y[50:60])
     with pytest.raises(ValueError, match="row 7"):
         model.partial_fit(sp.csr_array(wrong), y[50:60])
