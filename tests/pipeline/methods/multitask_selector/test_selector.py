@@ -498,7 +498,7 @@ def test_targets_and_tasks_are_refused_with_their_place(tmp_path):
         selector(loss="hinge").fit(X, y, task[:80])
     spoiled = X.copy()
     spoiled[40, 1] = np.inf
-    with pytest.raises(ValueError, match="row 40: Input X contains infinity"):
+    with pytest.raises(ValueError, match="row 40, column 1: Input X contains infinity"):
         selector(loss="hinge").fit(spoiled, y, task)
     with pytest.raises(ValueError, match="X holds strings"):
         selector(loss="hinge").fit(["a"] * 90, y, task)
@@ -527,7 +527,7 @@ def test_a_stream_refuses_rows_before_it_learns_from_any():
     spoiled = X[30:60].copy()
     spoiled[7, 2] = np.nan
     for form in (spoiled, sp.csr_array(spoiled)):
-        with pytest.raises(ValueError, match="row 7: Input"):
+        with pytest.raises(ValueError, match="row 7, column 2: Input"):
             machine.partial_fit(form, y[30:60], task[30:60])
     with pytest.raises(ValueError, match="X has 7 features, but MultiTaskSelector is expecting 8"):
         machine.partial_fit(X[30:60, :7], y[30:60], task[30:60])
