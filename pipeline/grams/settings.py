@@ -18,6 +18,7 @@ from ..records.holdings import Holding
 from .fill import bank_bytes
 from .memory import BLOCKS, IN_PLACE, PACKED, sum_held
 from .sources import block_rows
+from .sources import pairs as block_pairs
 from .weighted_sum import MATRIX_SHARE
 
 Policy = Literal["memory", "store", "recompute"]
@@ -67,6 +68,7 @@ class GramSettings:
 
     def describe(self, n: int, k: int) -> dict[str, Any]:
         """Return what a plan shows: policy and sizes."""
-        whole = PackedBank.bytes_for(k, n, np.float32)
+        pairs = block_pairs(n, self.block) if self.policy == "store" else ()
+        whole = sum(4 * k * (b - a) * (d - c) for (a, b), (c, d) in pairs) or PackedBank.bytes_for(k, n, np.float32)
         plan = {"grams": self.policy, "gram_reason": self.reason, "gram_block_rows": self.block}
         return {**plan, "kernels": k, "gram_bytes": whole, "gram_store": self.store}

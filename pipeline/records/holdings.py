@@ -190,17 +190,17 @@ def blocks_room(limit: int, taken: int) -> int:
     return max(0, min(block_cache().limit, limit - taken))
 
 
-def process_plan(driver: int, step: int, data: Any, limit: int, kind: str) -> dict[str, int]:
+def process_plan(driver: int, step: int, data: Any, limit: int, kind: str, grams: int = 0) -> dict[str, int]:
     """Return what a plan tells of the driver's process: all that it takes at most beside programs and ``OVERHEAD``.
 
     ``driver``, ``step``: bytes of the driver's own, and of one step of a pass; ``data``: what is read; ``limit``: bytes the driver may
-    hold; ``kind``: of the cluster; with ``"sync"`` tasks run in this process.
+    hold; ``kind``: of the cluster; with ``"sync"`` tasks run in this process; ``grams``: bytes of the blocks of a Gram store that are read.
     """
     if kind != "sync":
         return {"process_bytes": driver}
     # Only passes keep what they read.
     read = sum(block.nbytes for block in data.column_blocks()) if step and isinstance(data, BlockStore) else 0
-    return {"process_bytes": driver + step + min(read, blocks_room(limit, driver + step))}
+    return {"process_bytes": driver + step + min(read + grams, blocks_room(limit, driver + step))}
 
 
 def planned_holdings(plan: Mapping[str, Any]) -> list[Holding]:

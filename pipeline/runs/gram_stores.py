@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...cluster import TLSFiles, driver_bytes, tee
+from ...cluster import ClusterConfig, MemoryBoundExceeded, TLSFiles, driver_bytes, tee
 from ...kernels.grams.open_kernels import as_kernels
 from ...kernels.grams.spec import KernelSpec, as_specs, kernel_grid
 from ...storage import BlockStore, GramStore, GramTask, StorageError
@@ -24,7 +24,7 @@ from ..records.compute import ComputeOptions
 from ..records.config import MethodConfig, Scale, make_config
 from ..records.context import Emit, RunContext, Tally, ignore
 from ..records.data_set import refuse_missing
-from ..records.holdings import process_bytes
+from ..records.holdings import process_bytes, tight_worker_notes
 from .run import ConfigMismatch, executing, refuse_step
 
 __all__ = ["GramOutcome", "KernelSpec", "as_kernels", "as_specs", "build_grams", "checked_kernels", "kernel_grid", "repair_grams"]
@@ -116,6 +116,7 @@ def build_grams(
     sizes = _Sizes.of(specs, store, there)
     step = sizes.step(store, specs)
     refuse_step((), step, driver_bytes(driver_memory), config.kind, "gram")
+    _refuse_workers(config, step)
     if dry_run:
         said = {"data": store.url, "grams": out, "cluster": options.cluster, "process_bytes_at_most": process_bytes(config, step)}
         return GramOutcome("planned", {**said, **sizes.figures(), "task_bytes": step})
@@ -130,6 +131,12 @@ def build_grams(
     if replacement is not None:
         end_replacement(out, replacement)
     return GramOutcome("done", {"data": store.url, "grams": out, **_built(sizes, time.perf_counter() - began)})
+
+
+def _refuse_workers(config: ClusterConfig, step: int) -> None:
+    """Refuse workers whose memory is too little for the one pass that there is. Raises MemoryBoundExceeded: it says how much is enough."""
+    for note in tight_worker_notes(config, step):
+        raise MemoryBoundExceeded(f"gram: {note}", step, config.memory_per_worker or 0)
 
 
 def _existing(out: str, data: BlockStore) -> GramStore | None:

@@ -204,7 +204,8 @@ def run_method(
     if dry_run:
         ready = _prepare(info, config, store, record, place.kind)
         _refuse_step(info, ready.plan, record["driver_memory"], place.kind)
-        here = process_plan(ready.plan["driver_bytes"], ready.plan["task_bytes"], store, record["driver_memory"], place.kind)
+        kept = ready.plan["gram_bytes"] if ready.plan.get("grams") == "store" else 0
+        here = process_plan(ready.plan["driver_bytes"], ready.plan["task_bytes"], store, record["driver_memory"], place.kind, kept)
         step = ready.plan.get("task_bytes_at_most", ready.plan["task_bytes"])
         most, notes = process_bytes(place, step), [*ready.plan.get("notes", ()), *tight_worker_notes(place, step)]
         sizes = {"cluster": options.cluster, "driver_memory": record["driver_memory"], "process_bytes_at_most": most, **here}

@@ -3,6 +3,7 @@
 Files are read, not mapped: mapped pages count as the process's memory until the system wants them back.
 """
 
+import mmap
 import os
 import zipfile
 from collections.abc import Iterator
@@ -85,6 +86,15 @@ class FileArray:
     def whole(self) -> npt.NDArray[Any]:
         """The array in memory."""
         return self.flat(0, self.size).reshape(self.shape, order="F" if self.by_columns else "C")
+
+
+def release_pages(array: npt.NDArray[Any]) -> None:
+    """Give back the pages of the file that an array maps, unless they hold changes of their own: they count as memory."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        if isinstance(base, np.memmap) and isinstance(base.base, mmap.mmap) and base.mode != "c":
+            base.base.madvise(mmap.MADV_DONTNEED)
+        base = base.base
 
 
 class Panels:

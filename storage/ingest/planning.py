@@ -1,11 +1,13 @@
 """What an ingest will hold and write, told before any of it is done: from what the source declares, the options and the budget."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import singledispatch
 from math import prod
 from pathlib import Path
 from typing import Any
 
+from ..encoding.record import FILLS
 from ..layout import TABLE_CHUNK, plan_dense, plan_dense_rows
 from ..objects import free_bytes
 from .files import FileArray
@@ -28,7 +30,8 @@ from .turning import PIECE_SHARE, TURNED_ROW_BYTES
 
 _ROW_COPIES = 4  # of rows at hand there are, side by side: numbers as read, as float64, as float32, and the block
 _ENTRY_BYTES = 48  # bytes that an entry of a sparse piece takes from the file to its block
-_HEAVIEST_BYTES = 12  # bytes per entry of the heaviest column, which is outside the budget
+_HEAVIEST_BYTES = 12  # bytes per entry of the heaviest column of sparse data, which is outside the budget
+_FILLED_BYTES = 40  # bytes per row of a column whose mean or median is found
 _STORED, _SCRATCHED = 12, 32  # bytes at most per entry of a sparse matrix: in the store, and on scratch (blocks, then buckets)
 
 
@@ -59,11 +62,10 @@ def plan_ingest(source: Source, options: Options, url: str, scratch: Path, jobs:
     source.close()
     kind = "sequences" if isinstance(source, SequenceSource) else "sparse" if is_sparse(source, options) else "dense"
     holds = [*sizes.holds, *([] if sizes.scratch == 0 else _held_while_writing(kind, sizes, options, jobs))]
-    if sizes.covariates and sizes.scratch != 0:
-        holds.append(holding_row("covariates, side by side", "8 rows covariates", 8 * (sizes.rows or 0) * sizes.covariates))
     declared = {"source": source.name, "format": source.format, "source_bytes": sizes.nbytes}
     declared |= {"rows": sizes.rows, "columns": sizes.columns, "entries_at_most": sizes.entries}
-    memory = {"budget": options.budget, **_total_bytes(holds, sizes, options)}
+    outside = [] if sizes.rows is None or sizes.scratch == 0 else _held_outside(kind, source.tables, sizes.rows, options)
+    memory = {"budget": options.budget, **_total_bytes(holds, options, outside)}
     disk = {"scratch": str(scratch), "scratch_bytes_at_most": sizes.scratch, "scratch_bytes_free": free_bytes(scratch)}
     return {**declared, "store": url, "kind": kind, **_plan_layout(kind, sizes, options), **memory, **disk}
 
@@ -76,17 +78,24 @@ def is_sparse(source: Source, options: Options) -> bool:
 def plan_remote(source: str, nbytes: int | None, options: Options, url: str, scratch: Path) -> dict[str, Any]:
     """Return the plan of an ingest of a source at a URL, of which nothing but its size is known before it is copied."""
     holds = [holding_row("a copy is made on scratch; what it declares is planned within the budget then", "budget", options.budget)]
-    memory = {"budget": options.budget, **_total_bytes(holds, Sizes(), options)}
+    memory = {"budget": options.budget, **_total_bytes(holds, options)}
     disk = {"scratch": str(scratch), "copy_bytes": nbytes, "scratch_bytes_free": free_bytes(scratch)}
     return {"source": source, "source_bytes": nbytes, "store": url, **memory, **disk}
 
 
-def _total_bytes(holds: list[dict[str, Any]], sizes: Sizes, options: Options) -> dict[str, Any]:
-    """Sum of what is held, which the budget bounds, and the heaviest column, which it does not."""
+def _held_outside(kind: str, tables: Sequence[str], rows: int, options: Options) -> list[dict[str, Any]]:
+    """What goes with the rows, whatever the budget."""
+    if kind == "sparse":
+        column = holding_row("heaviest column, at most; outside the budget", "12 rows", _HEAVIEST_BYTES * rows)
+        return [column, *([holding_row("weights of rows; outside the budget", "8 rows", 8 * rows)] if "weight" in tables else [])]
+    if options.missing not in FILLS:
+        return []
+    return [holding_row("column whose missing values are filled in; outside the budget", "40 rows", _FILLED_BYTES * rows)]
+
+
+def _total_bytes(holds: list[dict[str, Any]], options: Options, outside: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    """Sum of what is held, which the budget bounds, and of what it does not."""
     inside = sum(row["bytes"] for row in holds)
-    outside = []
-    if sizes.rows is not None and sizes.scratch != 0:
-        outside = [holding_row("heaviest column, at most; outside the budget", "12 rows", _HEAVIEST_BYTES * sizes.rows)]
     total = min(inside, options.budget) + sum(row["bytes"] for row in outside)
     return {"process_bytes": total, "process_holds": [*holds, *outside]}
 
@@ -151,8 +160,9 @@ def _held_while_writing(kind: str, sizes: Sizes, options: Options, jobs: int) ->
         return []
     if kind == "dense":
         block = holding_row("a block of the store, as it is put together, turned and packed", "3 stripe_bytes", 3 * stripe)
-        at_once = 24 * max(budget // 64, sizes.rows or 0)
-        return [block, holding_row("columns at a time whose tables are made", "24 max(budget / 64, rows)", at_once)]
+        sums = holding_row("rows at hand again for the tables of columns, and their sums", "3 budget / 32", 3 * budget // 32)
+        length = min(TABLE_CHUNK, (sizes.nbytes or 2 * TABLE_CHUNK) // 2 if sizes.rows is None else sizes.rows)
+        return [block, sums, holding_row("chunk of a table of rows", "8 min(rows, 2^20)", 8 * length)]
     tables = [] if sizes.columns is None else [holding_row("tables of the columns", "16 columns", COLUMN_BYTES * sizes.columns)]
     piece = holding_row("piece of the rows that is sorted into buckets", "36 budget / 96", 36 * max(1, budget // 96))
     sorting = holding_row("stripes that are sorted while one is written", "3 stripe_bytes (jobs + 2)", 3 * stripe * (jobs + 2))

@@ -321,6 +321,17 @@ def test_blocks_are_kept_only_as_far_as_the_limit_leaves_room_and_no_longer_than
     assert min(limits) < 8 << 20 and max(limits) == before
 
 
+def test_blocks_of_a_gram_store_that_a_run_keeps_are_in_its_plan(tmp_path):
+    data, kept = write_store(tmp_path / "data", 1000, 5), []
+    params = {"kernels": KERNELS, "grams": "store", "gram_store": str(tmp_path / "grams"), "max_iter": 2}
+    plan = run_method("mkl", params, data=data, run=str(tmp_path / "run"), dry_run=True).plan
+    note = lambda event: kept.append(block_cache().nbytes) if event["event"] == "iteration" else None  # noqa: E731
+    block_cache().clear()
+    run_method("mkl", params, data=data, run=str(tmp_path / "run"), on_event=note)
+    room = plan["process_bytes"] - plan["driver_bytes"] - plan["task_bytes"]
+    assert room >= max(kept) >= 4 * 1000 * 1000 / 2 * len(KERNELS)
+
+
 def test_fits_that_share_passes_are_counted_together(tmp_path):
     data, grid = write_store(tmp_path / "data", 2000, 50), {"C": [0.5, 1.0, 2.0], "B": [5, 10]}
     one = run_method("fgm", {"max_rounds": 3, "B": 10}, data=data, run=str(tmp_path / "one"), dry_run=True).plan["driver_bytes"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -111,9 +112,37 @@ def _save_shops(path: Path, scale: int) -> None:
     pa.csv.write_csv(pa.table({"shop": shops, "x": np.arange(n) / 8, "y": _labels(n)}), path)
 
 
-MIXED = {"missing": "median", "id_column": "k"}
-OPTIONS = {"csv of names": MIXED, "parquet of names": MIXED, "feather of one batch": MIXED, "csv of many levels": {}}
-"""Name -> options of the ingest."""
+def _tall(n: int) -> pa.Table:
+    return pa.table({"x": np.zeros(n), "y": np.arange(n) % 2.0})
+
+
+def _save_tall_group(path: Path, scale: int) -> None:
+    pq.write_table(_tall(10_000 * scale), path, row_group_size=10_000 * scale)
+
+
+def _save_tall_tables(path: Path, scale: int) -> None:
+    rows = np.arange(10_000 * scale)
+    table = {"x": rows / 8, "y": rows % 2, "k": rows, "w": rows % 3 * 0.1, "t": rows % 5, "z": rows * 0.5}
+    pq.write_table(pa.table(table), path, row_group_size=500_000)
+
+
+def _save_tall_csv(path: Path, scale: int) -> None:
+    with gzip.open(path, "wb", 1) if path.suffix == ".gz" else path.open("wb") as file:
+        pa.csv.write_csv(_tall(10_000 * scale), file)
+
+
+def _save_tall_svmlight(path: Path, scale: int) -> None:
+    part = "".join(f"{k % 2} 1:{k % 97 + 1}\n" for k in range(10_000)).encode()
+    with gzip.open(path, "wb", 1) as file:
+        for _ in range(scale):
+            file.write(part)
+
+
+MIXED = {"target": "y", "missing": "median", "id_column": "k"}
+TABLES = {"target": "y", "id_column": "k", "weight_column": "w", "task_column": "t", "covariates": ["z"]}
+OPTIONS = dict.fromkeys(("csv of names", "parquet of names", "feather of one batch"), MIXED)
+OPTIONS |= {"parquet of row tables, tall": TABLES, "svmlight, packed, tall": {}}
+"""Name -> options of the ingest; default: the target is y."""
 
 SOURCES: dict[str, tuple[str, Callable[[Path, int], None], int]] = {
     "npz by rows": ("npz", _save_sparse("csr", False), 60),
@@ -135,6 +164,11 @@ SOURCES: dict[str, tuple[str, Callable[[Path, int], None], int]] = {
     "parquet of names": ("parquet", _save_mixed, 60),
     "feather of one batch": ("feather", _save_mixed, 60),
     "csv of many levels": ("csv", _save_shops, 40),
+    "parquet, tall": ("parquet", _save_tall_group, 2000),
+    "parquet of row tables, tall": ("parquet", _save_tall_tables, 300),
+    "csv, tall": ("csv", _save_tall_csv, 500),
+    "csv, packed, tall": ("csv.gz", _save_tall_csv, 500),
+    "svmlight, packed, tall": ("svm.gz", _save_tall_svmlight, 500),
 }
 """Name -> ending, writer of a file of a scale, and the scale that is too large for a budget of 32 MiB."""
 
@@ -146,13 +180,13 @@ def memory(name):
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))
 small, large, folder, budget, options = sys.argv[1:]
 options = json.loads(options)
-ingest(small, folder + "/warm.zarr", overwrite=True, target="y", **options)
+ingest(small, folder + "/warm.zarr", overwrite=True, **options)
 gc.collect()
 with open("/proc/self/clear_refs", "w") as file:
     file.write("5")  # the highest so far is forgotten: compiling takes more than some ingests
 before, ended = memory("VmRSS"), "done"
 try:
-    ingest(large, folder + "/store.zarr", overwrite=True, target="y", budget=int(budget), **options)
+    ingest(large, folder + "/store.zarr", overwrite=True, budget=int(budget), **options)
 except Exception as error:
     ended = f"{type(error).__name__}: {error}"
 print(json.dumps([memory("VmHWM") - before, ended]))
@@ -174,7 +208,7 @@ def memory_of(name: str, folder: Path, budget: int) -> tuple[int, int, str]:
         str(large),
         str(folder),
         str(budget),
-        json.dumps(OPTIONS.get(name, {})),
+        json.dumps(OPTIONS.get(name, {"target": "y"})),
     ]
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=True)
     taken, ended = json.loads(done.stdout.splitlines()[-1])

@@ -241,6 +241,13 @@ def test_bad_kernels(kernels: str, code: int, told: str, data: Path, tmp_path: P
     assert not (tmp_path / "grams").exists()
 
 
+@pytest.mark.parametrize("plan", [["--dry-run"], []])
+def test_workers_too_small_for_a_step_are_refused_by_plan_and_command_alike(plan: list[str], data: Path, tmp_path: Path, capsys):
+    words = ["gram", data, "--kernels", KERNELS, "--out", tmp_path / "grams", "--cluster", "local:1", "--worker-memory", "200MiB", *plan]
+    assert "is enough for all" in result(words, capsys, 5)["error"]
+    assert not (tmp_path / "grams").exists()
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -14,6 +14,7 @@ from ...encoding.frames import is_labelled
 from ...errors import SchemaError
 from ...sparse_door import admit, admit_chunks
 from ...value_types import Foreign, Matrix, SparseMatrix, UserData
+from ..files import release_pages
 from ..labels import Target
 from ..options import Options
 from ..reading import RowSource, check_width
@@ -64,6 +65,8 @@ class ArraySource(RowSource):
         step = max(1, options.budget // 16 // max(1, (self.nbytes or 0) // max(1, self.n_rows)))
         for lo in range(0, self.n_rows, step):
             yield self.with_tables(self._x[lo : lo + step], self._tables, lo, target)
+            for mapped in self._arrays().values():
+                release_pages(mapped)
 
 
 def check_matrix(x: Matrix, name: str) -> Matrix:

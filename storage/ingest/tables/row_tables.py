@@ -21,10 +21,12 @@ from ...encoding.chunks import (
 from ...encoding.numbers import BEYOND, as_number, is_large_integer, is_missing_word
 from ...encoding.record import COVARIATE_RULE
 from ...errors import DataError
+from ..files import release_pages
 from ..labels import DROP_ADVICE, Fault, Target
 from ..options import COVARIATE
 from ..text.spool import Block
 
+_PIECE = 1 << 22  # bytes whose digest is taken at once
 _TEXTS = "OUST"  # kinds of arrays that hold texts
 
 
@@ -32,9 +34,15 @@ def array_digest(arrays: Mapping[str, Any]) -> str:
     """sha256 over name, type, shape and bytes of arrays."""
     digest = hashlib.sha256()
     for name, array in arrays.items():
-        contiguous = np.ascontiguousarray(array)
-        digest.update(f"{name} {contiguous.dtype.str}{contiguous.shape}".encode())
-        digest.update(repr(contiguous.tolist()).encode() if contiguous.dtype.hasobject else contiguous.reshape(-1).view(np.uint8).data)
+        values = np.atleast_1d(np.asarray(array))
+        digest.update(f"{name} {values.dtype.str}{values.shape}".encode())
+        if values.dtype.hasobject:
+            digest.update(repr(values.tolist()).encode())
+            continue
+        step = max(1, _PIECE * len(values) // max(1, values.nbytes))
+        for lo in range(0, len(values), step):
+            digest.update(np.ascontiguousarray(values[lo : lo + step]).reshape(-1).view(np.uint8).data)
+            release_pages(values)
     return f"array:{digest.hexdigest()[:32]}"
 
 

@@ -1,9 +1,12 @@
 """Every source stays within its budget, whatever its form and whatever it declares; read by pieces or whole, the store is the same."""
 
+import os
+import re
 import struct
 import tracemalloc
 import zipfile
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +17,7 @@ import scipy.sparse as sp
 
 from gramplane.storage import BlockStore, DataError, SchemaError
 from gramplane.storage.ingest import ingest
+from gramplane.storage.ingest.files import release_pages
 from gramplane.storage.ingest.statistics import Column
 from gramplane.storage.ingest.tables import array_files
 from tests.support.budget_sources import SOURCES, memory_of
@@ -176,6 +180,22 @@ def test_no_array_has_all_rows_of_a_tall_table(tmp_path, monkeypatch, form, n):
     other = BlockStore.open(str(tmp_path / "warm"))
     for name in ("counts", "norm1", "sumsq", "minimum", "maximum", "standard"):
         np.testing.assert_array_equal(store.column_table(name), other.column_table(name))
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/smaps"), reason="the system does not tell which pages of a file are in memory")
+def test_pages_of_mapped_arrays_do_not_stay_in_memory(tmp_path):
+    n = 400_000
+    for name, values in (("X", np.arange(2.0 * n).reshape(n, 2)), ("y", np.arange(n) % 2.0)):
+        np.save(tmp_path / f"{name}.npy", values)
+    X, y = (np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in "Xy")
+    store = ingest((X, y), tmp_path / "S", budget=SMALL)
+    resident = re.findall(rf"{re.escape(str(tmp_path))}/[Xy]\.npy\n(?:.*\n)*?Rss: +(\d+) kB", Path("/proc/self/smaps").read_text())
+    assert len(resident) == 2 and all(int(pages) < n // 1024 for pages in resident)
+    assert held(store)[0][-1].tolist() == X[-1].tolist()
+    own = np.load(tmp_path / "X.npy", mmap_mode="c")
+    own[3] = 7.0
+    release_pages(own[1:])
+    assert own[3].tolist() == [7.0, 7.0]
 
 
 def test_the_sum_of_a_long_column_has_the_bits_of_numpy(tmp_path):
