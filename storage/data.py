@@ -1,7 +1,7 @@
 """The one entrance for what users hand over: arrays, masked ones too, sparse matrices, frames, Dask collections, data of xarray, stores."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,12 @@ from .encoding.chunks import fill_masked, is_inexact
 from .encoding.frames import is_frame, is_labelled, is_pandas
 from .encoding.numbers import BEYOND
 from .errors import DataError
+from .grams.store import GramStore
 from .sparse_door import admit, gather
-from .value_types import Foreign, UserData
+from .value_types import Foreign, Matrix, UserData
+
+NUMBERS = [np.float64, np.float32]
+"""Types of numbers that rows may have; others become the first."""
 
 
 def is_store(X: object) -> bool:
@@ -22,14 +26,117 @@ def is_store(X: object) -> bool:
     return isinstance(X, (BlockStore, str, os.PathLike))
 
 
-def opened(X: UserData) -> BlockStore:
-    """Return the block store behind a path or object."""
-    return X if isinstance(X, BlockStore) else BlockStore.open(X)
+def opened(X: UserData, reader: str = "", digest: str | None = None) -> BlockStore:
+    """Return the block store behind a path or object; with a ``digest`` the version that has it.
+
+    Nothing but its description is read. Raises DataError: it has missing values, and there is a ``reader`` that takes none; DigestMismatch:
+    the version with the digest is gone.
+    """
+    store = X if isinstance(X, BlockStore) else BlockStore.open(X, digest)
+    if reader and store.meta.n_missing:
+        counts, names = store.column_table("missing"), store.feature_names()
+        worst = int(np.argmax(counts))
+        column = f"column {worst}" if names is None else f"column {worst} ({names[worst]!r})"
+        raise DataError(
+            f"{column} has {counts[worst]} missing values, {store.meta.n_missing} are missing in all; {reader} takes none, only "
+            "rule-ensemble takes missing values",
+            store.url,
+        )
+    if reader and store.meta.n_coded:
+        assert store.encoding is not None
+        name = store.encoding.feature_names[next(iter(store.encoding.coded_levels))]
+        advice = "ingest the source with another --missing, which makes a feature of every level"
+        raise DataError(
+            f"column {name!r} holds numbers of levels (missing='keep'); {reader} takes none, only rule-ensemble does: {advice}", store.url
+        )
+    return store
+
+
+def as_data(
+    X: UserData,
+    y: UserData = None,
+    *,
+    estimator: Any,
+    encode: Callable[[Any, UserData, bool], Matrix | None] | None = None,
+    reset: bool = True,
+    name: str = "",
+    **checks: Any,
+) -> tuple[Any, Any]:
+    """Return the data behind what users hand over, a block store or rows in memory, and the target beside it.
+
+    Rows are what scikit-learn's ``validate_data`` makes of them; of frames with columns of names ``encode`` makes features first, which
+    are looked at alone. The first number that is not finite is named by row and column, and by ``name`` where it is none of ``X``.
+    ``checks``: of scikit-learn. Raises DataError: a store with missing values, and the estimator's tags do not allow NaN; ValueError: rows
+    or a target that scikit-learn refuses.
+    """
+    if is_store(X):
+        from sklearn.utils import get_tags
+
+        return opened(X, "" if get_tags(estimator).input_tags.allow_nan else type(estimator).__name__), in_memory(y, "y")
+    rows: Any = in_memory(X, name or "X")
+    y = in_memory(y, "y")
+    if hasattr(rows, "__arrow_c_stream__") and not hasattr(rows, "columns") and not hasattr(rows, "schema"):
+        rows = np.asarray(rows)  # a single column, which is no table
+    features = None if encode is None else encode(estimator, rows, reset)
+    if features is None and _is_sound(estimator, rows, y, checks, reset):
+        return rows, y
+    from sklearn.utils.validation import check_array, check_X_y, validate_data
+
+    of_rows = {key: value for key, value in checks.items() if key not in ("multi_output", "y_numeric")}
+    if features is not None:
+        if y is not None:
+            return check_X_y(features, y, estimator=estimator, **checks)
+        return check_array(features, estimator=estimator, input_name="X", **of_rows), None
+    try:
+        found: Any = validate_data(estimator, rows, *(() if y is None else (y,)), reset=reset, **(of_rows if y is None else checks))
+        return (found, None) if y is None else found
+    except ValueError as error:
+        at = ""
+        if "NaN" in str(error) or "infinity" in str(error):
+            at = first_fault(rows, checks.get("ensure_all_finite") == "allow-nan") or (y is not None and first_fault(y))
+        if not at:
+            raise
+        raise ValueError(f"{name and name + ': '}{at}: {error}") from None
+
+
+def _is_sound(estimator: Any, rows: UserData, y: UserData, checks: Mapping[str, Any], reset: bool) -> bool:
+    """Return whether rows are a plain array or compressed matrix of finite numbers, as wide as those of a fit without names, and the target
+    plain numbers, which ``validate_data`` returns as they are: it takes several times as long as the decision of a linear model on a row.
+    With ``reset`` what it keeps of them is set. All else is for it to judge.
+    """
+    is_sparse = sp.issparse(rows) and rows.format in (checks.get("accept_sparse") or ()) and rows.indices.dtype == np.int32
+    if not is_sparse and type(rows) is not np.ndarray:
+        return False
+    if rows.ndim != 2 or not all(rows.shape) or rows.dtype not in (checks["dtype"] or ()):
+        return False
+    if not reset and (rows.shape[1] != getattr(estimator, "n_features_in_", None) or hasattr(estimator, "feature_names_in_")):
+        return False
+    if y is not None and not (type(y) is np.ndarray and y.shape == rows.shape[:1] and y.dtype.kind in "iubf" and np.isfinite(y).all()):
+        return False
+    if checks.get("ensure_all_finite", True):
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not np.isfinite(np.sum(rows.data if is_sparse else rows)):
+                return False
+    if reset:
+        estimator.n_features_in_ = rows.shape[1]
+        vars(estimator).pop("feature_names_in_", None)
+    return True
+
+
+def as_grams(X: UserData, name: str = "X", estimator: Any = None, *, reset: bool = True) -> UserData:
+    """Return kernel matrices: a Gram store, arrays (k, rows, columns) or a list of them, or one matrix, which scikit-learn validates for an
+    estimator. Raises ValueError: scikit-learn refuses it, or at a fit (``reset``) names stand in another order.
+    """
+    if isinstance(X, GramStore | str | os.PathLike):
+        return X if isinstance(X, GramStore) else GramStore.open(X)
+    found = square_in_memory(X, name) if reset else in_memory(X, name)
+    is_stack = bool(found) and getattr(found[0], "ndim", 0) == 2 if isinstance(found, list | tuple) else getattr(found, "ndim", 0) == 3
+    return found if is_stack or estimator is None else as_data(found, estimator=estimator, reset=reset, dtype=NUMBERS)[0]
 
 
 def in_memory(X: UserData, name: str = "X") -> UserData:
-    """Return what users hand over as it lies in memory: of Dask and xarray what they hold, NaN where an array is masked (None among names),
-    sparse matrices and frames through the one door; lists of arrays part by part.
+    """Return what users hand over as it lies in memory: of Dask, xarray and plans of polars what they hold, NaN where an array
+    is masked (None among names), sparse matrices and frames through the one door; lists of arrays part by part.
 
     Raises DataError: a sparse matrix with a place outside of it, a masked integer that float64 does not hold, or an xarray data set that is
     no table, by ``name`` and position.
@@ -38,7 +145,8 @@ def in_memory(X: UserData, name: str = "X") -> UserData:
         return X
     if isinstance(X, list | tuple):
         return type(X)(in_memory(part, f"{name}[{k}]") for k, part in enumerate(X)) if X and getattr(X[0], "ndim", 0) else X
-    value = _of_xarray(X, name) if is_labelled(X) else X
+    is_plan = hasattr(X, "collect_schema") and hasattr(X, "collect")  # of polars
+    value = _of_xarray(X, name) if is_labelled(X) else X.collect() if is_plan else X
     if hasattr(value, "__dask_graph__"):
         value = admit(gather(value, name), name)
         if hasattr(value, "tocsr"):

@@ -42,26 +42,6 @@ class Rows(NamedTuple):
     order: Array
 
 
-@compiled
-def is_valid_csr(rows: Rows, n_features: int) -> Entry:
-    """Return whether rows can be learned: places in order, features that exist, finite values."""
-    end, bad = 0, False
-    for start in rows.indptr:
-        bad |= start < end
-        end = start
-    if bad or end > rows.indices.size or end > rows.values.size:
-        return False
-    # Largest index, and largest exponent: reductions over integers, which become vector instructions.
-    indices, words = rows.indices.view(np.uint32), rows.values.view(np.int64)
-    index, exponent, mask = np.uint32(0), np.int64(0), np.int64(0x7FF0000000000000)
-    for p in range(end):
-        index = index if index > indices[p] else indices[p]
-    for p in range(end):
-        word = words[p] & mask
-        exponent = exponent if exponent > word else word
-    return exponent < mask and (end == 0 or index < n_features)
-
-
 N_TOTALS = 6  # Sums that a machine has beside those of its features, see `advance_average`.
 
 

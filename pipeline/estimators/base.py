@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ...cluster import machine_memory
 from ...cluster.events import Sink
+from ...storage.data import as_data
 from ..calibration.fits import Fit, kept_grams
 from ..loops.protocol import LoopState
 from ..loops.run import run_loop
@@ -110,6 +111,12 @@ class MethodEstimator(OneThread, BaseEstimator):
             emit = fan_out(self.callbacks, self.verbose, shown)
             with method_context(data, place, seed, self._takes_all_memory, emit, shown) as ctx:
                 yield ctx
+
+    @contextlib.contextmanager
+    def _stored(self, X: object, *callbacks: Sink) -> Iterator[RunContext]:
+        """Yield the context in which a store is decided on."""
+        with fit_context(as_data(X, estimator=self)[0], self._place, fan_out(callbacks, 0), 0) as ctx:
+            yield ctx
 
     def _fit(self, inputs: Any, config: Any = None) -> Any:
         """Run the method on inputs, set what follows from its model, and warn of what is doubtful; returns the loop's last state."""

@@ -8,10 +8,10 @@ from typing import Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ...storage.data import in_memory, is_store
+from ...storage.data import is_store
 from ..inputs.covariates import covariates_to_decide, covariates_to_fit
 from ..inputs.labels import Inputs
-from .inputs import Column, UserRows, fan_out, fit_context, opened_for, share_right, truth_of
+from .inputs import Column, UserRows, score_of
 from .linear import LinearEstimator
 from .supervised import predicted_labels
 
@@ -53,7 +53,7 @@ class CovariateEstimator(LinearEstimator):
         """Return ``(n_samples, n_machines)`` decision values of any form of data, with their covariates."""
         check_is_fitted(self)
         if is_store(X):
-            with fit_context(opened_for(self, X), self.cluster, fan_out(None, 0), 0) as ctx:
+            with self._stored(X) as ctx:
                 return self._method.predictor(self.model_).decision_values(self.model_, replace(ctx, covariates=covariates))
         rows, model = self._checked(X, reset=False), self.model_
         further, values = covariates_to_decide(model.covariate_names, covariates, rows.shape[0]), self._row_values(rows)
@@ -61,12 +61,7 @@ class CovariateEstimator(LinearEstimator):
 
     def score(self, X: UserRows, y: Column = None, sample_weight: Column = None, *, covariates: UserRows | None = None) -> float:
         """Return the share of right labels of a classifier, R2 of a regressor."""
-        from sklearn.metrics import r2_score
-
-        predicted = self.predict(X, covariates=covariates)
-        if self._is_classifier:
-            return share_right(truth_of(X, y), predicted, sample_weight)
-        return float(r2_score(in_memory(truth_of(X, y), "y"), predicted, sample_weight=sample_weight))
+        return score_of(self._is_classifier, X, y, self.predict(X, covariates=covariates), sample_weight)
 
     def predict(self, X: UserRows, *, covariates: UserRows | None = None) -> np.ndarray:
         """Return the predicted class labels, or values, ``(n_samples,)``."""

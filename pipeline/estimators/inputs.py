@@ -18,22 +18,20 @@ import scipy.sparse as sp
 import sklearn
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils import check_consistent_length, check_random_state, column_or_1d, get_tags
+from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from ...cluster import LogSink, TaskFailed, executor_for_client, open_executor
 from ...cluster.events import Sink, ignore_event, tee
 from ...kernels.jit import one_thread, watch_compilation
 from ...storage import BlockStore, DataError, GramStore, MemoryBlocks, RunStore
-from ...storage.data import first_fault, in_memory, is_store, opened
+from ...storage.data import in_memory, is_store, opened
 from ...storage.temporary import temporary_folder
-from ...storage.value_types import Foreign, UserData
+from ...storage.value_types import Foreign, Matrix, UserData
 from ..inputs.fit_warnings import MAX_NUMERIC_CLASSES
 from ..inputs.labels import refuse_missing_names
 from ..loops.run import begin_event
 from ..records.context import RunContext
-from ..records.data_set import refuse_missing
 from .frames import encode_frame
 
 UserRows: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix | BlockStore | GramStore | os.PathLike[str]
@@ -65,53 +63,19 @@ def use_client(client: Foreign) -> Iterator[None]:
         _CLIENT.reset(token)
 
 
-def validated(estimator: Any, X: object, y: UserData = "no_validation", *, name: str = "", **options: Any) -> Any:
-    """Return what scikit-learn's ``validate_data`` returns, of data that came through :func:`in_memory`; nobody else calls it.
-
-    Frames with columns of names are encoded (:func:`encode_frame`), and their features are looked at. The first number that is not finite
-    is named, ``name``: of rows that are not ``X``.
-    """
-    rows, y, reset = in_memory(X, name or "X"), in_memory(y, "y"), options.pop("reset", True)
-    encoded = encode_frame(estimator, rows, reset)
-    has_target = not isinstance(y, str) or y != "no_validation"
-    if encoded is None:
-        if not reset and not has_target and _is_sound(estimator, rows, options["dtype"]):
-            return rows
-        try:
-            return validate_data(estimator, rows, y, reset=reset, **options)
-        except ValueError as error:
-            at = first_fault(rows, options.get("ensure_all_finite") == "allow-nan") or (first_fault(y) if has_target else "")
-            if not at:
-                raise
-            raise ValueError(f"{name and name + ': '}{at}: {error}") from None
-    for message in encoded.messages:
+def encoded(estimator: Any, X: UserData, reset: bool) -> Matrix | None:
+    """Return the features of a frame (:func:`encode_frame`), ``None`` of rows that are numbers; what is to be said of them is warned of."""
+    found = encode_frame(estimator, X, reset)
+    for message in found.messages if found else ():
         warn_user(message)
-    if has_target and y is not None:
-        return check_X_y(encoded.rows, y, estimator=estimator, **options)
-    of_rows = {name: value for name, value in options.items() if name not in ("multi_output", "y_numeric")}
-    rows = check_array(encoded.rows, estimator=estimator, input_name="X", **of_rows)
-    return (rows, y) if has_target else rows
-
-
-def _is_sound(estimator: Any, rows: UserData, types: Sequence[type] | None) -> bool:
-    """Return whether rows are a plain array of finite numbers, as wide as those of a fit without names, which ``validate_data`` returns as
-    they are: it takes several times as long as the decision of a linear model on a row. Other rows are for it to judge.
-    """
-    if type(rows) is not np.ndarray or rows.ndim != 2 or not rows.size or rows.dtype not in (types or ()):
-        return False
-    if rows.shape[1] != getattr(estimator, "n_features_in_", None) or hasattr(estimator, "feature_names_in_"):
-        return False
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(rows.sum()))
+    return None if found is None else found.rows
 
 
 def features_of(estimator: Any, X: object) -> tuple[Any, bool]:
     """Return what users hand over as it lies in memory; of a frame that a fitted estimator encodes its features, and True."""
     X = in_memory(X)
-    encoded = encode_frame(estimator, X, reset=False)
-    for message in encoded.messages if encoded else ():
-        warn_user(message)
-    return (X, False) if encoded is None else (encoded.rows, True)
+    features = encoded(estimator, X, reset=False)
+    return (X, False) if features is None else (features, True)
 
 
 def label_array(y: np.ndarray) -> np.ndarray:
@@ -164,10 +128,15 @@ def truth_of(X: object, y: object) -> object:
     return stored_target(opened(X)) if y is None else y  # pyright: ignore[reportArgumentType] (it is a store)
 
 
-def share_right(y: object, predicted: np.ndarray, sample_weight: object = None) -> float:
-    """Return the share of right labels, of labels of any kind. Raises ValueError: other numbers of labels and weights than of rows."""
-    truth, weight = np.asarray(labels_of(y)), None if sample_weight is None else in_memory(sample_weight, "sample_weight")
-    truth = column_or_1d(truth, warn=True)
+def score_of(is_classifier: bool, X: object, y: object, predicted: np.ndarray, sample_weight: object = None) -> float:
+    """Return the share of right labels, of any kind, or R2 of numbers. Raises ValueError: other numbers of labels and weights than of
+    rows."""
+    truth, weight = in_memory(truth_of(X, y), "y"), in_memory(sample_weight, "sample_weight")
+    if not is_classifier:
+        from sklearn.metrics import r2_score
+
+        return float(r2_score(truth, predicted, sample_weight=weight))
+    truth = column_or_1d(np.asarray(labels_of(truth)), warn=True)
     check_consistent_length(truth, predicted, weight)
     return float(np.average(truth == predicted, weights=weight))
 
@@ -214,8 +183,7 @@ class Classifying(ClassifierMixin):
 
     def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
         """Return the share of right labels; a block store may hold ``y`` itself."""
-        predicted: np.ndarray = self.predict(X)  # pyright: ignore[reportAttributeAccessIssue] (every classifier has it)
-        return share_right(truth_of(X, y), predicted, sample_weight)
+        return score_of(True, X, y, self.predict(X), sample_weight)  # pyright: ignore[reportAttributeAccessIssue] (every one has it)
 
 
 class Predicting(RegressorMixin):
@@ -223,15 +191,7 @@ class Predicting(RegressorMixin):
 
     def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
         """Return the coefficient of determination, R2; a block store may hold ``y`` itself."""
-        return super().score(X, in_memory(truth_of(X, y), "y"), sample_weight)  # pyright: ignore[reportArgumentType] (an array, as documented)
-
-
-def opened_for(estimator: Any, X: object) -> BlockStore:
-    """Return the block store behind a path or object. Raises DataError: missing values, and the estimator's tags do not allow NaN."""
-    store = opened(X)
-    if not get_tags(estimator).input_tags.allow_nan:
-        refuse_missing(store, type(estimator).__name__)
-    return store
+        return score_of(False, X, y, self.predict(X), sample_weight)  # pyright: ignore[reportAttributeAccessIssue] (every one has it)
 
 
 @contextlib.contextmanager

@@ -11,8 +11,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from ...kernels.grams.spec import KernelSpec
-from ...storage import GramStore, MemoryBlocks
-from ...storage.data import in_memory, is_store, square_in_memory
+from ...storage import MemoryBlocks
+from ...storage.data import as_grams, is_store
 from ...storage.value_types import UserData
 from ..grams.given import GivenGrams, as_stack
 from ..grams.sources import TextRows
@@ -20,7 +20,7 @@ from ..inputs.kernels import kernel_texts
 from ..models.kernel import KernelModel
 from ..models.kernel_predict import gram_decision_values, row_decision_values, scaled_rows
 from .frames import known_names
-from .inputs import Column, UserRows, fan_out, fit_context, opened_for, validated
+from .inputs import Column, UserRows
 from .supervised import SupervisedClassifier, SupervisedEstimator, SupervisedRegressor
 
 
@@ -91,12 +91,7 @@ class KernelEstimator(SupervisedEstimator):
         return MemoryBlocks(X, names=known_names(self))
 
     def _matrices(self, X: object, y: object) -> tuple[GivenGrams, Any]:
-        if isinstance(X, (GramStore, str)):
-            data = GivenGrams(X if isinstance(X, GramStore) else GramStore.open(X))
-        elif _is_stack(X):
-            data = GivenGrams(as_stack(square_in_memory(X)))
-        else:
-            data = GivenGrams(np.asarray(_validated(self, square_in_memory(X))))
+        data = GivenGrams(as_grams(X, estimator=self))
         self.n_features_in_ = data.n_rows
         return data, y
 
@@ -122,15 +117,14 @@ class KernelEstimator(SupervisedEstimator):
         if model.precomputed:
             return gram_decision_values(model, self._test_matrices(X))
         if is_store(X):
-            with fit_context(opened_for(self, X), self._place, fan_out(None, 0), 0) as ctx:
+            with self._stored(X) as ctx:
                 return self._method.predictor(model).decision_values(model, ctx)
         if is_text(X):
             return row_decision_values(model, np.array(list(X), dtype=object))
         return row_decision_values(model, scaled_rows(model, self._checked(X, reset=False)))
 
     def _test_matrices(self, X: object) -> np.ndarray:
-        X = in_memory(X)
-        return as_stack(X if _is_stack(X) else _validated(self, X, reset=False))
+        return as_stack(as_grams(X, estimator=self, reset=False))
 
 
 class KernelClassifier(SupervisedClassifier, KernelEstimator):
@@ -141,16 +135,6 @@ class KernelClassifier(SupervisedClassifier, KernelEstimator):
 
 class KernelRegressor(SupervisedRegressor, KernelEstimator):
     """What regressors on kernels share."""
-
-
-def _is_stack(X: object) -> bool:
-    if isinstance(X, (list, tuple)):
-        return bool(X) and getattr(X[0], "ndim", 0) == 2
-    return getattr(X, "ndim", 0) == 3
-
-
-def _validated(estimator: Any, X: object, **options: Any) -> Any:
-    return validated(estimator, X, dtype=[np.float64, np.float32], **options)
 
 
 def is_text(X: object) -> bool:

@@ -12,7 +12,7 @@ from ...storage.data import is_store
 from ..models.linear import LinearModel
 from ..models.linear_predict import row_decision_values
 from .frames import feature_count
-from .inputs import Column, UserRows, fan_out, fit_context, opened_for
+from .inputs import Column, UserRows
 from .selection import Selection
 from .supervised import SupervisedEstimator
 
@@ -44,7 +44,7 @@ class LinearEstimator(SupervisedEstimator):
     def _values(self, X: object) -> np.ndarray:
         check_is_fitted(self)
         if is_store(X):
-            with fit_context(opened_for(self, X), self.cluster, fan_out(None, 0), 0) as ctx:
+            with self._stored(X) as ctx:
                 return self._method.predictor(self.model_).decision_values(self.model_, ctx)
         return self._row_values(self._checked(X, reset=False))
 

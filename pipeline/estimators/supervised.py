@@ -10,14 +10,14 @@ from sklearn.utils import Tags, column_or_1d
 from sklearn.utils.validation import _check_sample_weight
 
 from ...storage import BlockStore, MemoryBlocks
-from ...storage.data import in_memory, is_store
+from ...storage.data import NUMBERS, as_data, in_memory, is_store
 from ...storage.value_types import UserData
 from ..inputs.fit_warnings import numbers_as_classes
 from ..inputs.labels import Inputs, checked_numbers
 from ..inputs.scaling import as_scaled
 from ..records.data_set import DataSet
 from .base import MethodEstimator
-from .inputs import Classifying, Column, Predicting, UserRows, check_labels, label_array, opened_for, stored_target, validated, warn_user
+from .inputs import Classifying, Column, Predicting, UserRows, check_labels, encoded, label_array, stored_target, warn_user
 from .probabilities import ClassProbabilities
 
 
@@ -53,31 +53,33 @@ class SupervisedEstimator(MethodEstimator):
 
     def _data(self, X: object, y: object = None) -> tuple[Any, Any]:
         """Return the data set of a fit, and the target checked against it."""
-        if is_store(X):
-            return self._open_store(X), y
-        target: dict[str, Any] = {} if y is None else {"y": y, "multi_output": False, "y_numeric": not self._is_classifier}
         # Whether numbers are finite is seen by the look that also tells, when probabilities are asked for, whether rows were changed.
         finite = self._forms.get("ensure_all_finite", False)
-        rows = self._checked(X, ensure_all_finite=finite, **target)
-        rows, y = (rows, None) if y is None else rows
+        rows, y = self._read(X, y, ensure_all_finite=finite)
+        if isinstance(rows, BlockStore):
+            self._keep_store(rows)
+            return rows, y
         data = self._blocks(rows)
         if not (finite or data.look.is_finite):
             self._checked(X)
         return data, y
 
-    def _open_store(self, X: object) -> BlockStore:
-        """Return the store of a fit, of which is kept how its features came from the columns of a table."""
-        store = opened_for(self, X)
+    def _keep_store(self, store: BlockStore) -> None:
+        """Keep how the features of a fit's store came from the columns of a table."""
         vars(self).pop("_is_frame_fit", None)
         vars(self).pop("encoding_", None)
         if store.table is not None:
             self.encoding_ = store.table
         self.n_features_in_, self._first_feature = store.n_cols, store.first_feature
-        return store
+
+    def _read(self, X: object, y: object = None, **options: Any) -> tuple[Any, Any]:
+        """Return a store, or rows in memory as scikit-learn validates them, and the target (:func:`gramplane.storage.data.as_data`)."""
+        more = {} if y is None else {"multi_output": False, "y_numeric": not self._is_classifier}
+        return as_data(X, y, estimator=self, encode=encoded, dtype=NUMBERS, **{**self._forms, **more, **options})
 
     def _checked(self, X: object, **options: Any) -> Any:
-        """Return rows in memory as scikit-learn validates them, with the target among ``options`` also that."""
-        return validated(self, X, dtype=[np.float64, np.float32], **{**self._forms, **options})
+        """Return rows in memory as scikit-learn validates them."""
+        return self._read(X, **options)[0]
 
     def _blocks(self, X: object) -> MemoryBlocks:
         """Return validated rows as passes read them."""

@@ -7,14 +7,14 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ...storage.data import in_memory, is_store
+from ...storage.data import is_store
 from ...storage.value_types import UserData
 from ..inputs.labels import Inputs
 from ..inputs.tasks import TaskInputs, known_codes, store_tasks, with_tasks
 from ..models.kernel_predict import scaled_rows
 from ..models.task import TaskModel
 from ..models.task_predict import decide_task_grams, decide_task_rows, decide_task_store
-from .inputs import Classifying, Column, Predicting, UserRows, fan_out, fit_context, opened_for, share_right, truth_of
+from .inputs import Classifying, Column, Predicting, UserRows, score_of
 from .kernels import KernelEstimator, is_text
 from .probabilities import TaskProbabilities
 from .supervised import predicted_labels
@@ -77,7 +77,7 @@ class TaskEstimator(KernelEstimator):
         check_is_fitted(self, "model_")
         model: TaskModel = self.model_
         if is_store(X) and not model.precomputed:
-            with fit_context(opened_for(self, X), self._place, fan_out(None, 0), 0) as ctx:
+            with self._stored(X) as ctx:
                 return decide_task_store(model, ctx, task)
         if model.precomputed:
             grams = self._test_matrices(X)
@@ -102,7 +102,7 @@ class TaskClassifier(Classifying, TaskProbabilities, TaskEstimator):
 
     def score(self, X: UserRows, y: Column = None, task: Column = None, sample_weight: Column = None) -> float:
         """Return the share of right labels over all rows."""
-        return share_right(truth_of(X, y), self.predict(X, task), sample_weight)
+        return score_of(True, X, y, self.predict(X, task), sample_weight)
 
 
 class TaskRegressor(Predicting, TaskEstimator):
@@ -117,9 +117,7 @@ class TaskRegressor(Predicting, TaskEstimator):
 
     def score(self, X: UserRows, y: Column = None, task: Column = None, sample_weight: Column = None) -> float:
         """Return the coefficient of determination over all rows."""
-        from sklearn.metrics import r2_score
-
-        return float(r2_score(in_memory(truth_of(X, y), "y"), self.predict(X, task), sample_weight=sample_weight))
+        return score_of(False, X, y, self.predict(X, task), sample_weight)
 
 
 def add_tasks(inputs: Inputs, X: UserRows, task: Column) -> TaskInputs:

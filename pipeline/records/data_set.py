@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NoReturn, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from ...storage import BlockStore, DataError
+from ...storage import DataError
 
 Kind: TypeAlias = Literal["columns", "strings", "grams", "stream"]
 
@@ -90,31 +90,3 @@ def feature_namer(data: Any) -> Callable[[int], str]:
     """Return what names the features of a data set by their numbers; where they have no names ``x7``, counted as the source counts."""
     names = source_names(data)
     return lambda j: f"x{int(j)}" if names is None else str(names[int(j)])
-
-
-def refuse_missing(data: object, reader: str) -> None:
-    """Refuse a store with missing values for a reader that takes none; of data in memory readers look at the values themselves.
-
-    Nothing but the store's description is read before. Raises DataError: store, column, counts and the rule are named.
-    """
-    if not isinstance(data, BlockStore) or not (data.meta.n_missing or data.meta.n_coded):
-        return
-    if not data.meta.n_missing:
-        _refuse_codes(data, reader)
-    counts, names = data.column_table("missing"), data.feature_names()
-    worst = int(np.argmax(counts))
-    column = f"column {worst}" if names is None else f"column {worst} ({names[worst]!r})"
-    raise DataError(
-        f"{column} has {counts[worst]} missing values, {data.meta.n_missing} are missing in all; {reader} takes none, only rule-ensemble "
-        "takes missing values",
-        data.url,
-    )
-
-
-def _refuse_codes(data: BlockStore, reader: str) -> NoReturn:
-    assert data.encoding is not None
-    column = data.encoding.feature_names[next(iter(data.encoding.coded_levels))]
-    advice = "ingest the source with another --missing, which makes a feature of every level"
-    raise DataError(
-        f"column {column!r} holds numbers of levels (missing='keep'); {reader} takes none, only rule-ensemble does: {advice}", data.url
-    )

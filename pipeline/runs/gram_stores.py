@@ -11,6 +11,7 @@ from ...cluster import ClusterConfig, MemoryBoundExceeded, TLSFiles, driver_byte
 from ...kernels.grams.open_kernels import as_kernels
 from ...kernels.grams.spec import KernelSpec, as_specs, kernel_grid
 from ...storage import BlockStore, GramStore, GramTask, StorageError
+from ...storage.data import opened
 from ...storage.grams.layout import OBJECT_BYTES, GramLayout
 from ...storage.grams.store import begin_replacement, end_replacement
 from ...storage.places import check_place
@@ -23,7 +24,6 @@ from ..inputs.scaling import as_its_grams, as_scaled
 from ..records.compute import ComputeOptions
 from ..records.config import MethodConfig, Scale, make_config
 from ..records.context import Emit, RunContext, Tally, ignore
-from ..records.data_set import refuse_missing
 from ..records.holdings import process_bytes, tight_worker_notes
 from .run import ConfigMismatch, executing, refuse_step
 
@@ -105,8 +105,7 @@ def build_grams(
     """
     options = ComputeOptions(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     out = check_place(out, "new-store", "out")
-    store = BlockStore.open(data)
-    refuse_missing(store, "gram")
+    store = opened(data, "gram")
     texts = [str(kernel) for kernel in as_kernels(kernels, store.n_cols or None)]
     store = as_scaled(make_config(_Kernels, {"scale": scale, "kernels": texts}), store)
     specs = checked_kernels(kernels, store)

@@ -20,6 +20,7 @@ from ...cluster import Executor, TLSFiles, open_executor, tee
 from ...kernels.jit import one_thread, watch_compilation
 from ...kernels.target_unit import raw_targets
 from ...storage import BlockStore, RunStore, StorageError, cached_bytes, set_cache_limit
+from ...storage.data import opened
 from ...storage.places import check_place
 from ...storage.temporary import sweep_folders
 from ...storage.value_types import Json
@@ -32,7 +33,6 @@ from ..method import Method
 from ..records.compute import ComputeOptions
 from ..records.config import MethodConfig, make_config, stored_config
 from ..records.context import Emit, RunContext, Tally, ignore, once, warn_once
-from ..records.data_set import refuse_missing
 from ..records.holdings import (
     CACHE_SHARE,
     OVERHEAD,
@@ -100,10 +100,7 @@ def open_data(url: Any, info: MethodInfo, extra: Mapping[str, Any] | None = None
         if not info.config.takes_streams:
             raise ValueError(f"method {info.name!r} needs a store, it does not learn from a stream; ingest the text first")
         return info.module("text").TextData(url, stream)
-    store = url if isinstance(url, BlockStore) else BlockStore.open(url, digest)
-    if not info.config.takes_missing:
-        refuse_missing(store, info.name)
-    return store
+    return opened(url, "" if info.config.takes_missing else info.name, digest)
 
 
 def _check_place(where: ComputeOptions, extra: Mapping[str, Any] | None) -> None:

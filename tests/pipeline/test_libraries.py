@@ -78,19 +78,22 @@ NUMBERS = np.column_stack([F, RNG.normal(size=(N, 2))])
 
 @pytest.mark.parametrize("name", NAMES)
 def test_masked_and_labelled_arrays(name):
-    xarray = pytest.importorskip("xarray")
+    xarray, polars = pytest.importorskip("xarray"), pytest.importorskip("polars")
     named = pd.DataFrame(NUMBERS, columns=list("abc"))
     hidden = np.ma.masked_array(NUMBERS.copy(), np.zeros(NUMBERS.shape, bool))
     forms = {
         "masked": (hidden, NUMBERS),
         "array": (xarray.DataArray(NUMBERS, dims=("row", "column")), NUMBERS),
         "named array": (xarray.DataArray(NUMBERS, dims=("row", "column"), coords={"column": list("abc")}), named),
+        "plan": (polars.from_pandas(named).lazy(), named),
         "set": (xarray.Dataset({key: ("row", NUMBERS[:, k]) for k, key in enumerate("abc")}), named),
     }
     for form, (X, same) in forms.items():
         machine, tasks = fitted(name, X)
         expected, _ = fitted(name, same)
         assert answers(machine, X, tasks).tobytes() == answers(expected, same, tasks).tobytes(), form
+    with pytest.raises(ValueError, match="Expected 2D array, got 1D array"):
+        fitted(name, named["a"])
     hidden = hidden.copy()
     hidden[5, 1], hidden[5, 2] = np.ma.masked, np.ma.masked
     if name.startswith("RuleEnsemble"):  # reads what is missing as it is

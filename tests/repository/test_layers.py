@@ -25,7 +25,7 @@ MAY_IMPORT = {
 }
 FOREIGN = {
     "kernels": {"dask", "distributed", "zarr", "click", "pydantic", "yaml", "sklearn"},
-    "storage": {"dask", "distributed", "click", "pydantic", "yaml", "sklearn"},
+    "storage": {"dask", "distributed", "click", "pydantic", "yaml"},
     "cluster": {"zarr", "numba", "click", "pydantic", "yaml", "sklearn"},
     "pipeline": {"zarr", "numba", "click", "yaml", "jinja2", "matplotlib", "rich"},
     "workflows": {"zarr", "numba", "dask", "distributed"},

@@ -10,9 +10,8 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from ....kernels.group_lasso.dual_averaging import Rows
 from ....kernels.group_lasso.streams import StreamLearner
-from ....storage.data import feature_groups, in_memory
+from ....storage.data import feature_groups
 from ....storage.value_types import UserData
 from ...estimators.cross_validated import CrossValidated, Grid, Start
 from ...estimators.frames import feature_labels, known_names
@@ -26,7 +25,7 @@ from ...models.linear import LinearModel
 from .inputs import chosen_groups, machine_targets
 from .learners import LearnerFactory
 from .method import GroupLasso
-from .rows import UNSCALED, plain_rows, scaled_rows
+from .rows import UNSCALED, scaled_rows
 from .stream_state import StreamState
 
 GROUPS = (
@@ -107,11 +106,8 @@ class _GroupLasso(StreamEstimator):
             self._begin(classes)
         elif classes is not None and not np.array_equal(classes, self.classes_) and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(f"classes={list(classes)!r} is not the same as on the first call: {self.classes_.tolist()}")
-        X = in_memory(X)
-        rows = None if first else self._plain_rows(X, y)
-        if rows is None:
-            X, y = self._checked(X, y=y, reset=first, multi_output=False, y_numeric=not self._is_classifier)
-            rows, y = scaled_rows(X, 0, UNSCALED), label_array(y)
+        X, y = self._read(X, y, reset=first)
+        rows, y = scaled_rows(X, 0, UNSCALED), label_array(y)
         weight = np.ones(len(y)) if sample_weight is None else checked_weight(sample_weight, len(y))
         target: np.ndarray = self._codes(y) if self._is_classifier else np.asarray(y, np.float64)
         groups = self._groups(X.shape[1])
@@ -128,15 +124,6 @@ class _GroupLasso(StreamEstimator):
         if not told:
             self._warn_unfinished(self.converged_, self._stream.watch.message)
         return self
-
-    def _plain_rows(self, X: object, y: object) -> Rows | None:
-        """Return rows that scikit-learn's validation would take as they are, without its costs per call; ``None`` where in doubt."""
-        if type(y) is not np.ndarray or y.ndim != 1 or hasattr(self, "feature_names_in_"):
-            return None
-        if y.dtype.kind not in "iub" and not (y.dtype.kind == "f" and np.isfinite(y).all()):
-            return None
-        rows = plain_rows(X, self.n_features_in_)
-        return rows if rows is not None and len(rows.order) == len(y) else None
 
     def _begin(self, classes: UserData) -> None:
         config = self._config()

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....kernels.features.views import flat
-from ....kernels.group_lasso.dual_averaging import Rows, is_valid_csr
+from ....kernels.group_lasso.dual_averaging import Rows
 from ....storage import BlockStore, ColumnScale, MemoryBlocks
 from ....storage.value_types import Matrix
 from ...passes.rows import by_rows, has_rows, refuse_to_make
@@ -95,15 +95,6 @@ def _scale_entries(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, fi
     if scale.row_factor is not None:
         values *= np.repeat(np.asarray(scale.row_factor)[first : first + n], np.diff(indptr))
     return Rows(indptr, flat(indices), flat(values), np.arange(n, dtype=np.int64))
-
-
-def plain_rows(X: Matrix, n_features: int) -> Rows | None:
-    """Return CSR rows as compiled loops read them where nothing has to be converted but floats, and nothing refused; else ``None``."""
-    is_csr = sp.issparse(X) and X.format == "csr" and X.dtype.kind == "f" and X.shape[1] == n_features and X.shape[0] > 0
-    if not is_csr or X.indices.dtype != np.int32 or X.dtype.itemsize > 8:
-        return None
-    rows = scaled_rows(X, 0, UNSCALED)
-    return rows if is_valid_csr(rows, n_features) else None
 
 
 def block_order(n_blocks: int, seed: int, epoch: int, shuffle: bool) -> np.ndarray:

@@ -9,8 +9,8 @@ import numpy as np
 
 from ....kernels.graphs.kernel_graphs import KernelDag
 from ....kernels.graphs.parsing import graph_record
-from ....storage.data import in_memory, is_store, opened, square_in_memory
-from ...estimators.inputs import Classifying, Column, Predicting, UserRows, share_right, truth_of
+from ....storage.data import is_store, opened, square_in_memory
+from ...estimators.inputs import Classifying, Column, Predicting, UserRows, score_of
 from ...estimators.kernels import KernelEstimator
 from ...estimators.probabilities import TaskProbabilities
 from ...estimators.supervised import predicted_labels
@@ -165,7 +165,7 @@ class HierarchicalKernelClassifier(Classifying, TaskProbabilities, _Hierarchical
 
     def score(self, X: UserRows, y: Column = None, sample_weight: Column = None, task: Column = None) -> float:
         """Return the share of right labels over all rows."""
-        return share_right(truth_of(X, y), self.predict(X, task), sample_weight)
+        return score_of(True, X, y, self.predict(X, task), sample_weight)
 
 
 class HierarchicalKernelRegressor(Predicting, _Hierarchical):
@@ -193,6 +193,4 @@ class HierarchicalKernelRegressor(Predicting, _Hierarchical):
 
     def score(self, X: UserRows, y: Column = None, sample_weight: Column = None, task: Column = None) -> float:
         """Return the coefficient of determination over all rows."""
-        from sklearn.metrics import r2_score
-
-        return float(r2_score(in_memory(truth_of(X, y), "y"), self.predict(X, task), sample_weight=sample_weight))
+        return score_of(False, X, y, self.predict(X, task), sample_weight)

@@ -13,11 +13,11 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.alignment.path import p_for
-from ....storage.data import in_memory
+from ....storage.data import as_data, in_memory
 from ....storage.value_types import Matrix
 from ...calibration.fits import Fit
 from ...estimators.cross_validated import MACHINE_C, CrossValidated
-from ...estimators.inputs import Column, OneThread, UserRows, features_of, seed_of, validated
+from ...estimators.inputs import Column, OneThread, UserRows, encoded, features_of, seed_of
 from ...estimators.kernels import KernelClassifier
 from ...estimators.probabilities import LateCalibration, late_calibration
 from ...estimators.selection import Selection
@@ -250,7 +250,7 @@ class KTASelectionPath(Selection, KernelClassifier):
             raise ValueError("kernel='precomputed': there are no features to choose; see active_at")
         if at == self.p_:
             return super().transform(X)
-        rows = validated(self, X, accept_sparse="csr", dtype=None, reset=False)
+        rows, _ = as_data(X, estimator=self, encode=encoded, accept_sparse="csr", dtype=None, reset=False)
         return rows[:, self.active_at(at)]
 
 

@@ -12,8 +12,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.group_lasso.task_selection import TaskStream
-from ....storage.data import in_memory, is_store
-from ...estimators.inputs import Column, UserRows, fan_out, fit_context, label_array, opened_for, share_right, truth_of, warn_user
+from ....storage.data import is_store
+from ...estimators.inputs import Column, UserRows, label_array, score_of, warn_user
 from ...estimators.kernels import is_text
 from ...estimators.linear import RESTART, FeatureSelection, StreamEstimator
 from ...estimators.probabilities import TaskProbabilities
@@ -193,7 +193,7 @@ class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
             raise ValueError(
                 "this estimator was loaded or fitted as a batch, or on a scaled store: it holds no stream to go on from; take a new one"
             )
-        rows, labels = self._checked(X, y=y, reset=not goes_on, y_numeric=not self._is_classifier)
+        rows, labels = self._read(X, y, reset=not goes_on)
         labels = label_array(labels)
         n, d = rows.shape
         weight = np.ones(n) if sample_weight is None else checked_weight(sample_weight, n)
@@ -257,7 +257,7 @@ class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
 
     def _store_values(self, model: LinearModel, X: object, task: object) -> np.ndarray:
         predictor = self._method.predictor(model)
-        with fit_context(opened_for(self, X), self.cluster, fan_out(None, 0), 0) as ctx:
+        with self._stored(X) as ctx:
             if task is None:
                 return predictor.decision_values(model, ctx)
             codes = known_codes(task, tuple(self.tasks_.tolist()), ctx.data.n_rows)
@@ -275,17 +275,12 @@ class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
 
     def score(self, X: UserRows, y: Column = None, task: Column = None, sample_weight: Column = None) -> float:
         """Return the share of right labels over all rows, or R2 of numbers."""
-        from sklearn.metrics import r2_score
-
-        predicted = self.predict(X, task)
-        if self._is_classifier:
-            return share_right(truth_of(X, y), predicted, sample_weight)
-        return float(r2_score(in_memory(truth_of(X, y), "y"), predicted, sample_weight=sample_weight))
+        return score_of(self._is_classifier, X, y, self.predict(X, task), sample_weight)
 
     def transform(self, X: UserRows) -> np.ndarray | sp.sparray:
         """Return the columns of features that some task has selected; raw ones, also of a store."""
         check_is_fitted(self)
         if not is_store(X):
             return super().transform(X)
-        with fit_context(opened_for(self, X), self.cluster, fan_out(None, 0), 0) as ctx:
+        with self._stored(X) as ctx:
             return fetch_columns(ctx, self.model_.features)

@@ -15,10 +15,10 @@ from sklearn.base import TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from ....storage.data import is_store, opened, square_in_memory
+from ....storage.data import is_store, square_in_memory
 from ....storage.errors import space_for
 from ...estimators.cross_validated import CrossValidated, Grid
-from ...estimators.inputs import Classifying, fan_out, fit_context, share_right, truth_of, warn_user
+from ...estimators.inputs import Classifying, score_of, warn_user
 from ...estimators.kernels import KernelEstimator
 from ...estimators.probabilities import TaskProbabilities
 from ...estimators.supervised import SupervisedEstimator, predicted_labels
@@ -172,7 +172,7 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
     def _values(self, X: object, task: ArrayLike | None = None) -> np.ndarray:
         check_is_fitted(self, "model_")
         if is_store(X):
-            with fit_context(opened(X), self._place, fan_out([_warn_event], 0), 0) as ctx:
+            with self._stored(X, _warn_event) as ctx:
                 return RulePredictor().decision_values(self.model_, ctx, task)
         raw, n = self._columns(X)
         # What frames have in columns of names was said when they were encoded.
@@ -193,13 +193,13 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
 
     def score(self, X: object, y: ArrayLike | None = None, task: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of right labels over all rows."""
-        return share_right(truth_of(X, y), self.predict(X, task), sample_weight)
+        return score_of(True, X, y, self.predict(X, task), sample_weight)
 
     def transform(self, X: object) -> np.ndarray:
         """Return which rows satisfy which rule: ``(n_samples, n_rules)`` zeros and ones in the order of ``rules_``."""
         check_is_fitted(self, "model_")
         if is_store(X):
-            with fit_context(opened(X), self._place, fan_out(None, 0), 0) as ctx:
+            with self._stored(X) as ctx:
                 flags = rule_matrix(self.model_, raw_columns(ctx, self.model_.columns), ctx.data.n_rows)
         else:
             flags = rule_matrix(self.model_, *self._columns(X))

@@ -15,10 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.ranking.random_walk import rank_rows
 from ....storage import BlockStore, MemoryBlocks
-from ....storage.data import in_memory, is_store, square_in_memory
+from ....storage.data import NUMBERS, as_data, in_memory, is_store, square_in_memory
 from ....storage.value_types import Matrix, UserData
 from ...estimators.base import MethodEstimator
-from ...estimators.inputs import fan_out, fit_context, opened_for, seed_of, validated, warn_user
+from ...estimators.inputs import fan_out, fit_context, seed_of, warn_user
 from ...estimators.kernels import KernelEstimator
 from ...estimators.parameters import RUN_PARAMETERS
 from ...estimators.spectral import SpectralEstimator
@@ -154,7 +154,7 @@ class SemanticKernelRanker(SpectralEstimator):
         in any form that ``fit`` takes; no tags are needed.
         """
         self._one_query("score_samples")
-        if is_store(X) and is_fitted_store(self.model_, opened_for(self, X)):
+        if is_store(X) and is_fitted_store(self.model_, self._read(X)[0]):
             return self.scores_
         return self._unseen.scores(self._features(X))
 
@@ -186,7 +186,7 @@ class SemanticKernelRanker(SpectralEstimator):
     def _features(self, X: object) -> Matrix:
         if not is_store(X):
             return self._unseen.scale_rows(self._checked(X, reset=False))
-        store = opened_for(self, X)
+        store = self._read(X)[0]
         if store.n_cols != self.n_features_in_:
             expected = f"{type(self).__name__} is expecting {self.n_features_in_} features as input"
             raise ValueError(f"X has {store.n_cols} features, but {expected}")
@@ -275,11 +275,11 @@ class VisualRank(MethodEstimator):
             A parameter out of range, a matrix that is not square or not finite, a prior with a negative entry.
         """
         config = self._config()
-        if is_store(similarity):
-            data: BlockStore | MemoryBlocks = opened_for(self, similarity)
+        matrix, _ = as_data(square_in_memory(similarity, "similarity"), estimator=self, accept_sparse="csr", dtype=NUMBERS)
+        if is_store(matrix):
+            data: BlockStore | MemoryBlocks = matrix
             self.n_features_in_ = data.n_cols
         else:
-            matrix = validated(self, square_in_memory(similarity, "similarity"), accept_sparse="csr", dtype=[np.float64, np.float32])
             if matrix.shape[0] != matrix.shape[1]:
                 raise ValueError(f"similarity: shape {matrix.shape}; it must be square, (n_samples, n_samples)")
             data = MemoryBlocks(matrix)

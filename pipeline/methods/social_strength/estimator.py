@@ -13,10 +13,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.ranking.harmonic import harmonic_values, strength_graph
-from ....storage import BlockStore, GramStore, MemoryBlocks
-from ....storage.data import column_numbers, in_memory, is_store, square_in_memory
+from ....storage import BlockStore, MemoryBlocks
+from ....storage.data import as_grams, column_numbers, in_memory, is_store
 from ....storage.value_types import SparseMatrix
-from ...estimators.inputs import fan_out, fit_context, opened_for, warn_user
+from ...estimators.inputs import fan_out, fit_context, warn_user
 from ...estimators.kernels import KernelEstimator
 from ...estimators.parameters import RUN_PARAMETERS
 from ...grams.given import SYMMETRIC, GivenGrams, as_stack
@@ -115,14 +115,13 @@ class SocialStrengthRanker(KernelEstimator):
             self.n_features_in_ = data.n_rows
             return data, y
         if isinstance(X, BlockStore):
-            data = opened_for(self, X)
+            data = self._read(X)[0]
             if not is_similarity(data):
                 raise ValueError(f"{data.url}: kernels='precomputed' takes a sparse store with n columns for every view, or a Gram store")
             self.n_features_in_ = data.n_rows
             return data, y
-        source = GramStore.open(X) if isinstance(X, str) else square_in_memory(X, "kernels")
         # Views that are not shifted must be positive semi-definite themselves.
-        data = GivenGrams(source, definite=self.normalize == "none")
+        data = GivenGrams(as_grams(X, "kernels"), definite=self.normalize == "none")
         self.n_features_in_ = data.n_rows
         return data, y
 
@@ -141,7 +140,7 @@ class SocialStrengthRanker(KernelEstimator):
         """
         check_is_fitted(self, "model_")
         if is_store(pairs):
-            with fit_context(opened_for(self, pairs), None, fan_out(None, 0), 0) as ctx:
+            with fit_context(self._read(pairs)[0], None, fan_out(None, 0), 0) as ctx:
                 return self._method.predictor(self.model_).decision_values(self.model_, ctx)
         table = _pair_table(pairs)
         self._users(table.ravel())

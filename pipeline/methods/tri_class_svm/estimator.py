@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.triclass import three_way
 from ....storage import DataError, MemoryBlocks
-from ....storage.data import in_memory, is_store, square_in_memory
+from ....storage.data import NUMBERS, as_data, in_memory, is_store, square_in_memory
 from ....storage.value_types import UserData
-from ...estimators.inputs import Column, UserRows, check_labels, label_array, opened_for, stored_target, validated
+from ...estimators.inputs import Column, UserRows, check_labels, label_array, stored_target
 from ...estimators.kernels import KernelClassifier, is_text
 from ...grams.given import GivenGrams
 from ...grams.sources import TextRows
@@ -156,7 +156,7 @@ class TriClassSVC(KernelClassifier):
     def _rows(self, name: str, X: UserData, *, reset: bool) -> Any:
         """Return rows as a data set: a block store, rows in memory, strings or a matrix."""
         if is_store(X):
-            store = opened_for(self, X)
+            store, _ = self._read(X)
             if reset:
                 self.n_features_in_ = store.n_cols
             return store
@@ -169,7 +169,7 @@ class TriClassSVC(KernelClassifier):
                 self.n_features_in_ = 0
             return TextRows(X)
         if self._precomputed:
-            matrix = GivenGrams(np.asarray(validated(self, square_in_memory(X, name), dtype=[np.float64, np.float32])))
+            matrix = GivenGrams(np.asarray(as_data(square_in_memory(X, name), estimator=self, dtype=NUMBERS)[0]))
             self.n_features_in_ = matrix.n_rows
             return matrix
         return self._blocks(self._checked(X, reset=reset, name=name))

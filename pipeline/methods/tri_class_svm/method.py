@@ -13,6 +13,7 @@ import numpy as np
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.triclass_search import SearchState, row_coefficients
 from ....storage import BlockStore, DataError
+from ....storage.data import opened
 from ...grams.memory import HELD as GRAMS_HELD
 from ...grams.memory import WORKING_SET
 from ...grams.plans import GramPasses
@@ -27,7 +28,6 @@ from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
 from ...passes.blocks import Rows
 from ...records.context import RunContext
-from ...records.data_set import refuse_missing
 from ...records.holdings import Held, Holding, check_held, holdings_plan, total_bytes
 from ...records.joined import JoinedStores
 from .config import TriClassConfig
@@ -88,9 +88,7 @@ class TriClass(Method):
         labels, classes = split_labels(y, config.irrelevant_label, stored.sample_weight, ctx.data.url, has_unlabelled=url is not None)
         held_out = held_out_rows(extra, stored.target, ctx.seed, stored.classes)
         decisions = {} if ctx.run is None else ctx.run.read_json("decisions") or {}
-        store = None if url is None else BlockStore.open(str(url), decisions.get("unlabelled_digest"))
-        if store is not None:
-            refuse_missing(store, cls.name)
+        store = None if url is None else opened(str(url), cls.name, decisions.get("unlabelled_digest"))
         rows, count = join_stores(stored.data, store), 0 if store is None else store.n_rows
         return config, TriClassInputs(rows, labels, count, stored.sample_weight, classes, held_out, store)
 
