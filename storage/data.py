@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from .blocks.store import BlockStore
 from .encoding.chunks import fill_masked, is_inexact
-from .encoding.frames import is_frame, is_labelled, is_pandas
+from .encoding.frames import is_frame, is_labelled
 from .encoding.numbers import BEYOND
 from .errors import DataError
 from .grams.store import GramStore
@@ -209,7 +209,7 @@ def square_in_memory(X: UserData, name: str = "X") -> UserData:
     and its columns alike, but in another order."""
     found = in_memory(X, name)
     for part in found if isinstance(found, list | tuple) else [found]:
-        if not is_pandas(part) or part.columns.equals(part.index) or {*part.columns} != {*part.index}:
+        if not hasattr(part, "iloc") or part.columns.equals(part.index) or {*part.columns} != {*part.index}:
             continue
         k = next(k for k, pair in enumerate(zip(part.index, part.columns, strict=True)) if pair[0] != pair[1])
         order = f"row {k} is {part.index[k]!r} and column {k} is {part.columns[k]!r}"

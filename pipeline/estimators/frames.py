@@ -11,7 +11,7 @@ from sklearn.utils import get_tags
 from ...storage.data import column_numbers
 from ...storage.encoding.chunks import Chunk, chunk_of_objects, is_inexact
 from ...storage.encoding.expand import dense_features, sparse_features
-from ...storage.encoding.frames import Frame, is_frame, is_pandas, open_frame
+from ...storage.encoding.frames import Frame, is_frame, open_frame
 from ...storage.encoding.numbers import BEYOND, EXACT_INTEGERS
 from ...storage.encoding.record import Form, TableEncoding
 from ...storage.encoding.table import TableReader
@@ -29,17 +29,8 @@ class ObjectFrame(Frame):
     """An array of objects or texts as a table, with columns x0, x1, …"""
 
     def __init__(self, values: np.ndarray, columns: Sequence[str] | None = None) -> None:
-        self._values, self.n_rows, self.name, self.numbers = values, len(values), "<ndarray>", []
+        self._values, self.n_rows, self.name, self.numbers, self.has_texts_as_names = values, len(values), "<ndarray>", [], False
         self.columns = [f"x{k}" for k in range(values.shape[1])] if columns is None else list(columns)
-
-    @property
-    def integers(self) -> Sequence[int]:
-        """Columns with an integer that float64 may not hold: none, objects are looked at one by one."""
-        return ()
-
-    def content(self, k: int) -> np.ndarray:
-        """A column."""
-        return self._values[:, k]
 
     def chunk(self, k: int, lo: int, hi: int) -> Chunk:
         """Rows of a column."""
@@ -76,7 +67,7 @@ def encode_frame(estimator: Any, X: UserData, reset: bool) -> Encoded | None:
     encoding = known or reader.encoding({})
     if reset:
         estimator.encoding_, estimator._is_frame_fit = encoding, True
-        _set_names(estimator, X, names)
+        _set_names(estimator, frame.has_texts_as_names, names)
     rows = sparse_features(encoding, coded) if encoding.is_sparse else np.ascontiguousarray(dense_features(encoding, coded).T)
     return Encoded(rows, reader.messages())
 
@@ -172,11 +163,9 @@ def _refuse_missing(estimator: Any, names: list[str], coded: np.ndarray) -> None
             raise ValueError(f"column {names[k]!r} has {values}; {name} takes none: {advice}")
 
 
-def _set_names(estimator: Any, X: UserData, names: list[str]) -> None:
+def _set_names(estimator: Any, are_names: bool, names: list[str]) -> None:
     """Set what scikit-learn keeps of the columns of a fit, those of the source."""
     estimator.n_features_in_ = len(names)
-    own = getattr(X, "columns", None)
-    are_names = is_frame(X) and all(isinstance(name, str) for name in (own.tolist() if is_pandas(X) and own is not None else names))
     vars(estimator).pop("feature_names_in_", None)
     if are_names:
         estimator.feature_names_in_ = np.array(names, dtype=object)

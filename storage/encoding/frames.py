@@ -1,54 +1,121 @@
-"""Data frames in memory, of any library: their columns, part by part."""
+"""Data frames in memory, of any library, read through narwhals: their columns, part by part."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from numbers import Real
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import SchemaError
 from ..value_types import Foreign, UserData
-from .arrow import chunk_of_arrow, is_number_type
+from .arrow import chunk_of_arrow, is_word_type
 from .chunks import Chunk, Unreadable, Words, chunk_of_objects, is_inexact, name_of_number, objects_of_words
-from .numbers import EXACT_INTEGERS
+
+_NUMBERS = ("int", "uint", "float")
+_LONG = ("int64", "int128")
 
 
-class Frame(ABC):
-    """A table in memory: its rows, the names of its columns, and those whose type is one of numbers."""
+class Frame:
+    """A table in memory: its rows, the names of its columns, and those whose type is one of numbers. ``frame``: of narwhals; ``name``: for
+    messages."""
 
-    name: str
-    n_rows: int
-    columns: Sequence[str]
-    numbers: Sequence[int]
+    def __init__(self, frame: Foreign, name: str) -> None:
+        self._frame, self.n_rows, self.name, self._names = frame, len(frame), name, list(frame.columns)
+        self.columns = [str(column) for column in self._names]
+        self.has_texts_as_names = all(isinstance(column, str) for column in self._names)
+        self._types = _type_names(frame)
+        self.numbers = [k for k, kind in enumerate(self._types) if kind.startswith((*_NUMBERS, "decimal"))]
+        self._places = {k: place for part in self._blocks for place, k in enumerate(part)}
+        self._last: dict[bool, tuple[tuple[int, int], npt.NDArray[Any]]] = {}
+
+    @cached_property
+    def _blocks(self) -> tuple[list[int], list[int]]:
+        """Columns of numbers that are read side by side: those that float64 holds, and integers that it may not hold."""
+        numbers = [k for k in self.numbers if self._types[k].startswith(_NUMBERS)]
+        return [k for k in numbers if not self._types[k].endswith(_LONG)], [k for k in numbers if self._types[k].endswith(_LONG)]
+
+    def _block(self, is_long: bool, lo: int, hi: int) -> npt.NDArray[Any]:
+        if is_long not in self._last or self._last[is_long][0] != (lo, hi):
+            self._last[is_long] = (lo, hi), self._frame[lo:hi, self._blocks[is_long]].to_numpy()
+        return self._last[is_long][1]
 
     @property
     def is_plain(self) -> bool:
         """Whether the types of all columns are of numbers or booleans."""
-        parts = (self.chunk(k, 0, 0) for k in sorted(set(range(len(self.columns))) - set(self.numbers)))
-        return all(isinstance(part, np.ndarray) and part.dtype.kind == "b" for part in parts)
+        return all(kind.startswith((*_NUMBERS, "bool")) for kind in self._types)
 
-    @property
-    @abstractmethod
+    @cached_property
     def integers(self) -> Sequence[int]:
         """Columns with an integer that float64 may not hold."""
+        if not self._blocks[True] or not self.n_rows:
+            return []
+        values = self._block(True, 0, self.n_rows)
+        if values.dtype.kind in "iu":
+            return [self._blocks[True][k] for k in np.flatnonzero(is_inexact(values).any(axis=0)).tolist()]
+        columns: dict[int, Any] = {k: self.chunk(k, 0, self.n_rows) for k in self._blocks[True]}  # of numbers, some of them missing
+        return [k for k, column in columns.items() if is_inexact(np.ma.getdata(column)).any()]
 
-    @abstractmethod
-    def content(self, k: int) -> np.ndarray:
-        """Column ``k`` as an array that tells columns apart."""
+    def content(self, k: int) -> npt.NDArray[Any]:
+        """Column ``k`` as an array that tells columns apart; the names of a category, too, of which some may not occur."""
+        if k in self._places:
+            chunk = self.chunk(k, 0, self.n_rows)
+            if isinstance(chunk, np.ndarray) and chunk.dtype.name == self._types[k] and not np.ma.isMA(chunk):
+                return chunk
+        series = self._frame.get_column(self._names[k])
+        if hasattr(series.dtype, "categories") or str(series.dtype) == "Categorical":
+            chunk = self.chunk(k, 0, self.n_rows)
+            return np.array([*series.to_list(), *([*chunk.words, chunk.is_ordered] if isinstance(chunk, Words) else [])], dtype=object)
+        is_rounded = series.dtype.is_integer() and series.null_count()
+        values = np.array(series.to_list(), dtype=object) if is_rounded else series.to_numpy()
+        return values if values.dtype.kind in "biufcmM" else values.astype(object)
 
-    @abstractmethod
     def chunk(self, k: int, lo: int, hi: int) -> Chunk:
-        """Rows ``lo:hi`` of column ``k``. Raises TypeError or ValueError: a value cannot be one of a table."""
+        """Rows ``lo:hi`` of column ``k``; masked where its type marks missing numbers beside the values. Raises TypeError or ValueError: a
+        value cannot be one of a table."""
+        import pyarrow as pa
+
+        if k in self._places:
+            values = self._block(is_long := k in self._blocks[True], lo, hi)
+            if not is_long or values.dtype.kind in "iu":
+                return values[:, self._places[k]]
+        series = self._frame.get_column(self._names[k])
+        series = series[lo:hi] if (lo, hi) != (0, self.n_rows) else series
+        try:
+            column = None if self._types[k] == "object" else pa.chunked_array(series)
+        except (pa.ArrowException, UnicodeError):  # of several types in one column, or of one that Arrow does not have
+            column = None
+        if column is None:
+            values = series.to_numpy()
+            if values.dtype.kind == "c":
+                return Unreadable(str(values.dtype), False, hi - lo)
+            return values if values.dtype.kind in "biuf" else chunk_of_objects(values)
+        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        if isinstance(column.type, pa.BaseExtensionType):
+            return Unreadable(str(column.type), "period" in str(column.type), hi - lo)
+        if pa.types.is_dictionary(column.type) and not is_word_type(column.type.value_type) and hasattr(series.to_native(), "cat"):
+            # The levels of a category of pandas are names, whatever its values are: numbers of any size, intervals, dates.
+            names = series.to_native().cat.categories.tolist()
+            words = [name_of_number(value) if isinstance(value, Real) else str(value) for value in names]
+            column = pa.DictionaryArray.from_arrays(column.indices, pa.array(words, pa.string()), ordered=column.type.ordered)
+        return chunk_of_arrow(column)
 
 
-def is_pandas(X: object) -> bool:
-    """Whether something is a frame of pandas, or behaves like one."""
-    return hasattr(X, "iloc") and hasattr(X, "columns") and hasattr(X, "dtypes")
+def _type_names(frame: Foreign) -> list[str]:
+    """Names of the types of columns, in small letters, as narwhals has them; of numbers that pandas keeps in arrays of NumPy, NumPy's."""
+    types = list(getattr(frame.to_native(), "dtypes", ()))
+    if not types or not all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in set(types)):
+        types = [_type_of_unknown(frame, name) if str(dtype) == "Unknown" else dtype for name, dtype in frame.schema.items()]
+    names = {dtype: dtype.name if isinstance(dtype, np.dtype) else str(dtype).lower() for dtype in set(types)}
+    return [names[dtype] for dtype in types]
 
 
-def is_arrow(X: object) -> bool:
-    """Whether something hands on its columns as Arrow arrays: frames of polars, tables and streams of Arrow."""
-    return hasattr(X, "__arrow_c_stream__") and not is_pandas(X) and not is_labelled(X)
+def _type_of_unknown(frame: Foreign, name: Foreign) -> Foreign:
+    """What NumPy calls the values of a sparse column of pandas, or of another one that narwhals has no type for."""
+    dtype = getattr(frame.get_column(name).to_native(), "dtype", None)
+    dtype = getattr(dtype, "subtype", dtype) if type(dtype).__name__ == "SparseDtype" else dtype
+    return dtype if isinstance(dtype, np.dtype) else "unknown"
 
 
 def is_labelled(X: object) -> bool:
@@ -57,13 +124,27 @@ def is_labelled(X: object) -> bool:
 
 
 def is_frame(X: object) -> bool:
-    """Whether something is a data frame in memory."""
-    return is_pandas(X) or is_arrow(X)
+    """Whether something is a data frame in memory, or a stream of its rows: it hands on its columns as Arrow arrays."""
+    return hasattr(X, "__arrow_c_stream__") and not is_labelled(X)
 
 
 def open_frame(X: UserData) -> Frame:
-    """Return the frame behind a data frame of any library."""
-    return PandasFrame(X) if is_pandas(X) else ArrowFrame(X)
+    """Return the frame behind a data frame of any library; a stream of Arrow is read to its end. Raises SchemaError: two columns have one
+    name."""
+    import narwhals as nw
+    import pyarrow as pa
+
+    name = f"<{type(X).__name__}>"
+    try:
+        frame: Foreign = nw.from_native(X, pass_through=True)
+        if isinstance(frame, nw.LazyFrame):
+            frame = frame.collect()
+        if not isinstance(frame, nw.DataFrame):
+            frame = nw.from_native(pa.table(X), eager_only=True)
+        return Frame(frame, name)
+    except nw.exceptions.DuplicateError as error:
+        names = list(map(str, X.columns if hasattr(X, "columns") and not hasattr(X, "column_names") else pa.table(X).column_names))
+        raise SchemaError(f"the column name {next(c for c in names if names.count(c) > 1)!r} occurs twice") from error
 
 
 def frame_columns(X: UserData) -> dict[str, np.ndarray]:
@@ -76,97 +157,4 @@ def frame_columns(X: UserData) -> dict[str, np.ndarray]:
             columns[name] = np.ma.filled(chunk.astype(np.float64), np.nan)
         else:
             columns[name] = objects_of_words(chunk) if isinstance(chunk, Words) else np.full(frame.n_rows, chunk.type, object)
-    if len(columns) < len(frame.columns):
-        raise SchemaError(f"{frame.name}: the column name {next(c for c in columns if list(frame.columns).count(c) > 1)!r} occurs twice")
     return columns
-
-
-class PandasFrame(Frame):
-    """A frame of pandas."""
-
-    def __init__(self, frame: Foreign) -> None:
-        self._frame, self.n_rows, self.name = frame, len(frame), f"<{type(frame).__name__}>"
-        self.columns = [str(column) for column in frame.columns]
-        self.numbers = [k for k, dtype in enumerate(frame.dtypes) if _number_kind(dtype) in tuple("iuf")]
-
-    @property
-    def integers(self) -> Sequence[int]:
-        """Columns with an integer that float64 may not hold."""
-        wide = [k for k, dtype in enumerate(self._frame.dtypes) if getattr(dtype, "kind", "") in "iu" and dtype.itemsize == 8]
-        if not wide or not self.n_rows:
-            return []
-        part = self._frame if len(wide) == len(self.columns) else self._frame.iloc[:, wide]  # one look at all of them
-        low, high = part.min().tolist(), part.max().tolist()
-        return [k for k, least, most in zip(wide, low, high, strict=True) if max(-least, most) > EXACT_INTEGERS]
-
-    def content(self, k: int) -> np.ndarray:
-        """A column as an array; the names of a category, too, of which some may not occur."""
-        series = self._frame.iloc[:, k]
-        names = getattr(series.dtype, "categories", None)
-        return series.to_numpy() if names is None else np.array([*series, *names, bool(series.cat.ordered)], dtype=object)
-
-    def chunk(self, k: int, lo: int, hi: int) -> Chunk:
-        """Rows of a column; masked where its type (such as Int64) marks missing numbers beside the values."""
-        series = self._frame.iloc[lo:hi, k]
-        dtype = series.dtype
-        if type(dtype).__name__ == "CategoricalDtype":
-            return _of_categories(series)
-        kind = _number_kind(dtype)
-        if kind in tuple("mM") or type(dtype).__name__ in ("PeriodDtype", "IntervalDtype"):
-            return Unreadable(str(dtype), kind in tuple("mM") or "Period" in type(dtype).__name__, hi - lo)
-        if kind == "c":
-            return Unreadable(str(dtype), False, hi - lo)
-        if kind not in tuple("biuf"):
-            return chunk_of_objects(series.to_numpy(dtype=object))
-        plain = getattr(dtype, "numpy_dtype", None)
-        if plain is None:
-            return series.to_numpy()
-        gone = series.isna().to_numpy(dtype=bool)
-        filled = series.to_numpy(dtype=plain, na_value=plain.type(0))
-        return np.ma.MaskedArray(filled, gone) if gone.any() else filled
-
-
-def _number_kind(dtype: Foreign) -> str:
-    """NumPy's letter for the values of a type of pandas; "O" for those that NumPy has no type for."""
-    if type(dtype).__name__ == "SparseDtype":
-        dtype = dtype.subtype
-    plain = getattr(dtype, "numpy_dtype", dtype)
-    return str(getattr(plain, "kind", "O"))
-
-
-def _of_categories(series: Foreign) -> Words:
-    """Levels of a category are names, whatever its values are: numbers of any size, intervals, dates."""
-    words = [name_of_number(value) if isinstance(value, Real) else str(value) for value in series.cat.categories]
-    return Words(series.cat.codes.to_numpy().astype(np.int64), words, True, bool(series.cat.ordered))
-
-
-class ArrowFrame(Frame):
-    """A frame that hands on its columns as Arrow arrays; a stream is read to its end."""
-
-    def __init__(self, frame: Foreign) -> None:
-        import pyarrow as pa
-
-        self.table = pa.table(frame)
-        self.n_rows, self.name = self.table.num_rows, f"<{type(frame).__name__}>"
-        self.columns = list(self.table.column_names)
-        self.numbers = [k for k, field in enumerate(self.table.schema) if is_number_type(field.type)]
-
-    @property
-    def integers(self) -> Sequence[int]:
-        """Columns with an integer that float64 may not hold."""
-        wide = [k for k in self.numbers if str(self.table.schema.field(k).type) in ("int64", "uint64")]
-        columns: dict[int, Foreign] = {k: self.chunk(k, 0, self.n_rows) for k in wide}  # of numbers
-        return [k for k, column in columns.items() if is_inexact(np.ma.getdata(column)).any()]
-
-    def content(self, k: int) -> np.ndarray:
-        """A column as an array; the names of a category, too, of which some may not occur."""
-        chunk = self.chunk(k, 0, self.n_rows)
-        if isinstance(chunk, Words):
-            more = [*chunk.words, chunk.is_ordered] if chunk.is_type else []
-            return np.concatenate([objects_of_words(chunk), np.array(more, dtype=object)])
-        return np.asarray(chunk) if isinstance(chunk, np.ndarray) and not np.ma.isMA(chunk) else np.array(self.table.column(k).to_pylist())
-
-    def chunk(self, k: int, lo: int, hi: int) -> Chunk:
-        """Rows of a column, as one array."""
-        part = self.table.column(k).slice(lo, hi - lo)
-        return chunk_of_arrow(part.chunk(0) if part.num_chunks == 1 else part.combine_chunks())

@@ -11,7 +11,7 @@ from gramplane.storage import DataError, SchemaError
 from gramplane.storage.encoding.chunks import chunk_of_objects
 from gramplane.storage.encoding.columns import ColumnReader
 from gramplane.storage.encoding.expand import dense_features, sparse_features
-from gramplane.storage.encoding.frames import PandasFrame
+from gramplane.storage.encoding.frames import open_frame
 from gramplane.storage.encoding.numbers import MISSING_WORDS, is_missing_word, is_number_like
 from gramplane.storage.encoding.record import ColumnEncoding, TableEncoding, first_difference, make_encoding
 from gramplane.storage.encoding.table import TableReader, summarise
@@ -109,7 +109,7 @@ NAMES = st.sampled_from(["a", "a=b", "b is missing", "=", "日 本", 'q"', "a=b 
 @settings(max_examples=200, deadline=None)
 def test_frames_become_dummies_and_imputed_numbers(columns, data, missing):
     names = data.draw(st.lists(NAMES, min_size=len(columns), max_size=len(columns), unique=True))
-    frame = PandasFrame(pd.DataFrame(dict(zip(names, columns, strict=True))))
+    frame = open_frame(pd.DataFrame(dict(zip(names, columns, strict=True))))
     reader = TableReader(frame.columns, frame.numbers, missing=missing)
     coded = np.array([reader.read(k, frame.chunk(k, 0, frame.n_rows), refuse) for k in range(len(names))])
     coded = reader.final(coded, 0)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ...encoding.arrow import chunk_of_arrow, is_number_type
 from ...encoding.chunks import Chunk
-from ...encoding.frames import Frame, PandasFrame, is_arrow, is_labelled, is_pandas, open_frame
+from ...encoding.frames import Frame, is_frame, is_labelled, open_frame
 from ...errors import DataError
 from ...sparse_door import admit
 from ...value_types import Foreign, UserData
@@ -19,18 +19,15 @@ def table_source(source: UserData, options: Options) -> Table | None:
     SchemaError: it cannot be a table."""
     if is_labelled(source):
         return DataSetSource(source, options) if hasattr(source, "data_vars") else None
-    if is_pandas(source) and not hasattr(source, "dask"):
-        return FrameSource(PandasFrame(admit(source, f"<{type(source).__name__}>")), options)
     if hasattr(source, "dask") and hasattr(source, "npartitions") and hasattr(source, "columns"):
         return DaskFrameSource(source, options)
     if hasattr(source, "collect_schema") and hasattr(source, "collect"):  # a plan of polars
         source = source.collect()
-    if hasattr(source, "column_names") and hasattr(source, "num_rows"):  # Arrow in memory
-        return FrameSource(open_frame(source), options)
-    if is_arrow(source):
-        sized = hasattr(source, "__len__")
-        return FrameSource(open_frame(source), options) if sized else StreamSource(source, options)
-    return None
+    if not is_frame(source):
+        return None
+    if not hasattr(source, "__len__"):
+        return StreamSource(source, options)
+    return FrameSource(open_frame(admit(source, f"<{type(source).__name__}>")), options)
 
 
 class FrameSource(Table):
@@ -68,7 +65,7 @@ class DaskFrameSource(Table):
 
     def __init__(self, frame: Foreign, options: Options) -> None:
         self._frame = frame
-        meta = PandasFrame(frame._meta)
+        meta = open_frame(frame._meta)
         super().__init__(f"<{type(frame).__name__}>", meta.columns, meta.numbers, options)
 
     def identity(self) -> str | None:
@@ -83,7 +80,7 @@ class DaskFrameSource(Table):
     def batches(self, step: int, options: Options) -> Iterator[list[Chunk]]:
         """Yield slices of the rows of every partition."""
         for i in range(self.n_parts):
-            part = PandasFrame(admit(self._frame.get_partition(i).compute(), f"{self.name}, partition {i}"))
+            part = open_frame(admit(self._frame.get_partition(i).compute(), f"{self.name}, partition {i}"))
             for lo in range(0, part.n_rows, step):
                 yield self.in_places([frame_chunk(self, part, k, lo, min(part.n_rows, lo + step)) for k in self.columns_read])
 
