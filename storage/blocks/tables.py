@@ -1,5 +1,6 @@
 """Columns of a block: chosen ones in the order asked for, and the tables of them that ingest writes beside the stripes."""
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from .arrays import concatenate_ranges
 COLUMN_TABLES = ("counts", "norm1", "sumsq", "minimum", "maximum")
 MOMENTS = ("mean", "variance")
 _FILLED = 4  # rows are filled up to a multiple of so many for the compiled loop
+SparsePart = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[Any]]
+"""Entries of sparse columns, column by column: where each ends, from 0 on, rows and values."""
 _PIECE = 1 << 16  # rows whose places and weights are laid out at once
 
 
@@ -34,10 +37,8 @@ def column_tables(
         sums.add(block, weight)
         total = len(block) if weight is None else float(np.asarray(weight[weight != 0], np.float64).sum())
         return sums.tables(block.dtype, total, moments=moments)
-    if weight is not None and not weight.all():
-        used = np.flatnonzero(weight)
-        block, weight = sp.csc_array(block[used]), weight[used]
-    return _sparse_tables(block, weight, sizes, moments)
+    part = block.indptr.astype(np.int32, copy=False), block.indices.astype(np.int32, copy=False), block.data
+    return sparse_tables(lambda: [part], int(block.shape[0]), weight, sizes=sizes, moments=moments)  # pyright: ignore[reportOptionalSubscript]
 
 
 class _Vector:
@@ -96,21 +97,53 @@ class DenseSums:
         return tables
 
 
-def _sparse_tables(block: sp.csc_array, weight: npt.NDArray[np.float64] | None, sizes: bool, moments: bool) -> dict[str, npt.NDArray[Any]]:
-    from ..ingest.tables.columns import column_sums, sparse_moments
+def sparse_tables(
+    parts: Callable[[], Iterable[SparsePart]],
+    n: int,
+    weight: npt.NDArray[np.float64] | None = None,
+    *,
+    sizes: bool = True,
+    moments: bool = False,
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the tables of `column_tables` of sparse columns of ``n`` rows, whose entries ``parts`` yields, in order; every time that it is
+    called. Only a column that is alone may have entries in more than one part."""
+    from ..ingest.tables.columns import column_sums, sparse_linear, sparse_squares
 
-    (n, k) = (int(s) for s in block.shape or ())
-    low, high = np.zeros(k, block.dtype), np.zeros(k, block.dtype)
-    sums, squares, counts, ends = np.zeros(k), np.zeros(k), np.diff(block.indptr), block.indptr.astype(np.int32, copy=False)
-    column_sums(block.data, ends, n, sums, squares, low, high)
+    has_idle = weight is not None and not weight.all()
+    used = (lambda: (_without_idle(part, weight) for part in parts())) if weight is not None and has_idle else parts
+    n = int(np.count_nonzero(weight)) if weight is not None and has_idle else n
+    counts: npt.NDArray[Any] = sum((np.diff(ends) for ends, _, _ in used()), np.zeros(1, np.int64))
+    k, share = len(counts), np.zeros(0) if weight is None else weight
+    sums, squares, linear, present = np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(k)
+    low, high, is_new = np.zeros(0), np.zeros(0), np.ones(k, bool)
+    for ends, rows, values in used():
+        if not len(low):
+            low, high = np.zeros(k, values.dtype), np.zeros(k, values.dtype)
+        there = is_new & (np.diff(ends) > 0)
+        # An entry that is not stored is a zero, and takes part in the extremes.
+        first, is_new = values[ends[:-1][there]], is_new & ~there
+        low[there] = high[there] = np.where(counts[there] == n, first, first * 0)
+        column_sums(values, ends, sums, squares, low, high)
+        if moments:
+            sparse_linear(values, rows, ends, share, linear, present)
     tables: dict[str, npt.NDArray[Any]] = {"minimum": low, "maximum": high}
     if sizes:
         tables |= {"counts": counts.astype(np.uint32), "norm1": _round_up(sums, counts), "sumsq": squares}
     if moments:
-        tables |= {name: np.zeros(k) for name in MOMENTS}
-        share, rows = np.zeros(0) if weight is None else weight, block.indices.astype(np.int32, copy=False)
-        sparse_moments(block.data, rows, ends, n, share, tables["mean"], tables["variance"])
+        total, square = float(n) if weight is None else float(np.add.accumulate(weight)[-1]), np.zeros(k)
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = linear / total
+            for ends, rows, values in used():
+                sparse_squares(values, rows, ends, share, mean, square)
+            tables |= {"mean": mean, "variance": (square + (total - present) * (mean * mean)) / total}
     return tables
+
+
+def _without_idle(part: SparsePart, weight: npt.NDArray[np.float64]) -> SparsePart:
+    """Entries of rows whose weight is not 0."""
+    ends, rows, values = part
+    keep = weight[rows] != 0
+    return np.concatenate([[0], np.cumsum(keep)])[ends].astype(np.int32), rows[keep], values[keep]
 
 
 def _round_up(sums: npt.NDArray[np.float64], terms: npt.ArrayLike) -> npt.NDArray[np.float32]:

@@ -158,14 +158,22 @@ class BlockWriter:
         if lengths != expected:
             names = "(columns, sum of counts, indices, values)"
             raise UnalignedWrite(f"stripe {index} of {layout}: {names} = {lengths}; the layout says {expected}")
-        limit = self.meta.n_rows if layout == "columns" else self.meta.n_cols
-        parts = {INDEX_NAME[layout]: _index_array(indices, limit), "values": self._value_array(values)}
         written: Record = {}
-        for name, vector in parts.items():
-            for c in range(int(plan.offsets[index + 1] - plan.offsets[index])):
-                piece = vector[c * plan.chunk : (c + 1) * plan.chunk]
-                pad = fill_values(vector.dtype, plan.chunk - len(piece))
-                written |= self._object(f"{layout}/{name}/c/{int(plan.offsets[index]) + c}", piece, pad)
+        for c, lo in enumerate(range(0, nnz, plan.chunk)):
+            written |= self.write_chunk(index, c, indices[lo : lo + plan.chunk], values[lo : lo + plan.chunk], layout=layout)
+        return written
+
+    def write_chunk(self, index: int, c: int, indices: npt.NDArray[Any], values: npt.NDArray[Any], *, layout: str = "columns") -> Record:
+        """Write chunk ``c`` of a sparse stripe: its entries as for `write_stripe`. UnalignedWrite if they are not as many as it holds."""
+        plan = self._stripes(layout)
+        length = min(plan.chunk, int(plan.nnz[index]) - c * plan.chunk)
+        if not (len(indices) == len(values) == length):
+            raise UnalignedWrite(f"chunk {c} of stripe {index} of {layout} has {length} entries, not {len(indices)} and {len(values)}")
+        limit = self.meta.n_rows if layout == "columns" else self.meta.n_cols
+        written: Record = {}
+        for name, vector in ((INDEX_NAME[layout], _index_array(indices, limit)), ("values", self._value_array(values))):
+            pad = fill_values(vector.dtype, plan.chunk - len(vector))
+            written |= self._object(f"{layout}/{name}/c/{int(plan.offsets[index]) + c}", vector, pad)
         return written
 
     def stripe_done(self, index: int, *, layout: str = "columns") -> bool:

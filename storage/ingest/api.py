@@ -162,8 +162,8 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         Leave out the rows of a table or arrays whose target is missing, which are refused otherwise; how many is said.
     budget : int, optional
         Bytes of memory to work in, beyond the interpreter and its libraries. Default: as ``like`` says, else 256 MiB. SVMlight lines may
-        be an eighth of it, and without ``n_features`` indices a quarter. Outside are 12 bytes per entry of the heaviest sparse
-        column. Files that no way within it leads through are refused before they take memory (docs/storage-formats.md).
+        be an eighth of it, and without ``n_features`` indices a quarter. What goes with the rows beyond it is in the
+        plan. Files that no way within it leads through are refused before they take memory (docs/storage-formats.md).
     jobs : int, optional
         Threads parsing a plain SVMlight file. Default: two if it has more than 64 MiB and there are two processors, else one.
     scratch : path, optional

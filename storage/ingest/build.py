@@ -9,14 +9,14 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from ..blocks.store import BlockStore
+from ..blocks.tables import SparsePart
 from ..blocks.texts import split_texts, whole_numbers
 from ..blocks.writer import BlockWriter
 from ..column_scale import inverse_root
 from ..encoding.record import TableEncoding
-from ..errors import DataError, SchemaError
+from ..errors import DataError, SchemaError, StorageError
 from ..layout import DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes, running_sums
 from ..meta import BlockMeta, ColumnScale
 from ..source import Source
@@ -32,6 +32,7 @@ T = TypeVar("T")
 Counts = npt.NDArray[np.uint32]
 
 _PIECE_SHARE = 96
+_START_AGAIN = "remove the folder and start again"
 _SUMS_SHARE = 4096  # columns whose tables are made together, as a part of the budget's bytes
 
 
@@ -180,14 +181,17 @@ def _write_columns(job: Job, writer: BlockWriter, stripes: StripeLayout, counts:
             job.scratch.note("partition", plan=plan.digest)
     missing = [s for s in range(stripes.n_stripes) if not writer.stripe_done(s)]
 
-    def sort(s: int) -> tuple[int, Ints, npt.NDArray[Any]]:
-        return s, *_sort_stripe(writer.meta, records, s, counts, tables)
+    def sort(s: int) -> tuple[int, list[npt.NDArray[Any]]]:
+        return s, [] if _is_heavy(stripes, s, counts) else _sort_stripe(writer.meta, records, s, counts, tables)
 
     # Sorting holds no interpreter lock: stripes are sorted while the one before is written.
     with ThreadPoolExecutor(job.jobs) as pool:
-        for s, rows, values in _run_ahead(pool, job.jobs, sort, missing):
+        for s, parts in _run_ahead(pool, job.jobs, sort, missing):
             # After its statistics, because a stripe in the store's journal vouches for them too.
-            writer.write_stripe(s, counts[int(stripes.edges[s]) : int(stripes.edges[s + 1])], rows, values)
+            if parts:
+                writer.write_stripe(s, counts[int(stripes.edges[s]) : int(stripes.edges[s + 1])], *parts)
+            else:
+                _write_heavy(writer, records, stripes, s, counts, tables)
             job.progress(int(plan.starts[plan.stripe[s + 1]]) * (8 + dtype.itemsize), nbytes, "sort")
     records.close()
 
@@ -202,7 +206,31 @@ def _run_ahead(pool: ThreadPoolExecutor, width: int, make: Callable[[int], T], i
     yield from (future.result() for future in waiting)
 
 
-def _sort_stripe(meta: BlockMeta, records: Records, s: int, counts: Counts, tables: ColumnSummary) -> tuple[Ints, npt.NDArray[Any]]:
+def _is_heavy(stripes: StripeLayout, s: int, counts: Counts) -> bool:
+    """Whether a stripe has several chunks and but one column with entries, which are in order as they are."""
+    columns = counts[int(stripes.edges[s]) : int(stripes.edges[s + 1])]
+    return bool(stripes.nnz[s] > stripes.chunk and np.count_nonzero(columns) == 1)
+
+
+def _write_heavy(writer: BlockWriter, records: Records, stripes: StripeLayout, s: int, counts: Counts, tables: ColumnSummary) -> None:
+    """Write a stripe of one heavy column chunk by chunk, after its statistics."""
+    first, last = (int(edge) for edge in stripes.edges[s : s + 2])
+    place, lo = int(counts[first:last].argmax()), int(records.plan.starts[records.plan.stripe[s]])
+
+    def parts() -> Iterator[SparsePart]:
+        for at in range(0, int(stripes.nnz[s]), stripes.chunk):
+            part = records.get(lo + at, lo + min(int(stripes.nnz[s]), at + stripes.chunk))
+            if (part[:, 0] != first + place).any():
+                raise StorageError(f"the buckets in the scratch folder hold other columns than were counted; {_START_AGAIN}")
+            ends = np.where(np.arange(last - first + 1) > place, len(part), 0).astype(np.int32)
+            yield ends, part[:, 1].copy(), np.ascontiguousarray(part[:, 2:]).view(writer.meta.dtype).reshape(-1)
+
+    tables.put_sparse(first, parts)
+    for c, (_, rows, values) in enumerate(parts()):
+        writer.write_chunk(s, c, rows, values)
+
+
+def _sort_stripe(meta: BlockMeta, records: Records, s: int, counts: Counts, tables: ColumnSummary) -> list[npt.NDArray[Any]]:
     """Return the entries of a stripe, column by column, and note the statistics of its columns."""
     plan = records.plan
     first, last = int(plan.stripe[s]), int(plan.stripe[s + 1])
@@ -213,8 +241,9 @@ def _sort_stripe(meta: BlockMeta, records: Records, s: int, counts: Counts, tabl
         cols = slice(int(plan.edges[b]), int(plan.edges[b + 1]))
         ends = np.concatenate([[0], running_sums(counts[cols])])
         sort_bucket(records, b, ends, rows[part], as_words(values[part]))
-        tables.put(cols.start, sp.csc_array((values[part], rows[part], ends.astype(np.int32)), shape=(meta.n_rows, len(ends) - 1)))
-    return rows, values
+        sorted_part = ends.astype(np.int32), rows[part], values[part]
+        tables.put_sparse(cols.start, lambda part=sorted_part: [part])
+    return [rows, values]
 
 
 def _write_rows(job: Job, writer: BlockWriter, rows: StripeLayout, row_counts: Counts, shift: int) -> None:

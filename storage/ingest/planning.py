@@ -30,7 +30,6 @@ from .turning import PIECE_SHARE, TURNED_ROW_BYTES
 
 _ROW_COPIES = 4  # of rows at hand there are, side by side: numbers as read, as float64, as float32, and the block
 _ENTRY_BYTES = 48  # bytes that an entry of a sparse piece takes from the file to its block
-_HEAVIEST_BYTES = 12  # bytes per entry of the heaviest column of sparse data, which is outside the budget
 _FILLED_BYTES = 40  # bytes per row of a column whose mean or median is found
 _STORED, _SCRATCHED = 12, 32  # bytes at most per entry of a sparse matrix: in the store, and on scratch (blocks, then buckets)
 
@@ -86,8 +85,9 @@ def plan_remote(source: str, nbytes: int | None, options: Options, url: str, scr
 def _held_outside(kind: str, tables: Sequence[str], rows: int, options: Options) -> list[dict[str, Any]]:
     """What goes with the rows, whatever the budget."""
     if kind == "sparse":
-        column = holding_row("heaviest column, at most; outside the budget", "12 rows", _HEAVIEST_BYTES * rows)
-        return [column, *([holding_row("weights of rows; outside the budget", "8 rows", 8 * rows)] if "weight" in tables else [])]
+        weights = [holding_row("weights of rows; outside the budget", "16 rows", 16 * rows)] if "weight" in tables else []
+        cuts = [holding_row("entries of rows, and where rows are cut; outside the budget", "24 rows", 24 * rows)]
+        return [*weights, *(cuts if options.layout == "both" else [])]
     if options.missing not in FILLS:
         return []
     return [holding_row("column whose missing values are filled in; outside the budget", "40 rows", _FILLED_BYTES * rows)]

@@ -1,16 +1,15 @@
 """Column tables and scale factors, collected bucket by bucket outside memory."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
-from ..blocks.tables import DenseSums, column_tables
+from ..blocks.tables import DenseSums, SparsePart, sparse_tables
 from ..blocks.writer import BlockWriter
 from ..column_scale import COLUMN_SCALES, column_factors
 from ..errors import DataError, space_for
@@ -106,12 +105,12 @@ class ColumnSummary:
             self._total = _sum_used(self._weight) if meta.kind == "dense" else self._total
             self._row_weight = self._weight.read(0, meta.n_rows) if meta.kind == "sparse" else None
 
-    def put(self, lo: int, block: sp.csc_array) -> None:
-        """Summarise the sparse columns from ``lo`` on, given with all their rows."""
+    def put_sparse(self, lo: int, parts: Callable[[], Iterable[SparsePart]]) -> None:
+        """Summarise the sparse columns from ``lo`` on, whose entries come as for `sparse_tables`."""
+        n, weight = self.meta.n_rows, self._row_weight
         with np.errstate(over="ignore", invalid="ignore"):
-            tables = column_tables(block, moments=self._moments and self._weight is None)
-            seen = tables if self._row_weight is None else column_tables(block, self._row_weight, moments=self._moments)
-            self._put(lo, tables, seen)
+            tables = sparse_tables(parts, n, moments=self._moments and self._weight is None)
+            self._put(lo, tables, tables if weight is None else sparse_tables(parts, n, weight, moments=self._moments))
 
     def put_dense(self, lo: int, hi: int, blocks: Iterable[npt.NDArray[Any]]) -> None:
         """Summarise the dense columns ``lo:hi``, whose rows come in blocks, in order."""

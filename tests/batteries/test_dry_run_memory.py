@@ -35,7 +35,7 @@ def test_an_ingest_takes_no_more_than_its_plan(tmp_path, name):
     assert ended == "done"
     assert taken <= 1.05 * plan["process_bytes"] + SLACK
     assert taken <= 4 * plan["process_bytes"]
-    # A plan that says too much says nothing: the heaviest column of sparse data alone is outside the budget.
+    # A plan that says too much says nothing: only what goes with the rows is outside the budget.
     outside = sum(row["bytes"] for row in plan["process_holds"] if "outside" in row["what"])
     assert plan["process_bytes"] <= BUDGET + outside
     assert plan["source_bytes"] in (size, None)  # of packed CSV only its end tells the bytes

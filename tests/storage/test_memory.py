@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from gramplane.storage import BlockCache, MemoryBlocks, SchemaError, block_cache, column_tables, set_cache_limit
-from gramplane.storage.blocks.tables import DenseSums
+from gramplane.storage.blocks.tables import DenseSums, sparse_tables
 from gramplane.storage.look import look
 from tests.support.stores import dense_store, random_sparse, same_block, sparse_store
 
@@ -226,7 +226,13 @@ def test_one_look_gives_the_same_bits_in_every_order_of_memory(shape, dtype):
         np.testing.assert_allclose(tables[0]["mean"], mean.astype(float), rtol=1e-12, atol=1e-12 * float(np.abs(wide).max()))
         np.testing.assert_allclose(tables[0]["variance"], variance.astype(float), rtol=1e-10)
         assert np.array_equal(tables[0]["minimum"], X[used > 0].min(axis=0))
+        lone, cut = sp.csc_array(X[:, -1:]), shape[0] // 2
+        parts = [(np.array([0, len(part)], np.int32), part, lone.data[part]) for part in np.split(lone.indices, [cut])]
+        again = sparse_tables(lambda parts=parts: parts, shape[0], counted, moments=True)
+        whole = column_tables(lone, counted, moments=True)
+        assert {name: table.tobytes() for name, table in again.items()} == {name: table.tobytes() for name, table in whole.items()}
         sparse = column_tables(sp.csc_array(X), counted, moments=True)
+        assert np.array_equal(sparse["minimum"], X[used > 0].min(axis=0))
         np.testing.assert_allclose(sparse["variance"], variance.astype(float), rtol=1e-9)
 
 

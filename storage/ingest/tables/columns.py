@@ -86,17 +86,13 @@ def scatter_records(records: Ints, base: int, cursor: Longs, rows: Ints, words: 
 
 
 @compile_kernel
-def column_sums(
-    values: npt.NDArray[Any], ends: Ints, n_rows: int, norm1: Floats, sumsq: Floats, low: npt.NDArray[Any], high: npt.NDArray[Any]
-) -> None:
-    """Fill the sums of |x| and of x^2 and the extremes of sparse columns, each over its entries in row order; all four begin as zeros."""
+def column_sums(values: npt.NDArray[Any], ends: Ints, norm1: Floats, sumsq: Floats, low: npt.NDArray[Any], high: npt.NDArray[Any]) -> None:
+    """Add entries of sparse columns, in row order, to the sums of |x| and of x^2 and to the extremes of each."""
     first = 0
     for j in range(norm1.size):
         last = ends[j + 1]
         if first < last:
-            # An entry that is not stored is a zero, and takes part in the extremes.
-            smallest = largest = values[first] if last - first == n_rows else values[first] * 0
-            size, square = 0.0, 0.0
+            smallest, largest, size, square = low[j], high[j], norm1[j], sumsq[j]
             for p in range(np.uint64(first), np.uint64(last)):
                 x = np.float64(values[p])
                 size += abs(x)
@@ -107,22 +103,28 @@ def column_sums(
 
 
 @compile_kernel
-def sparse_moments(values: npt.NDArray[Any], rows: Ints, ends: Ints, n_rows: int, weights: Floats, mean: Floats, variance: Floats) -> None:
-    """Fill the weighted means and variances of sparse columns, zeros included; ``weights`` (n_rows,), or none where all are 1."""
-    total, plain = 0.0 if weights.size else float(n_rows), not weights.size
-    for weight in weights:
-        total += weight
-    for j in range(mean.size):
-        linear, square, present = 0.0, 0.0, 0.0
+def sparse_linear(values: npt.NDArray[Any], rows: Ints, ends: Ints, weights: Floats, linear: Floats, present: Floats) -> None:
+    """Add entries of sparse columns to their weighted sums and sums of weights; ``weights`` (n_rows,), or none where all are 1."""
+    plain = not weights.size
+    for j in range(linear.size):
+        total, there = linear[j], present[j]
         for p in range(np.uint64(ends[j]), np.uint64(ends[j + 1])):
             weight = 1.0 if plain else weights[rows[p]]
-            linear += weight * values[p]
-            present += weight
-        centre = linear / total
+            total += weight * values[p]
+            there += weight
+        linear[j], present[j] = total, there
+
+
+@compile_kernel
+def sparse_squares(values: npt.NDArray[Any], rows: Ints, ends: Ints, weights: Floats, mean: Floats, square: Floats) -> None:
+    """Add entries of sparse columns to their weighted sums of squared deviations from ``mean``; ``weights`` as for `sparse_linear`."""
+    plain = not weights.size
+    for j in range(mean.size):
+        total = square[j]
         for p in range(np.uint64(ends[j]), np.uint64(ends[j + 1])):
-            deviation = values[p] - centre
-            square += (1.0 if plain else weights[rows[p]]) * (deviation * deviation)
-        mean[j], variance[j] = centre, (square + (total - present) * (centre * centre)) / total
+            deviation = values[p] - mean[j]
+            total += (1.0 if plain else weights[rows[p]]) * (deviation * deviation)
+        square[j] = total
 
 
 _WIDE = 16  # columns of a strip; the sums of a strip lie together, so that they stay in the registers of four rows

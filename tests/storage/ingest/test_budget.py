@@ -168,7 +168,7 @@ def test_no_array_has_all_rows_of_a_tall_table(tmp_path, monkeypatch, form, n):
     path, options = tmp_path / "a.parquet", {"weight_column": "w", "task_column": "t", "covariates": ["z"], "target": "y"}
     if form == "sparse":
         path, options = tmp_path / "a.svm", {}
-        path.write_text("".join(f"{k % 2} {k % 7 + 1}:{k % 9 + 1}\n" for k in range(n)))
+        path.write_text("".join(f"{k % 2} 1:1 {k % 7 + 2}:{k % 9 + 1}\n" for k in range(n)))
     ingest(str(path), str(tmp_path / "warm"), **options)
     tracemalloc.start()
     # The parser of text takes some MiB, however long it is.
