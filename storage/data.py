@@ -231,7 +231,12 @@ def column_numbers(given: UserData, n: int, name: str) -> list[Any]:
 def feature_groups(given: Any, names: Sequence[Any] | None, n: int) -> UserData:
     """Return groups of ``n`` features: those of a size, one after the other, as labels; labels that a Series has by name in the order of
     the features. Raises ValueError: a size that does not divide them, or a Series that leaves some out."""
-    if type(given) is int or isinstance(given, np.integer):
+    if given is None:
+        return None
+    is_size, is_named = np.issubdtype(type(given), np.integer), hasattr(given, "keys") and not hasattr(given, "to_numpy")
+    if is_named or not (is_size or hasattr(given, "__iter__")):
+        raise ValueError(f"groups={given!r}: must be a label for each feature, a list of arrays of features, or a whole number, their size")
+    if is_size:
         if given < 1 or n % given:
             raise ValueError(f"groups={given}: groups of one size must make up all {n} features; give a label for each feature")
         return np.arange(n) // int(given)

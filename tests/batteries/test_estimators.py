@@ -162,7 +162,13 @@ def test_groups_in_any_form(estimator, groups):
     expected = clone(estimator).set_params(groups=[[0, 1], [2, 3], [4, 5]]).fit(frame, y)
     found = clone(estimator).set_params(groups=groups).fit(frame, y)
     np.testing.assert_array_equal(found.decision_function(frame), expected.decision_function(frame))
-    for wrong, message in ((4, "must make up all 6 features"), (NAMED[1:], "no label for feature 'f'"), ([[True, False]], r"groups\[0\]")):
+    for wrong, message in (
+        ({"a": [0, 1]}, "must be a label"),
+        (True, "must be a label"),
+        (4, "must make up all 6 features"),
+        (NAMED[1:], "no label for feature 'f'"),
+        ([[True, False]], r"groups\[0\]"),
+    ):
         with pytest.raises(ValueError, match=message):
             clone(estimator).set_params(groups=wrong).fit(frame, y)
 
