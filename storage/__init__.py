@@ -12,7 +12,6 @@ _NAMES = {
     "blocks.writer": "BlockWriter",
     "cache": "BlockCache block_cache cached_bytes set_cache_limit",
     "ingest.columns_file": "columns_file load_columns",
-    "data": "in_memory",
     "errors": "DataError DigestMismatch MissingBlock OtherRun OutOfSpace RunLocked SchemaError StorageError UnalignedWrite",
     "grams.layout": "plan_block",
     "grams.store": "GramRef GramStore GramSums GramTask open_gram",
@@ -23,8 +22,8 @@ _NAMES = {
     "runs.models": "read_model write_model",
     "runs.step_record": "StepManifest digest_of",
     "runs.store": "ArrayRef RunStore",
+    "runs.tiles": "TiledMatrix",
     "sparse_door": "admit",
-    "tiles": "TiledMatrix",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -19,7 +19,6 @@ from .cache import BlockCache as BlockCache
 from .cache import block_cache as block_cache
 from .cache import cached_bytes as cached_bytes
 from .cache import set_cache_limit as set_cache_limit
-from .data import in_memory as in_memory
 from .errors import DataError as DataError
 from .errors import DigestMismatch as DigestMismatch
 from .errors import MissingBlock as MissingBlock
@@ -54,7 +53,7 @@ from .runs.step_record import StepManifest as StepManifest
 from .runs.step_record import digest_of as digest_of
 from .runs.store import ArrayRef as ArrayRef
 from .runs.store import RunStore as RunStore
+from .runs.tiles import TiledMatrix as TiledMatrix
 from .sparse_door import admit as admit
-from .tiles import TiledMatrix as TiledMatrix
 
-__all__ = ['ArrayRef', 'BlockCache', 'BlockMeta', 'BlockRef', 'BlockStore', 'BlockWriter', 'COLUMN_TABLES', 'ColumnScale', 'DataError', 'DenseLayout', 'DigestMismatch', 'GramRef', 'GramStore', 'GramSums', 'GramTask', 'Lease', 'MEMORY_STRIPE_BYTES', 'MemoryBlocks', 'MemoryRef', 'MissingBlock', 'OtherRun', 'OutOfSpace', 'RunLocked', 'RunStore', 'SchemaError', 'StepManifest', 'StorageError', 'StripeLayout', 'TiledMatrix', 'UnalignedWrite', 'VerifyReport', 'admit', 'block_cache', 'cached_bytes', 'column_tables', 'columns_file', 'digest_of', 'from_arrays', 'in_memory', 'load_columns', 'load_matrix', 'matrix_file', 'open_gram', 'open_shared', 'plan_block', 'plan_dense', 'plan_dense_rows', 'plan_stripes', 'read_edges', 'read_model', 'read_named_rows', 'read_pairs', 'read_row_texts', 'set_cache_limit', 'to_arrays', 'write_model']
+__all__ = ['ArrayRef', 'BlockCache', 'BlockMeta', 'BlockRef', 'BlockStore', 'BlockWriter', 'COLUMN_TABLES', 'ColumnScale', 'DataError', 'DenseLayout', 'DigestMismatch', 'GramRef', 'GramStore', 'GramSums', 'GramTask', 'Lease', 'MEMORY_STRIPE_BYTES', 'MemoryBlocks', 'MemoryRef', 'MissingBlock', 'OtherRun', 'OutOfSpace', 'RunLocked', 'RunStore', 'SchemaError', 'StepManifest', 'StorageError', 'StripeLayout', 'TiledMatrix', 'UnalignedWrite', 'VerifyReport', 'admit', 'block_cache', 'cached_bytes', 'column_tables', 'columns_file', 'digest_of', 'from_arrays', 'load_columns', 'load_matrix', 'matrix_file', 'open_gram', 'open_shared', 'plan_block', 'plan_dense', 'plan_dense_rows', 'plan_stripes', 'read_edges', 'read_model', 'read_named_rows', 'read_pairs', 'read_row_texts', 'set_cache_limit', 'to_arrays', 'write_model']

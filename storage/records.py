@@ -14,7 +14,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from .errors import SchemaError
-from .tiles import TiledMatrix
+from .runs.tiles import TiledMatrix
 from .value_types import Json, plain_json
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from ...kernels.eigen.operator import Panels, SymmetricOperator
 from ...kernels.eigen.positive_part import PositivePart
 from ...kernels.eigen.tall_blocks import TILE_COLUMNS
 from ...storage import RunStore, TiledMatrix
-from ...storage.tiles import PANEL_COLUMNS
+from ...storage.runs.tiles import PANEL_COLUMNS
 from ..passes.blocks import join_lists
 from ..records.context import RunContext, Shared
 from . import neighbours

@@ -17,7 +17,7 @@ from ...kernels.eigen.operator import Panels, SymmetricOperator
 from ...kernels.eigen.signs import column_signs
 from ...kernels.eigen.tall_blocks import TILE_COLUMNS, TILE_ROWS, rotate_columns, rotate_in_place, solve_columns
 from ...storage import TiledMatrix
-from ...storage.tiles import PANEL_COLUMNS
+from ...storage.runs.tiles import PANEL_COLUMNS
 from ..records.context import RunContext, Shared, resolve
 from .sources import FREED_BYTES
 

@@ -10,8 +10,8 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from .errors import DigestMismatch, MissingBlock
-from .objects import as_bytes, write_atomic
+from ..errors import DigestMismatch, MissingBlock
+from ..objects import as_bytes, write_atomic
 
 PANEL_COLUMNS = 64  # columns of a tile
 _CRC_BYTES = 4
