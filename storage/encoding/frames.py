@@ -38,7 +38,9 @@ class Frame:
 
     def _block(self, is_long: bool, lo: int, hi: int) -> npt.NDArray[Any]:
         if is_long not in self._last or self._last[is_long][0] != (lo, hi):
-            self._last[is_long] = (lo, hi), self._frame[lo:hi, self._blocks[is_long]].to_numpy()
+            columns = self._blocks[is_long]
+            part = self._frame[:, columns] if hi - lo == self.n_rows else self._frame[lo:hi, columns]
+            self._last[is_long] = (lo, hi), part.to_numpy()
         return self._last[is_long][1]
 
     @property
@@ -104,18 +106,19 @@ class Frame:
 
 def _type_names(frame: Foreign) -> list[str]:
     """Names of the types of columns, in small letters, as narwhals has them; of numbers that pandas keeps in arrays of NumPy, NumPy's."""
-    types = list(getattr(frame.to_native(), "dtypes", ()))
-    if not types or not all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in set(types)):
-        types = [_type_of_unknown(frame, name) if str(dtype) == "Unknown" else dtype for name, dtype in frame.schema.items()]
-    names = {dtype: dtype.name if isinstance(dtype, np.dtype) else str(dtype).lower() for dtype in set(types)}
-    return [names[dtype] for dtype in types]
+    types = list(getattr(frame.to_native(), "dtypes", frame.columns))
+    numbers = {dtype: dtype.name for dtype in set(types) if isinstance(dtype, np.dtype) and dtype.kind in "biuf"}
+    others = [k for k, dtype in enumerate(types) if dtype not in numbers]
+    schema = (frame if len(others) == len(types) else frame[:, others]).schema if others else {}
+    found = (_type_of_unknown(frame, name) if str(dtype) == "Unknown" else str(dtype).lower() for name, dtype in schema.items())
+    return [numbers[dtype] if dtype in numbers else next(found) for dtype in types]
 
 
-def _type_of_unknown(frame: Foreign, name: Foreign) -> Foreign:
+def _type_of_unknown(frame: Foreign, name: Foreign) -> str:
     """What NumPy calls the values of a sparse column of pandas, or of another one that narwhals has no type for."""
     dtype = getattr(frame.get_column(name).to_native(), "dtype", None)
     dtype = getattr(dtype, "subtype", dtype) if type(dtype).__name__ == "SparseDtype" else dtype
-    return dtype if isinstance(dtype, np.dtype) else "unknown"
+    return dtype.name if isinstance(dtype, np.dtype) else "unknown"
 
 
 def is_labelled(X: object) -> bool:

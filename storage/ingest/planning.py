@@ -18,7 +18,7 @@ from .tables.arrays import ArraySource, DaskSource
 from .tables.csv_text import COLUMN_BYTES as CSV_COLUMN_BYTES
 from .tables.csv_text import NAME_BYTES, CsvSource
 from .tables.feather import FeatherSource
-from .tables.frames import DaskFrameSource, FrameSource, StreamSource
+from .tables.frames import DaskFrame, Stream, WholeFrame
 from .tables.groups import GROUP_SHARE
 from .tables.labelled import DataSetSource
 from .tables.parquet import FOOTER_BYTES, ParquetSource
@@ -239,15 +239,15 @@ def _with_features(sizes: Sizes, source: Table, cells: int | None, options: Opti
 
 
 @sizes_of.register
-def _(source: FrameSource | DataSetSource, options: Options) -> Sizes:
+def _(source: WholeFrame | DataSetSource, options: Options) -> Sizes:
     cells = source.n_rows * len(source.columns)
     sizes = _of_pieces(Sizes(source.n_rows, source.n_cols, None, source.nbytes), 8 * cells, options)
     return _with_features(sizes, source, cells, options)
 
 
 @sizes_of.register
-def _(source: DaskFrameSource | StreamSource, options: Options) -> Sizes:
-    part = "partition" if isinstance(source, DaskFrameSource) else "record batch"
+def _(source: DaskFrame | Stream, options: Options) -> Sizes:
+    part = "partition" if isinstance(source, DaskFrame) else "record batch"
     sizes = Sizes(None, source.n_cols, None, None, None, [_rows_at_hand(16, len(source.columns), options)])
     sizes.holds.append(holding_row(f"a {part}, of which nothing is declared; outside the budget", f"{part}", 0))
     return sizes

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from ...encoding.arrow import chunk_of_arrow, is_number_type
 from ...encoding.chunks import Chunk
 from ...encoding.frames import Frame, is_frame, is_labelled, open_frame
 from ...errors import DataError
@@ -20,94 +19,82 @@ def table_source(source: UserData, options: Options) -> Table | None:
     if is_labelled(source):
         return DataSetSource(source, options) if hasattr(source, "data_vars") else None
     if hasattr(source, "dask") and hasattr(source, "npartitions") and hasattr(source, "columns"):
-        return DaskFrameSource(source, options)
+        return DaskFrame(source, options)
     if hasattr(source, "collect_schema") and hasattr(source, "collect"):  # a plan of polars
         source = source.collect()
     if not is_frame(source):
         return None
     if not hasattr(source, "__len__"):
-        return StreamSource(source, options)
-    return FrameSource(open_frame(admit(source, f"<{type(source).__name__}>")), options)
+        return Stream(source, options)
+    return WholeFrame(open_frame(admit(source, f"<{type(source).__name__}>")), options)
 
 
 class FrameSource(Table):
-    """A data frame in memory, of any library."""
+    """A data frame of any library, in memory; or the ``outline`` of one that comes part by part, each of which must fit memory."""
 
     format = "array"
 
+    def __init__(self, outline: Frame, options: Options) -> None:
+        self._frame = outline
+        super().__init__(outline.name, outline.columns, outline.numbers, options)
+
+    def parts(self) -> Iterator[Frame]:
+        """Yield the frame, or its parts."""
+        yield self._frame
+
+    def batches(self, step: int, options: Options) -> Iterator[list[Chunk]]:
+        """Yield slices of the rows of every part."""
+        for part in self.parts():
+            for lo in range(0, part.n_rows, step):
+                hi = min(part.n_rows, lo + step)
+                yield self.in_places([self._chunk(part, k, lo, hi) for k in self.columns_read])
+
+    def _chunk(self, part: Frame, k: int, lo: int, hi: int) -> Chunk:
+        try:
+            return part.chunk(k, lo, hi)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"column {self.columns[k]!r}: {error}", self.name) from error
+
+
+class WholeFrame(FrameSource):
+    """A data frame in memory."""
+
     def __init__(self, frame: Frame, options: Options) -> None:
-        self._frame, self.n_rows = frame, frame.n_rows
-        self.nbytes = 8 * frame.n_rows * len(frame.columns)
-        super().__init__(frame.name, frame.columns, frame.numbers, options)
+        self.n_rows, self.nbytes = frame.n_rows, 8 * frame.n_rows * len(frame.columns)
+        super().__init__(frame, options)
 
     def identity(self) -> str | None:
         """Identity by content."""
         return array_digest({**{name: self._frame.content(k) for k, name in enumerate(self.columns)}, **self._roles.arrays})
 
-    def batches(self, step: int, options: Options) -> Iterator[list[Chunk]]:
-        """Yield slices of rows."""
-        for lo in range(0, self.n_rows, step):
-            yield self.in_places([frame_chunk(self, self._frame, k, lo, min(self.n_rows, lo + step)) for k in self.columns_read])
 
-
-def frame_chunk(table: Table, frame: Frame, k: int, lo: int, hi: int) -> Chunk:
-    """Rows of a column of a frame. Raises DataError, which names the column: there are objects that are neither texts nor numbers."""
-    try:
-        return frame.chunk(k, lo, hi)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"column {table.columns[k]!r}: {error}", table.name) from error
-
-
-class DaskFrameSource(Table):
-    """A Dask frame, one partition at a time, each of which must fit memory; partitions may differ in length."""
-
-    format = "array"
+class DaskFrame(FrameSource):
+    """A Dask frame, one partition at a time; partitions may differ in length."""
 
     def __init__(self, frame: Foreign, options: Options) -> None:
-        self._frame = frame
-        meta = open_frame(frame._meta)
-        super().__init__(f"<{type(frame).__name__}>", meta.columns, meta.numbers, options)
+        self._dask = frame
+        super().__init__(open_frame(frame._meta), options)
 
     def identity(self) -> str | None:
         """Dask's own name of the computation, which is a hash of it, with the tables given as arrays."""
-        return f"dask {self._frame._name} {array_digest(self._roles.arrays)}"
+        return f"dask {self._dask._name} {array_digest(self._roles.arrays)}"
 
-    @property
-    def n_parts(self) -> int:
-        """Number of partitions."""
-        return int(self._frame.npartitions)
-
-    def batches(self, step: int, options: Options) -> Iterator[list[Chunk]]:
-        """Yield slices of the rows of every partition."""
-        for i in range(self.n_parts):
-            part = open_frame(admit(self._frame.get_partition(i).compute(), f"{self.name}, partition {i}"))
-            for lo in range(0, part.n_rows, step):
-                yield self.in_places([frame_chunk(self, part, k, lo, min(part.n_rows, lo + step)) for k in self.columns_read])
+    def parts(self) -> Iterator[Frame]:
+        """Yield the partitions."""
+        for i in range(int(self._dask.npartitions)):
+            yield open_frame(admit(self._dask.get_partition(i).compute(), f"{self.name}, partition {i}"))
 
 
-class ArrowBatches(Table):
-    """Record batches of Arrow, one after the other; a batch must fit memory."""
-
-    def slices(self, batch: Foreign, step: int) -> Iterator[list[Chunk]]:
-        """Yield slices of the rows of a batch."""
-        for lo in range(0, batch.num_rows, step):
-            part = batch.slice(lo, step)
-            yield self.in_places([chunk_of_arrow(part.column(k)) for k in self.columns_read])
-
-
-class StreamSource(ArrowBatches):
-    """A stream of record batches, which is read once."""
-
-    format = "array"
+class Stream(FrameSource):
+    """A stream of record batches of Arrow, which is read once."""
 
     def __init__(self, stream: Foreign, options: Options) -> None:
         import pyarrow as pa
 
         self._stream = pa.RecordBatchReader.from_stream(stream)
-        schema = self._stream.schema
-        super().__init__(
-            f"<{type(stream).__name__}>", schema.names, [k for k, field in enumerate(schema) if is_number_type(field.type)], options
-        )
+        outline = open_frame(self._stream.schema.empty_table())
+        outline.name = f"<{type(stream).__name__}>"
+        super().__init__(outline, options)
 
     def identity(self) -> str | None:
         """None: a stream cannot be read twice."""
@@ -117,7 +104,7 @@ class StreamSource(ArrowBatches):
         """Leave it unread."""
         self._stream.close()
 
-    def batches(self, step: int, options: Options) -> Iterator[list[Chunk]]:
-        """Yield slices of the batches."""
+    def parts(self) -> Iterator[Frame]:
+        """Yield the batches."""
         for batch in self._stream:
-            yield from self.slices(batch, step)
+            yield open_frame(batch)
