@@ -169,7 +169,7 @@ class Method(Generic[C, I, S, M]):
             return own  # no rows with a target
         rows = self.labelled(cast(I, self.inputs))
         if isinstance(ctx.data, MemoryBlocks) and last.get("n_answers") is None:
-            values = dict(enumerate(self.values_at_hand(state, ctx)))
+            values = dict(enumerate(self.values_at_hand(state, model, ctx)))
             last = {**last, **accuracy_metrics([fit_tracker(rows, rows.held_out)], values)}
         return [*own, *fit_warnings(self.name, self.config, rows, summary, last, own)]
 
@@ -265,11 +265,14 @@ class Method(Generic[C, I, S, M]):
 
     def decision_values(self, state: S, ctx: RunContext) -> np.ndarray:
         """Return the decision values of all labelled rows, ``(n_machines, n_labelled)``, machines fit after fit."""
-        model = self.model(state, ctx)
+        return self.model_values(self.model(state, ctx), ctx)
+
+    def model_values(self, model: M, ctx: RunContext) -> np.ndarray:
+        """Return what a model decides on all labelled rows, ``(n_machines, n_labelled)``."""
         return self.predictor(model).decision_values(model, ctx).T
 
-    def values_at_hand(self, state: S, ctx: RunContext) -> np.ndarray:
-        """Return what :meth:`decision_values` does, but for rounding: from what the loop still holds, where it does."""
+    def values_at_hand(self, state: S, model: M, ctx: RunContext) -> np.ndarray:
+        """Return what :meth:`decision_values` does, but for rounding: from the model of the state, or what the loop still holds."""
         return self.decision_values(state, ctx)
 
 

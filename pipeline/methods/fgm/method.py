@@ -143,13 +143,13 @@ class FGM(Method):
                 values = self.loop.decision_values(replace(state, machines=machines), ctx)
             yield {"max_rounds": rounds}, values
 
-    def decision_values(self, state: FGMState, ctx: RunContext) -> np.ndarray:
+    def model_values(self, model: FGMModel, ctx: RunContext) -> np.ndarray:
         """Return the decision values of all rows, with their covariates."""
-        return super().decision_values(state, replace(ctx, covariates=self.inputs.covariates))
+        return super().model_values(model, replace(ctx, covariates=self.inputs.covariates))
 
-    def values_at_hand(self, state: FGMState, ctx: RunContext) -> np.ndarray:
+    def values_at_hand(self, state: FGMState, model: FGMModel, ctx: RunContext) -> np.ndarray:
         """Return the decision values of all rows from the columns of the cuts, which need not be fetched again."""
-        return self.decision_values(state, ctx) if self.config.debias else self.loop.decision_values(state, ctx)
+        return self.model_values(model, ctx) if self.config.debias else self.loop.decision_values(state, ctx)
 
     def model(self, state: FGMState, ctx: RunContext) -> FGMModel:
         """Return the model of the last round, or of the refit on its selection."""

@@ -24,7 +24,7 @@ from ...records.context import RunContext
 from ...records.holdings import Held, refuse_beyond
 from .alignment_pass import align_features
 from .config import KTAPathConfig
-from .machines import Kernels, PathTrainer, SharedSums, given_grams, machine_points
+from .machines import Kernels, PathPoint, PathTrainer, SharedSums, given_grams, machine_points
 
 BATCH_TASKS = 16  # tasks of the alignment pass in one step
 BATCH_POINTS = 25  # points of the path in one step
@@ -119,6 +119,7 @@ class KTALoop:
         self.grid = p_grid(config.p_start, config.p_end, config.dp)
         self.trains = True  # whether machines along the path are a part of it
         self.sums: SharedSums | None = None  # matrices that machines along the path share, for those with another C
+        self.machine: tuple[KTAState, PathPoint] | None = None  # the machine that predicts, of the state that was last asked for it
 
     def init(self, ctx: RunContext) -> KTAState:
         """Return the state without alignments and points."""

@@ -129,9 +129,13 @@ class KTAPath(Method):
 
     def machine(self, state: KTAState, ctx: RunContext, p: float | None = None) -> PathPoint:
         """Return the machine at a point of the path; by default the one that the parameters name, or the last one before it that has a
-        kernel.
+        kernel. That one is solved once, for the model and for what is said of it.
         """
-        p = machine_p(self.config, state) if p is None else p
+        if p is None:
+            known = self.loop.machine
+            if known is None or known[0] is not state:
+                known = self.loop.machine = state, self.machine(state, ctx, machine_p(self.config, state))
+            return known[1]
         lam, junctures = (state.lam1, state.lam2), path_junctures(self.config, state)
         active, eta = path_weights(self.config, lam, state.alignments.values, junctures, p)
         # Started from nothing, the machine is the same whatever points came before.

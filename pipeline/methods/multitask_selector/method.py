@@ -97,11 +97,14 @@ class Selector(Method):
         """What workers do: of a working set the passes over all features; rounds, and rows in memory, are the work of one process."""
         return ("gradients of the tasks, feature by feature",) if self.plan["engine"] == "working_set" else ()
 
-    def decision_values(self, state: State, ctx: RunContext) -> np.ndarray:
+    def model_values(self, model: LinearModel, ctx: RunContext) -> np.ndarray:
         """Return the decision value of each row's task, ``(1, n_samples)``."""
-        model = replace(self.model(state, ctx), tasks_json="null")
-        values = self.predictor(model).decision_values(model, ctx)
-        return np.take_along_axis(values, self.inputs.codes[:, None], axis=1).T
+        values = super().model_values(replace(model, tasks_json="null"), ctx)
+        return np.take_along_axis(values.T, self.inputs.codes[:, None], axis=1).T
+
+    def values_at_hand(self, state: State, model: LinearModel, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of the model."""
+        return self.model_values(model, ctx)
 
     def model(self, state: State, ctx: RunContext) -> LinearModel:
         """Return the model of the last weights; intercepts hold the offsets of the tasks."""

@@ -46,6 +46,9 @@ MEAN_SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)  # of the newest
 PACE_CUT = 0.25  # factor of the lengths of long steps after one that led uphill
 MAX_SEARCH_STEPS = 12  # steps of the search, after which the interior path takes over
 MAX_DEAR_SEARCH_STEPS = 60  # and where a step of the path takes as long as many of the search
+NEAR = (
+    5.0  # times the tolerance from which on the search goes on for as many steps again: the path begins anew, and takes more to get there
+)
 MANY_TASKS = 32  # tasks from which on it does: of 139 tasks of 15 rows 2.5 s and 0.2 s
 NEVER = 2**31  # no step
 MAX_SLOW_STEPS = 6  # steps in a row that moved neither bound, after which the search goes back to its best point and takes short steps
@@ -120,7 +123,8 @@ class SubspaceLoop(TaskLoop):
         return Step(state, {**figures, "seconds_machines": seconds})
 
     def _step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
-        if state.iteration >= state.takeover:
+        is_near = state.relative_gap <= NEAR * self.config.tol and state.iteration < 2 * state.takeover
+        if state.interior is not None or (state.iteration >= state.takeover and not is_near):
             return self._interior_step(state, grams)
         solution, seconds = self.solve_coupled(state, state.coupling, grams)
         is_mixed = self.problem.ridge is None
