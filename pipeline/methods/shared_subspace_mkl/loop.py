@@ -44,7 +44,9 @@ FIRST_SMOOTHING, SMOOTHING_DECAY = 1e-2, 0.6  # smoothing of the first step, and
 SMOOTHING_GAP_SHARE = 0.1  # and its end in units of gap / T: what it adds to all traces stays below the gap
 MEAN_SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)  # of the newest machine in means tried for losses without curvature
 PACE_CUT = 0.25  # factor of the lengths of long steps after one that led uphill
-MAX_SEARCH_STEPS = 12  # steps of the search, after which the interior path takes over
+MAX_SEARCH_STEPS = (
+    18  # steps of the search, after which the interior path takes over: by then it mostly is within 1e-3, and the path begins anew
+)
 MAX_DEAR_SEARCH_STEPS = 60  # and where a step of the path takes as long as many of the search
 NEAR = (
     5.0  # times the tolerance from which on the search goes on for as many steps again: the path begins anew, and takes more to get there
@@ -123,8 +125,7 @@ class SubspaceLoop(TaskLoop):
         return Step(state, {**figures, "seconds_machines": seconds})
 
     def _step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
-        is_near = state.relative_gap <= NEAR * self.config.tol and state.iteration < 2 * state.takeover
-        if state.interior is not None or (state.iteration >= state.takeover and not is_near):
+        if state.iteration >= state.takeover:
             return self._interior_step(state, grams)
         solution, seconds = self.solve_coupled(state, state.coupling, grams)
         is_mixed = self.problem.ridge is None
