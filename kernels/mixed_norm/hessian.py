@@ -80,7 +80,7 @@ class _ColumnSystem:
     def __init__(self, curvature: Curvature, live: LiveColumns, roots: FloatArray) -> None:
         self._gram, self._live = curvature.gram, live
         self._matrix = np.empty((len(live.columns), len(live.columns)), order="F")
-        self._without = np.asfortranarray(curvature.cross[live.columns] @ roots)
+        self._without = np.asfortranarray(curvature.cross[live.columns] @ roots) if roots.size else roots
 
     def solve(self, gradient: FloatArray, blend: float) -> FloatArray | None:
         """Return the direction, ``(q,)``, or ``None`` if H is numerically singular."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from ..arrays import FloatArray
@@ -37,7 +39,10 @@ class LocalRows:
             raise ValueError(f"Z has {self.n} rows and y {len(self._y)}: must be equal")
         self._residual, self._weights, self._summed = np.zeros(self.n), np.zeros(self.n), np.zeros(self.n)
         self._gram, self._cross = np.zeros((self.p, self.p), order="F"), np.zeros((self.p, self.q))
-        self._lengths = np.sqrt(np.einsum("ij,ij->j", self._columns, self._columns))
+
+    @cached_property
+    def _lengths(self) -> FloatArray:
+        return np.sqrt(np.einsum("ij,ij->j", self._columns, self._columns))
 
     @property
     def class_cost(self) -> tuple[float, float]:

@@ -121,16 +121,18 @@ def constructor(parameters: Sequence[Parameter]) -> Callable[..., None]:
     declared = [inspect.Parameter(p.name, kind, default=p.default, annotation=p.hint) for p in parameters]
     signature = inspect.Signature([inspect.Parameter("self", kind), *declared])
 
+    defaults = {p.name: p.default for p in parameters}
+
     def __init__(self: Any, *args: Any, **options: Any) -> None:
-        try:
-            bound = signature.bind(self, *args, **options)
-        except TypeError as error:
-            unknown = [name for name in options if name not in signature.parameters]
-            hint = nearest(unknown[0], list(signature.parameters)[1:]) if unknown else ""
-            raise TypeError(f"{type(self).__name__}: {error}{hint}") from None
-        bound.apply_defaults()
-        for name, value in list(bound.arguments.items())[1:]:
-            setattr(self, name, value)
+        given = dict(zip(defaults, args, strict=False), **options) if options.keys().isdisjoint(tuple(defaults)[: len(args)]) else {}
+        if len(given) != len(args) + len(options) or not given.keys() <= defaults.keys():
+            try:
+                signature.bind(self, *args, **options)
+            except TypeError as error:
+                unknown = [name for name in options if name not in defaults]
+                hint = nearest(unknown[0], list(defaults)) if unknown else ""
+                raise TypeError(f"{type(self).__name__}: {error}{hint}") from None
+        vars(self).update({**defaults, **given})
 
     vars(__init__)["__signature__"] = signature
     return __init__

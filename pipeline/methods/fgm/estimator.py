@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -135,8 +136,14 @@ class _FGM(FeatureSelection, CovariateEstimator):
         self.n_iter_ = max(len(machine.rounds) for machine in machines)
         self.cuts_ = _of_machines([list(machine.cuts) for machine in machines])
         self.cut_weights_ = _of_machines([machine.rounds[-1].cut_weights if machine.rounds else np.zeros(0) for machine in machines])
-        self.path_ = _of_machines([_path(model, machine) for machine in machines])
+        vars(self).pop("path_", None)
         self.converged_ = all(_has_converged(config, machine) for machine in machines)
+
+    @cached_property
+    def path_(self) -> Any:
+        """Models after every round, made when they are first asked for."""
+        check_is_fitted(self, "model_")
+        return _of_machines([_path(self.model_, machine) for machine in self.model_.machines])
 
     def _keep_run(self, run: FGM, state: FGMState) -> None:
         # For selection_stability; dropped when the estimator is pickled.

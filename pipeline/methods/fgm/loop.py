@@ -171,7 +171,8 @@ class FGMLoop:
         # Overflow ends in a clear error of the solver, which looks at every objective.
         with np.errstate(over="ignore", invalid="ignore"):
             solution = SOLVERS[name](GroupProblem(rows, starts), warm=warm, tol=config.inner_tol, max_iter=config.max_inner, **options)
-        parts = zip(state.cuts, state.coordinates, np.split(solution.omega, starts[1:-1]), strict=True)
+        weights = (solution.omega[low:high] for low, high in itertools.pairwise(starts.tolist()))
+        parts = zip(state.cuts, state.coordinates, weights, strict=True)
         selected = union_of_atoms([self.atoms.with_weight(ids, own[omega != 0]) for ids, own, omega in parts])
         record = problem.record(solution, selected)
         return replace(state, rounds=(*machine.rounds, record)), solution

@@ -44,13 +44,8 @@ FIRST_SMOOTHING, SMOOTHING_DECAY = 1e-2, 0.6  # smoothing of the first step, and
 SMOOTHING_GAP_SHARE = 0.1  # and its end in units of gap / T: what it adds to all traces stays below the gap
 MEAN_SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)  # of the newest machine in means tried for losses without curvature
 PACE_CUT = 0.25  # factor of the lengths of long steps after one that led uphill
-MAX_SEARCH_STEPS = (
-    18  # steps of the search, after which the interior path takes over: by then it mostly is within 1e-3, and the path begins anew
-)
+MAX_SEARCH_STEPS = 18  # steps of the search, after which the interior path takes over, which begins anew
 MAX_DEAR_SEARCH_STEPS = 60  # and where a step of the path takes as long as many of the search
-NEAR = (
-    5.0  # times the tolerance from which on the search goes on for as many steps again: the path begins anew, and takes more to get there
-)
 MANY_TASKS = 32  # tasks from which on it does: of 139 tasks of 15 rows 2.5 s and 0.2 s
 NEVER = 2**31  # no step
 MAX_SLOW_STEPS = 6  # steps in a row that moved neither bound, after which the search goes back to its best point and takes short steps

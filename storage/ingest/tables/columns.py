@@ -214,25 +214,28 @@ def dense_tables(x: npt.NDArray[Any], starts: Longs, n_rows: int, across: int, w
 
 
 @compile_kernel
-def mix_words(words: npt.NDArray[Any], exponent: np.uint64, one: np.uint64, lanes: npt.NDArray[np.uint64]) -> np.uint64:
-    """Mix words into ``lanes``, 32 of uint64: another word in any one place is always seen. Return the bits that are set in any
-    ``(word & exponent) + one``: where the exponent of a float has ones alone, it carries.
+def mix_words(
+    words: npt.NDArray[Any], lines: int, width: int, step: int, exponent: np.uint64, one: np.uint64, lanes: npt.NDArray[np.uint64]
+) -> np.uint64:
+    """Mix lines of ``width`` words, ``step`` words apart, into ``lanes``, 32 of uint64: another word in any one place is always seen.
+    Return the bits that are set in any ``(word & exponent) + one``: where the exponent of a float has ones alone, it carries.
     """
-    carries, whole = np.zeros(32, np.uint64), words.size // 32 * 32
-    for first in range(0, whole, 32):
-        line = words[first : first + 32]
-        for k in range(32):
-            word = np.uint64(line[k])
+    carries, whole = np.zeros(32, np.uint64), width // 32 * 32
+    for i in range(lines):
+        for first in range(i * step, i * step + whole, 32):
+            line = words[first : first + 32]
+            for k in range(32):
+                word = np.uint64(line[k])
+                carries[k] |= (word & exponent) + one
+                mixed = lanes[k] + word
+                mixed ^= mixed >> np.uint64(29)
+                lanes[k] = mixed + (mixed << np.uint64(3))
+        for k in range(width - whole):
+            word = np.uint64(words[i * step + whole + k])
             carries[k] |= (word & exponent) + one
             mixed = lanes[k] + word
             mixed ^= mixed >> np.uint64(29)
             lanes[k] = mixed + (mixed << np.uint64(3))
-    for k in range(words.size - whole):
-        word = np.uint64(words[whole + k])
-        carries[k] |= (word & exponent) + one
-        mixed = lanes[k] + word
-        mixed ^= mixed >> np.uint64(29)
-        lanes[k] = mixed + (mixed << np.uint64(3))
     seen = np.uint64(0)
     for k in range(32):
         seen |= carries[k]
