@@ -64,10 +64,7 @@ def heaviest_entries(data: BlockStore | MemoryBlocks, columns: int) -> int:
     return known[columns]
 
 
-def _batches(data: BlockStore | MemoryBlocks, features: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
-    if isinstance(data, MemoryBlocks):
-        yield features, 12 * data.n_rows * len(features)
-        return
+def _batches(data: BlockStore, features: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
     sizes = column_sizes(data, features)
     batch = np.cumsum(sizes) // FETCH_BYTES
     for k in np.unique(batch):
@@ -78,8 +75,11 @@ def _batches(data: BlockStore | MemoryBlocks, features: np.ndarray) -> Iterator[
 def fetch_columns(ctx: RunContext, features: np.ndarray) -> Columns:
     """Return the raw columns of sorted distinct ``features``: ``(n_samples, len(features))``, sparse if the data is.
 
-    Scaling is not applied here: see :func:`scaled`. Many columns come in several passes, so that no worker holds them all.
+    Scaling is not applied here: see :func:`scaled`. Those of arrays in memory are copied in one walk over the rows, which stripes would
+    repeat. Many columns of a store come in several passes, so that no worker holds them all.
     """
+    if isinstance(ctx.data, MemoryBlocks):
+        return ctx.data.columns(features)
     tasks, batches = column_tasks(ctx.data), _batches(ctx.data, features)
     return stack([ctx.run_pass(columns_pass(tasks_holding(tasks, batch), nbytes, batch)) for batch, nbytes in batches])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from ...storage import MemoryBlocks
 from ...storage.value_types import Matrix, SparseMatrix
 from ..records.context import RunContext
 from ..records.scale import FeatureScale
@@ -36,9 +35,8 @@ def inverse_row_norms(X: Matrix) -> np.ndarray:
 
 
 def fetch_scaled(ctx: RunContext, features: np.ndarray) -> Columns:
-    """Fetch the columns of sorted distinct ``features`` and scale them as stored (one column pass; in memory as they lie)."""
-    raw = ctx.data.columns(features) if isinstance(ctx.data, MemoryBlocks) else fetch_columns(ctx, features)
-    return scaled(raw, scale_as_given(ctx.data, features), ctx.data.scale.row_factor)
+    """Fetch the columns of sorted distinct ``features`` and scale them as stored."""
+    return scaled(fetch_columns(ctx, features), scale_as_given(ctx.data, features), ctx.data.scale.row_factor)
 
 
 def scaled_columns(ctx: RunContext, features: np.ndarray, *, centred: bool) -> Columns:
