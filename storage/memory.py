@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from .blocks.look import Look, look
 from .blocks.store import Block, BlockMeta, BlockSource, ColumnScale, VerifyReport
 from .blocks.tables import COLUMN_TABLES, check_ids, check_rows, column_tables, mark_canonical
 from .column_scale import factors_of
 from .errors import DataError, SchemaError
 from .layout import STRIPE_BYTES, STRIPE_ENTRIES, DenseLayout, StripeLayout, place_blocks, plan_dense, plan_dense_rows, plan_stripes
-from .look import Look, look
 from .meta import Label, ScaleKind
 from .sparse_door import admit
 from .value_types import Matrix, SparseMatrix, UserData

@@ -56,25 +56,37 @@ def _sparse_dots_by_four(values: Array, rows: Array, starts: Array, duals: Array
 
 @compiled
 def _row_major(x: Array, step: int, active: Array, duals: Array, c: Array, tile: int) -> None:
-    """c (m, k) += duals (m, n) X over the active rows; vectorises across columns, so each sum keeps its order."""
+    """c (m, k) += duals (m, n) X over the active rows; vectorises across columns, so each sum keeps its order. Eight rows at a time:
+    memory hands over several streams faster than one.
+    """
     n_columns = c.shape[1]
-    whole = active.size & ~3
+    whole = active.size & ~7
     for begin in range(0, n_columns, tile):
         width = min(tile, n_columns - begin)
-        for q in range(0, whole, 4):
-            i0, i1, i2, i3 = active[q], active[q + 1], active[q + 2], active[q + 3]
-            x0 = x[i0 * step + begin : i0 * step + begin + width]
-            x1 = x[i1 * step + begin : i1 * step + begin + width]
-            x2 = x[i2 * step + begin : i2 * step + begin + width]
-            x3 = x[i3 * step + begin : i3 * step + begin + width]
+        for q in range(0, whole, 8):
+            rows = active[q : q + 8]
+            x0 = x[rows[0] * step + begin : rows[0] * step + begin + width]
+            x1 = x[rows[1] * step + begin : rows[1] * step + begin + width]
+            x2 = x[rows[2] * step + begin : rows[2] * step + begin + width]
+            x3 = x[rows[3] * step + begin : rows[3] * step + begin + width]
+            x4 = x[rows[4] * step + begin : rows[4] * step + begin + width]
+            x5 = x[rows[5] * step + begin : rows[5] * step + begin + width]
+            x6 = x[rows[6] * step + begin : rows[6] * step + begin + width]
+            x7 = x[rows[7] * step + begin : rows[7] * step + begin + width]
             for a in range(c.shape[0]):
-                u0, u1, u2, u3 = duals[a, i0], duals[a, i1], duals[a, i2], duals[a, i3]
+                u = duals[a]
+                u0, u1, u2, u3 = u[rows[0]], u[rows[1]], u[rows[2]], u[rows[3]]
+                u4, u5, u6, u7 = u[rows[4]], u[rows[5]], u[rows[6]], u[rows[7]]
                 total = c[a, begin : begin + width]
                 for j in range(width):
                     s = total[j] + x0[j] * u0
                     s += x1[j] * u1
                     s += x2[j] * u2
-                    total[j] = s + x3[j] * u3
+                    s += x3[j] * u3
+                    s += x4[j] * u4
+                    s += x5[j] * u5
+                    s += x6[j] * u6
+                    total[j] = s + x7[j] * u7
         for q in range(whole, active.size):
             i = active[q]
             xi = x[i * step + begin : i * step + begin + width]

@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 
 from ...kernels.jit import one_thread
 from ...storage import MemoryBlocks
-from ...storage.look import look
+from ...storage.blocks.look import look
 from ...storage.value_types import UserData
 from ..calibration.fits import Fit, calibrate, known_calibration
 from ..models.calibration import Calibration, class_probabilities

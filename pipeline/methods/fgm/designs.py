@@ -232,6 +232,8 @@ class Designs:
         parts = [self._atoms.features(ids) for cuts in missing.values() for ids in cuts]
         features = parts[0] if len(parts) == 1 else np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
         raw = scaled_columns(ctx, features, centred=self._atoms.centred) if len(features) else np.zeros((ctx.data.n_rows, 0))
+        if isinstance(raw, np.ndarray):
+            raw = np.asfortranarray(raw)  # columns are picked and appended one by one
         for k, cuts in missing.items():
             design = self._designs.setdefault(k, Design(ctx.data.n_rows, self._capacities[k]))
             assert isinstance(design, Design)

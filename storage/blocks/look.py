@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from .blocks.tables import flat_vector
-from .value_types import Matrix
+from ..value_types import Matrix
+from .tables import flat_vector
 
 _LANES = 32
 _WORDS = {4: np.uint32, 8: np.uint64}
@@ -43,7 +43,7 @@ def look(X: Matrix) -> Look:
 
 
 def _look(data: np.ndarray) -> Look:
-    from .ingest.tables.columns import mix_words  # compiled code, which those who only open a store do without
+    from ..ingest.tables.columns import mix_words  # compiled code, which those who only open a store do without
 
     item, is_whole = data.itemsize, data.flags.c_contiguous
     lines, width, step = (1, data.size, data.size) if is_whole or not data.size else (*data.shape, data.strides[0] // item)
