@@ -34,7 +34,12 @@ class LinearModel:
     @property
     def features(self) -> np.ndarray:
         """Sorted features with a weight in some machine."""
-        return np.unique(self.coef.indices[self.coef.data != 0]) if sp.issparse(self.coef) else np.flatnonzero(self.coef.any(axis=0))  # pyright: ignore[reportAttributeAccessIssue] (sparse)
+        coef: Matrix = self.coef
+        if not sp.issparse(coef):
+            return np.flatnonzero(coef.any(axis=0))
+        has_weight = np.zeros(coef.shape[1], bool)
+        has_weight[coef.indices[coef.data != 0]] = True
+        return np.flatnonzero(has_weight).astype(coef.indices.dtype)
 
     def scaled_weights(self) -> np.ndarray:
         """Return the weights of these features as the fit saw them, ``(n_machines, n_with_a_weight)``: of columns of its scale, which can
