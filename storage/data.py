@@ -12,7 +12,7 @@ from .blocks.store import BlockStore
 from .encoding.chunks import fill_masked, is_inexact
 from .encoding.frames import is_frame, is_labelled
 from .encoding.numbers import BEYOND
-from .errors import DataError
+from .errors import DataError, SchemaError
 from .grams.store import GramStore
 from .sparse_door import admit, gather
 from .value_types import Foreign, Matrix, UserData
@@ -158,11 +158,23 @@ def in_memory(X: UserData, name: str = "X") -> UserData:
 def _of_xarray(X: Foreign, name: str) -> Foreign:
     """Return a data set, or a matrix whose columns have names, as a frame; other arrays as they lie."""
     if hasattr(X, "data_vars"):
-        from .ingest.tables.labelled import row_dimension
-
         row_dimension(X, name)
         return X.reset_coords(drop=True).to_dataframe()
     return X.to_pandas() if X.ndim == 2 and X.dims[1] in X.coords else X.data
+
+
+def row_dimension(data: Foreign, name: str) -> str:
+    """The dimension that all variables of a data set lie along. Raises SchemaError: there is none."""
+    if not len(data.data_vars):
+        raise SchemaError(f"{name} has no variables")
+    odd = [str(column) for column in data.data_vars if len(data[column].dims) != 1]
+    dims = {data[column].dims[0] for column in data.data_vars if len(data[column].dims) == 1}
+    if odd or len(dims) != 1:
+        what = (
+            f"variable {odd[0]!r} has {len(data[odd[0]].dims)} dimensions" if odd else f"its variables lie along {sorted(map(str, dims))}"
+        )
+        raise SchemaError(f"{name}: {what}; the columns of a table all lie along one dimension, its rows (choose them: data[[...]])")
+    return dims.pop()
 
 
 def unmasked(X: np.ma.MaskedArray, name: str = "X") -> npt.NDArray[Any]:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..blocks.arrays import canonical_json
+from ..data import in_memory, square_in_memory
 from ..errors import DataError, SchemaError, space_for
 from ..grams.bundle import GramTask
 from ..grams.layout import OBJECT_BYTES
@@ -220,7 +221,7 @@ def _open_source(source: UserData, folder: Path, names: Sequence[str] | None) ->
         return _open_path(os.fspath(source), folder, names)
     label = f"<{type(source).__name__}>"
     if isinstance(source, list | tuple | np.ndarray):
-        return _Grams(_as_stack(np.asarray(source), label), label, names)
+        return _Grams(_as_stack(np.asarray(square_in_memory(source, label)), label), label, names)
     if hasattr(source, "chunks") and hasattr(source, "shape"):
         return _Grams(_spool_array(source, folder, label), label, names)
     raise SchemaError(f"source is a {type(source).__name__}; Gram matrices come as an array, a .npy or .npz file, a dask or a Zarr array")
@@ -281,7 +282,7 @@ def _spool_array(array: Foreign, folder: Path, name: str) -> npt.NDArray[Any]:
     mapped = np.lib.format.open_memmap(folder / "grams.npy", mode="w+", dtype=dtype, shape=shape)
     for region in _chunk_regions(array):
         part = array[region]
-        mapped[region] = np.asarray(part.compute() if hasattr(part, "compute") else part)
+        mapped[region] = np.asarray(in_memory(part))
     return _as_stack(mapped, name)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..data import in_memory, unmasked
 from ..encoding.frames import frame_columns, is_frame
 from ..encoding.record import FILLS, Missing, TableEncoding
 from ..errors import DataError, SchemaError
@@ -146,7 +147,8 @@ class Options:
     def row_columns(self, there: Iterable[str] = ()) -> dict[str, Any]:
         """Where the row tables come from: "y", "task", "weight", "covariate:NAME" -> column name or array, as far as they are given. Those
         of the store given as like (``follow``) count too, if they are among the names ``there``."""
-        columns = {name: getattr(self, option) for name, option in ROW_OPTIONS.items()}
+        given = {name: getattr(self, option) for name, option in ROW_OPTIONS.items()}
+        columns = {name: unmasked(value, name) if isinstance(value, np.ma.MaskedArray) else value for name, value in given.items()}
         known, covariates = set(there), self.covariates
         followed = {name: column for name, column in self.follow.items() if isinstance(column, str) and column in known}
         if covariates is None and known.issuperset(self.follow.get("covariates", ())):
@@ -185,6 +187,7 @@ def _check_covariates(covariates: UserData) -> list[str] | dict[str, np.ndarray]
         if not covariates or len(set(covariates)) < len(covariates) or "" in covariates:
             raise SchemaError(f"covariates is {list(covariates)!r}; it must be names of columns, each once")
         return list(covariates)
+    covariates = in_memory(covariates, "covariates")
     if is_frame(covariates):
         return frame_columns(covariates)
     values = np.asarray(covariates)

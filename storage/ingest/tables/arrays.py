@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ...data import unmasked
+from ...data import in_memory, unmasked
 from ...encoding.frames import is_labelled
 from ...errors import SchemaError
 from ...sparse_door import admit, admit_chunks
@@ -108,7 +108,7 @@ class DaskSource(RowSource):
         check_width(self.n_cols, options, self.name, self.sparse)
 
     def _compute(self, i: int) -> Matrix:
-        parts = [self._chunks.blocks[i, j].compute() for j in range(self._x.numblocks[1])]
+        parts = [in_memory(self._chunks.blocks[i, j].compute(), self.name) for j in range(self._x.numblocks[1])]
         if any(sp.issparse(part) for part in parts):
             return sp.csr_array(sp.hstack(parts, format="csr"))
         return np.hstack(parts)
@@ -126,7 +126,7 @@ class DaskSource(RowSource):
 
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
         """Yield the row blocks."""
-        tables = {name: np.asarray(values.compute() if hasattr(values, "compute") else values) for name, values in self._tables.items()}
+        tables = {name: np.asarray(in_memory(values, name)) for name, values in self._tables.items()}
         for values in tables.values():
             if values.ndim != 1:
                 raise SchemaError(f"a row table has the shape {values.shape}; it must be a vector")

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...data import row_dimension
 from ...encoding.chunks import Chunk, Unreadable, chunk_of_objects
-from ...errors import DataError, SchemaError
+from ...errors import DataError
 from ...value_types import Foreign
 from ..options import Options
 from .row_tables import array_digest
@@ -46,20 +47,6 @@ class DataSetSource(Table):
             return chunk_of_objects(values.astype(object))
         except (TypeError, ValueError) as error:
             raise DataError(f"column {self.columns[k]!r}: {error}", self.name) from error
-
-
-def row_dimension(data: Foreign, name: str) -> str:
-    """The dimension that all variables of a data set lie along. Raises SchemaError: there is none."""
-    if not len(data.data_vars):
-        raise SchemaError(f"{name} has no variables")
-    odd = [str(column) for column in data.data_vars if len(data[column].dims) != 1]
-    dims = {data[column].dims[0] for column in data.data_vars if len(data[column].dims) == 1}
-    if odd or len(dims) != 1:
-        what = (
-            f"variable {odd[0]!r} has {len(data[odd[0]].dims)} dimensions" if odd else f"its variables lie along {sorted(map(str, dims))}"
-        )
-        raise SchemaError(f"{name}: {what}; the columns of a table all lie along one dimension, its rows (choose them: data[[...]])")
-    return dims.pop()
 
 
 def names_of_array(data: Foreign) -> list[str] | None:

@@ -100,8 +100,10 @@ def test_faults_are_named_before_anything_is_written(tmp_path, place, value, wor
     bad = GRAMS.copy()
     bad[place] = value
     np.save(tmp_path / "a.npy", bad)
-    with pytest.raises(DataError, match=words):
-        ingest_grams(tmp_path / "a.npy", tmp_path / "g")
+    masked = np.ma.masked_invalid(bad)
+    for source in (tmp_path / "a.npy", *((masked, list(masked)) if np.isnan(value) else ())):
+        with pytest.raises(DataError, match=words):
+            ingest_grams(source, tmp_path / "g")
     assert not (tmp_path / "g").exists()
 
 

@@ -88,6 +88,11 @@ def as_dask(folder, A, y):
     return (da.from_array(A, chunks=(17, 2)), y), {}
 
 
+def as_masked_dask(folder, A, y):
+    hidden = np.ma.masked_array(np.nan_to_num(A, nan=7.0, posinf=np.inf), np.isnan(A))
+    return (da.from_array(hidden, chunks=(17, 2)), da.from_array(y, chunks=11)), {}
+
+
 FORMS = [make for name, make in list(globals().items()) if name.startswith("as_")]
 
 
@@ -251,6 +256,16 @@ def test_without_the_option_the_message_names_it_and_infinity_is_never_kept(tmp_
     with pytest.raises(SchemaError, match="missing is 'drop'; it must be one of refuse, keep"):
         ingest(A, tmp_path / "S", missing="drop")
     assert not (tmp_path / "S").exists()
+
+
+@pytest.mark.parametrize("column", ["target", "task_column", "weight_column", "id_column", "covariates"])
+def test_masked_entries_of_row_tables_are_missing(tmp_path, data, column):
+    A, y = np.nan_to_num(data[0]), data[1]
+    values = np.ma.masked_array(np.arange(N) % 2, np.arange(N) == 17)
+    for X in (A, da.from_array(A, chunks=(17, D)), pd.DataFrame(A, columns=NAMES)):
+        for given in (values, da.from_array(values, chunks=11)) if isinstance(X, da.Array) and column != "covariates" else (values,):
+            with pytest.raises(DataError, match=r"row 18: .*(nan is not finite|is missing)"):
+                ingest(X, tmp_path / "S", **{"target": y, column: given})
 
 
 @pytest.mark.parametrize("column", ["target", "task_column", "weight_column"])
