@@ -110,19 +110,24 @@ def matrix_factor(kernel: np.ndarray, labels: Labels | None, n: int) -> np.ndarr
     return factor
 
 
+PAIRS = 1 << 20  # numbers of pairs of points that are compared at once
+
+
 def neighbour_accuracy(points: np.ndarray, codes: np.ndarray, voters: np.ndarray, judged: np.ndarray, k: int) -> float:
     """Return the share of rows in ``judged`` whose class the majority of their ``k`` nearest others in ``voters`` has, on the map.
     ``points`` are ``(n, d)`` coordinates, ``codes`` ``(n,)`` classes, ``voters`` and ``judged`` ``(n,)`` masks. Of classes with equal votes
     the first wins.
     """
-    ids = np.flatnonzero(voters)
-    right, total = 0, 0
-    for row in np.flatnonzero(judged):
-        others = ids[ids != row]
-        if not len(others):
-            continue
-        squares = np.sum((points[others] - points[row]) ** 2, axis=1)
-        votes = codes[others[np.argsort(squares, kind="stable")[:k]]]
-        right += int(np.bincount(votes).argmax() == codes[row])
-        total += 1
+    ids, rows, n_classes, right, total = np.flatnonzero(voters), np.flatnonzero(judged), int(codes.max(initial=0)) + 1, 0, 0
+    step = max(1, PAIRS // max(points[ids].size, 1))
+    for low in range(0, len(rows), step):
+        part = rows[low : low + step]
+        squares, own = np.sum((points[ids] - points[part, None]) ** 2, axis=2), part[:, None] == ids
+        squares[own] = np.inf
+        nearest = np.argsort(squares, axis=1, kind="stable")[:, :k]
+        votes_for = np.arange(len(part))[:, None] * n_classes + codes[ids[nearest]]
+        counted = votes_for[~np.take_along_axis(own, nearest, axis=1)]
+        votes = np.bincount(counted, minlength=len(part) * n_classes).reshape(-1, n_classes)
+        has_others = votes.any(axis=1)
+        right, total = right + int(np.sum((votes.argmax(axis=1) == codes[part])[has_others])), total + int(has_others.sum())
     return right / total if total else float("nan")
