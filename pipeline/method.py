@@ -169,9 +169,13 @@ class Method(Generic[C, I, S, M]):
             return own  # no rows with a target
         rows = self.labelled(cast(I, self.inputs))
         if isinstance(ctx.data, MemoryBlocks) and last.get("n_answers") is None:
-            values = dict(enumerate(self.values_at_hand(state, model, ctx)))
-            last = {**last, **accuracy_metrics([fit_tracker(rows, rows.held_out)], values)}
+            last = {**last, **self.scores_at_hand(state, model, ctx, rows)}
         return [*own, *fit_warnings(self.name, self.config, rows, summary, last, own)]
+
+    def scores_at_hand(self, state: S, model: M, ctx: RunContext, rows: Inputs) -> dict[str, Any]:
+        """Return accuracy, or R2, of the training rows, and how many answers they get."""
+        values = dict(enumerate(self.values_at_hand(state, model, ctx)))
+        return accuracy_metrics([fit_tracker(rows, rows.held_out)], values)
 
     def summary(self, state: S, model: M) -> dict[str, Any]:
         """Return the figures of a finished run as a small JSON object."""

@@ -108,6 +108,16 @@ class BatchLoop:
         parts = zip(self._columns.values(), result.weights, result.biases, strict=True)
         return np.stack([rows.decide(w[None, rows.features]) + (b + w[rows.features] @ rows.means) for rows, w, b in parts])
 
+    def explained_share(self, state: BatchState) -> float | None:
+        """Return the share of the target's variance that the single machine of a regression explains, of the moments of rows of weight one;
+        ``None`` where there are no moments.
+        """
+        if self._moments is None:
+            return None
+        moments, weights, spread = self._moments[0], self.result(state).weights[0], float(np.var(self.problem.targets[0]))
+        square = moments.square - weights @ (2.0 * moments.cross[0] - moments.gram[0] @ weights)
+        return 1.0 - float(square) / spread if spread > 0.0 else NAN
+
     def _metrics(self, state: BatchState) -> dict[str, Any]:
         machines = state.machines
         n_groups, n_working = sum(len(self._active_groups(m)) for m in machines), sum(len(m.groups) for m in machines)

@@ -241,6 +241,14 @@ class BatchGroupLasso(GroupLasso):
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
         return self.loop.decision_values(state, ctx)
 
+    def scores_at_hand(self, state: BatchState, model: LinearModel, ctx: RunContext, rows: Inputs) -> dict[str, Any]:
+        """Return R2 from the moments of the rows, where these are held and count alike; else what decisions on all rows say."""
+        has_alike = rows.classes is None and rows.sample_weight is None
+        explained = self.loop.explained_share(state) if has_alike else None
+        if explained is None:
+            return super().scores_at_hand(state, model, ctx, rows)
+        return {"train_r2": explained, "n_answers": 2 if len(model.features) else 1}
+
     @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 from sklearn.datasets import load_breast_cancer
 
-from gramplane import GroupLassoClassifier
+from gramplane import GroupLassoClassifier, GroupLassoRegressor
 from gramplane.cluster import MemoryBoundExceeded, MemorySink, open_executor
 from gramplane.kernels.features.groups import build_groups
 from gramplane.kernels.group_lasso.on_rows import solve_rows
@@ -17,9 +17,11 @@ from gramplane.kernels.group_lasso.penalty import group_penalty
 from gramplane.kernels.group_lasso.row_problem import RowProblem, TaskRows
 from gramplane.kernels.losses import mean_loss
 from gramplane.pipeline.loops.run import run_loop
+from gramplane.pipeline.method import Method
 from gramplane.pipeline.methods.group_lasso import moments_pass as passes
 from gramplane.pipeline.methods.group_lasso.batch_loop import BatchLoop
 from gramplane.pipeline.methods.group_lasso.batch_problem import BatchProblem
+from gramplane.pipeline.methods.group_lasso.method import BatchGroupLasso
 from gramplane.pipeline.methods.group_lasso.moments_pass import feature_slopes, moments_pass
 from gramplane.pipeline.passes.blocks import scale_as_given
 from gramplane.pipeline.passes.scaling import scaled
@@ -259,3 +261,23 @@ def test_what_cannot_be_done_is_said():
         fitted(problem_of(y, "logistic"), MemoryBlocks(X), driver_memory=1000)
     short, _ = fitted(problem_of(y, "logistic", tol=1e-12, max_iter=1), MemoryBlocks(X))
     assert not short.converged
+
+
+@pytest.mark.parametrize("scale", ["standard", None])
+@pytest.mark.parametrize("bias", [True, False])
+def test_what_is_said_of_a_fit_on_moments_is_what_its_decisions_say(bias, scale, monkeypatch):
+    X, y = planted()
+    seen = []
+
+    def both(self, *given):
+        seen.append((from_moments(self, *given), Method.scores_at_hand(self, *given)))
+        return seen[-1][0]
+
+    from_moments = BatchGroupLasso.scores_at_hand
+    monkeypatch.setattr(BatchGroupLasso, "scores_at_hand", both)
+    for lam in (0.05, 1e3):
+        GroupLassoRegressor(lam=lam, algorithm="fista", fit_intercept=bias, scale=scale).fit(X, y)
+    for found, told in seen:
+        assert found["train_r2"] == pytest.approx(told["train_r2"], abs=1e-9)
+        assert found["n_answers"] == told["n_answers"]
+    assert [found["n_answers"] for found, _ in seen] == [2, 1]
