@@ -30,7 +30,7 @@ from .turning import PIECE_SHARE, TURNED_ROW_BYTES
 
 _ROW_COPIES = 4  # of rows at hand there are, side by side: numbers as read, as float64, as float32, and the block
 _ENTRY_BYTES = 48  # bytes that an entry of a sparse piece takes from the file to its block
-_FILLED_BYTES = 40  # bytes per row of a column whose mean or median is found
+_FILLED_BYTES = 24  # bytes per row of a column whose mean or median is found
 _STORED, _SCRATCHED = 12, 32  # bytes at most per entry of a sparse matrix: in the store, and on scratch (blocks, then buckets)
 
 
@@ -90,7 +90,7 @@ def _held_outside(kind: str, tables: Sequence[str], rows: int, options: Options)
         return [*weights, *(cuts if options.layout == "both" else [])]
     if options.missing not in FILLS:
         return []
-    return [holding_row("column whose missing values are filled in; outside the budget", "40 rows", _FILLED_BYTES * rows)]
+    return [holding_row("column whose missing values are filled in; outside the budget", "24 rows", _FILLED_BYTES * rows)]
 
 
 def _total_bytes(holds: list[dict[str, Any]], options: Options, outside: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:

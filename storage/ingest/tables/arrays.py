@@ -54,7 +54,7 @@ class ArraySource(RowSource):
 
     @cached_property
     def _content(self) -> str:
-        return array_digest(self._arrays())
+        return array_digest(self._arrays().items())
 
     def identity(self) -> str | None:
         """Identity by content."""
@@ -121,7 +121,7 @@ class DaskSource(RowSource):
 
     def identity(self) -> str | None:
         """dask's own name of the computation, which is a hash of it, with the tables."""
-        names = [str(getattr(values, "name", "")) or array_digest({name: values}) for name, values in self._tables.items()]
+        names = [str(getattr(values, "name", "")) or array_digest([(name, values)]) for name, values in self._tables.items()]
         return " ".join(["dask", self._x.name, *names])
 
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:

@@ -1,6 +1,7 @@
 """Tables in memory, or handed over part by part: data frames, streams of Arrow, frames of Dask, data sets of xarray."""
 
 from collections.abc import Iterator
+from itertools import chain
 
 from ...encoding.chunks import Chunk
 from ...encoding.frames import Frame, is_frame, is_labelled, open_frame
@@ -65,7 +66,9 @@ class WholeFrame(FrameSource):
 
     def identity(self) -> str | None:
         """Identity by content."""
-        return array_digest({**{name: self._frame.content(k) for k, name in enumerate(self.columns)}, **self._roles.arrays})
+        # One column after the other: of some libraries each is a copy.
+        columns = ((name, self._frame.content(k)) for k, name in enumerate(self.columns))
+        return array_digest(chain(columns, self._roles.arrays.items()))
 
 
 class DaskFrame(FrameSource):
@@ -77,7 +80,7 @@ class DaskFrame(FrameSource):
 
     def identity(self) -> str | None:
         """Dask's own name of the computation, which is a hash of it, with the tables given as arrays."""
-        return f"dask {self._dask._name} {array_digest(self._roles.arrays)}"
+        return f"dask {self._dask._name} {array_digest(self._roles.arrays.items())}"
 
     def parts(self) -> Iterator[Frame]:
         """Yield the partitions."""

@@ -35,8 +35,9 @@ class GroupedTable(Table):
         self.numbers = [k for k, field in enumerate(schema) if is_number_type(field.type)]
         index = _INDEX if _INDEX in schema.names else None
         super().__init__(str(path), schema.names, self.numbers, options, index)
-        # Texts that repeat are read as a table of texts and numbers of them, and are texts all the same.
-        self.texts = [self.columns[k] for k in self.columns_read if is_word_type(schema.field(k).type)]
+        # Texts that repeat are read as a table of texts and numbers of them, and are texts all the same; ids do not repeat.
+        repeat = [k for k in self.columns_read if k != self._roles.columns.get("id")]
+        self.texts = [self.columns[k] for k in repeat if is_word_type(schema.field(k).type)]
         self.long = [self.columns[k] for k in self.columns_read if not has_fixed_width(schema.field(k).type)]
 
     @property

@@ -1,6 +1,7 @@
 """Data of xarray: the variables of a data set along one dimension are columns, an array of two dimensions is a matrix with names."""
 
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 
@@ -30,7 +31,7 @@ class DataSetSource(Table):
 
     def identity(self) -> str | None:
         """Identity by content."""
-        return array_digest({**{name: self._data[name].values for name in self._variables}, **self._roles.arrays})
+        return array_digest(chain(((name, self._data[name].values) for name in self._variables), self._roles.arrays.items()))
 
     def batches(self, step: int, options: Options) -> Iterator[list[Chunk]]:
         """Yield slices of rows."""

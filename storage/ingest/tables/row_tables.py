@@ -1,7 +1,7 @@
 """Row tables of any source that is not text, checked: targets, task numbers, weights; and the identity of arrays."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,10 +30,10 @@ _PIECE = 1 << 22  # bytes whose digest is taken at once
 _TEXTS = "OUST"  # kinds of arrays that hold texts
 
 
-def array_digest(arrays: Mapping[str, Any]) -> str:
+def array_digest(arrays: Iterable[tuple[str, Any]]) -> str:
     """sha256 over name, type, shape and bytes of arrays."""
     digest = hashlib.sha256()
-    for name, array in arrays.items():
+    for name, array in arrays:
         values = np.atleast_1d(np.asarray(array))
         digest.update(f"{name} {values.dtype.str}{values.shape}".encode())
         if values.dtype.hasobject:

@@ -115,7 +115,7 @@ class StringArraySource(SequenceSource):
 
     def identity(self) -> str | None:
         """Identity by content."""
-        return array_digest({"texts": np.array(self._texts, dtype=object), **{name: np.asarray(v) for name, v in self._tables.items()}})
+        return array_digest([("texts", np.array(self._texts, dtype=object)), *self._tables.items()])
 
     def _blocks(self, options: Options, target: Target, progress: Progress) -> Iterator[Block]:
         yield from self._check_blocks((Sequence(text.encode(), {}, row) for row, text in enumerate(self._texts, 1)), target)

@@ -4,6 +4,7 @@ import os
 import re
 import struct
 import tracemalloc
+import weakref
 import zipfile
 import zlib
 from pathlib import Path
@@ -20,6 +21,7 @@ from gramplane.storage.ingest import ingest
 from gramplane.storage.ingest.files import release_pages
 from gramplane.storage.ingest.statistics import Column
 from gramplane.storage.ingest.tables import array_files
+from gramplane.storage.ingest.tables.row_tables import array_digest
 from tests.support.budget_sources import SOURCES, memory_of
 
 BUDGET, SLACK = 32 << 20, 64 << 20
@@ -180,6 +182,33 @@ def test_no_array_has_all_rows_of_a_tall_table(tmp_path, monkeypatch, form, n):
     other = BlockStore.open(str(tmp_path / "warm"))
     for name in ("counts", "norm1", "sumsq", "minimum", "maximum", "standard"):
         np.testing.assert_array_equal(store.column_table(name), other.column_table(name))
+
+
+def test_ids_of_a_large_row_group_are_read_some_rows_at_a_time(tmp_path):
+    n, width = 40_000, 400
+    table = {"x": np.arange(n) / 8, "k": [f"patient {k:{width}d}" for k in range(n)], "y": np.arange(n) % 2}
+    pq.write_table(pa.table(table).slice(0, 9), tmp_path / "small.parquet")
+    pq.write_table(pa.table(table), tmp_path / "a.parquet", row_group_size=n)
+    ingest(str(tmp_path / "small.parquet"), str(tmp_path / "warm"), budget=SMALL, target="y", id_column="k")
+    tracemalloc.start()
+    store = ingest(str(tmp_path / "a.parquet"), str(tmp_path / "S"), budget=SMALL, target="y", id_column="k")
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert taken < n * width // 3
+    assert store.ids()[-1] == table["k"][-1]
+
+
+def test_the_identity_of_arrays_does_not_hold_all_of_them():
+    alive = []
+
+    def arrays():
+        for k in range(4):
+            alive.append(weakref.ref(made := np.full(9, k)))
+            assert sum(one() is not None for one in alive) <= 2
+            yield f"a{k}", made
+            del made
+
+    assert array_digest(arrays()) == array_digest([(f"a{k}", np.full(9, k)) for k in range(4)])
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/smaps"), reason="the system does not tell which pages of a file are in memory")
