@@ -138,7 +138,9 @@ class KernelRegressor(SupervisedRegressor, KernelEstimator):
 
 
 def is_text(X: object) -> bool:
-    """Return whether ``X`` is a list or array of strings (one string is a path)."""
+    """Return whether ``X`` is a list, an array or a column of a frame of strings (one string is a path)."""
+    if hasattr(X, "to_numpy") and len(getattr(X, "shape", ())) == 1:
+        X = np.asarray(X, dtype=object)
     if isinstance(X, (list, tuple)):
         return bool(X) and all(isinstance(row, str) for row in X)
     return isinstance(X, np.ndarray) and X.ndim == 1 and X.size > 0 and X.dtype.kind in "OU" and all(isinstance(row, str) for row in X)

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
@@ -234,10 +235,11 @@ def test_precomputed_kernels_in_every_form(tmp_path):
         found.predict(across[:3])
 
 
-def test_strings():
-    texts = ["abab", "baba", "ababab", "bab", "cdcd", "dcdc", "cdcdc", "dcd"]
+@pytest.mark.parametrize("form", [list, np.array, pd.Series])
+def test_strings(form):
+    texts = form(["abab", "baba", "ababab", "bab", "cdcd", "dcdc", "cdcdc", "dcd"])
     found = MKLClassifier(["spectrum(k=2)", "spectrum(k=1)"], scale=None).fit(texts, [0, 0, 0, 0, 1, 1, 1, 1])
-    np.testing.assert_array_equal(found.predict(["abba", "ccdd"]), [0, 1])
+    np.testing.assert_array_equal(found.predict(form(["abba", "ccdd"])), [0, 1])
 
 
 def test_several_views_stand_side_by_side_as_columns():
