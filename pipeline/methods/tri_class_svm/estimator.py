@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
@@ -14,11 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.triclass import three_way
 from ....storage import DataError, MemoryBlocks
-from ....storage.data import NUMBERS, as_data, in_memory, is_store, square_in_memory
+from ....storage.data import in_memory, is_store
 from ....storage.value_types import UserData
 from ...estimators.inputs import Column, UserRows, check_labels, label_array, stored_target
 from ...estimators.kernels import KernelClassifier, is_text
-from ...grams.given import GivenGrams
 from ...grams.sources import TextRows
 from ...inputs.scaling import as_scaled
 from ...models.kernel import KernelModel
@@ -138,8 +137,10 @@ class TriClassSVC(KernelClassifier):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         if X_unlabelled is not None and self._precomputed:
             raise ValueError("kernel='precomputed': X is the matrix of all rows, labelled ones first; X_unlabelled must be None")
-        first = self._rows("X", X, reset=True)
-        second = None if X_unlabelled is None else self._rows("X_unlabelled", X_unlabelled, reset=False)
+        if np.shape(X_unlabelled)[:1] == (0,):
+            raise ValueError("X_unlabelled has no rows: leave it out, or give unlabelled rows")
+        first, _ = self._data(X)
+        second = None if X_unlabelled is None else self._more_rows(X_unlabelled)
         y = stored_target(first) if y is None else label_array(column_or_1d(in_memory(y, "y"), warn=True))
         check_labels(y)
         labelled = first.n_rows if not self._precomputed else len(y)
@@ -153,26 +154,10 @@ class TriClassSVC(KernelClassifier):
         inputs = TriClassInputs(data, labels, count, sample_weight, classes)
         return replace(inputs, data=as_scaled(config, data, inputs.counts))
 
-    def _rows(self, name: str, X: UserData, *, reset: bool) -> Any:
-        """Return rows as a data set: a block store, rows in memory, strings or a matrix."""
-        if is_store(X):
-            store, _ = self._read(X)
-            if reset:
-                self.n_features_in_ = store.n_cols
-            return store
-        X = in_memory(X, name)
-        count = X.shape[0] if getattr(X, "ndim", 0) else len(X) if isinstance(X, Sequence) else 1
-        if not reset and count == 0:
-            raise ValueError(f"{name} has no rows: leave it out, or give unlabelled rows")
-        if is_text(X):
-            if reset:
-                self.n_features_in_ = 0
-            return TextRows(X)
-        if self._precomputed:
-            matrix = GivenGrams(np.asarray(as_data(square_in_memory(X, name), estimator=self, dtype=NUMBERS)[0]))
-            self.n_features_in_ = matrix.n_rows
-            return matrix
-        return self._blocks(self._checked(X, reset=reset, name=name))
+    def _more_rows(self, X: UserData) -> Any:
+        """Return unlabelled rows as a data set."""
+        rows = TextRows(X) if is_text(X) else self._read(X, reset=False, name="X_unlabelled")[0]
+        return rows if isinstance(rows, TextRows) or is_store(rows) else self._blocks(rows)
 
     def _set_model(self, model: KernelModel) -> None:
         super()._set_model(model)
