@@ -1,6 +1,7 @@
 """Cells of text as numbers, by the one rule for numbers, many at a time: pyarrow converts, compiled code looks at how they are written."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,7 @@ def chunk_of_cells(column: Foreign) -> Chunk:
     return chunk_of_arrow(column) if _is_odd(np.frombuffer(letters, np.uint8), ends, values) else values
 
 
+@cache  # (an import takes as long as a short column)
 def _compute() -> Foreign:
     from pyarrow import compute
 
