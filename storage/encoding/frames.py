@@ -61,7 +61,7 @@ class Frame:
 
     def content(self, k: int) -> npt.NDArray[Any]:
         """Column ``k`` as an array that tells columns apart; the names of a category, too, of which some may not occur."""
-        if k in self._places:
+        if k in self._places and self.n_rows < len(self.columns):  # (of tall frames columns side by side are a large copy)
             chunk = self.chunk(k, 0, self.n_rows)
             if isinstance(chunk, np.ndarray) and chunk.dtype.name == self._types[k] and not np.ma.isMA(chunk):
                 return chunk

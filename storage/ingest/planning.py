@@ -18,9 +18,8 @@ from .tables.arrays import ArraySource, DaskSource
 from .tables.csv_text import COLUMN_BYTES as CSV_COLUMN_BYTES
 from .tables.csv_text import NAME_BYTES, CsvSource
 from .tables.feather import FeatherSource
-from .tables.frames import DaskFrame, Stream, WholeFrame
+from .tables.frames import DaskFrame, DataSet, Stream, WholeFrame
 from .tables.groups import GROUP_SHARE
-from .tables.labelled import DataSetSource
 from .tables.parquet import FOOTER_BYTES, ParquetSource
 from .tables.parquet_folder import ParquetFolder
 from .tables.tabular import Table
@@ -239,7 +238,7 @@ def _with_features(sizes: Sizes, source: Table, cells: int | None, options: Opti
 
 
 @sizes_of.register
-def _(source: WholeFrame | DataSetSource, options: Options) -> Sizes:
+def _(source: WholeFrame | DataSet, options: Options) -> Sizes:
     cells = source.n_rows * len(source.columns)
     sizes = _of_pieces(Sizes(source.n_rows, source.n_cols, None, source.nbytes), 8 * cells, options)
     return _with_features(sizes, source, cells, options)

@@ -21,7 +21,6 @@ from ..reading import RowSource, check_width
 from ..text.spool import Block
 from ..text.streams import FileDigest
 from .frames import table_source
-from .labelled import names_of_array
 from .row_tables import array_digest
 from .tabular import Table
 
@@ -159,7 +158,7 @@ def object_source(source: UserData, options: Options) -> ArraySource | Table | D
         raise SchemaError(f"{named[0]} column is {columns[named[0]]!r}, but an array has no column names; pass the values")
     opened, names = source, None
     if is_labelled(source):  # an array of xarray, which may lie in one of Dask
-        opened, names = source.data, names_of_array(source)
+        opened, names = source.data, _names_of_array(source)
     if hasattr(opened, "dask") and hasattr(opened, "blocks"):
         made = DaskSource(opened, columns, options)
     else:
@@ -168,3 +167,9 @@ def object_source(source: UserData, options: Options) -> ArraySource | Table | D
         )
     made.names = names
     return made
+
+
+def _names_of_array(data: Foreign) -> list[str] | None:
+    """Labels of the columns of an xarray array, if it has any."""
+    dim = data.dims[1] if len(data.dims) == 2 else None
+    return [str(label) for label in data[dim].values.tolist()] if dim is not None and dim in data.coords else None

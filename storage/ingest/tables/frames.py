@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from itertools import chain
 
+from ...data import row_dimension
 from ...encoding.chunks import Chunk
 from ...encoding.frames import Frame, is_frame, is_labelled, open_frame
 from ...errors import DataError
 from ...sparse_door import admit
 from ...value_types import Foreign, UserData
 from ..options import Options
-from .labelled import DataSetSource
 from .row_tables import array_digest
 from .tabular import Table
 
@@ -18,7 +18,7 @@ def table_source(source: UserData, options: Options) -> Table | None:
     """Open a data frame of any library, a stream of record batches, a Dask frame or an xarray data set; None for anything else. Raises
     SchemaError: it cannot be a table."""
     if is_labelled(source):
-        return DataSetSource(source, options) if hasattr(source, "data_vars") else None
+        return DataSet(source, options) if hasattr(source, "data_vars") else None
     if hasattr(source, "dask") and hasattr(source, "npartitions") and hasattr(source, "columns"):
         return DaskFrame(source, options)
     if hasattr(source, "collect_schema") and hasattr(source, "collect"):  # a plan of polars
@@ -39,13 +39,13 @@ class FrameSource(Table):
         self._frame = outline
         super().__init__(outline.name, outline.columns, outline.numbers, options)
 
-    def parts(self) -> Iterator[Frame]:
-        """Yield the frame, or its parts."""
+    def parts(self, step: int) -> Iterator[Frame]:
+        """Yield the frame, or its parts; ``step``: rows of one that need not be larger."""
         yield self._frame
 
     def batches(self, step: int, options: Options) -> Iterator[list[Chunk]]:
         """Yield slices of the rows of every part."""
-        for part in self.parts():
+        for part in self.parts(step):
             for lo in range(0, part.n_rows, step):
                 hi = min(part.n_rows, lo + step)
                 yield self.in_places([self._chunk(part, k, lo, hi) for k in self.columns_read])
@@ -82,7 +82,7 @@ class DaskFrame(FrameSource):
         """Dask's own name of the computation, which is a hash of it, with the tables given as arrays."""
         return f"dask {self._dask._name} {array_digest(self._roles.arrays.items())}"
 
-    def parts(self) -> Iterator[Frame]:
+    def parts(self, step: int) -> Iterator[Frame]:
         """Yield the partitions."""
         for i in range(int(self._dask.npartitions)):
             yield open_frame(admit(self._dask.get_partition(i).compute(), f"{self.name}, partition {i}"))
@@ -107,7 +107,32 @@ class Stream(FrameSource):
         """Leave it unread."""
         self._stream.close()
 
-    def parts(self) -> Iterator[Frame]:
+    def parts(self, step: int) -> Iterator[Frame]:
         """Yield the batches."""
         for batch in self._stream:
             yield open_frame(batch)
+
+
+class DataSet(FrameSource):
+    """An xarray data set whose variables lie along one dimension, the rows; values are loaded some rows at a time."""
+
+    def __init__(self, data: Foreign, options: Options) -> None:
+        name = f"<{type(data).__name__}>"
+        self._dim, self._data = row_dimension(data, name), data.reset_coords(drop=True)
+        self.n_rows = int(data.sizes[self._dim])
+        self.nbytes = 8 * self.n_rows * len(data.data_vars)
+        outline = self._rows(0, 0)
+        outline.name = name
+        super().__init__(outline, options)
+
+    def _rows(self, lo: int, hi: int) -> Frame:
+        return open_frame(self._data.isel({self._dim: slice(lo, hi)}).to_dataframe())
+
+    def identity(self) -> str | None:
+        """Identity by content."""
+        return array_digest(chain(((name, self._data[name].values) for name in self._data.data_vars), self._roles.arrays.items()))
+
+    def parts(self, step: int) -> Iterator[Frame]:
+        """Yield slices of rows."""
+        for lo in range(0, self.n_rows, step):
+            yield self._rows(lo, lo + step)

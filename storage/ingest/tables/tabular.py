@@ -126,8 +126,8 @@ class Table(RowSource):
         if isinstance(chunk, np.ndarray) and chunk.dtype.kind not in "biuf":
             raise self.fault(f"the values have the type {chunk.dtype}; numbers are expected", first, k)
         if isinstance(chunk, np.ndarray) and chunk.dtype.kind in "iuf" and self.coder.is_plain_number(k):
-            beyond = np.flatnonzero(is_inexact(np.ma.getdata(chunk))) if chunk.dtype.kind != "f" else ()
-            if len(beyond):
+            beyond: list[int] = [] if chunk.dtype.kind == "f" else np.flatnonzero(is_inexact(np.ma.getdata(chunk))).tolist()
+            if beyond:
                 raise self.fault(f"value {chunk[beyond[0]]} {BEYOND}", first + int(beyond[0]), k)
             return fill_masked(chunk).astype(np.float64, copy=False)
         return self.coder.read(k, chunk, lambda reason, row: self.fault(reason, first + row, k))
