@@ -230,7 +230,7 @@ def test_tune_keeps_the_best_and_others_use_it(copy: Path, capsys: pytest.Captur
 
 def test_config_show_and_schema(smoke: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     assert result(["config", "show", "fgm", "--set", "C=1e2"], capsys)["config"] == {"C": 100.0}
-    assert result(["config", "show", "fgm", "--resolved"], capsys)["config"]["max_rounds"] == 10
+    assert result(["config", "show", "fgm", "--resolved"], capsys)["config"]["max_rounds"] == "auto"
     monkeypatch.setenv("GRAMPLANE_CLUSTER", "local:7")
     shown = result(["config", "show", smoke, "--resolved"], capsys)["config"]
     assert shown["cluster"] == "local:7" and shown["store"] == "smoke/store"

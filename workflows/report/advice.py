@@ -82,8 +82,8 @@ def _all_selected(run: RunView) -> Advice | None:
 
 def _stopped_by_limit(run: RunView) -> Advice | None:
     stop = run.summary.get("stop")
-    if stop not in LIMITS:
-        return None
+    if stop not in LIMITS or _too_close_fit(run) is not None:
+        return None  # nothing more is needed where the fit follows its rows too closely as it is
     compared = [number(row.get("rounds" if stop == "max_rounds" else stop)) for row in run.trials]
     if any(value > number(run.params.get(stop)) for value in compared):
         return None  # folds looked beyond, and found nothing better

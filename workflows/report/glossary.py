@@ -182,6 +182,7 @@ STOPS: Mapping[str, str] = {
     "max_rounds": "the largest number of rounds was reached",
     "max_iter": "the largest number of steps was reached before the tolerance",
     "max_nodes": "the working set reached its largest size",
+    "chance": "no further feature stands out of what chance gives (max_rounds=auto)",
     "n_features_to_select": "as many features as asked for are selected",
     "tol": "the gap fell to the tolerance",
     "gap": "the gap fell to the tolerance",

@@ -28,7 +28,7 @@ from ...records.context import INLINE_BYTES, RunContext
 from ...records.data_set import feature_namer
 from ...records.scale import FeatureScale
 from .config import FGMConfig
-from .designs import Atoms
+from .designs import Atoms, take_columns
 from .pairs import PairAtoms
 from .score_pass import Partial, Query, scaled_duals, score_pass, select_atoms
 
@@ -42,12 +42,6 @@ def dual_vectors(duals: np.ndarray) -> list[DualVector]:
         _MEASURED.vectors = [DualVector.of(u) for u in duals]
         _MEASURED.duals = weakref.ref(duals)
     return _MEASURED.vectors
-
-
-def take_columns(raw: Columns, features: np.ndarray, chosen: np.ndarray) -> Columns:
-    """Return the columns of ``chosen`` features out of ``raw``, whose columns are the sorted ``features``."""
-    indices = np.searchsorted(features, chosen)
-    return raw[:, indices] if isinstance(raw, np.ndarray) else sp.csc_array(raw[:, indices])
 
 
 def _multiply_columns(columns: Columns, factor: np.ndarray) -> Columns:

@@ -29,8 +29,11 @@ class FGMConfig(MethodConfig):
         "as LogisticRegression; of real targets C/2 * sum r^2 (beyond the tube, up to delta), whatever their unit. The paper's experiments "
         "have C=10 and no intercept",
     )
-    max_rounds: Count = Field(
-        10, description="cutting planes at most. The early stop is what selects: near-exact solutions are denser and often less accurate"
+    max_rounds: Count | Literal["auto"] = Field(
+        "auto",
+        description="cutting planes at most. The early stop is what selects: near-exact solutions are denser and often less accurate. "
+        "auto: 10; fewer on dense columns without a map where no candidate (feature, group) stands out of chance. With "
+        "n_features_to_select or outer_tol, 10",
     )
     n_features_to_select: Count | None = Field(
         None,
@@ -78,6 +81,17 @@ class FGMConfig(MethodConfig):
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
     probability: Probability = "auto"
     scale: Scale = "auto"
+
+    @property
+    def most_rounds(self) -> int:
+        """Cutting planes at most."""
+        return 10 if self.max_rounds == "auto" else self.max_rounds
+
+    @property
+    def stops_at_chance(self) -> bool:
+        """Whether candidates have to stand out of chance."""
+        asked = self.max_rounds, self.n_features_to_select, self.outer_tol, self.feature_map
+        return asked == ("auto", None, None, None)
 
     @model_validator(mode="after")
     def _maps_and_groups(self) -> FGMConfig:

@@ -151,6 +151,12 @@ class Atoms(ColumnMaker, Protocol):
         ...
 
 
+def take_columns(raw: Columns, features: np.ndarray, chosen: np.ndarray) -> Columns:
+    """Return the columns of ``chosen`` features out of ``raw``, whose columns are the sorted ``features``."""
+    indices = np.searchsorted(features, chosen)
+    return raw[:, indices] if isinstance(raw, np.ndarray) else sp.csc_array(raw[:, indices])
+
+
 class Design:
     """Columns of the cuts so far, appended and never rebuilt; sparse ones in the row form that solvers need, dense stay dense.
 
@@ -180,6 +186,14 @@ class Design:
             self._dense = larger
         self._dense[:, used:need] = columns
 
+    def joined(self, parts: Sequence[Columns]) -> Design:
+        """Return a design of these dense columns with others behind them."""
+        whole = Design(self._n_rows, sum(self.widths) + sum(shape(part)[1] for part in parts))
+        assert isinstance(self.matrix, np.ndarray)
+        for columns in (self.matrix, *parts):
+            whole.append(columns)
+        return whole
+
     @property
     def matrix(self) -> np.ndarray | sp.csr_array:
         """All columns, ``(n_samples, p)``: a view of the dense buffer, or a CSR matrix."""
@@ -203,6 +217,7 @@ class Designs:
     def __init__(self, atoms: Atoms, capacities: list[int]) -> None:
         self._atoms, self._capacities = atoms, capacities
         self._designs: dict[int, Design | RemoteDesign] = {}
+        self._fetched: tuple[np.ndarray, Columns] = np.zeros(0, np.int64), np.zeros((0, 0))  # features, and their columns, of the last pass
 
     def __contains__(self, k: int) -> bool:
         return k in self._designs
@@ -217,12 +232,32 @@ class Designs:
     def extend(self, ctx: RunContext, machines: Sequence[MachineState], cuts: Mapping[int, np.ndarray | None]) -> None:
         """Append each machine's new cut (``None``: only rebuild what is missing); one column pass serves all machines."""
         missing = {k: [*(() if k in self._designs else machines[k].cuts), *(() if cut is None else (cut,))] for k, cut in cuts.items()}
+        self._append(ctx, missing)
+
+    def _append(self, ctx: RunContext, missing: Mapping[int, list[np.ndarray]]) -> None:
         if solve_at(ctx.data, sum(self._capacities), ctx.driver_memory) == "driver":
             return self._append_local(ctx, missing)
         for k, cuts_of_machine in missing.items():
             remote = cast("RemoteDesign", self._designs.setdefault(k, RemoteDesign(ctx, self._atoms.for_workers(ctx))))
             for ids in cuts_of_machine:
                 remote.append(ids)
+
+    def beside(
+        self, ctx: RunContext, machines: Sequence[MachineState], candidates: Mapping[int, np.ndarray]
+    ) -> dict[int, Design | RemoteDesign]:
+        """Return some machines' columns with each of their candidates behind them as a cut of its own; one column pass serves all."""
+        after: dict[int, Design | RemoteDesign] = {}
+        features = np.unique(np.concatenate([self._atoms.features(ids) for ids in candidates.values()]))
+        for k, ids in candidates.items():
+            design, one_by_one = self._designs[k], [ids[i : i + 1] for i in range(len(ids))]
+            if isinstance(design, RemoteDesign):
+                after[k] = RemoteDesign(ctx, self._atoms.for_workers(ctx))
+                for cut in (*machines[k].cuts, *one_by_one):
+                    after[k].append(cut)
+            else:
+                parts = [self._atoms.build(ctx.data, self._columns(ctx, features), features, cut) for cut in one_by_one]
+                after[k] = design.joined(parts)
+        return after
 
     def _append_local(self, ctx: RunContext, missing: Mapping[int, list[np.ndarray]]) -> None:
         if design_bytes(ctx.data, sum(self._capacities)) > DRIVER_SHARE * ctx.driver_memory:
@@ -231,14 +266,22 @@ class Designs:
             refuse_columns([cut_columns(ctx.data, count)], ctx.fit_limit)
         parts = [self._atoms.features(ids) for cuts in missing.values() for ids in cuts]
         features = parts[0] if len(parts) == 1 else np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
-        raw = scaled_columns(ctx, features, centred=self._atoms.centred) if len(features) else np.zeros((ctx.data.n_rows, 0))
-        if isinstance(raw, np.ndarray):
-            raw = np.asfortranarray(raw)  # columns are picked and appended one by one
+        raw = self._columns(ctx, features) if len(features) else np.zeros((ctx.data.n_rows, 0))
         for k, cuts in missing.items():
             design = self._designs.setdefault(k, Design(ctx.data.n_rows, self._capacities[k]))
             assert isinstance(design, Design)
             for ids in cuts:
                 design.append(self._atoms.build(ctx.data, raw, features, ids))
+
+    def _columns(self, ctx: RunContext, features: np.ndarray) -> Columns:
+        """Return (scaled) columns, out of those fetched last where they are among them."""
+        known, columns = self._fetched
+        if not np.isin(features, known).all():
+            columns = scaled_columns(ctx, features, centred=self._atoms.centred)
+            if isinstance(columns, np.ndarray):
+                columns = np.asfortranarray(columns)  # they are picked and appended one by one
+            known, columns = self._fetched = features, columns
+        return columns if len(known) == len(features) else take_columns(columns, known, features)
 
 
 Sums = tuple[np.ndarray, ...]

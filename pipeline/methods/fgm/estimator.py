@@ -160,7 +160,7 @@ class _FGM(FeatureSelection, CovariateEstimator):
         config = self._config()
         if all(machine.stop != "max_rounds" for machine in state.machines):
             return ""
-        ended, count = f"max_rounds={config.max_rounds} ended the fit before", config.n_features_to_select
+        ended, count = f"max_rounds={config.most_rounds} ended the fit before", config.n_features_to_select
         if count is not None:
             return f"{ended} n_features_to_select={count} features were selected; raise max_rounds or B, or set allow_repeat=False"
         return "" if config.outer_tol is None else f"{ended} outer_tol={config.outer_tol} was reached"
@@ -333,11 +333,11 @@ class _FGMPath(CrossValidated):
         if not known:
             return super()._chains(start, known)
         is_asked = self.Bs is not None or config.n_features_to_select is not None or any("B" in point for point in known)
-        if is_asked or 2 * self.best_params_.get("max_rounds", 0) <= config.max_rounds:
+        if is_asked or 2 * self.best_params_.get("max_rounds", 0) <= config.most_rounds:
             return []
         wide = WIDER * config.B
         n_atoms = FGM.start(config, start.inputs, start.ctx).loop.atoms.count(int(start.ctx.data.n_cols))
-        return [[{**point, "B": wide} for point in known]] if wide * config.max_rounds <= n_atoms else []
+        return [[{**point, "B": wide} for point in known]] if wide * config.most_rounds <= n_atoms else []
 
 
 class FGMClassifierCV(_FGMPath, FGMClassifier):

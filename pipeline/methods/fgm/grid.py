@@ -24,6 +24,7 @@ def shared_loops(ctx: RunContext, grid: Sequence[FGMConfig], extra: Mapping[str,
     for points in group_by_parameters([resolve_config(config, inputs) for config in grid], ATOM_PARAMETERS):
         loop = shared_loop(ctx, [grid[k] for k in points], inputs, masks, ctx.driver_memory)
         loop.follow(inputs, list(masks) * len(points))
+        loop.stops_at_chance = False
         loops.append(SharedLoop(points, loop))
     return loops
 
@@ -35,7 +36,7 @@ def table_rows(
     rows, measure = [], "r2" if "test_r2" in history[-1] else "accuracy"
     for k, point in enumerate(shared.points):
         config, part = grid[point], slice(k * folds, (k + 1) * folds)
-        for entry in history[: config.max_rounds]:
+        for entry in history[: config.most_rounds]:
             scores = np.array(_as_list(entry[f"test_{measure}"])[part], dtype=float)
             parameters = {"point": point, **{name: getattr(config, name) for name in names}, "rounds": int(entry["iteration"])}
             selected = float(np.mean(_as_list(entry.get("selected", entry["n_selected"]))[part]))

@@ -33,7 +33,7 @@ from ...loops.protocol import Step
 from ...records.context import RunContext
 from .designs import Atoms, Designs
 from .model import MachineState, selected_atoms, union_of_atoms
-from .problem import MachineProblem, close_round, initial_state, next_cut
+from .problem import MachineProblem, candidates, chances, close_round, initial_state, next_cut, stand_out
 from .score_pass import Query
 
 THRESHOLD_SLACK = 1.0 - 1e-9  # scores known from the cuts' columns are summed in another order than a pass does: a bound must allow for it
@@ -78,6 +78,7 @@ class FGMLoop:
     def __init__(self, atoms: Atoms, problems: Sequence[MachineProblem], warnings: Sequence[str] = ()) -> None:
         self.atoms, self.problems, self.warnings = atoms, tuple(problems), tuple(warnings)
         self.trackers: tuple[AccuracyTracker | R2Tracker, ...] = ()
+        self.stops_at_chance = True  # where parameters say so; not on a path, whose every number of rounds is looked at
         self.keeps_columns = False  # also of machines that have stopped, for decisions along the path
         # what is measured of the decision values of all machines after every round, beside the accuracy of trackers
         self.further: Callable[[Mapping[int, np.ndarray]], dict[str, Any]] | None = None
@@ -91,7 +92,7 @@ class FGMLoop:
     @property
     def capacities(self) -> list[int]:
         """Columns that the cuts of each machine have at most (the widest atom of each kind is known)."""
-        return [problem.config.B * problem.config.max_rounds * self.atoms.width for problem in self.problems]
+        return [problem.config.B * problem.config.most_rounds * self.atoms.width for problem in self.problems]
 
     @property
     def columns(self) -> tuple[int, int]:
@@ -101,7 +102,7 @@ class FGMLoop:
     @property
     def asked_at_most(self) -> list[int]:
         """How many atoms each machine asks of a search at most: with those that may not be chosen again."""
-        return [config.B * (1 if config.allow_repeat else 1 + config.max_rounds) for config in (one.config for one in self.problems)]
+        return [config.B * (1 if config.allow_repeat else 1 + config.most_rounds) for config in (one.config for one in self.problems)]
 
     def init(self, ctx: RunContext) -> FGMState:
         """Return the state before the first round: the candidates of the start dual."""
@@ -180,11 +181,25 @@ class FGMLoop:
     def _score(self, state: FGMState, solved: Mapping[int, tuple[MachineState, GroupSolution]], ctx: RunContext) -> list[MachineState]:
         machines, prunes = list(state.machines), ctx.data.meta.kind == "sparse"
         queries = [self._query(k, *solution, prunes) for k, solution in solved.items()]
-        duals = np.stack([solution.residual for _, solution in solved.values()])
+        duals, searched = np.stack([solution.residual for _, solution in solved.values()]), dict[int, tuple[Any, np.ndarray]]()
         for k, top in zip(solved, self.atoms.select(ctx, duals, queries), strict=True):
-            machine, solution = solved[k]
-            machines[k] = close_round(self.priced(k, machine), machine, top, self.atoms.squares(top), solution.residual)
+            (machine, solution), squares = solved[k], self.atoms.squares(top)
+            machines[k] = close_round(self.priced(k, machine), machine, top, squares, solution.residual)
+            searched[k] = top, squares
+        asks = {k: candidates(machines[k]) for k in solved if machines[k].stop is None and self._may_stop_at_chance(k, ctx)}
+        new = {k: ids for k, ids in asks.items() if len(ids)}
+        for k, design in (self._designs.beside(ctx, machines, new) if new else {}).items():
+            problem, (top, squares) = self.priced(k, machines[k]), searched[k]
+            rows = design.rows(problem.y, problem.cost, problem.loss, problem.basis)
+            widths = design.widths[-len(new[k]) :]
+            own = squares[np.isin(np.asarray(top.ids), new[k])]
+            by_chance = chances(problem, machines[k], rows, widths, own, solved[k][1].residual)
+            if not stand_out(by_chance, self.atoms.count(ctx.data.n_cols)):
+                machines[k] = replace(machines[k], stop="chance")
         return machines
+
+    def _may_stop_at_chance(self, k: int, ctx: RunContext) -> bool:
+        return self.stops_at_chance and self.problems[k].config.stops_at_chance and ctx.data.meta.kind == "dense"
 
     def _query(self, k: int, machine: MachineState, solution: GroupSolution, prunes: bool) -> Query:
         config = self.problems[k].config

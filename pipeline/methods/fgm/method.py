@@ -103,7 +103,7 @@ class FGM(Method):
         tasks, (columns, first), machines = column_tasks(data), loop.columns, len(loop.problems)
         plan = {"atoms": loop.atoms.kind, "solve_at": solve_at(data, columns, memory)}
         plan |= {"design_bytes_at_most": design_bytes(data, columns), "n_atoms": loop.atoms.count(int(data.n_cols)), "machines": machines}
-        plan |= {"rounds_at_most": self.config.max_rounds, "passes_at_most": self.config.max_rounds + 1, "tasks_per_pass": len(tasks)}
+        plan |= {"rounds_at_most": self.config.most_rounds, "passes_at_most": self.config.most_rounds + 1, "tasks_per_pass": len(tasks)}
         plan |= {"bytes_read_per_pass": int(sum(ref.nbytes for task in tasks for ref in task))}
         plan |= {"task_bytes": max(self._steps()), **({"covariates": self.q} if self.q else {})}
         return plan | holdings_plan(driver_holdings(data, columns, first, machines, memory, self.q))
@@ -128,8 +128,8 @@ class FGM(Method):
         return cls(resolve_config(configs[0], inputs), inputs, shared_loop(ctx, configs, inputs, masks, ctx.fit_limit), ctx)
 
     def follow_path(self, before: FGM | None) -> None:
-        """Keep the columns of machines that stop."""
-        self.loop.keeps_columns = True
+        """Go all rounds, and keep the columns of machines that stop."""
+        self.loop.keeps_columns, self.loop.stops_at_chance = True, False
 
     def path_values(self, state: FGMState, ctx: RunContext) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
         """Yield the decision values after every number of rounds; of refits on the selection at the end alone."""
@@ -137,7 +137,7 @@ class FGM(Method):
             yield from super().path_values(state, ctx)
             return
         done, values = max(len(machine.rounds) for machine in state.machines), np.zeros((0, 0))
-        for rounds in range(1, self.config.max_rounds + 1):
+        for rounds in range(1, self.config.most_rounds + 1):
             if rounds <= done:
                 machines = tuple(replace(machine, rounds=machine.rounds[:rounds]) for machine in state.machines)
                 values = self.loop.decision_values(replace(state, machines=machines), ctx)

@@ -19,8 +19,8 @@ from ...passes.columns import Columns, fetch_columns
 from ...passes.scaling import inverse_row_norms, scaled
 from ...records.context import RunContext
 from ...records.holdings import Held, Holding
-from .atoms import take_columns
 from .config import FGMConfig
+from .designs import take_columns
 from .model import FGMModel, positions, selected_atoms
 
 COLUMNS = Held("columns of the model, as fetched and side by side", "2 stored", "`fgm`")

@@ -13,13 +13,16 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import chdtrc
 
 from ....kernels.features.pairs import TopPairs
 from ....kernels.features.scores import TopB
 from ....kernels.loss_types import MarginLoss, SumLoss
 from ....kernels.losses import sum_loss
-from ....kernels.mixed_norm import GroupSolution, LocalRows
+from ....kernels.mixed_norm import GroupSolution, LocalRows, Rows
 from ....kernels.mixed_norm.free_basis import SUSPICIOUS, FreeBasis, bias_basis, separates_alone, separating_direction
+from ....kernels.mixed_norm.row_passes import passes_of
+from ....kernels.mixed_norm.rows import Curvature
 from ....kernels.target_unit import LABELS, TargetUnit, in_machine_unit
 from ....storage import DataError
 from ...inputs.labels import Inputs, labels_of, refuse_idle_classes, row_costs
@@ -214,6 +217,52 @@ def initial_state(problem: MachineProblem, top: Top, squares: np.ndarray, n_atom
     return MachineState((), (), (), (), np.asarray(top.ids), bound, stop, C)
 
 
+def candidates(state: MachineState) -> np.ndarray:
+    """Return the atoms of the next cut that no cut has drawn yet."""
+    drawn = _atom_set(state.drawn)
+    return state.pending_ids[np.array([atom not in drawn for atom in _atoms(state.pending_ids)], dtype=bool)]
+
+
+def stand_out(chances: np.ndarray, n_atoms: int) -> bool:
+    """Return whether among so many atoms there are, for some k, k candidates as good as by chance fewer than k are expected to be."""
+    return bool(np.any(n_atoms * np.sort(chances) <= np.arange(1, len(chances) + 1)))
+
+
+def chances(
+    problem: MachineProblem, state: MachineState, rows: Rows, widths: Sequence[int], squares: np.ndarray, residual: np.ndarray
+) -> np.ndarray:
+    """Return how probable the scores of candidates are if they say nothing of what is left to tell: a score test of each.
+
+    ``rows`` have the columns of the cuts and behind them those of candidates, ``widths`` of each, whose scores are ``squares``. For the
+    second derivatives D of the loss at the solution, what the columns Z of the cuts and those without a penalty leave of a candidate's X
+    is ``S = X'DX - X'DZ (Z'DZ + diag 1/mu)^-1 Z'DX``. The score of one that says nothing is ``sigma^2 tr S`` in the mean, near chi-squared
+    with ``(tr S)^2 / |S|^2`` degrees of freedom, where ``sigma^2 = sum u_i^2 / d_i`` over the rows at work less the freedom that Z took.
+    """
+    rows.evaluate(*problem.warm_start(state, sum(widths)))
+    bend, p, live = rows.curvature(), len(state.omega), np.flatnonzero(state.omega)
+    assert isinstance(bend, Curvature)
+    gram = np.tril(bend.gram) + np.tril(bend.gram, -1).T
+    used = np.block([[gram[np.ix_(live, live)], bend.cross[live]], [bend.cross[live].T, bend.bends]])
+    across = np.vstack((gram[live, p:], bend.cross[p:].T))
+    stiffness = np.append(1.0 / np.repeat(state.rounds[-1].cut_weights, state.widths)[live], np.zeros(rows.q))
+    explained = np.linalg.solve(used + np.diag(stiffness), np.hstack((across, used)))
+    left = gram[p:, p:] - across.T @ explained[:, : sum(widths)]
+    bends = np.empty(len(residual))
+    passes_of(problem.loss).curvature(residual, problem.cost, bends)
+    at_work = bends > 0
+    freedom = float(np.sum(problem.cost[at_work])) / float(problem.config.C) - float(np.trace(explained[:, sum(widths) :]))
+    if not freedom > 0:
+        return np.ones(len(widths))
+    variance = float(np.sum(np.square(residual[at_work]) / bends[at_work])) / freedom
+    ends, whole = np.cumsum(widths), np.diag(gram)[p:]
+    blocks = [(left[end - width : end, end - width : end], whole[end - width : end]) for end, width in zip(ends, widths, strict=True)]
+    trace = np.array([np.trace(block) for block, _ in blocks])
+    is_new = trace > _INDEPENDENT * np.array([np.sum(own) for _, own in blocks])
+    trace[~is_new] = 1.0
+    degrees = np.square(trace) / np.maximum([np.sum(np.square(block)) for block, _ in blocks], np.finfo(float).tiny)
+    return np.where(is_new, chdtrc(degrees, degrees * squares / (variance * trace)), 1.0)
+
+
 def next_cut(problem: MachineProblem, state: MachineState) -> np.ndarray:
     """Return the atoms of the next cut: the pending ones, cut short where they would exceed ``n_features_to_select``."""
     ids, limit = state.pending_ids, problem.config.n_features_to_select
@@ -254,7 +303,7 @@ def _stop_reason(problem: MachineProblem, state: MachineState) -> str | None:
     pending = _atom_set(state.pending_ids)
     if not pending or any(len(cut) == len(pending) and _atom_set(cut) == pending for cut in state.cuts):
         return "optimal"
-    return "max_rounds" if len(state.rounds) >= config.max_rounds else None
+    return "max_rounds" if len(state.rounds) >= config.most_rounds else None
 
 
 def _outer_test(problem: MachineProblem, state: MachineState) -> float:
