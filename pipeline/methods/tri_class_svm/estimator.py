@@ -137,7 +137,7 @@ class TriClassSVC(KernelClassifier):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         if X_unlabelled is not None and self._precomputed:
             raise ValueError("kernel='precomputed': X is the matrix of all rows, labelled ones first; X_unlabelled must be None")
-        if np.shape(X_unlabelled)[:1] == (0,):
+        if X_unlabelled is not None and np.shape(X_unlabelled)[:1] == (0,):
             raise ValueError("X_unlabelled has no rows: leave it out, or give unlabelled rows")
         first, _ = self._data(X)
         second = None if X_unlabelled is None else self._more_rows(X_unlabelled)
