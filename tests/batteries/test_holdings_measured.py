@@ -68,6 +68,11 @@ CASES = {
     "group-lasso-stream-rows": Case("group-lasso", {"lam": 0.05}, ((500, 400), (5000, 400), (2000, 8000)), store={"layout": "both"}),
     "mkl": Case("mkl", {"kernels": KERNELS, "tol": 0.1, "max_iter": 3}, ((300, 10), (1500, 10), (4000, 10))),
     "mkl-passes": Case("mkl", {"kernels": KERNELS, "tol": 0.1, "max_iter": 1}, ((300, 10), (2500, 10), (5000, 10)), limit="48MiB"),
+    "mkl-stored": Case(
+        "mkl",
+        {"kernels": KERNELS, "grams": "store", "gram_store": "FOLDER", "tol": 0.1, "max_iter": 3},
+        ((300, 10), (2500, 10), (6000, 10)),
+    ),
     "two-layer-mkl": Case("two-layer-mkl", {"kernels": KERNELS, "max_iter": 1, "tol": 0.5}, ((300, 10), (1000, 10), (2500, 10))),
     "tri-class-svm": Case("tri-class-svm", {"n_random": 1, "max_iter": 2}, ((300, 10), (1000, 10), (3000, 10)), beside),
     "tri-class-svm-balance": Case(

@@ -29,6 +29,7 @@ def memory(name):
     return 1024 * int(next(line for line in lines if line.startswith(name + ":")).split()[1])
 
 def take(k, data, extra):
+    params = json.loads(json.dumps(asked).replace("FOLDER", f"{folder}/beside{k}"))
     options = {"data": data, "run": f"{folder}/run{k}", "extra": extra}
     if use is None:
         plan = run_method(method, params, **options, driver_memory=limit, dry_run=True).plan
@@ -44,7 +45,7 @@ def take(k, data, extra):
     summary = act()
     return {"plan": plan, "peak": memory("VmHWM") - before, "summary": summary}
 
-method, params, limit, folder, use, places = json.load(sys.stdin)
+method, asked, limit, folder, use, places = json.load(sys.stdin)
 print(json.dumps([take(k, *place) for k, place in enumerate(places)]))
 """
 
@@ -136,7 +137,7 @@ class Case:
     Attributes
     ----------
     method, params
-        As for ``run_method``.
+        As for ``run_method``; ``FOLDER`` in a parameter is a place of each fit.
     sizes
         Rows and columns.
     extra
