@@ -7,7 +7,7 @@ in one fixed tree: both have the same bits wherever they run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from ....cluster import BlockProgram, Plan, plan
 from ....kernels.features.row_products import row_product
 from ....kernels.features.scores import correlations_many
 from ....kernels.group_lasso.on_moments import row_moments
-from ....storage import BlockStore, MemoryBlocks, block_cache
+from ....storage import BlockStore, MemoryBlocks, MemoryRef, block_cache
 from ...passes.blocks import Columns, Ref, Task, add_parts, column_tasks, scale_as_given, source_of, task_bytes
 from ...passes.scaling import fetch_scaled, scaled
 from ...records.context import RunContext, Shared, resolve
@@ -28,7 +28,13 @@ FIRST_ROWS = 1024  # rows whose mean is the shift
 def slopes_chunk(task: Task, vectors: Shared) -> np.ndarray:
     """Return ``U X`` for the columns of one task, ``(m, k)``, of vectors that have the factors of the rows (on a worker)."""
     U = resolve(vectors)
-    return _side_by_side([_block_slopes(ref, U) for ref in task])
+    return _side_by_side([_block_slopes(ref, U) for ref in _in_long_pieces(task)])
+
+
+def _in_long_pieces(task: Task) -> Task:
+    """Return the stripes of a task; those of arrays in memory as one, so that rows are read in longer pieces, a third of the time."""
+    first = task[0]
+    return (replace(first, cols=(first.cols[0], task[-1].cols[1])),) if isinstance(first, MemoryRef) else task
 
 
 def _block_slopes(ref: Ref, U: np.ndarray) -> np.ndarray:
