@@ -160,12 +160,16 @@ def test_arrays_with_texts_are_tables_for_rules_alone():
         clone(CLASSIFIERS[0]).fit(values, y)
 
 
-@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+@pytest.mark.parametrize("library", ["polars", "pyarrow", "sparse columns of pandas"])
 def test_numbers_of_other_libraries_are_validated_by_scikit_learn(library):
     frame, y = table()
-    numbers = frame[["age"]].assign(b=frame["age"] ** 2)
-    module = pytest.importorskip(library)
-    other = module.from_pandas(numbers) if library == "polars" else module.Table.from_pandas(numbers)
+    numbers = frame[["age"]].assign(b=frame["age"] ** 2, c=np.arange(N) % 3)
+    if library == "polars":
+        other = pytest.importorskip("polars").from_pandas(numbers)
+    elif library == "pyarrow":
+        other = pytest.importorskip("pyarrow").Table.from_pandas(numbers)
+    else:
+        other = numbers.astype({"b": pd.SparseDtype(float), "c": pd.SparseDtype(int)})
     machine = fitted(CLASSIFIERS[0], other, y)
     assert decided(machine, other).tobytes() == decided(fitted(CLASSIFIERS[0], numbers, y), numbers).tobytes()
 
