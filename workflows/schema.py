@@ -153,6 +153,7 @@ class TuneArgs(FitArgs):
     grid: dict[str, list[Any]] = Field(min_length=1, description="values of each parameter to try")
     folds: int = Field(5, ge=2, description="folds of the cross-validation")
     repeats: int = Field(1, ge=1, description="how often the folds are drawn, each time from another seed")
+    group_column: str | None = Field(None, description="what names the rows, or a feature: rows of one value lie in one fold")
     scoring: str | list[str] | None = Field(None, description="scores of scikit-learn, such as roc_auc, that settings are compared by")
     refit: str | None = Field(None, description="which of several scores decides; default: the first")
 

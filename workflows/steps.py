@@ -183,10 +183,11 @@ def _tune(context: StepContext, step: TuneStep, dry_run: bool = False) -> StepRe
     from ..pipeline import tune
 
     args, params, training = step.args, fit_params(context.read, step), _training_arguments(context, step)
+    split = {"folds": args.folds, "repeats": args.repeats, "group_column": args.group_column}
     if dry_run:
-        return StepResult(tune_plan(args.method, params, args.grid, {"folds": args.folds, "repeats": args.repeats}, training), {})
-    split = {"folds": args.folds, "repeats": args.repeats, "scoring": args.scoring, "refit": args.refit}
-    return _fit_result(context, step, tune(args.method, args.grid, params=params, **split, **training))
+        return StepResult(tune_plan(args.method, params, args.grid, split, training), {})
+    scores = {"scoring": args.scoring, "refit": args.refit}
+    return _fit_result(context, step, tune(args.method, args.grid, params=params, **split, **scores, **training))
 
 
 def _fit_result(context: StepContext, step: FitStep | TuneStep, outcome: RunOutcome) -> StepResult:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import joblib
 import numpy as np
 from scipy.stats import rankdata
 from sklearn.exceptions import NotFittedError
+from sklearn.utils import column_or_1d
 
+from ...storage.data import in_memory
 from ...storage.value_types import Json, UserData
 from ..calibration.paths import path_values
 from ..inputs.folds import Split, row_splits
@@ -22,6 +25,7 @@ from ..models.held_out_scores import HeldOutRows, Scoring, default_scoring, read
 from ..records.config import MethodConfig, make_config
 from ..records.context import RunContext
 from .base import MethodEstimator, method_context
+from .inputs import Column, UserRows
 from .parameters import Parameter
 
 
@@ -136,6 +140,7 @@ class CrossValidated(MethodEstimator):
     """
 
     _grids: ClassVar[Sequence[Grid]] = ()
+    _row_groups: np.ndarray | None = None  # what rows are held out together by, during a fit
     _along: ClassVar[tuple[str, ...]] = ()  # further parameters that come with a path, such as the number of rounds
     # Of points within a standard error of the best that is the simplest of the smallest product of these parameters, of the next ones among
     # equals; then the first one.
@@ -186,6 +191,27 @@ class CrossValidated(MethodEstimator):
             if values.ndim != 1 or not values.size
             else self._point_config(config, {first: values.tolist()[0]}, f"{self._grids[0].plural}={given!r}: ")
         )
+
+    def fit(self, X: UserRows, y: Column = None, sample_weight: Column = None, *, groups: Column = None) -> Self:
+        """Choose parameters by cross-validation, and fit all rows with them.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in the estimator without a search.
+        groups
+            ``(n_samples,)`` what rows are held out together by, such as the patient of each; splitters that need groups get them.
+        """
+        with self._grouped(groups):
+            return super().fit(X, y, sample_weight)  # pyright: ignore[reportAttributeAccessIssue] (of the estimator that is fitted)
+
+    @contextlib.contextmanager
+    def _grouped(self, groups: Column) -> Iterator[None]:
+        self._row_groups = None if groups is None else column_or_1d(in_memory(groups, "groups"))
+        try:
+            yield
+        finally:
+            del self._row_groups
 
     def _fit(self, inputs: UserData, config: UserData = None) -> UserData:
         """Choose parameters, and fit all rows with them."""
@@ -273,7 +299,8 @@ class CrossValidated(MethodEstimator):
     def _search(self, start: Start) -> MethodConfig:
         """Score all points, set what follows from the scores, and return the parameters of the point that is chosen."""
         (config, inputs, ctx), method = start, self._method
-        rows, splits = FoldRows(method.truth(inputs), method.labelled(inputs)), row_splits(self.cv, method.labelled(inputs), ctx.seed)
+        rows = FoldRows(method.truth(inputs), method.labelled(inputs))
+        splits = row_splits(self.cv, rows.inputs, ctx.seed, self._row_groups)
         scoring, points, plain = self._scoring(rows.inputs), self._chains(start, []), list[dict[str, Any]]()
         by_point = dict[str, tuple[dict[str, Any], dict[str, list[float]]]]()
         while points:
@@ -397,3 +424,22 @@ def fold_scores_apart(work: tuple[Any, ...], folds: Sequence[int], seed: int, al
     method, chains, inputs, splits, rows, scoring = work
     with method_context(method.labelled(inputs).data, None, seed, all_memory) as ctx:
         return list(fold_scores(method, chains, inputs, splits, rows, scoring, folds, ctx))
+
+
+class CrossValidatedTasks(CrossValidated):
+    """Base of those whose rows may belong to tasks."""
+
+    def fit(self, X: UserRows, y: Column = None, task: Column = None, sample_weight: Column = None, *, groups: Column = None) -> Self:
+        """Choose parameters by cross-validation, and fit all rows with them.
+
+        Parameters
+        ----------
+        X, y, task, sample_weight
+            As in the estimator without a search.
+        groups
+            ``(n_samples,)`` what rows are held out together by, such as the patient of each; splitters that need groups get them.
+        """
+        with self._grouped(groups):
+            return super(CrossValidated, self).fit(  # pyright: ignore[reportAttributeAccessIssue] (of the estimator that is fitted)
+                X, y, task, sample_weight
+            )

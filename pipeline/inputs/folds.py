@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils import check_consistent_length
 
 from ...storage import DataError
 from ...storage.value_types import UserData
@@ -48,21 +49,22 @@ class Split:
     test: np.ndarray  # scored; usually the same
 
 
-def row_splits(cv: UserData, rows: Inputs, seed: int) -> list[Split]:
+def row_splits(cv: UserData, rows: Inputs, seed: int, groups: np.ndarray | None = None) -> list[Split]:
     """Return the folds that ``cv`` says: those that :func:`draw_masks` draws for a number (``None``: 5, or as many as there are rows of a
-    class or task), else those of a splitter or an iterable, to which tasks are groups.
+    class or task), else those of a splitter or an iterable, to which tasks are groups where no ``groups`` are given.
 
     Raises ValueError: no way to split, or a split without rows to learn from, of every task, or to score; DataError: too few rows of a
     class or task.
     """
+    check_consistent_length(rows.target, groups)
     if cv is None or (isinstance(cv, int | np.integer) and not isinstance(cv, bool)):
-        return [Split(mask, mask) for mask in _weighted_folds(None if cv is None else int(cv), rows, seed)]
+        return [Split(mask, mask) for mask in _weighted_folds(None if cv is None else int(cv), rows, seed, groups)]
     from sklearn.model_selection import check_cv
 
     target = rows.target if rows.classes is None else np.asarray(rows.classes)[rows.target]
     try:
         splitter: UserData = check_cv(cv, target, classifier=rows.classes is not None)
-        pairs = list(splitter.split(np.zeros((len(target), 1)), target, getattr(rows, "codes", None)))
+        pairs = list(splitter.split(np.zeros((len(target), 1)), target, getattr(rows, "codes", None) if groups is None else groups))
     except (TypeError, ValueError) as error:
         raise ValueError(f"cv={cv!r}: {error}") from error
     splits = [_split(k, train, test, len(target)) for k, (train, test) in enumerate(pairs)]
@@ -75,7 +77,7 @@ def row_splits(cv: UserData, rows: Inputs, seed: int) -> list[Split]:
     return splits
 
 
-def _weighted_folds(cv: int | None, rows: Inputs, seed: int) -> list[np.ndarray]:
+def _weighted_folds(cv: int | None, rows: Inputs, seed: int, groups: np.ndarray | None) -> list[np.ndarray]:
     """Return the masks of folds over the rows with a weight."""
     n = len(rows.target)
     used = np.arange(n) if rows.sample_weight is None else np.flatnonzero(rows.sample_weight > 0)
@@ -86,12 +88,15 @@ def _weighted_folds(cv: int | None, rows: Inputs, seed: int) -> list[np.ndarray]
     else:
         some, kinds = Inputs(rows.data, target, rows.classes), None if rows.classes is None else target
     least = len(used) if kinds is None else int(np.bincount(kinds).min())
+    own = None if groups is None else groups[used]
+    if own is not None:
+        least = min(least, len(np.unique(own)))
     folds = min(FOLDS, max(least, 2)) if cv is None else cv
     if folds < 2:
         raise ValueError(f"cv={cv!r}: a number of folds must be at least 2")
     if len(used) < folds:
         raise ValueError(f"cv={cv!r}: n_samples={len(used)} with a weight are too few for {folds} folds")
-    return [np.isin(np.arange(n), used[part]) for part in draw_masks(some, folds, seed)]
+    return [np.isin(np.arange(n), used[part]) for part in draw_masks(some, folds, seed, own)]
 
 
 def _split(k: int, train: ArrayLike, test: ArrayLike, n: int) -> Split:
@@ -106,14 +111,53 @@ def _split(k: int, train: ArrayLike, test: ArrayLike, n: int) -> Split:
     return Split(~learnt, scored)
 
 
-def draw_masks(inputs: Inputs, folds: int, seed: int) -> list[np.ndarray]:
-    """Return the mask of held-out rows of every fold: in every task where there are tasks, else in every class where there are classes.
+def draw_masks(inputs: Inputs, folds: int, seed: int, groups: np.ndarray | None = None) -> list[np.ndarray]:
+    """Return the mask of held-out rows of every fold: in every task where there are tasks, else in every class where there are classes;
+    rows of one of the ``groups`` lie in one fold, tasks or classes as even as that allows.
 
-    Raises ValueError: fewer than two folds; DataError: a class or task with fewer rows than folds.
+    Raises ValueError: fewer than two folds, or fewer groups than folds; DataError: a class or task with fewer rows than folds.
     """
+    if groups is not None:
+        return _group_folds(inputs, folds, seed, groups)
     if isinstance(inputs, TaskInputs):
         return task_folds(inputs, folds, seed)
     return fold_masks(inputs.target, inputs.classes, folds, seed)
+
+
+def _group_folds(inputs: Inputs, folds: int, seed: int, groups: np.ndarray) -> list[np.ndarray]:
+    from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
+
+    _fold_shares(folds)
+    codes = _group_codes(groups, folds)
+    kinds = inputs.codes if isinstance(inputs, TaskInputs) else None if inputs.classes is None else inputs.target
+    kind = GroupKFold if kinds is None else StratifiedGroupKFold
+    n = len(codes)
+    parts = kind(folds, shuffle=True, random_state=seed).split(np.zeros((n, 1)), kinds, codes)
+    return [np.isin(np.arange(n), held) for _, held in parts]
+
+
+def _group_codes(groups: np.ndarray, folds: int) -> np.ndarray:
+    distinct, codes = np.unique(groups, return_inverse=True)
+    if len(distinct) < folds:
+        raise ValueError(f"groups: {len(distinct)} of them are too few for {folds} folds; each fold holds some out whole")
+    return codes
+
+
+def row_groups(data: UserData, column: str | None, folds: int) -> np.ndarray | None:
+    """Return what a column of a store says of every row, by whose values rows are held out together: what names the rows, or a feature.
+
+    Raises DataError: the store has no such column; ValueError: fewer groups than folds.
+    """
+    if column is None:
+        return None
+    encoding, names = data.encoding, data.feature_names() or []
+    if data.has_ids and column in ("id", None if encoding is None else encoding.id_column):
+        return _group_codes(np.asarray(data.ids()), folds)
+    if column in names:
+        values = data.columns([names.index(column)])
+        return _group_codes(np.asarray(values if isinstance(values, np.ndarray) else values.toarray()).ravel(), folds)
+    rule = f"neither names the rows of the store nor is one of its features; ingest --id-column {column} keeps it"
+    raise DataError(f"group column {column!r} {rule}", data.url)
 
 
 def fold_masks(codes: np.ndarray, classes: Sequence[Any] | None, folds: int, seed: int) -> list[np.ndarray]:

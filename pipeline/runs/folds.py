@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...storage import RunStore
-from ..inputs.folds import draw_masks
+from ..inputs.folds import draw_masks, row_groups
 from ..inputs.labels import Inputs, store_inputs
 from ..inputs.tasks import store_tasks, with_tasks
 from ..loops.run import run_loop
@@ -45,7 +45,9 @@ class Search:
         return "r2" if self.inputs.classes is None else "accuracy"
 
 
-def fold_inputs(ctx: RunContext, method: str, tasks: bool, folds: int, seed: int) -> tuple[Inputs, list[np.ndarray]]:
+def fold_inputs(
+    ctx: RunContext, method: str, tasks: bool, folds: int, seed: int, column: str | None = None
+) -> tuple[Inputs, list[np.ndarray]]:
     """Return target and classes of a store, and the mask of held-out rows of every fold.
 
     Folds are drawn within tasks where the method has ``tasks`` and the store, too; else within classes, where there are any.
@@ -54,7 +56,8 @@ def fold_inputs(ctx: RunContext, method: str, tasks: bool, folds: int, seed: int
     """
     inputs = store_inputs(ctx, method)
     codes = store_tasks(ctx.data) if tasks else None
-    return inputs, draw_masks(inputs if codes is None else with_tasks(inputs, codes, ctx.data.url), folds, seed)
+    rows = inputs if codes is None else with_tasks(inputs, codes, ctx.data.url)
+    return inputs, draw_masks(rows, folds, seed, row_groups(ctx.data, column, folds))
 
 
 def build_search(
@@ -67,15 +70,18 @@ def build_search(
     seed: int,
     repeats: int = 1,
     scoring: Scoring | None = None,
+    column: str | None = None,
 ) -> Search:
     """Return a grid with the target and the folds of ``ctx.data``: the same wherever it is made.
 
-    ``repeats``: how often the folds are drawn, each time from another seed: those of all repetitions stand one after another.
+    ``repeats``: how often the folds are drawn, each time from another seed: those of all repetitions stand one after another;
+    ``column``: rows of one of its values are held out together.
     """
-    drawn = [fold_inputs(ctx, info.name, info.config.has_tasks, folds, seed + k) for k in range(repeats)]
+    drawn = [fold_inputs(ctx, info.name, info.config.has_tasks, folds, seed + k, column) for k in range(repeats)]
     inputs, masks = drawn[0][0], [mask for _, some in drawn for mask in some]
     record = {"method": info.name, "folds": folds, "seed": seed, "data": ctx.data.digest}
     record |= {} if scoring is None else {"scoring": list(scoring.names)}
+    record |= {} if column is None else {"group_column": column}
     return Search(info, configs, points, extra, inputs, masks, record, scoring)
 
 

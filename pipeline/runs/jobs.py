@@ -53,7 +53,8 @@ def run_job(job: FitJob, info: MethodInfo, order: Shared) -> list[dict[str, Any]
         ctx = RunContext(executor, open_shared(told["data"], told["digest"]), None, told["driver_memory"], seed=told["seed"])
         configs = [make_config(info.config, params) for params in told["params"]]
         split = {name: told[name] for name in ("folds", "seed", "repeats")}
-        search = build_search(ctx, info, configs, told["points"], told["extra"], **split, scoring=read_scoring(told["scoring"]))
+        scoring, column = read_scoring(told["scoring"]), told["group_column"]
+        search = build_search(ctx, info, configs, told["points"], told["extra"], **split, scoring=scoring, column=column)
         try:
             return [fit_fold(search, job.point, job.fold, ctx, Path(told["folder"]))]
         except RunLocked:
@@ -67,6 +68,7 @@ def _order(search: Search, ctx: RunContext, folder: Path) -> np.ndarray:
     fits = {"params": params, "points": search.points, "extra": jsonable(search.extra)}
     folds = int(search.record["folds"])
     data = {"data": ctx.data.url, "digest": ctx.data.digest, "folds": folds, "seed": ctx.seed, "repeats": len(search.masks) // folds}
+    data["group_column"] = search.record.get("group_column")
     data["scoring"] = None if search.scoring is None else list(search.scoring.names)
     text = json.dumps({**fits, **data, "driver_memory": ctx.driver_memory, "folder": str(folder.resolve())})
     return np.frombuffer(text.encode(), np.uint8)

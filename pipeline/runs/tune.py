@@ -17,7 +17,7 @@ from ...storage import BlockStore, DataError, RunStore
 from ...storage.places import check_place
 from ...storage.temporary import temporary_folder
 from ..grams.contents import confirm_read_whole
-from ..inputs.folds import SharedLoop
+from ..inputs.folds import SharedLoop, row_groups
 from ..inputs.labels import store_inputs
 from ..inputs.scaling import as_scaled
 from ..loops.run import run_loop
@@ -69,6 +69,7 @@ class _Grid:
     extra: Mapping[str, Any]
     repeats: int = 1
     scoring: Scoring | None = None  # what points are compared by; None: accuracy, or R2
+    column: str | None = None  # rows of one of its values are held out together
 
     def context(self, executor: Executor, where: ComputeOptions, emit: Emit = ignore) -> RunContext:
         tell = once(lambda message: emit({"event": "warning", "message": message}))
@@ -78,7 +79,9 @@ class _Grid:
         from .folds import build_search
 
         points = [jsonable(point) for point in self.points]
-        return build_search(ctx, self.info, self.configs, points, self.extra, self.folds, self.seed, self.repeats, self.scoring)
+        return build_search(
+            ctx, self.info, self.configs, points, self.extra, self.folds, self.seed, self.repeats, self.scoring, self.column
+        )
 
 
 def _grid(
@@ -90,6 +93,7 @@ def _grid(
     extra: Mapping[str, Any] | None,
     repeats: int,
     scoring: Scoring | None = None,
+    column: str | None = None,
 ) -> _Grid:
     if repeats < 1:
         raise ValueError(f"repeats={repeats}: must be at least 1")
@@ -101,7 +105,8 @@ def _grid(
         raise ValueError(
             f"the points of the grid see their columns under different scalings ({kinds}): set one scale, or compare them one by one"
         )
-    return _Grid(info, points, configs, next(iter(shown.values())), folds, seed, extra or {}, repeats, scoring)
+    row_groups(store, column, folds)
+    return _Grid(info, points, configs, next(iter(shown.values())), folds, seed, extra or {}, repeats, scoring, column)
 
 
 def _sharing(grid: _Grid, kind: str) -> ModuleType | None:
@@ -160,10 +165,11 @@ def _shared_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of one repetition, whose folds are drawn from a seed of its own."""
     seed, name = grid.seed + repeat, "cv" if repeat == 0 else f"cv-again{repeat}"
-    for k, shared in enumerate(tuned.shared_loops(ctx, grid.configs, grid.extra, grid.folds, seed)):
+    for k, shared in enumerate(tuned.shared_loops(ctx, grid.configs, grid.extra, grid.folds, seed, grid.column)):
         points = [jsonable(grid.points[i]) for i in shared.points]
         record = {"points": points, "folds": grid.folds, "seed": seed, "data": grid.store.digest}
         record |= {} if grid.scoring is None else {"scoring": list(grid.scoring.names)}
+        record |= {} if grid.column is None else {"group_column": grid.column}
         measured = _measured(grid, shared)
         with RunStore.begin(folder / f"{name}-{k}", record) as run:
             inner = replace(ctx, run=run)
@@ -213,6 +219,7 @@ def plan_search(
     seed: int = 0,
     extra: Mapping[str, Any] | None = None,
     repeats: int = 1,
+    group_column: str | None = None,
     **where: Any,
 ) -> dict[str, Any]:
     """Return what :func:`tune` will do: fits, and what workers do of them, passes of a fit or whole fits, with the bytes of a whole fit."""
@@ -220,7 +227,7 @@ def plan_search(
 
     check_tunable(method, grid)
     options, points = ComputeOptions(**where), [{**(params or {}), **point} for point in grid_points(grid)]
-    search = _grid(method, points, open_data(data, method_named(method)), folds, seed, extra, repeats)
+    search = _grid(method, points, open_data(data, method_named(method)), folds, seed, extra, repeats, column=group_column)
     fits = "fits" if _sharing(search, options.config().kind) is None else "fits_sharing_passes"
     again = {} if repeats == 1 else {"repeats": repeats}
     sizes: dict[str, Any] = {"points": len(points), "folds": folds, **again, fits: len(points) * folds * repeats}
@@ -285,13 +292,15 @@ def cross_validate(
     on_event: Emit | None = None,
     repeats: int = 1,
     scoring: str | Sequence[str] | None = None,
+    group_column: str | None = None,
     **where: Any,
 ) -> list[dict[str, Any]]:
     """Return the accuracy of a method, or other scores, over stratified folds of a store: one row, of ``fgm`` one per round.
 
     ``method``, ``params``: name and parameters; ``data``: block store; ``folds``, ``seed``: number of folds and seed of the split;
     ``cluster``, ``where``: as in :func:`~gramplane.pipeline.run_method`; ``extra``: ``groups``; ``repeats``: how often the folds are
-    drawn, from ``seed``, ``seed + 1`` and so on; ``scoring``: as in :func:`tune`. Returns ``rounds`` (of the Feature Generating Machine),
+    drawn, from ``seed``, ``seed + 1`` and so on; ``scoring``, ``group_column``: as in
+    :func:`tune`. Returns ``rounds`` (of the Feature Generating Machine),
     ``accuracy`` (mean over folds), ``deviation``, ``standard_error``, ``selected``, ``folds``; of regressions ``r2`` and ``mse`` in place
     of the accuracy. With ``scoring`` the first score stands under its name in place of both, and of each further one its mean,
     ``NAME_deviation`` and ``NAME_folds``. Raises ValueError: an unknown method or score, a score that does not suit the target, or a
@@ -308,7 +317,7 @@ def cross_validate(
     """
     check_tunable(method, {})
     asked, options = read_scoring(scoring), ComputeOptions(cluster, **where)
-    grid = _grid(method, [dict(params)], open_data(data, method_named(method)), folds, seed, extra, repeats, asked)
+    grid = _grid(method, [dict(params)], open_data(data, method_named(method)), folds, seed, extra, repeats, asked, group_column)
     with one_thread(), open_executor(None) as executor:
         _check_scoring(grid, grid.context(executor, options))
     with temporary_folder() as folder:
@@ -335,6 +344,7 @@ def tune(
     repeats: int = 1,
     scoring: str | Sequence[str] | None = None,
     refit: str | None = None,
+    group_column: str | None = None,
 ) -> RunOutcome:
     """Evaluate a grid by cross-validation and fit the best point on all rows.
 
@@ -358,6 +368,8 @@ def tune(
         Block store and run directory; the table is ``tune.json``, the final fit lies in ``best``.
     folds, seed, repeats
         Stratified folds, as row masks, drawn so many times: from ``seed``, ``seed + 1`` and so on.
+    group_column
+        What names the rows of the store, or a feature: rows of one value are held out together, such as all rows of a patient.
     scoring, refit
         Name of a scorer of scikit-learn, such as ``"roc_auc"``, or several; ``refit`` names the one that decides, by default the first.
 
@@ -389,8 +401,9 @@ def tune(
     # Runs of earlier versions know no repetitions and no scores.
     split = {"folds": folds, "seed": seed, "data_digest": store.digest, **({} if repeats == 1 else {"repeats": repeats})}
     split |= {} if asked is None else {"scoring": list(asked.names)}
+    split |= {} if group_column is None else {"group_column": group_column}
     record = {"tune": method, "points": jsonable(points), **split, "extra": jsonable(more)}
-    search = _grid(method, points, store, folds, seed, more, repeats, asked)
+    search = _grid(method, points, store, folds, seed, more, repeats, asked, group_column)
     same_as_before(run, record)
     if not (Path(run) / "config.json").exists():
         _check(search, options)

@@ -15,7 +15,9 @@ from sklearn.preprocessing import StandardScaler
 
 from gramplane import pipeline
 from gramplane.pipeline import METHODS
+from gramplane.pipeline.estimators import cross_validated
 from gramplane.pipeline.estimators.cross_validated import SEARCH_PARAMETERS
+from gramplane.pipeline.inputs import folds
 from tests.support.checks import SEVEN_DIGITS, run_checks
 from tests.support.searches import LABELS, NAMES, SEARCHES, TASKS, N, X, decided
 
@@ -160,6 +162,28 @@ def test_tasks_are_in_all_folds_and_groups_of_splitters(search):
     assert search.fitted(cv=KFold(2, shuffle=True, random_state=0), refit=False).n_splits_ == 2
     with pytest.raises(ValueError, match=r"^cv: split 0 leaves no row of task \d to learn from; every task needs some"):
         search.fitted(cv=GroupKFold(len(np.unique(TASKS))), refit=False)
+
+
+@pytest.mark.parametrize("search", FIRST.values(), ids=str)
+@pytest.mark.parametrize("cv", [3, GroupKFold(3)], ids=["number", "splitter"])
+def test_rows_of_a_group_are_held_out_together(search, cv, monkeypatch):
+    groups, splits = np.arange(N) // 4, []
+    draw = folds.row_splits
+    monkeypatch.setattr(cross_validated, "row_splits", lambda *args: splits.extend(draw(*args)) or splits)
+    model = search.make(cv=cv, refit=False).fit(X, search.y, groups=groups, **search.fit)
+    assert model.n_splits_ == len(splits) == 3 and model._row_groups is None
+    for split in splits:
+        assert not {*groups[split.test]} & {*groups[~split.left_out]}
+    np.testing.assert_array_equal(np.sum([split.test for split in splits], axis=0), 1)
+    with pytest.raises(ValueError, match=r"groups: 2 of them are too few for 3 folds" if cv == 3 else r"number of splits"):
+        search.make(cv=cv).fit(X, search.y, groups=np.arange(N) * 2 // N, **search.fit)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        search.make(cv=cv).fit(X, search.y, groups=groups[1:], **search.fit)
+
+
+@pytest.mark.parametrize("search", FIRST.values(), ids=str)
+def test_groups_come_by_metadata_routing(search):
+    assert "groups" in inspect.signature(search.make().set_fit_request).parameters
 
 
 @pytest.mark.parametrize("search", FIRST.values(), ids=str)

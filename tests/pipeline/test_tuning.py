@@ -206,3 +206,22 @@ def test_a_grid_on_a_worker_gives_the_same_bits(tmp_path):
     assert (one / "tune.json").read_bytes() == (two / "tune.json").read_bytes()
     files = sorted(path.relative_to(one) for path in (one / "best" / "model").rglob("*") if path.is_file())
     assert files and all((one / file).read_bytes() == (two / file).read_bytes() for file in files)
+
+
+@pytest.mark.parametrize(
+    "method, params", [("fgm", {"B": 5}), ("mkl", {"kernels": ["linear"]}), ("group-lasso", {}), ("two-layer-mkl", {})]
+)
+def test_rows_of_a_group_are_held_out_together(tmp_path, method, params):
+    """Every row is there three times, and labels follow nothing: only a fit that saw a row before can tell it."""
+    rng = np.random.default_rng(0)
+    X, y = np.repeat(rng.normal(size=(24, 60)), 3, axis=0), np.repeat(rng.permutation(24) % 2, 3)
+    store = ingest((X, y), tmp_path / "data", id_column=np.repeat([f"patient {k}" for k in range(24)], 3)).url
+    seen, apart = (
+        max(row["accuracy"] for row in cross_validate(method, params, data=store, folds=3, group_column=column)) for column in (None, "id")
+    )
+    assert seen > 0.85 and apart < 0.75
+    with pytest.raises(DataError, match=r"group column 'who' neither names the rows of the store nor is one of its features"):
+        tune(method, {"C": [1.0]} if "lasso" not in method else {"lam": [0.1]}, data=store, run=tmp_path / "r", group_column="who")
+    with pytest.raises(ValueError, match=r"groups: 24 of them are too few for 25 folds"):
+        tune(method, {"C": [1.0]} if "lasso" not in method else {"lam": [0.1]}, data=store, run=tmp_path / "r", folds=25, group_column="id")
+    assert not (tmp_path / "r").exists()

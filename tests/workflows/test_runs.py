@@ -218,6 +218,7 @@ def test_tune_keeps_the_best_and_others_use_it(copy: Path, capsys: pytest.Captur
     ]
     plan = result([*words, "--dry-run"], capsys)["plan"]
     assert (plan["points"], plan["folds"], plan["first_fit"]["rounds_at_most"]) == (2, 5, 2) and not (copy / "tuned").exists()
+    assert "group column 'who'" in result([*words, "--group-column", "who"], capsys, 3)["error"]
     found = result([*words, "--folds", "3"], capsys)
     assert found["summary"]["best"]["C"] in (0.1, 10)
     assert result([*words, "--folds", "3"], capsys)["status"] == "already-done"

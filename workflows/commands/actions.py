@@ -163,10 +163,10 @@ def _check_task(task: str, store: str, spell: Locator) -> None:
 
 
 def tune_plan(
-    method: str, params: dict[str, Any], grid: dict[str, list[Any]], split: dict[str, int], training: dict[str, Any]
+    method: str, params: dict[str, Any], grid: dict[str, list[Any]], split: dict[str, Any], training: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the size of a grid, what workers do of it, and the plan of its first fit; ``split``: folds and repetitions; ``training``:
-    arguments of ``run_method`` that all fits have in common."""
+    """Return the size of a grid, what workers do of it, and the plan of its first fit; ``split``: folds, repetitions, groups;
+    ``training``: arguments of ``run_method`` that all fits have in common."""
     from ...pipeline import run_method
     from ...pipeline.runs.tune import plan_search
 

@@ -162,6 +162,7 @@ def check_scoring(names: Sequence[str], refit: str | None) -> dict[str, Any]:
 @click.option("--task", type=click.Choice(["classification", "regression"]), help="What the target must be.")
 @click.option("--folds", type=click.IntRange(min=2), metavar="N", default=5, show_default=True, help="Folds of the cross-validation.")
 @click.option("--repeats", type=click.IntRange(min=1), metavar="N", default=1, show_default=True, help="How often folds are drawn.")
+@click.option("--group-column", metavar="NAME", help="What names the rows, or a feature: rows of one value lie in one fold.")
 @click.option("--scoring", multiple=True, metavar="NAME,...", help=_SCORING, shell_complete=shared.complete_scoring)
 @click.option("--refit", metavar="NAME", help="Which of the scores decides; default: the first.", shell_complete=shared.complete_scoring)
 @shared.seed_option
@@ -179,6 +180,7 @@ def tune(
     scale: str | None,
     folds: int,
     repeats: int,
+    group_column: str | None,
     scoring: tuple[str, ...],
     refit: str | None,
     compute: ComputeOptions,
@@ -201,7 +203,7 @@ def tune(
     values, d = _parameters(data, settings, args, kernels=kernels, grams=grams, scale=scale)
     params, extra = check_grid(method, grid, values, d), collect_extras(args, data, spell=by_option)
     training = {"data": require_path(data, "store"), "run": run, "seed": args.seed, "extra": extra}
-    split = {"folds": folds, "repeats": repeats}
+    split: dict[str, Any] = {"folds": folds, "repeats": repeats, "group_column": group_column}
     with explain_unbegun(run), frame.progress() as emit:
         training |= {"on_event": emit, **compute.arguments()}
         if dry_run:

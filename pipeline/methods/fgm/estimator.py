@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -322,6 +322,23 @@ class _FGMPath(CrossValidated):
     _simplest_by = (("B", "max_rounds"), ("C",))
 
     Bs: Sequence[int] | None
+
+    def fit(
+        self, X: UserRows, y: Column = None, sample_weight: Column = None, *, covariates: UserRows | None = None, groups: Column = None
+    ) -> Self:
+        """Choose parameters by cross-validation, and fit all rows with them.
+
+        Parameters
+        ----------
+        X, y, sample_weight, covariates
+            As in the estimator without a search.
+        groups
+            ``(n_samples,)`` what rows are held out together by, such as the patient of each; splitters that need groups get them.
+        """
+        with self._grouped(groups):
+            return super(CrossValidated, self).fit(  # pyright: ignore[reportAttributeAccessIssue] (of the estimator that is fitted)
+                X, y, sample_weight, covariates=covariates
+            )
 
     def _unit(self, start: Start) -> float:
         auto = start.config.model_copy(update={"C": "auto"})

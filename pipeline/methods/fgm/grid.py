@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...inputs.folds import SharedLoop, fold_masks, group_by_parameters
+from ...inputs.folds import SharedLoop, draw_masks, group_by_parameters, row_groups
 from ...records.context import RunContext
 from .config import FGMConfig, resolve_config
 from .method import FGM, shared_loop
@@ -16,10 +16,12 @@ from .method import FGM, shared_loop
 ATOM_PARAMETERS = ("feature_map", "gamma", "coef0", "n_bins", "group_weight", "fit_intercept")
 
 
-def shared_loops(ctx: RunContext, grid: Sequence[FGMConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[SharedLoop]:
+def shared_loops(
+    ctx: RunContext, grid: Sequence[FGMConfig], extra: Mapping[str, Any], folds: int, seed: int, column: str | None = None
+) -> list[SharedLoop]:
     """Return the loops that evaluate a grid by cross-validation on row masks."""
     _, inputs = FGM.read_inputs(grid[0], ctx, {name: extra.get(name) for name in ("groups", "covariates")})
-    masks = fold_masks(inputs.target, inputs.classes, folds, seed)
+    masks = draw_masks(inputs, folds, seed, row_groups(inputs.data, column, folds))
     loops = []
     for points in group_by_parameters([resolve_config(config, inputs) for config in grid], ATOM_PARAMETERS):
         loop = shared_loop(ctx, [grid[k] for k in points], inputs, masks, ctx.driver_memory)

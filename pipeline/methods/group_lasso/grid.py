@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...inputs.folds import SharedLoop, fold_masks, group_by_parameters, table_rows
+from ...inputs.folds import SharedLoop, draw_masks, group_by_parameters, row_groups, table_rows
 from ...records.context import RunContext
 from .config import GroupLassoConfig
 from .grid_loop import GridLoop, fits_in_a_pass, grid_fits
@@ -24,10 +24,12 @@ def shares(grid: Sequence[GroupLassoConfig]) -> bool:
     return all(config.resolved().algorithm != "fista" for config in grid)
 
 
-def shared_loops(ctx: RunContext, grid: Sequence[GroupLassoConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[SharedLoop]:
+def shared_loops(
+    ctx: RunContext, grid: Sequence[GroupLassoConfig], extra: Mapping[str, Any], folds: int, seed: int, column: str | None = None
+) -> list[SharedLoop]:
     """Return the loops that evaluate a grid by cross-validation on row masks."""
     inputs = read_store(ctx, extra)
-    masks = fold_masks(inputs.target, inputs.classes, folds, seed)
+    masks = draw_masks(inputs, folds, seed, row_groups(inputs.data, column, folds))
     factories = [LearnerFactory.create(config, inputs, int(inputs.data.n_cols)) for config in grid]
     fits, loops = [grid_fits(learners, inputs, masks) for learners in factories], []
     for points in group_by_parameters(grid, PASS_PARAMETERS):

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...inputs.folds import GRAM_PARAMETERS, SharedLoop, fold_masks, group_by_parameters, table_rows
+from ...inputs.folds import GRAM_PARAMETERS, SharedLoop, draw_masks, group_by_parameters, row_groups, table_rows
 from ...records.context import RunContext
 from .config import MKLConfig
 from .method import MKL, shared_loop
 
 
-def shared_loops(ctx: RunContext, grid: Sequence[MKLConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[SharedLoop]:
+def shared_loops(
+    ctx: RunContext, grid: Sequence[MKLConfig], extra: Mapping[str, Any], folds: int, seed: int, column: str | None = None
+) -> list[SharedLoop]:
     """Return the loops that evaluate a grid by cross-validation on row masks. Raises ValueError: the method chooses among kernels by folds
     of its own.
     """
@@ -21,7 +23,7 @@ def shared_loops(ctx: RunContext, grid: Sequence[MKLConfig], extra: Mapping[str,
     for points in group_by_parameters(grid, GRAM_PARAMETERS):
         first, inputs = MKL.read_inputs(grid[points[0]], ctx, {})
         first = MKL.decided(first, inputs, ctx)
-        masks = fold_masks(inputs.target, inputs.classes, folds, seed)
+        masks = draw_masks(inputs, folds, seed, row_groups(inputs.data, column, folds))
         loop = shared_loop(ctx, [first, *(grid[k] for k in points[1:])], inputs, masks)
         shared.append(SharedLoop(points, loop, lambda state, ctx, loop=loop: list(loop.decision_values(state))))
     return shared

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...estimators.cross_validated import MACHINE_C, CrossValidated, Grid
+from ...estimators.cross_validated import MACHINE_C, CrossValidatedTasks, Grid
 from ...estimators.tasks import TaskClassifier, TaskEstimator, TaskRegressor
 from ...models.kernel import is_selected
 from ...models.task import TaskModel
@@ -92,7 +92,7 @@ class MultiTaskMKLRegressor(TaskRegressor, _MultiTaskMKL):
     """
 
 
-class _MultiTaskMKLPath(CrossValidated):
+class _MultiTaskMKLPath(CrossValidatedTasks):
     """Chooses ``C``, ``p`` and ``q`` by cross-validation; every task is in all folds. All fits share the Gram matrices within tasks, and
     those of a C start from the weights, shares and coefficients of the C before it.
 

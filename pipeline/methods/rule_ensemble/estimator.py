@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ....storage.data import is_store, square_in_memory
 from ....storage.errors import space_for
-from ...estimators.cross_validated import CrossValidated, Grid
+from ...estimators.cross_validated import CrossValidatedTasks, Grid
 from ...estimators.inputs import Classifying, score_of, warn_user
 from ...estimators.kernels import KernelEstimator
 from ...estimators.probabilities import TaskProbabilities
@@ -243,7 +243,7 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
         return text
 
 
-class RuleEnsembleClassifierCV(CrossValidated, RuleEnsembleClassifier):
+class RuleEnsembleClassifierCV(CrossValidatedTasks, RuleEnsembleClassifier):
     r"""Weighted rules from the lattice of all conjunctions, ``C`` and ``rho`` chosen by cross-validation.
 
     The problem is that of :class:`RuleEnsembleClassifier`. The fits of a fold share its propositions; with tasks every one of them is in
