@@ -54,16 +54,19 @@ class Headline(NamedTuple):
 
 HEADLINES: tuple[Headline, ...] = (
     Headline(
-        "10,000 x 500,000 sparse, 200 features, C of both sides chosen",
+        "10,000 x 500,000 sparse, 200 features; C of both sides, B and rounds of ours chosen",
         "LIBLINEAR l1-SVM",
         ("1/3.1 of one fit", "at the default C 1.1 points below"),
         "fgm_sparse--fgm-on-sparse-data-10000-x-500000-b-20-t-10",
         ("{} of the whole task, {} of one fit", "whole task, FGM (CSC) : l1-SVM", "FGM (CSC) : one fit"),
         (
-            "accuracy {}, {} after a refit of both; at the default C {}",
+            "accuracy {}, {} after a refit of both; at the default C {}; of Zipf's columns {}, {} and {}",
             "accuracy: FGM minus l1-SVM",
             "refitted: FGM minus l1-SVM",
             "accuracy: FGM at its default C minus l1-SVM",
+            "Zipf, accuracy: FGM minus l1-SVM",
+            "Zipf, refitted: FGM minus l1-SVM",
+            "Zipf, accuracy: FGM at its default C minus l1-SVM",
         ),
         is_short=True,
     ),
