@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_consistent_length
 
 from ...storage import DataError
 from ...storage.value_types import UserData
@@ -56,7 +55,8 @@ def row_splits(cv: UserData, rows: Inputs, seed: int, groups: np.ndarray | None 
     Raises ValueError: no way to split, or a split without rows to learn from, of every task, or to score; DataError: too few rows of a
     class or task.
     """
-    check_consistent_length(rows.target, groups)
+    if groups is not None and len(groups) != len(rows.target):
+        raise ValueError(f"groups has {len(groups)} rows, but there are {len(rows.target)} to learn from")
     if cv is None or (isinstance(cv, int | np.integer) and not isinstance(cv, bool)):
         return [Split(mask, mask) for mask in _weighted_folds(None if cv is None else int(cv), rows, seed, groups)]
     from sklearn.model_selection import check_cv

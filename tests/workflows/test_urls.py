@@ -63,6 +63,7 @@ NO_PLACES = {
         "task_column",
         "weight_column",
         "id_column",
+        "group_column",
         "layout",
         "missing",
     ),
