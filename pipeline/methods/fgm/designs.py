@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -187,10 +188,10 @@ class Design:
         self._dense[:, used:need] = columns
 
     def joined(self, parts: Sequence[Columns]) -> Design:
-        """Return a design of these dense columns with others behind them."""
-        whole = Design(self._n_rows, sum(self.widths) + sum(shape(part)[1] for part in parts))
-        assert isinstance(self.matrix, np.ndarray)
-        for columns in (self.matrix, *parts):
+        """Return a design of these columns with others behind them, for as long as nothing is appended here: both lie in one buffer."""
+        whole = copy.copy(self)
+        whole.widths = [*self.widths]
+        for columns in parts:
             whole.append(columns)
         return whole
 
@@ -232,9 +233,6 @@ class Designs:
     def extend(self, ctx: RunContext, machines: Sequence[MachineState], cuts: Mapping[int, np.ndarray | None]) -> None:
         """Append each machine's new cut (``None``: only rebuild what is missing); one column pass serves all machines."""
         missing = {k: [*(() if k in self._designs else machines[k].cuts), *(() if cut is None else (cut,))] for k, cut in cuts.items()}
-        self._append(ctx, missing)
-
-    def _append(self, ctx: RunContext, missing: Mapping[int, list[np.ndarray]]) -> None:
         if solve_at(ctx.data, sum(self._capacities), ctx.driver_memory) == "driver":
             return self._append_local(ctx, missing)
         for k, cuts_of_machine in missing.items():

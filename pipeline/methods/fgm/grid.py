@@ -26,7 +26,7 @@ def shared_loops(
     for points in group_by_parameters([resolve_config(config, inputs) for config in grid], ATOM_PARAMETERS):
         loop = shared_loop(ctx, [grid[k] for k in points], inputs, masks, ctx.driver_memory)
         loop.follow(inputs, list(masks) * len(points))
-        loop.stops_at_chance = False
+        loop.goes_all_rounds = True
         loops.append(SharedLoop(points, loop))
     return loops
 

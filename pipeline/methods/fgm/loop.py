@@ -78,7 +78,7 @@ class FGMLoop:
     def __init__(self, atoms: Atoms, problems: Sequence[MachineProblem], warnings: Sequence[str] = ()) -> None:
         self.atoms, self.problems, self.warnings = atoms, tuple(problems), tuple(warnings)
         self.trackers: tuple[AccuracyTracker | R2Tracker, ...] = ()
-        self.stops_at_chance = True  # where parameters say so; not on a path, whose every number of rounds is looked at
+        self.goes_all_rounds = False  # on a path, whose every number of rounds is looked at, also where parameters let chance end it
         self.keeps_columns = False  # also of machines that have stopped, for decisions along the path
         # what is measured of the decision values of all machines after every round, beside the accuracy of trackers
         self.further: Callable[[Mapping[int, np.ndarray]], dict[str, Any]] | None = None
@@ -186,7 +186,9 @@ class FGMLoop:
             (machine, solution), squares = solved[k], self.atoms.squares(top)
             machines[k] = close_round(self.priced(k, machine), machine, top, squares, solution.residual)
             searched[k] = top, squares
-        asks = {k: candidates(machines[k]) for k in solved if machines[k].stop is None and self._may_stop_at_chance(k, ctx)}
+        may_stop = not self.goes_all_rounds and ctx.data.meta.kind == "dense"
+        going = [k for k in solved if may_stop and machines[k].stop is None and self.problems[k].config.stops_at_chance]
+        asks = {k: candidates(machines[k]) for k in going}
         new = {k: ids for k, ids in asks.items() if len(ids)}
         for k, design in (self._designs.beside(ctx, machines, new) if new else {}).items():
             problem, (top, squares) = self.priced(k, machines[k]), searched[k]
@@ -197,9 +199,6 @@ class FGMLoop:
             if not stand_out(by_chance, self.atoms.count(ctx.data.n_cols)):
                 machines[k] = replace(machines[k], stop="chance")
         return machines
-
-    def _may_stop_at_chance(self, k: int, ctx: RunContext) -> bool:
-        return self.stops_at_chance and self.problems[k].config.stops_at_chance and ctx.data.meta.kind == "dense"
 
     def _query(self, k: int, machine: MachineState, solution: GroupSolution, prunes: bool) -> Query:
         config = self.problems[k].config

@@ -129,7 +129,7 @@ class FGM(Method):
 
     def follow_path(self, before: FGM | None) -> None:
         """Go all rounds, and keep the columns of machines that stop."""
-        self.loop.keeps_columns, self.loop.stops_at_chance = True, False
+        self.loop.keeps_columns = self.loop.goes_all_rounds = True
 
     def path_values(self, state: FGMState, ctx: RunContext) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
         """Yield the decision values after every number of rounds; of refits on the selection at the end alone."""

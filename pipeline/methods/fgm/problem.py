@@ -244,7 +244,11 @@ def chances(
     gram = np.tril(bend.gram) + np.tril(bend.gram, -1).T
     used = np.block([[gram[np.ix_(live, live)], bend.cross[live]], [bend.cross[live].T, bend.bends]])
     across = np.vstack((gram[live, p:], bend.cross[p:].T))
-    stiffness = np.append(1.0 / np.repeat(state.rounds[-1].cut_weights, state.widths)[live], np.zeros(rows.q))
+    if not np.trace(bend.bends) > 0 and rows.q:
+        return np.ones(len(widths))  # no row is at work
+    # What is added to columns without a penalty is nothing beside them, but where no row at work tells them apart.
+    free = np.full(rows.q, _INDEPENDENT * float(np.trace(bend.bends)))
+    stiffness = np.append(1.0 / np.repeat(state.rounds[-1].cut_weights, state.widths)[live], free)
     explained = np.linalg.solve(used + np.diag(stiffness), np.hstack((across, used)))
     left = gram[p:, p:] - across.T @ explained[:, : sum(widths)]
     bends = np.empty(len(residual))

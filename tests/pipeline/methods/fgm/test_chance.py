@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -94,3 +95,13 @@ def machine_of(machine: FGMClassifier, X: np.ndarray) -> tuple[Any, Any, np.ndar
 def test_the_more_atoms_the_less_a_candidate_stands_out() -> None:
     assert stand_out(np.array([0.01, 0.5]), 100) and not stand_out(np.array([0.02, 0.5]), 100)
     assert stand_out(np.array([0.02, 0.019]), 100)
+
+
+def test_nothing_is_told_by_fewer_rows_at_work_than_columns_without_a_penalty() -> None:
+    X, z = planted(n=60, d=40)
+    machine = FGMClassifier(B=4, max_rounds=2).fit(X, z > 0, covariates=np.eye(60)[:, :3])
+    problem, state, used = machine_of(machine, X)
+    problem = replace(problem, cost=np.where(np.arange(60) == 59, problem.cost, 0.0))
+    rows = rows_for(np.asfortranarray(np.hstack((used, X[:, -2:]))), problem.y, problem.cost, problem.loss, problem.basis.columns)
+    found = chances(problem, state, rows, [1, 1], np.ones(2), np.eye(60)[59])
+    assert np.isfinite(found).all() and not stand_out(found, 40)
