@@ -6,9 +6,7 @@ grow with the square of the unit. Parameters are about targets of standard devia
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -44,23 +42,9 @@ class TargetUnit(NamedTuple):
 
 LABELS = TargetUnit()
 
-_RAW: ContextVar[bool] = ContextVar("raw_targets", default=False)
-
-
-@contextmanager
-def raw_targets() -> Iterator[None]:
-    """Let machines see targets as they are: runs of versions whose parameters were about raw targets go on as they began."""
-    token = _RAW.set(True)
-    try:
-        yield
-    finally:
-        _RAW.reset(token)
-
 
 def in_machine_unit(target: FloatArray, weight: FloatArray, *, centred: bool) -> tuple[FloatArray, TargetUnit]:
     """Return real targets in a unit near their standard deviation over the rows with a weight, and that unit; with a bias centred."""
-    if _RAW.get():
-        return target, LABELS
     shares = weight / weight.max()
     # Overflow of squares is no reason to refuse a unit.
     top = float(np.ldexp(1.0, int(np.frexp(np.abs(target).max(initial=0.0))[1]) - 1))

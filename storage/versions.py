@@ -3,7 +3,7 @@
 A finished store never changes. New content is a new version beside the old one; replacing the pointer, one small file, makes it current.
 Who opens a store follows the pointer once and stays on that version, with a shared lock on its ``zarr.json`` on local files, so that
 whoever replaces the store can tell whether the old version is still read. Object stores have no such locks: old versions stay there until
-``gramplane clean``. What 0.1.0 wrote, with the manifest in the folder itself, is the version ``""``.
+``gramplane clean``. The folder of one version can be opened as well: it is its own version ``""``.
 """
 
 import errno
@@ -30,7 +30,7 @@ ROOT = "zarr.json"
 JOURNAL = "journal.jsonl"
 GRAMS = "grams"
 IN_PLACE = ""
-"""Name of a version that lies in the folder of the store itself, as 0.1.0 wrote it."""
+"""Name of a version whose own folder is opened."""
 
 _NAME = re.compile(r"v[1-9][0-9]{0,8}")
 _ARRAY = re.compile(r"(.*/)?(zarr\.json|c/[0-9/]+)")
@@ -322,16 +322,10 @@ def _remove_version(base: Objects, name: str) -> None:
     for key in (ROOT, *keys, MANIFEST):
         objects.delete(key)
     if isinstance(objects, LocalObjects):
-        folders = {key.rpartition("/")[0] for key in keys if "/" in key}
-        _prune_folders(objects, folders, itself=name != IN_PLACE)
-
-
-def _prune_folders(objects: LocalObjects, folders: set[str], itself: bool) -> None:
-    """Remove folders that are empty now, and those around them."""
-    around = {"/".join(parts[:k]) for folder in folders for parts in [folder.split("/")] for k in range(1, len(parts) + 1)}
-    for folder in [*sorted(around, key=len, reverse=True), *([""] if itself else [])]:
-        with suppress(OSError):
-            os.rmdir(objects.root / folder)
+        around = {"/".join(parts[:k]) for key in keys for parts in [key.split("/")] for k in range(len(parts))}
+        for folder in sorted(around, key=len, reverse=True):
+            with suppress(OSError):
+                os.rmdir(objects.root / folder)
 
 
 def _own_keys(objects: Objects) -> list[str]:
@@ -351,11 +345,10 @@ def _own_keys(objects: Objects) -> list[str]:
 def _foreign_keys(base: LocalObjects, versions: Versions | None) -> list[str]:
     """Files in the folder of a store that no version of it wrote: none the pointer knows, and none being written, which has a journal."""
     begun = [path.name for path in base.root.iterdir() if _NAME.fullmatch(path.name) and (path / JOURNAL).exists()]
-    here = [IN_PLACE] if (base.root / JOURNAL).exists() else []
     known = {POINTER, "lock"}
-    for name in {*(versions.digests if versions else ()), *_version_folders(base), *begun, *here}:
+    for name in {*(versions.digests if versions else ()), *_version_folders(base), *begun}:
         objects = version_objects(base, name)
-        is_unfinished = name != IN_PLACE and objects.size(MANIFEST) is None
+        is_unfinished = objects.size(MANIFEST) is None
         known |= {key if name == IN_PLACE else f"{name}/{key}" for key in (objects.listing() if is_unfinished else _own_keys(objects))}
     return sorted(key for key in base.listing() if key not in known)
 
@@ -371,16 +364,6 @@ def refuse_other_stores(base: LocalObjects, found: Versions | None, wanted: str 
     kind = next((kind for sign, kind in _SIGNS.items() if (current.root / sign).is_dir()), "a model, or something else")
     if kind != wanted:
         raise SchemaError(f"{base.url} is {kind}, not {wanted}, and is not overwritten; choose another place")
-
-
-def drop_unfinished(base: LocalObjects) -> None:
-    """Remove what a killed writer of 0.1.0 left in the folder itself; a version's own folder is taken over by its next writer."""
-    if is_finished(base) or base.size(JOURNAL) is None:
-        return
-    keys = _own_keys(base)
-    for key in keys:
-        base.delete(key)
-    _prune_folders(base, {key.rpartition("/")[0] for key in keys if "/" in key}, itself=False)
 
 
 def refuse_foreign_files(base: LocalObjects, found: Versions | None) -> None:

@@ -48,10 +48,8 @@ def _unlisted_files(store: Path) -> list[Path]:
 
     listed, _ = read_seal(open_objects(store))
     known = {*listed, "manifest.json"}
-    # A store of 0.1.0 that was replaced has its newer versions, which list their own, in the same folder.
-    newer = {POINTER, *(path.name for path in store.glob("v*") if (store / POINTER).exists())}
     names = ((file, file.relative_to(store)) for file in sorted(store.rglob("*")) if file.is_file())
-    return [file for file, name in names if name.as_posix() not in known and name.parts[0] not in newer]
+    return [file for file, name in names if name.as_posix() not in known]
 
 
 @dataclass(frozen=True)

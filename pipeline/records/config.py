@@ -86,8 +86,6 @@ class MethodConfig(BaseModel):
     takes_missing: ClassVar[bool] = False  # whether it takes stores with missing values
     takes_streams: ClassVar[bool] = False  # whether it also learns from a text that is read once
 
-    absent: ClassVar[Mapping[str, object]] = {}  # parameters that runs of earlier versions do not name, with what they did
-
     @property
     def learns_from_stream(self) -> bool:
         """Whether it takes rows as they come."""
@@ -132,11 +130,6 @@ class GramConfig(MethodConfig):
 
 
 C = TypeVar("C", bound=MethodConfig)
-
-
-def stored_config(kind: type[C], params: Mapping[str, Any]) -> C:
-    """Return the parameters that a run has written down, where it is of a version that did not know some of them with what it did there."""
-    return make_config(kind, {**kind.absent, **params})
 
 
 def make_config(kind: type[C], params: Mapping[str, Any]) -> C:

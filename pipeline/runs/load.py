@@ -20,7 +20,7 @@ from ..estimators.base import MethodEstimator
 from ..estimators.probabilities import LateCalibration, ProbabilityEstimator, has_probabilities
 from ..models.calibration import Calibration
 from ..records.compute import ComputeOptions
-from ..records.config import stored_config
+from ..records.config import make_config
 from ..records.context import Emit, RunContext, ignore
 from ..registry import MethodInfo
 from .decisions import as_decided
@@ -123,7 +123,7 @@ def calibration_plan(run: Path) -> dict[str, Any]:
 
 def _fit(folder: RunStore, info: MethodInfo, ctx: RunContext) -> Fit:
     record = folder.config
-    config = as_decided(stored_config(info.config, record["params"]), record, ctx.data)
+    config = as_decided(make_config(info.config, record["params"]), record, ctx.data)
     return Fit(info.method, *info.method.read_inputs(config, ctx, record["extra"]))
 
 

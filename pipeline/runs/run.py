@@ -18,7 +18,6 @@ from typing import Any
 
 from ...cluster import Executor, TLSFiles, open_executor, tee
 from ...kernels.jit import one_thread, watch_compilation
-from ...kernels.target_unit import raw_targets
 from ...storage import BlockStore, RunStore, StorageError, cached_bytes, set_cache_limit
 from ...storage.data import opened
 from ...storage.places import check_place
@@ -31,7 +30,7 @@ from ..loops.protocol import Outcome
 from ..loops.run import begin_event, run_loop
 from ..method import Method
 from ..records.compute import ComputeOptions
-from ..records.config import MethodConfig, make_config, stored_config
+from ..records.config import MethodConfig, make_config
 from ..records.context import Emit, RunContext, Tally, ignore, once, warn_once
 from ..records.holdings import (
     CACHE_SHARE,
@@ -219,8 +218,6 @@ def run_method(
     # What the parameters left to the data is decided once: what a run has written down stays.
     decided = config.decisions_of(prepared[0].method.config) if prepared else stored.get("decided")
     record |= {"decided": decided} if decided else {}
-    # A run of a version whose parameters were about raw targets goes on with them.
-    record |= {"target_unit": "deviation"} if fresh or "target_unit" in stored else {}
     same_as_before(run, record)
     with RunStore.begin(run, record) as folder, _withdrawn_unless_begun(folder), one_thread():
         if not folder.born:
@@ -280,7 +277,7 @@ def resume_run(
         store = open_data(origin["data"], info, record["extra"], record["data_digest"])
         _check_place(options, record["extra"])
         same_as_before(run, {**record, "data_digest": store.digest, "driver_memory": min(record["driver_memory"], options.driver_bytes)})
-        config = as_decided(stored_config(info.config, record["params"]), record, store)
+        config = as_decided(make_config(info.config, record["params"]), record, store)
         return _run(info, config, store, folder, options, on_event or ignore, [])
 
 
@@ -373,8 +370,7 @@ def _run(
         return RunOutcome("already-done", done, run=str(folder.path))
     folder.write_json("where", {"cluster": where.cluster, "data": store.url, "driver_memory": where.driver_bytes})
     began, record, tally, emit = time.perf_counter(), folder.config, Tally(), warn_once(emit)
-    seeing = contextlib.nullcontext() if "target_unit" in record else raw_targets()
-    with seeing, executing(where, store, tee((emit, tally.listen)), info.method.programs) as executor:
+    with executing(where, store, tee((emit, tally.listen)), info.method.programs) as executor:
         ctx = replace(_context(executor, store, folder, record, emit, where.driver_bytes), tally=tally)
         begun = prepared.pop() if prepared else _plan(info, config, ctx, record)
         ready, plan = begun.method, begun.plan

@@ -11,7 +11,7 @@ from ...storage import RunStore, StorageError
 from ...storage.temporary import temporary_folder
 from ..method import Method
 from ..records.compute import ComputeOptions
-from ..records.config import stored_config
+from ..records.config import make_config
 from ..records.context import Emit, RunContext, ignore
 from ..records.holdings import few_blocks_kept, planned_holdings, process_plan
 from ..registry import METHODS, MethodInfo
@@ -63,7 +63,7 @@ def selection_stability(
     if folder.read_json("summary") is None:
         raise StorageError(f"{run}: the run is not finished; continue it with `gramplane resume {run}`")
     info = _steady_method(run, record)
-    config = stored_config(info.config, record["params"])
+    config = make_config(info.config, record["params"])
     data = open_data(origin["data"], info, record["extra"], record["data_digest"])
     limit, root = driver_bytes(options.driver_memory), int(record["seed"] if seed is None else seed)
     kind, emit = options.config().kind, on_event or ignore

@@ -381,7 +381,6 @@ def _new_version(base: Objects, overwrite: bool) -> str:
     if isinstance(base, LocalObjects) and base.root.exists():
         versions.refuse_other_stores(base, current)
         versions.refuse_foreign_files(base, current)
-        versions.drop_unfinished(base)
     elif not isinstance(base, LocalObjects) and current is None:
         # Objects that no ingest wrote: a store is not mixed with a bucket's other content.
         keys = set(base.listing()) - {LEASE}

@@ -20,7 +20,6 @@ from ..versions import open_version
 from .files import read_sealed, seal_file
 
 FORMAT = "gramplane.step/2"
-"""Of 0.1.0, without a checksum."""
 
 Status = Literal["running", "done", "failed"]
 

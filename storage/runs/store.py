@@ -40,7 +40,6 @@ from .files import (
     seal_text,
 )
 
-"""Runs of 0.1.0, whose JSON files have no checksum of their own; they are read and continued as they are."""
 CHECKPOINT_FORMAT = "gramplane.checkpoint/1"
 KEPT_CHECKPOINTS = 2
 KEPT_ARRAYS = 4

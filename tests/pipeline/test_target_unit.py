@@ -11,8 +11,6 @@ import gramplane.pipeline as api
 from gramplane.pipeline import METHODS
 from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.registry import METHODS as REGISTRY
-from gramplane.storage import RunStore
-from gramplane.storage.ingest import ingest
 
 REGRESSORS = sorted(info.regressor for info in METHODS.values() if info.regressor)
 MACHINES = [name for name in REGRESSORS if "MKL" in name or "Kernel" in name]
@@ -109,14 +107,3 @@ def test_decision_values_of_a_run_are_those_of_its_model(name):
     estimator.fit(SMALL, TARGET)
     assert info.name and seen["values"].shape == (1, len(TARGET))
     np.testing.assert_allclose(seen["values"][0], estimator.predict(SMALL), atol=0.05 * TARGET.std())
-
-
-def test_the_command_of_a_run_about_raw_targets_finds_it_done(tmp_path):
-    """Runs of versions before this one have no unit in their configuration, and stay what they were when their command is given again."""
-    store, place = ingest((SMALL, TARGET), tmp_path / "data", task="regression"), str(tmp_path / "run")
-    given = {"params": {"kernels": ["linear"], "C": 1.0}, "data": store.url, "run": place}
-    assert api.run_method("mkl", **given).status == "done"
-    run = RunStore.open(place)
-    run.write_config({name: value for name, value in run.config.items() if name != "target_unit"})
-    assert api.run_method("mkl", **given).status == "already-done"
-    assert "target_unit" not in RunStore.open(place).config

@@ -17,8 +17,6 @@ MAX_EPS = 0.36787944117144233  # 1/e: below it a weight only falls along the pat
 class KTAPathConfig(MethodConfig):
     """Parameters of kernel selection along a path of l_p norms (``kta-path``)."""
 
-    absent = {"p": None}
-
     kernel: Literal["rbf", "linear", "precomputed"] = Field(
         "rbf",
         description="kernel of each feature: rbf, its width the median of the non-zero distances, or linear, x x'; or precomputed: "
