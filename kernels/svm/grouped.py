@@ -13,11 +13,9 @@ the bias is its middle; where it has only one end, as in a group of one class, t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled
@@ -25,42 +23,62 @@ from .dual import DenseGram, DualProblem, DualSolution, add_rows, best_response,
 from .smo_shrink import CURVATURE_FLOORS, REFRESH_STEPS, curvature_floor
 from .smo_steps import BROKEN, CAPPED, MAX_VIOLATION, N_VECTORS, SOLVED, STUCK, VECTOR_GAP, move_pairs, set_offset
 
-MAX_HALVINGS = 120  # Halvings of the bracket of a bias; the digits of a float64 end after about 60.
-
 
 def group_biases(problem: DualProblem, decision: FloatArray) -> FloatArray:
     """Return the bias of every group that minimises the primal value at `decision` = K beta, shape (n_groups,)."""
-    groups = problem.groups
+    groups, slope = problem.groups, problem.c - decision
     assert groups is not None
-    slope = problem.c - decision
-    count = int(groups.max()) + 1
-    low, high = (np.where(np.bincount(groups) > 0, end, 0.0) for end in (np.inf, -np.inf))
+    rows = np.bincount(groups)
+    low, high = (np.where(rows > 0, end, 0.0) for end in (np.inf, -np.inf))
     np.minimum.at(low, groups, slope)
     np.maximum.at(high, groups, slope)
     # Beyond these ends all responses have one sign.
-    max_l1_weight = float(np.max(problem.l1_weight))
-    low, high = low - max_l1_weight - 1.0 - np.abs(low), high + max_l1_weight + 1.0 + np.abs(high)
+    margin = 2.0 * np.max(problem.l1_weight) + np.abs(low) + np.abs(high)
+    low, high = low - margin, high + margin
+    first, last = (np.bincount(groups, best_response(slope - end[groups], problem), len(rows)) for end in (low, high))
+    owner, points, sums, rates = _falling_sums(problem, slope, (low, high), first, np.where(first > last, first - last, 1.0))
+    ends, rounding = np.cumsum(np.bincount(owner)) - 1, np.finfo(float).eps * len(points)
 
-    def sums(bias: FloatArray) -> FloatArray:
-        return np.asarray(np.bincount(groups, best_response(slope - bias[groups], problem), count), np.float64)
+    def edge(level: float) -> FloatArray:
+        # The first point behind which the sum is not above the level: it falls there, or on the way from the point before.
+        k = np.minimum(ends + 1 - np.bincount(owner, sums <= level).astype(np.int64), ends)
+        start, rate = sums[k - 1], rates[k - 1]
+        falls_before = (rate > 0) & (start - rate * (points[k] - points[k - 1]) <= level)
+        way = np.divide(np.maximum(start, 0.0), rate, out=np.full(len(k), np.inf), where=falls_before)
+        return np.minimum(points[k], points[k - 1] + way)
 
-    ends = [_find_edge(low, high, lambda bias: sums(bias) > 0), _find_edge(low, high, lambda bias: sums(bias) >= 0)]
-    has_left, has_right = sums(low) > 0, sums(high) < 0
-    left, right = np.where(has_left, ends[0], np.nan), np.where(has_right, ends[1], np.nan)
+    has_left, has_right = first > 0, last < 0
+    left, right = edge(rounding), edge(-rounding)
     biases = np.where(has_left & has_right, 0.5 * (left + right), np.where(has_left, left, right))
     return np.where(has_left | has_right, biases, 0.0)
 
 
-def _find_edge(low: FloatArray, high: FloatArray, is_before: Callable[[FloatArray], NDArray[np.bool_]]) -> FloatArray:
-    """Return the point of every group where `is_before` turns from true to false, by bisection."""
-    low, high = low.copy(), high.copy()
-    for _ in range(MAX_HALVINGS):
-        middle = 0.5 * (low + high)
-        if ((middle == low) | (middle == high)).all():
-            break
-        early = is_before(middle)
-        low, high = np.where(early, middle, low), np.where(early, high, middle)
-    return 0.5 * (low + high)
+def _falling_sums(
+    problem: DualProblem, slope: FloatArray, limits: tuple[FloatArray, FloatArray], first: FloatArray, fall: FloatArray
+) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+    """Return the sums of the responses of every group behind the points where they change as its bias grows: groups, points in ascending
+    order from its least bias on, sums, and how fast they fall from there; both as shares of ``fall``, that of all points.
+    """
+    groups, zeros = problem.groups, np.zeros(len(first))
+    assert groups is not None
+    still = np.minimum(np.maximum(0.0, problem.lo), problem.hi)
+    # A response goes from hi to that of a slope of zero, and from there to lo: at once, or at a rate of 1 / ridge.
+    tops, feet = np.concatenate([problem.hi, still]), np.concatenate([still, problem.lo])
+    turns = np.concatenate([slope - problem.l1_weight, slope + problem.l1_weight])
+    ridge, twice = np.tile(problem.ridges(), 2), np.tile(groups, 2)
+    begins, ends = (np.clip(turns - ridge * side, limits[0][twice], limits[1][twice]) for side in (tops, feet))
+    rate = np.divide(1.0 / fall[twice], ridge, out=np.zeros_like(ridge), where=ridge > 0)
+    drop = np.where(ridge > 0, 0.0, (tops - feet) / fall[twice])
+    owner, points = np.concatenate([np.arange(len(first)), twice, twice]), np.concatenate([limits[0], begins, ends])
+    order = np.lexsort((points, owner))
+    owner, points = owner[order], points[order]
+    rates = np.cumsum(np.concatenate([zeros, rate, -rate])[order])
+    drops = np.concatenate([zeros, drop, np.zeros_like(drop)])[order]
+    is_next = owner[1:] == owner[:-1]
+    drops[1:] += np.where(is_next, rates[:-1] * np.diff(points), 0.0)
+    total = np.cumsum(drops)
+    sums = (first / fall + total[np.concatenate([[True], ~is_next])])[owner] - total
+    return owner, points, sums, rates
 
 
 def grouped_solution(problem: DualProblem, beta: FloatArray, decision: FloatArray, **fields: Any) -> DualSolution:

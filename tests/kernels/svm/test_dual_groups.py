@@ -103,6 +103,11 @@ def test_no_other_bias_gives_a_smaller_primal_value(kind):
     assert all((losses(shift) >= losses(0.0) - 1e-9).all() for shift in (-1.0, -1e-3, 1e-3, 1.0))
 
 
+def test_the_bias_is_the_middle_of_an_interval_though_costs_cancel_but_for_rounding():
+    problem = replace(svc_problem(np.array([1.0, 1.0, -1.0]), np.array([0.1, 0.2, 0.3])), groups=np.zeros(3, np.int64))
+    assert group_biases(problem, np.zeros(3)) == 0.0
+
+
 def test_a_group_of_one_class_has_no_coefficients_and_the_sign_of_its_class():
     K, problem = case("svc", 60, 3, 5)
     found = solve_smo(DenseGram(K), problem, tol=1e-8)
