@@ -120,6 +120,10 @@ def _save_tall_group(path: Path, scale: int) -> None:
     pq.write_table(_tall(10_000 * scale), path, row_group_size=10_000 * scale)
 
 
+def _save_tall_batch(path: Path, scale: int) -> None:
+    pyarrow.feather.write_feather(_tall(10_000 * scale), str(path), compression="uncompressed", chunksize=10_000 * scale)
+
+
 def _save_tall_tables(path: Path, scale: int) -> None:
     rows = np.arange(10_000 * scale)
     table = {"x": rows / 8, "y": rows % 2, "k": rows, "w": rows % 3 * 0.1, "t": rows % 5, "z": rows * 0.5}
@@ -165,6 +169,7 @@ SOURCES: dict[str, tuple[str, Callable[[Path, int], None], int]] = {
     "feather of one batch": ("feather", _save_mixed, 60),
     "csv of many levels": ("csv", _save_shops, 40),
     "parquet, tall": ("parquet", _save_tall_group, 2000),
+    "feather, tall": ("feather", _save_tall_batch, 2000),
     "parquet of row tables, tall": ("parquet", _save_tall_tables, 300),
     "csv, tall": ("csv", _save_tall_csv, 500),
     "csv, packed, tall": ("csv.gz", _save_tall_csv, 500),

@@ -1,20 +1,33 @@
 """Arrow files (Feather) as input: record batches, whose columns are read apart from one another."""
 
-import os
+import struct
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from ...encoding.arrow import chunk_of_arrow
 from ...encoding.chunks import Chunk
-from ...errors import DataError
+from ...errors import DataError, SchemaError
 from ...text.open_text import open_file
 from ...value_types import Foreign
+from ..files import release_pages
 from ..options import Options
 from ..text.streams import FileDigest
 from .groups import GroupedTable
 
-_PACKED = 8  # times that packed batches may grow, as far as plans go
-_MAGIC = b"ARROW1"  # what a file for random access begins with; a stream has nothing of the kind
+_MAGIC = b"ARROW1\0\0"  # what a file for random access begins with, before a stream; a stream alone has nothing of the kind
+
+
+class _Declared(NamedTuple):
+    """What the header of a record batch says: its rows, its bytes in the file, and those of every buffer unpacked (none: not packed)."""
+
+    rows: int
+    nbytes: int
+    unpacked: list[int]
 
 
 class _BatchStream:
@@ -23,7 +36,6 @@ class _BatchStream:
     def __init__(self, begin: Callable[[], Foreign]) -> None:
         self._begin, self._reader, self._next = begin, begin(), 0
         self.schema = self._reader.schema
-        self.num_record_batches = sum(1 for _ in begin())
 
     def get_batch(self, group: int) -> Foreign:
         """Return a record batch."""
@@ -49,9 +61,8 @@ class FeatherSource(GroupedTable):
         self.digest = FileDigest(self._path)
         self.name = str(source)
         super().__init__(self._path, self._open(None).schema, options)
-        file = self._open([0])
-        self._lengths = [self._batch(file, group).num_rows for group in range(file.num_record_batches)]
-        self.n_rows = sum(self._lengths)
+        self._batches = self._declared(options)
+        self.n_rows = sum(batch.rows for batch in self._batches)
 
     def _open(self, columns: Sequence[int] | None) -> Foreign:
         from pyarrow import ipc
@@ -66,18 +77,34 @@ class FeatherSource(GroupedTable):
         except Exception as error:  # damaged files make pyarrow raise almost anything
             raise self.unreadable(error) from error
 
-    def _map(self) -> Foreign:
+    def _map(self, offset: int = 0) -> Foreign:
         import pyarrow as pa
 
-        return pa.memory_map(os.fspath(self._path))
+        return pa.BufferReader(pa.py_buffer(self._bytes[offset:]))
 
-    def _batch(self, file: Foreign, group: int) -> Foreign:
+    @cached_property
+    def _bytes(self) -> npt.NDArray[np.uint8]:
+        return np.memmap(self._path, np.uint8, "r")
+
+    def _declared(self, options: Options) -> list[_Declared]:
+        """Read the headers of the record batches. Raises SchemaError: the columns of one that are unpacked at once exceed the budget."""
+        from pyarrow import ipc
+
+        batches, at_once = list[_Declared](), max(1, len(self._roles.columns))
         try:
-            batch = file.get_batch(group)
-            batch.validate(full=True)  # compiled code goes where a damaged file sends it
-            return batch
-        except Exception as error:
+            for message in ipc.MessageReader.open_stream(self._map(0 if self._is_stream else len(_MAGIC))):
+                if message.type == "record batch":
+                    batches.append(_read_header(message))
+        except Exception as error:  # damaged files make pyarrow raise almost anything
             raise self.unreadable(error) from error
+        release_pages(self._bytes)
+        for k, batch in enumerate(batches):
+            nbytes = sum(sorted(batch.unpacked)[-at_once:])
+            if nbytes > options.budget:
+                what = f"record batch {k + 1} has {batch.rows} rows, and columns of {nbytes} bytes that are unpacked at once"
+                advice = "write the file with smaller batches or without compression, or raise the budget (--budget)"
+                raise SchemaError(f"{self.name}: {what}, more than the budget of {options.budget}; {advice}")
+        return batches
 
     def unreadable(self, error: Exception) -> DataError:
         """Build the error for a file that cannot be read."""
@@ -86,19 +113,55 @@ class FeatherSource(GroupedTable):
     @property
     def n_groups(self) -> int:
         """Number of record batches."""
-        return len(self._lengths)
+        return len(self._batches)
 
     def group_rows(self, group: int) -> int:
         """Rows of a record batch."""
-        return self._lengths[group]
+        return self._batches[group].rows
 
     def group_bytes(self, group: int) -> int:
-        """Bytes of a record batch at most: those of the file, packed as it may be."""
-        return _PACKED * self.digest.size
+        """Bytes of a record batch, packed and unpacked."""
+        return self._batches[group].nbytes + sum(self._batches[group].unpacked)
+
+    def stays_in_file(self, group: int) -> bool:
+        """Whether a record batch is not packed: its rows are seen where they lie."""
+        return not self._batches[group].unpacked
 
     def read_group(self, group: int, names: Sequence[str], step: int, alone: bool) -> Iterator[list[Chunk]]:
         """Yield slices of some columns of a record batch."""
-        batch = self._batch(self._open([self.columns.index(name) for name in names]), group)
+        # (To read some columns alone, pyarrow copies them.)
+        columns = None if self.stays_in_file(group) else [self.columns.index(name) for name in names]
+        batch = self._open(columns).get_batch(group)
         for lo in range(0, batch.num_rows, step):
             part = batch.slice(lo, step)
+            part.validate(full=True)  # compiled code goes where a damaged file sends it
             yield [chunk_of_arrow(part.column(name)) for name in names]
+            release_pages(self._bytes)
+
+
+def _read_header(message: Foreign) -> _Declared:
+    """Read the header of the message of a record batch, a table of FlatBuffers (source: Message.fbs and Schema.fbs of Apache Arrow)."""
+    metadata, body = message.metadata, message.body
+
+    def number(kind: str, at: int) -> int:
+        return int(struct.unpack_from(f"<{kind}", metadata, at)[0])
+
+    def field(table: int, place: int) -> int:
+        """Where a field of a table lies; 0: it is left out."""
+        listed = table - number("i", table)
+        offset = number("H", listed + 4 + 2 * place) if 4 + 2 * place < number("H", listed) else 0
+        return table + offset if offset else 0
+
+    def follow(at: int) -> int:
+        return at + number("I", at)
+
+    batch = follow(field(follow(0), 2))
+    rows, buffers, packed = (field(batch, place) for place in (0, 2, 3))
+    unpacked = list[int]()
+    if packed:
+        first = follow(buffers)
+        places = [(number("q", at), number("q", at + 8)) for at in range(first + 4, first + 4 + 16 * number("I", first), 16)]
+        # A buffer begins with its length unpacked; -1: it is not packed.
+        lengths = [(struct.unpack_from("<q", body, at)[0], size) for at, size in places if size]
+        unpacked = [size if length < 0 else length for length, size in lengths]
+    return _Declared(number("q", rows) if rows else 0, body.size, unpacked)

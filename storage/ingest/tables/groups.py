@@ -53,6 +53,10 @@ class GroupedTable(Table):
     def group_bytes(self, group: int) -> int:
         """Bytes that a group takes at most, packed and unpacked."""
 
+    def stays_in_file(self, group: int) -> bool:
+        """Whether nothing of a group is in memory but the rows at hand."""
+        return False
+
     @abstractmethod
     def read_group(self, group: int, names: Sequence[str], step: int, alone: bool) -> Iterator[list[Chunk]]:
         """Yield about ``step`` rows of some columns of a group; ``alone``: one whose column does not fit the share of a group."""
@@ -75,7 +79,7 @@ class GroupedTable(Table):
 
     def _group(self, group: int, row: int, step: int, options: Options) -> Iterator[list[Chunk]]:
         sizes, share = self._sizes(group), options.budget // GROUP_SHARE
-        if sum(sizes[self.columns[k]] for k in self._roles.features) <= share:
+        if self.stays_in_file(group) or sum(sizes[self.columns[k]] for k in self._roles.features) <= share:
             names = [self.columns[k] for k in self.columns_read]
             yield from map(self.in_places, self._read(group, names, self._rows(group, sizes, step)))
         else:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 import scipy.io
@@ -20,7 +21,7 @@ from gramplane.storage import BlockStore, DataError, SchemaError
 from gramplane.storage.ingest import ingest
 from gramplane.storage.ingest.files import release_pages
 from gramplane.storage.ingest.statistics import Column
-from gramplane.storage.ingest.tables import array_files
+from gramplane.storage.ingest.tables import array_files, feather
 from gramplane.storage.ingest.tables.row_tables import array_digest
 from tests.support.budget_sources import SOURCES, memory_of
 
@@ -212,19 +213,37 @@ def test_the_identity_of_arrays_does_not_hold_all_of_them():
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/smaps"), reason="the system does not tell which pages of a file are in memory")
-def test_pages_of_mapped_arrays_do_not_stay_in_memory(tmp_path):
-    n = 400_000
-    for name, values in (("X", np.arange(2.0 * n).reshape(n, 2)), ("y", np.arange(n) % 2.0)):
-        np.save(tmp_path / f"{name}.npy", values)
-    X, y = (np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in "Xy")
-    store = ingest((X, y), tmp_path / "S", budget=SMALL)
-    resident = re.findall(rf"{re.escape(str(tmp_path))}/[Xy]\.npy\n(?:.*\n)*?Rss: +(\d+) kB", Path("/proc/self/smaps").read_text())
-    assert len(resident) == 2 and all(int(pages) < n // 1024 for pages in resident)
-    assert held(store)[0][-1].tolist() == X[-1].tolist()
+@pytest.mark.parametrize("form", ["npy", "feather"])
+def test_pages_of_mapped_files_do_not_stay_in_memory(tmp_path, form, monkeypatch):
+    n, resident, options = 400_000, set(), {}
+    values = {"X": np.arange(2.0 * n).reshape(n, 2), "y": np.arange(n) % 2.0}
+    if form == "npy":
+        for name, array in values.items():
+            np.save(tmp_path / f"{name}.npy", array)
+        source = tuple(np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in "Xy")
+    else:
+        table = pa.table({"a": values["X"][:, 0], "b": values["X"][:, 1], "y": values["y"]})
+        pyarrow.feather.write_feather(table, tmp_path / "a.feather", compression="uncompressed", chunksize=n)
+        source, options = tmp_path / "a.feather", {"target": "y"}
+
+    def look():
+        maps = Path("/proc/self/smaps").read_text()
+        resident.update(re.findall(rf"{re.escape(str(tmp_path))}/(\w+\.{form})\n(?:.*\n)*?Rss: +(\d+) kB", maps))
+
+    monkeypatch.setattr(feather, "release_pages", lambda mapped: release_pages(mapped) or look())
+    store = ingest(source, tmp_path / "S", budget=SMALL, **options)
+    look()
+    assert len({name for name, _ in resident}) == (2 if form == "npy" else 1)
+    assert all(int(pages) < n // 1024 for _, pages in resident)
+    assert held(store)[0][-1].tolist() == values["X"][-1].tolist()
+
+
+def test_pages_that_hold_changes_of_their_own_stay(tmp_path):
+    np.save(tmp_path / "X.npy", np.arange(9.0).reshape(3, 3))
     own = np.load(tmp_path / "X.npy", mmap_mode="c")
-    own[3] = 7.0
+    own[1] = 7.0
     release_pages(own[1:])
-    assert own[3].tolist() == [7.0, 7.0]
+    assert own[1].tolist() == [7.0, 7.0, 7.0]
 
 
 def test_the_sum_of_a_long_column_has_the_bits_of_numpy(tmp_path):
@@ -251,6 +270,17 @@ def test_a_shape_that_nothing_stands_for_is_refused(tmp_path):
     np.savez(tmp_path / "a.npz", **parts, shape=np.array([1, 2**31 - 2]))
     with pytest.raises(DataError, match=r"has 2147483646 columns, whose tables take"):
         ingest(str(tmp_path / "a.npz"), str(tmp_path / "s"))
+
+
+@pytest.mark.parametrize("n, options", [(SMALL // 8 + 1, {}), (SMALL // 12, {"weight_column": "w"})])
+def test_a_packed_record_batch_that_the_budget_does_not_hold_is_refused(tmp_path, n, options):
+    table = {"x": np.zeros(n), "y": np.arange(n) % 2.0, "w": np.ones(n)}
+    pyarrow.feather.write_feather(pa.table(table), tmp_path / "a.feather", compression="lz4", chunksize=n)
+    told = (
+        rf"a\.feather: record batch 1 has {n} rows, and columns of {8 * n * (1 + len(options))} bytes that are unpacked at once.*--budget"
+    )
+    with pytest.raises(SchemaError, match=told):
+        ingest(str(tmp_path / "a.feather"), str(tmp_path / "s"), budget=SMALL, target="y", **options)
 
 
 @pytest.mark.parametrize("kind", ["npz", "npy"])
