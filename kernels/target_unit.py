@@ -15,19 +15,17 @@ from .arrays import FloatArray
 
 Values = TypeVar("Values", float, FloatArray)
 
+_BITS = 40  # of a target in the machine's unit
+
 # Figures of a fit in the square of the unit: values of an objective, bounds of it, and their distances.
 SQUARED_FIGURES = ("objective", "gap", "restricted_gap", "certified_gap", "lower_bound", "upper_bound", "bound", "worst_outside")
 
 
 class TargetUnit(NamedTuple):
-    """The unit in which a machine sees its target: y = shift + size * y'. ``spread``: standard deviation of y'.
-
-    ``size`` is a power of two, so that nothing is rounded when results are turned back; labels are seen as they are.
-    """
+    """The unit in which a machine sees its target: y = shift + size * y'; labels are seen as they are."""
 
     shift: float = 0.0
     size: float = 1.0
-    spread: float = 1.0
 
     def values(self, values: Values) -> Values:
         """Return decision values or intercepts of the machine in the unit of the target; those of labels as they are."""
@@ -44,13 +42,18 @@ LABELS = TargetUnit()
 
 
 def in_machine_unit(target: FloatArray, weight: FloatArray, *, centred: bool) -> tuple[FloatArray, TargetUnit]:
-    """Return real targets in a unit near their standard deviation over the rows with a weight, and that unit; with a bias centred."""
+    """Return real targets in units of their standard deviation over the rows with a weight, and that unit; with a bias centred.
+
+    They are rounded to a grid of 2^-40 of the largest, far below what a fit can tell: the same targets in another unit, which rounds them
+    otherwise, are the same numbers here, and every loop takes the same steps.
+    """
     shares = weight / weight.max()
     # Overflow of squares is no reason to refuse a unit.
     top = float(np.ldexp(1.0, int(np.frexp(np.abs(target).max(initial=0.0))[1]) - 1))
     scaled = target / top
     mean = float(np.average(scaled, weights=shares))
     spread = float(np.sqrt(np.average((scaled - mean) ** 2, weights=shares))) or abs(mean) or 1.0
-    step = float(np.ldexp(1.0, int(np.round(np.log2(spread)))))
     shift = mean if centred else 0.0
-    return (scaled - shift) / step, TargetUnit(shift * top, step * top, spread / step)
+    values = (scaled - shift) / spread
+    grid = np.ldexp(1.0, int(np.frexp(np.abs(values[weight > 0]).max())[1]) - _BITS)
+    return np.rint(values / grid) * grid, TargetUnit(shift * top, spread * top)

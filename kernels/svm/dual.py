@@ -314,7 +314,7 @@ def target_problem(loss: str, target: FloatArray, epsilon: float, cost: FloatArr
     if loss == "squared":
         problem = ridge_problem(scaled, cost)
     else:
-        problem = svr_problem(scaled, epsilon * unit.spread, cost * unit.spread)
+        problem = svr_problem(scaled, epsilon, cost)
     return replace(problem, unit=unit)
 
 

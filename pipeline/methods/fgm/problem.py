@@ -57,8 +57,7 @@ class MachineProblem:
     @cached_property
     def loss(self) -> SumLoss:
         """The loss, its widths in the machine's unit."""
-        spread = self.unit.spread
-        return sum_loss(self.config.loss, epsilon=self.config.epsilon * spread, delta=self.config.delta * spread)
+        return sum_loss(self.config.loss, epsilon=self.config.epsilon, delta=self.config.delta)
 
     @cached_property
     def null(self) -> NullModel:
