@@ -35,7 +35,7 @@ def group_biases(problem: DualProblem, decision: FloatArray) -> FloatArray:
     # Beyond these ends all responses have one sign.
     margin = 2.0 * np.max(problem.l1_weight) + np.abs(low) + np.abs(high)
     low, high = low - margin, high + margin
-    first, last = (np.bincount(groups, best_response(slope - end[groups], problem), len(rows)) for end in (low, high))
+    first, last = (np.asarray(np.bincount(groups, best_response(slope - end[groups], problem)), np.float64) for end in (low, high))
     owner, points, sums, rates = _falling_sums(problem, slope, (low, high), first, np.where(first > last, first - last, 1.0))
     ends, rounding = np.cumsum(np.bincount(owner)) - 1, np.finfo(float).eps * len(points)
 
