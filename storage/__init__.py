@@ -8,7 +8,7 @@ from importlib import import_module
 _NAMES = {
     "blocks.row_files": "load_matrix matrix_file read_edges read_named_rows read_pairs read_row_texts",
     "blocks.store": "BlockMeta BlockRef BlockStore ColumnScale VerifyReport open_shared",
-    "blocks.tables": "COLUMN_TABLES column_tables",
+    "blocks.tables": "COLUMN_TABLES column_tables pick_columns",
     "blocks.writer": "BlockWriter",
     "cache": "BlockCache block_cache cached_bytes set_cache_limit",
     "ingest.columns_file": "columns_file load_columns",

@@ -14,6 +14,7 @@ from .blocks.store import VerifyReport as VerifyReport
 from .blocks.store import open_shared as open_shared
 from .blocks.tables import COLUMN_TABLES as COLUMN_TABLES
 from .blocks.tables import column_tables as column_tables
+from .blocks.tables import pick_columns as pick_columns
 from .blocks.writer import BlockWriter as BlockWriter
 from .cache import BlockCache as BlockCache
 from .cache import block_cache as block_cache
@@ -56,4 +57,4 @@ from .runs.store import RunStore as RunStore
 from .runs.tiles import TiledMatrix as TiledMatrix
 from .sparse_door import admit as admit
 
-__all__ = ['ArrayRef', 'BlockCache', 'BlockMeta', 'BlockRef', 'BlockStore', 'BlockWriter', 'COLUMN_TABLES', 'ColumnScale', 'DataError', 'DenseLayout', 'DigestMismatch', 'GramRef', 'GramStore', 'GramSums', 'GramTask', 'Lease', 'MEMORY_STRIPE_BYTES', 'MemoryBlocks', 'MemoryRef', 'MissingBlock', 'OtherRun', 'OutOfSpace', 'RunLocked', 'RunStore', 'SchemaError', 'StepManifest', 'StorageError', 'StripeLayout', 'TiledMatrix', 'UnalignedWrite', 'VerifyReport', 'admit', 'block_cache', 'cached_bytes', 'column_tables', 'columns_file', 'digest_of', 'from_arrays', 'load_columns', 'load_matrix', 'matrix_file', 'open_gram', 'open_shared', 'plan_block', 'plan_dense', 'plan_dense_rows', 'plan_stripes', 'read_edges', 'read_model', 'read_named_rows', 'read_pairs', 'read_row_texts', 'set_cache_limit', 'to_arrays', 'write_model']
+__all__ = ['ArrayRef', 'BlockCache', 'BlockMeta', 'BlockRef', 'BlockStore', 'BlockWriter', 'COLUMN_TABLES', 'ColumnScale', 'DataError', 'DenseLayout', 'DigestMismatch', 'GramRef', 'GramStore', 'GramSums', 'GramTask', 'Lease', 'MEMORY_STRIPE_BYTES', 'MemoryBlocks', 'MemoryRef', 'MissingBlock', 'OtherRun', 'OutOfSpace', 'RunLocked', 'RunStore', 'SchemaError', 'StepManifest', 'StorageError', 'StripeLayout', 'TiledMatrix', 'UnalignedWrite', 'VerifyReport', 'admit', 'block_cache', 'cached_bytes', 'column_tables', 'columns_file', 'digest_of', 'from_arrays', 'load_columns', 'load_matrix', 'matrix_file', 'open_gram', 'open_shared', 'pick_columns', 'plan_block', 'plan_dense', 'plan_dense_rows', 'plan_stripes', 'read_edges', 'read_model', 'read_named_rows', 'read_pairs', 'read_row_texts', 'set_cache_limit', 'to_arrays', 'write_model']

@@ -20,7 +20,7 @@ from ....kernels.mixed_norm import ROW_BLOCK, ROW_OPERATIONS, BlockedRows, RowDa
 from ....kernels.mixed_norm.free_basis import FreeBasis
 from ....kernels.mixed_norm.row_block import RememberingBlock
 from ....kernels.mixed_norm.rows_blocked import FAN_IN
-from ....storage import BlockStore, MemoryBlocks, block_cache
+from ....storage import BlockStore, MemoryBlocks, block_cache, pick_columns
 from ...passes.blocks import Columns, Ref, scale_of, serial, source_of
 from ...passes.columns import heaviest_entries, stack
 from ...passes.scaling import scaled, scaled_columns
@@ -155,7 +155,7 @@ class Atoms(ColumnMaker, Protocol):
 def take_columns(raw: Columns, features: np.ndarray, chosen: np.ndarray) -> Columns:
     """Return the columns of ``chosen`` features out of ``raw``, whose columns are the sorted ``features``."""
     indices = np.searchsorted(features, chosen)
-    return raw[:, indices] if isinstance(raw, np.ndarray) else sp.csc_array(raw[:, indices])
+    return raw[:, indices] if isinstance(raw, np.ndarray) else pick_columns(raw, indices)
 
 
 class Design:
@@ -274,7 +274,7 @@ class Designs:
     def _columns(self, ctx: RunContext, features: np.ndarray) -> Columns:
         """Return (scaled) columns, out of those fetched last where they are among them."""
         known, columns = self._fetched
-        if not np.isin(features, known).all():
+        if not set(features.tolist()) <= set(known.tolist()):
             columns = scaled_columns(ctx, features, centred=self._atoms.centred)
             if isinstance(columns, np.ndarray):
                 columns = np.asfortranarray(columns)  # they are picked and appended one by one

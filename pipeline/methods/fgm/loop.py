@@ -162,9 +162,8 @@ class FGMLoop:
         problem = self.priced(k, machine)
         config = problem.config
         coordinates, factors = self.atoms.coordinates(cut)
-        columns = {"coordinates": (*machine.coordinates, coordinates), "factors": (*machine.factors, factors)}
-        state = replace(machine, cuts=(*machine.cuts, cut), **columns)
-        starts = np.array([0, *itertools.accumulate(state.widths)], np.int64)
+        cuts, columns, all_factors = (*machine.cuts, cut), (*machine.coordinates, coordinates), (*machine.factors, factors)
+        starts = np.array([0, *itertools.accumulate(map(len, all_factors))], np.int64)
         rows = self._designs[k].rows(problem.y, problem.cost, problem.loss, problem.basis)
         warm = problem.warm_start(machine, len(factors))
         name = config.solver if config.solver != "auto" else "apg" if config.inner_stop == "decrease" else "newton"
@@ -173,10 +172,11 @@ class FGMLoop:
         with np.errstate(over="ignore", invalid="ignore"):
             solution = SOLVERS[name](GroupProblem(rows, starts), warm=warm, tol=config.inner_tol, max_iter=config.max_inner, **options)
         weights = (solution.omega[low:high] for low, high in itertools.pairwise(starts.tolist()))
-        parts = zip(state.cuts, state.coordinates, weights, strict=True)
+        parts = zip(cuts, columns, weights, strict=True)
         selected = union_of_atoms([self.atoms.with_weight(ids, own[omega != 0]) for ids, own, omega in parts])
         record = problem.record(solution, selected)
-        return replace(state, rounds=(*machine.rounds, record)), solution
+        new = {"cuts": cuts, "coordinates": columns, "factors": all_factors, "rounds": (*machine.rounds, record)}
+        return replace(machine, **new), solution
 
     def _score(self, state: FGMState, solved: Mapping[int, tuple[MachineState, GroupSolution]], ctx: RunContext) -> list[MachineState]:
         machines, prunes = list(state.machines), ctx.data.meta.kind == "sparse"
