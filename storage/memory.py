@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NoReturn, cast
+from typing import Any, Literal, NoReturn, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from .blocks.look import Look, look
 from .blocks.store import Block, BlockMeta, BlockSource, ColumnScale, VerifyReport
-from .blocks.tables import COLUMN_TABLES, check_ids, check_rows, column_tables, mark_canonical, pick_columns
+from .blocks.tables import COLUMN_TABLES, check_ids, check_rows, column_tables, flat_vector, mark_canonical, pick_columns
 from .column_scale import factors_of
 from .errors import DataError, SchemaError
 from .layout import STRIPE_BYTES, STRIPE_ENTRIES, DenseLayout, StripeLayout, place_blocks, plan_dense, plan_dense_rows, plan_stripes
@@ -166,11 +166,17 @@ class MemoryBlocks(BlockSource):
             return data[:, lo:hi] if by_columns else data[lo:hi]
         return _line_range(data, lo, hi)
 
-    def columns(self, ids: npt.ArrayLike, rows: tuple[int, int] | None = None) -> npt.NDArray[Any] | sp.csc_array:
-        """Raw values of chosen columns, (n_rows, len(ids)) in the order of ``ids``; dense ones in C order; of a range of rows if given."""
+    def columns(
+        self, ids: npt.ArrayLike, rows: tuple[int, int] | None = None, *, order: Literal["C", "F"] = "C"
+    ) -> npt.NDArray[Any] | sp.csc_array:
+        """Raw values of chosen columns, (n_rows, len(ids)) in the order of ``ids``; dense ones in C or in Fortran order of memory; of a
+        range of rows if given.
+        """
         columns, span = check_ids(ids, self.n_cols), slice(*check_rows(rows, self.n_rows))
         if isinstance(self.X, np.ndarray):
             part = self.X[span]
+            if order == "F":
+                return _column_by_column(part, columns)
             # `take` would first copy a column-major array as a whole.
             return np.take(part, columns, axis=1) if part.flags.c_contiguous else np.ascontiguousarray(part[:, columns])
         if rows is not None and self.X.format == "csr" and len(columns) == self.n_cols and np.array_equal(columns, np.arange(self.n_cols)):
@@ -215,6 +221,16 @@ class MemoryBlocks(BlockSource):
     def verify(self, progress: object = None) -> VerifyReport:
         """Report on nothing: memory has no checksums."""
         return VerifyReport(0, 0, ())
+
+
+def _column_by_column(X: npt.NDArray[Any], columns: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    if not X.flags.c_contiguous:
+        return X.T[columns].T
+    from .ingest.tables.columns import gather_columns  # compiled code, which those who only open a store do without
+
+    lines = np.empty((len(columns), len(X)), X.dtype)
+    gather_columns(flat_vector(X, X.size), X.shape[1], columns.astype(np.uint64), lines)
+    return lines.T
 
 
 def _check_numbers(X: UserData) -> Matrix:

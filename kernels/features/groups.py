@@ -365,6 +365,8 @@ def cut_columns(index: GroupIndex, chosen: Array) -> tuple[Array, Array]:
     if ids.size and (ids[0] < 0 or ids[-1] >= index.n_groups):
         raise ValueError(f"group {ids[0] if ids[0] < 0 else ids[-1]} does not exist; groups are 0 to {index.n_groups - 1}")
     parts = [index.members[index.indptr[g] : index.indptr[g + 1]] for g in ids]
-    features, positions = np.unique(np.concatenate(parts or [np.zeros(0, np.int64)]), return_inverse=True)
-    total = np.bincount(positions, weights=np.repeat(index.weight[ids], [part.size for part in parts]), minlength=features.size)
+    features, total = np.concatenate(parts or [np.zeros(0, np.int64)]), np.repeat(index.weight[ids], [part.size for part in parts])
+    if (features[1:] <= features[:-1]).any():
+        features, positions = np.unique(features, return_inverse=True)
+        total = np.bincount(positions, weights=total, minlength=features.size)
     return features, np.sqrt(total)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -72,14 +72,15 @@ def _batches(data: BlockStore, features: np.ndarray) -> Iterator[tuple[np.ndarra
         yield features[chosen], int(sizes[chosen].sum())
 
 
-def fetch_columns(ctx: RunContext, features: np.ndarray) -> Columns:
-    """Return the raw columns of sorted distinct ``features``: ``(n_samples, len(features))``, sparse if the data is.
+def fetch_columns(ctx: RunContext, features: np.ndarray, *, order: Literal["C", "F"] = "C") -> Columns:
+    """Return the raw columns of sorted distinct ``features``: ``(n_samples, len(features))``, sparse if the data is; dense ones out of
+    memory in C or in Fortran order.
 
     Scaling is not applied here: see :func:`scaled`. Those of arrays in memory are copied in one walk over the rows, which stripes would
     repeat. Many columns of a store come in several passes, so that no worker holds them all.
     """
     if isinstance(ctx.data, MemoryBlocks):
-        return ctx.data.columns(features)
+        return ctx.data.columns(features, order=order)
     tasks, batches = column_tasks(ctx.data), _batches(ctx.data, features)
     return stack([ctx.run_pass(columns_pass(tasks_holding(tasks, batch), nbytes, batch)) for batch, nbytes in batches])
 

@@ -40,8 +40,8 @@ def fetch_scaled(ctx: RunContext, features: np.ndarray) -> Columns:
 
 
 def scaled_columns(ctx: RunContext, features: np.ndarray, *, centred: bool) -> Columns:
-    """Fetch the columns of sorted distinct ``features`` in one column pass, and scale them."""
-    return scaled(fetch_columns(ctx, features), scale_of(ctx.data, features, centred=centred), ctx.data.scale.row_factor)
+    """Fetch the columns of sorted distinct ``features`` in one column pass, and scale them; they are picked and appended one by one."""
+    return scaled(fetch_columns(ctx, features, order="F"), scale_of(ctx.data, features, centred=centred), ctx.data.scale.row_factor)
 
 
 def _scaled_sparse(raw: SparseMatrix, scale: FeatureScale, row_factor: np.ndarray | None) -> sp.csc_array:

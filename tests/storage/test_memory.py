@@ -70,6 +70,9 @@ def test_dense_blocks_equal_those_of_a_store_and_are_views(tmp_path, order):
         )
     found = memory.columns([5, 30, 5])
     assert np.array_equal(found, X[:, [5, 30, 5]]) and found.flags.c_contiguous
+    for rows in (None, (3, 10)):
+        apart = memory.columns([5, 30, 5], rows, order="F")
+        assert np.array_equal(apart, memory.columns([5, 30, 5], rows)) and apart.flags.f_contiguous
 
 
 def test_csc_is_not_copied_and_the_caller_is_not_changed():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import lru_cache, partial
 from typing import Any
 
@@ -18,10 +18,11 @@ import scipy.sparse as sp
 
 from ....kernels.features import expansions, groups
 from ....kernels.features.groups import build_groups
+from ....kernels.features.rows_at_hand import RowsAtHand
 from ....kernels.features.scores import DualVector, TopB, apply_scaling, correlations_many, select_sparse, top_b
-from ....storage import BlockStore, DataError, MemoryBlocks
+from ....storage import BlockStore, DataError, MemoryBlocks, MemoryRef
 from ...inputs.labels import Inputs
-from ...passes.blocks import Block, load_blocks, scale_of, table_of
+from ...passes.blocks import Block, load_blocks, scale_of, serial, table_of
 from ...passes.columns import Columns
 from ...passes.scaling import scaled, scaled_values
 from ...records.context import INLINE_BYTES, RunContext
@@ -60,23 +61,24 @@ def feature_ranges(data: BlockStore | MemoryBlocks, features: np.ndarray, *, cen
     return low, high
 
 
-def _block_correlations(block: Block, duals: np.ndarray) -> np.ndarray:
-    """Return ``(n_machines, k)`` correlations of the scaled columns, from one read of the block."""
-    return apply_scaling(correlations_many(block.X, duals), duals, block.factor, block.shift)
-
-
-def all_correlations(ctx: RunContext, duals: np.ndarray, *, centred: bool) -> np.ndarray:
-    """Return ``(n_machines, n_features)`` correlations, in this process."""
-    blocks = load_blocks(tuple(ctx.data.column_blocks()), centred=centred)
-    return np.hstack([_block_correlations(block, scaled_duals(ctx, duals)) for block in blocks])
-
-
 @dataclass(frozen=True)
 class LinearAtoms:
     """Every feature is an atom: score ``c_j^2``, one column."""
 
     kind: str = "linear"
     centred: bool = True  # an intercept centres the columns, see passes.blocks.scale_of
+    at_hand: dict[tuple[int, int], RowsAtHand] = field(default_factory=dict, compare=False, repr=False)  # of arrays in memory, by stripe
+
+    def correlations(self, block: Block, duals: np.ndarray) -> np.ndarray:
+        """Return ``(n_machines, k)`` correlations of the scaled columns, from one read of the block at most."""
+        if isinstance(block.ref, MemoryRef) and isinstance(block.X, np.ndarray):
+            key = serial(block.ref.source), block.ref.index
+            if key not in self.at_hand:
+                self.at_hand[key] = RowsAtHand(block.X, block.ref.source.n_cols)
+            sums = self.at_hand[key].correlations(duals)
+        else:
+            sums = correlations_many(block.X, duals)
+        return apply_scaling(sums, duals, block.factor, block.shift)
 
     @property
     def width(self) -> int:
@@ -108,7 +110,7 @@ class LinearAtoms:
     def score_block(self, block: Block, duals: np.ndarray, queries: Sequence[Query]) -> list[Partial]:
         """Return the best features of one stripe for every dual vector."""
         if isinstance(block.X, np.ndarray):
-            correlations = _block_correlations(block, duals)
+            correlations = self.correlations(block, duals)
             return [Partial(top_b(np.abs(c), c, query.size, block.offset)) for c, query in zip(correlations, queries, strict=True)]
         pruned = partial(select_sparse, block.X, norm1=block.table("norm1"), offset=block.offset, scale=block.factor)
         vectors = dual_vectors(duals)
@@ -170,7 +172,7 @@ class GroupAtoms(LinearAtoms):
         """Return atoms whose index lies in the run store: it grows with the number of features."""
         if self.index is None or self.index.members.nbytes < INLINE_BYTES or ctx.run is None or ctx.executor.kind == "sync":
             return self
-        values = {field.name: getattr(self.index, field.name) for field in fields(self.index)}
+        values = {each.name: getattr(self.index, each.name) for each in fields(self.index)}
         stored = {name: ctx.run.put_array(f"groups-{name}", value) for name, value in values.items() if isinstance(value, np.ndarray)}
         return GroupAtoms(parts=tuple({**values, **stored}.items()), centred=self.centred)
 
@@ -190,7 +192,7 @@ class GroupAtoms(LinearAtoms):
 
     def score_block(self, block: Block, duals: np.ndarray, queries: Sequence[Query]) -> list[Partial]:
         """Return the best groups inside one stripe, and the partial sums of groups that its borders cut."""
-        correlations = _block_correlations(block, duals)
+        correlations = self.correlations(block, duals)
         return [Partial(*groups.group_scores(c, block.offset, self.groups, q.size)) for c, q in zip(correlations, queries, strict=True)]
 
     def complete(self, partial: Partial, query: Query) -> TopB:
@@ -201,7 +203,8 @@ class GroupAtoms(LinearAtoms):
         """Return the best groups; a tree in this process is searched with pruning, elsewhere its groups are summed by stripe."""
         if self.groups.kind != "tree" or ctx.executor.kind != "sync":
             return select_atoms(ctx, self, duals, queries)
-        correlations = all_correlations(ctx, duals, centred=self.centred)
+        blocks = load_blocks(tuple(ctx.data.column_blocks()), centred=self.centred)
+        correlations = np.hstack([self.correlations(block, scaled_duals(ctx, duals)) for block in blocks])
         return [groups.tree_select(c, self.groups, query.size)[0] for c, query in zip(correlations, queries, strict=True)]
 
     def squares(self, top: TopB) -> np.ndarray:
@@ -212,8 +215,11 @@ class GroupAtoms(LinearAtoms):
         """Return the groups of a cut that have a member with weight."""
         index = self.groups
         members = [index.members[index.indptr[g] : index.indptr[g + 1]] for g in ids]
-        owners = np.repeat(np.arange(len(ids)), [len(own) for own in members])
-        return ids[np.unique(owners[np.isin(np.concatenate(members), coordinates)])]
+        heads = np.cumsum([0, *(len(own) for own in members[:-1])])
+        joined = np.concatenate(members)
+        places = np.searchsorted(coordinates, joined)  # which ascend
+        is_there = np.append(coordinates, -1)[places] == joined
+        return ids[np.logical_or.reduceat(is_there, heads)]
 
     def features(self, ids: np.ndarray) -> np.ndarray:
         """Return the sorted distinct members of the groups."""

@@ -155,7 +155,7 @@ class Atoms(ColumnMaker, Protocol):
 def take_columns(raw: Columns, features: np.ndarray, chosen: np.ndarray) -> Columns:
     """Return the columns of ``chosen`` features out of ``raw``, whose columns are the sorted ``features``."""
     indices = np.searchsorted(features, chosen)
-    return raw[:, indices] if isinstance(raw, np.ndarray) else pick_columns(raw, indices)
+    return raw.T[indices].T if isinstance(raw, np.ndarray) else pick_columns(raw, indices)
 
 
 class Design:

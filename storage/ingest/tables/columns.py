@@ -214,6 +214,16 @@ def dense_tables(x: npt.NDArray[Any], starts: Longs, n_rows: int, across: int, w
 
 
 @compile_kernel
+def gather_columns(x: npt.NDArray[Any], width: int, columns: npt.NDArray[np.uint64], out: npt.NDArray[Any]) -> None:
+    """Copy columns of rows of ``width`` numbers to the lines of ``out``, four rows together: enough to wait for memory at once."""
+    for low in range(0, out.shape[1], 4):
+        high = min(low + 4, out.shape[1])
+        for k in range(columns.size):
+            for i in range(low, high):
+                out[k, i] = x[np.uint64(i) * np.uint64(width) + columns[k]]
+
+
+@compile_kernel
 def mix_words(
     words: npt.NDArray[Any], lines: int, width: int, step: int, exponent: np.uint64, one: np.uint64, lanes: npt.NDArray[np.uint64]
 ) -> np.uint64:

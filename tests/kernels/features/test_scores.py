@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gramplane.kernels.features import scores
+from gramplane.kernels.features import rows_at_hand, scores
 from gramplane.kernels.features.scores import (
     TopB,
     accumulate,
@@ -105,6 +105,26 @@ def test_several_duals_give_the_bits_of_one(m: int) -> None:
     for name, block in forms(X).items():
         many = correlations_many(block, U)
         assert all(np.array_equal(many[a], correlations(block, U[a])) for a in range(m)), name
+
+
+@pytest.mark.parametrize("m", [1, 3])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rows_at_hand_give_the_bits_of_the_whole_array(monkeypatch, m: int, dtype: type) -> None:
+    X, _ = reals(83, 35, dtype)
+    rng = np.random.default_rng(2)
+    copied: list[int] = []
+    copy = rows_at_hand.RowsAtHand._copy
+    monkeypatch.setattr(rows_at_hand.RowsAtHand, "_copy", lambda self, new: (copied.append(len(new)), copy(self, new))[1])
+    for name, block in forms(X).items():
+        if isinstance(block, np.ndarray):
+            at_hand, copied[:] = rows_at_hand.RowsAtHand(block, 35), []
+            # All rows, few, the same with some more, none, as many others as there is no room for, and the first again.
+            for rows in (range(83), range(0, 83, 9), range(0, 83, 6), range(0), range(1, 40, 2), range(0, 83, 9)):
+                U = np.zeros((m, 83))
+                U[:, rows] = rng.normal(size=(m, len(rows)))
+                U[0, :30] = 0.0
+                assert np.array_equal(at_hand.correlations(U), correlations_many(block, U)), name
+            assert bool(copied) == (block.strides[0] == block.itemsize), name
 
 
 @FEW
