@@ -101,7 +101,7 @@ class MethodEstimator(OneThread, BaseEstimator):
 
     def _shown(self) -> AbstractContextManager[Sink]:
         """Return a context manager that yields what shows a fit."""
-        return shown_fit(self.verbose, type(self).__name__, self.get_params(deep=False))
+        return shown_fit(self.verbose, type(self).__name__, self._config)
 
     @contextlib.contextmanager
     def _context(self, data: Any) -> Iterator[RunContext]:

@@ -258,13 +258,13 @@ def fan_out(callbacks: Callbacks, verbose: int, shown: Sink = ignore_event) -> S
 
 
 @contextlib.contextmanager
-def shown_fit(verbose: int, name: str, params: Mapping[str, Any]) -> Iterator[Sink]:
-    """Yield the sink that shows a fit with these parameters while it runs, if ``verbose``: its rounds, and what it waits for."""
+def shown_fit(verbose: int, name: str, config: Callable[[], Any]) -> Iterator[Sink]:
+    """Yield the sink that shows a fit with the checked parameters while it runs, if ``verbose``: its rounds, and what it waits for."""
     if not verbose:
         yield ignore_event
         return
     from ...cluster.progress import shown_progress
 
     with shown_progress(verbose, name) as shown, watch_compilation(lambda function: shown({"event": "compile", "function": function})):
-        shown(begin_event(name, params))
+        shown(begin_event(name, config()))
         yield shown

@@ -101,7 +101,7 @@ class StreamEstimator(LinearEstimator):
     def _set_model(self, model: LinearModel) -> None:
         super()._set_model(model)
         self._stream = None
-        self.converged_ = model.figures.get("converged", 1.0) > 0
+        self.converged_ = model.figures.get("converged", 0.0) > 0  # (a stream has no certificate)
 
     @property
     def coef_(self) -> np.ndarray | sp.csr_array:

@@ -157,7 +157,8 @@ def stratified_folds(codes: np.ndarray, seed: int, shares: Sequence[float], clas
 def _mark_parts(masks: Sequence[np.ndarray], rows: np.ndarray, shares: Sequence[float], subject: str) -> None:
     edges = np.round(np.concatenate(([0.0], np.cumsum(shares))) * len(rows)).astype(int)
     if np.any(np.diff(edges) == 0) or (edges[-1] == len(rows) and len(shares) == 1):
-        raise DataError(f"{subject} too few to appear in every part of a split into {list(shares)}")
+        split = f"{len(shares)} folds" if len(shares) > 1 else f"a share of {shares[0]:g} and the rest"
+        raise DataError(f"{subject} too few to appear in every part of a split into {split}")
     for mask, lo, hi in zip(masks, edges[:-1], edges[1:], strict=True):
         mask[rows[lo:hi]] = True
 

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from ..records.context import RunContext
 
 
-def begin_event(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+def begin_event(method: str, config: Any) -> dict[str, Any]:
     """Return the event that comes before the first step: how many there will be at most, and the tolerance, where parameters say so."""
-    counts = (params.get(name) for name in ("max_rounds", "max_iter"))
+    counts = (getattr(config, name, None) for name in ("most_rounds", "max_rounds", "max_iter"))
     at_most = next((count for count in counts if isinstance(count, int)), None)
-    tol = params.get("tol")
+    tol = getattr(config, "tol", None)
     return {"event": "begin", "method": method, "rounds_at_most": at_most, "tol": tol if isinstance(tol, float) else None}
 
 

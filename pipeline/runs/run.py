@@ -386,7 +386,7 @@ def _run(
         ctx = replace(ctx, beside=ready.beside)
         _refuse_step(info, plan, ctx.fit_limit, executor.kind)
         with few_blocks_kept(planned_holdings(plan), plan["task_bytes"], ctx.fit_limit, executor.kind):
-            emit(begin_event(info.name, ready.config.model_dump(include={"max_rounds", "max_iter", "tol"})))
+            emit(begin_event(info.name, ready.config))
             outcome = run_loop(ready.loop, ctx)
             end = ready.end(outcome.state, ctx)
             model, own, tables = end.model, end.summary, ready.tables(outcome.state, end.model)

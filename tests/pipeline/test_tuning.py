@@ -172,6 +172,8 @@ def test_bad_grids_are_refused_before_there_is_a_folder(tmp_path):
     refused("latent-task-mkl", {"grams": ["memory", "recompute"]}, "grams says where matrices lie, which changes no result")
     refused("unsupervised-mkl", {"n_bases": [3, 4]}, "'unsupervised-mkl' has no score on rows held out")
     refused("latent-task-mkl", {"C": [1.0]}, "has 12 rows, too few for 13 folds", DataError, folds=13)
+    with pytest.raises(DataError, match=r"too few to appear in every part of a split into 300 folds$"):
+        cross_validate("fgm", {}, data=data, folds=300)
     refused("latent-task-mkl", {"C": [1.0]}, "folds=1: must be at least 2", folds=1)
     refused("latent-task-mkl", {"kernels": [["linear"], ["linear[9]"]]}, "9")
     # A task none of whose rows counts in the training part of a fold that is not the first.

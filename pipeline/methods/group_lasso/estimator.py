@@ -62,8 +62,8 @@ class _GroupLasso(StreamEstimator):
     lam_, lam_max_
         Weight of the penalty, and the least that selects nothing, NaN of a stream.
     n_iter_, converged_, stop_reason_, history_
-        Rounds that are closed (of the batch, steps), whether the epochs were done or the gap was reached, what ended the fit, and figures
-        of every step: rows, losses as they came, penalty, features and groups.
+        Rounds that are closed (of the batch, steps), whether the gap was reached (False for streams, which have no certificate), what ended
+        the fit, and figures of every step: rows, losses as they came, penalty, features and groups.
     n_features_in_
         Width of the rows.
 
@@ -96,6 +96,8 @@ class _GroupLasso(StreamEstimator):
             self._learners, self._stream = loop.learners, loop.learners.learner(state.point)
 
     def _unfinished(self, state: LoopState) -> str:
+        if isinstance(state, StreamState):
+            return ""
         reason = f"max_iter={self.get_params()['max_iter']}" if state.stop == "max_iter" else "round-off"
         return f"{reason} ended the fit at the gap {self.dual_gap_:.3g}"
 
@@ -120,9 +122,9 @@ class _GroupLasso(StreamEstimator):
             weight = weight * class_factors(self._config().class_weight or {}, inputs.labels, target)[target]
         told = self._stream.watch.message
         self._stream.take(rows, machine_targets(inputs), weight)
-        self._model, self.converged_, self.history_ = None, not self._stream.watch.message, {}
+        self._model, self.converged_, self.history_ = None, False, {}
         if not told:
-            self._warn_unfinished(self.converged_, self._stream.watch.message)
+            self._warn_unfinished(False, self._stream.watch.message)
         return self
 
     def _begin(self, classes: UserData) -> None:

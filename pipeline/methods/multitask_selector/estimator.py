@@ -73,7 +73,8 @@ class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
     objective_, dual_gap_
         Value of the batch problem at the weights (of the second fit with ``refit``), and its distance to the optimum: NaN for ``"da"``.
     n_iter_, converged_, stop_reason_, history_
-        Rounds or sweeps, whether ``tol`` was reached, what ended it, and one array per figure over the steps.
+        Rounds or sweeps, whether ``tol`` was reached (False for ``"da"``, which has no certificate), what ended it, and one array per
+        figure over the steps.
 
     Notes
     -----
@@ -155,6 +156,8 @@ class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
         return float(self.model_.figures["lam"])
 
     def _unfinished(self, state: SelectorState | BatchState) -> str:
+        if np.isnan(self.dual_gap_):
+            return ""
         ended = "rounding" if state.stop == "no_progress" else f"max_iter={self.max_iter}"
         if state.phase == CUT_SHORT:
             return f"{ended} ended the selection before tol={self.tol:g} was reached; the second fit is on the features it had by then"
@@ -203,11 +206,11 @@ class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
             weight = weight * class_factors(config.class_weight, self.classes_.tolist(), sides)[sides]
         if self._stream is None:
             self._stream = TaskLearner.after(config, TaskStream.empty(d, len(self.tasks_)))
-            self.history_, self.converged_ = {}, True
+            self.history_ = {}
         self._model, told = None, self._stream.watch.message
         self._stream.learn(task_rows(rows, codes, target, weight), self.tasks_.tolist())
         if not told:
-            self._warn_unfinished(not self._stream.watch.message, self._stream.watch.message)
+            self._warn_unfinished(False, self._stream.watch.message)
         return self
 
     def _codes(self, task: object, tasks: object, n: int, goes_on: bool) -> np.ndarray:

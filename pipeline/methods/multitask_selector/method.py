@@ -111,7 +111,7 @@ class Selector(Method):
         solution, data = self.loop.solution(state), self.loop.data
         scale, intercepts = data.scale, solution.intercepts + data.offsets
         coef, intercepts = raw_coefficients(solution.weights, intercepts, scale.factor, scale.shift)
-        iterations, converged = float(self.loop.count(state)), float(state.stop not in UNFINISHED)
+        iterations, converged = float(self.loop.count(state)), float(state.stop not in UNFINISHED and np.isfinite(solution.gap))
         figures = {"objective": solution.objective, "gap": solution.gap, "iterations": iterations, "converged": converged}
         known = (float(self.config.lam), np.nan) if isinstance(state, SelectorState) else (self.loop.lam(state), state.lambda_max)
         figures |= dict(zip(("lam", "lambda_max"), known, strict=True))
@@ -185,7 +185,7 @@ def _way(config: SelectorConfig, inputs: TaskInputs, ctx: RunContext) -> Way:
 def stream_model(config: SelectorConfig, learner: TaskLearner, names: Sequence[Any], classes: Sequence[Any] | None) -> LinearModel:
     """Return the model of a stream of rows that are gone: its objective is not known."""
     rounds, stream = learner.rounds, learner.stream
-    figures = {"objective": np.nan, "gap": np.nan, "iterations": float(stream.t), "converged": 1.0, "lam": learner.rounds.lam}
+    figures = {"objective": np.nan, "gap": np.nan, "iterations": float(stream.t), "converged": 0.0, "lam": learner.rounds.lam}
     coef, intercepts = raw_coefficients(rounds.weights(stream), rounds.intercepts(stream), None, None)
     return _linear_model(config, names, classes, coef, intercepts, figures)
 
