@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .blocks.texts import split_texts
-from .encoding.record import ColumnEncoding, TableEncoding
+from .encoding.record import ColumnEncoding, TableColumns
 from .errors import SchemaError
 from .meta import ColumnScale, Label
 from .records import from_arrays, to_arrays
@@ -54,7 +54,7 @@ class Source:
         Whether names were given beside the source, and say nothing of its columns.
     named_tasks : bool, optional
         Whether tasks are names; None where there are none.
-    encoding : TableEncoding, optional
+    encoding : TableColumns, optional
         How the columns of a table became features; None where they are the features.
     scale : ColumnScale
         Factors of the columns.
@@ -74,7 +74,7 @@ class Source:
     has_target: bool = False
     are_named: bool = False
     named_tasks: bool | None = None
-    encoding: TableEncoding | None = None
+    encoding: TableColumns | None = None
     place: str = ""
     digest: str = ""
     scale: ColumnScale = field(default_factory=ColumnScale)
@@ -95,7 +95,7 @@ class Source:
         return sum(array.nbytes for array in arrays if array is not None)
 
     @property
-    def table(self) -> TableEncoding | None:
+    def table(self) -> TableColumns | None:
         """How features came from the columns of a table (`table_of`)."""
         return table_of(self, lambda: self.names)
 
@@ -119,7 +119,7 @@ class Source:
         return from_arrays(cls, {}, value)
 
 
-def table_of(source: Source, names: Callable[[], list[str] | None]) -> TableEncoding | None:
+def table_of(source: Source, names: Callable[[], list[str] | None]) -> TableColumns | None:
     """Return how features came from the columns of a table; of a table of numbers, that they are its columns. None where they have no
     names, or too many."""
     if source.encoding is not None or source.n_features > MAX_NAMED:
@@ -128,4 +128,4 @@ def table_of(source: Source, names: Callable[[], list[str] | None]) -> TableEnco
     if known is None or len(set(known)) < len(known):
         return None
     missing = "keep" if source.options.get("missing") == "keep" else "refuse"
-    return TableEncoding(tuple(ColumnEncoding(name, "numeric", missing=missing, features=(name,)) for name in known))
+    return TableColumns(tuple(ColumnEncoding(name, "numeric", missing=missing, features=(name,)) for name in known))

@@ -16,6 +16,8 @@ from sklearn.exceptions import ConvergenceWarning
 from ...cluster import machine_memory
 from ...cluster.events import Sink
 from ...storage.data import as_data
+from ...storage.encoding.encoder import encoder_of
+from ...storage.encoding.record import TableColumns
 from ..calibration.fits import Fit, kept_grams
 from ..loops.protocol import LoopState
 from ..loops.run import run_loop
@@ -52,6 +54,7 @@ class MethodEstimator(OneThread, BaseEstimator):
     verbose: Any
     callbacks: Any
     model_: Any
+    _source_columns: TableColumns | None = None  # of a frame that is encoded, or of a store made of a table
     n_features_in_: int
     classes_: np.ndarray
     converged_: bool
@@ -75,6 +78,13 @@ class MethodEstimator(OneThread, BaseEstimator):
             if item.name in cls._own_parameters:
                 declared.append(cls._own_parameters[item.name])
         return [*declared, *cls._run_parameters]
+
+    @property
+    def encoding_(self) -> Any:
+        """scikit-learn's encoders, fitted, from the columns of a table, found by their names, to its features; else not there."""
+        if self._source_columns is None:
+            raise AttributeError(f"this {type(self).__name__} has no attribute 'encoding_': it was not fitted on a table")
+        return encoder_of(self._source_columns)
 
     def _config(self) -> Any:
         """Return the checked parameters."""

@@ -10,10 +10,10 @@ from sklearn.utils import get_tags
 
 from ...storage.data import column_numbers
 from ...storage.encoding.chunks import Chunk, chunk_of_objects, is_inexact
-from ...storage.encoding.expand import dense_features, sparse_features
+from ...storage.encoding.encoder import encode
 from ...storage.encoding.frames import Frame, is_frame, open_frame
 from ...storage.encoding.numbers import BEYOND, EXACT_INTEGERS
-from ...storage.encoding.record import Form, TableEncoding
+from ...storage.encoding.record import Form, TableColumns
 from ...storage.encoding.table import TableReader
 from ...storage.value_types import Matrix, UserData
 
@@ -38,16 +38,16 @@ class ObjectFrame(Frame):
 
 
 def encode_frame(estimator: Any, X: UserData, reset: bool) -> Encoded | None:
-    """Return the rows of a frame as features; ``None`` where they are numbers as they are. With ``reset`` the encoding is learnt, and kept
-    in ``encoding_``; else it is followed: columns are found by their names.
+    """Return the rows of a frame as features; ``None`` where they are numbers as they are. With ``reset`` its columns are learnt, and kept
+    (``encoding_`` encodes them); else they are followed: they are found by their names.
 
     Raises ValueError: a column is missing, has missing values that the estimator does not take, or cannot be one of features; TypeError:
     an entry is neither text nor a number.
     """
     if reset:
-        for name in ("encoding_", "_is_frame_fit"):
+        for name in ("_source_columns", "_is_frame_fit"):
             vars(estimator).pop(name, None)
-    known: TableEncoding | None = getattr(estimator, "encoding_", None)
+    known: TableColumns | None = getattr(estimator, "_source_columns", None)
     frame = _new_table(estimator, X) if reset else None if known is None else _known_table(estimator, X, known)
     if frame is None:
         return None
@@ -64,12 +64,11 @@ def encode_frame(estimator: Any, X: UserData, reset: bool) -> Encoded | None:
     coded = reader.final(_read_columns(reader, frame, order), 0)
     if not get_tags(estimator).input_tags.allow_nan:
         _refuse_missing(estimator, names, coded)
-    encoding = known or reader.encoding({})
+    columns = known or reader.encoding({})
     if reset:
-        estimator.encoding_, estimator._is_frame_fit = encoding, True
+        estimator._source_columns, estimator._is_frame_fit = columns, True
         _set_names(estimator, frame.has_texts_as_names, names)
-    rows = sparse_features(encoding, coded) if encoding.is_sparse else np.ascontiguousarray(dense_features(encoding, coded).T)
-    return Encoded(rows, reader.messages())
+    return Encoded(encode(columns, coded), reader.messages())
 
 
 def _new_table(estimator: Any, X: UserData) -> Frame | None:
@@ -89,7 +88,7 @@ def _new_table(estimator: Any, X: UserData) -> Frame | None:
     return ObjectFrame(X) if is_text and any(isinstance(value, str) for value in X.ravel().tolist()) else None
 
 
-def _known_table(estimator: Any, X: UserData, known: TableEncoding) -> Frame | None:
+def _known_table(estimator: Any, X: UserData, known: TableColumns) -> Frame | None:
     """The table to be encoded as one before; ``None`` of what comes as features."""
     if is_frame(X):
         frame = open_frame(X)
@@ -142,7 +141,7 @@ def _fault(name: str, reason: str, row: int) -> ValueError:
     return ValueError(f"column {name!r}, row {row}: {reason}")
 
 
-def _places(frame: Frame, known: TableEncoding) -> list[int]:
+def _places(frame: Frame, known: TableColumns) -> list[int]:
     """Where the columns that an encoding reads are in a frame."""
     places = {name: k for k, name in enumerate(frame.columns)}
     missing = [column.name for column in known.sources if column.name not in places]
@@ -153,10 +152,10 @@ def _places(frame: Frame, known: TableEncoding) -> list[int]:
 
 
 def _refuse_missing(estimator: Any, names: list[str], coded: np.ndarray) -> None:
-    encoding: TableEncoding | None = getattr(estimator, "encoding_", None)
+    columns: TableColumns | None = getattr(estimator, "_source_columns", None)
     for k, values in enumerate(coded):
         gone = np.isnan(values)
-        if gone.any() and (encoding is None or encoding.sources[k].missing in ("refuse", "keep")):
+        if gone.any() and (columns is None or columns.sources[k].missing in ("refuse", "keep")):
             count, name = int(gone.sum()), type(estimator).__name__
             values = f"{count} missing value{'s' if count > 1 else ''}, NaN or empty (the first in row {int(gone.argmax())})"
             advice = "fill them in before, or take RuleEnsembleClassifier, which reads them as they are"
@@ -173,7 +172,7 @@ def _set_names(estimator: Any, are_names: bool, names: list[str]) -> None:
 
 def feature_count(estimator: Any) -> int:
     """Return the number of features that a fitted estimator reads; frames have fewer columns where nominal ones were encoded."""
-    return estimator.encoding_.n_features if _is_frame_fit(estimator) else estimator.n_features_in_
+    return estimator._source_columns.n_features if _is_frame_fit(estimator) else estimator.n_features_in_
 
 
 def known_names(estimator: object) -> Sequence[str] | None:
@@ -184,7 +183,7 @@ def known_names(estimator: object) -> Sequence[str] | None:
 
 def feature_labels(estimator: Any) -> list[str] | None:
     """Return the names of the features that a fitted estimator reads; ``None`` where scikit-learn knows as much."""
-    if getattr(estimator, "encoding_", None) is not None:
-        return estimator.encoding_.feature_names
+    if getattr(estimator, "_source_columns", None) is not None:
+        return estimator._source_columns.feature_names
     first = getattr(estimator, "_first_feature", 0)
     return [f"x{j + first}" for j in range(estimator.n_features_in_)] if first else None

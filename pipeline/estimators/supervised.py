@@ -26,8 +26,9 @@ class SupervisedEstimator(MethodEstimator):
 
     Attributes
     ----------
-    encoding_
-        Of a frame with columns that are not all numbers, and of a store made of a table: how columns became features; else not there.
+    encoding_ : Pipeline
+        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
+        columns to the features; else not there.
     """
 
     _is_classifier: ClassVar[bool] = True
@@ -67,9 +68,7 @@ class SupervisedEstimator(MethodEstimator):
     def _keep_store(self, store: BlockStore) -> None:
         """Keep how the features of a fit's store came from the columns of a table."""
         vars(self).pop("_is_frame_fit", None)
-        vars(self).pop("encoding_", None)
-        if store.table is not None:
-            self.encoding_ = store.table
+        self._source_columns = store.table
         self.n_features_in_, self._first_feature = store.n_cols, store.first_feature
 
     def _read(self, X: object, y: object = None, **options: Any) -> tuple[Any, Any]:

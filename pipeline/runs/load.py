@@ -57,8 +57,7 @@ def load_model(run: str | Path) -> Any:
     loaded._set_stop(summary.get("stop"))
     source = folder.read_source()
     loaded._first_feature = source.first_index
-    if source.table is not None:
-        loaded.encoding_ = source.table
+    loaded._source_columns = source.table
     if isinstance(loaded, ProbabilityEstimator) and has_probabilities(loaded) and known_calibration(info.method, model) is None:
         loaded._late = LateCalibration(partial(calibration_of, str(folder.path)))
     return loaded

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..column_scale import column_factors
-from ..encoding.record import TableEncoding
+from ..encoding.record import TableColumns
 from ..errors import DataError, MissingBlock, SchemaError, StorageError
 from ..layout import DenseLayout, StripeLayout, place_blocks
 from ..manifest import read_seal
@@ -102,7 +102,7 @@ class BlockSource:
     the features."""
 
     meta: BlockMeta
-    encoding: TableEncoding | None = None
+    encoding: TableColumns | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -441,12 +441,12 @@ class BlockStore(BlockSource):
         return replace(self.source, n_features=self.n_cols, is_whole=True, **about, **arrays)
 
     @cached_property
-    def encoding(self) -> TableEncoding | None:
+    def encoding(self) -> TableColumns | None:
         """How the columns of the source became features; None where they are the features."""
         return self.source.encoding
 
     @cached_property
-    def table(self) -> TableEncoding | None:
+    def table(self) -> TableColumns | None:
         """How the columns of a table became features, or that they are the features; None where they have no names, or too many."""
         return table_of(self.source, self.feature_names)
 

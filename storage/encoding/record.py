@@ -50,8 +50,8 @@ class ColumnEncoding:
 
 
 @dataclass(frozen=True)
-class TableEncoding:
-    """What becomes of every column of a table, in the order of the source; columns with the target, tasks or weights are not among them.
+class TableColumns:
+    """What is known of every column of a table, in the order of the source; columns with the target, tasks or weights are not among them.
 
     ``form``: nominal columns yield a feature of zeros and ones for each level ("one-hot"), or one with the number of the level ("codes"),
     which only rules can read. ``is_sparse``: rows are stored without their zeros.
@@ -71,6 +71,11 @@ class TableEncoding:
     def feature_names(self) -> list[str]:
         """Names of all features."""
         return [name for column in self.sources for name in column.features]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the numbers in the columns are the features: no levels, nothing to fill in."""
+        return all(column.kind != "nominal" and column.fill is None and not column.has_indicator for column in self.sources)
 
     @property
     def n_features(self) -> int:
@@ -116,15 +121,15 @@ def _starts(columns: Iterable[ColumnEncoding]) -> list[int]:
     return starts
 
 
-def make_encoding(columns: Iterable[ColumnEncoding], form: Form) -> TableEncoding:
+def make_encoding(columns: Iterable[ColumnEncoding], form: Form) -> TableColumns:
     """Put columns together, whose features are named here: no two names are alike."""
     named, known = [], dict[str, int]()
     for column in columns:
         features = tuple(_distinct(name, known) for name in _feature_names(column, form))
         named.append(ColumnEncoding(**{**vars(column), "features": features}))
-    encoding = TableEncoding(tuple(named), form)
+    encoding = TableColumns(tuple(named), form)
     is_sparse = form == "one-hot" and encoding.n_features > _DENSE_FEATURES * len(encoding.sources)
-    return TableEncoding(tuple(named), form, is_sparse)
+    return TableColumns(tuple(named), form, is_sparse)
 
 
 def _feature_names(column: ColumnEncoding, form: str) -> list[str]:
@@ -141,7 +146,7 @@ def _distinct(name: str, known: dict[str, int]) -> str:
     return name if known[name] == 1 else _distinct(f"{name} ({known[name]})", known)
 
 
-def first_difference(encoding: TableEncoding, other: TableEncoding) -> str | None:
+def first_difference(encoding: TableColumns, other: TableColumns) -> str | None:
     """What differs first between the features of two encodings, in words; None if they mean the same."""
     if encoding.form != other.form:
         return f"nominal columns as {encoding.form} and as {other.form}"
@@ -157,7 +162,7 @@ def _shown(value: Any) -> str:
     return repr(value) if len(repr(value)) <= 80 else f"{repr(value)[:77]}…"
 
 
-def describe_encoding(encoding: TableEncoding) -> list[Mapping[str, Any]]:
+def describe_encoding(encoding: TableColumns) -> list[Mapping[str, Any]]:
     """One row for every source column, for people: kind, levels, missing values and the features that it yields."""
     rows = []
     for column in encoding.columns:

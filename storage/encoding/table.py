@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from .chunks import Chunk
 from .columns import ColumnReader, Fault, Floats
-from .record import FILLS, ColumnEncoding, Form, Missing, TableEncoding, make_encoding
+from .record import FILLS, ColumnEncoding, Form, Missing, TableColumns, make_encoding
 
 Report = Callable[[str], None]
 
@@ -45,7 +45,7 @@ class TableReader:
         named: Iterable[str] = (),
         missing: Missing = "refuse",
         others: Sequence[Other] = (),
-        known: TableEncoding | None = None,
+        known: TableColumns | None = None,
         form: Form = "one-hot",
         limit: int = 1 << 40,
         is_frame: bool = False,
@@ -101,10 +101,10 @@ class TableReader:
     def is_plain(self) -> bool:
         """Whether the numbers that were read are the features: no levels, nothing to fill in."""
         if self.known is not None:
-            return all(column.kind != "nominal" and column.fill is None and not column.has_indicator for column in self.known.sources)
+            return self.known.is_plain
         return self.missing not in FILLS and all(column.is_final for column in self.columns.values())
 
-    def finish(self, summaries: Mapping[int, Summary]) -> TableEncoding | None:
+    def finish(self, summaries: Mapping[int, Summary]) -> TableColumns | None:
         """Return the encoding; None for a table of numbers that are the features. ``summaries``: of the columns, where missing values are
         filled in."""
         if self.known is not None:
@@ -113,7 +113,7 @@ class TableReader:
             return None
         return self.encoding(summaries)
 
-    def encoding(self, summaries: Mapping[int, Summary]) -> TableEncoding:
+    def encoding(self, summaries: Mapping[int, Summary]) -> TableColumns:
         """Return the encoding that was learnt, also of a table of numbers alone."""
         columns = [self._encoding(k, summaries.get(k)) for k in range(len(self.names))]
         for other in reversed(self.others):

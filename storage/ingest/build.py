@@ -15,7 +15,7 @@ from ..blocks.tables import SparsePart
 from ..blocks.texts import split_texts, whole_numbers
 from ..blocks.writer import BlockWriter
 from ..column_scale import inverse_root
-from ..encoding.record import TableEncoding
+from ..encoding.record import TableColumns
 from ..errors import DataError, SchemaError, StorageError
 from ..layout import DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes, running_sums
 from ..meta import BlockMeta, ColumnScale
@@ -46,7 +46,7 @@ class Extras:
     scale: ColumnScale | None
     info: dict[str, Any]
     are_named: bool = False
-    encoding: TableEncoding | None = None
+    encoding: TableColumns | None = None
 
 
 @dataclass

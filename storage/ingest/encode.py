@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..encoding.expand import dense_features, sparse_features
-from ..encoding.record import FILLS, TableEncoding
+from ..encoding.encoder import encode
+from ..encoding.record import FILLS, TableColumns
 from ..encoding.table import Summary, TableReader, summarise
 from ..errors import DataError, SchemaError
 from ..records import from_arrays, to_arrays
@@ -26,7 +26,7 @@ _COLUMN_SHARE = 64
 
 def encode_rows(
     reading: Reading, source: Source, options: Options, scratch: Scratch, progress: Progress
-) -> tuple[Reading, TableEncoding | None]:
+) -> tuple[Reading, TableColumns | None]:
     """Return the rows as features, and their encoding; None, and the rows as they are, for tables that hold numbers alone. Raises
     DataError: values that no column can have; SchemaError: the width is not the declared one, or a row of features is beyond the budget."""
     coder = reading.coder or _coder_of_numbers(reading, source, options)
@@ -35,7 +35,7 @@ def encode_rows(
     notes = scratch.notes("encoding")
     if coder.is_plain:
         return reading, coder.finish({})
-    encoding = from_arrays(TableEncoding, {}, notes[-1]["record"]) if notes else None
+    encoding = from_arrays(TableColumns, {}, notes[-1]["record"]) if notes else None
     if encoding is None:
         encoding = coder.finish(_summaries(reading.spool, coder, options))
         assert encoding is not None
@@ -57,7 +57,7 @@ def _coder_of_numbers(reading: Reading, source: Source, options: Options) -> Tab
     return TableReader(names, range(width), missing=options.missing, known=options.table_encoding)
 
 
-def _check_features(encoding: TableEncoding, options: Options, name: str) -> None:
+def _check_features(encoding: TableColumns, options: Options, name: str) -> None:
     if not encoding.n_features:
         raise DataError("no column has a value, so there are no features", name)
     if options.table_encoding is None and options.n_features not in (None, encoding.n_features):
@@ -89,13 +89,14 @@ class _EncodedRows(RowSource):
     format = "encoded"
     phase = "encode"
 
-    def __init__(self, source: Source, reading: Reading, reader: TableReader, encoding: TableEncoding) -> None:
+    def __init__(self, source: Source, reading: Reading, reader: TableReader, encoding: TableColumns) -> None:
         self.name, self.sparse, self.n_cols = source.name, encoding.is_sparse, encoding.n_features
         self._spool, self._reader, self._encoding = reading.spool, reader, encoding
         width = 12 * len(encoding.sources) if self.sparse else 8 * encoding.n_features
         is_stored = any(isinstance(handle, Stored) for handle in reading.handles)
         self.nbytes = None if is_stored else width * self._spool.n_rows
-        self._row_bytes = max(width, 8 * len(encoding.sources))
+        # scikit-learn makes features, puts them side by side, and in order; texts are objects, with codes and masks beside them.
+        self._row_bytes = 3 * width + 48 * len(encoding.sources)
 
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
         """Yield some rows at a time, with their row tables."""
@@ -107,8 +108,7 @@ class _EncodedRows(RowSource):
             for lo in range(0, block.shape[1], step):
                 hi = min(block.shape[1], lo + step)
                 coded = self._reader.final(block[:, lo:hi], start + lo)
-                x = sparse_features(self._encoding, coded) if self.sparse else dense_features(self._encoding, coded).T
-                yield x, cut_tables(tables, lo, hi)
+                yield encode(self._encoding, coded), cut_tables(tables, lo, hi)
 
 
 def cut_tables(tables: Block, lo: int, hi: int) -> Block:

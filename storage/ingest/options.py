@@ -11,7 +11,7 @@ import numpy as np
 
 from ..data import in_memory, unmasked
 from ..encoding.frames import frame_columns, is_frame
-from ..encoding.record import FILLS, Missing, TableEncoding
+from ..encoding.record import FILLS, Missing, TableColumns
 from ..errors import DataError, SchemaError
 from ..layout import STRIPE_BYTES
 from ..meta import Label
@@ -110,7 +110,7 @@ class Options:
             raise SchemaError(f"covariates is {self.covariates!r}; the target {self.target!r} must not be among them")
 
     @property
-    def table_encoding(self) -> TableEncoding | None:
+    def table_encoding(self) -> TableColumns | None:
         """How columns became features in the source that is followed."""
         return None if self.guide is None else self.guide.encoding
 

@@ -9,6 +9,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.model_selection import GridSearchCV
@@ -92,8 +93,9 @@ def test_a_fit_on_a_frame_is_the_fit_on_its_dummies(machine):
     assert decided(here, frame).tobytes() == decided(there, dummies(frame)).tobytes()
     assert here.feature_names_in_.tolist() == list(frame) and here.n_features_in_ == 4
     names = ["age", "colour=blue", "colour=green", "colour=red", "well", "ward=n", "ward=s", "ward=w"]
-    assert here.encoding_.feature_names == names
+    assert here.encoding_.get_feature_names_out().tolist() == names
     turned = frame[frame.columns[::-1]].assign(more=1.0)
+    assert np.array_equal(here.encoding_.transform(turned), dummies(frame))
     for copy in (here, pickle.loads(pickle.dumps(here))):
         assert decided(copy, turned).tobytes() == decided(here, frame).tobytes()
     assert decided(here, frame.to_numpy()).tobytes() == decided(here, frame).tobytes()
@@ -179,12 +181,14 @@ def test_outputs_pipelines_and_searches(tmp_path):
     machine = FGMClassifier(B=2, max_rounds=2)
     chosen = clone(machine).set_output(transform="pandas").fit(frame, y).transform(frame)
     assert isinstance(chosen, pd.DataFrame) and list(chosen.index) == list(frame.index) and "colour=red" in chosen
+    with config_context(transform_output="pandas"):  # (of the user's own transformers)
+        assert np.array_equal(clone(machine).fit(frame, y).encoding_.transform(frame), dummies(frame))
     scaled = ColumnTransformer([("scaled", StandardScaler(), ["age"])], remainder="passthrough", verbose_feature_names_out=False)
     line = make_pipeline(scaled.set_output(transform="pandas"), machine).fit(frame, y)
-    assert line.score(frame, y) >= 0.8 and line[-1].encoding_.feature_names[0] == "age"
+    assert line.score(frame, y) >= 0.8 and line[-1].encoding_.get_feature_names_out()[0] == "age"
     assert line[:-1].get_feature_names_out().tolist() == line[-1].feature_names_in_.tolist()
     search = GridSearchCV(machine, {"C": [0.1, 10.0]}, cv=3).fit(frame, y)
-    assert search.best_score_ > 0.8 and search.best_estimator_.encoding_.n_features == 8
+    assert search.best_score_ > 0.8 and len(search.best_estimator_.encoding_.get_feature_names_out()) == 8
     joblib.dump(search.best_estimator_, tmp_path / "m.joblib")
     assert (joblib.load(tmp_path / "m.joblib").predict(frame) == search.predict(frame)).all()
 
@@ -222,7 +226,8 @@ def test_rules_read_names_and_missing_values_as_they_are(tmp_path):
     frame.loc[::7, "colour"] = None
     frame.loc[::11, "age"] = np.nan
     rules = RuleEnsembleClassifier(C=5.0, n_thresholds=3, max_rounds=5).fit(frame, y)
-    assert rules.encoding_.form == "codes" and rules.encoding_.n_features == 4
+    codes = frame["colour"].map({"blue": 0, "green": 1, "red": 2})  # (missing ones stay missing)
+    np.testing.assert_array_equal(rules.encoding_.transform(frame)[:, 1], codes)
     texts = [rule["text"] for rule in rules.rules_]
     assert any("colour = red" in text or "colour != red" in text for text in texts)
     ingest(frame.assign(y=y), tmp_path / "kept", target="y", missing="keep")
@@ -266,7 +271,7 @@ def test_models_of_runs_follow_the_columns_of_the_source(tmp_path):
     store = ingest(train, tmp_path / "train", target="y", id_column="k")
     run_method("fgm", {"B": 2, "max_rounds": 2}, data=store.url, run=str(tmp_path / "run"))
     loaded, here = load_model(tmp_path / "run"), fitted(FGMClassifier(B=2, max_rounds=2), frame, y)
-    assert loaded.encoding_ == store.encoding
+    assert loaded.encoding_.get_feature_names_out().tolist() == store.encoding.feature_names
     assert decided(loaded, frame[frame.columns[::-1]]).tobytes() == decided(here, frame).tobytes() == decided(loaded, store).tobytes()
     assert decided(loaded, dummies(frame)).tobytes() == decided(here, frame).tobytes()
     assert loaded.get_feature_names_out().tolist() == here.get_feature_names_out().tolist()
@@ -364,7 +369,7 @@ def test_levels_are_names_and_features_are_numbers_that_float64_holds():
         bin=pd.cut(frame["age"], [-9, 0, 9]), code=pd.Categorical(codes), day=pd.Categorical(pd.to_datetime(codes // 10**9))
     )
     model = FGMClassifier(B=1, max_rounds=1).fit(named, y)
-    names = [*model.encoding_.feature_names]
+    names = [*model.encoding_.get_feature_names_out()]
     assert names[:5] == ["age", "bin=(-9, 0]", "bin=(0, 9]", *(f"code={code}" for code in SNOMED)] and model.score(named, y) == 1
     for X in (frame.assign(code=codes), frame[["age"]].assign(code=codes), frame.assign(code=codes.astype(object))):
         with pytest.raises(ValueError, match=r"column 'code'.*value 90000000000020700[89] is beyond 2\^53"):

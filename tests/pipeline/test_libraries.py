@@ -63,7 +63,7 @@ def test_every_library_gives_the_same_bits(name):
         expected = found if expected is None else expected
         assert found.tobytes() == expected.tobytes()
         assert machine.feature_names_in_.tolist() == list(FRAME) and machine.n_features_in_ == 4
-        assert machine.encoding_.feature_names[0] == "age"
+        assert machine.encoding_.get_feature_names_out()[0] == "age"
         assert type(machine).__name__ in machine._repr_html_()
         copies = [pickle.loads(pickle.dumps(machine)), _through_joblib(machine)]
         assert all(answers(copy, X, tasks).tobytes() == expected.tobytes() for copy in copies)

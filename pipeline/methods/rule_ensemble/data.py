@@ -11,7 +11,7 @@ from ....kernels.rules.bits import MAX_UNPACKED_BYTES
 from ....kernels.rules.lattice import RuleLattice
 from ....kernels.rules.propositions import Propositions
 from ....kernels.rules.search import MAX_LENGTH
-from ....storage.encoding.record import TableEncoding
+from ....storage.encoding.record import TableColumns
 from ...inputs.labels import Inputs
 from ...passes.columns import Columns, fetch_columns
 from ...records.context import RunContext
@@ -79,7 +79,7 @@ class RuleInputs:
     nominal: Collection[str] = ()  # nominal columns of the source
 
     @classmethod
-    def of(cls, rows: Inputs, names: Sequence[str] | None, encoding: TableEncoding | None) -> RuleInputs:
+    def of(cls, rows: Inputs, names: Sequence[str] | None, encoding: TableColumns | None) -> RuleInputs:
         """Return rows whose columns came from a table in a known way."""
         if encoding is None:
             return cls(rows, names)

@@ -133,13 +133,13 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
             An empty task, a class without weight.
         """
         rows = self._inputs(X, y, sample_weight)
-        frame_names, encoding = getattr(self, "feature_names_in_", None), getattr(self, "encoding_", None)
+        frame_names = getattr(self, "feature_names_in_", None)
         names = rows.data.feature_names() if frame_names is None else [str(name) for name in frame_names]
         if task is None and is_store(X):
             task = store_tasks(rows.data)
         if task is not None:
             rows = with_tasks(rows, task, X if isinstance(X, str) else "")
-        self._fit(RuleInputs.of(rows, names, encoding))
+        self._fit(RuleInputs.of(rows, names, self._source_columns))
         return self
 
     def _unfinished(self, state: RuleState) -> str:

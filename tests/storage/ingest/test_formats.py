@@ -519,18 +519,19 @@ def test_like_compares_the_names_of_columns(tmp_path, data):
         ingest(sp.csr_array(A), tmp_path / "G", target=y, like=train.url)
 
 
-def test_pyarrow_is_imported_for_tables_only_and_dask_never(tmp_path):
+def test_pyarrow_is_imported_for_tables_only_scikit_learn_for_names_and_dask_never(tmp_path):
     (tmp_path / "a.csv").write_text("a\n1\n")
+    (tmp_path / "b.csv").write_text("a\nred\n")
     (tmp_path / "a.svm").write_text("1 1:1\n")
     code = f"""
     import sys
     from gramplane.storage.ingest import ingest
-    for ending in ("svm", "csv"):
-        ingest({str(tmp_path)!r} + f"/a.{{ending}}", {str(tmp_path)!r} + f"/{{ending}}")
-        print("pyarrow" in sys.modules, "dask" in sys.modules)
+    for name in ("a.svm", "a.csv", "b.csv"):
+        ingest({str(tmp_path)!r} + f"/{{name}}", {str(tmp_path)!r} + f"/{{name}}.store")
+        print("pyarrow" in sys.modules, "sklearn" in sys.modules, "dask" in sys.modules)
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["False False", "True False"]
+    assert done.stdout.splitlines() == ["False False False", "True False False", "True True False"]
 
 
 def test_like_takes_the_roles_of_columns(tmp_path):
