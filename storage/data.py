@@ -240,9 +240,12 @@ def column_numbers(given: UserData, n: int, name: str) -> list[Any]:
     return np.flatnonzero(listed).tolist()
 
 
-def feature_groups(given: Any, names: Sequence[Any] | None, n: int) -> UserData:
-    """Return groups of ``n`` features: those of a size, one after the other, as labels; labels that a Series has by name in the order of
-    the features. Raises ValueError: a size that does not divide them, or a Series that leaves some out."""
+def feature_groups(given: Any, names: Sequence[Any] | None, columns: Sequence[Any] | None, n: int) -> UserData:
+    """Return groups of ``n`` features: those of a size, one after the other, as labels; labels that a Series has by name, of features or
+    of the ``columns`` that they are made from, in the order of the features.
+
+    Raises ValueError: a size that does not divide them, or a Series that leaves some out.
+    """
     if given is None:
         return None
     is_size, is_named = np.issubdtype(type(given), np.integer), hasattr(given, "keys") and not hasattr(given, "to_numpy")
@@ -254,9 +257,10 @@ def feature_groups(given: Any, names: Sequence[Any] | None, n: int) -> UserData:
         return np.arange(n) // int(given)
     if not hasattr(given, "index") or not hasattr(given, "to_numpy"):
         return given
-    if names is not None and {*names} & {*given.index}:
+    if names is not None and columns is not None and {*names, *columns} & {*given.index}:
+        names = [name if name in given.index else column for name, column in zip(names, columns, strict=True)]
         missing = [name for name in names if name not in given.index]
         if missing or not given.index.is_unique:
             raise ValueError(f"groups has no label for feature {missing[0]!r}" if missing else "groups names a feature twice")
-        given = given.loc[list(names)]
+        given = given.loc[names]
     return given.to_numpy()

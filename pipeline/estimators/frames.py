@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import get_tags
 
-from ...storage.data import column_numbers
+from ...storage.data import column_numbers, feature_groups
 from ...storage.encoding.chunks import Chunk, chunk_of_objects, is_inexact
 from ...storage.encoding.encoder import encode
 from ...storage.encoding.frames import Frame, is_frame, open_frame
@@ -181,9 +181,16 @@ def known_names(estimator: object) -> Sequence[str] | None:
     return getattr(estimator, "feature_names_in_", None) if labels is None else labels
 
 
-def feature_labels(estimator: Any) -> list[str] | None:
-    """Return the names of the features that a fitted estimator reads; ``None`` where scikit-learn knows as much."""
-    if getattr(estimator, "_source_columns", None) is not None:
-        return estimator._source_columns.feature_names
+def named_groups(estimator: Any, n: int) -> UserData:
+    """Return the ``groups`` of n features as `feature_groups` does; a Series may go by the columns that features are made from."""
+    names = known_names(estimator)
+    return feature_groups(estimator.groups, names, feature_labels(estimator, of_columns=True) or names, n)
+
+
+def feature_labels(estimator: Any, *, of_columns: bool = False) -> list[str] | None:
+    """Return the names of the features that a fitted estimator reads; ``None`` where scikit-learn knows as much. ``of_columns``: those of
+    the columns that they are made from."""
+    if (known := getattr(estimator, "_source_columns", None)) is not None:
+        return [column.name for column in known.sources for _ in column.features] if of_columns else known.feature_names
     first = getattr(estimator, "_first_feature", 0)
     return [f"x{j + first}" for j in range(estimator.n_features_in_)] if first else None

@@ -162,6 +162,11 @@ def test_groups_in_any_form(estimator, groups):
     expected = clone(estimator).set_params(groups=[[0, 1], [2, 3], [4, 5]]).fit(frame, y)
     found = clone(estimator).set_params(groups=groups).fit(frame, y)
     np.testing.assert_array_equal(found.decision_function(frame), expected.decision_function(frame))
+    coded, of_columns = frame.assign(kind=np.where(X[:, 0] > 0, "u", "v")), pd.concat([NAMED, pd.Series([3], ["kind"])])
+    by_column, by_feature = (
+        clone(estimator).set_params(groups=given).fit(coded, y).decision_function(coded) for given in (of_columns, [0, 0, 1, 1, 2, 2, 3, 3])
+    )
+    np.testing.assert_array_equal(by_column, by_feature)
     for wrong, message in (
         ({"a": [0, 1]}, "must be a label"),
         (True, "must be a label"),

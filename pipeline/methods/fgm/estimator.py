@@ -12,11 +12,11 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from ....storage import MEMORY_STRIPE_BYTES, MemoryBlocks
-from ....storage.data import feature_groups, is_store
+from ....storage.data import is_store
 from ....storage.value_types import Matrix
 from ...estimators.covariates import CovariateEstimator
 from ...estimators.cross_validated import CrossValidated, Grid, Start
-from ...estimators.frames import feature_count, known_names
+from ...estimators.frames import feature_count, named_groups
 from ...estimators.inputs import Column, UserRows
 from ...estimators.linear import FeatureSelection
 from ...estimators.parameters import Parameter, type_words
@@ -37,8 +37,9 @@ WIDE = 50_000  # from this many features ``coef_`` is a sparse row: a dense one 
 WIDER = 4  # times B that a search goes on to where the best model has most of its rounds
 
 GROUPS = (
-    "One label per feature (negative: in no group; a Series goes by the names of features), the size of groups one after the other, or a "
-    "list of arrays of numbers or masks: disjoint, nested or overlapping; ``None``: those of a store, else no groups."
+    "One label per feature (negative: in no group; a Series goes by the names of features, or of the columns they are made from), the size "
+    "of groups one after the other, or a list of arrays of numbers or masks: disjoint, nested or overlapping; ``None``: those of a store, "
+    "else no groups."
 )
 
 
@@ -114,7 +115,7 @@ class _FGM(FeatureSelection, CovariateEstimator):
     def _inputs(self, X: object, y: object, sample_weight: object = None, covariates: object = None) -> Inputs:
         inputs = super()._inputs(X, y, sample_weight, covariates)
         of_store = is_store(X) and self.groups is None and self.feature_map is None
-        groups = inputs.data.groups() if of_store else feature_groups(self.groups, known_names(self), inputs.data.n_cols)
+        groups = inputs.data.groups() if of_store else named_groups(self, inputs.data.n_cols)
         return replace(inputs, groups=groups)
 
     def _blocks(self, X: object) -> MemoryBlocks:

@@ -11,10 +11,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from ....kernels.group_lasso.streams import StreamLearner
-from ....storage.data import feature_groups
 from ....storage.value_types import UserData
 from ...estimators.cross_validated import CrossValidated, Grid, Start
-from ...estimators.frames import feature_labels, known_names
+from ...estimators.frames import feature_labels, named_groups
 from ...estimators.inputs import Column, UserRows, label_array, warn_user
 from ...estimators.linear import RESTART, StreamEstimator
 from ...estimators.parameters import Parameter
@@ -29,8 +28,8 @@ from .rows import UNSCALED, scaled_rows
 from .stream_state import StreamState
 
 GROUPS = (
-    "One label per feature (a Series goes by the names of features), the size of groups one after the other, or a list of arrays of "
-    "numbers or masks, which may overlap; ``None``: those of a store, else every feature by itself."
+    "One label per feature (a Series goes by the names of features, or of the columns they are made from), the size of groups one after "
+    "the other, or a list of arrays of numbers or masks, which may overlap; ``None``: those of a store, else every feature by itself."
 )
 EDGES = "Edges of a graph of the features, ``(n_edges, 2)``, in the place of groups (graph lasso); a feature without one is by itself."
 
@@ -87,7 +86,7 @@ class _GroupLasso(StreamEstimator):
         return replace(inputs, groups=self._groups(inputs.data.n_cols, inputs.data.groups()))
 
     def _groups(self, n_features: int, stored: object = None) -> object:
-        return chosen_groups(feature_groups(self.groups, known_names(self), n_features), self.edges, stored)
+        return chosen_groups(named_groups(self, n_features), self.edges, stored)
 
     def _keep_run(self, run: GroupLasso, state: LoopState) -> None:
         # A stream goes on from here with partial_fit; rows of a scaled store would not be those that come then.
