@@ -28,12 +28,11 @@ def generate(path, nnz, n_cols, per_row=100, rows=1000):
 
 
 LIBRARIES = """
-import json, resource, sys
+import json, sys
+from gramplane.cluster.config import peak_bytes
 from gramplane.storage.ingest import ingest
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 ingest(sys.argv[1], sys.argv[2] + "/warm", overwrite=True)
-before = peak()
+before = peak_bytes()
 """
 
 
@@ -42,7 +41,7 @@ def peaks(small, path, folder, budget, jobs=1, **options):
     code = LIBRARIES + textwrap.dedent(
         f"""
         store = ingest({str(path)!r}, sys.argv[2] + "/S", budget={budget}, jobs={jobs}, overwrite=True, **{options!r})
-        print(json.dumps([before, peak(), store.meta.n_cols]))
+        print(json.dumps([before, peak_bytes(), store.meta.n_cols]))
         """
     )
     done = subprocess.run([sys.executable, "-c", code, str(small), str(folder)], capture_output=True, text=True, check=True)
