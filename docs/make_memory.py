@@ -20,7 +20,8 @@ or container. More than that ends with 5 before any work; [the guide](guides/mem
 plan has the sum as `driver_bytes`, and each thing as a row of `driver_holds`.
 
 Without workers (`--cluster sync`) the tasks run in this process, too: one step of a pass (`task_bytes`), and blocks that are kept from
-one pass to the next as far as L leaves room for them, up to 256 MiB. `process_bytes` is the sum of all three. Measured peaks stay within
+one pass to the next as far as L leaves room for them, up to 256 MiB. `process_bytes` is the sum of all three; where the
+number of eigenpairs shows only on the way, with the most that may be held within L (`driver_bytes_at_most`). Measured peaks stay within
 it and {OVERHEAD >> 20} MiB, above the process after imports and compilation: stacks of threads, buffers of reading and writing, small
 arrays on their way. A step that takes more than these {OVERHEAD >> 20} MiB is held against L with the rest.
 

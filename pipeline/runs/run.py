@@ -201,7 +201,9 @@ def run_method(
         ready = _prepare(info, config, store, record, place.kind)
         _refuse_step(info, ready.plan, record["driver_memory"], place.kind)
         kept = ready.plan["gram_bytes"] if ready.plan.get("grams") == "store" else 0
-        here = process_plan(ready.plan["driver_bytes"], ready.plan["task_bytes"], store, record["driver_memory"], place.kind, kept)
+        # Of eigenpairs, whose number shows only on the way, the most that the limit lets it hold.
+        driver = max(ready.plan["driver_bytes"], min(ready.plan.get("driver_bytes_at_most", 0), record["driver_memory"]))
+        here = process_plan(driver, ready.plan["task_bytes"], store, record["driver_memory"], place.kind, kept)
         step = ready.plan.get("task_bytes_at_most", ready.plan["task_bytes"])
         most, notes = process_bytes(place, step), [*ready.plan.get("notes", ()), *tight_worker_notes(place, step)]
         sizes = {"cluster": options.cluster, "driver_memory": record["driver_memory"], "process_bytes_at_most": most, **here}

@@ -11,7 +11,6 @@ import pytest
 
 from gramplane.cluster import MemoryBoundExceeded, parse_bytes
 from gramplane.pipeline import METHODS, run_method, score_store, tune
-from gramplane.pipeline.methods.embeddings.method import EIGENPAIRS as MAP_PAIRS
 from gramplane.pipeline.methods.kta_path import loop as kta_path
 from gramplane.pipeline.methods.npkl.loop import EIGENPAIRS
 from gramplane.pipeline.records.holdings import OVERHEAD
@@ -220,14 +219,14 @@ MAY_TAKE_LESS |= {"recommend-blocks", "recommend-groups-blocks", "user-labels-bl
 
 
 def planned(case: Case, found: Taken, n: int) -> int:
-    """Return what the process was to take; with the eigenpairs that there are, where their number shows only along the way."""
+    """Return what the process was to take; of npkl with the eigenpairs that there are, whose number shows only along the way."""
     plan = found.plan
-    eigenpairs = {"npkl": EIGENPAIRS, "colored-mvu": MAP_PAIRS, "mve": MAP_PAIRS}.get(case.method)
-    rows = [] if eigenpairs is None else [row for row in plan.get("driver_holds", ()) if row["formula"] == eigenpairs.formula]
-    if eigenpairs is None or not rows:
+    rows = [row for row in plan.get("driver_holds", ()) if row["formula"] == EIGENPAIRS.formula]
+    if case.method != "npkl" or not rows:
         return plan["process_bytes"]
     rank = found.summary["rank"]
-    return plan["process_bytes"] - rows[0]["bytes"] + eigenpairs.of(n=n, b=1.5 * rank + 20, r=rank).nbytes
+    found_bytes = EIGENPAIRS.of(n=n, b=1.5 * rank + 20, r=rank).nbytes
+    return min(plan["process_bytes"], plan["driver_bytes"] + plan["task_bytes"] - rows[0]["bytes"] + found_bytes)
 
 
 def test_every_method_is_measured():

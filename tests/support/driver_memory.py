@@ -100,7 +100,7 @@ def _job(method: str, params: dict[str, Any], options: dict[str, Any], limit: st
     from gramplane.pipeline import METHODS
     from gramplane.pipeline.records.config import make_config
     from gramplane.pipeline.records.context import RunContext
-    from gramplane.pipeline.records.holdings import OVERHEAD
+    from gramplane.pipeline.records.holdings import process_plan
     from gramplane.pipeline.runs.folds import build_search
     from gramplane.pipeline.runs.jobs import FitJob, _order, job_bytes, run_job
     from gramplane.storage import BlockStore
@@ -109,8 +109,11 @@ def _job(method: str, params: dict[str, Any], options: dict[str, Any], limit: st
     with open_executor(None) as executor:
         ctx = RunContext(executor, BlockStore.open(options["data"]), None, driver_bytes(limit))
         search = build_search(ctx, info, [make_config(info.config, params)], [params], {}, 3, 0)
-        nbytes, order = job_bytes(search.prepared(0, 0, ctx)) - OVERHEAD, _order(search, ctx, Path(f"{options['run']}-jobs"))
-    return Using({"process_bytes": nbytes}, lambda: {"fits": len(run_job(FitJob(0, 0, nbytes, 0), info, order))})
+        ready, order = search.prepared(0, 0, ctx), _order(search, ctx, Path(f"{options['run']}-jobs"))
+        nbytes = job_bytes(ready)
+        # The blocks that the process keeps are no part of a job: workers have a share for them.
+        plan = process_plan(ready.plan["driver_bytes"], ready.plan["task_bytes"], ctx.data, ctx.driver_memory, "sync")
+    return Using(plan, lambda: {"fits": len(run_job(FitJob(0, 0, nbytes, 0), info, order))})
 
 
 USES: dict[str, Callable[..., Using]] = {

@@ -275,6 +275,8 @@ class Designs:
         """Return (scaled) columns, out of those fetched last where they are among them."""
         known, columns = self._fetched
         if not set(features.tolist()) <= set(known.tolist()):
+            del columns
+            self._fetched = np.zeros(0, np.int64), np.zeros((0, 0))  # those of the last cut make room
             columns = scaled_columns(ctx, features, centred=self._atoms.centred)
             if isinstance(columns, np.ndarray):
                 columns = np.asfortranarray(columns)  # they are picked and appended one by one
