@@ -42,6 +42,8 @@ MATRIX = Held(
     f"{MATRIX_COPIES} n^2",
     "where that, and a task that sums, is within L; else passes",
 )
+FEW_MACHINES = f"in place of these where one task has all features, up to {MAX_SINGLE_POINTS} machines"
+TASK_MATRIX = Held("the matrix that one task sums, and the copy a solver shrinks", "13 n^2", FEW_MACHINES)
 MANY_MACHINES = f"c <= d, {IN_FEW_CELLS}; more than {MAX_SINGLE_POINTS} machines"
 CELLS = Held("matrices of c cells, which share the kernels of many points", "8 c n^2", MANY_MACHINES)
 LINEAR_CELLS = Held(CELLS.what, "16 c n^2", f"{MANY_MACHINES}, of linear kernels")
@@ -57,7 +59,7 @@ class KTAPath(Method):
     name = "kta-path"
     config_type = KTAPathConfig
     models = {KernelModel: KernelPredictor()}
-    held = (FEATURES, WEIGHTS, MACHINES, MATRIX, CELLS, LINEAR_CELLS, TABLE)
+    held = (FEATURES, WEIGHTS, MACHINES, MATRIX, TASK_MATRIX, CELLS, LINEAR_CELLS, TABLE)
 
     config: KTAPathConfig
     inputs: Inputs
@@ -217,7 +219,7 @@ def _driver_held(loop: KTALoop, ctx: RunContext, points: int) -> tuple[Holding, 
         return vectors
     machines, gaussian, cells = _machines_at_once(loop), loop.config.kernel == "rbf", _most_cells(loop, ctx)
     if machines <= MAX_SINGLE_POINTS:
-        return (*vectors, MATRIX.of(n=n))
+        return (*vectors, (TASK_MATRIX if len(column_tasks(ctx.data)) == 1 else MATRIX).of(n=n))
     table = min(TABLE_COPIES * d * machines, int(CELL_SHARE * memory))
     summed = (CELLS if gaussian else LINEAR_CELLS).of(c=cells, n=n)
     # The table is gone once the cells are cut.
