@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from ....kernels.group_lasso.streams import StreamLearner
+from ....kernels.group_lasso.streams import StreamLearner, StreamPoint
 from ....storage.value_types import UserData
 from ...estimators.cross_validated import CrossValidated, Grid, Start
 from ...estimators.frames import feature_labels, named_groups
@@ -79,7 +79,18 @@ class _GroupLasso(StreamEstimator):
     groups: Any
     edges: Any
     _learners: LearnerFactory
-    _stream: StreamLearner | None = None
+    _place_in_stream: StreamLearner | StreamPoint | None = None
+
+    @property
+    def _stream(self) -> StreamLearner | None:  # pyright: ignore[reportIncompatibleVariableOverride] (made when it is asked for)
+        # Most fits take no more rows: the learner that would is made from where they ended.
+        if isinstance(self._place_in_stream, StreamPoint):
+            self._place_in_stream = self._learners.learner(self._place_in_stream)
+        return self._place_in_stream
+
+    @_stream.setter
+    def _stream(self, learner: StreamLearner | None) -> None:
+        self._place_in_stream = learner
 
     def _inputs(self, X: object, y: object, sample_weight: object = None) -> Inputs:
         inputs = super()._inputs(X, y, sample_weight)
@@ -92,7 +103,7 @@ class _GroupLasso(StreamEstimator):
         # A stream goes on from here with partial_fit; rows of a scaled store would not be those that come then.
         if isinstance(state, StreamState) and run.inputs.data.scale.kind == "none":
             loop: Any = run.loop
-            self._learners, self._stream = loop.learners, loop.learners.learner(state.point)
+            self._learners, self._place_in_stream = loop.learners, state.point
 
     def _unfinished(self, state: LoopState) -> str:
         if isinstance(state, StreamState):
