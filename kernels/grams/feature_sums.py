@@ -15,7 +15,7 @@ import numpy as np
 from scipy.linalg import get_blas_funcs
 from scipy.special import erfcinv
 
-from ..arrays import Array
+from ..arrays import Array, IntArray
 from ..jit import compiled, one_thread
 from .cosine_sums import start_waves
 from .distances import dot_product
@@ -24,6 +24,7 @@ MATRIX_ERROR = 1e-6  # Largest error of one entry of one kernel in a matrix, bes
 PRODUCT_ERROR = 1e-9  # The same in products with vectors, which are float64.
 PRODUCT_COLUMNS = 2048  # Columns of one symmetric product.
 MAX_TERMS = 96  # Greatest number of terms of a series: longer ones are slower than one exponential per pair.
+FIRST_ROWS = 64  # Rows that are looked at for a third value before all are.
 ROOT_TWO = math.sqrt(2.0)
 
 
@@ -32,18 +33,18 @@ def series_lengths(epsilon: float) -> tuple[float, float]:
     return math.sqrt(math.log(4.2 / epsilon)), float(erfcinv(0.5 * epsilon))
 
 
-def _column_counts(columns: Array, widths: Array, copies: float, tail: float, longest: int, out: Array) -> None:
-    """Write the number of columns of each kernel: 0 for a constant feature, 1 for two values, -1 for too many."""
-    for j, column in enumerate(columns):
-        low, high = column.min(), column.max()
-        # Compared as a float: it may be too large for an integer.
-        terms = tail * ((high - low) / (ROOT_TWO * widths[j]) + copies) / math.pi
-        if low == high:
-            out[j] = 0
-        elif np.all((column == low) | (column == high)):
-            out[j] = 1
-        else:
-            out[j] = -1 if terms > longest else 2 * math.ceil(terms)
+def _column_counts(columns: Array, widths: Array, copies: float, tail: float, longest: int) -> IntArray:
+    """Return the number of columns of each kernel: 0 for a constant feature, 1 for two values, -1 for too many."""
+    low, high = columns.min(axis=1), columns.max(axis=1)
+    terms = tail * ((high - low) / (ROOT_TWO * widths) + copies) / math.pi
+    # Ends before it becomes an integer, which it may be too large for.
+    counts = np.where(terms > longest, -1.0, 2.0 * np.ceil(np.fmin(terms, longest))).astype(np.int64)
+    # Most features show a third value in their first rows.
+    begin = columns[:, :FIRST_ROWS]
+    for j in np.flatnonzero(((begin == low[:, None]) | (begin == high[:, None])).all(axis=1)):
+        if np.all((columns[j] == low[j]) | (columns[j] == high[j])):
+            counts[j] = low[j] < high[j]
+    return counts
 
 
 @compiled(reassociate=True)
@@ -128,8 +129,8 @@ def add_feature_sums(X: Array, weights: Array, widths: Array | None, out: Array)
 
 
 def _add_gaussians(columns: Array, weights: Array, widths: Array, out: Array) -> None:
-    (copies, tail), counts = series_lengths(MATRIX_ERROR), np.empty(len(columns), np.int64)
-    _column_counts(columns, widths, copies, tail, max(8, min(MAX_TERMS, columns.shape[1] // 4)), counts)
+    copies, tail = series_lengths(MATRIX_ERROR)
+    counts = _column_counts(columns, widths, copies, tail, max(8, min(MAX_TERMS, columns.shape[1] // 4)))
     for lo, hi in _split_batches(np.maximum(counts, 0)):
         part = slice(lo, hi)
         taken = np.maximum(counts[part], 0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -64,8 +65,9 @@ class Neighbourhood:
         matrix.sort_indices()
         return matrix
 
+    @cached_property
     def components(self) -> tuple[int, int]:
-        """Return the number of connected components, and of rows without an edge."""
+        """Number of connected components, and of rows without an edge."""
         sizes = np.bincount(connected_components(self.adjacency, directed=False)[1])
         return len(sizes), int(np.sum(sizes == 1))
 

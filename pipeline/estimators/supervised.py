@@ -86,7 +86,8 @@ class SupervisedEstimator(MethodEstimator):
 
     def _target(self, data: DataSet, y: UserData) -> tuple[np.ndarray, tuple[Any, ...] | None]:
         """Return the numbers that are fitted, and the classes in order (``None`` for regression)."""
-        y = stored_target(data) if y is None else label_array(column_or_1d(in_memory(y, "y"), warn=True))
+        is_plain = type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "biuf"  # what scikit-learn would look at last
+        y = y if is_plain else stored_target(data) if y is None else label_array(column_or_1d(in_memory(y, "y"), warn=True))
         if len(y) != data.n_rows:
             where = "the data" if data.url == "memory" else data.url
             raise ValueError(f"y has {len(y)} entries, {where} has {data.n_rows} rows: inconsistent numbers of samples")

@@ -122,7 +122,8 @@ def neighbour_accuracy(points: np.ndarray, codes: np.ndarray, voters: np.ndarray
     step = max(1, PAIRS // max(points[ids].size, 1))
     for low in range(0, len(rows), step):
         part = rows[low : low + step]
-        squares, own = np.sum((points[ids] - points[part, None]) ** 2, axis=2), part[:, None] == ids
+        nothing, own = np.zeros((len(part), len(ids))), part[:, None] == ids
+        squares = sum((np.subtract.outer(axis[part], axis[ids]) ** 2 for axis in points.T), nothing)
         squares[own] = np.inf
         nearest = np.argsort(squares, axis=1, kind="stable")[:, :k]
         votes_for = np.arange(len(part))[:, None] * n_classes + codes[ids[nearest]]

@@ -140,7 +140,7 @@ class Embedding(Method):
 
     def _graph_figures(self) -> dict[str, int]:
         graph = self.loop.setting(self.ctx).graph
-        n_parts, n_isolated = graph.components()
+        n_parts, n_isolated = graph.components
         return {"edges": len(graph.goal), "graph_components": n_parts, "isolated_rows": n_isolated}
 
     def model(self, state: EmbeddingState, ctx: RunContext) -> SpectralModel:
@@ -161,7 +161,7 @@ class Embedding(Method):
 
     def _graph_warnings(self) -> list[str]:
         config, graph, messages = self.config, self.loop.setting(self.ctx).graph, []
-        n_parts, n_isolated = graph.components()
+        n_parts, n_isolated = graph.components
         if n_parts > 1:
             others = f", {n_isolated} of them single rows," if n_isolated else ""
             more = f"take more than n_neighbors={config.n_neighbors}" + ("" if config.graph == "union" else ", or graph='union'")

@@ -135,7 +135,7 @@ class LinearAtoms:
 
     def features(self, ids: np.ndarray) -> np.ndarray:
         """Return the sorted distinct features whose columns the atoms need."""
-        return np.unique(ids)
+        return np.sort(ids)
 
     def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the coordinate of each column of the atoms' cut and its factor."""
