@@ -11,8 +11,6 @@ import scipy.sparse as sp
 from ..value_types import Foreign
 from .record import ColumnEncoding, TableColumns
 
-Rows = npt.NDArray[np.float64] | sp.csr_array
-
 
 def encoder_of(table: TableColumns) -> Foreign:
     """Return the encoder of a table, which is fitted once."""
@@ -115,7 +113,7 @@ def _input(table: TableColumns, block: npt.NDArray[np.floating]) -> Foreign:
     return pa.table(arrays, names=[column.name for column in table.sources])
 
 
-def encode(table: TableColumns, block: npt.NDArray[np.floating]) -> Rows:
+def encode(table: TableColumns, block: npt.NDArray[np.floating]) -> npt.NDArray[np.float64] | sp.csr_array:
     """Return rows ``(n, n_features)`` of the source columns ``(n_sources, n)``, without zeros where the table is sparse."""
     if table.is_plain:
         return np.ascontiguousarray(block.T, dtype=np.float64)

@@ -137,6 +137,13 @@ def test_frames_become_dummies_and_imputed_numbers(columns, data, missing):
         rows = encode(replace(encoding, is_sparse=True), coded)
         assert sp.issparse(rows) and rows.has_canonical_format and not (rows.data == 0).any()
         np.testing.assert_array_equal(rows.toarray(), X.T)
+    else:  # as rules read it: numbers of levels, -1 for one that is not known
+        new = np.where(
+            [[column.kind == "nominal"] for column in encoding.sources], np.where(np.arange(coded.shape[1]) == 0, -1, coded), coded
+        )
+        np.testing.assert_array_equal(encode(make_encoding(encoding.columns, "codes"), new).T, new)
+        are_levels = [column.kind == "nominal" for column in encoding.sources for _ in column.features]
+        assert not encode(replace(encoding, is_sparse=False), new)[0, are_levels].any()
     assert from_arrays(TableColumns, *to_arrays(encoding)) == encoding
     # Rows of another table are read by it, and these as they were.
     follow = TableReader(frame.columns, known=encoding, missing="keep")
