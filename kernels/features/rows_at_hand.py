@@ -14,8 +14,8 @@ from ..jit import compiled
 from .scores import accumulate, correlations_many
 from .views import dense_view, shape
 
-FEW = 0.25  # Share of rows with a dual variable up to which they are copied.
-MOST_BYTES = 16 << 20  # of copied rows, of all their columns: so little that no plan counts it
+FEW = 0.5  # Share of rows with a dual variable up to which they are copied.
+MOST_BYTES = 32 << 20  # of copied rows, of all their columns
 
 
 class RowsAtHand:
