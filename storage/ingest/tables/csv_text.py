@@ -18,7 +18,7 @@ from ...errors import DataError, SchemaError
 from ...text.open_text import is_plain, open_text
 from ...value_types import Foreign
 from ..options import Options
-from ..text.cells import chunk_of_cells, plain_cells
+from ..text.cells import chunks_of_cells, plain_cells
 from ..text.streams import FileDigest
 from ..text.wide_text import WideRow, WideRows
 from .tabular import Table
@@ -166,8 +166,9 @@ class CsvSource(Table):
         try:
             with self._text, tables.open_csv(self._text, read, parse, convert) as reader:
                 for batch in reader:
-                    cells = zip(names, (self._plain(*column) for column in zip(names, batch.columns, strict=True)), strict=True)
-                    yield self.in_places([(chunk_of_arrow if name in words else chunk_of_cells)(column) for name, column in cells])
+                    cells = [(name, self._plain(name, column)) for name, column in zip(names, batch.columns, strict=True)]
+                    numbers = iter(chunks_of_cells([column for name, column in cells if name not in words]))
+                    yield self.in_places([chunk_of_arrow(column) if name in words else next(numbers) for name, column in cells])
         except pa.ArrowInvalid as error:
             if "Empty CSV file" not in str(error):
                 raise self._locate(str(error)) from error

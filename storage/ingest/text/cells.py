@@ -17,6 +17,8 @@ _BLANK, _0, _9 = ord(" "), ord("0"), ord("9")
 _PLUS, _MINUS = ord("+"), ord("-")
 _1 = np.uint64(1)
 
+SHORT_ROWS = 1024  # Rows up to which the calls for a column take longer than copying its cells.
+
 
 def plain_cells(column: Foreign, missing_words: Sequence[str], is_comma: bool) -> Foreign:
     """Part of a column of texts, empty where they are a word for a missing value; numerals with a decimal comma with a point."""
@@ -31,9 +33,26 @@ def plain_cells(column: Foreign, missing_words: Sequence[str], is_comma: bool) -
     return column
 
 
+def chunks_of_cells(columns: Sequence[Foreign]) -> list[Chunk]:
+    """Parts of columns of texts as `chunk_of_cells` has them; short ones that are all numerals are converted at once."""
+    import pyarrow as pa
+
+    if len(columns) > 1 and len(columns[0]) <= SHORT_ROWS:
+        values = _numbers(pa.concat_arrays(columns))
+        if values is not None:
+            return list(values.reshape(len(columns), -1))
+    return [chunk_of_cells(column) for column in columns]
+
+
 def chunk_of_cells(column: Foreign) -> Chunk:
     """Part of a column of texts, most of which are numerals: numbers, NaN where they are missing; or words with codes where one is none, is
     an integer beyond 2^53 or has leading zeros, so that it is looked at by itself."""
+    values = _numbers(column)
+    return chunk_of_arrow(column) if values is None else values
+
+
+def _numbers(column: Foreign) -> npt.NDArray[np.float64] | None:
+    """Numerals as numbers, NaN where they are missing; None where a cell is a word or may be a name."""
     import pyarrow as pa
 
     compute = _compute()
@@ -45,12 +64,12 @@ def chunk_of_cells(column: Foreign) -> Chunk:
         try:
             values = compute.cast(compute.if_else(gone, None, bare), pa.float64()).to_numpy(zero_copy_only=False)
         except pa.ArrowInvalid:
-            return chunk_of_arrow(column)
+            return None
     _, ends, letters = column.buffers()
     if not len(column) or letters is None:
         return values
     ends = np.frombuffer(ends, np.int32)[column.offset : column.offset + len(column) + 1]
-    return chunk_of_arrow(column) if _is_odd(np.frombuffer(letters, np.uint8), ends, values) else values
+    return None if _is_odd(np.frombuffer(letters, np.uint8), ends, values) else values
 
 
 @cache  # (an import takes as long as a short column)
