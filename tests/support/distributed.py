@@ -25,6 +25,7 @@ SMALL: dict[str, Any] = {
     "gramplane.pipeline.grams.sources.TASK_BYTES": 1,
     "gramplane.pipeline.grams.pair_passes.PASS_BYTES": 1,
     "gramplane.pipeline.methods.tri_class_svm.linear_pass.PASS_BYTES": 3000,
+    "gramplane.pipeline.methods.multitask_mkl.solve_pass.BATCH_BYTES": 30_000,
     "gramplane.pipeline.grams.neighbours.ROWS": 64,
     "gramplane.pipeline.grams.settings.block_rows": block_of_128,
 }
@@ -113,13 +114,7 @@ DISTRIBUTED: dict[str, Case] = {
     ),
     "mkl-passes": _case("mkl", {"kernels": KERNELS, "max_iter": 3, "tol": 1e-3}, rows, "128KiB"),
     "two-layer-mkl-passes": _case("two-layer-mkl", {"kernels": KERNELS, "max_iter": 2}, rows, "128KiB"),
-    "multitask-mkl-passes": _case(
-        "multitask-mkl",
-        {"kernels": KERNELS, "max_iter": 3, "tol": 1e-3},
-        _tasks,
-        "192KiB",
-        sizes={f"{PLACE}multitask_mkl.solve_pass.BATCH_BYTES": 30_000},
-    ),
+    "multitask-mkl-passes": _case("multitask-mkl", {"kernels": KERNELS, "max_iter": 3, "tol": 1e-3}, _tasks, "192KiB"),
     "shared-subspace-mkl-passes": _case("shared-subspace-mkl", POOLED, _tasks, "64KiB"),
     "latent-task-mkl-passes": _case("latent-task-mkl", POOLED, _tasks, "128KiB"),
     "hierarchical-kernels-passes": _case(
