@@ -93,16 +93,10 @@ def minimise(path: Line) -> Trial:
     if not (origin.slope < 0 and origin.curvature > 0):
         return origin
     first = path.at([-origin.slope / origin.curvature])[0]
-    second = beyond(path, first, SLOPE_SHARE * origin.slope)
-    return second if second is not first or is_acceptable(first, origin) else _refine(path, origin, first, origin)
-
-
-def beyond(path: Line, trial: Trial, steep: float) -> Trial:
-    """Return a Newton step from a trial where F falls more steeply than that, if F is lower there, else the trial."""
-    if not (trial.slope < steep and trial.curvature > 0):
-        return trial
-    further = path.at([trial.step - trial.slope / trial.curvature])[0]
-    return further if is_acceptable(further, trial) else trial
+    if first.slope < SLOPE_SHARE * origin.slope and first.curvature > 0:
+        second = path.at([first.step - first.slope / first.curvature])[0]
+        return second if is_acceptable(second, first) else first
+    return first if is_acceptable(first, origin) else _refine(path, origin, first, origin)
 
 
 def is_acceptable(trial: Trial, origin: Trial) -> bool:

@@ -16,13 +16,12 @@ import numpy as np
 from ..arrays import FloatArray, IntArray
 from ..jit import compiled, one_thread
 from .hessian import free_shift, live_groups, newton_direction
-from .line_search import Path, Trial, beyond, descend, minimise
+from .line_search import Path, Trial, descend, minimise
 from .problem import GroupProblem, GroupSolution, Point, Warm, certify, checked_limits, solution
 from .rows import Curvature, RowCurvature
 
 MAX_STEPS = 500  # Safety net when no cap is given; a few dozen steps are usual.
 MIN_REMAINING_SHARE = 0.25  # A group is tried at zero when the step leaves less than this share of it along its own direction.
-STEEP_SHARE = 0.3  # A full step is followed by another on its line where F still falls by this share of its slope at first.
 SHORT_STEP = 0.1  # A step cut shorter than this by the line search makes H stiffer.
 
 FIRST_BLEND, MIN_BLEND = 1e-2, 1e-4
@@ -112,10 +111,10 @@ class _Newton:
 
     def _search(self, direction: FloatArray, shift: FloatArray, origin: Trial) -> None:
         path = self._aim_rows(direction, shift)
-        trial = beyond(path, descend(path, origin), STEEP_SHARE * origin.slope)
+        trial = descend(path, origin)
         if trial.step < SHORT_STEP:
             self._blend = min(10.0 * self._blend, 1.0)
-        elif trial.step >= 1.0:
+        elif trial.step == 1.0:
             self._blend = max(self._blend / 3.0, MIN_BLEND)
         self._move_to(path, trial)
 

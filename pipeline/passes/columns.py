@@ -48,20 +48,25 @@ def entry_count(data: BlockStore | MemoryBlocks) -> int:
     return int(np.asarray(data.column_table("counts"), np.int64).sum())
 
 
-_HEAVIEST: weakref.WeakKeyDictionary[BlockStore | MemoryBlocks, dict[int, int]] = weakref.WeakKeyDictionary()
+_HEAVIEST: weakref.WeakKeyDictionary[BlockStore | MemoryBlocks, tuple[np.ndarray, np.ndarray]] = weakref.WeakKeyDictionary()
 
 
 def heaviest_entries(data: BlockStore | MemoryBlocks, columns: int) -> int:
-    """Return the stored values of as many columns as have most, of sparse data (kept: the counts of a wide store are searched once)."""
-    known = _HEAVIEST.setdefault(data, {})
-    if columns not in known:
+    """Return the stored values of as many columns as have most, of sparse data (the counts of a wide store are looked at once)."""
+    known = _HEAVIEST.get(data)
+    if known is None:
         # Where columns of arrays end is known without a look at their values.
         counts = np.diff(cast(sp.csc_array, data.by_columns).indptr) if isinstance(data, MemoryBlocks) else table_of(data, "counts")
-        # The sum of the largest counts, of all where there are fewer: by how often each occurs, which takes no sorting.
+        # How many columns have at least so many values, the largest first, and how many values they have: it takes no sorting.
         frequencies = np.bincount(counts)[::-1]
-        chosen = np.clip(columns - (np.cumsum(frequencies) - frequencies), 0, frequencies)
-        known[columns] = int(chosen @ np.arange(len(frequencies))[::-1])
-    return known[columns]
+        values = frequencies * np.arange(len(frequencies))[::-1]
+        _HEAVIEST[data] = known = np.cumsum(frequencies), np.cumsum(values)
+    reached, values = known
+    if columns >= reached[-1]:
+        return int(values[-1])
+    k = int(np.searchsorted(reached, columns, "right"))
+    before = (0, 0) if not k else (int(reached[k - 1]), int(values[k - 1]))
+    return before[1] + (columns - before[0]) * (len(reached) - 1 - k)
 
 
 def _batches(data: BlockStore, features: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:

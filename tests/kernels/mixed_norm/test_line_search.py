@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from gramplane.kernels.mixed_norm.line_search import Trial, beyond, descend, minimise, penalty_along
+from gramplane.kernels.mixed_norm.line_search import Trial, descend, minimise, penalty_along
 from gramplane.kernels.weights.reduced_gradient import reduced_gradient
 
 
@@ -44,20 +44,6 @@ def test_full_step_is_taken_in_one_pass_when_it_is_good():
     curve = parabola(1.2)
     assert descend(curve, curve.origin()).step == 1.0
     assert curve.passes == [1]
-
-
-@pytest.mark.parametrize(("best", "step"), [(1.2, 1.0), (1.4, 1.0), (1.5, 1.5), (9.0, 9.0)])
-def test_a_full_step_is_followed_by_another_where_the_function_still_falls_steeply(best, step):
-    curve = parabola(best)
-    origin = curve.origin()
-    assert beyond(curve, descend(curve, origin), 0.3 * origin.slope).step == pytest.approx(step)
-    assert curve.passes == [1] * (1 if step == 1.0 else 2)
-
-
-def test_a_step_beyond_that_is_not_lower_is_not_taken():
-    curve = Curve((lambda s: -s if s <= 1 else 9.0, lambda s: -1.0, lambda s: 0.1))
-    full = descend(curve, curve.origin())
-    assert beyond(curve, full, -0.3) is full
 
 
 @pytest.mark.parametrize("best", [0.3, 0.01, 1e-5])
