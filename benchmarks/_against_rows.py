@@ -28,6 +28,7 @@ BEFORE: dict[str, dict[str, Any]] = {
 
 Call = Callable[[], Any]
 Rows = Iterator[tuple[str, Call]]
+SCALED = ", default scale"  # end of the names of fits at their default scale
 FGM = {"max_rounds": 10, "fit_intercept": False}
 STREAM = {"penalty": "l1", "lam": 5e-5, "gamma": 2e-4, "batch_size": 1000, "algorithm": "da", "fit_intercept": False, "shuffle": False}
 
@@ -58,7 +59,7 @@ def dense_rows() -> Rows:
     X = g.standard_normal((4096, 4096))
     y, columns = np.sign(X[:, :20].sum(axis=1)), np.asfortranarray(X.astype(np.float32))
     groups = {"B": 5, "C": 1.0, "groups": np.arange(4096) // 8, **FGM, "max_rounds": 5}
-    for kind, scale in ((made, ""), (by_default, ", default scale")):
+    for kind, scale in ((made, ""), (by_default, SCALED)):
         yield f"fgm dense 4096 x 4096{scale}", lambda kind=kind: kind("FGMClassifier", B=30, C=10.0, **FGM).fit(X, y)
         yield f"fgm dense float32 columns{scale}", lambda kind=kind: kind("FGMClassifier", B=10, C=1.0, **FGM).fit(columns, y)
         yield f"fgm dense groups{scale}", lambda kind=kind: kind("FGMClassifier", **groups).fit(X, y)

@@ -5,8 +5,9 @@
 The revision is built from git into a folder of its own (kept between runs in the temporary folder, by commit); this checkout is taken as it
 is installed here. Each has one process; they take turns, and the least processor time of each counts. Rows are those of
 ``_against_rows.py``, some of them by ``--only``, a regular expression; a whole run is kept in ``results/``. A row above 1 is measured in
-three more paired runs, whose ratios are shown: up to ``NOISE`` above 1 it is noise if one of them is not above 1. A row that one version
-cannot run says so.
+three more paired runs, whose ratios are shown: up to ``NOISE`` above 1 it is noise if one of them is not above 1. The earlier revision may
+not scale columns where this one does by default: such a row is held against the same fit without a scale, by the seconds it takes more.
+A row that one version cannot run says so.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import benchmarks._against_rows as rows
 NOISE = 0.05
 PAIRED = 3
 LONG = 1.0  # seconds of a call that is repeated less often
+MORE = 0.02  # seconds that a scale may take more: one reading of the largest matrix at the speed of memory
 
 Pair = tuple[list[float], list[float]]
 """Processor seconds of calls: now, and before."""
@@ -70,9 +72,14 @@ def measured(row: str, now: bench.Child, before: bench.Child, rounds: int) -> Pa
     return taken
 
 
+def least(runs: Sequence[Pair]) -> float:
+    """Return the least time now."""
+    return min(min(now) for now, _ in runs)
+
+
 def ratio(runs: Sequence[Pair]) -> float:
     """Return the least time now over the least time before, of all runs."""
-    return min(min(now) for now, _ in runs) / min(min(before) for _, before in runs)
+    return least(runs) / min(min(before) for _, before in runs)
 
 
 def judged(runs: Sequence[Pair]) -> float:
@@ -96,12 +103,18 @@ def weigh(report: bench.Report, row: str, now: bench.Child, before: bench.Child,
         report.lines.append((row, first.replace("|", "/").replace("\n", " "), "", "cannot be compared"))
         return
     runs = [first]
-    while ratio(runs[:1]) > 1.0 and len(runs) <= PAIRED:
+    unscaled = report.figures.get(row.removesuffix(rows.SCALED)) if row.endswith(rows.SCALED) else None
+    without = min(map(min, unscaled["now"])) if unscaled else None
+    while len(runs) <= PAIRED and (ratio(runs[:1]) > 1.0 if without is None else least(runs) - without > MORE):
         again = measured(row, now, before, rounds)
         assert not isinstance(again, str), again
         runs.append(again)
     report.figures[row] = {"now": [run[0] for run in runs], "before": [run[1] for run in runs], "ratio": ratio(runs)}
-    report.line(row, told(runs), judged(runs), "<= 1.0")
+    if without is None:
+        report.line(row, told(runs), judged(runs), "<= 1.0")
+    else:
+        more = least(runs) - without
+        report.line(row, f"{told(runs)}; {bench.seconds_text(more)} more than without a scale", more, f"<= {MORE}", unit=" s more")
     print(f"{row}: {told(runs)}", file=sys.stderr, flush=True)
 
 

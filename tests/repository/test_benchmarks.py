@@ -86,9 +86,12 @@ def test_a_row_against_an_earlier_revision_is_judged_by_least_times(bench: Any) 
             return self.answer
 
     for other in (Child(cpu=2.0), Child(cpu=0.5), Child(refused="TypeError: no | such\nparameter")):
-        against.weigh(report, "fit", Child(cpu=1.0), other, 2)
+        against.weigh(report, "fit" if other.answer.get("cpu") else "refused", Child(cpu=1.0), other, 2)
     assert [line[3] for line in report.lines] == ["met", "MISSED", "cannot be compared"]
     assert report.lines[1][1] == "1 s : 500 ms = 2.00 (2.00 … 2.00)" and report.lines[2][1] == "before: TypeError: no / such parameter"
+    for seconds, verdict in ((1.015, "met"), (1.1, "MISSED")):
+        against.weigh(report, "fit, default scale", Child(cpu=seconds), Child(cpu=0.5), 2)
+        assert report.lines[-1][3] == verdict, "a scale is held against the fit without it"
     with pytest.raises(SystemExit, match="REVISION 'no-such-thing' is no commit of"):
         against.commit_of("no-such-thing")
 
