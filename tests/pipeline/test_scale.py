@@ -264,9 +264,9 @@ def test_a_fit_looks_once_at_its_matrix_for_each_purpose(scale, monkeypatch):
     def count(where, name, size):
         made = getattr(where, name)
 
-        def counted(*given):
+        def counted(*given, **how):
             seen[size[0]] += size[1](*given)
-            return made(*given)
+            return made(*given, **how)
 
         monkeypatch.setattr(where, name, counted)
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -40,7 +41,8 @@ sys.exit(main(["fit", "fgm", "--data", ".", "--run", "r", "--json"]))
 
 
 def start(kind: str, folder: Path) -> subprocess.Popen[str]:
-    process = subprocess.Popen([sys.executable, "-c", _SLEEPER, kind], cwd=folder, stdout=-1, stderr=-1, text=True)
+    as_usual = partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)  # who runs the tests may have ignored it (nohup)
+    process = subprocess.Popen([sys.executable, "-c", _SLEEPER, kind], cwd=folder, stdout=-1, stderr=-1, text=True, preexec_fn=as_usual)
     assert process.stderr is not None
     assert json.loads(process.stderr.readline())["iteration"] == 1
     return process
