@@ -322,7 +322,7 @@ def _remove_version(base: Objects, name: str) -> None:
     for key in (ROOT, *keys, MANIFEST):
         objects.delete(key)
     if isinstance(objects, LocalObjects):
-        around = {"/".join(parts[:k]) for key in keys for parts in [key.split("/")] for k in range(len(parts))}
+        around = {"", *("/".join(parts[:k]) for key in keys for parts in [key.split("/")] for k in range(1, len(parts)))}
         for folder in sorted(around, key=len, reverse=True):
             with suppress(OSError):
                 os.rmdir(objects.root / folder)

@@ -52,6 +52,9 @@ def test_a_new_content_is_a_new_version_and_the_old_one_goes_when_nobody_reads_i
     assert names(place) == ["current.json", "v2", "v3"], "the first goes, the second is still read"
     assert third.digest == made(tmp_path / "t", 2).digest, "the digest speaks of the content alone"
     assert replaced_versions(open_objects(place)) == ["v2"] and remove_versions(open_objects(place), ["v2"]) == []
+    shutil.rmtree(place / "v2")
+    (place / "v2").mkdir()
+    assert remove_versions(open_objects(place), ["v2"]) == ["v2"] and names(place) == ["current.json", "v3"], "a kill left its folder"
 
 
 def test_references_find_the_version_they_were_made_from(tmp_path):
