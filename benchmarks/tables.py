@@ -1,7 +1,8 @@
-"""Make the tables and plots of docs/benchmarks.md, docs/benchmarks-runs.md and of the README from the runs kept in ``benchmarks/results``.
+"""Make the tables and plots of docs/benchmarks.md, docs/first-table.md and of the README from the runs kept in ``benchmarks/results``.
 
-Run with ``python -m benchmarks.tables`` after a benchmark; ``--check`` only tells whether they are up to date. What stands between
-``<!-- made from results: NAME -->`` and ``<!-- end -->`` is written anew, nothing else is touched.
+Run with ``python -m benchmarks.tables`` after a benchmark; ``--check`` only tells whether they are up to date, and ``--runs`` prints the
+page of all runs, which the site makes for itself. What stands between ``<!-- made from results: NAME -->`` and ``<!-- end -->`` is written
+anew, nothing else is touched.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from benchmarks._first_table_page import tell_means, tell_run, tell_sets
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = ("README.md", "docs/benchmarks.md", "docs/benchmarks-runs.md", "docs/first-table.md")
+PAGES = ("README.md", "docs/benchmarks.md", "docs/first-table.md")
 BLOCK = re.compile(r"(<!-- made from results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 NOT_TIMED = {"__init__.py", "_harness.py", "_peers.py", "_mkl_peer.py", "_easymkl_peer.py", "_one_thread.py", "_plots.py", "tables.py"}
 
@@ -33,8 +34,6 @@ class Headline(NamedTuple):
     ----------
     workload, peer
         What was done, and by whom else.
-    earlier
-        Time and result of a run before results were kept; shown, with a mark, until the program is run again.
     file
         Name of the kept run.
     time, result
@@ -45,10 +44,9 @@ class Headline(NamedTuple):
 
     workload: str
     peer: str
-    earlier: tuple[str, str]
-    file: str = ""
-    time: tuple[str, ...] = ()
-    result: tuple[str, ...] = ()
+    file: str
+    time: tuple[str, ...]
+    result: tuple[str, ...]
     is_short: bool = False
 
 
@@ -56,7 +54,6 @@ HEADLINES: tuple[Headline, ...] = (
     Headline(
         "10,000 x 500,000 sparse, 200 features; C of both sides, B and rounds of ours chosen",
         "LIBLINEAR l1-SVM",
-        ("1/3.1 of one fit", "at the default C 1.1 points below"),
         "fgm_sparse--fgm-on-sparse-data-10000-x-500000-b-20-t-10",
         ("{} of the whole task, {} of one fit", "whole task, FGM (CSC) : l1-SVM", "FGM (CSC) : one fit"),
         (
@@ -73,7 +70,6 @@ HEADLINES: tuple[Headline, ...] = (
     Headline(
         "8,192 x 65,536 dense, 300 features",
         "l1-SVM on half of the columns",
-        ("1/23 of one fit's processor time", "+2.6 points over its refit"),
         "fgm_dense_wide--fgm-on-dense-float32-data-8192-x-65536-b-30-t-10-c-10-0",
         ("{} of one fit's time", "FGM : l1-SVM of that width"),
         (
@@ -86,7 +82,6 @@ HEADLINES: tuple[Headline, ...] = (
     Headline(
         "4,000 groups of 10, 4,096 rows",
         "celer group lasso with one refit",
-        ("1/5.8 with one inner step (1/2.8 to a gap of 1e-3)", "+4.4 (+2.0) points"),
         "fgm_groups--fgm-on-groups-4096-x-40000-b-20-t-5-logistic",
         ("{} with one inner step, {} to a gap of 1e-3", "FGM, max_inner=1 : celer", "FGM to gap 1e-3 : celer"),
         (
@@ -98,7 +93,6 @@ HEADLINES: tuple[Headline, ...] = (
     Headline(
         "all products of 4.6 million features, 1,000,000 rows",
         "none that can be installed",
-        ("23 s", "10^13 candidates, 241 MiB beside the data; 1 of 10 planted products found"),
         "fgm_degree2_wide--fgm-on-all-degree-2-products-1000000-x-4600000-34-non-zeros-a-row-1-1e-13-candidates-b-10-t-10",
         ("{}", "seconds of a whole fit"),
         (
@@ -111,7 +105,6 @@ HEADLINES: tuple[Headline, ...] = (
     Headline(
         "SVMlight text, 10^8 non-zeros, 10^7 columns",
         "`load_svmlight_file`",
-        ("1/18 to parse", "finished store at 8.4 million non-zeros a second with two jobs (4.9 with one), in 431 MiB"),
         "ingest_svmlight--svmlight-text-to-a-block-store",
         ("{} faster to parse", "parser against load_svmlight_file"),
         (
@@ -124,7 +117,6 @@ HEADLINES: tuple[Headline, ...] = (
     Headline(
         "10^6 x 10^7 from disk, two workers of 1 GiB",
         "one epoch of `SGDClassifier` in memory",
-        ("3.2 x", "ten rounds of FGM"),
         "fgm_out_of_core--fgm-from-a-store-of-1000000-x-10000000-b-20-t-10-local-2",
         ("{} for ten rounds of FGM", "FGM : SGD"),
         (
@@ -140,7 +132,6 @@ HEADLINES: tuple[Headline, ...] = (
     Headline(
         "15 re-weighted support vector machines, n = 3,000",
         '`SVC(kernel="precomputed")`',
-        ("1/17 (C=1), 1/10 (C=10)", "dual values equal to 2e-8"),
         "svm_dual--kernel-duals-on-a-gram-matrix-in-memory",
         (
             "{} (C=1), {} (C=10)",
@@ -156,7 +147,6 @@ HEADLINES: tuple[Headline, ...] = (
     Headline(
         "200 kernels of 2,000 rows, to a gap of 1e-3",
         "the same search around `SVC`; EasyMKL",
-        ("1/5.0; 1/2.9", "without checks and packing"),
         "mkl_elastic--elastic-net-mkl-n-2000-200-kernels-v-0-5-c-1-0-gap-0-001",
         ("{}; {}", "ours : strong loop around SVC", "ours : EasyMKL"),
         ("upper bounds equal to {}", "upper bounds, relative difference"),
@@ -165,7 +155,6 @@ HEADLINES: tuple[Headline, ...] = (
     Headline(
         "the same as 200 given float32 matrices, checks included",
         "the same search around `SVC`, without checks",
-        ("0.82", "checks and packing included"),
         "mkl_given--mkl-on-given-matrices-n-2000-200-float32-kernels-v-0-5-c-1-0-gap-0-001",
         ("{}", "given matrices : loop around SVC"),
         ("upper bounds equal to {}", "upper bounds, relative difference"),
@@ -173,7 +162,6 @@ HEADLINES: tuple[Headline, ...] = (
     Headline(
         "91 to 793 kernels on six UCI sets, 20 splits",
         "the same outer loop around `SVC`",
-        ("1/4 to 1/38", "accuracy of the thesis' table on all six"),
         "mkl_thesis--uci-rows-of-the-thesis-heart-ionosphere-liver-pima-sonar-wdbc-20-splits",
         (
             "{} (ionosphere) to {} (wdbc) of its time a split",
@@ -188,7 +176,6 @@ HEADLINES: tuple[Headline, ...] = (
     Headline(
         "1,000,000 x 160, groups of 10; 8,000 x 3,000",
         "celer group lasso",
-        ("1/12; 1/5 to 1/8", "equal objectives"),
         "group_lasso_batch--batch-group-lasso-1000000-x-160-and-8000-x-3000-groups-of-10",
         (
             "{}; {}, {}, with noise {}",
@@ -203,7 +190,6 @@ HEADLINES: tuple[Headline, ...] = (
     Headline(
         "20 tasks of 200 rows, 50 kernels, gap 1e-3",
         "a loop around `SVC` per task",
-        ("1/8 to 1/10", "mean accuracy 86.1 to 85.5 (tasks alone: 85.9)"),
         "multitask_mkl--multiple-kernel-learning-for-many-tasks",
         (
             "{} (p=2), {} (p=6), {} (p=8.67)",
@@ -222,7 +208,6 @@ HEADLINES: tuple[Headline, ...] = (
     Headline(
         "two planted conjunctions, 3,000 x 20",
         "RuleFit; RIPPER",
-        ("1/15; 1/6", "94.3 % with 13 rules (94.2 with 28; 79.3 with 27)"),
         "rules--rule-ensembles",
         ("{}; {}", "ours : RuleFit", "ours : RIPPER"),
         (
@@ -239,7 +224,6 @@ HEADLINES: tuple[Headline, ...] = (
     Headline(
         "groups among 42 tasks, 2^42 of them",
         "the thesis: 23 minutes",
-        ("0.2 to 6 s", "certified over all groups"),
         "latent_tasks--latent-groups-of-tasks",
         ("{} to {}", "planted 42 x 5, mu=1: median", "planted 42 x 15, mu=0.1: median"),
         ("certified over all groups to {}", "planted 42 x 15, mu=0.1: certified relative gap"),
@@ -247,7 +231,6 @@ HEADLINES: tuple[Headline, ...] = (
     Headline(
         "selection path, 300 x 1,000",
         "pyHSICLasso",
-        ("1/118", "10 of 10 planted features, both"),
         "kta_path--kernel-selection-path-300-x-1-000-and-800-x-100-000",
         ("{}", "ours : pyHSICLasso"),
         (
@@ -260,7 +243,6 @@ HEADLINES: tuple[Headline, ...] = (
     Headline(
         "a stream of 100,000 x 1,000,000, settings of both sides by validation",
         "`SGDClassifier.partial_fit`; its one `fit`",
-        ("1/1.9 to 1/2.2; 1/1.2", "equal accuracy, 630 weights for 660,959"),
         "stream--stream-of-100000-x-1000000-100-non-zeros-a-row-batches-of-1000",
         (
             "{} x (rounds of many rows {} x) the rows a second of `partial_fit`",
@@ -278,7 +260,6 @@ HEADLINES: tuple[Headline, ...] = (
     Headline(
         "a kernel from pairs, 6,414 rows of Adult, features to kernel",
         "the same by `eigh`",
-        ("1/4.5 to 1/5.3", "objective equal to 9e-10"),
         "npkl_adult--non-parametric-kernels-on-adult",
         ("{}", "whole fit : the same by eigh, N=6414"),
         ("its squared norm equal to {}, relative", "relative error of ||A_+||_F^2"),
@@ -286,7 +267,6 @@ HEADLINES: tuple[Headline, ...] = (
     Headline(
         "five Gram matrices of 30,000 rows, two workers of 1 GiB",
         "`rbf_kernel` by blocks of `dask.array`, `to_zarr`",
-        ("1/3.8", "the same bits after a worker is killed"),
         "gram_distributed--5-gram-matrices-of-30000-rows-2-workers-of-1gib",
         ("{}", "build : peer"),
         (
@@ -296,8 +276,6 @@ HEADLINES: tuple[Headline, ...] = (
         ),
     ),
 )
-"""A row of a program that was not run since results are kept says so."""
-EARLIER = " †"
 
 PEERS = {
     "fgm_degree2.py": '`PolynomialFeatures` and `LinearSVC(penalty="l1")`',
@@ -314,7 +292,31 @@ def kept_runs() -> list[tuple[str, Record]]:
     return [(path.stem, json.loads(path.read_text())) for path in sorted(RESULTS.glob("*.json"))]
 
 
-# -- docs/benchmarks.md ----------------------------------------------------------------------------------------------------
+# -- docs/benchmarks-runs.md -----------------------------------------------------------------------------------------------
+
+
+def page_of_runs(runs: list[tuple[str, Record]]) -> str:
+    """Return the page of all runs; `docs/conf.py` writes it when the site is built."""
+    return f"""# All benchmark runs
+
+Every figure of every kept run. What matters most, and what was missed, is on [the first page](benchmarks.md).
+
+Programs without a kept run:
+
+{not_run(runs)}
+
+## State of the rows
+
+Every figure with a target, the verdict of its run, and the program that makes it. Where a load is named other work ran on the two
+processors: seconds are then upper bounds, ratios of two programs hold as far as both met the same load (they alternate), processor time and
+accuracies stand.
+
+{state_of_rows(runs)}
+
+## The runs
+
+{whole_runs(runs)}
+"""
 
 
 def state_of_rows(runs: list[tuple[str, Record]]) -> str:
@@ -370,7 +372,7 @@ def not_run(runs: list[tuple[str, Record]]) -> str:
 
 
 def headlines(runs: list[tuple[str, Record]]) -> str:
-    """Return the table of what matters most; rows without a kept run are marked."""
+    """Return the table of what matters most."""
     return _headline_rows(runs, HEADLINES)
 
 
@@ -383,13 +385,8 @@ def _headline_rows(runs: list[tuple[str, Record]], headlines: Sequence[Headline]
     kept = dict(runs)
     rows = ["| workload | peer | time | result |", "|---|---|---|---|"]
     for row in headlines:
-        if row.file in kept:
-            told = [_told(kept[row.file], words) for words in (row.time, row.result)]
-        else:
-            told = [words + EARLIER for words in row.earlier]
+        told = [_told(kept[row.file], words) for words in (row.time, row.result)]
         rows.append(f"| {row.workload} | {row.peer} | {' | '.join(told)} |")
-    if EARLIER in "\n".join(rows):
-        rows.append(f"\n{EARLIER.strip()} measured before results were kept, and not run again yet (docs/benchmarks-earlier.md).")
     return "\n".join(rows)
 
 
@@ -397,8 +394,8 @@ def plot(runs: list[tuple[str, Record]]) -> str:
     """Return the times of the headlines over their peers' as a plot."""
     kept, rows = dict(runs), []
     for row in HEADLINES:
-        shown = {figure: value for figure, value, *_ in kept[row.file]["lines"]} if row.file in kept else {}
-        values = [ratio for figure in row.time[1:] if (ratio := _plots.ratio_of(shown[figure])) is not None] if shown else []
+        shown = {figure: value for figure, value, *_ in kept[row.file]["lines"]}
+        values = [ratio for figure in row.time[1:] if (ratio := _plots.ratio_of(shown[figure])) is not None]
         if values:
             rows.append((row.workload.partition(";")[0][:58], values))
     return _plots.ratios(rows)
@@ -433,9 +430,6 @@ def _short(value: str) -> str:
 # -- pages -----------------------------------------------------------------------------------------------------------------
 
 MADE: dict[str, Callable[[list[tuple[str, Record]]], str]] = {
-    "state": state_of_rows,
-    "runs": whole_runs,
-    "not_run": not_run,
     "headlines": headlines,
     "short": short,
     "plot": plot,
@@ -454,18 +448,21 @@ def made_anew(page: str, runs: list[tuple[str, Record]]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; 1 where a page is not up to date")
-    check, runs, stale = parser.parse_args().check, kept_runs(), []
+    parser.add_argument("--runs", action="store_true", help="print the page of all runs")
+    options, runs, stale = parser.parse_args(), kept_runs(), []
+    if options.runs:
+        print(page_of_runs(runs))
+        return 0
     for path in (ROOT / name for name in PAGES):
         text = path.read_text()
         anew = made_anew(text, runs)
         if anew != text:
             stale.append(path.name)
-            if not check:
+            if not options.check:
                 path.write_text(anew)
-    print(
-        f"{len(runs)} runs; " + (f"{'not up to date' if check else 'written'}: {', '.join(stale)}" if stale else "all pages are up to date")
-    )
-    return 1 if check and stale else 0
+    state = "not up to date" if options.check else "written"
+    print(f"{len(runs)} runs; {'all pages are up to date' if not stale else state + ': ' + ', '.join(stale)}")
+    return 1 if options.check and stale else 0
 
 
 if __name__ == "__main__":

@@ -14,6 +14,9 @@ import gramplane
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "extensions"))
+sys.path.append(str(HERE.parent))
+
+from benchmarks import tables  # noqa: E402
 
 project = "gramplane"
 copyright = "2026, the gramplane developers; BSD 3-clause"
@@ -139,8 +142,16 @@ def no_requests(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options
     return True if re.fullmatch(r"set_\w+_request|get_metadata_routing", name) else None
 
 
+def make_pages(app: Sphinx) -> None:
+    """Write the pages that are not in the repository, where they changed: Sphinx reads again what is newer."""
+    page, text = HERE / "benchmarks-runs.md", tables.page_of_runs(tables.kept_runs())
+    if not page.exists() or page.read_text(encoding="utf-8") != text:
+        page.write_text(text, encoding="utf-8")
+
+
 def setup(app: Sphinx) -> None:
     """Connect what changes documentation on its way: before numpydoc reads it, and after."""
+    app.connect("builder-inited", make_pages)
     app.connect("autodoc-process-docstring", data)
     app.connect("autodoc-process-docstring", links, priority=650)
     app.connect("autodoc-skip-member", no_requests)

@@ -122,11 +122,9 @@ def test_programs_that_documents_name_exist() -> None:
 
 
 def test_every_missed_figure_is_accounted_for() -> None:
-    pages = FOLDER.parent / "docs"
-    reasons = (pages / "benchmarks.md").read_text().partition("## Missed, and why")[2].partition("## How it is measured")[0]
-    state = (pages / "benchmarks-runs.md").read_text().partition("## The runs")[0]
-    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in state.splitlines() if row.startswith("| ")]
-    missed = [(row[0], row[1]) for row in rows if row[4] == "MISSED"]
+    reasons = (ROOT / "docs" / "benchmarks.md").read_text().partition("## Missed, and why")[2].partition("## How it is measured")[0]
+    runs = importlib.import_module("benchmarks.tables").kept_runs()
+    missed = [(record["benchmark"], figure) for _, record in runs for figure, _, _, verdict in record["lines"] if verdict == "MISSED"]
     assert missed and [entry for entry in missed if f"**{entry[0]}**" not in reasons or entry[1] not in reasons] == []
 
 
@@ -150,13 +148,13 @@ def test_a_full_run_is_kept_and_its_tables_made_anew(bench: Any, monkeypatch: py
     assert record["command"] == "python -m benchmarks.fgm.fgm_small --reps 1" and record["program"] == "fgm_small.py"
     tables = importlib.import_module("benchmarks.tables")
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
-    row = tables.Headline("w", "p", ("1/3", "so"), "fgm_small--a-workload-n-3", ("{}", "ours : peer"), ("as {} says", "ours : peer"))
-    monkeypatch.setattr(tables, "HEADLINES", (row, row._replace(file="never-run")))
+    row = tables.Headline("w", "p", "fgm_small--a-workload-n-3", ("{}", "ours : peer"), ("as {} says", "ours : peer"))
+    monkeypatch.setattr(tables, "HEADLINES", (row,))
     runs = tables.kept_runs()
     page = tables.made_anew("# Words\n<!-- made from results: headlines -->\nold\n<!-- end -->\nmore", runs)
-    assert "| w | p | 1/4 | as 1/4 says |\n| w | p | 1/3 † | so † |\n\n† measured before" in page and "old" not in page
+    assert "| w | p | 1/4 | as 1/4 says |\n<!-- end -->" in page and "old" not in page
     assert "| A workload, n=3 | ours : peer | 0.250 = 1/4.00" in tables.state_of_rows(runs) and "| met |" in tables.state_of_rows(runs)
-    assert "* a remark" in tables.whole_runs(runs) and "fgm_small.py" not in tables.not_run(runs)
+    assert "* a remark" in tables.page_of_runs(runs) and "fgm_small.py" not in tables.not_run(runs)
 
 
 def test_verdicts_follow_the_targets(
