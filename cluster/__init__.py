@@ -6,7 +6,7 @@ _NAMES = {
     "config": "FORMS ClusterConfig Limits default_driver_memory driver_bytes machine_memory parse_bytes parse_cluster",
     "errors": "ClusterConfigError ClusterError ClusterLost ClusterUnreachable MemoryBoundExceeded "
     "PlaintextRefused PreflightFailed Stalled TaskFailed VersionMismatch WorkerDiskFull WorkersKilled bytes_text",
-    "events": "JsonLinesSink LogSink MemorySink Sink tee",
+    "events": "LogSink MemorySink Sink tee",
     "executor": "Executor",
     "opening": "executor_for_client open_executor share_local_clusters",
     "program": "BlockProgram Plan combine_tree plan",

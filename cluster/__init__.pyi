@@ -21,7 +21,6 @@ from .errors import VersionMismatch as VersionMismatch
 from .errors import WorkerDiskFull as WorkerDiskFull
 from .errors import WorkersKilled as WorkersKilled
 from .errors import bytes_text as bytes_text
-from .events import JsonLinesSink as JsonLinesSink
 from .events import LogSink as LogSink
 from .events import MemorySink as MemorySink
 from .events import Sink as Sink
@@ -37,4 +36,4 @@ from .program import plan as plan
 from .security import TLSFiles as TLSFiles
 from .security import make_certificates as make_certificates
 
-__all__ = ['BlockProgram', 'ClusterConfig', 'ClusterConfigError', 'ClusterError', 'ClusterLost', 'ClusterUnreachable', 'Executor', 'FORMS', 'JsonLinesSink', 'Limits', 'LogSink', 'MemoryBoundExceeded', 'MemorySink', 'PlaintextRefused', 'Plan', 'PreflightFailed', 'Sink', 'Stalled', 'TLSFiles', 'TaskFailed', 'VersionMismatch', 'WorkerDiskFull', 'WorkersKilled', 'bytes_text', 'combine_tree', 'default_driver_memory', 'driver_bytes', 'executor_for_client', 'machine_memory', 'make_certificates', 'open_executor', 'parse_bytes', 'parse_cluster', 'plan', 'share_local_clusters', 'tee']
+__all__ = ['BlockProgram', 'ClusterConfig', 'ClusterConfigError', 'ClusterError', 'ClusterLost', 'ClusterUnreachable', 'Executor', 'FORMS', 'Limits', 'LogSink', 'MemoryBoundExceeded', 'MemorySink', 'PlaintextRefused', 'Plan', 'PreflightFailed', 'Sink', 'Stalled', 'TLSFiles', 'TaskFailed', 'VersionMismatch', 'WorkerDiskFull', 'WorkersKilled', 'bytes_text', 'combine_tree', 'default_driver_memory', 'driver_bytes', 'executor_for_client', 'machine_memory', 'make_certificates', 'open_executor', 'parse_bytes', 'parse_cluster', 'plan', 'share_local_clusters', 'tee']

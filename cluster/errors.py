@@ -80,10 +80,9 @@ class BlockFailure(Exception):
         return TaskFailed(message, self.block, self.attempts, self.worker)
 
 
-def shorten_text(value: object, limit: int = 400) -> str:
+def shorten_text(text: str) -> str:
     """Return a text for messages, cut in the middle when it is long."""
-    text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= limit else f"{text[: limit // 2]} … {text[-limit // 2 :]}"
+    return text if len(text) <= 400 else f"{text[:200]} … {text[-200:]}"
 
 
 def bytes_text(nbytes: float) -> str:

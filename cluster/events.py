@@ -6,10 +6,9 @@ An event is a small mapping with the key ``event``. This layer emits ``plan`` (w
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TextIO
+from typing import Any
 
 Sink = Callable[[Mapping[str, Any]], None]
 
@@ -33,29 +32,14 @@ class MemorySink:
         return [event for event in self.events if event["event"] == name]
 
 
-class JsonLinesSink:
-    """Write each event as one line of JSON and flush it; the stream stays the caller's."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def __call__(self, event: Mapping[str, Any]) -> None:
-        """Write ``event``."""
-        self._stream.write(json.dumps(dict(event), default=str) + "\n")
-        self._stream.flush()
-
-
 class LogSink:
     """Send events to a logger: warnings as warnings, the rest as debug messages."""
-
-    def __init__(self, logger: logging.Logger | None = None) -> None:
-        self._logger = logger or logging.getLogger("gramplane.cluster")
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         """Log ``event``."""
         fields = {key: value for key, value in event.items() if key != "event"}
         level = logging.WARNING if event["event"] == "warning" else logging.DEBUG
-        self._logger.log(level, "%s %s", event["event"], fields)
+        logging.getLogger("gramplane.cluster").log(level, "%s %s", event["event"], fields)
 
 
 def tee(sinks: Iterable[Sink]) -> Sink:

@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import entr, expit
@@ -38,7 +38,6 @@ from .jit import compiled
 from .loss_types import Loss, MarginLoss, RowLoss, SumLoss
 
 LossName = Literal["logistic", "squared", "hinge"]  # Losses of linear models under a mean.
-L = TypeVar("L", bound="Loss")
 
 
 class LossKind(IntEnum):

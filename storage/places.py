@@ -6,7 +6,6 @@ Nothing numerical is imported here, so that the command line can check its words
 import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
@@ -132,10 +131,3 @@ def _hide_secrets(text: str) -> str:
     host, slash, path = re.split(r"[?#]", address)[0].partition("/")
     hidden = "***@" + host.rpartition("@")[2] if "@" in host else host
     return f"{scheme}://{hidden}{slash}{path}{'?***' if re.search(r'[?#]', address) else ''}" if address else text
-
-
-def require_local(url: str | os.PathLike[str], use: str, what: str = "url") -> Path:
-    """Return the path of a place that must be local. Raises UrlError if it is not."""
-    parsed = parse_place(url, use, what)
-    assert parsed.kind in _LOCAL
-    return Path(parsed.text)

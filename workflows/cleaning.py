@@ -18,11 +18,11 @@ class LeftOver:
     why: str
 
 
-def left_overs(root: Path, now: float | None = None) -> list[LeftOver]:
+def left_overs(root: Path) -> list[LeftOver]:
     """Return what can be removed below a store, a run directory, or a folder of them: temporary files of killed writers, files inside a
-    finished store or model that its manifest does not list, and broadcast arrays of a finished run. Files written in the hour before
-    ``now`` (seconds), checkpoints, histories and stores without a manifest (an ingest that can be continued) stay."""
-    limit = (time.time() if now is None else now) - QUIET_SECONDS
+    finished store or model that its manifest does not list, and broadcast arrays of a finished run. Files written in the last hour,
+    checkpoints, histories and stores without a manifest (an ingest that can be continued) stay."""
+    limit = time.time() - QUIET_SECONDS
     items: dict[Path, LeftOver] = {}
     for folder in [root, *(path for path in sorted(root.rglob("*")) if path.is_dir() and not path.is_symlink())]:
         for file, why in _in_folder(folder):

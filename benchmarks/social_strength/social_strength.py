@@ -22,10 +22,10 @@ import numpy as np
 from gramplane import SocialStrengthRanker
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.ranking.pair_kernels import PAIR_KERNELS
-from gramplane.kernels.ranking.training_pairs import training_pairs
-from gramplane.kernels.ranking.user_kernels import incidence_kernel, normalise_row_maximum
+from gramplane.kernels.ranking.user_kernels import incidence_kernel
 from gramplane.pipeline.methods.social_strength.scores import direct_scores, hit_rates, user_scores
 from gramplane.pipeline.synthetic.social_graph import VIEWS, SocialGraph, social_graph
+from tests.support.social import normalise_row_maximum, training_pairs
 
 C = 0.01
 FIRST = 10

@@ -124,14 +124,14 @@ class Link:
         if pending:
             await asyncio.wait(pending, timeout=_POLL)
 
-    def ask_scheduler(self, function: Callable[[], Any], *, timeout: float = ANSWER_SECONDS) -> object:
+    def ask_scheduler(self, function: Callable[[], Any]) -> object:
         """Run ``function`` on the scheduler and return its answer or its exception."""
 
         async def run() -> object:
             return await self.client.run_on_scheduler(function)
 
         try:
-            return self._wait(run, timeout)
+            return self._wait(run, ANSWER_SECONDS)
         except Exception as error:
             return error
 

@@ -124,29 +124,6 @@ def p_for(junctures: FloatArray, n_features: int, p_start: float = 2.0, p_end: f
     return 0.5 * (max(float(ordered[ordered < high][-1]), p_end) + high)
 
 
-def lam2_for(problem: AlignmentProblem, a: FloatArray, n_features: int, *, p: float = 1.0, eps: float = 1e-4) -> float:
-    """Return the lam2 with which ``n_features`` kernels are active at p, all else as in ``problem``. The alignments a ``(n,)`` are >= 0,
-    ``n_features`` is in [1, n) and eps in (0, 1/e). Raises ValueError if no lam2 >= 0 gives that number: the alignments at the cut are
-    equal, or lam1 alone keeps fewer.
-    """
-    _check_eps(eps)
-    if eps == 0.0:
-        raise ValueError("eps is 0; at p > 1 nearly every weight is then active, whatever lam2")
-    problem.check_p(p)
-    loads = np.sort(problem.loads(a))[::-1]
-    if not 1 <= n_features < loads.size:
-        raise ValueError(f"n_features is {n_features}; it lies in [1, {loads.size})")
-    inside, outside = float(loads[n_features - 1]), float(loads[n_features])
-    base = AlignmentProblem(problem.lam1, 1.0, problem.divergence, problem.centre)
-    rate = p * eps ** (p - 1.0)
-    shift = threshold(base, p, eps) - rate
-    if not inside > outside or inside <= shift:
-        raise ValueError(
-            f"no lam2 leaves {n_features} kernels active at p = {p}: loads there are {inside} and {outside}, lam1 takes {shift}"
-        )
-    return (0.5 * (inside + max(outside, shift)) - shift) / rate
-
-
 def _predict_weights(problem: AlignmentProblem, eta: FloatArray, p: float, step: float, order: int) -> FloatArray:
     """Return the Taylor guess at p - step, floored at half the weight."""
     if order == 0 or problem.lam2 == 0.0:

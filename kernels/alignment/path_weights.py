@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.integrate import quad
 from scipy.special import wrightomega
 
 from ..arrays import FloatArray
@@ -41,13 +40,6 @@ class Divergence:
     first: Function
     second: Function
     third: Function
-
-    def removal(self, eta: float) -> float:
-        """Return ``F(0) - F(eta) + eta F'(eta)``, the integral of t F''(t) from 0 to eta."""
-        known = {"euclidean": eta * eta, "kl": eta}
-        if DIVERGENCES.get(self.name) is self:
-            return known[self.name]
-        return quad(lambda t: t * float(self.second(np.array([t]))[0]), 0.0, eta)[0]
 
 
 EUCLIDEAN = Divergence("euclidean", lambda x: 2.0 * x, lambda x: np.full_like(x, 2.0), lambda x: np.zeros_like(x))
@@ -247,12 +239,3 @@ def weights_at(problem: AlignmentProblem, a: FloatArray, p: float) -> FloatArray
     eta, positive = np.zeros_like(loads), loads > floor
     eta[positive] = bracket_weights(problem, loads[positive], p)
     return eta
-
-
-def removal_cost(problem: AlignmentProblem, eta: float, p: float) -> float:
-    """Return by how much the objective rises when a weight eta that solves the problem at p is set to zero. ``lam1 (F(0) - F(eta) + eta
-    F'(eta)) + lam2 (p - 1) eta^p``, whatever the centre; times n with eta = eps it bounds the excess of a path that drops weights below eps
-    (Jawanpuria 2014, lemma 7.4.1).
-    """
-    removal = problem.lam1 * problem.divergence.removal(eta) if problem.lam1 > 0.0 else 0.0
-    return removal + problem.lam2 * (p - 1.0) * eta**p

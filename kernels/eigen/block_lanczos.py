@@ -19,6 +19,7 @@ from ..jit import one_thread
 SPARE_COLUMNS = 4  # Vectors of a block beyond the pairs asked for.
 MAX_COLUMNS = 96  # Vectors that are held before a restart, or four blocks.
 MAX_PRODUCTS = 300  # Products at most.
+TOLERANCE = 1e-8  # Largest residual of the pairs returned, in units of the largest eigenvalue.
 VANISHING = 1e-12  # A direction of this length relative to its block is rounding.
 
 
@@ -40,14 +41,12 @@ def block_columns(count: int) -> tuple[int, int]:
     return block, max(MAX_COLUMNS, 4 * block)
 
 
-def leading_pairs(
-    product: Callable[[FloatArray], FloatArray], n: int, count: int, *, tol: float = 1e-8, seed: int = 0
-) -> LeadingEigenpairs:
+def leading_pairs(product: Callable[[FloatArray], FloatArray], n: int, count: int) -> LeadingEigenpairs:
     """Return the ``count`` <= n largest eigenvalues of a symmetric matrix ``(n, n)`` with their vectors; ``product`` returns ``A V`` of
-    ``(n, b)``. It ends when the residuals are at most ``tol``, or after MAX_PRODUCTS products.
+    ``(n, b)``. It ends when the residuals are at most TOLERANCE, or after MAX_PRODUCTS products.
     """
     block, most = block_columns(count)
-    start = np.random.default_rng(seed).standard_normal((n, min(block, n)))
+    start = np.random.default_rng(0).standard_normal((n, min(block, n)))
     with one_thread():
         fresh, basis, images = _orthonormalise(start), np.zeros((n, 0)), np.zeros((n, 0))
         for products in range(1, MAX_PRODUCTS + 1):  # noqa: B007
@@ -61,7 +60,7 @@ def leading_pairs(
             residual = float(np.linalg.norm(left - vectors * values[:wanted], axis=0).max() / max(np.abs(values).max(), 1e-300))
             fresh = _next_block(with_images, basis)
             is_whole = not fresh.shape[1] or basis.shape[1] + fresh.shape[1] > n
-            if (wanted == count and residual <= tol) or is_whole:
+            if (wanted == count and residual <= TOLERANCE) or is_whole:
                 break
             if basis.shape[1] + fresh.shape[1] > most:
                 basis, images = basis @ turn[:, : 2 * block], images @ turn[:, : 2 * block]

@@ -103,14 +103,14 @@ def _checked_members(g: int, group: object, n_features: int) -> Array:
     return sorted_members.astype(np.int64)
 
 
-def _from_lists(groups: Sequence[object], n_features: int, allow_uncovered: bool) -> tuple[Array, Array, Array]:
+def _from_lists(groups: Sequence[object], n_features: int) -> tuple[Array, Array, Array]:
     if not len(groups):
         raise ValueError("groups is an empty list; give at least one group")
     parts = [_checked_members(g, group, n_features) for g, group in enumerate(groups)]
     members = np.concatenate(parts)
     covered = np.zeros(n_features, bool)
     covered[members] = True
-    if not allow_uncovered and not covered.all():
+    if not covered.all():
         raise ValueError(f"groups leaves {n_features - covered.sum()} features in no group, the first is feature {int(np.argmin(covered))}")
     indptr = np.concatenate(([0], np.cumsum([part.size for part in parts]))).astype(np.int64)
     return indptr, members, np.arange(len(parts), dtype=np.int64)
@@ -159,8 +159,6 @@ def build_groups(
     groups: Array | Sequence[int] | Sequence[Sequence[int]] | Sequence[Array],
     n_features: int,
     weight: GroupWeight | Array | None = None,
-    *,
-    allow_uncovered: bool = False,
 ) -> GroupIndex:
     """Index groups of features and find out whether they are disjoint, nested or overlapping.
 
@@ -173,8 +171,6 @@ def build_groups(
     weight
         eta_G: ``"none"`` (1), ``"1/size"``, or one positive number per group. ``None`` takes 1/size for a tree, where the
         unweighted root would always win, and 1 otherwise.
-    allow_uncovered
-        Accept a list that leaves features out.
     """
     if isinstance(groups, np.ndarray) or (len(groups) and np.ndim(groups[0]) == 0):
         labels = np.asarray(groups)
@@ -182,7 +178,7 @@ def build_groups(
             raise ValueError(f"groups is {labels.dtype} of {labels.ndim} dimensions; labels are one integer per feature")
         indptr, members, names = _from_labels(labels, n_features)
     else:
-        indptr, members, names = _from_lists(groups, n_features, allow_uncovered)
+        indptr, members, names = _from_lists(groups, n_features)
     kind, parent = _structure(indptr, members, n_features)
     eta = _weights(weight, kind, np.diff(indptr))
     return GroupIndex(indptr, members, *_transpose(indptr, members, n_features), eta, names, kind, parent)

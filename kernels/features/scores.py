@@ -20,7 +20,7 @@ from .top import Heap, TopB, merge_top, offer, refuse, top_b
 from .views import Columns, DenseView, SparseView, checked_dual, flat, shape, sparse_view, view
 
 __all__ = ["TopB", "accumulate", "apply_scaling", "correlations", "correlations_many", "merge_top"]
-__all__ += ["select_dense", "select_sparse", "top_b"]
+__all__ += ["select_sparse", "top_b"]
 
 TILE = 2048  # Columns whose accumulators stay in the first cache (16 KiB) while rows stream past.
 NONE = np.zeros(0)
@@ -312,12 +312,3 @@ def select_sparse(
     if bad >= 0:
         refuse(offset + bad)
     return heap.top(size)
-
-
-def select_dense(
-    X: Array, u: Array, B: int, *, offset: int = 0, scale: Array | None = None, shift: Array | None = None,
-    threshold: float = 0.0, active: Array | None = None,
-) -> TopB:  # fmt: skip
-    """Return the B largest ``|s_j (x_j'u - mu_j sum(u))|`` of a dense stripe; parameters as in :func:`select_sparse`."""
-    c = apply_scaling(correlations(X, u, active), u, scale, shift)
-    return top_b(np.abs(c), c, B, offset, threshold=threshold)

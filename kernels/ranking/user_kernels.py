@@ -105,13 +105,6 @@ def scaled_block(block: NDArray[Any], left: FloatArray, right: FloatArray) -> Fl
     return np.multiply(block, 0.5 * (left[..., :, None] + right[..., None, :]), dtype=np.float64)
 
 
-def normalise_row_maximum(gram: ArrayLike) -> FloatArray:
-    """Return a matrix with rows divided by their maxima, made symmetric and positive semi-definite; ``(n, n)``, a copy."""
-    raw = np.asarray(gram, dtype=np.float64)
-    factors = row_factors(raw.max(axis=1))
-    return shift_to_semidefinite(scaled_block(raw, factors, factors))
-
-
 def shift_to_semidefinite(matrix: FloatArray) -> FloatArray:
     """Return a symmetric matrix less its least eigenvalue on the diagonal where that is negative; in place."""
     matrix.flat[:: len(matrix) + 1] += max(0.0, -least_eigenvalue(lambda x: matrix @ x, len(matrix), lambda: matrix))

@@ -249,7 +249,6 @@ class _State:
 
     def _finish(self, slopes: _Slopes, converged: bool) -> DualSolution:
         counts = {"working": self._size, "rounds": self._rounds, "rows_fetched": self._source.fetched, "products": self._products}
-        counts |= getattr(self._gram, "counts", dict)()
         return self._solution(slopes, converged, self._worst < -CURVATURE_FLOORS[self._dtype], counts)
 
     def _solution(self, slopes: _Slopes, converged: bool, is_indefinite: bool, counts: Mapping[str, float]) -> DualSolution:

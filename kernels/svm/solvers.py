@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from .decomposition import solve_decomposition
 from .dual import DenseGram, DualProblem, DualSolution, Scratch, ridge_problem, svc_problem, svr_problem
-from .logistic import solve_logistic
 from .ridge import RidgeSolver, solve_ridge
 from .smo import solve_smo, solve_to_gap
 
-__all__ = ["DUAL_SOLVERS", "DenseGram", "DualProblem", "DualSolution", "RidgeSolver", "Scratch", "ridge_problem", "solve_decomposition"]
+__all__ = ["DenseGram", "DualProblem", "DualSolution", "RidgeSolver", "Scratch", "ridge_problem", "solve_decomposition"]
 __all__ += ["solve_ridge", "solve_smo", "solve_to_gap", "svc_problem", "svr_problem"]
-
-DUAL_SOLVERS: dict[str, Callable[..., DualSolution]] = {
-    "smo": solve_smo,
-    "decomposition": solve_decomposition,
-    "ridge": solve_ridge,
-    "logistic": solve_logistic,
-}
-"""Solvers by name; ``solver(gram, problem, *, warm, tol, max_iter)``."""

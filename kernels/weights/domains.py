@@ -10,7 +10,7 @@ import numpy as np
 from ..arrays import FloatArray
 from .norm_sets import ElasticNetSet, LpBall, NonNegative
 
-__all__ = ["DOMAINS", "Domain", "ElasticNetSet", "LpBall", "NonNegative", "NormDomain", "Simplex"]
+__all__ = ["Domain", "ElasticNetSet", "LpBall", "NonNegative", "NormDomain", "Simplex"]
 
 
 class Domain(Protocol):
@@ -81,14 +81,3 @@ class Simplex:
     def weights_from_norms(self, norms: FloatArray) -> FloatArray:
         """Return argmin over the set of 1/2 sum_q norms_q^2 / w_q: norms / sum(norms); zero norms alone give the start."""
         return LpBall(1.0).weights_from_norms(norms)
-
-
-DOMAINS: dict[str, Domain] = {
-    "simplex": Simplex(),
-    "at_most_one": ElasticNetSet(1.0),
-    "elastic_net": ElasticNetSet(0.5),
-    "ball": LpBall(2.0),
-    "lp_ball": LpBall(1.5),
-    "nonnegative": NonNegative(),
-}
-"""One set of each kind; sets with other parameters are instances of their classes."""

@@ -52,7 +52,6 @@ from .eigen_steps import (
 )
 from .sources import FREED_BYTES
 
-Step = Callable[..., list[Any]]  # the chunk step of a pass
 Solved = tuple[np.ndarray, PositivePart]  # rows of a part in the whole, and its eigenpairs
 
 WORKER_ROWS = 8192  # rows of a part of the matrix from which its block goes to workers, where there are some
@@ -296,7 +295,7 @@ class WorkerEngine:
         large = [part for part in solved if not _is_small(part)]
         rows = [self.ctx.broadcast(f"eigen-part-{k}", ids, ROW_TASKS) for k, (ids, _) in enumerate(large)]
         vectors = self._place_vectors(n, solved, large, rows, order) if len(order) else np.zeros((n, 0))
-        block = self._place_block(n, large, rows, order) if self._keeps_blocks else None
+        block = self._place_block(n, large, rows) if self._keeps_blocks else None
         for part in (*(result.vectors for _, result in large), *(result.block for _, result in large)):
             tiles = part.tiles if isinstance(part, TiledBlock) else part
             if isinstance(tiles, TiledMatrix):
@@ -335,7 +334,7 @@ class WorkerEngine:
             self.ctx.broadcast(f"eigen-rest-{k}", part, ROW_TASKS) for k, part in enumerate((data, rows, starts, np.array([first])))
         )
 
-    def _place_block(self, n: int, large: Sequence[Solved], rows: Sequence[Shared], order: np.ndarray) -> KeptBlock:
+    def _place_block(self, n: int, large: Sequence[Solved], rows: Sequence[Shared]) -> KeptBlock:
         kept_parts = [(ids, part) for ids, (_, part) in zip(rows, large, strict=True) if part.block is not None]
         blocks = [part.block.tiles if isinstance(part.block, TiledBlock) else self.written(part.block) for _, part in kept_parts]
         columns = max(block.shape[1] for block in blocks)

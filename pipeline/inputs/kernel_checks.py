@@ -37,9 +37,8 @@ def emit_warnings(grams: Grams, ctx: RunContext) -> None:
         ctx.emit({"event": "warning", "message": message})
 
 
-def _join_names(names: Sequence[str], n_shown: int = 5) -> str:
-    hidden = f" and {len(names) - n_shown} more" if len(names) > n_shown else ""
-    return ", ".join(names[:n_shown]) + hidden
+def _join_names(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _find_twins(grams: Grams, zero: set[int]) -> list[tuple[int, int]]:

@@ -124,7 +124,7 @@ def _to_dense(part: Matrix) -> np.ndarray:
     return np.asarray(part.toarray() if sp.issparse(part) else part, np.float64)
 
 
-def gram_decision_values(model: KernelModel, grams: np.ndarray, diagonals: np.ndarray | None = None) -> np.ndarray:
+def gram_decision_values(model: KernelModel, grams: np.ndarray) -> np.ndarray:
     """Return ``(n_test, n_machines)`` decision values from matrices ``(n_kernels, n_test, n_train)``.
 
     Raises ValueError as :func:`check_test_grams` does.
@@ -134,7 +134,7 @@ def gram_decision_values(model: KernelModel, grams: np.ndarray, diagonals: np.nd
     sums = _empty_sums(model, out)
     for norm, q in zip(model.norms, model.used, strict=True):
         block = np.asarray(grams[q], np.float64)[:, model.support_ids]
-        _add_kernel(model, sums, norm.apply_test(block, diagonal=None if diagonals is None else diagonals[q]), q)
+        _add_kernel(model, sums, norm.apply_test(block), q)
     _add_second_layer(model, sums, out)
     return out
 

@@ -26,10 +26,10 @@ def rows_to_make(data: BlockStore | MemoryBlocks) -> Holding:
     return MADE_SPARSE.of(stored=entry_count(data) * (data.meta.itemsize + 4))
 
 
-def refuse_to_make(data: BlockStore | MemoryBlocks, budget: int, method: str) -> None:
+def refuse_to_make(data: BlockStore | MemoryBlocks, budget: int) -> None:
     """Refuse rows that have to be made and take more than a budget of bytes. Raises MemoryBoundExceeded."""
     if not has_rows(data):
-        refuse_beyond([rows_to_make(data)], budget, method, NEEDS_ROWS)
+        refuse_beyond([rows_to_make(data)], budget, "group-lasso", NEEDS_ROWS)
 
 
 def by_rows(data: BlockStore | MemoryBlocks) -> BlockStore | MemoryBlocks:

@@ -282,7 +282,7 @@ def _score(run: str, store: str, options: ComputeOptions, emit: Emit, covariates
             raise ValueError(f"{run}: {name} learns without a target, there is nothing to score; predict writes its components")
         # Methods that hold no rows out of a regression were fitted to all.
         rows, which = _scored_rows(record if "test_r2" in summary else {**record, "extra": {}}, data)
-        table = {**which, **_score_numbers(run, estimator, data, values[:, 0], rows)}
+        table = {**which, **_score_numbers(estimator, data, values[:, 0], rows)}
         known = _known_covariates(estimator, covariates, data)
         path = _path(estimator, data, rows, options, known, lambda values: {"r2": r_squared(data.target()[rows], values[:, 0])})
         return {**table, "path": path} if path else table
@@ -309,7 +309,7 @@ def _score(run: str, store: str, options: ComputeOptions, emit: Emit, covariates
     return {**table, **neither, "path": path}
 
 
-def _score_numbers(run: str, estimator: MethodEstimator, data: BlockStore, values: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
+def _score_numbers(estimator: MethodEstimator, data: BlockStore, values: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
     if not data.has_table("y") or data.meta.labels is not None:
         raise DataError("there is no real-valued target to compare predictions with", data.url)
     truth, values = data.target()[rows], values[rows]

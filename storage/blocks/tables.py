@@ -12,7 +12,6 @@ from ..value_types import SparseMatrix
 from .arrays import concatenate_ranges
 
 COLUMN_TABLES = ("counts", "norm1", "sumsq", "minimum", "maximum")
-MOMENTS = ("mean", "variance")
 _FILLED = 4  # rows are filled up to a multiple of so many for the compiled loop
 SparsePart = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[Any]]
 """Entries of sparse columns, column by column: where each ends, from 0 on, rows and values."""

@@ -11,8 +11,6 @@ from .chunks import Chunk
 from .columns import ColumnReader, Fault, Floats
 from .record import FILLS, ColumnEncoding, Form, Missing, TableColumns, make_encoding
 
-Report = Callable[[str], None]
-
 
 class Other(NamedTuple):
     """A column of the source that is no feature: ``kind`` "dropped" or "id"; ``before``: features in front of it."""

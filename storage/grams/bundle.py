@@ -93,7 +93,7 @@ class GramMeta:
     @classmethod
     def from_attributes(cls, attributes: Json, where: str) -> "GramMeta":
         """Read the attributes of the root group; SchemaError if this is no Gram store, or one of an unknown version."""
-        values = _read_fields(attributes, SCHEMA, where, "a Gram store", "make it again with `gramplane gram`")
+        values = _read_fields(attributes, SCHEMA, where, "a Gram store")
         try:
             return cls(values["n"], values["block"], values["dtype"], values["data"], values["budget"], tuple(values.get("groups", ())))
         except (KeyError, TypeError) as error:
@@ -187,20 +187,21 @@ class Bundle:
     @classmethod
     def from_attributes(cls, attributes: Json, meta: GramMeta, where: str) -> "Bundle":
         """Read the attributes of its group; SchemaError if they do not describe a bundle."""
-        values = _read_fields(attributes, BUNDLE_SCHEMA, where, "a bundle of Gram matrices", "make it again with `gramplane gram`")
+        values = _read_fields(attributes, BUNDLE_SCHEMA, where, "a bundle of Gram matrices")
         number, kernels = values.get("number"), values.get("kernels")
         if type(number) is not int or not isinstance(kernels, list) or not kernels:
             raise SchemaError(f"{where}: number is {number!r} and kernels {kernels!r}; a bundle has a number and a list of kernels")
         return cls(meta, number, check_kernels(kernels))
 
 
-def _read_fields(attributes: Json, schema: str, where: str, what: str, advice: str) -> Mapping[str, Any]:
+def _read_fields(attributes: Json, schema: str, where: str, what: str) -> Mapping[str, Any]:
     values = attributes.get("gramplane") if isinstance(attributes, dict) else None
     if not isinstance(values, dict) or "schema" not in values:
         raise SchemaError(f"{where} is not {what}: its attributes have no 'gramplane.schema'")
     if values["schema"] != schema:
         stored = values["schema"]
-        raise SchemaError(f"{where} has the schema {stored!r}; this version reads {schema!r}: {advice}, or install the other version")
+        advice = "make it again with `gramplane gram`, or install the other version"
+        raise SchemaError(f"{where} has the schema {stored!r}; this version reads {schema!r}: {advice}")
     return values
 
 

@@ -16,7 +16,6 @@ from ..errors import DataError, space_for
 from ..meta import BlockMeta, ColumnScale
 from .files import FileArray
 
-Floats = npt.NDArray[np.float64]
 _IN_MEMORY = 1 << 24
 _PIECE = 1 << 16
 

@@ -20,7 +20,7 @@ from ..blocks.arrays import canonical_json, parse_json
 from ..errors import DigestMismatch, MissingBlock, OtherRun, SchemaError, StorageError, space_for
 from ..locks import is_lock, lock_unless_done
 from ..objects import sweep_temporaries, write_all, write_atomic
-from ..places import require_local
+from ..places import parse_place
 from ..records import dump_json, from_arrays, pack, to_arrays, unpack
 from ..source import MAX_KEPT_BYTES, Source
 from ..urls import check_name
@@ -353,4 +353,4 @@ def _foreign_files_error(path: Path) -> SchemaError:
 
 
 def _run_folder(path: str | os.PathLike[str]) -> Path:
-    return Path(os.path.abspath(require_local(path, "run", "run")))
+    return Path(os.path.abspath(parse_place(path, "run", "run").text))

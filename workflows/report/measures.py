@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,12 +23,6 @@ class Measured:
 
 
 NOTHING = Measured(math.nan, "")
-
-
-def is_regression(run: RunView) -> bool:
-    """Return whether the predictions of a run are compared as numbers."""
-    rows: Sequence[Row] = [*run.scores, *run.trials, *run.history[-1:]]
-    return any(key in row for row in rows for key in ("r2", "train_r2", "test_r2"))
 
 
 def unseen(run: RunView, measure: str) -> Measured:

@@ -52,7 +52,7 @@ class RowBlocks:
         X: Matrix = data.X if isinstance(data, MemoryBlocks) and sp.issparse(data.X) and data.X.format == "csr" else None
         self._rows = X if X is not None and X.indices.dtype == np.int32 and X.has_canonical_format else None
         if not has_rows(data):
-            refuse_to_make(data, budget, "group-lasso")
+            refuse_to_make(data, budget)
             self._source = None
 
     @property

@@ -120,11 +120,11 @@ def greatest(parts: Sequence[np.ndarray]) -> np.ndarray:
     return functools.reduce(np.maximum, parts)
 
 
-def node_forms(ctx: RunContext, specs: Sequence[AnyKernel], vectors: np.ndarray, batch: int = KERNELS_PER_PASS) -> np.ndarray:
-    """Return ``v' K v`` of kernels or products and vectors ``(n, m)``, ``(k, m)``; a pass over the rows for every ``batch`` kernels."""
+def node_forms(ctx: RunContext, specs: Sequence[AnyKernel], vectors: np.ndarray) -> np.ndarray:
+    """Return ``v' K v`` of kernels or products and vectors ``(n, m)``, ``(k, m)``; KERNELS_PER_PASS kernels a pass over the rows."""
     columns = np.ascontiguousarray(np.asarray(vectors, np.float64).T)
     forms = [np.zeros((0, len(columns)))]
-    for part in _batches(specs, batch):
+    for part in _batches(specs, KERNELS_PER_PASS):
         work = _forms_pass(_node_pairs(ctx, part), len(part), len(columns), _parts_share(part))
         shared = ctx.broadcast("vectors", columns, work.n_tasks)
         forms.append(total_forms(ctx.run_pass(replace(work, broadcast=(forms_chunk, shared, None, None)))))

@@ -38,7 +38,6 @@ _TENS = np.array([10.0**k for k in range(23)])
 _0, _1, _3, _32 = np.uint64(0), np.uint64(1), np.uint64(3), np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _MASK9 = np.uint64(0x1FF)
-_HIDDEN = np.uint64(1 << 52)
 _CLINGER = np.uint64(1 << 53)
 
 

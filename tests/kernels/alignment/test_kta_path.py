@@ -18,7 +18,6 @@ from gramplane.kernels.alignment.path import (
     KernelPath,
     juncture_points,
     kernel_path,
-    lam2_for,
     p_for,
     p_grid,
     threshold,
@@ -28,7 +27,6 @@ from gramplane.kernels.alignment.path_weights import (
     bracket_weights,
     closed_form,
     correct_weights,
-    removal_cost,
     stationarity,
     weight_derivatives,
 )
@@ -271,22 +269,9 @@ def test_the_excess_objective_keeps_its_bound_and_falls_with_eps(divergence: Div
             values = [kta.objective(eta, A, p, 0.7, 4.0, divergence.name, centre) for eta in (dense(path)[k], weights_at(this, A, p))]
             excess.append(values[0] - values[1])
             dropped = int(40 - path.n_active[k])
-            assert -1e-9 <= excess[-1] <= dropped * removal_cost(this, eps, p) + 1e-9
+            assert -1e-9 <= excess[-1] <= dropped * kta.removal_cost(eps, p, 0.7, 4.0, divergence.name) + 1e-9
         excesses.append(max(excess))
     assert excesses[0] > excesses[1] > excesses[2] > 0
-
-
-@pytest.mark.parametrize(("divergence", "stranger"), [(EUCLIDEAN, SECRET_SQUARE), (KL, SECRET_KL)])
-def test_the_cost_of_one_removal_is_exact(divergence: Divergence, stranger: Divergence) -> None:
-    this, p = problem(divergence, 0.1), 1.3
-    eta = weights_at(this, A, p)
-    for i in (1, 20, 39):
-        without = np.where(np.arange(40) == i, 0, eta)
-        rise = np.subtract(*(kta.objective(w, A, p, 0.7, 2.0, divergence.name, 0.1) for w in (without, eta)))
-        assert removal_cost(this, eta[i], p) == pytest.approx(rise, rel=1e-7, abs=1e-9)
-        assert removal_cost(problem(stranger, 0.1), eta[i], p) == pytest.approx(rise, rel=1e-6, abs=1e-9)
-    simple = {EUCLIDEAN.name: 0.7 * 0.01, KL.name: 0.7 * 0.1}[divergence.name] + 2.0 * 0.3 * 0.1**1.3
-    assert removal_cost(this, 0.1, 1.3) == pytest.approx(simple)
 
 
 # --- a wanted number of kernels ---------------------------------------------------------------------------------------------------
@@ -318,18 +303,6 @@ def test_p_for_counts_kernels_that_leave_together() -> None:
         p_for(np.array([1.5, 1.5]), 1)
     with pytest.raises(ValueError, match="at least 1"):
         path.p_for(0)
-
-
-@cases
-@pytest.mark.parametrize("p", [1.0, 1.4])
-def test_lam2_for_leaves_the_wanted_number(divergence: Divergence, centre: float, p: float) -> None:
-    start = problem(divergence, centre, lam2=0.0)
-    for wanted in (1, 7, 20):
-        lam2 = lam2_for(start, A, wanted, p=p, eps=0.05)
-        this = problem(divergence, centre, lam2=lam2)
-        assert (weights_at(this, A, p) > 0.05).sum() == wanted
-    with pytest.raises(ValueError, match="no lam2"):
-        lam2_for(start, np.array([1.0, 3.0, 3.0]), 1, p=p, eps=0.05)
 
 
 # --- grid, extremes, bad input ----------------------------------------------------------------------------------------------------
@@ -379,8 +352,6 @@ def test_without_norm_the_path_stands_still_without_divergence_it_stops_before_o
         (lambda: kernel_path(problem(), A, dp=0.0), "dp is 0"),
         (lambda: weights_at(problem(), A, 0.5), "p is 0.5"),
         (lambda: kernel_path(problem(KL, 0.1, 1e-3, 1e-3), A), "too large for float64"),
-        (lambda: lam2_for(problem(), A, 40), "n_features is 40"),
-        (lambda: lam2_for(problem(), A, 4, eps=0.0), "eps is 0"),
     ],
 )
 def test_bad_arguments_are_named(call, message: str) -> None:

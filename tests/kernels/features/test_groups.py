@@ -67,7 +67,8 @@ def some_groups(kind: str, seed: int) -> GroupIndex:
     if kind == "tree":
         return build_groups(random_tree(seed), D)
     lists = [np.sort(rng.choice(D, rng.integers(1, 7), replace=False)) for _ in range(6)]
-    return build_groups(lists, D, rng.uniform(0.1, 2.0, 6), allow_uncovered=True)
+    lists[0] = np.union1d(lists[0], np.setdiff1d(np.arange(D), np.concatenate(lists)))
+    return build_groups(lists, D, rng.uniform(0.1, 2.0, 6))
 
 
 # --- structure --------------------------------------------------------------------------------------------------------------------
@@ -76,8 +77,9 @@ def some_groups(kind: str, seed: int) -> GroupIndex:
 @FEW
 @given(st.lists(st.sets(st.integers(0, 7), min_size=1), min_size=1, max_size=6))
 def test_kind_is_what_comparing_all_sets_says(groups: list[set[int]]) -> None:
+    groups = [*groups, *({j} for j in set(range(8)).difference(*groups))]
     lists = [sorted(group) for group in groups]
-    index = build_groups(lists, 8, allow_uncovered=True)
+    index = build_groups(lists, 8)
     disjoint = sum(len(group) for group in groups) == len(set().union(*groups))
     assert index.kind == ("disjoint" if disjoint else "tree" if is_laminar(lists) else "overlap")
     assert [members(index, g) for g in range(index.n_groups)] == lists

@@ -15,10 +15,10 @@ from gramplane.kernels.features import rows_at_hand, scores
 from gramplane.kernels.features.scores import (
     TopB,
     accumulate,
+    apply_scaling,
     correlations,
     correlations_many,
     merge_top,
-    select_dense,
     select_sparse,
     top_b,
 )
@@ -185,12 +185,18 @@ def test_top_b_is_the_full_sort(numbers: list[int], B: int, threshold: int, offs
     assert as_list(top_b(np.abs(c), c, B, ids, threshold=threshold)) == listed
 
 
+def full_pass(X, u, B, offset=0, scale=None, shift=None, threshold=0.0) -> TopB:
+    """The B largest of all columns of a dense stripe."""
+    c = apply_scaling(correlations(X, u), u, scale, shift)
+    return top_b(np.abs(c), c, B, offset, threshold=threshold)
+
+
 @FEW
 @given(st.integers(0, 99), st.lists(st.integers(0, 30), max_size=5), st.integers(1, 9), st.randoms())
 def test_any_stripes_and_any_merge_tree_give_the_same_list(seed: int, cuts: list[int], B: int, random) -> None:
     X, u = integers(seed)
     edges = sorted({0, 30, *cuts})
-    tops = [select_dense(X[:, a:b], u, B, offset=a) for a, b in pairwise(edges)]
+    tops = [full_pass(X[:, a:b], u, B, offset=a) for a, b in pairwise(edges)]
     while len(tops) > 1:
         random.shuffle(tops)
         tops = [*tops[2:], merge_top(tops[:2], B)]
@@ -223,7 +229,7 @@ def test_pruned_scan_equals_the_full_pass(seed: int, B: int, first: list[int], s
     s = rng.choice([-2.0, 0.0, 0.5, 1.0], 30) if scaled else None
     mu = rng.choice([-1.0, 0.0, 2.0], 30) if shifted else None
     block = sp.csc_array(X)
-    full = select_dense(X, u, B, offset=7, scale=s, shift=mu)
+    full = full_pass(X, u, B, offset=7, scale=s, shift=mu)
     c = (X.T @ u - (0.0 if mu is None else mu) * u.sum()) * (1.0 if s is None else s)
     if whole:
         assert as_list(full) == [((j + 7,), v) for (j,), v in best(named(c), B)]
@@ -240,7 +246,7 @@ def test_a_threshold_keeps_exactly_the_keys_that_reach_it() -> None:
     for threshold in (1.0, 2.0, 3.0, 100.0):
         expected = best(named(X.T @ u), 30, threshold)
         assert as_list(select_sparse(sp.csc_array(X), u, norm1, 30, threshold=threshold)) == expected
-        assert as_list(select_dense(X, u, 30, threshold=threshold)) == expected
+        assert as_list(full_pass(X, u, 30, threshold=threshold)) == expected
 
 
 def test_columns_below_the_bound_are_not_read_and_ties_are() -> None:
@@ -306,8 +312,8 @@ def test_stored_zeros_are_not_counted() -> None:
         (lambda X: top_b(np.array([1.0, np.nan]), np.ones(2), 1, 5), "candidate 6 is not finite"),
         (lambda X: top_b(np.array([1.0, np.inf]), np.ones(2), 1, np.array([3, 9])), "candidate 9 is not finite"),
         (lambda X: select_sparse(sp.csc_array(X), np.ones(12), np.ones(5), 1), "norm1 has 5 entries"),
-        (lambda X: select_dense(X, np.ones(12), 1, scale=np.ones(5)), "scale has 5 entries"),
-        (lambda X: select_dense(np.full((2, 1), 1e200), np.full(2, 1e200), 1), "candidate 0 is not finite"),
+        (lambda X: full_pass(X, np.ones(12), 1, scale=np.ones(5)), "scale has 5 entries"),
+        (lambda X: full_pass(np.full((2, 1), 1e200), np.full(2, 1e200), 1), "candidate 0 is not finite"),
     ],
 )
 def test_bad_values_are_named(call, message: str) -> None:

@@ -19,12 +19,10 @@ from gramplane.kernels.ranking.pair_kernels import (
     similarity_features,
 )
 from gramplane.kernels.ranking.pair_ranking import empty_machine, full_gap, import_factor, import_step, rank_pairs
-from gramplane.kernels.ranking.training_pairs import training_pairs
 from gramplane.kernels.ranking.user_kernels import (
     comment_kernel,
     incidence_kernel,
     least_eigenvalue,
-    normalise_row_maximum,
     row_factors,
     scaled_block,
     text_kernel,
@@ -33,6 +31,7 @@ from gramplane.kernels.ranking.user_kernels import (
 from gramplane.kernels.svm.dual import DenseGram
 from gramplane.pipeline.synthetic.social_graph import VIEWS, social_graph
 from tests.support.oracles import social as oracle
+from tests.support.social import normalise_row_maximum
 
 
 def gram(n=10, rank=4, seed=0):
@@ -447,29 +446,7 @@ def test_harmonic_values_refuse_what_has_no_answer():
         harmonic_values(W, np.full(12, np.nan))
 
 
-# -- training pairs and the generator ----------------------------------------------------------------------------------------------
-
-
-def test_linked_pairs_have_most_comments_and_the_others_are_least_similar_under_every_view():
-    graph = social_graph(50, n_test=10, seed=2)
-    views, users = graph.views, np.flatnonzero(~graph.held_out)
-    pairs, z = training_pairs(graph.contacts, sp.csr_array(graph.comments), views, per_user=3, users=users)
-    assert np.isin(pairs, users).all()
-    for u in users:
-        friends, strangers = pairs[(pairs[:, 0] == u) & (z == 1), 1], pairs[(pairs[:, 0] == u) & (z == 0), 1]
-        known = [v for v in users if graph.contacts[u, v]]
-        assert len(friends) == len(strangers) == min(3, len(known)) and set(friends) <= set(known)
-        if len(friends):
-            assert graph.comments[u, friends].min() >= max([graph.comments[u, v] for v in known if v not in friends], default=0)
-        others = np.array([v for v in users if v != u and v not in known])
-        # The least N that gives enough, by trying.
-        for N in range(len(strangers), len(others) + 1):
-            inside = [v for v in others if all((views[t, u, others] < views[t, u, v]).sum() < N for t in range(len(views)))]
-            if len(inside) >= len(strangers):
-                break
-        assert set(strangers) <= set(inside)
-    again = training_pairs(graph.contacts, graph.comments, views, per_user=3, users=users)
-    np.testing.assert_array_equal(again[0], pairs)
+# -- the generator ----------------------------------------------------------------------------------------------
 
 
 def test_the_generator_repeats_itself_and_follows_its_law():

@@ -8,9 +8,8 @@ import pytest
 from gramplane.kernels.svm.columns_factor import ColumnsFactor, count_columns, fetch_columns
 from gramplane.kernels.svm.dual import DenseGram, DualProblem, best_response, certify, squared_hinge_problem, svc_problem, svr_problem
 from gramplane.kernels.svm.grouped import group_biases
-from gramplane.kernels.svm.row_cache import RowCacheGram
 from gramplane.kernels.svm.solvers import ridge_problem, solve_decomposition, solve_ridge, solve_smo
-from tests.kernels.svm.test_smo import Parts
+from tests.kernels.svm.test_smo import Parts, Rows
 from tests.support.oracles import svm_dual as oracle
 
 KINDS = ("svc", "svr", "squared_hinge", "ridge", "weighted")
@@ -163,7 +162,7 @@ def test_decomposition_finds_the_optimum_of_the_matrix_in_memory(kind, working):
     """By rows and by parts, with sets that hold less than a group, and so few that ties between groups could leave it without a pair."""
     K, problem = case(kind, 120, 6, 1)
     best = solve(kind, K, problem, 1e-8)
-    for gram in (Parts(K), RowCacheGram(lambda idx: K[idx], np.diagonal(K).copy(), 120, 1 << 16)):
+    for gram in (Parts(K), Rows(K)):
         options = {} if kind == "ridge" else {"working": working}
         found = (solve_ridge if kind == "ridge" else solve_decomposition)(gram, problem, tol=1e-6, **options)
         assert found.converged and found.biases.shape == (6,) and not found.indefinite

@@ -9,8 +9,7 @@ from sklearn.svm import SVC, SVR
 
 from gramplane.kernels.svm import smo_shrink
 from gramplane.kernels.svm.decomposition import solve_decomposition
-from gramplane.kernels.svm.dual import DenseGram, DualProblem, Scratch, squared_hinge_problem, svc_problem, svr_problem
-from gramplane.kernels.svm.row_cache import RowCacheGram
+from gramplane.kernels.svm.dual import DenseGram, DualProblem, Scratch, check_diagonal, squared_hinge_problem, svc_problem, svr_problem
 from gramplane.kernels.svm.smo import solve_smo
 from tests.support.oracles import svm_dual as oracle
 
@@ -62,13 +61,20 @@ def tubes(y, inside, C=1.5, cap=0.4, width=0.1):
     return DualProblem(np.where(inside, 0.0, y), lo, hi, np.where(inside, width, 0.0), 0.0)
 
 
-def rows_of(K, budget=1 << 20, asked=None):
-    def fetch(idx):
-        if asked is not None:
-            asked.append(len(idx))
-        return K[idx]
+class Rows:
+    """Only whole rows and products."""
 
-    return RowCacheGram(fetch, np.diagonal(K), len(K), budget)
+    def __init__(self, K):
+        self.K, self.n, self._diag = K, len(K), check_diagonal(np.diagonal(K))
+
+    def diag(self):
+        return self._diag
+
+    def rows(self, idx):
+        return self.K[idx]
+
+    def matvec(self, v):
+        return self.K @ v
 
 
 class Parts:
@@ -257,7 +263,7 @@ def test_scaling_kernel_and_cost_scales_the_dual(scale):
 def test_one_kink_for_all_and_one_each_are_the_same_bits(rows):
     K, problem = case("svr", 90)
     each = replace(problem, l1_weight=np.full(90, problem.l1_weight))
-    a, b = (solve_smo(rows_of(K) if rows else DenseGram(K), p, tol=1e-6) for p in (problem, each))
+    a, b = (solve_smo(Rows(K) if rows else DenseGram(K), p, tol=1e-6) for p in (problem, each))
     assert a.beta.tobytes() == b.beta.tobytes()
     assert (a.bias, a.objective, a.iterations) == (b.bias, b.objective, b.iterations)
     assert problem.linear(a.beta) == each.linear(b.beta)
@@ -342,7 +348,7 @@ def test_warm_start_from_another_cost_is_made_feasible(factor):
 def test_rows_and_parts_reach_what_the_whole_matrix_does(kind, bias):
     K, problem = case(kind, 200, seed=4, bias=bias)
     whole = solve_smo(DenseGram(K), problem, tol=1e-6)
-    for gram in (rows_of(K), Parts(K)):
+    for gram in (Rows(K), Parts(K)):
         s = solve_decomposition(gram, problem, tol=1e-6, working=24)
         check(K, problem, s, 1e-6)
         assert s.converged
@@ -374,41 +380,19 @@ def test_first_working_set_of_sorted_data_holds_both_ends():
 
 def test_solve_smo_takes_any_gram_and_repeats_bits():
     K, problem = case("svc", 150)
-    found = [solve_smo(gram, problem) for gram in (rows_of(K, 0), rows_of(K), rows_of(K, 20 * 8 * 150))]
+    found = [solve_smo(Rows(K), problem) for _ in range(2)]
     assert len({s.beta.tobytes() for s in found}) == 1
     assert found[0].objective == pytest.approx(solve_smo(DenseGram(K), problem).objective, rel=1e-6)
 
 
 def test_decomposition_warm_and_capped():
     K, problem = case("svr", 150)
-    first = solve_decomposition(rows_of(K), problem, tol=1e-4, working=16)
-    assert solve_decomposition(rows_of(K), problem, tol=1e-4, warm=first).iterations == 0
-    capped = solve_decomposition(rows_of(K), problem, tol=1e-4, working=16, max_iter=10)
+    first = solve_decomposition(Rows(K), problem, tol=1e-4, working=16)
+    assert solve_decomposition(Rows(K), problem, tol=1e-4, warm=first).iterations == 0
+    capped = solve_decomposition(Rows(K), problem, tol=1e-4, working=16, max_iter=10)
     assert capped.iterations == 10
     assert not capped.converged
     check(K, problem, capped, 1e-4)
-
-
-def test_cache_keeps_to_its_budget_and_reports_hits():
-    K, problem = case("svc", 200)
-    asked = []
-    gram = rows_of(K, 50 * 200 * 8, asked)
-    s = solve_decomposition(gram, problem, working=16)
-    assert gram.nbytes <= 50 * 200 * 8
-    assert sum(asked) == gram.misses
-    assert s.details["hits"] > 0
-    assert s.details["hit_rate"] == pytest.approx(gram.hits / (gram.hits + gram.misses))
-    np.testing.assert_array_equal(gram.rows(np.array([3, 5, 3])), K[[3, 5, 3]])
-    np.testing.assert_allclose(gram.matvec(s.beta), K @ s.beta, atol=1e-12)
-
-
-def test_cache_drops_the_least_recently_used_row():
-    asked = []
-    gram = RowCacheGram(lambda idx: asked.append(idx.tolist()) or np.eye(5)[idx], np.ones(5), 5, 2 * 40)
-    for wanted in ([0, 1], [0], [2], [0], [1]):
-        gram.rows(np.array(wanted))
-    assert asked == [[0, 1], [2], [1]], "nothing is fetched for a row that is kept"
-    assert (gram.hits, gram.misses) == (2, 4)
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------------
@@ -443,7 +427,7 @@ def test_zero_matrix():
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-@pytest.mark.parametrize("make", [DenseGram, lambda K: rows_of(K)])
+@pytest.mark.parametrize("make", [DenseGram, Rows])
 def test_matrix_that_is_not_finite_is_refused(value, make):
     K, problem = case("svc", 30)
     K[3, 7] = K[7, 3] = value
@@ -482,8 +466,6 @@ def test_matrix_that_is_not_finite_is_refused(value, make):
         (lambda: solve_smo(DenseGram(np.eye(2)), svc_problem([1, -1], 1.0), warm=np.ones(3)), "warm"),
         (lambda: solve_smo(DenseGram(np.eye(2)), svc_problem([1, -1], 1.0), gradient=np.ones(3)), "gradient"),
         (lambda: solve_decomposition(DenseGram(np.eye(2)), svc_problem([1, -1], 1.0), working=2), "working=2"),
-        (lambda: RowCacheGram(lambda idx: np.eye(3)[idx], np.ones(2), 3, 10), "diag: shape"),
-        (lambda: RowCacheGram(lambda idx: np.eye(2)[:, idx][:1], np.ones(2), 2, 10).rows(np.array([0, 1])), "fetch_rows"),
     ],
 )
 def test_bad_input_is_named(call, text):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from gramplane.kernels.weights.domains import DOMAINS, ElasticNetSet, LpBall, NonNegative, Simplex
+from gramplane.kernels.weights.domains import ElasticNetSet, LpBall, NonNegative, Simplex
 
 BOUNDED = [ElasticNetSet(v) for v in (0.0, 0.1, 0.5, 0.9, 0.99, 1.0)] + [LpBall(p) for p in (1.0, 1.1, 1.5, 2.0, 3.0, 8.0)]
 NAMES = [str(domain) for domain in BOUNDED]
@@ -242,11 +242,3 @@ def test_the_simplex_takes_norms():
 def test_bad_input_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
-
-
-def test_every_kind_is_registered():
-    assert {type(domain) for domain in DOMAINS.values()} == {Simplex, ElasticNetSet, LpBall, NonNegative}
-
-
-def test_sets_made_without_a_parameter_are_those_of_their_names():
-    assert (ElasticNetSet(), LpBall()) == (DOMAINS["elastic_net"], DOMAINS["ball"])

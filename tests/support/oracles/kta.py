@@ -108,3 +108,9 @@ def square_loss_log_weight(p, angle_kernel=1.1, angle_target=1.35):
         first = brentq(lambda t, s=second: np.log(lam2 * p) + (p - 1) * t - np.log(pull(np.exp([t, s]))[0] + 1e-300), -300, 5, xtol=1e-13)
         second = brentq(lambda s, t=first: np.log(lam2 * p) + (p - 1) * s - np.log(pull(np.exp([t, s]))[1]), -30, 5, xtol=1e-13)
     return first
+
+
+def removal_cost(eta, p, lam1, lam2, name):
+    """By how much the objective rises when a weight eta that solves the problem at p is set to zero, whatever the centre; times n with
+    eta = eps it bounds the excess of a path that drops weights below eps (Jawanpuria 2014, lemma 7.4.1)."""
+    return lam1 * {"euclidean": eta * eta, "kl": eta}[name] + lam2 * (p - 1.0) * eta**p

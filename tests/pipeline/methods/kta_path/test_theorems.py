@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from gramplane.kernels.alignment.path import DIVERGENCES, EUCLIDEAN, AlignmentProblem, threshold
-from gramplane.kernels.alignment.path_weights import removal_cost, weight_derivatives
+from gramplane.kernels.alignment.path_weights import weight_derivatives
 from gramplane.pipeline import KTASelectionPath
 from tests.support.fgm_problems import planted
 from tests.support.oracles import kta
@@ -90,7 +90,7 @@ def test_the_excess_of_the_objective_keeps_its_bound():
             exact = np.array([kta.weight(value, p, 5.0, 20.0, "euclidean", 0.0) for value in a])
             found, least = (kta.objective(w, a, p, 5.0, 20.0, "euclidean", 0.0) for w in (eta, exact))
             excess = found - least
-            assert -1e-9 <= excess <= int((eta == 0).sum()) * removal_cost(problem(machine), eps, p) + 1e-9
+            assert -1e-9 <= excess <= int((eta == 0).sum()) * kta.removal_cost(eps, p, 5.0, 20.0, "euclidean") + 1e-9
             worst = max(worst, excess)
         excesses.append(worst)
     assert excesses[0] >= excesses[1] >= excesses[2] and excesses[0] > excesses[2]

@@ -6,10 +6,10 @@ import pytest
 from gramplane.kernels.alignment.target_alignment import MatrixSums, solve_aligned_weights
 from gramplane.kernels.ranking.pair_kernels import PairGram
 from gramplane.kernels.ranking.pair_ranking import rank_pairs, signed_labels
-from gramplane.kernels.ranking.training_pairs import training_pairs
 from tests.kernels.ranking.test_social import drawn, gram
 from tests.kernels.ranking.test_social import problem as views_and_links
 from tests.support.oracles import social as oracle
+from tests.support.social import training_pairs
 
 
 def test_labels_of_zero_and_one_give_ties_a_constant_loss():

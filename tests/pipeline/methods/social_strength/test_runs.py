@@ -8,7 +8,6 @@ from sklearn.metrics import roc_auc_score
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor, plan
 from gramplane.kernels.alignment.target_alignment import MatrixSums
-from gramplane.kernels.ranking.user_kernels import normalise_row_maximum
 from gramplane.pipeline import SocialStrengthRanker, load_model, resume_run, run_method
 from gramplane.pipeline.grams.given import GivenGrams
 from gramplane.pipeline.grams.settings import GramSettings
@@ -18,7 +17,7 @@ from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
 from gramplane.storage.ingest.grams import ingest_grams
-from tests.support.social import numbers, problem, raw_views, some_pairs
+from tests.support.social import normalise_row_maximum, numbers, problem, raw_views, some_pairs
 
 SPECS = ["linear[0:12]", "linear[12:24]", "rbf(gamma=0.1)[24:28]"]
 

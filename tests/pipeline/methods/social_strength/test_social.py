@@ -8,8 +8,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import roc_auc_score
 
 from gramplane.kernels.ranking.pair_kernels import PAIR_KERNELS
-from gramplane.kernels.ranking.training_pairs import training_pairs
-from gramplane.kernels.ranking.user_kernels import incidence_kernel, normalise_row_maximum
+from gramplane.kernels.ranking.user_kernels import incidence_kernel
 from gramplane.pipeline import SocialStrengthRanker
 from gramplane.pipeline.methods.social_strength.config import SocialConfig
 from gramplane.pipeline.methods.social_strength.model import SocialModel
@@ -17,7 +16,7 @@ from gramplane.pipeline.methods.social_strength.scores import direct_scores, hit
 from gramplane.pipeline.synthetic.social_graph import VIEWS, social_graph
 from gramplane.storage import DataError, read_model, write_model
 from tests.support.oracles import social as oracle
-from tests.support.social import links, numbers, problem
+from tests.support.social import links, normalise_row_maximum, numbers, problem, training_pairs
 
 # -- what is solved ----------------------------------------------------------------------------------------------------------------
 
