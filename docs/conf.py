@@ -13,8 +13,14 @@ from sphinx.pycode import ModuleAnalyzer
 import gramplane
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE / "extensions"))
+sys.path[:0] = [str(HERE / "extensions"), str(HERE)]
 sys.path.append(str(HERE.parent))
+
+import make_api  # noqa: E402
+import make_cli  # noqa: E402
+import make_memory  # noqa: E402
+import make_reference  # noqa: E402
+import make_which_method  # noqa: E402
 
 from benchmarks import tables  # noqa: E402
 
@@ -142,16 +148,19 @@ def no_requests(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options
     return True if re.fullmatch(r"set_\w+_request|get_metadata_routing", name) else None
 
 
-def make_pages(app: Sphinx) -> None:
+def make_pages() -> None:
     """Write the pages that are not in the repository, where they changed: Sphinx reads again what is newer."""
-    page, text = HERE / "benchmarks-runs.md", tables.page_of_runs(tables.kept_runs())
-    if not page.exists() or page.read_text(encoding="utf-8") != text:
-        page.write_text(text, encoding="utf-8")
+    pages = {HERE / "benchmarks-runs.md": tables.page_of_runs(tables.kept_runs()), **make_reference.pages()}
+    pages |= {module.PAGE: module.page() for module in (make_api, make_cli, make_memory, make_which_method)}
+    for page, text in pages.items():
+        if not page.exists() or page.read_text(encoding="utf-8") != text:
+            page.parent.mkdir(exist_ok=True)
+            page.write_text(text, encoding="utf-8")
 
 
 def setup(app: Sphinx) -> None:
-    """Connect what changes documentation on its way: before numpydoc reads it, and after."""
-    app.connect("builder-inited", make_pages)
+    """Write what follows from the code, and connect what changes documentation on its way: before numpydoc reads it, and after."""
+    make_pages()  # before Sphinx looks which pages there are
     app.connect("autodoc-process-docstring", data)
     app.connect("autodoc-process-docstring", links, priority=650)
     app.connect("autodoc-skip-member", no_requests)

@@ -1,8 +1,7 @@
-"""Write ``docs/api/index.md`` from the public names: ``python docs/make_api.py``. A test compares the page with it."""
+"""The page ``api/index.md``, from the public names."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from gramplane import METHODS
 PAGE = Path(__file__).with_name("api") / "index.md"
 HEAD = """# Python
 
-Written by `python docs/make_api.py` from the public names. Parameters, their ranges and defaults are those of the parameter model that
+Parameters, their ranges and defaults are those of the parameter model that
 the command line reads, too. Every example runs as a test.
 
 All estimators take NumPy arrays, SciPy sparse matrices, data frames (pandas, polars, Arrow), Dask arrays, or the path of a store; they
@@ -51,8 +50,3 @@ def page() -> str:
     for title, module, names in sections():
         lines += [f"## {title}", "", *_table(module, names)]
     return "\n".join(lines).rstrip() + "\n"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
-    sys.stdout.write(f"{PAGE}\n")

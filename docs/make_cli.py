@@ -1,8 +1,7 @@
-"""Write ``docs/cli.md`` from the command line itself: ``python docs/make_cli.py``. A test compares the page with what this would write."""
+"""The page ``cli.md``, from the command line itself."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +14,6 @@ PAGE = Path(__file__).with_name("cli.md")
 COMMON = ("as_json", "quiet", "debug")
 CLUSTER = ("cluster", "worker_memory", "driver_memory", "allow_plaintext", "tls_ca", "tls_cert", "tls_key", "stall_timeout")
 HEAD = """# Command line
-
-Written by `python docs/make_cli.py` from the commands themselves.
 
 Results go to stdout, progress and messages to stderr, as lines for people; with `--json` the last line on stdout is one JSON object of at
 most 4 KiB (schema: `gramplane config schema result`), and progress in a pipe is JSON lines. Parameters of methods and of workflow files:
@@ -94,8 +91,3 @@ def page() -> str:
         options = [param for param in fit.params if isinstance(param, click.Option) and param.name in group]
         lines += [f"## {name}", "", *_option_rows(options), ""]
     return "\n".join(lines).rstrip() + "\n"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
-    sys.stdout.write(f"{PAGE}\n")

@@ -1,8 +1,7 @@
-"""Write ``docs/memory.md`` from what methods declare: ``python docs/make_memory.py``. A test compares the page with it."""
+"""The page ``memory.md``, from what methods declare."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from gramplane.pipeline.runs.predict_planning import prediction_held
 PAGE = Path(__file__).with_name("memory.md")
 HEAD = f"""# What the driver holds
 
-Written by `python docs/make_memory.py` from what the methods declare: plans (`--dry-run`) and refusals have it from the same place.
+These are the formulas that plans (`--dry-run`) and refusals use.
 
 `--driver-memory`, L below, is what the process that starts a run may hold beside its programs; by default half of the memory of machine
 or container. More than that ends with 5 before any work; [the guide](guides/memory_and_blocks.md#memory-of-the-driver) tells how. A
@@ -58,8 +57,3 @@ def page() -> str:
     symbols = [f"| {name} | {what} |" for name, what in SYMBOLS.items()]
     lines = ["| symbol | means |", "|---|---|", *symbols, "", "What stands side by side is multiplied; `^` is a power.", "", *_tables()]
     return HEAD + "\n".join(lines).rstrip() + "\n"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
-    sys.stdout.write(f"{PAGE}\n")

@@ -1,11 +1,10 @@
-"""Write the pages of ``docs/reference`` that follow from the code: ``python docs/make_reference.py``. A test compares them with it."""
+"""The pages of ``reference`` that follow from the code."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +21,7 @@ from gramplane.workflows.report.glossary import STOPS, TERMS
 from gramplane.workflows.schema import SCHEMA, STEPS, WorkflowSpec
 
 FOLDER = Path(__file__).with_name("reference")
-WRITTEN = "Written by `python docs/make_reference.py`"
+WRITTEN = "This page is made"
 
 
 def _cell(text: str) -> str:
@@ -133,9 +132,3 @@ PAGES: dict[str, Callable[[], str]] = {"workflow": workflow, "exit_codes": exit_
 def pages() -> dict[Path, str]:
     """Return every page by its path."""
     return {FOLDER / f"{name}.md": text().rstrip() + "\n" for name, text in PAGES.items()}
-
-
-if __name__ == "__main__":
-    for path, text in pages().items():
-        path.write_text(text, encoding="utf-8")
-        sys.stdout.write(f"{path}\n")

@@ -1,9 +1,8 @@
-"""Write ``docs/which_method.md`` from what systems declare and from kept runs. A test compares the page with it."""
+"""The page ``which_method.md``, from what methods declare and from kept runs."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -109,8 +108,8 @@ rows: ten thousand rows in one process, tens of thousands with workers. [Memory]
 
 ## All methods
 
-Times are those of kept [benchmark runs](benchmarks.md) on two shared virtual processors. Picture and table are written by
-`python docs/make_which_method.py` from what the methods declare of themselves.
+Times are those of kept [benchmark runs](benchmarks.md) on two shared virtual processors. Picture and table follow
+from what the methods declare of themselves.
 """
 
 
@@ -202,8 +201,3 @@ def page() -> str:
     unknown = {data for profile in profiles() for data in profile.data} - set(HAVE) | set(get_args(Data)) - set(HAVE)
     assert not unknown, unknown
     return HEAD + "```{raw} html\n" + picture() + "\n```\n" + AFTER + "\n" + "\n".join(_rows()) + "\n"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
-    sys.stdout.write(f"{PAGE}\n")

@@ -1,7 +1,7 @@
 """What the driver itself holds while a method runs: listed with formula and bytes before work starts, and refused beyond the limit.
 
 A method declares each thing once (:class:`Held`), with words and a formula in the symbols of ``SYMBOLS``. From there come the bytes of a
-plan, the words of a refusal, and the page docs/memory.md.
+plan, the words of a refusal, and a page of the site.
 """
 
 from __future__ import annotations

@@ -41,9 +41,8 @@ def test_a_public_name_has_an_example_that_runs(name: str, tmp_path: Path, monke
     assert not failed, "".join(told)
 
 
-def test_the_page_of_public_names_is_what_they_are() -> None:
+def test_the_page_of_public_names_has_all_of_them() -> None:
     module = runpy.run_path(str(ROOT / "docs" / "make_api.py"))
-    assert (ROOT / "docs" / "api" / "index.md").read_text(encoding="utf-8") == module["page"](), "run: python docs/make_api.py"
     listed = {f"{folder}.{name}" for _, folder, names in module["sections"]() for name in names}
     assert set(NAMES) <= listed, set(NAMES) - listed
 
@@ -65,9 +64,8 @@ def test_every_entry_of_the_reference_says_what_it_does() -> None:
     names = {name: re.split(r"\n\s*\n", inspect.getdoc(thing) or "")[0] for name, thing in NAMES.items()}
     commands = runpy.run_path(str(ROOT / "docs" / "make_cli.py"))
     names |= {" ".join(path): commands["summary"](command) for path, command in commands["leaves"](commands["cli"])}
-    rows = re.findall(
-        r"^\| `(gramplane\.[\w.]+)` \| \d+ \| (.*) \|$", (ROOT / "docs/reference/exit_codes.md").read_text("utf-8"), re.MULTILINE
-    )
-    methods = re.findall(r"^## (\S+)\n\n(.*?\.) \[Theory\]", (ROOT / "docs/reference/parameters.md").read_text("utf-8"), re.MULTILINE)
+    reference = runpy.run_path(str(ROOT / "docs" / "make_reference.py"))
+    rows = re.findall(r"^\| `(gramplane\.[\w.]+)` \| \d+ \| (.*) \|$", reference["exit_codes"](), re.MULTILINE)
+    methods = re.findall(r"^## (\S+)\n\n(.*?\.) \[Theory\]", reference["parameters"](), re.MULTILINE)
     assert len(rows) > 10 and [name for name, _ in methods] == list(gramplane.METHODS)
     assert not [(name, text) for name, text in [*names.items(), *rows, *methods] if not says_something(text)]

@@ -1,8 +1,7 @@
-"""The recipes of CONTRIBUTING.md do what the page says."""
+"""The recipes that CONTRIBUTING.md links work."""
 
 import os
 import re
-import runpy
 import shutil
 import subprocess
 import sys
@@ -90,8 +89,3 @@ def test_the_loss_of_the_recipe_passes_the_tests_of_every_loss(tmp_path):
     done = subprocess.run([sys.executable, "-m", "pytest", *words], cwd=tree, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     assert int(re.findall(r"(\d+) passed", done.stdout)[0]) >= 40
-
-
-def test_the_page_holds_the_files_as_they_are():
-    page = runpy.run_path(str(ROOT / "docs" / "make_recipes.py"))
-    assert page["main"](True) == 0, "python docs/make_recipes.py"

@@ -15,6 +15,7 @@ from tests.support.places import ROOT
 
 MADE = {"_build", "auto_tutorials", "auto_gallery", "generated", "backreferences"}
 """Folders that the build of the site writes."""
+WRITTEN = {ROOT / name for name in (ROOT / ".gitignore").read_text(encoding="utf-8").split() if name.endswith(".md")}
 
 BLOCK = re.compile(r"^(?:<!-- (?P<mark>[a-z]+)(?:: (?P<reason>[^>]*))? -->\n)?```(?P<language>[a-z]+)\n(?P<text>.*?)^```$", re.M | re.S)
 
@@ -22,8 +23,8 @@ BLOCK = re.compile(r"^(?:<!-- (?P<mark>[a-z]+)(?:: (?P<reason>[^>]*))? -->\n)?``
 class Block(NamedTuple):
     """A block of code on a page: its language, text, and the word before it.
 
-    Marks are ``runs`` (of shell commands: they run), ``shown`` (nothing runs, for a reason that stands there), ``journey`` and ``file``,
-    which tests of their own look after.
+    Marks are ``runs`` (of shell commands: they run), ``shown`` (nothing runs, for a reason that stands there) and ``journey``, which a test
+    of its own looks after.
     """
 
     language: str
@@ -35,7 +36,7 @@ class Block(NamedTuple):
 def pages() -> list[Path]:
     """Return every page that somebody wrote."""
     own = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md") if (ROOT / name).exists()]
-    return own + [path for path in sorted((ROOT / "docs").rglob("*.md")) if not MADE & set(path.parts)]
+    return own + [path for path in sorted((ROOT / "docs").rglob("*.md")) if not MADE & set(path.parts) and path not in WRITTEN]
 
 
 def blocks(page: Path) -> list[Block]:
@@ -60,7 +61,7 @@ def walk(page: Path, folder: Path) -> None:
     """Do what a page says, from top to bottom, in a folder: Python blocks are one session, files are written, marked commands run."""
     environment, names = shell(folder), {"__name__": "page"}
     for block in blocks(page):
-        if block.mark in ("shown", "journey", "file"):
+        if block.mark in ("shown", "journey"):
             continue
         if block.language == "python":
             exec(compile(block.text, str(page), "exec"), names)

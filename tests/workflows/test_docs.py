@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import runpy
 import shlex
 from pathlib import Path
 
@@ -15,43 +14,6 @@ from tests.support.places import ROOT
 from tests.workflows.pages import blocks, pages
 
 PAGES = pages()
-
-
-def test_the_command_page_is_what_the_commands_say():
-    page = runpy.run_path(str(ROOT / "docs" / "make_cli.py"))["page"]()
-    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == page, "run: python docs/make_cli.py"
-
-
-@pytest.mark.parametrize("name", ["make_which_method.py", "make_memory.py"])
-def test_a_written_page_is_what_its_program_writes(name: str):
-    module = runpy.run_path(str(ROOT / "docs" / name))
-    assert module["PAGE"].read_text(encoding="utf-8") == module["page"](), f"run: python docs/{name}"
-
-
-def test_pages_of_the_reference_are_what_the_code_says():
-    for path, text in runpy.run_path(str(ROOT / "docs" / "make_reference.py"))["pages"]().items():
-        assert path.read_text(encoding="utf-8") == text, "run: python docs/make_reference.py"
-
-
-def test_every_command_and_option_is_documented():
-    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    for name, command in cli.commands.items():
-        assert f"## gramplane {name}" in page
-        for option in getattr(command, "commands", {}).values() or [command]:
-            for param in option.params:
-                assert param.opts[0] in page or param.opts[0].upper() in page
-
-
-def test_a_command_has_the_options_that_its_section_points_to():
-    module = runpy.run_path(str(ROOT / "docs" / "make_cli.py"))
-    groups = {"cluster options": set(module["CLUSTER"]), "common options": set(module["COMMON"])}
-    sections = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8").split("\n## gramplane ")
-    text = {section.partition("\n")[0]: section for section in sections}
-    for words, command in module["leaves"](cli):
-        names = {param.name for param in command.params}
-        for link, group in groups.items():
-            assert (f"[{link}]" in text[" ".join(words)]) == (group <= names), (words, link)
-    assert "`--driver-memory SIZE`" in text["cluster"] and "[cluster options]" not in text["cluster"]
 
 
 def test_every_exit_code_has_advice():
@@ -75,8 +37,8 @@ def test_commands_in_the_pages_are_commands(path: Path):
         command.make_context(name, rest, resilient_parsing=False)
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_links_lead_somewhere(path: Path):
+@pytest.mark.parametrize("path", [path for path in PAGES if path.parent == ROOT], ids=lambda path: path.name)
+def test_links_of_pages_outside_of_the_site_lead_somewhere(path: Path):
     for target in re.findall(r"\]\(([^)#][^)]*)\)", path.read_text(encoding="utf-8")):
         if "://" not in target:
             assert (path.parent / target.partition("#")[0]).exists(), target

@@ -12,7 +12,7 @@ from tests.workflows.pages import blocks, pages, walk
 
 PAGES = {path.relative_to(ROOT).as_posix(): path for path in pages()}
 LANGUAGES = {"python", "sh", "yaml", "text", "diff"}
-WALKED = [name for name, path in PAGES.items() if any(block.mark not in ("shown", "journey", "file") for block in blocks(path))]
+WALKED = [name for name, path in PAGES.items() if any(block.mark not in ("shown", "journey") for block in blocks(path))]
 
 
 @pytest.mark.parametrize("name", WALKED)
@@ -30,7 +30,7 @@ def test_a_block_is_of_a_known_language_and_runs_or_says_why_not(name: str) -> N
     found = blocks(PAGES[name])
     for block in found:
         assert block.language in LANGUAGES, block
-        assert block.mark in ("", "runs", "shown", "journey", "file"), block
+        assert block.mark in ("", "runs", "shown", "journey"), block
         if block.mark == "shown":
             assert len(block.reason) > 10, block
         if block.language == "sh":
