@@ -5,23 +5,25 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator
+import types
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
+from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 import gramplane
 from gramplane import METHODS
-from gramplane.pipeline.estimators.parameters import method_parameters, type_words
 from gramplane.workflows.exits import EXIT_CODES, MEANING
 from gramplane.workflows.report.glossary import STOPS, TERMS
 from gramplane.workflows.schema import SCHEMA, STEPS, WorkflowSpec
 
 FOLDER = Path(__file__).with_name("reference")
 WRITTEN = "This page is made"
+SIGNS: dict[type, tuple[str, str]] = {Gt: ("gt", ">"), Ge: ("ge", ">="), Lt: ("lt", "<"), Le: ("le", "<=")}
 
 
 def _cell(text: str) -> str:
@@ -33,8 +35,35 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
     return [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads), *(f"| {' | '.join(map(_cell, row))} |" for row in rows), ""]
 
 
+def _bounds(metadata: Sequence[Any]) -> list[str]:
+    """Return the range that pydantic checks, such as ``["> 0", "<= 1"]``."""
+    parts = [part for item in metadata for part in getattr(item, "metadata", [item])]
+    return [f"{sign} {getattr(part, key):g}" for part in parts for kind, (key, sign) in SIGNS.items() if isinstance(part, kind)]
+
+
+def _words(hint: object) -> str:
+    """Return a type in words: ``{"a", "b"}``, ``int >= 1 or None``, ``list of float``."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return "{" + ", ".join(repr(value).replace("'", '"') for value in args) + "}"
+    if origin in (Union, types.UnionType):
+        return " or ".join(_words(arg) for arg in args)
+    if origin is list:
+        return f"list of {_words(args[0])}"
+    if origin in (dict, tuple):
+        return origin.__name__
+    if origin is Annotated:
+        return _ranged(_words(args[0]), args[1:])
+    return "None" if hint is type(None) else getattr(hint, "__name__", str(hint))
+
+
+def _ranged(words: str, metadata: Sequence[Any]) -> str:
+    bounds = _bounds(metadata)
+    return " and ".join([f"{words} {bounds[0]}", *bounds[1:]]) if bounds else words
+
+
 def _kind(field: FieldInfo) -> str:
-    text = type_words(field.annotation)
+    text = _words(field.annotation)
     return text if len(text) < 90 else "see the text"
 
 
@@ -115,13 +144,17 @@ def parameters() -> str:
         "# Parameters of the methods",
         "",
         f"{WRITTEN} from the parameter models. They are given as `--set NAME=VALUE` (values are YAML), as keys of a step's `with`, and as "
-        "arguments of the estimators.",
+        "arguments of the estimators, whose pages explain them at length.",
         "",
     ]
     for name, info in METHODS.items():
-        rows: list[tuple[Any, ...]] = [(f"`{p.name}`", p.kind, f"`{p.default!r}`", p.text) for p in method_parameters(info.config)]
+        rows = [
+            (f"`{key}`", _ranged(_words(field.annotation), field.metadata), f"`{field.default!r}`", field.description or "")
+            for key, field in info.config.model_fields.items()
+        ]
         said = summary(getattr(gramplane, info.estimators[0]))
-        lines += [f"## {name}", "", f"{info.title}. {said} [Theory](../theory/{info.system}.md).", ""]
+        classes = ", ".join(f"{{class}}`~gramplane.{key}`" for key in info.estimators)
+        lines += [f"## {name}", "", f"{info.title}. {said} [Theory](../theory/{info.system}.md); explained in {classes}.", ""]
         lines += _table(("parameter", "type", "default", "meaning"), rows)
     return "\n".join(lines)
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -27,26 +27,15 @@ from ..records.config import make_config
 from ..records.context import RunContext, ignore, once
 from .frames import known_names
 from .inputs import OneThread, fan_out, fit_context, history_arrays, seed_of, shown_fit, warn_user
-from .parameters import RUN_PARAMETERS, Parameter, declare_parameters, method_parameters
 
 
 class MethodEstimator(OneThread, BaseEstimator):
     """Base of all estimators: parameters from the method's model, one way to fit, to warn, to load.
 
     A subclass names its method, makes inputs of what ``fit`` gets, and sets the attributes that follow from a model in :meth:`_set_model`.
-    Constructor, parameter documentation and the sections of its bases are made when the class is.
     """
 
     _method: ClassVar[type[Method]]
-    _left_out: ClassVar[tuple[str, ...]] = ()  # parameters of the method that do not concern the estimator
-    # Parameters that are no part of the method's model, each by the name of the one it stands behind.
-    _own_parameters: ClassVar[Mapping[str, Parameter]] = {}
-    # Parameters that an estimator takes in more forms than a file can hold: their type in words, and as an annotation.
-    _wider: ClassVar[Mapping[str, tuple[str, Any]]] = {
-        "class_weight": ('{"balanced"} or dict or None', Literal["balanced"] | dict[Any, float] | None)
-    }
-    _defaults: ClassVar[Mapping[str, Any]] = {}  # of parameters whose default is decided by the target in the method's model
-    _run_parameters: ClassVar[Sequence[Parameter]] = RUN_PARAMETERS
     _takes_all_memory: ClassVar[bool] = False  # whether only a fit beyond this machine's memory is refused, not one beyond a driver's share
 
     cluster: Any
@@ -60,25 +49,6 @@ class MethodEstimator(OneThread, BaseEstimator):
     converged_: bool
     stop_reason_: str | None
 
-    if TYPE_CHECKING:
-
-        def __init__(self, *args: Any, **parameters: Any) -> None: ...  # made for each class; the stubs have its signature
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if not cls.__name__.startswith("_") and hasattr(cls, "_method"):
-            declare_parameters(cls, cls._parameters())
-
-    @classmethod
-    def _parameters(cls) -> list[Parameter]:
-        declared = []
-        for item in method_parameters(cls._method.config_type, cls._left_out):
-            kind, hint = cls._wider.get(item.name, (item.kind, item.hint))
-            declared.append(replace(item, kind=kind, hint=hint, default=cls._defaults.get(item.name, item.default)))
-            if item.name in cls._own_parameters:
-                declared.append(cls._own_parameters[item.name])
-        return [*declared, *cls._run_parameters]
-
     @property
     def encoding_(self) -> Any:
         """scikit-learn's encoders, fitted, from the columns of a table, found by their names, to its features; else not there."""
@@ -89,8 +59,7 @@ class MethodEstimator(OneThread, BaseEstimator):
     def _config(self) -> Any:
         """Return the checked parameters."""
         fields = self._method.config_type.model_fields
-        given = {name: value for name, value in self.get_params(deep=False).items() if name in fields and name not in self._left_out}
-        params = self._plain(given)
+        params = self._plain({name: value for name, value in self.get_params(deep=False).items() if name in fields})
         plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in params.items()}
         return make_config(self._method.config_type, plain)
 

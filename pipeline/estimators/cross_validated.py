@@ -26,21 +26,17 @@ from ..records.config import MethodConfig, make_config
 from ..records.context import RunContext
 from .base import MethodEstimator, method_context
 from .inputs import Column, UserRows
-from .parameters import Parameter
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A parameter that is searched: its name, that of its values, their default, and what to say of them.
+    """A parameter that is searched, and the parameter that its values are.
 
     The first of an estimator is followed along a path, and its values stand in the place of the parameter; others stand beside theirs.
     """
 
     name: str
     plural: str
-    default: int | Sequence[float] | None
-    text: str
-    kind: str = "int or list of float"
     descending: bool = False  # whether the largest value comes first: that of the simplest model
     span: tuple[float, float] | None = None  # from where to where a number of values is spread, in the unit of the estimator
 
@@ -66,77 +62,16 @@ class Start(NamedTuple):
 ROUNDING = 1e-12  # share of a mean of scores that the order of its folds may change
 MARGIN_LOSS = "margin_loss"
 
-MACHINE_C = Grid(
-    "C",
-    "Cs",
-    10,
-    "Values of C; a number of them is spread evenly in the logarithm from 1/10 to 1000.",
-    span=(0.1, 1e3),
-)
-
-SEARCH_PARAMETERS = (
-    Parameter(
-        "cv",
-        None,
-        "int, splitter, iterable or None",
-        Any,
-        "Folds: a number, drawn from ``random_state`` as ``tune`` draws them, in every class or, of many tasks, in every task; or a "
-        "splitter of scikit-learn, to which tasks are groups, or pairs of indices to learn from and to score. ``None``: 5, fewer where a "
-        "class or task has fewer rows.",
-    ),
-    Parameter(
-        "scoring",
-        None,
-        "str, callable, list of str, dict or None",
-        Any,
-        "Name of a scorer of scikit-learn, or a callable ``(estimator, X, y)``, where ``X`` numbers the rows held out and the estimator "
-        "has decided on them; or several: a list of names, or a dict of names and callables. ``None``: accuracy, or R2. Rows count by "
-        "their weights; to names of scorers the second of two classes is the positive one; probabilities are exact for a logistic loss, "
-        "else calibrated on the rows held out, each on others.",
-    ),
-    Parameter(
-        "refit",
-        True,
-        "bool or str",
-        bool | str,
-        "Fit on all rows with the parameters chosen; else there is no model, only the scores. Of several scores the name of the one that "
-        "decides; ``True`` and ``False``: the first.",
-    ),
-    Parameter(
-        "one_standard_error",
-        False,
-        "bool",
-        bool,
-        "Choose the simplest model within one standard error of the best score, not the best.",
-    ),
-    Parameter(
-        "n_jobs",
-        None,
-        "int or None",
-        int | None,
-        "Processes among which the folds are dealt, -1: all processors; the same bits for any number. ``None`` is 1.",
-    ),
-)
+MACHINE_C = Grid("C", "Cs", span=(0.1, 1e3))
 
 
 class CrossValidated(MethodEstimator):
-    r"""Base of estimators that choose parameters by cross-validation; stands before the estimator that is fitted.
+    """Base of estimators that choose parameters by cross-validation; stands before the estimator that is fitted.
 
     The parameters are chosen by their mean score on rows held out; then all rows are fitted with them. Of points with the same score, of
     which few rows leave many, that of the least ``mean_margin_loss`` is chosen: the mean of ``max(0, 1 - m)``, m how far the class of a row
     held out is above the others. Rows held out have weight zero, nothing is copied: folds share passes over the data and Gram matrices,
     and the fits of a fold start from one another. Kernels are normalised over all rows, those held out included.
-
-    Attributes
-    ----------
-    best_params_, best_score_, best_index_
-        Parameters chosen, their mean score, and their place in ``cv_results_``.
-    cv_results_
-        Arrays with one entry a point, as ``GridSearchCV`` has them: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``,
-        ``std_test_score``, ``rank_test_score``; of several scores their names stand in the place of ``score``. Of classes further
-        ``mean_margin_loss``, which chooses among points of one score.
-    n_splits_, scorer_
-        Number of folds, and what scored them: of several scores a dict.
     """
 
     _grids: ClassVar[Sequence[Grid]] = ()
@@ -153,18 +88,6 @@ class CrossValidated(MethodEstimator):
     one_standard_error: bool
     n_jobs: int | None
 
-    @classmethod
-    def _parameters(cls) -> list[Parameter]:
-        declared, grids = list[Parameter](), {grid.name: grid for grid in cls._grids}
-        for item in super()._parameters():
-            grid = grids.get(item.name)
-            if grid is None or grid is not cls._grids[0]:
-                declared.append(item)
-            if grid is not None:
-                declared.append(Parameter(grid.plural, grid.default, grid.kind, int | Sequence[float] | None, grid.text))
-        edge = len(declared) - len(cls._run_parameters)
-        return [*declared[:edge], *SEARCH_PARAMETERS, *declared[edge:]]
-
     def __sklearn_is_fitted__(self) -> bool:
         has_model = vars(self).get("model_", vars(self).get("_model")) is not None
         if not has_model and hasattr(self, "cv_results_"):
@@ -178,6 +101,9 @@ class CrossValidated(MethodEstimator):
             return super()._inputs(*args, **options)  # pyright: ignore[reportAttributeAccessIssue]
         finally:
             self._chosen = chosen
+
+    def _plain(self, params: dict[str, Any]) -> dict[str, Any]:
+        return super()._plain({name: value for name, value in params.items() if name != "refit"})  # (that of the search)
 
     def _config(self) -> UserData:
         if self._chosen is not None:

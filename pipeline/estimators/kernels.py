@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from sklearn.utils import Tags
@@ -23,17 +23,11 @@ from .frames import known_names
 from .inputs import Column, UserRows
 from .supervised import SupervisedClassifier, SupervisedEstimator, SupervisedRegressor
 
+UserKernels: TypeAlias = Sequence[KernelSpec | str | Callable[..., Any]] | Literal["precomputed"] | None
+
 
 class KernelEstimator(SupervisedEstimator):
     """Base of estimators on kernels: rows, strings or matrices in, decision values of a machine on kernels out."""
-
-    _wider = {
-        **SupervisedEstimator._wider,
-        "kernels": (
-            'list of KernelSpec, str or callable, or "precomputed", or None',
-            Sequence[KernelSpec | str | Callable[..., Any]] | Literal["precomputed"] | None,
-        ),
-    }
 
     _kernels_parameter: ClassVar[str | None] = "kernels"  # the one that says "precomputed" where matrices are given
 
@@ -129,8 +123,6 @@ class KernelEstimator(SupervisedEstimator):
 
 class KernelClassifier(SupervisedClassifier, KernelEstimator):
     """What classifiers on kernels share."""
-
-    _left_out = ("epsilon",)
 
 
 class KernelRegressor(SupervisedRegressor, KernelEstimator):

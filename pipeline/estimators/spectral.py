@@ -16,13 +16,7 @@ from .kernels import KernelEstimator
 
 
 class SpectralEstimator(KernelEstimator):
-    """Base of transductive estimators.
-
-    Attributes
-    ----------
-    eigenvectors_, eigenvalues_
-        ``(n_samples, rank)`` and ``(rank,)``: :math:`K = U \\mathrm{diag}(\\lambda) U'`, eigenvalues descending and positive.
-    """
+    """Base of transductive estimators."""
 
     _is_classifier: ClassVar[bool] = False
     _kernels_parameter = None

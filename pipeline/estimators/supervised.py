@@ -22,14 +22,7 @@ from .probabilities import ClassProbabilities
 
 
 class SupervisedEstimator(MethodEstimator):
-    """Base of estimators of rows with a target; a subclass says how it decides on rows in :meth:`_values`.
-
-    Attributes
-    ----------
-    encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
-    """
+    """Base of estimators of rows with a target; a subclass says how it decides on rows in :meth:`_values`."""
 
     _is_classifier: ClassVar[bool] = True
     _needs_target: ClassVar[bool] = False  # whether arrays must come with a target although it is no classifier or regressor
@@ -128,7 +121,6 @@ class SupervisedClassifier(Classifying, ClassProbabilities, SupervisedEstimator)
 class SupervisedRegressor(Predicting, SupervisedEstimator):
     """What regressors share: values."""
 
-    _left_out = ("class_weight", "probability")
     _is_classifier = False
 
     def predict(self, X: UserRows) -> np.ndarray:

@@ -24,14 +24,6 @@ class TaskEstimator(KernelEstimator):
     """Base of estimators for many tasks: ``fit(X, y, task)`` and ``predict(X, task)``.
 
     ``task`` names the task of every row by an integer or a string; ``None`` is a single task, or the task table of a store.
-
-    Attributes
-    ----------
-    tasks_, intercept_
-        Names of the tasks, and ``(n_tasks,)`` their intercepts; ``(n_classes, n_tasks)`` of more than two classes.
-    support_vectors_, dual_coef_
-        Training rows with a coefficient, and ``(n_support,)`` their signed coefficients; of more than two classes
-        ``(n_classes, n_support)``.
     """
 
     model_: Any
@@ -89,8 +81,6 @@ class TaskEstimator(KernelEstimator):
 class TaskClassifier(Classifying, TaskProbabilities, TaskEstimator):
     """What classifiers for many tasks share; the classes are the same for all tasks."""
 
-    _left_out = ("epsilon",)
-
     def decision_function(self, X: UserRows, task: Column = None) -> np.ndarray:
         """Return ``f_t(x)`` of every row x of task t: ``(n_samples,)``, positive for the second class, or ``(n_samples, n_classes)``."""
         values = self._values(X, task)
@@ -108,7 +98,6 @@ class TaskClassifier(Classifying, TaskProbabilities, TaskEstimator):
 class TaskRegressor(Predicting, TaskEstimator):
     """What regressors for many tasks share."""
 
-    _left_out = ("class_weight", "probability")
     _is_classifier = False
 
     def predict(self, X: UserRows, task: Column = None) -> np.ndarray:

@@ -5,7 +5,17 @@ Names are imported when they are first used; the list is that of ``gramplane.pip
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gramplane import datasets as datasets
+    from gramplane import plots as plots
+    from gramplane import testing as testing
+    from gramplane.pipeline import *  # noqa: F403
+    from gramplane.storage.ingest import ingest as ingest
+    from gramplane.storage.ingest import ingest_grams as ingest_grams
+
+    __version__: str
 
 DOORS = ("datasets", "plots", "testing")  # modules beside this one
 
@@ -24,17 +34,19 @@ def lazy_names(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     return __getattr__
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__all__":
-        return __dir__()
-    if name == "__version__":
-        return import_module("gramplane.cluster.versions").own_version()
-    if name in DOORS:
-        return import_module(f"gramplane.{name}")
-    home = import_module(OTHERS.get(name, "gramplane.pipeline"))
-    if name in home.__all__:
-        return getattr(home, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # (a name that there is not is an error to type checkers, too)
+
+    def __getattr__(name: str) -> Any:
+        if name == "__all__":
+            return __dir__()
+        if name == "__version__":
+            return import_module("gramplane.cluster.versions").own_version()
+        if name in DOORS:
+            return import_module(f"gramplane.{name}")
+        home = import_module(OTHERS.get(name, "gramplane.pipeline"))
+        if name in home.__all__:
+            return getattr(home, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

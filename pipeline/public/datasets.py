@@ -1,6 +1,16 @@
 """Data made by formula, with what was planted in them: for examples, tests and benchmarks."""
 
+from typing import TYPE_CHECKING
+
 from . import lazy_names
+
+if TYPE_CHECKING:
+    from gramplane.pipeline.synthetic.images import planted_images as planted_images
+    from gramplane.pipeline.synthetic.linear import dense_groups as dense_groups
+    from gramplane.pipeline.synthetic.linear import dense_linear as dense_linear
+    from gramplane.pipeline.synthetic.linear import sparse_linear as sparse_linear
+    from gramplane.pipeline.synthetic.patients import patients as patients
+    from gramplane.pipeline.synthetic.social_graph import social_graph as social_graph
 
 _HOMES = {
     "dense_groups": "pipeline.synthetic.linear",
@@ -12,4 +22,5 @@ _HOMES = {
 }
 
 __all__ = sorted(_HOMES)
-__getattr__ = lazy_names(__name__, _HOMES)
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(__name__, _HOMES)

@@ -11,7 +11,20 @@ Predictions have displays in scikit-learn (``ConfusionMatrixDisplay``, ``RocCurv
 ``PredictionErrorDisplay``), which take the estimators here as any others.
 """
 
+from typing import TYPE_CHECKING
+
 from . import lazy_names
+
+if TYPE_CHECKING:
+    from gramplane.pipeline.records.charts import Chart as Chart
+    from gramplane.workflows.report.charts import paint as paint
+    from gramplane.workflows.report.displays import GapDisplay as GapDisplay
+    from gramplane.workflows.report.displays import GroupsDisplay as GroupsDisplay
+    from gramplane.workflows.report.displays import MapDisplay as MapDisplay
+    from gramplane.workflows.report.displays import PathDisplay as PathDisplay
+    from gramplane.workflows.report.displays import RulesDisplay as RulesDisplay
+    from gramplane.workflows.report.displays import WeightsDisplay as WeightsDisplay
+    from gramplane.workflows.report.figures import list_charts as list_charts
 
 _DISPLAYS = ("GapDisplay", "GroupsDisplay", "MapDisplay", "PathDisplay", "RulesDisplay", "WeightsDisplay")
 _HOMES = {
@@ -22,4 +35,5 @@ _HOMES = {
 }
 
 __all__ = sorted(_HOMES)
-__getattr__ = lazy_names(__name__, _HOMES)
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(__name__, _HOMES)

@@ -1,8 +1,15 @@
 """For those who write a method of their own: the checks that every method of gramplane passes."""
 
+from typing import TYPE_CHECKING
+
 from . import lazy_names
+
+if TYPE_CHECKING:
+    from gramplane.workflows.battery import MethodCase as MethodCase
+    from gramplane.workflows.worker_battery import check_method as check_method
 
 _HOMES = {"MethodCase": "workflows.battery", "check_method": "workflows.worker_battery"}
 
 __all__ = sorted(_HOMES)
-__getattr__ = lazy_names(__name__, _HOMES)
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(__name__, _HOMES)

@@ -23,55 +23,32 @@ ClassWeight = Annotated[Literal["balanced"] | dict[str, Positive] | None, Field(
 Kernels = Literal["precomputed"] | list[str] | None
 MachineKernels = Annotated[
     Kernels,
-    Field(
-        description="kernels as short texts like rbf(gamma=0.5), rbf (its width the median distance of rows), poly(degree=2)[3,7:9] or "
-        "linear[mean radius], or precomputed: matrices (n_kernels, n, n) at fit and (n_kernels, n_test, n_train) at predict, or a Gram "
-        "store; default: kernel_grid, ten Gaussian widths and three polynomial degrees on all features and on each one, while it is "
-        "small, else up to ten kernels on all features, widths around the median distance"
-    ),
+    Field(description="kernels such as rbf(gamma=0.5) or linear; or precomputed"),
 ]
 TaskKernels = Annotated[
     Kernels,
-    Field(
-        description="kernels as short texts like rbf(gamma=0.5), rbf (its width the median distance of rows), poly(degree=2)[3,7:9] or "
-        "linear[mean radius], or precomputed for matrices: an estimator takes (n_kernels, n, n) at fit, (n_kernels, n_test, n_train) at "
-        "predict; default: Gaussians and polynomials on all features and on each one, while they are few, else up to ten on all features"
-    ),
+    Field(description="kernels such as rbf(gamma=0.5) or linear; or precomputed"),
 ]
 TaskLoss = Annotated[
     Literal["auto", "hinge", "epsilon_insensitive", "squared"],
-    Field(description="loss of a row: hinge for classes, epsilon_insensitive for real targets, squared; auto: the first that fits"),
+    Field(description="loss of a row; auto: hinge for classes, else the tube"),
 ]
 Probability = Annotated[
     Literal["auto", "sigmoid", "isotonic", False],
-    Field(
-        description="probabilities of the classes: exact for a logistic loss; otherwise sigmoid or isotonic calibration on the decision "
-        "values of 5 folds, about 5 more fits. sigmoid, isotonic: at fit; auto: exact, or by a sigmoid when they are first asked for; "
-        "false: none"
-    ),
+    Field(description="probabilities of classes: when and how they are calibrated"),
 ]
 SharedLossWeight = Annotated[
     Positive | Literal["auto"],
-    Field(
-        description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and, on a target of deviation one, "
-        "SVR. auto: 1 for classes, 0.5 over the root of the number of kernels for real targets (C_)"
-    ),
+    Field(description="loss weight of the rows of all tasks; auto: by the target"),
 ]
-Tube = Annotated[
-    NonNegative, Field(description="epsilon_insensitive: half width of the tube without loss, in standard deviations of the target")
-]
+Tube = Annotated[NonNegative, Field(description="half width of the tube, in deviations of the target")]
 
 
 Scale = Annotated[
     Literal["auto", "standard", "max-abs", "unit-column"] | None,
     # As `ingest --scale` writes it.
     BeforeValidator(lambda value: None if isinstance(value, str) and value == "none" else value),
-    Field(
-        description="scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept "
-        "deviation 1; sparse ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of "
-        "sparse ones, without an intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value "
-        "is copied; coefficients are those of the columns as given. A store that was scaled at ingest is taken as it is"
-    ),
+    Field(description="scaling of the columns, part of the model"),
 ]
 NON_NEGATIVE = re.compile(r"\b(poly2|hik|chi2|additive_chi2)\b")  # products, and maps and kernels of values >= 0: no centres
 

@@ -16,7 +16,6 @@ from sklearn.preprocessing import StandardScaler
 from gramplane import pipeline
 from gramplane.pipeline import METHODS
 from gramplane.pipeline.estimators import cross_validated
-from gramplane.pipeline.estimators.cross_validated import SEARCH_PARAMETERS
 from gramplane.pipeline.inputs import folds
 from tests.support.checks import SEVEN_DIGITS, run_checks
 from tests.support.searches import LABELS, NAMES, SEARCHES, TASKS, N, X, decided
@@ -37,18 +36,6 @@ def test_every_search_is_registered_and_has_a_case():
     assert set(pipeline.__all__) >= NAMES
     for info in METHODS.values():
         assert all(name.removesuffix("CV") in info.estimators for name in info.cross_validated)
-
-
-@pytest.mark.parametrize("name", sorted(NAMES))
-def test_parameters_are_those_of_the_estimator_but_for_the_one_that_is_followed(name):
-    kind, plain = getattr(pipeline, name), getattr(pipeline, name.removesuffix("CV"))
-    assert issubclass(kind, plain)
-    found, known = set(inspect.signature(kind).parameters), set(inspect.signature(plain).parameters)
-    plurals = {grid.plural for grid in kind._grids}
-    left_out = {kind._grids[0].name, *kind._left_out} - set(plain._left_out)
-    assert found == known - left_out | plurals | {item.name for item in SEARCH_PARAMETERS}
-    text = inspect.cleandoc(kind.__doc__)
-    assert all(f"\n{key} : " in text for key in found) and "best_params_" in text and "\nExamples\n" in text
 
 
 # -- the same as fits alone --------------------------------------------------------------------------------------------------------

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,8 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from ....kernels.grams.rows import row_shape
 from ....storage.data import in_memory, square_in_memory
-from ...estimators.inputs import Column, UserRows, stored_target
-from ...estimators.parameters import RUN_PARAMETERS
+from ...estimators.inputs import Callbacks, Column, UserRows, stored_target
 from ...estimators.spectral import SpectralEstimator
 from ...models.spectral import SpectralModel
 from ...records.data_set import DataSet, require
@@ -61,39 +59,9 @@ def _matrix_edges(matrix: sp.coo_array) -> np.ndarray:
 
 
 class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SpectralEstimator):
-    """What the three share.
-
-    Attributes
-    ----------
-    embedding_
-        ``(n_samples, n_components)`` coordinates, centred, in units of the features. There is no rule for further rows.
-    objective_, dual_gap_
-        Value at the kernel returned, and how far it is from the optimum at most: of minimum volume embedding that of the last convex
-        problem, of structure preserving embedding over all triples.
-    eigenvectors_, eigenvalues_
-        ``(n_samples, rank)`` and ``(rank,)`` of the kernel, in units of ``unit_``.
-    map_share_, edges_
-        Share of the trace of the kernel in the coordinates of the map, and ``(n_edges, 2)`` of the neighbour graph.
-    unit_, cap_, cap_used_
-        Mean squared distance of neighbours, the cap (``cap_`` shows the default for these rows), and how much of it is used.
-    worst_violation_
-        Of structure preserving embedding: largest ``d_ik - d_ij`` over all triples, in units of ``unit_``.
-    C_
-        Of structure preserving embedding: the cost of a violation used, what ``C="auto"`` stands for on these rows.
-    n_iter_, converged_, stop_reason_, history_
-        Steps, whether the fit ended by itself, what ended it, and one array per figure over the steps.
-
-    References
-    ----------
-    Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011), section 3.5.
-    """
+    """What the three share."""
 
     _method: ClassVar[type[method.Embedding]]
-    _run_parameters = (
-        RUN_PARAMETERS[0],
-        replace(RUN_PARAMETERS[1], text="Not used; the fit is deterministic."),
-        *RUN_PARAMETERS[2:],
-    )
 
     def fit(self, X: UserRows, y: Column = None, *, graph: Graph = None) -> Self:
         """Learn the map of some rows.
@@ -148,6 +116,59 @@ class ColoredMVU(_Embedding):
     coordinates are the leading eigenvectors of K by the roots of their eigenvalues. The map sees the labels: to judge it hide those it is
     judged by.
 
+    Parameters
+    ----------
+    n_components : int >= 1, default=2
+        Coordinates of the map.
+    n_neighbors : int >= 1, default=5
+        Nearest neighbours of a row in the graph.
+    graph : {"mutual", "union"}, default='mutual'
+        Edges where both are a neighbour of the other, or one of them; a warning says when it is not connected.
+    C : float > 0, default=1.0
+        Weight of squared errors of squared distances of neighbours, C/2 * sum, in units of their mean.
+    B : float > 0 or None, default=None
+        Cap of tr K^2, with a mean squared distance of neighbours of 1; default: 100 times that of the centred Gram matrix of the rows. With
+        a small cap the map is crushed.
+    tol : float > 0, default=0.0001
+        Relative duality gap at which the fit ends.
+    max_iter : int >= 1, default=200
+        Steps at most; a warning says when they end the fit.
+    label_kernel : {"auto", "one-hot", "linear"} or array (n_samples, n_samples), default='auto'
+        Kernel of the labels: one-hot 1 for rows of one class, else 0; linear y y' of standardised numbers; auto: one-hot for classes,
+        linear for numbers. A matrix may be given in its place.
+    cluster : str or None, default=None
+        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+    random_state : int, RandomState or None, default=None
+        Not used; the fit is deterministic.
+    verbose : int, default=0
+        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
+        2 also sends every event to the log ``gramplane``.
+    callbacks : callable, list of callables or None, default=None
+        Function, or several, called with an event record per step.
+
+    Attributes
+    ----------
+    embedding_
+        ``(n_samples, n_components)`` coordinates, centred, in units of the features. There is no rule for further rows.
+    objective_, dual_gap_
+        Value at the kernel returned, and how far it is from the optimum at most: of minimum volume embedding that of the last convex
+        problem, of structure preserving embedding over all triples.
+    eigenvectors_, eigenvalues_
+        ``(n_samples, rank)`` and ``(rank,)`` of the kernel, in units of ``unit_``.
+    map_share_, edges_
+        Share of the trace of the kernel in the coordinates of the map, and ``(n_edges, 2)`` of the neighbour graph.
+    unit_, cap_, cap_used_
+        Mean squared distance of neighbours, the cap (``cap_`` shows the default for these rows), and how much of it is used.
+    worst_violation_
+        Of structure preserving embedding: largest ``d_ik - d_ij`` over all triples, in units of ``unit_``.
+    C_
+        Of structure preserving embedding: the cost of a violation used, what ``C="auto"`` stands for on these rows.
+    n_iter_, converged_, stop_reason_, history_
+        Steps, whether the fit ended by itself, what ended it, and one array per figure over the steps.
+    encoding_ : Pipeline
+        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
+        columns to the features; else not there.
+
     Examples
     --------
     >>> from sklearn.datasets import load_digits
@@ -155,13 +176,44 @@ class ColoredMVU(_Embedding):
     >>> X, y = load_digits(return_X_y=True)
     >>> ColoredMVU(graph="union", tol=1e-2).fit_transform(X[:60], y[:60]).shape
     (60, 2)
+
+    References
+    ----------
+    Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011), section 3.5.
     """
 
     _method = method.ColoredMVU
     _needs_target = True
-    _wider = {"label_kernel": ('{"auto", "one-hot", "linear"} or array (n_samples, n_samples)', Any)}
 
     label_kernel: str | np.ndarray | sp.sparray | sp.spmatrix | None
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        n_neighbors: int = 5,
+        graph: Literal["mutual", "union"] = "mutual",
+        C: float = 1.0,
+        B: float | None = None,
+        tol: float = 0.0001,
+        max_iter: int = 200,
+        label_kernel: Any = "auto",
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.graph = graph
+        self.C = C
+        self.B = B
+        self.tol = tol
+        self.max_iter = max_iter
+        self.label_kernel = label_kernel
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
     def fit(self, X: UserRows, y: Column = None, *, graph: Graph = None) -> Self:
         """Learn the map of some rows.
@@ -224,6 +276,56 @@ class MinimumVolumeEmbedding(_Embedding):
     with d coordinates. Not convex: the leading eigenvectors of K are held while a convex problem is solved, from those of the principal
     components on, and the objective never rises.
 
+    Parameters
+    ----------
+    n_components : int >= 1, default=2
+        Coordinates of the map.
+    n_neighbors : int >= 1, default=5
+        Nearest neighbours of a row in the graph.
+    graph : {"mutual", "union"}, default='mutual'
+        Edges where both are a neighbour of the other, or one of them; a warning says when it is not connected.
+    C : float > 0, default=1.0
+        Weight of squared errors of squared distances of neighbours, C/2 * sum, in units of their mean.
+    B : float > 0 or None, default=None
+        Cap of tr K^2, with a mean squared distance of neighbours of 1; default: 100 times that of the centred Gram matrix of the rows. With
+        a small cap the map is crushed.
+    tol : float > 0, default=0.0001
+        Relative decrease of the objective, by a problem solved to a tenth of it, that ends the fit.
+    max_iter : int >= 1, default=200
+        Convex problems at most; a warning says when they end the fit.
+    cluster : str or None, default=None
+        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+    random_state : int, RandomState or None, default=None
+        Not used; the fit is deterministic.
+    verbose : int, default=0
+        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
+        2 also sends every event to the log ``gramplane``.
+    callbacks : callable, list of callables or None, default=None
+        Function, or several, called with an event record per step.
+
+    Attributes
+    ----------
+    embedding_
+        ``(n_samples, n_components)`` coordinates, centred, in units of the features. There is no rule for further rows.
+    objective_, dual_gap_
+        Value at the kernel returned, and how far it is from the optimum at most: of minimum volume embedding that of the last convex
+        problem, of structure preserving embedding over all triples.
+    eigenvectors_, eigenvalues_
+        ``(n_samples, rank)`` and ``(rank,)`` of the kernel, in units of ``unit_``.
+    map_share_, edges_
+        Share of the trace of the kernel in the coordinates of the map, and ``(n_edges, 2)`` of the neighbour graph.
+    unit_, cap_, cap_used_
+        Mean squared distance of neighbours, the cap (``cap_`` shows the default for these rows), and how much of it is used.
+    worst_violation_
+        Of structure preserving embedding: largest ``d_ik - d_ij`` over all triples, in units of ``unit_``.
+    C_
+        Of structure preserving embedding: the cost of a violation used, what ``C="auto"`` stands for on these rows.
+    n_iter_, converged_, stop_reason_, history_
+        Steps, whether the fit ended by itself, what ended it, and one array per figure over the steps.
+    encoding_ : Pipeline
+        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
+        columns to the features; else not there.
+
     Examples
     --------
     >>> from sklearn.datasets import load_digits
@@ -231,9 +333,39 @@ class MinimumVolumeEmbedding(_Embedding):
     >>> X, y = load_digits(return_X_y=True)
     >>> MinimumVolumeEmbedding(graph="union", tol=1e-2).fit_transform(X[:60]).shape
     (60, 2)
+
+    References
+    ----------
+    Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011), section 3.5.
     """
 
     _method = method.MVE
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        n_neighbors: int = 5,
+        graph: Literal["mutual", "union"] = "mutual",
+        C: float = 1.0,
+        B: float | None = None,
+        tol: float = 0.0001,
+        max_iter: int = 200,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.graph = graph
+        self.C = C
+        self.B = B
+        self.tol = tol
+        self.max_iter = max_iter
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
 
 class StructurePreservingEmbedding(_Embedding):
@@ -247,6 +379,57 @@ class StructurePreservingEmbedding(_Embedding):
     The graph is given, or that of nearest neighbours; nothing else counts: with a graph, ``X`` may be ``None``. The cap lets K have many
     dimensions: ``map_share_`` shows how much the map has.
 
+    Parameters
+    ----------
+    n_components : int >= 1, default=2
+        Coordinates of the map.
+    n_neighbors : int >= 1, default=5
+        Nearest neighbours of a row in the graph.
+    graph : {"mutual", "union"}, default='mutual'
+        Edges where both are a neighbour of the other, or one of them; a warning says when it is not connected.
+    C : float > 0 or {"auto"}, default='auto'
+        Cost of the largest violation, C xi; auto: a violation as large as the mean squared distance of a flat kernel on the cap costs as
+        much as the best value without triples.
+    B : float > 0 or None, default=None
+        Cap of tr K^2, with a mean squared distance of neighbours of 1; default: 100 times that of the centred Gram matrix of the rows. It
+        only sizes the map.
+    tol : float > 0, default=0.001
+        Relative gap, over all triples, at which the fit ends.
+    max_iter : int >= 1, default=100
+        Rounds of cutting planes at most; a warning says when they end the fit.
+    cluster : str or None, default=None
+        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+    random_state : int, RandomState or None, default=None
+        Not used; the fit is deterministic.
+    verbose : int, default=0
+        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
+        2 also sends every event to the log ``gramplane``.
+    callbacks : callable, list of callables or None, default=None
+        Function, or several, called with an event record per step.
+
+    Attributes
+    ----------
+    embedding_
+        ``(n_samples, n_components)`` coordinates, centred, in units of the features. There is no rule for further rows.
+    objective_, dual_gap_
+        Value at the kernel returned, and how far it is from the optimum at most: of minimum volume embedding that of the last convex
+        problem, of structure preserving embedding over all triples.
+    eigenvectors_, eigenvalues_
+        ``(n_samples, rank)`` and ``(rank,)`` of the kernel, in units of ``unit_``.
+    map_share_, edges_
+        Share of the trace of the kernel in the coordinates of the map, and ``(n_edges, 2)`` of the neighbour graph.
+    unit_, cap_, cap_used_
+        Mean squared distance of neighbours, the cap (``cap_`` shows the default for these rows), and how much of it is used.
+    worst_violation_
+        Of structure preserving embedding: largest ``d_ik - d_ij`` over all triples, in units of ``unit_``.
+    C_
+        Of structure preserving embedding: the cost of a violation used, what ``C="auto"`` stands for on these rows.
+    n_iter_, converged_, stop_reason_, history_
+        Steps, whether the fit ended by itself, what ended it, and one array per figure over the steps.
+    encoding_ : Pipeline
+        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
+        columns to the features; else not there.
+
     Examples
     --------
     >>> from sklearn.datasets import load_digits
@@ -254,9 +437,39 @@ class StructurePreservingEmbedding(_Embedding):
     >>> X, y = load_digits(return_X_y=True)
     >>> StructurePreservingEmbedding(graph="union", tol=1e-2).fit_transform(X[:60]).shape
     (60, 2)
+
+    References
+    ----------
+    Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011), section 3.5.
     """
 
     _method = method.SPE
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        n_neighbors: int = 5,
+        graph: Literal["mutual", "union"] = "mutual",
+        C: float | Literal["auto"] = "auto",
+        B: float | None = None,
+        tol: float = 0.001,
+        max_iter: int = 100,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.graph = graph
+        self.C = C
+        self.B = B
+        self.tol = tol
+        self.max_iter = max_iter
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
     def fit(self, X: UserRows | None = None, y: Column = None, *, graph: Graph = None) -> Self:
         """Learn the map of a graph.

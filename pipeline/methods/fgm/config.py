@@ -18,66 +18,46 @@ class FGMConfig(MethodConfig):
 
     B: Count = Field(
         10,
-        description="features (groups, pairs) a cut may take; at most B * max_rounds are selected. An estimator clips it to the "
-        "number there is, with a warning",
+        description="features (groups, pairs) that a cut may take",
     )
     C: Positive | Literal["auto"] = Field(
         "auto",
-        description="loss weight; auto: the number of rows over log(2 a) of a atoms and over the sum of the B largest squared scores of "
-        "the null model's residuals, per sum of their squares, found by the first search (C_), four times that of the logistic loss: the "
-        "columns' unit does not matter. Squared hinge has C/2 * sum xi^2: C is twice LinearSVC's; logistic has C * sum log(1 + exp(-m)), "
-        "as LogisticRegression; of real targets C/2 * sum r^2 (beyond the tube, up to delta), whatever their unit. The paper's experiments "
-        "have C=10 and no intercept",
+        description="loss weight; auto: from the rows and their first scores",
     )
     max_rounds: Count | Literal["auto"] = Field(
         "auto",
-        description="cutting planes at most. The early stop is what selects: near-exact solutions are denser and often less accurate. "
-        "auto: 10; fewer on dense columns without a map where no candidate (feature, group) stands out of chance. With "
-        "n_features_to_select or outer_tol, 10",
+        description="cutting planes at most; auto: 10, fewer where all is chance",
     )
     n_features_to_select: Count | None = Field(
         None,
-        description="stop as soon as the cuts hold exactly this many distinct features (groups, pairs); one without weight is not selected",
+        description="stop at exactly this many features (groups, pairs)",
     )
     loss: Literal["auto", ClassLoss, NumberLoss] = Field(
         "auto",
-        description="loss of one row: squared_hinge or logistic for classes; squared, squared_epsilon_insensitive or huber for real "
-        "targets; auto: the first that suits the target",
+        description="loss of a row; auto: the first that suits the target",
     )
-    epsilon: NonNegative = Field(
-        0.1, description="squared_epsilon_insensitive: half width of the tube without loss, in standard deviations of the target"
-    )
-    delta: Positive = Field(1.35, description="huber: residual beyond which the loss is straight, in standard deviations of the target")
+    epsilon: NonNegative = Field(0.1, description="half width of the tube, in deviations of the target")
+    delta: Positive = Field(1.35, description="huber: where the loss becomes straight, in deviations")
     fit_intercept: bool = Field(True, description="fit an unpenalised intercept, eliminated exactly")
-    group_weight: Literal["none", "1/size"] | list[float] | None = Field(
-        None, description="weight eta of each group, one number per group or a rule; default: none, 1/size for nested groups"
-    )
+    group_weight: Literal["none", "1/size"] | list[float] | None = Field(None, description="weight of each group, numbers or a rule")
     feature_map: Literal["poly2", "hik", "additive_gaussian"] | None = Field(
         None,
-        description="implicit map of the features: poly2, the kernel (gamma x'z + coef0)^2, never materialised; hik, histogram "
-        "intersection of non-negative features; additive_gaussian, sum_j exp(-gamma (x_j - z_j)^2)",
+        description="implicit map: products of two features, or kernels of each",
     )
-    gamma: Positive = Field(1.0, description="poly2: (gamma x'z + coef0)^2; additive_gaussian: exp(-gamma (x - z)^2)")
+    gamma: Positive = Field(1.0, description="factor in poly2, and in the exponent of additive_gaussian")
     coef0: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(1.0, description="constant of the degree-2 kernel")
     n_bins: Annotated[int, Field(ge=1, le=10_000)] = Field(100, description="columns per feature of the intersection kernel")
-    solver: Literal["auto", "newton", "apg", "mkl"] = Field(
-        "auto", description="sub-problem solver; auto is newton, on the active rows; apg: the paper's; mkl: slow reference"
-    )
+    solver: Literal["auto", "newton", "apg", "mkl"] = Field("auto", description="solver of the sub-problem; auto: newton")
     inner_tol: Positive = Field(1e-3, description="inner test (see inner_stop) at which a sub-problem ends")
     inner_stop: Literal["gap", "decrease"] = Field(
         "gap",
-        description="inner test: gap, the relative duality gap of the sub-problem; decrease, the paper's (41), the relative decrease of a "
-        "step, with solver apg, which auto then is: fast, it leaves gaps of tens of percent, which are reported",
+        description="test that ends a sub-problem: its gap, or the decrease",
     )
-    max_inner: Count | None = Field(None, description="sub-problem steps per round at most; the gap left is reported")
-    outer_tol: Positive | None = Field(None, description="stop when the outer test (see outer_stop) falls to this value; default: never")
-    allow_repeat: bool = Field(
-        True, description="let a cut take a feature again, as the exact method does; False gives B new features a round"
-    )
+    max_inner: Count | None = Field(None, description="steps of a sub-problem per round at most")
+    outer_tol: Positive | None = Field(None, description="outer test (see outer_stop) that ends the fit")
+    allow_repeat: bool = Field(True, description="let a cut take a feature again, as the exact method does")
     debias: bool = Field(False, description="refit a ridge-penalised model on the selected features, C=20")
-    outer_stop: Literal["gap", "decrease"] = Field(
-        "gap", description="outer test: gap, the certified relative distance to the exact optimum; decrease, the paper's (38)"
-    )
+    outer_stop: Literal["gap", "decrease"] = Field("gap", description="outer test: certified distance to the optimum, or decrease")
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
     probability: Probability = "auto"
     scale: Scale = "auto"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,14 +17,13 @@ from ....storage.value_types import Matrix
 from ...estimators.covariates import CovariateEstimator
 from ...estimators.cross_validated import CrossValidated, Grid, Start
 from ...estimators.frames import feature_count, named_groups
-from ...estimators.inputs import Column, UserRows
+from ...estimators.inputs import Callbacks, Column, UserRows
 from ...estimators.linear import FeatureSelection
-from ...estimators.parameters import Parameter, type_words
 from ...estimators.probabilities import CovariateProbabilities
 from ...estimators.supervised import SupervisedClassifier, SupervisedRegressor
 from ...inputs.labels import Inputs
 from .atoms import build_atoms
-from .config import ClassLoss, FGMConfig, NumberLoss
+from .config import FGMConfig
 from .loop import FGMState
 from .method import FGM
 from .model import FGMModel, MachineState, selected_atoms
@@ -35,12 +34,6 @@ from .tables import group_tables
 WIDE = 50_000  # from this many features ``coef_`` is a sparse row: a dense one would be mostly zeros
 
 WIDER = 4  # times B that a search goes on to where the best model has most of its rounds
-
-GROUPS = (
-    "One label per feature (negative: in no group; a Series goes by the names of features, or of the columns they are made from), the size "
-    "of groups one after the other, or a list of arrays of numbers or masks: disjoint, nested or overlapping; ``None``: those of a store, "
-    "else no groups."
-)
 
 
 @dataclass(frozen=True)
@@ -68,42 +61,11 @@ class PathPoint:
 
 
 class _FGM(FeatureSelection, CovariateEstimator):
-    """What both estimators share.
-
-    Attributes
-    ----------
-    selected_
-        Sorted ids of the features with a weight that is not zero (groups; ``(k, 2)`` for ``poly2``, second id -1 for a linear term). With
-        several classes their union.
-    coef_, intercept_
-        ``(n_machines, n_features)``, a sparse array from 50,000 features, for maps ``(n_machines, k)`` aligned with the map's columns; and
-        ``(n_machines,)``.
-    C_
-        Loss weight, ``(n_machines,)`` of several classes.
-    covariate_coef_
-        ``(n_machines, n_covariates)`` coefficients of the covariates, which bear no penalty.
-    cuts_, cut_weights_
-        Atoms of each cut and their kernel weights mu; lists per class when there are several.
-    path_
-        :class:`PathPoint` after every round (a list per class when there are several).
-    objective_, dual_gap_, outer_gap_
-        F_T, the absolute duality gap of the last sub-problem, and the distance to the exact optimum; sums over classes.
-    n_iter_, converged_, stop_reason_, history_
-        Rounds, whether sub-problems were solved and the aim (features to select, outer tolerance) was reached, what ended the fit, and one
-        array per figure.
-    n_features_in_
-        Width of the training data.
-
-    References
-    ----------
-    Tan, Tsang, Wang: Towards Ultrahigh Dimensional Feature Selection for Big Data. JMLR 15 (2014), problems (7), (31), (37).
-    """
+    """What both estimators share."""
 
     _method = FGM
     _takes_all_memory = True
     _forms = {"accept_sparse": ["csc", "csr"], "accept_large_sparse": True}
-    _wider = {**CovariateEstimator._wider, "group_weight": ('{"none", "1/size"} or array of float or None', Any)}
-    _own_parameters = {"fit_intercept": Parameter("groups", None, "int or array of int or list of arrays or None", Any, GROUPS)}
 
     groups: Any
     feature_map: str | None
@@ -227,10 +189,107 @@ class FGMClassifier(CovariateProbabilities, _FGM, SupervisedClassifier):
     features is set by ``B`` and ``max_rounds``, the fit by ``C``. Several classes are fitted one against the rest. Covariates, like the
     intercept, add to the decision values without a penalty.
 
+    Parameters
+    ----------
+    B : int >= 1, default=10
+        Features (groups, pairs) a cut may take; at most B * max_rounds are selected. An estimator clips it to the number there is, with a
+        warning.
+    C : float > 0 or {"auto"}, default='auto'
+        Loss weight; auto: the number of rows over log(2 a) of a atoms and over the sum of the B largest squared scores of the null model's
+        residuals, per sum of their squares, found by the first search (C_), four times that of the logistic loss: the columns' unit does
+        not matter. Squared hinge has C/2 * sum xi^2: C is twice LinearSVC's; logistic has C * sum log(1 + exp(-m)), as LogisticRegression;
+        of real targets C/2 * sum r^2 (beyond the tube, up to delta), whatever their unit. The paper's experiments have C=10 and no
+        intercept.
+    max_rounds : int >= 1 or {"auto"}, default='auto'
+        Cutting planes at most. The early stop is what selects: near-exact solutions are denser and often less accurate. auto: 10; fewer on
+        dense columns without a map where no candidate (feature, group) stands out of chance. With n_features_to_select or outer_tol, 10.
+    n_features_to_select : int >= 1 or None, default=None
+        Stop as soon as the cuts hold exactly this many distinct features (groups, pairs); one without weight is not selected.
+    loss : {"squared_hinge", "logistic"}, default='squared_hinge'
+        Loss of one row: squared_hinge or logistic for classes; squared, squared_epsilon_insensitive or huber for real targets; auto: the
+        first that suits the target.
+    fit_intercept : bool, default=True
+        Fit an unpenalised intercept, eliminated exactly.
+    groups : int or array of int or list of arrays or None, default=None
+        One label per feature (negative: in no group; a Series goes by the names of features, or of the columns they are made from), the
+        size of groups one after the other, or a list of arrays of numbers or masks: disjoint, nested or overlapping; ``None``: those of a
+        store, else no groups.
+    group_weight : {"none", "1/size"} or array of float or None, default=None
+        Weight eta of each group, one number per group or a rule; default: none, 1/size for nested groups.
+    feature_map : {"poly2", "hik", "additive_gaussian"} or None, default=None
+        Implicit map of the features: poly2, the kernel (gamma x'z + coef0)^2, never materialised; hik, histogram intersection of
+        non-negative features; additive_gaussian, sum_j exp(-gamma (x_j - z_j)^2).
+    gamma : float > 0, default=1.0
+        poly2: (gamma x'z + coef0)^2; additive_gaussian: exp(-gamma (x - z)^2).
+    coef0 : float >= 0, default=1.0
+        Constant of the degree-2 kernel.
+    n_bins : int >= 1 and <= 10000, default=100
+        Columns per feature of the intersection kernel.
+    solver : {"auto", "newton", "apg", "mkl"}, default='auto'
+        Sub-problem solver; auto is newton, on the active rows; apg: the paper's; mkl: slow reference.
+    inner_tol : float > 0, default=0.001
+        Inner test (see inner_stop) at which a sub-problem ends.
+    inner_stop : {"gap", "decrease"}, default='gap'
+        Inner test: gap, the relative duality gap of the sub-problem; decrease, the paper's (41), the relative decrease of a step, with
+        solver apg, which auto then is: fast, it leaves gaps of tens of percent, which are reported.
+    max_inner : int >= 1 or None, default=None
+        Sub-problem steps per round at most; the gap left is reported.
+    outer_tol : float > 0 or None, default=None
+        Stop when the outer test (see outer_stop) falls to this value; default: never.
+    allow_repeat : bool, default=True
+        Let a cut take a feature again, as the exact method does; False gives B new features a round.
+    debias : bool, default=False
+        Refit a ridge-penalised model on the selected features, C=20.
+    outer_stop : {"gap", "decrease"}, default='gap'
+        Outer test: gap, the certified relative distance to the exact optimum; decrease, the paper's (38).
+    class_weight : {"balanced"} or dict or None, default=None
+        Factor of C per class.
+    probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
+        Probabilities of the classes: exact for a logistic loss; otherwise sigmoid or isotonic calibration on the decision values of 5
+        folds, about 5 more fits. sigmoid, isotonic: at fit; auto: exact, or by a sigmoid when they are first asked for; false: none.
+    scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
+        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
+        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
+        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
+        those of the columns as given. A store that was scaled at ingest is taken as it is.
+    cluster : str or None, default=None
+        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+    random_state : int, RandomState or None, default=None
+        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+    verbose : int, default=0
+        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
+        2 also sends every event to the log ``gramplane``.
+    callbacks : callable, list of callables or None, default=None
+        Function, or several, called with an event record per step.
+
     Attributes
     ----------
     classes_
         Labels in order.
+    selected_
+        Sorted ids of the features with a weight that is not zero (groups; ``(k, 2)`` for ``poly2``, second id -1 for a linear term). With
+        several classes their union.
+    coef_, intercept_
+        ``(n_machines, n_features)``, a sparse array from 50,000 features, for maps ``(n_machines, k)`` aligned with the map's columns; and
+        ``(n_machines,)``.
+    C_
+        Loss weight, ``(n_machines,)`` of several classes.
+    covariate_coef_
+        ``(n_machines, n_covariates)`` coefficients of the covariates, which bear no penalty.
+    cuts_, cut_weights_
+        Atoms of each cut and their kernel weights mu; lists per class when there are several.
+    path_
+        :class:`PathPoint` after every round (a list per class when there are several).
+    objective_, dual_gap_, outer_gap_
+        F_T, the absolute duality gap of the last sub-problem, and the distance to the exact optimum; sums over classes.
+    n_iter_, converged_, stop_reason_, history_
+        Rounds, whether sub-problems were solved and the aim (features to select, outer tolerance) was reached, what ended the fit, and one
+        array per figure.
+    n_features_in_
+        Width of the training data.
+    encoding_ : Pipeline
+        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
+        columns to the features; else not there.
 
     Examples
     --------
@@ -241,14 +300,69 @@ class FGMClassifier(CovariateProbabilities, _FGM, SupervisedClassifier):
     >>> model = FGMClassifier(B=2, max_rounds=3).fit(scale(X), y)
     >>> model.transform(X).shape
     (569, 6)
+
+    References
+    ----------
+    Tan, Tsang, Wang: Towards Ultrahigh Dimensional Feature Selection for Big Data. JMLR 15 (2014), problems (7), (31), (37).
     """
 
-    _left_out = ("epsilon", "delta")
-    _defaults = {"loss": "squared_hinge"}
-    _wider = {
-        **_FGM._wider,
-        "loss": (type_words(ClassLoss), ClassLoss),
-    }
+    def __init__(
+        self,
+        B: int = 10,
+        C: float | Literal["auto"] = "auto",
+        max_rounds: int | Literal["auto"] = "auto",
+        n_features_to_select: int | None = None,
+        loss: Literal["squared_hinge", "logistic"] = "squared_hinge",
+        fit_intercept: bool = True,
+        groups: Any = None,
+        group_weight: Any = None,
+        feature_map: Literal["poly2", "hik", "additive_gaussian"] | None = None,
+        gamma: float = 1.0,
+        coef0: float = 1.0,
+        n_bins: int = 100,
+        solver: Literal["auto", "newton", "apg", "mkl"] = "auto",
+        inner_tol: float = 0.001,
+        inner_stop: Literal["gap", "decrease"] = "gap",
+        max_inner: int | None = None,
+        outer_tol: float | None = None,
+        allow_repeat: bool = True,
+        debias: bool = False,
+        outer_stop: Literal["gap", "decrease"] = "gap",
+        class_weight: Literal["balanced"] | dict[Any, float] | None = None,
+        probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
+        scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.B = B
+        self.C = C
+        self.max_rounds = max_rounds
+        self.n_features_to_select = n_features_to_select
+        self.loss = loss
+        self.fit_intercept = fit_intercept
+        self.groups = groups
+        self.group_weight = group_weight
+        self.feature_map = feature_map
+        self.gamma = gamma
+        self.coef0 = coef0
+        self.n_bins = n_bins
+        self.solver = solver
+        self.inner_tol = inner_tol
+        self.inner_stop = inner_stop
+        self.max_inner = max_inner
+        self.outer_tol = outer_tol
+        self.allow_repeat = allow_repeat
+        self.debias = debias
+        self.outer_stop = outer_stop
+        self.class_weight = class_weight
+        self.probability = probability
+        self.scale = scale
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
     def decision_function(self, X: UserRows, *, covariates: UserRows | None = None) -> np.ndarray:
         """Return ``f(x)``: ``(n_samples,)`` for two classes, else ``(n_samples, n_classes)``."""
@@ -269,6 +383,105 @@ class FGMRegressor(_FGM, SupervisedRegressor):
     means the same in every unit. Weights, intercept and covariates' coefficients are in the unit of the target, objective and gaps in its
     square: they are those of the problem above with ``epsilon`` and ``delta`` times the standard deviation.
 
+    Parameters
+    ----------
+    B : int >= 1, default=10
+        Features (groups, pairs) a cut may take; at most B * max_rounds are selected. An estimator clips it to the number there is, with a
+        warning.
+    C : float > 0 or {"auto"}, default='auto'
+        Loss weight; auto: the number of rows over log(2 a) of a atoms and over the sum of the B largest squared scores of the null model's
+        residuals, per sum of their squares, found by the first search (C_), four times that of the logistic loss: the columns' unit does
+        not matter. Squared hinge has C/2 * sum xi^2: C is twice LinearSVC's; logistic has C * sum log(1 + exp(-m)), as LogisticRegression;
+        of real targets C/2 * sum r^2 (beyond the tube, up to delta), whatever their unit. The paper's experiments have C=10 and no
+        intercept.
+    max_rounds : int >= 1 or {"auto"}, default='auto'
+        Cutting planes at most. The early stop is what selects: near-exact solutions are denser and often less accurate. auto: 10; fewer on
+        dense columns without a map where no candidate (feature, group) stands out of chance. With n_features_to_select or outer_tol, 10.
+    n_features_to_select : int >= 1 or None, default=None
+        Stop as soon as the cuts hold exactly this many distinct features (groups, pairs); one without weight is not selected.
+    loss : {"squared", "squared_epsilon_insensitive", "huber"}, default='squared'
+        Loss of one row: squared_hinge or logistic for classes; squared, squared_epsilon_insensitive or huber for real targets; auto: the
+        first that suits the target.
+    epsilon : float >= 0, default=0.1
+        squared_epsilon_insensitive: half width of the tube without loss, in standard deviations of the target.
+    delta : float > 0, default=1.35
+        huber: residual beyond which the loss is straight, in standard deviations of the target.
+    fit_intercept : bool, default=True
+        Fit an unpenalised intercept, eliminated exactly.
+    groups : int or array of int or list of arrays or None, default=None
+        One label per feature (negative: in no group; a Series goes by the names of features, or of the columns they are made from), the
+        size of groups one after the other, or a list of arrays of numbers or masks: disjoint, nested or overlapping; ``None``: those of a
+        store, else no groups.
+    group_weight : {"none", "1/size"} or array of float or None, default=None
+        Weight eta of each group, one number per group or a rule; default: none, 1/size for nested groups.
+    feature_map : {"poly2", "hik", "additive_gaussian"} or None, default=None
+        Implicit map of the features: poly2, the kernel (gamma x'z + coef0)^2, never materialised; hik, histogram intersection of
+        non-negative features; additive_gaussian, sum_j exp(-gamma (x_j - z_j)^2).
+    gamma : float > 0, default=1.0
+        poly2: (gamma x'z + coef0)^2; additive_gaussian: exp(-gamma (x - z)^2).
+    coef0 : float >= 0, default=1.0
+        Constant of the degree-2 kernel.
+    n_bins : int >= 1 and <= 10000, default=100
+        Columns per feature of the intersection kernel.
+    solver : {"auto", "newton", "apg", "mkl"}, default='auto'
+        Sub-problem solver; auto is newton, on the active rows; apg: the paper's; mkl: slow reference.
+    inner_tol : float > 0, default=0.001
+        Inner test (see inner_stop) at which a sub-problem ends.
+    inner_stop : {"gap", "decrease"}, default='gap'
+        Inner test: gap, the relative duality gap of the sub-problem; decrease, the paper's (41), the relative decrease of a step, with
+        solver apg, which auto then is: fast, it leaves gaps of tens of percent, which are reported.
+    max_inner : int >= 1 or None, default=None
+        Sub-problem steps per round at most; the gap left is reported.
+    outer_tol : float > 0 or None, default=None
+        Stop when the outer test (see outer_stop) falls to this value; default: never.
+    allow_repeat : bool, default=True
+        Let a cut take a feature again, as the exact method does; False gives B new features a round.
+    debias : bool, default=False
+        Refit a ridge-penalised model on the selected features, C=20.
+    outer_stop : {"gap", "decrease"}, default='gap'
+        Outer test: gap, the certified relative distance to the exact optimum; decrease, the paper's (38).
+    scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
+        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
+        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
+        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
+        those of the columns as given. A store that was scaled at ingest is taken as it is.
+    cluster : str or None, default=None
+        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+    random_state : int, RandomState or None, default=None
+        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+    verbose : int, default=0
+        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
+        2 also sends every event to the log ``gramplane``.
+    callbacks : callable, list of callables or None, default=None
+        Function, or several, called with an event record per step.
+
+    Attributes
+    ----------
+    selected_
+        Sorted ids of the features with a weight that is not zero (groups; ``(k, 2)`` for ``poly2``, second id -1 for a linear term). With
+        several classes their union.
+    coef_, intercept_
+        ``(n_machines, n_features)``, a sparse array from 50,000 features, for maps ``(n_machines, k)`` aligned with the map's columns; and
+        ``(n_machines,)``.
+    C_
+        Loss weight, ``(n_machines,)`` of several classes.
+    covariate_coef_
+        ``(n_machines, n_covariates)`` coefficients of the covariates, which bear no penalty.
+    cuts_, cut_weights_
+        Atoms of each cut and their kernel weights mu; lists per class when there are several.
+    path_
+        :class:`PathPoint` after every round (a list per class when there are several).
+    objective_, dual_gap_, outer_gap_
+        F_T, the absolute duality gap of the last sub-problem, and the distance to the exact optimum; sums over classes.
+    n_iter_, converged_, stop_reason_, history_
+        Rounds, whether sub-problems were solved and the aim (features to select, outer tolerance) was reached, what ended the fit, and one
+        array per figure.
+    n_features_in_
+        Width of the training data.
+    encoding_ : Pipeline
+        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
+        columns to the features; else not there.
+
     Examples
     --------
     >>> from sklearn.datasets import load_diabetes
@@ -278,51 +491,79 @@ class FGMRegressor(_FGM, SupervisedRegressor):
     >>> model = FGMRegressor(B=2, max_rounds=2).fit(scale(X), y)
     >>> model.selected_.tolist()
     [2, 3, 6, 8]
+
+    References
+    ----------
+    Tan, Tsang, Wang: Towards Ultrahigh Dimensional Feature Selection for Big Data. JMLR 15 (2014), problems (7), (31), (37).
     """
 
-    _defaults = {"loss": "squared"}
-    _wider = {
-        **_FGM._wider,
-        "loss": (type_words(NumberLoss), NumberLoss),
-    }
+    def __init__(
+        self,
+        B: int = 10,
+        C: float | Literal["auto"] = "auto",
+        max_rounds: int | Literal["auto"] = "auto",
+        n_features_to_select: int | None = None,
+        loss: Literal["squared", "squared_epsilon_insensitive", "huber"] = "squared",
+        epsilon: float = 0.1,
+        delta: float = 1.35,
+        fit_intercept: bool = True,
+        groups: Any = None,
+        group_weight: Any = None,
+        feature_map: Literal["poly2", "hik", "additive_gaussian"] | None = None,
+        gamma: float = 1.0,
+        coef0: float = 1.0,
+        n_bins: int = 100,
+        solver: Literal["auto", "newton", "apg", "mkl"] = "auto",
+        inner_tol: float = 0.001,
+        inner_stop: Literal["gap", "decrease"] = "gap",
+        max_inner: int | None = None,
+        outer_tol: float | None = None,
+        allow_repeat: bool = True,
+        debias: bool = False,
+        outer_stop: Literal["gap", "decrease"] = "gap",
+        scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.B = B
+        self.C = C
+        self.max_rounds = max_rounds
+        self.n_features_to_select = n_features_to_select
+        self.loss = loss
+        self.epsilon = epsilon
+        self.delta = delta
+        self.fit_intercept = fit_intercept
+        self.groups = groups
+        self.group_weight = group_weight
+        self.feature_map = feature_map
+        self.gamma = gamma
+        self.coef0 = coef0
+        self.n_bins = n_bins
+        self.solver = solver
+        self.inner_tol = inner_tol
+        self.inner_stop = inner_stop
+        self.max_inner = max_inner
+        self.outer_tol = outer_tol
+        self.allow_repeat = allow_repeat
+        self.debias = debias
+        self.outer_stop = outer_stop
+        self.scale = scale
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
 
 class _FGMPath(CrossValidated):
-    """Chooses ``C``, ``B`` and the number of rounds by cross-validation; the fits of all folds and points share the passes of one loop.
+    """Chooses ``C``, ``B`` and the number of rounds by cross-validation; the fits of all folds and points share the passes of one loop."""
 
-    The path of a fit gives every number of rounds up to ``max_rounds`` for free (with ``debias`` the last one only). Of models with like
-    scores the one of the smallest ``B`` times rounds is the simplest.
-
-    Attributes
-    ----------
-    C_, B_, max_rounds_
-        Parameters chosen.
-    Cs_
-        Values of ``C`` that were compared.
-    """
-
-    _grids = (
-        Grid(
-            "C",
-            "Cs",
-            5,
-            "Values of C; a number of them is spread evenly in the logarithm from 1/100 to 100 times what ``C='auto'`` of the estimator "
-            "without a search is on all rows (a mean over classes).",
-            span=(0.01, 100.0),
-        ),
-        Grid(
-            "B",
-            "Bs",
-            None,
-            "Values of B to compare; ``None``: ``B``, and four times ``B`` where the best model has more than half of ``max_rounds`` and "
-            "there are at least ``4 * B * max_rounds`` features, groups or pairs (not with ``n_features_to_select``).",
-            "list of int or None",
-        ),
-    )
+    _grids = (Grid("C", "Cs", span=(0.01, 100.0)), Grid("B", "Bs"))
     _along = ("max_rounds",)
     _simplest_by = (("B", "max_rounds"), ("C",))
 
-    Bs: Sequence[int] | None
+    Bs: Any
 
     def fit(
         self, X: UserRows, y: Column = None, sample_weight: Column = None, *, covariates: UserRows | None = None, groups: Column = None
@@ -359,9 +600,52 @@ class _FGMPath(CrossValidated):
 
 
 class FGMClassifierCV(_FGMPath, FGMClassifier):
-    r"""Linear classifier on few features, its ``C``, ``B`` and number of rounds chosen by cross-validation.
+    """Linear classifier on few features, its ``C``, ``B`` and number of rounds chosen by cross-validation.
 
-    The problem is that of :class:`FGMClassifier`.
+    The path of a fit gives every number of rounds up to ``max_rounds`` for free (with ``debias`` the last one only). Of models with like
+    scores the one of the smallest ``B`` times rounds is the simplest.
+
+    The problem, the parameters that are not explained here and further attributes are those of :class:`FGMClassifier`.
+
+    Parameters
+    ----------
+    Bs : list of int or None, default=None
+        Values of B to compare; ``None``: ``B``, and four times ``B`` where the best model has more than half of ``max_rounds`` and there
+        are at least ``4 * B * max_rounds`` features, groups or pairs (not with ``n_features_to_select``).
+    Cs : int or list of float, default=5
+        Values of C; a number of them is spread evenly in the logarithm from 1/100 to 100 times what ``C='auto'`` of the estimator without a
+        search is on all rows (a mean over classes).
+    cv : int, splitter, iterable or None, default=None
+        Folds: a number, drawn from ``random_state`` as ``tune`` draws them, in every class or, of many tasks, in every task; or a splitter
+        of scikit-learn, to which tasks are groups, or pairs of indices to learn from and to score. ``None``: 5, fewer where a class or task
+        has fewer rows.
+    scoring : str, callable, list of str, dict or None, default=None
+        Name of a scorer of scikit-learn, or a callable ``(estimator, X, y)``, where ``X`` numbers the rows held out and the estimator has
+        decided on them; or several: a list of names, or a dict of names and callables. ``None``: accuracy, or R2. Rows count by their
+        weights; to names of scorers the second of two classes is the positive one; probabilities are exact for a logistic loss, else
+        calibrated on the rows held out, each on others.
+    refit : bool or str, default=True
+        Fit on all rows with the parameters chosen; else there is no model, only the scores. Of several scores the name of the one that
+        decides; ``True`` and ``False``: the first.
+    one_standard_error : bool, default=False
+        Choose the simplest model within one standard error of the best score, not the best.
+    n_jobs : int or None, default=None
+        Processes among which the folds are dealt, -1: all processors; the same bits for any number. ``None`` is 1.
+
+    Attributes
+    ----------
+    C_, B_, max_rounds_
+        Parameters chosen.
+    Cs_
+        Values of ``C`` that were compared.
+    best_params_, best_score_, best_index_
+        Parameters chosen, their mean score, and their place in ``cv_results_``.
+    cv_results_
+        Arrays with one entry a point, as ``GridSearchCV`` has them: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``,
+        ``std_test_score``, ``rank_test_score``; of several scores their names stand in the place of ``score``. Of classes further
+        ``mean_margin_loss``, which chooses among points of one score.
+    n_splits_, scorer_
+        Number of folds, and what scored them: of several scores a dict.
 
     Examples
     --------
@@ -374,11 +658,124 @@ class FGMClassifierCV(_FGMPath, FGMClassifier):
     (12, True)
     """
 
+    def __init__(
+        self,
+        B: int = 10,
+        Bs: int | Sequence[float] | None = None,
+        Cs: int | Sequence[float] | None = 5,
+        max_rounds: int | Literal["auto"] = "auto",
+        n_features_to_select: int | None = None,
+        loss: Literal["squared_hinge", "logistic"] = "squared_hinge",
+        fit_intercept: bool = True,
+        groups: Any = None,
+        group_weight: Any = None,
+        feature_map: Literal["poly2", "hik", "additive_gaussian"] | None = None,
+        gamma: float = 1.0,
+        coef0: float = 1.0,
+        n_bins: int = 100,
+        solver: Literal["auto", "newton", "apg", "mkl"] = "auto",
+        inner_tol: float = 0.001,
+        inner_stop: Literal["gap", "decrease"] = "gap",
+        max_inner: int | None = None,
+        outer_tol: float | None = None,
+        allow_repeat: bool = True,
+        debias: bool = False,
+        outer_stop: Literal["gap", "decrease"] = "gap",
+        class_weight: Literal["balanced"] | dict[Any, float] | None = None,
+        probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
+        scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool | str = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.B = B
+        self.Bs = Bs
+        self.Cs = Cs
+        self.max_rounds = max_rounds
+        self.n_features_to_select = n_features_to_select
+        self.loss = loss
+        self.fit_intercept = fit_intercept
+        self.groups = groups
+        self.group_weight = group_weight
+        self.feature_map = feature_map
+        self.gamma = gamma
+        self.coef0 = coef0
+        self.n_bins = n_bins
+        self.solver = solver
+        self.inner_tol = inner_tol
+        self.inner_stop = inner_stop
+        self.max_inner = max_inner
+        self.outer_tol = outer_tol
+        self.allow_repeat = allow_repeat
+        self.debias = debias
+        self.outer_stop = outer_stop
+        self.class_weight = class_weight
+        self.probability = probability
+        self.scale = scale
+        self.cv = cv
+        self.scoring = scoring
+        self.refit = refit
+        self.one_standard_error = one_standard_error
+        self.n_jobs = n_jobs
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
 
 class FGMRegressorCV(_FGMPath, FGMRegressor):
-    r"""Linear regression on few features, its ``C``, ``B`` and number of rounds chosen by cross-validation.
+    """Linear regression on few features, its ``C``, ``B`` and number of rounds chosen by cross-validation.
 
-    The problem is that of :class:`FGMRegressor`.
+    The path of a fit gives every number of rounds up to ``max_rounds`` for free (with ``debias`` the last one only). Of models with like
+    scores the one of the smallest ``B`` times rounds is the simplest.
+
+    The problem, the parameters that are not explained here and further attributes are those of :class:`FGMRegressor`.
+
+    Parameters
+    ----------
+    Bs : list of int or None, default=None
+        Values of B to compare; ``None``: ``B``, and four times ``B`` where the best model has more than half of ``max_rounds`` and there
+        are at least ``4 * B * max_rounds`` features, groups or pairs (not with ``n_features_to_select``).
+    Cs : int or list of float, default=5
+        Values of C; a number of them is spread evenly in the logarithm from 1/100 to 100 times what ``C='auto'`` of the estimator without a
+        search is on all rows (a mean over classes).
+    cv : int, splitter, iterable or None, default=None
+        Folds: a number, drawn from ``random_state`` as ``tune`` draws them, in every class or, of many tasks, in every task; or a splitter
+        of scikit-learn, to which tasks are groups, or pairs of indices to learn from and to score. ``None``: 5, fewer where a class or task
+        has fewer rows.
+    scoring : str, callable, list of str, dict or None, default=None
+        Name of a scorer of scikit-learn, or a callable ``(estimator, X, y)``, where ``X`` numbers the rows held out and the estimator has
+        decided on them; or several: a list of names, or a dict of names and callables. ``None``: accuracy, or R2. Rows count by their
+        weights; to names of scorers the second of two classes is the positive one; probabilities are exact for a logistic loss, else
+        calibrated on the rows held out, each on others.
+    refit : bool or str, default=True
+        Fit on all rows with the parameters chosen; else there is no model, only the scores. Of several scores the name of the one that
+        decides; ``True`` and ``False``: the first.
+    one_standard_error : bool, default=False
+        Choose the simplest model within one standard error of the best score, not the best.
+    n_jobs : int or None, default=None
+        Processes among which the folds are dealt, -1: all processors; the same bits for any number. ``None`` is 1.
+
+    Attributes
+    ----------
+    C_, B_, max_rounds_
+        Parameters chosen.
+    Cs_
+        Values of ``C`` that were compared.
+    best_params_, best_score_, best_index_
+        Parameters chosen, their mean score, and their place in ``cv_results_``.
+    cv_results_
+        Arrays with one entry a point, as ``GridSearchCV`` has them: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``,
+        ``std_test_score``, ``rank_test_score``; of several scores their names stand in the place of ``score``. Of classes further
+        ``mean_margin_loss``, which chooses among points of one score.
+    n_splits_, scorer_
+        Number of folds, and what scored them: of several scores a dict.
 
     Examples
     --------
@@ -390,6 +787,76 @@ class FGMRegressorCV(_FGMPath, FGMRegressor):
     >>> model.n_splits_, len(model.path_) == model.max_rounds_
     (5, True)
     """
+
+    def __init__(
+        self,
+        B: int = 10,
+        Bs: int | Sequence[float] | None = None,
+        Cs: int | Sequence[float] | None = 5,
+        max_rounds: int | Literal["auto"] = "auto",
+        n_features_to_select: int | None = None,
+        loss: Literal["squared", "squared_epsilon_insensitive", "huber"] = "squared",
+        epsilon: float = 0.1,
+        delta: float = 1.35,
+        fit_intercept: bool = True,
+        groups: Any = None,
+        group_weight: Any = None,
+        feature_map: Literal["poly2", "hik", "additive_gaussian"] | None = None,
+        gamma: float = 1.0,
+        coef0: float = 1.0,
+        n_bins: int = 100,
+        solver: Literal["auto", "newton", "apg", "mkl"] = "auto",
+        inner_tol: float = 0.001,
+        inner_stop: Literal["gap", "decrease"] = "gap",
+        max_inner: int | None = None,
+        outer_tol: float | None = None,
+        allow_repeat: bool = True,
+        debias: bool = False,
+        outer_stop: Literal["gap", "decrease"] = "gap",
+        scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool | str = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.B = B
+        self.Bs = Bs
+        self.Cs = Cs
+        self.max_rounds = max_rounds
+        self.n_features_to_select = n_features_to_select
+        self.loss = loss
+        self.epsilon = epsilon
+        self.delta = delta
+        self.fit_intercept = fit_intercept
+        self.groups = groups
+        self.group_weight = group_weight
+        self.feature_map = feature_map
+        self.gamma = gamma
+        self.coef0 = coef0
+        self.n_bins = n_bins
+        self.solver = solver
+        self.inner_tol = inner_tol
+        self.inner_stop = inner_stop
+        self.max_inner = max_inner
+        self.outer_tol = outer_tol
+        self.allow_repeat = allow_repeat
+        self.debias = debias
+        self.outer_stop = outer_stop
+        self.scale = scale
+        self.cv = cv
+        self.scoring = scoring
+        self.refit = refit
+        self.one_standard_error = one_standard_error
+        self.n_jobs = n_jobs
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
 
 def _has_converged(config: FGMConfig, machine: MachineState) -> bool:

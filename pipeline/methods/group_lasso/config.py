@@ -19,51 +19,37 @@ class GroupLassoConfig(MethodConfig):
 
     penalty: Literal["gl", "sgl", "egl", "l1"] = Field(
         "gl",
-        description="gl, group lasso: lam sum_g sqrt(d_g) ||w_g||; sgl, sparse group lasso: lam sum_g (sqrt(d_g) ||w_g|| + r_g ||w_g||_1); "
-        "egl: the same, with a threshold that decays over the rounds (see rho); l1: lam ||w||_1",
+        description="gl: group lasso; sgl, egl: sparse group lasso; l1",
     )
     lam: NonNegative | Literal["auto"] = Field(
         "auto",
-        description="weight of the penalty beside the mean loss; group g of d_g features costs lam sqrt(d_g) ||w_g||. auto: of a batch "
-        "min(0.6 log(2 G) / n, 0.3) of the least lam that selects nothing, of G groups and n rows, which the first step finds and lam_ "
-        "tells; of a stream 0.01",
+        description="weight of the penalty; auto: from rows and groups",
     )
-    gamma: Positive = Field(
-        1.0, description="da: weight of the proximity term, gamma/sqrt(t) in round t; fobos: steps are 1/(gamma sqrt(t))"
-    )
-    r: NonNegative | list[NonNegative] = Field(
-        1.0, description="sgl, egl: share of the l1 norm inside groups, lam r_g ||w_g||_1 is added; one number, or one per group"
-    )
-    rho: NonNegative = Field(0.0, description="egl: l1 part of the proximity term; the threshold of round t is lam r_g + rho gamma/sqrt(t)")
+    gamma: Positive = Field(1.0, description="streams: weight of the proximity term, or of steps")
+    r: NonNegative | list[NonNegative] = Field(1.0, description="sgl, egl: share of the l1 norm inside groups")
+    rho: NonNegative = Field(0.0, description="egl: l1 part of the proximity term")
     algorithm: Literal["auto", "da", "fobos", "fista"] = Field(
         "auto",
-        description="da: dual averaging over the rows as they come; fobos: forward-backward splitting over the same; fista: the batch "
-        "optimum with its duality gap. auto: fista, and da in partial_fit, of a text that is read once, without a penalty (lam=0), and "
-        "where a parameter of streams is not its default (gamma, rho, epochs, batch_size, shuffle, average)",
+        description="da, fobos: rows as they come; fista: the batch optimum",
     )
     epochs: Count = Field(1, description="da, fobos: passes over the rows")
     batch_size: Count = Field(1, description="da, fobos: rows of a round")
     shuffle: bool = Field(
         True,
-        description="da, fobos: blocks of rows, and rows inside a block, in a seeded order, a new one each epoch; partial_fit takes rows "
-        "as they come",
+        description="da, fobos: rows in a seeded order, anew each epoch",
     )
     fit_intercept: bool = Field(
         True,
-        description="fit an intercept without penalty; in a stream it has steps of its own, whatever gamma, batch_size and the scale of "
-        "the features",
+        description="fit an intercept without penalty",
     )
-    average: bool = Field(False, description="da: predict with the mean of all iterates, at the cost of a dense sweep per round")
+    average: bool = Field(False, description="da: predict with the mean of all iterates")
     loss: Literal["auto", "logistic", "squared", "hinge"] = Field(
         "auto",
-        description="loss of a row; auto: logistic for classes, squared for real targets. fista: Newton steps solve logistic, descent on "
-        "moments squared, an interior path hinge",
+        description="loss of a row; auto: logistic for classes, else squared",
     )
-    tol: Positive = Field(1e-4, description="fista: duality gap at which the fit ends, relative to the objective")
+    tol: Positive = Field(1e-4, description="fista: relative duality gap at which the fit ends")
     max_iter: Count = Field(1000, description="fista: steps at most")
-    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(
-        None, description="factor of the loss per class; a stream that is read once, and partial_fit, take no balanced ones"
-    )
+    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of the loss per class")
     probability: Probability = "auto"
     scale: Scale = "auto"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
 
@@ -14,9 +14,8 @@ from ....kernels.group_lasso.streams import StreamLearner, StreamPoint
 from ....storage.value_types import UserData
 from ...estimators.cross_validated import CrossValidated, Grid, Start
 from ...estimators.frames import feature_labels, named_groups
-from ...estimators.inputs import Column, UserRows, label_array, warn_user
+from ...estimators.inputs import Callbacks, Column, UserRows, label_array, warn_user
 from ...estimators.linear import RESTART, StreamEstimator
-from ...estimators.parameters import Parameter
 from ...estimators.supervised import SupervisedClassifier, SupervisedRegressor, checked_weight
 from ...inputs.labels import Inputs, class_factors
 from ...loops.protocol import LoopState
@@ -26,15 +25,6 @@ from .learners import LearnerFactory
 from .method import GroupLasso
 from .rows import UNSCALED, scaled_rows
 from .stream_state import StreamState
-
-GROUPS = (
-    "One label per feature (a Series goes by the names of features, or of the columns they are made from), the size of groups one after "
-    "the other, or a list of arrays of numbers or masks, which may overlap; ``None``: those of a store, else every feature by itself."
-)
-EDGES = "Edges of a graph of the features, ``(n_edges, 2)``, in the place of groups (graph lasso); a feature without one is by itself."
-
-_GROUPS = Parameter("groups", None, "int or array of int or list of arrays or None", Any, GROUPS)
-_EDGES = Parameter("edges", None, "array of int or None", Any, EDGES)
 
 
 def _takes_streams(estimator: Any) -> bool:
@@ -46,35 +36,11 @@ def _takes_streams(estimator: Any) -> bool:
 
 
 class _GroupLasso(StreamEstimator):
-    """What classifier and regressor share.
-
-    Attributes
-    ----------
-    coef_, intercept_
-        ``(n_machines, n_features)`` weights, a sparse array from 50,000 features, whose zeros are exact; and ``(n_machines,)``.
-    active_groups_
-        Labels of the groups with a weight in some machine (of a list of groups, or of edges: their positions in it, behind the edges the
-        features that have none; without groups: features).
-    objective_, dual_gap_
-        Mean loss of the last model plus Omega on the training rows, summed over machines, NaN after ``partial_fit``; and the duality gap of
-        the batch optimum, NaN for streams, which have no certificate.
-    lam_, lam_max_
-        Weight of the penalty, and the least that selects nothing, NaN of a stream.
-    n_iter_, converged_, stop_reason_, history_
-        Rounds that are closed (of the batch, steps), whether the gap was reached (False for streams, which have no certificate), what ended
-        the fit, and figures of every step: rows, losses as they came, penalty, features and groups.
-    n_features_in_
-        Width of the rows.
-
-    References
-    ----------
-    Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, chapter 3.
-    """
+    """What classifier and regressor share."""
 
     _method = GroupLasso
     _iterations = "rounds"
     _forms = {"accept_sparse": "csr"}
-    _own_parameters = {"gamma": _GROUPS, "class_weight": _EDGES}
 
     groups: Any
     edges: Any
@@ -213,6 +179,87 @@ class GroupLassoClassifier(SupervisedClassifier, _GroupLasso):
 
     Several classes are fitted one against the rest, on the same stream.
 
+    Parameters
+    ----------
+    penalty : {"gl", "sgl", "egl", "l1"}, default='gl'
+        Gl, group lasso: lam sum_g sqrt(d_g) ||w_g||; sgl, sparse group lasso: lam sum_g (sqrt(d_g) ||w_g|| + r_g ||w_g||_1); egl: the same,
+        with a threshold that decays over the rounds (see rho); l1: lam ||w||_1.
+    lam : float >= 0 or {"auto"}, default='auto'
+        Weight of the penalty beside the mean loss; group g of d_g features costs lam sqrt(d_g) ||w_g||. auto: of a batch min(0.6 log(2 G) /
+        n, 0.3) of the least lam that selects nothing, of G groups and n rows, which the first step finds and lam_ tells; of a stream 0.01.
+    gamma : float > 0, default=1.0
+        da: weight of the proximity term, gamma/sqrt(t) in round t; fobos: steps are 1/(gamma sqrt(t)).
+    groups : int or array of int or list of arrays or None, default=None
+        One label per feature (a Series goes by the names of features, or of the columns they are made from), the size of groups one after
+        the other, or a list of arrays of numbers or masks, which may overlap; ``None``: those of a store, else every feature by itself.
+    r : float >= 0 or list of float >= 0, default=1.0
+        Sgl, egl: share of the l1 norm inside groups, lam r_g ||w_g||_1 is added; one number, or one per group.
+    rho : float >= 0, default=0.0
+        egl: l1 part of the proximity term; the threshold of round t is lam r_g + rho gamma/sqrt(t).
+    algorithm : {"auto", "da", "fobos", "fista"}, default='auto'
+        da: dual averaging over the rows as they come; fobos: forward-backward splitting over the same; fista: the batch optimum with its
+        duality gap. auto: fista, and da in partial_fit, of a text that is read once, without a penalty (lam=0), and where a parameter of
+        streams is not its default (gamma, rho, epochs, batch_size, shuffle, average).
+    epochs : int >= 1, default=1
+        Da, fobos: passes over the rows.
+    batch_size : int >= 1, default=1
+        Da, fobos: rows of a round.
+    shuffle : bool, default=True
+        Da, fobos: blocks of rows, and rows inside a block, in a seeded order, a new one each epoch; partial_fit takes rows as they come.
+    fit_intercept : bool, default=True
+        Fit an intercept without penalty; in a stream it has steps of its own, whatever gamma, batch_size and the scale of the features.
+    average : bool, default=False
+        da: predict with the mean of all iterates, at the cost of a dense sweep per round.
+    loss : {"auto", "logistic", "squared", "hinge"}, default='auto'
+        Loss of a row; auto: logistic for classes, squared for real targets. fista: Newton steps solve logistic, descent on moments squared,
+        an interior path hinge.
+    tol : float > 0, default=0.0001
+        fista: duality gap at which the fit ends, relative to the objective.
+    max_iter : int >= 1, default=1000
+        fista: steps at most.
+    class_weight : {"balanced"} or dict or None, default=None
+        Factor of the loss per class; a stream that is read once, and partial_fit, take no balanced ones.
+    edges : array of int or None, default=None
+        Edges of a graph of the features, ``(n_edges, 2)``, in the place of groups (graph lasso); a feature without one is by itself.
+    probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
+        Probabilities of the classes: exact for a logistic loss; otherwise sigmoid or isotonic calibration on the decision values of 5
+        folds, about 5 more fits. sigmoid, isotonic: at fit; auto: exact, or by a sigmoid when they are first asked for; false: none.
+    scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
+        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
+        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
+        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
+        those of the columns as given. A store that was scaled at ingest is taken as it is.
+    cluster : str or None, default=None
+        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+    random_state : int, RandomState or None, default=None
+        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+    verbose : int, default=0
+        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
+        2 also sends every event to the log ``gramplane``.
+    callbacks : callable, list of callables or None, default=None
+        Function, or several, called with an event record per step.
+
+    Attributes
+    ----------
+    coef_, intercept_
+        ``(n_machines, n_features)`` weights, a sparse array from 50,000 features, whose zeros are exact; and ``(n_machines,)``.
+    active_groups_
+        Labels of the groups with a weight in some machine (of a list of groups, or of edges: their positions in it, behind the edges the
+        features that have none; without groups: features).
+    objective_, dual_gap_
+        Mean loss of the last model plus Omega on the training rows, summed over machines, NaN after ``partial_fit``; and the duality gap of
+        the batch optimum, NaN for streams, which have no certificate.
+    lam_, lam_max_
+        Weight of the penalty, and the least that selects nothing, NaN of a stream.
+    n_iter_, converged_, stop_reason_, history_
+        Rounds that are closed (of the batch, steps), whether the gap was reached (False for streams, which have no certificate), what ended
+        the fit, and figures of every step: rows, losses as they came, penalty, features and groups.
+    n_features_in_
+        Width of the rows.
+    encoding_ : Pipeline
+        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
+        columns to the features; else not there.
+
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
@@ -222,7 +269,61 @@ class GroupLassoClassifier(SupervisedClassifier, _GroupLasso):
     >>> model = GroupLassoClassifier(lam=0.05, groups=[k % 10 for k in range(30)], epochs=5).fit(scale(X), y)
     >>> model.coef_.shape
     (1, 30)
+
+    References
+    ----------
+    Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, chapter 3.
     """
+
+    def __init__(
+        self,
+        penalty: Literal["gl", "sgl", "egl", "l1"] = "gl",
+        lam: float | Literal["auto"] = "auto",
+        gamma: float = 1.0,
+        groups: Any = None,
+        r: float | list[float] = 1.0,
+        rho: float = 0.0,
+        algorithm: Literal["auto", "da", "fobos", "fista"] = "auto",
+        epochs: int = 1,
+        batch_size: int = 1,
+        shuffle: bool = True,
+        fit_intercept: bool = True,
+        average: bool = False,
+        loss: Literal["auto", "logistic", "squared", "hinge"] = "auto",
+        tol: float = 0.0001,
+        max_iter: int = 1000,
+        class_weight: Literal["balanced"] | dict[Any, float] | None = None,
+        edges: Any = None,
+        probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
+        scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.penalty = penalty
+        self.lam = lam
+        self.gamma = gamma
+        self.groups = groups
+        self.r = r
+        self.rho = rho
+        self.algorithm = algorithm
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.fit_intercept = fit_intercept
+        self.average = average
+        self.loss = loss
+        self.tol = tol
+        self.max_iter = max_iter
+        self.class_weight = class_weight
+        self.edges = edges
+        self.probability = probability
+        self.scale = scale
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
     @available_if(_takes_streams)
     def partial_fit(self, X: UserRows, y: Column, classes: Column = None, sample_weight: Column = None) -> Self:
@@ -254,6 +355,82 @@ class GroupLassoRegressor(SupervisedRegressor, _GroupLasso):
 
         \min_{w, b} \frac{1}{2n} \sum_i (y_i - \langle w, x_i \rangle - b)^2 + \Omega(w)
 
+    Parameters
+    ----------
+    penalty : {"gl", "sgl", "egl", "l1"}, default='gl'
+        Gl, group lasso: lam sum_g sqrt(d_g) ||w_g||; sgl, sparse group lasso: lam sum_g (sqrt(d_g) ||w_g|| + r_g ||w_g||_1); egl: the same,
+        with a threshold that decays over the rounds (see rho); l1: lam ||w||_1.
+    lam : float >= 0 or {"auto"}, default='auto'
+        Weight of the penalty beside the mean loss; group g of d_g features costs lam sqrt(d_g) ||w_g||. auto: of a batch min(0.6 log(2 G) /
+        n, 0.3) of the least lam that selects nothing, of G groups and n rows, which the first step finds and lam_ tells; of a stream 0.01.
+    gamma : float > 0, default=1.0
+        da: weight of the proximity term, gamma/sqrt(t) in round t; fobos: steps are 1/(gamma sqrt(t)).
+    groups : int or array of int or list of arrays or None, default=None
+        One label per feature (a Series goes by the names of features, or of the columns they are made from), the size of groups one after
+        the other, or a list of arrays of numbers or masks, which may overlap; ``None``: those of a store, else every feature by itself.
+    r : float >= 0 or list of float >= 0, default=1.0
+        Sgl, egl: share of the l1 norm inside groups, lam r_g ||w_g||_1 is added; one number, or one per group.
+    rho : float >= 0, default=0.0
+        egl: l1 part of the proximity term; the threshold of round t is lam r_g + rho gamma/sqrt(t).
+    algorithm : {"auto", "da", "fobos", "fista"}, default='auto'
+        da: dual averaging over the rows as they come; fobos: forward-backward splitting over the same; fista: the batch optimum with its
+        duality gap. auto: fista, and da in partial_fit, of a text that is read once, without a penalty (lam=0), and where a parameter of
+        streams is not its default (gamma, rho, epochs, batch_size, shuffle, average).
+    epochs : int >= 1, default=1
+        Da, fobos: passes over the rows.
+    batch_size : int >= 1, default=1
+        Da, fobos: rows of a round.
+    shuffle : bool, default=True
+        Da, fobos: blocks of rows, and rows inside a block, in a seeded order, a new one each epoch; partial_fit takes rows as they come.
+    fit_intercept : bool, default=True
+        Fit an intercept without penalty; in a stream it has steps of its own, whatever gamma, batch_size and the scale of the features.
+    average : bool, default=False
+        da: predict with the mean of all iterates, at the cost of a dense sweep per round.
+    loss : {"auto", "squared"}, default='auto'
+        Loss of a row; auto: logistic for classes, squared for real targets. fista: Newton steps solve logistic, descent on moments squared,
+        an interior path hinge.
+    tol : float > 0, default=0.0001
+        fista: duality gap at which the fit ends, relative to the objective.
+    max_iter : int >= 1, default=1000
+        fista: steps at most.
+    edges : array of int or None, default=None
+        Edges of a graph of the features, ``(n_edges, 2)``, in the place of groups (graph lasso); a feature without one is by itself.
+    scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
+        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
+        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
+        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
+        those of the columns as given. A store that was scaled at ingest is taken as it is.
+    cluster : str or None, default=None
+        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+    random_state : int, RandomState or None, default=None
+        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+    verbose : int, default=0
+        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
+        2 also sends every event to the log ``gramplane``.
+    callbacks : callable, list of callables or None, default=None
+        Function, or several, called with an event record per step.
+
+    Attributes
+    ----------
+    coef_, intercept_
+        ``(n_machines, n_features)`` weights, a sparse array from 50,000 features, whose zeros are exact; and ``(n_machines,)``.
+    active_groups_
+        Labels of the groups with a weight in some machine (of a list of groups, or of edges: their positions in it, behind the edges the
+        features that have none; without groups: features).
+    objective_, dual_gap_
+        Mean loss of the last model plus Omega on the training rows, summed over machines, NaN after ``partial_fit``; and the duality gap of
+        the batch optimum, NaN for streams, which have no certificate.
+    lam_, lam_max_
+        Weight of the penalty, and the least that selects nothing, NaN of a stream.
+    n_iter_, converged_, stop_reason_, history_
+        Rounds that are closed (of the batch, steps), whether the gap was reached (False for streams, which have no certificate), what ended
+        the fit, and figures of every step: rows, losses as they came, penalty, features and groups.
+    n_features_in_
+        Width of the rows.
+    encoding_ : Pipeline
+        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
+        columns to the features; else not there.
+
     Examples
     --------
     >>> from sklearn.datasets import load_diabetes
@@ -262,10 +439,57 @@ class GroupLassoRegressor(SupervisedRegressor, _GroupLasso):
     >>> model = GroupLassoRegressor(lam=1, algorithm="fista").fit(20 * X, y)
     >>> bool(model.converged_)
     True
+
+    References
+    ----------
+    Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, chapter 3.
     """
 
-    _own_parameters = {"gamma": _GROUPS, "max_iter": _EDGES}
-    _wider = {**_GroupLasso._wider, "loss": ('{"auto", "squared"}', Literal["auto", "squared"])}
+    def __init__(
+        self,
+        penalty: Literal["gl", "sgl", "egl", "l1"] = "gl",
+        lam: float | Literal["auto"] = "auto",
+        gamma: float = 1.0,
+        groups: Any = None,
+        r: float | list[float] = 1.0,
+        rho: float = 0.0,
+        algorithm: Literal["auto", "da", "fobos", "fista"] = "auto",
+        epochs: int = 1,
+        batch_size: int = 1,
+        shuffle: bool = True,
+        fit_intercept: bool = True,
+        average: bool = False,
+        loss: Literal["auto", "squared"] = "auto",
+        tol: float = 0.0001,
+        max_iter: int = 1000,
+        edges: Any = None,
+        scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.penalty = penalty
+        self.lam = lam
+        self.gamma = gamma
+        self.groups = groups
+        self.r = r
+        self.rho = rho
+        self.algorithm = algorithm
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.fit_intercept = fit_intercept
+        self.average = average
+        self.loss = loss
+        self.tol = tol
+        self.max_iter = max_iter
+        self.edges = edges
+        self.scale = scale
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
     @available_if(_takes_streams)
     def partial_fit(self, X: UserRows, y: Column, sample_weight: Column = None) -> Self:
@@ -291,25 +515,9 @@ class GroupLassoRegressor(SupervisedRegressor, _GroupLasso):
 class _GroupLassoPath(CrossValidated):
     """Chooses ``lam`` by cross-validation; the fits of a fold follow a path from the largest value down, each from the groups and weights
     of the one before, over the same moments or columns.
-
-    Attributes
-    ----------
-    lam_
-        Weight of the penalty that was chosen.
-    lams_
-        Values that were compared, descending.
     """
 
-    _grids = (
-        Grid(
-            "lam",
-            "lams",
-            10,
-            "Values of lam; a number of them is spread evenly in the logarithm from the least that selects nothing, ``lam_max``, to a "
-            "thousandth of it; to a hundredth where there are more features than rows.",
-            descending=True,
-        ),
-    )
+    _grids = (Grid("lam", "lams", descending=True),)
 
     def _default_values(self, grid: Grid, count: int, start: Start) -> np.ndarray:
         config, inputs, ctx = start
@@ -325,9 +533,46 @@ class _GroupLassoPath(CrossValidated):
 
 
 class GroupLassoClassifierCV(_GroupLassoPath, GroupLassoClassifier):
-    r"""Linear classifier with few groups of features, its ``lam`` chosen by cross-validation along a path.
+    """Linear classifier with few groups of features, its ``lam`` chosen by cross-validation along a path.
 
-    The problem is that of :class:`GroupLassoClassifier`.
+    The problem, the parameters that are not explained here and further attributes are those of :class:`GroupLassoClassifier`.
+
+    Parameters
+    ----------
+    lams : int or list of float, default=10
+        Values of lam; a number of them is spread evenly in the logarithm from the least that selects nothing, ``lam_max``, to a thousandth
+        of it; to a hundredth where there are more features than rows.
+    cv : int, splitter, iterable or None, default=None
+        Folds: a number, drawn from ``random_state`` as ``tune`` draws them, in every class or, of many tasks, in every task; or a splitter
+        of scikit-learn, to which tasks are groups, or pairs of indices to learn from and to score. ``None``: 5, fewer where a class or task
+        has fewer rows.
+    scoring : str, callable, list of str, dict or None, default=None
+        Name of a scorer of scikit-learn, or a callable ``(estimator, X, y)``, where ``X`` numbers the rows held out and the estimator has
+        decided on them; or several: a list of names, or a dict of names and callables. ``None``: accuracy, or R2. Rows count by their
+        weights; to names of scorers the second of two classes is the positive one; probabilities are exact for a logistic loss, else
+        calibrated on the rows held out, each on others.
+    refit : bool or str, default=True
+        Fit on all rows with the parameters chosen; else there is no model, only the scores. Of several scores the name of the one that
+        decides; ``True`` and ``False``: the first.
+    one_standard_error : bool, default=False
+        Choose the simplest model within one standard error of the best score, not the best.
+    n_jobs : int or None, default=None
+        Processes among which the folds are dealt, -1: all processors; the same bits for any number. ``None`` is 1.
+
+    Attributes
+    ----------
+    lam_
+        Weight of the penalty that was chosen.
+    lams_
+        Values that were compared, descending.
+    best_params_, best_score_, best_index_
+        Parameters chosen, their mean score, and their place in ``cv_results_``.
+    cv_results_
+        Arrays with one entry a point, as ``GridSearchCV`` has them: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``,
+        ``std_test_score``, ``rank_test_score``; of several scores their names stand in the place of ``score``. Of classes further
+        ``mean_margin_loss``, which chooses among points of one score.
+    n_splits_, scorer_
+        Number of folds, and what scored them: of several scores a dict.
 
     Examples
     --------
@@ -340,11 +585,108 @@ class GroupLassoClassifierCV(_GroupLassoPath, GroupLassoClassifier):
     (True, True)
     """
 
+    def __init__(
+        self,
+        penalty: Literal["gl", "sgl", "egl", "l1"] = "gl",
+        lams: int | Sequence[float] | None = 10,
+        gamma: float = 1.0,
+        groups: Any = None,
+        r: float | list[float] = 1.0,
+        rho: float = 0.0,
+        algorithm: Literal["auto", "da", "fobos", "fista"] = "auto",
+        epochs: int = 1,
+        batch_size: int = 1,
+        shuffle: bool = True,
+        fit_intercept: bool = True,
+        average: bool = False,
+        loss: Literal["auto", "logistic", "squared", "hinge"] = "auto",
+        tol: float = 0.0001,
+        max_iter: int = 1000,
+        class_weight: Literal["balanced"] | dict[Any, float] | None = None,
+        edges: Any = None,
+        probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
+        scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool | str = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.penalty = penalty
+        self.lams = lams
+        self.gamma = gamma
+        self.groups = groups
+        self.r = r
+        self.rho = rho
+        self.algorithm = algorithm
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.fit_intercept = fit_intercept
+        self.average = average
+        self.loss = loss
+        self.tol = tol
+        self.max_iter = max_iter
+        self.class_weight = class_weight
+        self.edges = edges
+        self.probability = probability
+        self.scale = scale
+        self.cv = cv
+        self.scoring = scoring
+        self.refit = refit
+        self.one_standard_error = one_standard_error
+        self.n_jobs = n_jobs
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
 
 class GroupLassoRegressorCV(_GroupLassoPath, GroupLassoRegressor):
-    r"""Linear regression with few groups of features, its ``lam`` chosen by cross-validation along a path.
+    """Linear regression with few groups of features, its ``lam`` chosen by cross-validation along a path.
 
-    The problem is that of :class:`GroupLassoRegressor`.
+    The problem, the parameters that are not explained here and further attributes are those of :class:`GroupLassoRegressor`.
+
+    Parameters
+    ----------
+    lams : int or list of float, default=10
+        Values of lam; a number of them is spread evenly in the logarithm from the least that selects nothing, ``lam_max``, to a thousandth
+        of it; to a hundredth where there are more features than rows.
+    cv : int, splitter, iterable or None, default=None
+        Folds: a number, drawn from ``random_state`` as ``tune`` draws them, in every class or, of many tasks, in every task; or a splitter
+        of scikit-learn, to which tasks are groups, or pairs of indices to learn from and to score. ``None``: 5, fewer where a class or task
+        has fewer rows.
+    scoring : str, callable, list of str, dict or None, default=None
+        Name of a scorer of scikit-learn, or a callable ``(estimator, X, y)``, where ``X`` numbers the rows held out and the estimator has
+        decided on them; or several: a list of names, or a dict of names and callables. ``None``: accuracy, or R2. Rows count by their
+        weights; to names of scorers the second of two classes is the positive one; probabilities are exact for a logistic loss, else
+        calibrated on the rows held out, each on others.
+    refit : bool or str, default=True
+        Fit on all rows with the parameters chosen; else there is no model, only the scores. Of several scores the name of the one that
+        decides; ``True`` and ``False``: the first.
+    one_standard_error : bool, default=False
+        Choose the simplest model within one standard error of the best score, not the best.
+    n_jobs : int or None, default=None
+        Processes among which the folds are dealt, -1: all processors; the same bits for any number. ``None`` is 1.
+
+    Attributes
+    ----------
+    lam_
+        Weight of the penalty that was chosen.
+    lams_
+        Values that were compared, descending.
+    best_params_, best_score_, best_index_
+        Parameters chosen, their mean score, and their place in ``cv_results_``.
+    cv_results_
+        Arrays with one entry a point, as ``GridSearchCV`` has them: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``,
+        ``std_test_score``, ``rank_test_score``; of several scores their names stand in the place of ``score``. Of classes further
+        ``mean_margin_loss``, which chooses among points of one score.
+    n_splits_, scorer_
+        Number of folds, and what scored them: of several scores a dict.
 
     Examples
     --------
@@ -355,3 +697,59 @@ class GroupLassoRegressorCV(_GroupLassoPath, GroupLassoRegressor):
     >>> model.cv_results_["mean_test_score"].shape, model.best_score_ > 0.4
     ((5,), True)
     """
+
+    def __init__(
+        self,
+        penalty: Literal["gl", "sgl", "egl", "l1"] = "gl",
+        lams: int | Sequence[float] | None = 10,
+        gamma: float = 1.0,
+        groups: Any = None,
+        r: float | list[float] = 1.0,
+        rho: float = 0.0,
+        algorithm: Literal["auto", "da", "fobos", "fista"] = "auto",
+        epochs: int = 1,
+        batch_size: int = 1,
+        shuffle: bool = True,
+        fit_intercept: bool = True,
+        average: bool = False,
+        loss: Literal["auto", "squared"] = "auto",
+        tol: float = 0.0001,
+        max_iter: int = 1000,
+        edges: Any = None,
+        scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool | str = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.penalty = penalty
+        self.lams = lams
+        self.gamma = gamma
+        self.groups = groups
+        self.r = r
+        self.rho = rho
+        self.algorithm = algorithm
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.fit_intercept = fit_intercept
+        self.average = average
+        self.loss = loss
+        self.tol = tol
+        self.max_iter = max_iter
+        self.edges = edges
+        self.scale = scale
+        self.cv = cv
+        self.scoring = scoring
+        self.refit = refit
+        self.one_standard_error = one_standard_error
+        self.n_jobs = n_jobs
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from ....kernels.graphs.kernel_graphs import KernelDag
 from ....kernels.graphs.parsing import graph_record
 from ....storage.data import is_store, opened, square_in_memory
-from ...estimators.inputs import Classifying, Column, Predicting, UserRows, score_of
+from ...estimators.inputs import Callbacks, Classifying, Column, Predicting, UserRows, score_of
 from ...estimators.kernels import KernelEstimator
 from ...estimators.probabilities import TaskProbabilities
 from ...estimators.supervised import predicted_labels
@@ -25,53 +25,10 @@ from .method import HKL, HKLInputs
 
 
 class _Hierarchical(TaskEstimator):
-    r"""What both estimators share; with tasks the model is a :class:`TaskModel`, else a :class:`KernelModel`.
-
-    .. math::
-
-        \min_{f, b} \frac{1}{2} \Bigl(\sum_v d_v \bigl(\sum_{w \in D(v)} \|f_w\|^\rho\bigr)^{1/\rho}\Bigr)^2
-        + C \sum_i \ell\Bigl(y_i, \sum_w f_w(x_i) + b\Bigr)
-
-    over functions :math:`f_w` in the spaces of the kernels of all nodes w, D(v) the descendants of v. The graph may be too large to list.
-
-    Attributes
-    ----------
-    active_set_
-        Kernels of the hull, as texts.
-    kernel_weights_
-        ``(n_nodes,)`` their weights mu: the machine's kernel is ``sum_w mu_w k_w``, times the task kernel.
-    nodes_, depths_
-        ``(n_nodes, width)`` names of the nodes in the graph, ``(n_nodes,)`` their depths.
-    support_
-        Indices of the selected kernels.
-    certificate_, certificate_depth_
-        Certified gap relative to the primal value, NaN where nothing is certified; ``None`` where it holds for all nodes of the graph, else
-        the depth down to which it does.
-    objective_, dual_gap_, restricted_gap_
-        Primal value, the certified gap, and the gap over the nodes of the hull.
-    tasks_, intercept_
-        Names of the tasks, where there are several, and ``(n_machines,)``, or ``(n_tasks,)``; of tasks and more than two classes
-        ``(n_classes, n_tasks)``.
-    support_vectors_, dual_coef_
-        Training rows with a coefficient, and their signed coefficients: ``(n_machines, n_support)``, with tasks and two classes
-        ``(n_support,)``.
-    n_iter_, converged_, stop_reason_, history_
-        Steps, whether the gap over all nodes is within ``tol``, what ended it (``rest``: the parameter), and one array per figure over
-        the steps.
-
-    References
-    ----------
-    Jawanpuria: Learning Kernels for Multiple Predictive Tasks. PhD thesis, IIT Bombay (2014), chapter 5.
-    Bach: Exploring Large Feature Spaces with Hierarchical Multiple Kernel Learning. NIPS (2008).
-    """
+    """What both estimators share; with tasks the model is a :class:`TaskModel`, else a :class:`KernelModel`."""
 
     _method = HKL
     _kernels_parameter = None
-    _wider = {
-        **TaskEstimator._wider,
-        "dag": ("str, list, dict, KernelDag or None", str | Sequence[Any] | Mapping[str, Any] | KernelDag | None),
-        "task_kernel": ("float > 0 or array of shape (n_tasks, n_tasks) or None", float | Sequence[Sequence[float]] | np.ndarray | None),
-    }
 
     dag: Any
     task_kernel: Any
@@ -141,6 +98,109 @@ class _Hierarchical(TaskEstimator):
 class HierarchicalKernelClassifier(Classifying, TaskProbabilities, _Hierarchical):
     r"""Support vector classifier on kernels that are chosen from a graph of them, a kernel together with its ancestors (gHKL, gHKL_MT).
 
+    .. math::
+
+        \min_{f, b} \frac{1}{2} \Bigl(\sum_v d_v \bigl(\sum_{w \in D(v)} \|f_w\|^\rho\bigr)^{1/\rho}\Bigr)^2
+        + C \sum_i \ell\Bigl(y_i, \sum_w f_w(x_i) + b\Bigr)
+
+    over functions :math:`f_w` in the spaces of the kernels of all nodes w, D(v) the descendants of v. The graph may be too large to list.
+
+    Parameters
+    ----------
+    dag : str, list, dict, KernelDag or None, default=None
+        Graph of kernels: subsets(KERNEL[; depth=D]), products of one kernel per feature over all subsets of features; grid(KERNEL; KERNEL;
+        ...[; depth=D]), a chain of kernels per feature; KERNEL is one of single features such as rbf(gamma=0.5)[0:8], gaussian(width=1.0)
+        (in standard deviations), monomial(degree=3), hermite(degree=3). Or a list of nodes {"name": ..., "kernel": "rbf(gamma=1.0)[0] *
+        linear[3]", "parents": [...], "d": ...}, a dictionary from names to (kernel, parents); an estimator also takes a KernelGrid, a
+        KernelList, or any object with the protocol KernelDag. Default: subsets(gaussian), widths of one standard deviation; of more than
+        128 features, or where looks at products take long, single features without products (depth=1), of many rows or features those
+        associated most with the target.
+    rho : float > 1 and <= 2, default=1.5
+        Norm over descendants: at 2 no kernel weighs more than its ancestors (HKL), near 1 it may.
+    a : float > 0, default=2.0
+        Penalties are a^depth.
+    C : float > 0, default=10.0
+        Loss weight, C * sum of losses, as scikit-learn's SVC and, on a target of standard deviation one, SVR.
+    loss : {"auto", "hinge", "squared_hinge", "epsilon_insensitive", "squared"}, default='auto'
+        Hinge or squared_hinge for classes, epsilon_insensitive or squared for real targets; auto: the first that fits.
+    task_kernel : float > 0 or array of shape (n_tasks, n_tasks) or None, default=None
+        Similarity of tasks: a positive semi-definite matrix (n_tasks, n_tasks), tasks in ascending order, or mu of I + 11'/mu; default: the
+        identity, tasks share which kernels are used, not their functions.
+    solver : {"auto", "mirror"}, default='auto'
+        auto: all weights in closed form after every solve of the machines; mirror: the thesis' mirror descent.
+    normalize : {"none", "trace"}, default='none'
+        trace: factors (nodes of a list) are scaled to trace n.
+    tol : float > 0, default=0.001
+        Certified gap at which the fit ends, relative to the primal value.
+    max_rounds : int >= 1, default=50
+        Times the nodes outside are looked at, at most; a warning tells when a cap ends the fit.
+    max_nodes : int >= 1, default=500
+        Nodes of the hull at most.
+    max_solves : int >= 1, default=500
+        Solves over one hull at most.
+    max_visits : int >= 1 or {"auto"}, default='auto'
+        Nodes outside looked at for a certificate, at most; beyond, it holds down to a depth (certificate_depth_). auto: 20,000, of many
+        rows as many as take about ten seconds of a processor.
+    n_add : int >= 1, default=30
+        Nodes added in a round, without their ancestors.
+    rest : float > 0 or None, default=0.001
+        Stop when a round lowered the primal value by less than this share of it; none: go on to the certificate.
+    threshold : float >= 0 and <= 1, default=0.001
+        A kernel counts as selected above this share of the largest weight.
+    max_iter : int >= 1, default=5000
+        Steps at most, of up to eight solves each; a warning tells when they end the fit.
+    grams : {"auto", "memory", "store", "recompute"}, default='auto'
+        Where matrices of the hull lie: auto decides from sizes; memory, store (at gram_store), recompute.
+    gram_store : str or None, default=None
+        Path of a Gram store, kept for further fits.
+    class_weight : {"balanced"} or dict or None, default=None
+        Factor of C per class.
+    probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
+        Probabilities of the classes: exact for a logistic loss; otherwise sigmoid or isotonic calibration on the decision values of 5
+        folds, about 5 more fits. sigmoid, isotonic: at fit; auto: exact, or by a sigmoid when they are first asked for; false: none.
+    scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
+        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
+        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
+        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
+        those of the columns as given. A store that was scaled at ingest is taken as it is.
+    cluster : str or None, default=None
+        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+    random_state : int, RandomState or None, default=None
+        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+    verbose : int, default=0
+        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
+        2 also sends every event to the log ``gramplane``.
+    callbacks : callable, list of callables or None, default=None
+        Function, or several, called with an event record per step.
+
+    Attributes
+    ----------
+    active_set_
+        Kernels of the hull, as texts.
+    kernel_weights_
+        ``(n_nodes,)`` their weights mu: the machine's kernel is ``sum_w mu_w k_w``, times the task kernel.
+    nodes_, depths_
+        ``(n_nodes, width)`` names of the nodes in the graph, ``(n_nodes,)`` their depths.
+    support_
+        Indices of the selected kernels.
+    certificate_, certificate_depth_
+        Certified gap relative to the primal value, NaN where nothing is certified; ``None`` where it holds for all nodes of the graph, else
+        the depth down to which it does.
+    objective_, dual_gap_, restricted_gap_
+        Primal value, the certified gap, and the gap over the nodes of the hull.
+    tasks_, intercept_
+        Names of the tasks, where there are several, and ``(n_machines,)``, or ``(n_tasks,)``; of tasks and more than two classes
+        ``(n_classes, n_tasks)``.
+    support_vectors_, dual_coef_
+        Training rows with a coefficient, and their signed coefficients: ``(n_machines, n_support)``, with tasks and two classes
+        ``(n_support,)``.
+    n_iter_, converged_, stop_reason_, history_
+        Steps, whether the gap over all nodes is within ``tol``, what ended it (``rest``: the parameter), and one array per figure over
+        the steps.
+    encoding_ : Pipeline
+        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
+        columns to the features; else not there.
+
     Examples
     --------
     >>> import numpy as np
@@ -150,9 +210,68 @@ class HierarchicalKernelClassifier(Classifying, TaskProbabilities, _Hierarchical
     >>> model = HierarchicalKernelClassifier("subsets(gaussian; depth=2)", tol=0.05).fit(X, y)
     >>> len(model.active_set_) == len(model.kernel_weights_)
     True
+
+    References
+    ----------
+    Jawanpuria: Learning Kernels for Multiple Predictive Tasks. PhD thesis, IIT Bombay (2014), chapter 5.
+    Bach: Exploring Large Feature Spaces with Hierarchical Multiple Kernel Learning. NIPS (2008).
     """
 
-    _left_out = ("epsilon",)
+    def __init__(
+        self,
+        dag: str | Sequence[Any] | Mapping[str, Any] | KernelDag | None = None,
+        rho: float = 1.5,
+        a: float = 2.0,
+        C: float = 10.0,
+        loss: Literal["auto", "hinge", "squared_hinge", "epsilon_insensitive", "squared"] = "auto",
+        task_kernel: float | Sequence[Sequence[float]] | np.ndarray | None = None,
+        solver: Literal["auto", "mirror"] = "auto",
+        normalize: Literal["none", "trace"] = "none",
+        tol: float = 0.001,
+        max_rounds: int = 50,
+        max_nodes: int = 500,
+        max_solves: int = 500,
+        max_visits: int | Literal["auto"] = "auto",
+        n_add: int = 30,
+        rest: float | None = 0.001,
+        threshold: float = 0.001,
+        max_iter: int = 5000,
+        grams: Literal["auto", "memory", "store", "recompute"] = "auto",
+        gram_store: str | None = None,
+        class_weight: Literal["balanced"] | dict[Any, float] | None = None,
+        probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
+        scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.dag = dag
+        self.rho = rho
+        self.a = a
+        self.C = C
+        self.loss = loss
+        self.task_kernel = task_kernel
+        self.solver = solver
+        self.normalize = normalize
+        self.tol = tol
+        self.max_rounds = max_rounds
+        self.max_nodes = max_nodes
+        self.max_solves = max_solves
+        self.max_visits = max_visits
+        self.n_add = n_add
+        self.rest = rest
+        self.threshold = threshold
+        self.max_iter = max_iter
+        self.grams = grams
+        self.gram_store = gram_store
+        self.class_weight = class_weight
+        self.probability = probability
+        self.scale = scale
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
     def decision_function(self, X: UserRows, task: Column = None) -> np.ndarray:
         """Return ``f(x)``: ``(n_samples,)`` for two classes, else ``(n_samples, n_classes)``; ``task`` names the task of every row."""
@@ -171,8 +290,108 @@ class HierarchicalKernelClassifier(Classifying, TaskProbabilities, _Hierarchical
 class HierarchicalKernelRegressor(Predicting, _Hierarchical):
     r"""Support vector or ridge regression on kernels that are chosen from a graph of them, a kernel together with its ancestors.
 
+    .. math::
+
+        \min_{f, b} \frac{1}{2} \Bigl(\sum_v d_v \bigl(\sum_{w \in D(v)} \|f_w\|^\rho\bigr)^{1/\rho}\Bigr)^2
+        + C \sum_i \ell\Bigl(y_i, \sum_w f_w(x_i) + b\Bigr)
+
+    over functions :math:`f_w` in the spaces of the kernels of all nodes w, D(v) the descendants of v. The graph may be too large to list.
+
     The target is centred and scaled inside: C and epsilon are about targets of standard deviation one, and mean the same in every unit.
     Coefficients and intercepts are in the unit of the target, objective and bounds in its square.
+
+    Parameters
+    ----------
+    dag : str, list, dict, KernelDag or None, default=None
+        Graph of kernels: subsets(KERNEL[; depth=D]), products of one kernel per feature over all subsets of features; grid(KERNEL; KERNEL;
+        ...[; depth=D]), a chain of kernels per feature; KERNEL is one of single features such as rbf(gamma=0.5)[0:8], gaussian(width=1.0)
+        (in standard deviations), monomial(degree=3), hermite(degree=3). Or a list of nodes {"name": ..., "kernel": "rbf(gamma=1.0)[0] *
+        linear[3]", "parents": [...], "d": ...}, a dictionary from names to (kernel, parents); an estimator also takes a KernelGrid, a
+        KernelList, or any object with the protocol KernelDag. Default: subsets(gaussian), widths of one standard deviation; of more than
+        128 features, or where looks at products take long, single features without products (depth=1), of many rows or features those
+        associated most with the target.
+    rho : float > 1 and <= 2, default=1.5
+        Norm over descendants: at 2 no kernel weighs more than its ancestors (HKL), near 1 it may.
+    a : float > 0, default=2.0
+        Penalties are a^depth.
+    C : float > 0, default=10.0
+        Loss weight, C * sum of losses, as scikit-learn's SVC and, on a target of standard deviation one, SVR.
+    loss : {"auto", "hinge", "squared_hinge", "epsilon_insensitive", "squared"}, default='auto'
+        Hinge or squared_hinge for classes, epsilon_insensitive or squared for real targets; auto: the first that fits.
+    epsilon : float >= 0, default=0.1
+        epsilon_insensitive: half width of the tube without loss, in standard deviations of the target.
+    task_kernel : float > 0 or array of shape (n_tasks, n_tasks) or None, default=None
+        Similarity of tasks: a positive semi-definite matrix (n_tasks, n_tasks), tasks in ascending order, or mu of I + 11'/mu; default: the
+        identity, tasks share which kernels are used, not their functions.
+    solver : {"auto", "mirror"}, default='auto'
+        auto: all weights in closed form after every solve of the machines; mirror: the thesis' mirror descent.
+    normalize : {"none", "trace"}, default='none'
+        trace: factors (nodes of a list) are scaled to trace n.
+    tol : float > 0, default=0.001
+        Certified gap at which the fit ends, relative to the primal value.
+    max_rounds : int >= 1, default=50
+        Times the nodes outside are looked at, at most; a warning tells when a cap ends the fit.
+    max_nodes : int >= 1, default=500
+        Nodes of the hull at most.
+    max_solves : int >= 1, default=500
+        Solves over one hull at most.
+    max_visits : int >= 1 or {"auto"}, default='auto'
+        Nodes outside looked at for a certificate, at most; beyond, it holds down to a depth (certificate_depth_). auto: 20,000, of many
+        rows as many as take about ten seconds of a processor.
+    n_add : int >= 1, default=30
+        Nodes added in a round, without their ancestors.
+    rest : float > 0 or None, default=0.001
+        Stop when a round lowered the primal value by less than this share of it; none: go on to the certificate.
+    threshold : float >= 0 and <= 1, default=0.001
+        A kernel counts as selected above this share of the largest weight.
+    max_iter : int >= 1, default=5000
+        Steps at most, of up to eight solves each; a warning tells when they end the fit.
+    grams : {"auto", "memory", "store", "recompute"}, default='auto'
+        Where matrices of the hull lie: auto decides from sizes; memory, store (at gram_store), recompute.
+    gram_store : str or None, default=None
+        Path of a Gram store, kept for further fits.
+    scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
+        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
+        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
+        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
+        those of the columns as given. A store that was scaled at ingest is taken as it is.
+    cluster : str or None, default=None
+        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+    random_state : int, RandomState or None, default=None
+        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+    verbose : int, default=0
+        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
+        2 also sends every event to the log ``gramplane``.
+    callbacks : callable, list of callables or None, default=None
+        Function, or several, called with an event record per step.
+
+    Attributes
+    ----------
+    active_set_
+        Kernels of the hull, as texts.
+    kernel_weights_
+        ``(n_nodes,)`` their weights mu: the machine's kernel is ``sum_w mu_w k_w``, times the task kernel.
+    nodes_, depths_
+        ``(n_nodes, width)`` names of the nodes in the graph, ``(n_nodes,)`` their depths.
+    support_
+        Indices of the selected kernels.
+    certificate_, certificate_depth_
+        Certified gap relative to the primal value, NaN where nothing is certified; ``None`` where it holds for all nodes of the graph, else
+        the depth down to which it does.
+    objective_, dual_gap_, restricted_gap_
+        Primal value, the certified gap, and the gap over the nodes of the hull.
+    tasks_, intercept_
+        Names of the tasks, where there are several, and ``(n_machines,)``, or ``(n_tasks,)``; of tasks and more than two classes
+        ``(n_classes, n_tasks)``.
+    support_vectors_, dual_coef_
+        Training rows with a coefficient, and their signed coefficients: ``(n_machines, n_support)``, with tasks and two classes
+        ``(n_support,)``.
+    n_iter_, converged_, stop_reason_, history_
+        Steps, whether the gap over all nodes is within ``tol``, what ended it (``rest``: the parameter), and one array per figure over
+        the steps.
+    encoding_ : Pipeline
+        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
+        columns to the features; else not there.
 
     Examples
     --------
@@ -182,10 +401,68 @@ class HierarchicalKernelRegressor(Predicting, _Hierarchical):
     >>> model = HierarchicalKernelRegressor("subsets(gaussian; depth=2)", loss="squared", tol=0.05).fit(X, X[:, 0] * X[:, 1])
     >>> len(model.active_set_) == len(model.kernel_weights_)
     True
+
+    References
+    ----------
+    Jawanpuria: Learning Kernels for Multiple Predictive Tasks. PhD thesis, IIT Bombay (2014), chapter 5.
+    Bach: Exploring Large Feature Spaces with Hierarchical Multiple Kernel Learning. NIPS (2008).
     """
 
-    _left_out = ("class_weight", "probability")
     _is_classifier = False
+
+    def __init__(
+        self,
+        dag: str | Sequence[Any] | Mapping[str, Any] | KernelDag | None = None,
+        rho: float = 1.5,
+        a: float = 2.0,
+        C: float = 10.0,
+        loss: Literal["auto", "hinge", "squared_hinge", "epsilon_insensitive", "squared"] = "auto",
+        epsilon: float = 0.1,
+        task_kernel: float | Sequence[Sequence[float]] | np.ndarray | None = None,
+        solver: Literal["auto", "mirror"] = "auto",
+        normalize: Literal["none", "trace"] = "none",
+        tol: float = 0.001,
+        max_rounds: int = 50,
+        max_nodes: int = 500,
+        max_solves: int = 500,
+        max_visits: int | Literal["auto"] = "auto",
+        n_add: int = 30,
+        rest: float | None = 0.001,
+        threshold: float = 0.001,
+        max_iter: int = 5000,
+        grams: Literal["auto", "memory", "store", "recompute"] = "auto",
+        gram_store: str | None = None,
+        scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.dag = dag
+        self.rho = rho
+        self.a = a
+        self.C = C
+        self.loss = loss
+        self.epsilon = epsilon
+        self.task_kernel = task_kernel
+        self.solver = solver
+        self.normalize = normalize
+        self.tol = tol
+        self.max_rounds = max_rounds
+        self.max_nodes = max_nodes
+        self.max_solves = max_solves
+        self.max_visits = max_visits
+        self.n_add = n_add
+        self.rest = rest
+        self.threshold = threshold
+        self.max_iter = max_iter
+        self.grams = grams
+        self.gram_store = gram_store
+        self.scale = scale
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
     def predict(self, X: UserRows, task: Column = None) -> np.ndarray:
         """Return the predicted values, ``(n_samples,)``; ``task`` names the task of every row."""

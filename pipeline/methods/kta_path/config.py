@@ -19,38 +19,28 @@ class KTAPathConfig(MethodConfig):
 
     kernel: Literal["rbf", "linear", "precomputed"] = Field(
         "rbf",
-        description="kernel of each feature: rbf, its width the median of the non-zero distances, or linear, x x'; or precomputed: "
-        "matrices (n_kernels, n, n) at fit and (n_kernels, n_test, n_train) at predict",
+        description="kernel of each feature, or precomputed",
     )
-    divergence: Literal["euclidean", "kl"] = Field(
-        "euclidean", description="divergence of the weights from eta0: euclidean, or kl, the generalised one of Kullback and Leibler"
-    )
-    lam1: NonNegative | None = Field(None, description="weight of the divergence; default: half the largest alignment")
-    lam2: NonNegative | None = Field(
-        None, description="weight of sum eta^p; default: leaves about ten kernels at p_end (fewer of less than 50 in all, but three)"
-    )
+    divergence: Literal["euclidean", "kl"] = Field("euclidean", description="divergence of the weights from eta0")
+    lam1: NonNegative | None = Field(None, description="weight of the divergence; default: from the alignments")
+    lam2: NonNegative | None = Field(None, description="weight of sum eta^p; default: about ten kernels at p_end")
     eta0: NonNegative = Field(0.0, description="centre of the divergence; kl needs a positive one")
     p_start: Norm = Field(2.0, description="first p")
     p_end: Norm = Field(1.0, description="last p")
     dp: Positive = Field(0.01, description="step in p, downwards")
     eps: Annotated[float, Field(ge=0, lt=MAX_EPS)] = Field(1e-4, description="a kernel at or below this weight has left for good")
-    order: Annotated[int, Field(ge=0, le=2)] = Field(
-        1, description="order of the predictor in p; the path is the same for all, the time is not"
-    )
+    order: Annotated[int, Field(ge=0, le=2)] = Field(1, description="order of the predictor in p; it changes the time only")
     C: Positive = Field(
         1.0,
-        description="loss weight of the machines, C * sum of losses on a kernel of (centred) trace n, the scale of scikit-learn's SVC; "
-        "default of svm_at and svm_path",
+        description="loss weight of machines, on the scale of scikit-learn's SVC",
     )
     n_machines: Count = Field(
         11,
-        description="points, evenly from the first to the last with an active kernel, at which a machine is trained and its accuracy "
-        "noted; 1: the last one",
+        description="points of the path at which a machine is trained",
     )
     p: Norm | Literal["auto"] | None = Field(
         "auto",
-        description="point of the path at which the machine stands that predicts, or the last one before it with an active kernel. auto: "
-        "1.25, or the end of the path next to it; none: the last one with an active kernel, which has the fewest and is less accurate",
+        description="point of the path at which the predicting machine stands",
     )
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(
         None, description="factor of C per class; alignments do not use it"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,7 +16,7 @@ from ....storage.data import as_data, in_memory
 from ....storage.value_types import Matrix
 from ...calibration.fits import Fit
 from ...estimators.cross_validated import MACHINE_C, CrossValidated
-from ...estimators.inputs import Column, OneThread, UserRows, encoded, features_of, seed_of
+from ...estimators.inputs import Callbacks, Column, OneThread, UserRows, encoded, features_of, seed_of
 from ...estimators.kernels import KernelClassifier
 from ...estimators.probabilities import LateCalibration, late_calibration
 from ...estimators.selection import Selection
@@ -51,6 +50,53 @@ class KTASelectionPath(Selection, KernelClassifier):
     alignment have left and accuracy has not. Nearer to ``p_end`` there are few kernels: :meth:`svm_at` gives the machine at any p,
     :meth:`p_for` the p of a number of kernels. The fit is deterministic.
 
+    Parameters
+    ----------
+    kernel : {"rbf", "linear", "precomputed"}, default='rbf'
+        Kernel of each feature: rbf, its width the median of the non-zero distances, or linear, x x'; or precomputed: matrices (n_kernels,
+        n, n) at fit and (n_kernels, n_test, n_train) at predict.
+    divergence : {"euclidean", "kl"}, default='euclidean'
+        Divergence of the weights from eta0: euclidean, or kl, the generalised one of Kullback and Leibler.
+    lam1 : float >= 0 or None, default=None
+        Weight of the divergence; default: half the largest alignment.
+    lam2 : float >= 0 or None, default=None
+        Weight of sum eta^p; default: leaves about ten kernels at p_end (fewer of less than 50 in all, but three).
+    eta0 : float >= 0, default=0.0
+        Centre of the divergence; kl needs a positive one.
+    p_start : float >= 1, default=2.0
+        First p.
+    p_end : float >= 1, default=1.0
+        Last p.
+    dp : float > 0, default=0.01
+        Step in p, downwards.
+    eps : float >= 0 and < 0.367879, default=0.0001
+        A kernel at or below this weight has left for good.
+    order : int >= 0 and <= 2, default=1
+        Order of the predictor in p; the path is the same for all, the time is not.
+    C : float > 0, default=1.0
+        Loss weight of the machines, C * sum of losses on a kernel of (centred) trace n, the scale of scikit-learn's SVC; default of svm_at
+        and svm_path.
+    n_machines : int >= 1, default=11
+        Points, evenly from the first to the last with an active kernel, at which a machine is trained and its accuracy noted; 1: the last
+        one.
+    p : float >= 1 or {"auto"} or None, default='auto'
+        Point of the path at which the machine stands that predicts, or the last one before it with an active kernel. auto: 1.25, or the end
+        of the path next to it; none: the last one with an active kernel, which has the fewest and is less accurate.
+    class_weight : {"balanced"} or dict or None, default=None
+        Factor of C per class; alignments do not use it.
+    probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
+        Probabilities of the classes: exact for a logistic loss; otherwise sigmoid or isotonic calibration on the decision values of 5
+        folds, about 5 more fits. sigmoid, isotonic: at fit; auto: exact, or by a sigmoid when they are first asked for; false: none.
+    cluster : str or None, default=None
+        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+    random_state : int, RandomState or None, default=None
+        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+    verbose : int, default=0
+        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
+        2 also sends every event to the log ``gramplane``.
+    callbacks : callable, list of callables or None, default=None
+        Function, or several, called with an event record per step.
+
     Attributes
     ----------
     alignments_, widths_, traces_
@@ -65,6 +111,9 @@ class KTASelectionPath(Selection, KernelClassifier):
         The regularisation used, and where :meth:`predict`'s machine stands.
     history_
         One array per figure over the iterations.
+    encoding_ : Pipeline
+        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
+        columns to the features; else not there.
 
     Examples
     --------
@@ -83,6 +132,48 @@ class KTASelectionPath(Selection, KernelClassifier):
     _method = KTAPath
     _takes_all_memory = True
     _kernels_parameter = "kernel"
+
+    def __init__(
+        self,
+        kernel: Literal["rbf", "linear", "precomputed"] = "rbf",
+        divergence: Literal["euclidean", "kl"] = "euclidean",
+        lam1: float | None = None,
+        lam2: float | None = None,
+        eta0: float = 0.0,
+        p_start: float = 2.0,
+        p_end: float = 1.0,
+        dp: float = 0.01,
+        eps: float = 0.0001,
+        order: int = 1,
+        C: float = 1.0,
+        n_machines: int = 11,
+        p: float | Literal["auto"] | None = "auto",
+        class_weight: Literal["balanced"] | dict[Any, float] | None = None,
+        probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.kernel = kernel
+        self.divergence = divergence
+        self.lam1 = lam1
+        self.lam2 = lam2
+        self.eta0 = eta0
+        self.p_start = p_start
+        self.p_end = p_end
+        self.dp = dp
+        self.eps = eps
+        self.order = order
+        self.C = C
+        self.n_machines = n_machines
+        self.p = p
+        self.class_weight = class_weight
+        self.probability = probability
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
     def fit(self, X: UserRows, y: Column = None, sample_weight: Column = None) -> Self:
         """Compute alignments, path, and machines along it.
@@ -255,11 +346,34 @@ class KTASelectionPath(Selection, KernelClassifier):
 
 
 class KTASelectionPathCV(CrossValidated, KTASelectionPath):
-    r"""Selection of kernels along a path of l_p norms, the point ``p`` of the path and ``C`` chosen by cross-validation.
+    """Selection of kernels along a path of l_p norms, the point ``p`` of the path and ``C`` chosen by cross-validation.
 
     The path is that of :class:`KTASelectionPath`. Every fold has its own alignments and path, and machines for all ``C`` at ``n_machines``
     points, evenly from ``p_start`` to ``p_end``, on matrices that they share. Of points with like scores the one of the smallest p is the
     simplest: it has the fewest kernels.
+
+    The parameters that are not explained here and further attributes are those of :class:`KTASelectionPath`.
+
+    Parameters
+    ----------
+    Cs : int or list of float, default=(1.0, 10.0, 100.0)
+        Values of C; a number of them is spread evenly in the logarithm from 1/10 to 1000.
+    cv : int, splitter, iterable or None, default=None
+        Folds: a number, drawn from ``random_state`` as ``tune`` draws them, in every class or, of many tasks, in every task; or a splitter
+        of scikit-learn, to which tasks are groups, or pairs of indices to learn from and to score. ``None``: 5, fewer where a class or task
+        has fewer rows.
+    scoring : str, callable, list of str, dict or None, default=None
+        Name of a scorer of scikit-learn, or a callable ``(estimator, X, y)``, where ``X`` numbers the rows held out and the estimator has
+        decided on them; or several: a list of names, or a dict of names and callables. ``None``: accuracy, or R2. Rows count by their
+        weights; to names of scorers the second of two classes is the positive one; probabilities are exact for a logistic loss, else
+        calibrated on the rows held out, each on others.
+    refit : bool or str, default=True
+        Fit on all rows with the parameters chosen; else there is no model, only the scores. Of several scores the name of the one that
+        decides; ``True`` and ``False``: the first.
+    one_standard_error : bool, default=False
+        Choose the simplest model within one standard error of the best score, not the best.
+    n_jobs : int or None, default=None
+        Processes among which the folds are dealt, -1: all processors; the same bits for any number. ``None`` is 1.
 
     Attributes
     ----------
@@ -267,6 +381,14 @@ class KTASelectionPathCV(CrossValidated, KTASelectionPath):
         Parameters chosen; :meth:`predict`'s machine stands at ``p_``.
     Cs_
         Values of ``C`` that were compared.
+    best_params_, best_score_, best_index_
+        Parameters chosen, their mean score, and their place in ``cv_results_``.
+    cv_results_
+        Arrays with one entry a point, as ``GridSearchCV`` has them: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``,
+        ``std_test_score``, ``rank_test_score``; of several scores their names stand in the place of ``score``. Of classes further
+        ``mean_margin_loss``, which chooses among points of one score.
+    n_splits_, scorer_
+        Number of folds, and what scored them: of several scores a dict.
 
     Examples
     --------
@@ -278,10 +400,59 @@ class KTASelectionPathCV(CrossValidated, KTASelectionPath):
     (8, True)
     """
 
-    _left_out = (*KTASelectionPath._left_out, "p")
-    _grids = (replace(MACHINE_C, default=(1.0, 10.0, 100.0)),)
+    _grids = (MACHINE_C,)
     _along = ("p",)
     _simplest_by = (("p",), ("C",))
+
+    def __init__(
+        self,
+        kernel: Literal["rbf", "linear", "precomputed"] = "rbf",
+        divergence: Literal["euclidean", "kl"] = "euclidean",
+        lam1: float | None = None,
+        lam2: float | None = None,
+        eta0: float = 0.0,
+        p_start: float = 2.0,
+        p_end: float = 1.0,
+        dp: float = 0.01,
+        eps: float = 0.0001,
+        order: int = 1,
+        Cs: int | Sequence[float] | None = (1.0, 10.0, 100.0),
+        n_machines: int = 11,
+        class_weight: Literal["balanced"] | dict[Any, float] | None = None,
+        probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool | str = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.kernel = kernel
+        self.divergence = divergence
+        self.lam1 = lam1
+        self.lam2 = lam2
+        self.eta0 = eta0
+        self.p_start = p_start
+        self.p_end = p_end
+        self.dp = dp
+        self.eps = eps
+        self.order = order
+        self.Cs = Cs
+        self.n_machines = n_machines
+        self.class_weight = class_weight
+        self.probability = probability
+        self.cv = cv
+        self.scoring = scoring
+        self.refit = refit
+        self.one_standard_error = one_standard_error
+        self.n_jobs = n_jobs
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
 
 class PathMachine(OneThread):

@@ -32,42 +32,35 @@ class LatentTaskConfig(GramConfig):
     has_tasks = True
 
     kernels: TaskKernels = None
-    p: Norm = Field(1.5, description="norm over the kernels of a group; small values give few kernels")
-    q: Norm = Field(1.5, description="norm over the groups that hold a group (inverted: that are in it); small values give few groups")
+    p: Norm = Field(1.5, description="norm over the kernels of a group; small: few kernels")
+    q: Norm = Field(1.5, description="norm over nested groups; small: few groups")
     a: Positive = Field(
         1.5,
-        description="penalty d_w = a^size of a group (inverted: a^tasks left out). At 1.5 groups of aligned tasks practically always help; "
-        "2 and more give fewer, more readable ones",
+        description="penalty of a group is a^size",
     )
-    mu: Positive = Field(
-        1.0, description="weight of the mean of a group: small values pull its tasks together, large ones let them share kernels only"
-    )
+    mu: Positive = Field(1.0, description="weight of the mean of a group; small: its tasks are alike")
     C: SharedLossWeight = "auto"
     inverted: bool | Literal["auto"] = Field(
         "auto",
-        description="start from the group of all tasks and leave tasks out, in place of starting from single tasks: finds large groups. "
-        "auto: where there are more tasks than groups grow to from single ones, max_size (inverted_)",
+        description="start from the group of all tasks and leave tasks out",
     )
     loss: TaskLoss = "auto"
     epsilon: Tube = 0.1
     normalize: Normalize = Field("trace", description="normalisation of kernels that leave it open; trace: trace n")
-    tol: Positive = Field(1e-2, description="gap, certified over all groups, at which the fit ends, relative to the objective")
+    tol: Positive = Field(1e-2, description="relative gap over all groups at which the fit ends")
     max_iter: Count = Field(500, description="machines solved at most")
     max_rounds: Count = Field(50, description="times that groups join at most")
     max_groups: Count = Field(2000, description="groups in the working set at most, with all their ancestors")
     max_size: Count | None = Field(
         8,
-        description="tasks of a group (inverted: tasks left out) that the search looks at; the certificate says where it cut something "
-        "off; none: all",
+        description="tasks of a group that the search looks at",
     )
     stop_at_rest: bool = Field(
         False,
-        description="stop too when a round lowers the objective by less than tol/10 of it; later rounds often serve the certificate alone",
+        description="stop, too, where a round lowers the objective hardly",
     )
     threshold: Unit = Field(1e-3, description="a group is listed above this share of the largest weight")
-    grams: GramPolicy = Field(
-        "auto", description="where the Gram matrices lie: auto decides from sizes; memory, store (at gram_store), recompute"
-    )
+    grams: GramPolicy = Field("auto", description="where Gram matrices lie; auto: decided from sizes")
     gram_store: StorePath = None
     class_weight: ClassWeight = None
     probability: Probability = "auto"

@@ -28,32 +28,24 @@ class MultiTaskMKLConfig(GramConfig):
     has_tasks = True
 
     kernels: TaskKernels = None
-    p: Annotated[float, Field(ge=2, allow_inf_nan=False)] = Field(
-        2.0, description="norm over tasks: 2 gives all tasks the same kernel, more lets every task weight the common kernels in its own way"
-    )
+    p: Annotated[float, Field(ge=2, allow_inf_nan=False)] = Field(2.0, description="norm over tasks: 2: the same kernels in all tasks")
     q: Annotated[float, Field(ge=1, le=2)] = Field(1.0, description="norm over kernels: 1 gives few kernels, 2 equal weights")
     C: Positive = Field(
         1.0,
-        description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and, on a target of standard "
-        "deviation one, SVR",
+        description="loss weight, on the scale of scikit-learn's SVC and SVR",
     )
     loss: TaskLoss = "auto"
     epsilon: Tube = 0.1
-    solver: Literal["auto", "mirror"] = Field(
-        "auto", description="auto: weights in closed form after every solve of the machines; mirror: the thesis' nested mirror descent"
-    )
+    solver: Literal["auto", "mirror"] = Field("auto", description="closed form of the weights, or the thesis' mirror descent")
     normalize: Normalize = Field(
         "trace",
-        description="normalisation of kernels that leave it open (trace: trace n); traces and means are taken over pairs of rows within "
-        "tasks",
+        description="normalisation of kernels that leave it open",
     )
-    tol: Positive = Field(1e-3, description="gap between primal and dual value at which the fit ends, relative to the primal value")
-    max_iter: Count = Field(500, description="times the machines of all tasks are solved at most; a warning tells when it ends the fit")
-    threshold: Unit = Field(1e-4, description="a kernel counts as selected above this share of the largest weight")
-    grams: GramPolicy = Field(
-        "auto", description="where the Gram matrices within tasks lie: auto decides from sizes; memory, store (at gram_store), recompute"
-    )
-    gram_store: str | None = Field(None, description="path of a Gram store of the squares within tasks, kept for further fits")
+    tol: Positive = Field(1e-3, description="relative gap of primal and dual value that ends the fit")
+    max_iter: Count = Field(500, description="times the machines of all tasks are solved at most")
+    threshold: Unit = Field(1e-4, description="share of the largest weight from which a kernel is selected")
+    grams: GramPolicy = Field("auto", description="where matrices within tasks lie; auto: decided from sizes")
+    gram_store: str | None = Field(None, description="path of a Gram store within tasks, kept for further fits")
     class_weight: ClassWeight = None
     probability: Probability = "auto"
     scale: Scale = "auto"

@@ -19,48 +19,33 @@ class SelectorConfig(MethodConfig):
 
     penalty: Literal["imtfs", "amtfs", "mtfts"] = Field(
         "mtfts",
-        description="imtfs: every task chooses by itself; amtfs: all tasks have the same features; mtfts: each has some of those that "
-        "all choose",
+        description="which features tasks share: none, all, or some of them",
     )
     lam: NonNegative | Literal["auto"] = Field(
         "auto",
-        description="weight of the penalty beside the mean losses of the tasks. auto: of a batch min(1.2 Q log(2 d) / n, 0.3) of "
-        "the least lam that selects nothing, of Q tasks, d features and n rows, found before the first step (lam_); of a stream 0.1",
+        description="weight of the penalty; auto: from the rows",
     )
     gamma: Positive = Field(
         1.0,
-        description="da: weight of the proximity term, gamma/sqrt(t) in round t; of the order of the rows' squared norms, or predictions "
-        "grow without bound",
+        description="da: weight of the proximity term",
     )
-    r: NonNegative = Field(0.01, description="mtfts: share of the l1 norm, lam r sum |W_jq| is added to lam sum_j ||W_j||")
-    loss: Literal["squared", "logistic", "hinge"] = Field(
-        "squared", description="loss of a row; squared, (y - f)^2 / 2, for numbers, the others for two classes"
-    )
+    r: NonNegative = Field(0.01, description="mtfts: share of the l1 norm")
+    loss: Literal["squared", "logistic", "hinge"] = Field("squared", description="loss of a row: squared for numbers, others for classes")
     algorithm: Literal["auto", "da", "fista"] = Field(
         "auto",
-        description="da: dual averaging over rounds of one row per task; fista: the batch optimum with its duality gap. auto: fista, and "
-        "da in partial_fit, without a penalty (lam=0), and where a parameter of rounds is not its default (gamma, epochs, shuffle)",
+        description="da: rows as they come; fista: the batch optimum",
     )
     epochs: Count = Field(1, description="da: passes over the rows")
-    shuffle: bool = Field(
-        True, description="da: rows of every task in a seeded order, a new one each epoch; else the k-th rows of all tasks make up round k"
-    )
-    fit_intercept: bool = Field(True, description="fit an intercept for every task, without penalty; task_offset stands in its place")
+    shuffle: bool = Field(True, description="da: rows of tasks in a seeded order, anew each epoch")
+    fit_intercept: bool = Field(True, description="fit an intercept for every task, without penalty")
     task_offset: Literal["mean", "shrunken"] | None = Field(
         None,
-        description="squared: what is subtracted from the target before the fit and added to predictions. mean: the mean of all training "
-        "rows; shrunken: each task's own mean, shrunk towards it by what the task's rows can tell",
+        description="squared: what is subtracted from the target of a task",
     )
-    refit: NonNegative | None = Field(
-        None, description="fit once more at this lam on the selected features alone: a strong penalty selects, a weak one gives the weights"
-    )
-    tol: Positive = Field(1e-4, description="fista: duality gap at which the fit ends, relative to the objective")
-    max_iter: Count = Field(
-        1000, description="fista: sweeps (squared), Newton steps (logistic) or steps of the interior path (hinge) at most"
-    )
-    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(
-        None, description="factor of the loss per class; partial_fit takes no balanced ones"
-    )
+    refit: NonNegative | None = Field(None, description="fit once more at this lam on the selected features")
+    tol: Positive = Field(1e-4, description="fista: relative duality gap at which the fit ends")
+    max_iter: Count = Field(1000, description="fista: sweeps or steps at most")
+    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of the loss per class")
     probability: Probability = "auto"
     scale: Scale = "auto"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.group_lasso.task_selection import TaskStream
 from ....storage.data import is_store
-from ...estimators.inputs import Column, UserRows, label_array, score_of, warn_user
+from ...estimators.inputs import Callbacks, Column, UserRows, label_array, score_of, warn_user
 from ...estimators.kernels import is_text
 from ...estimators.linear import RESTART, FeatureSelection, StreamEstimator
 from ...estimators.probabilities import TaskProbabilities
@@ -62,6 +62,58 @@ class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
     :math:`\langle \bar G, W \rangle + \Omega(W) + \gamma / (2 \sqrt t) \|W\|^2` with the mean subgradient, in closed form. With
     ``loss="squared"`` it is a regressor, else a classifier of two classes.
 
+    Parameters
+    ----------
+    penalty : {"imtfs", "amtfs", "mtfts"}, default='mtfts'
+        imtfs: every task chooses by itself; amtfs: all tasks have the same features; mtfts: each has some of those that all choose.
+    lam : float >= 0 or {"auto"}, default='auto'
+        Weight of the penalty beside the mean losses of the tasks. auto: of a batch min(1.2 Q log(2 d) / n, 0.3) of the least lam that
+        selects nothing, of Q tasks, d features and n rows, found before the first step (lam_); of a stream 0.1.
+    gamma : float > 0, default=1.0
+        da: weight of the proximity term, gamma/sqrt(t) in round t; of the order of the rows' squared norms, or predictions grow without
+        bound.
+    r : float >= 0, default=0.01
+        mtfts: share of the l1 norm, lam r sum |W_jq| is added to lam sum_j ||W_j||.
+    loss : {"squared", "logistic", "hinge"}, default='squared'
+        Loss of a row; squared, (y - f)^2 / 2, for numbers, the others for two classes.
+    algorithm : {"auto", "da", "fista"}, default='auto'
+        da: dual averaging over rounds of one row per task; fista: the batch optimum with its duality gap. auto: fista, and da in
+        partial_fit, without a penalty (lam=0), and where a parameter of rounds is not its default (gamma, epochs, shuffle).
+    epochs : int >= 1, default=1
+        da: passes over the rows.
+    shuffle : bool, default=True
+        da: rows of every task in a seeded order, a new one each epoch; else the k-th rows of all tasks make up round k.
+    fit_intercept : bool, default=True
+        Fit an intercept for every task, without penalty; task_offset stands in its place.
+    task_offset : {"mean", "shrunken"} or None, default=None
+        squared: what is subtracted from the target before the fit and added to predictions. mean: the mean of all training rows; shrunken:
+        each task's own mean, shrunk towards it by what the task's rows can tell.
+    refit : float >= 0 or None, default=None
+        Fit once more at this lam on the selected features alone: a strong penalty selects, a weak one gives the weights.
+    tol : float > 0, default=0.0001
+        fista: duality gap at which the fit ends, relative to the objective.
+    max_iter : int >= 1, default=1000
+        fista: sweeps (squared), Newton steps (logistic) or steps of the interior path (hinge) at most.
+    class_weight : {"balanced"} or dict or None, default=None
+        Factor of the loss per class; partial_fit takes no balanced ones.
+    probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
+        Probabilities of the classes: exact for a logistic loss; otherwise sigmoid or isotonic calibration on the decision values of 5
+        folds, about 5 more fits. sigmoid, isotonic: at fit; auto: exact, or by a sigmoid when they are first asked for; false: none.
+    scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
+        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
+        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
+        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
+        those of the columns as given. A store that was scaled at ingest is taken as it is.
+    cluster : str or None, default=None
+        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+    random_state : int, RandomState or None, default=None
+        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+    verbose : int, default=0
+        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
+        2 also sends every event to the log ``gramplane``.
+    callbacks : callable, list of callables or None, default=None
+        Function, or several, called with an event record per step.
+
     Attributes
     ----------
     tasks_, classes_
@@ -75,6 +127,9 @@ class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
     n_iter_, converged_, stop_reason_, history_
         Rounds or sweeps, whether ``tol`` was reached (False for ``"da"``, which has no certificate), what ended it, and one array per
         figure over the steps.
+    encoding_ : Pipeline
+        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
+        columns to the features; else not there.
 
     Notes
     -----
@@ -106,6 +161,50 @@ class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
     max_iter: int
     tasks_: np.ndarray
     _stream: TaskLearner | None = None
+
+    def __init__(
+        self,
+        penalty: Literal["imtfs", "amtfs", "mtfts"] = "mtfts",
+        lam: float | Literal["auto"] = "auto",
+        gamma: float = 1.0,
+        r: float = 0.01,
+        loss: Literal["squared", "logistic", "hinge"] = "squared",
+        algorithm: Literal["auto", "da", "fista"] = "auto",
+        epochs: int = 1,
+        shuffle: bool = True,
+        fit_intercept: bool = True,
+        task_offset: Literal["mean", "shrunken"] | None = None,
+        refit: float | None = None,
+        tol: float = 0.0001,
+        max_iter: int = 1000,
+        class_weight: Literal["balanced"] | dict[Any, float] | None = None,
+        probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
+        scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.penalty = penalty
+        self.lam = lam
+        self.gamma = gamma
+        self.r = r
+        self.loss = loss
+        self.algorithm = algorithm
+        self.epochs = epochs
+        self.shuffle = shuffle
+        self.fit_intercept = fit_intercept
+        self.task_offset = task_offset
+        self.refit = refit
+        self.tol = tol
+        self.max_iter = max_iter
+        self.class_weight = class_weight
+        self.probability = probability
+        self.scale = scale
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -18,43 +18,35 @@ class NPKLConfig(MethodConfig):
 
     loss: Literal["linear", "squared_hinge", "square", "hinge"] = Field(
         "linear",
-        description="loss of z = T_ij K_ij: linear -z, which has a closed form, one eigendecomposition; squared_hinge max(0, 1 - z)^2 / 2; "
-        "square (1 - z)^2 / 2; hinge max(0, 1 - z)",
+        description="loss of a pair; linear has a closed form",
     )
     p: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(2.0, description="power of the regulariser tr K^p; 1: loss=linear only")
     B: Positive = Field(
         1.0,
-        description="cap of tr K^p. With loss=linear it only scales K; otherwise entries reach 1 only where B is of the order of the "
-        "number of rows. Not looked at where G is given",
+        description="cap of tr K^p",
     )
     G: Positive | None = Field(None, description="weight of the penalty (G/p) tr K^p, in place of the cap")
     C: Positive = Field(
         0.2,
-        description="loss weight of a constrained pair, counted in both orders. It decides how well K clusters: try 0.05 to 0.5; from 1 "
-        "on, pairs without neighbours take over",
+        description="loss weight of a constrained pair, counted in both orders",
     )
-    n_neighbors: Count = Field(5, description="neighbours in the graph that the kernel should be smooth on, by Euclidean distance")
-    graph: Literal["mutual", "union"] = Field(
-        "union", description="rows are linked where both are neighbours of the other (mutual, as in the thesis), or where one is"
-    )
+    n_neighbors: Count = Field(5, description="neighbours in the graph that the kernel is smooth on")
+    graph: Literal["mutual", "union"] = Field("union", description="link rows where both are neighbours, or one of them")
     closure: bool = Field(
         False,
-        description="use all pairs that the given ones imply: rows linked by pairs that belong together form a part, and where two rows "
-        "are apart, their parts are",
+        description="use all pairs that the given ones imply",
     )
     selection: Literal["active", "random"] | None = Field(
         None,
-        description="which constraints are used: all; those of the n_select rows of which a Gaussian kernel is least certain (active); as "
-        "many drawn at random",
+        description="which constraints are used",
     )
-    n_select: Count | None = Field(None, description="rows whose constraints a selection keeps; default: half of those that have one")
+    n_select: Count | None = Field(None, description="rows whose constraints a selection keeps; default: half")
     base: Count | None = Field(
         None,
-        description="look for a kernel on this many smooth functions of the graph (least eigenvectors of its Laplacian): faster, and "
-        "smoother; default: all",
+        description="number of smooth functions that the kernel is made of",
     )
     tol: Small = Field(1e-4, description="relative duality gap at which the fit ends")
-    max_iter: Count = Field(200, description="eigendecompositions at most; a warning tells when they end the fit")
+    max_iter: Count = Field(200, description="eigendecompositions at most")
 
     @model_validator(mode="after")
     def _forms(self) -> NPKLConfig:

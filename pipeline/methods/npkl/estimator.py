@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,8 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from ....kernels.jit import one_thread
 from ....kernels.spectral.dual_ascent import SpectralState
 from ....storage.data import in_memory
-from ...estimators.inputs import Column, UserRows, seed_of
-from ...estimators.parameters import RUN_PARAMETERS
+from ...estimators.inputs import Callbacks, Column, UserRows, seed_of
 from ...estimators.spectral import SpectralEstimator
 from ...models.spectral import SpectralModel
 from .method import NPKL, NPKLInputs
@@ -32,6 +30,50 @@ class SimpleNPKL(SpectralEstimator):
     :math:`\alpha = C` and one eigendecomposition is all, with the others :math:`\alpha` maximises the dual, one decomposition a step.
     The kernel is of the rows of the fit only. Data are taken as they are: standardise features of different units.
 
+    Parameters
+    ----------
+    loss : {"linear", "squared_hinge", "square", "hinge"}, default='linear'
+        Loss of z = T_ij K_ij: linear -z, which has a closed form, one eigendecomposition; squared_hinge max(0, 1 - z)^2 / 2; square (1 -
+        z)^2 / 2; hinge max(0, 1 - z).
+    p : float >= 1, default=2.0
+        Power of the regulariser tr K^p; 1: loss=linear only.
+    B : float > 0, default=1.0
+        Cap of tr K^p. With loss=linear it only scales K; otherwise entries reach 1 only where B is of the order of the number of rows. Not
+        looked at where G is given.
+    G : float > 0 or None, default=None
+        Weight of the penalty (G/p) tr K^p, in place of the cap.
+    C : float > 0, default=0.2
+        Loss weight of a constrained pair, counted in both orders. It decides how well K clusters: try 0.05 to 0.5; from 1 on, pairs without
+        neighbours take over.
+    n_neighbors : int >= 1, default=5
+        Neighbours in the graph that the kernel should be smooth on, by Euclidean distance.
+    graph : {"mutual", "union"}, default='union'
+        Rows are linked where both are neighbours of the other (mutual, as in the thesis), or where one is.
+    closure : bool, default=False
+        Use all pairs that the given ones imply: rows linked by pairs that belong together form a part, and where two rows are apart, their
+        parts are.
+    selection : {"active", "random"} or None, default=None
+        Which constraints are used: all; those of the n_select rows of which a Gaussian kernel is least certain (active); as many drawn at
+        random.
+    n_select : int >= 1 or None, default=None
+        Rows whose constraints a selection keeps; default: half of those that have one.
+    base : int >= 1 or None, default=None
+        Look for a kernel on this many smooth functions of the graph (least eigenvectors of its Laplacian): faster, and smoother; default:
+        all.
+    tol : float >= 1e-12 and < 1, default=0.0001
+        Relative duality gap at which the fit ends.
+    max_iter : int >= 1, default=200
+        Eigendecompositions at most; a warning tells when they end the fit.
+    run_on : str or None, default=None
+        Where neighbours are searched; what is ``cluster`` elsewhere: that is the method's name here.
+    random_state : int, RandomState or None, default=None
+        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+    verbose : int, default=0
+        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
+        2 also sends every event to the log ``gramplane``.
+    callbacks : callable, list of callables or None, default=None
+        Function, or several, called with an event record per step.
+
     Attributes
     ----------
     constraints_
@@ -44,6 +86,11 @@ class SimpleNPKL(SpectralEstimator):
         Clusters of the rows, after :meth:`cluster`.
     n_iter_, converged_, stop_reason_, history_
         Decompositions, whether the gap closed, what ended it, and one array per figure over the iterations.
+    eigenvectors_, eigenvalues_
+        ``(n_samples, rank)`` and ``(rank,)``: :math:`K = U \mathrm{diag}(\lambda) U'`, eigenvalues descending and positive.
+    encoding_ : Pipeline
+        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
+        columns to the features; else not there.
 
     Examples
     --------
@@ -63,11 +110,47 @@ class SimpleNPKL(SpectralEstimator):
 
     _method = NPKL
     _needs_target = True
-    _run_on = "Where neighbours are searched; what is ``cluster`` elsewhere: that is the method's name here."
-    _run_parameters = (replace(RUN_PARAMETERS[0], name="run_on", text=_run_on), *RUN_PARAMETERS[1:])
 
     max_iter: int
     run_on: str | None
+
+    def __init__(
+        self,
+        loss: Literal["linear", "squared_hinge", "square", "hinge"] = "linear",
+        p: float = 2.0,
+        B: float = 1.0,
+        G: float | None = None,
+        C: float = 0.2,
+        n_neighbors: int = 5,
+        graph: Literal["mutual", "union"] = "union",
+        closure: bool = False,
+        selection: Literal["active", "random"] | None = None,
+        n_select: int | None = None,
+        base: int | None = None,
+        tol: float = 0.0001,
+        max_iter: int = 200,
+        run_on: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.loss = loss
+        self.p = p
+        self.B = B
+        self.G = G
+        self.C = C
+        self.n_neighbors = n_neighbors
+        self.graph = graph
+        self.closure = closure
+        self.selection = selection
+        self.n_select = n_select
+        self.base = base
+        self.tol = tol
+        self.max_iter = max_iter
+        self.run_on = run_on
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
     @property
     def _place(self) -> str | None:

@@ -6,7 +6,7 @@ import csv
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from ....storage.data import is_store, square_in_memory
 from ....storage.errors import space_for
 from ...estimators.cross_validated import CrossValidatedTasks, Grid
-from ...estimators.inputs import Classifying, score_of, warn_user
+from ...estimators.inputs import Callbacks, Classifying, score_of, warn_user
 from ...estimators.kernels import KernelEstimator
 from ...estimators.probabilities import TaskProbabilities
 from ...estimators.supervised import SupervisedEstimator, predicted_labels
@@ -51,6 +51,59 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
     that are not needed on their own. Then the cuts of the selected rules move to the training values with the least loss, and the rules are
     fitted again. Several classes are fitted one against the rest on common rules; tasks (``fit(X, y, task)``) share rules, too.
 
+    Parameters
+    ----------
+    rho : float > 1 and <= 2, default=1.1
+        Inner exponent: 2 is hierarchical kernel learning, a rule with all its parts; towards 1 few rules are selected.
+    a : float > 1, default=2.0
+        Penalty of a rule of k propositions is a^k; larger values give shorter rules.
+    C : float > 0 or {"auto"}, default='auto'
+        Loss weight, the same as scikit-learn's SVC. auto: 10, and of more than two classes 10 times their number, 50 at most (C_), since
+        their machines share one norm over rules.
+    n_thresholds : int >= 1 and <= 1000, default=9
+        Cuts of a numeric column, at quantiles of training rows.
+    refine_cuts : bool, default=True
+        Move the cuts of the selected rules to the best training values, and fit the rules again.
+    categorical : list of int or str, or array of bool, or None, default=None
+        Columns (numbers, names or a mask) whose values are names; columns of text in a data frame always are.
+    task_kernel : array of shape (n_tasks, n_tasks) or None, default=None
+        Positive semi-definite similarity (n_tasks, n_tasks) of the tasks in ascending order of their names; default: the identity, tasks
+        choose rules together and weigh them independently.
+    tol : float > 0, default=0.001
+        Gap at which the active set's problem is solved and the fit may end, relative to the objective.
+    max_rounds : int >= 1, default=50
+        Times the rules outside are looked at, at most; a warning tells when a cap ends the fit.
+    max_rules : int >= 1, default=1000
+        Conjunctions of the active set at most.
+    max_visits : int >= 1, default=2000000
+        Conjunctions that a search for the certificate looks at; where more would be needed it holds to a length of rules, and says so.
+    rest : float > 0 or None, default=0.001
+        Stop when a round's rules lowered the objective by less than this share; none: go on to the certificate.
+    add : int >= 1, default=30
+        Conjunctions added in a round, without their parts.
+    skip_implied : bool, default=True
+        Leave out conjunctions of propositions that imply or contradict each other.
+    prune : float >= 0 and < 1, default=0.02
+        Rules below this share of the largest weight are dropped.
+    refit : bool, default=True
+        Fit the selected rules again.
+    solver : {"auto", "newton", "mirror"}, default='auto'
+        Auto and newton: joint re-weighting with Newton steps; mirror: the thesis' mirror descent over the rules' shares.
+    class_weight : {"balanced"} or dict or None, default=None
+        Factor of C per class.
+    probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
+        Probabilities of the classes: exact for a logistic loss; otherwise sigmoid or isotonic calibration on the decision values of 5
+        folds, about 5 more fits. sigmoid, isotonic: at fit; auto: exact, or by a sigmoid when they are first asked for; false: none.
+    cluster : str or None, default=None
+        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+    random_state : int, RandomState or None, default=None
+        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+    verbose : int, default=0
+        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
+        2 also sends every event to the log ``gramplane``.
+    callbacks : callable, list of callables or None, default=None
+        Function, or several, called with an event record per step.
+
     Attributes
     ----------
     C_
@@ -73,6 +126,9 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
     n_iter_, converged_, stop_reason_, history_
         Steps, whether the gap over all conjunctions is within ``tol``, what ended it (``rest``: the parameter), and one array per figure
         over the steps.
+    encoding_ : Pipeline
+        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
+        columns to the features; else not there.
 
     Examples
     --------
@@ -92,13 +148,58 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
     _kernels_parameter = None
     _frame_form = "codes"
     _forms = {**KernelEstimator._forms, "ensure_all_finite": "allow-nan"}
-    _wider = {
-        **KernelEstimator._wider,
-        "categorical": ("list of int or str, or array of bool, or None", Sequence[int | str] | np.ndarray | None),
-        "task_kernel": ("array of shape (n_tasks, n_tasks) or None", Sequence[Sequence[float]] | np.ndarray | None),
-    }
 
     model_: RuleModel  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def __init__(
+        self,
+        rho: float = 1.1,
+        a: float = 2.0,
+        C: float | Literal["auto"] = "auto",
+        n_thresholds: int = 9,
+        refine_cuts: bool = True,
+        categorical: Sequence[int | str] | np.ndarray | None = None,
+        task_kernel: Sequence[Sequence[float]] | np.ndarray | None = None,
+        tol: float = 0.001,
+        max_rounds: int = 50,
+        max_rules: int = 1000,
+        max_visits: int = 2000000,
+        rest: float | None = 0.001,
+        add: int = 30,
+        skip_implied: bool = True,
+        prune: float = 0.02,
+        refit: bool = True,
+        solver: Literal["auto", "newton", "mirror"] = "auto",
+        class_weight: Literal["balanced"] | dict[Any, float] | None = None,
+        probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.rho = rho
+        self.a = a
+        self.C = C
+        self.n_thresholds = n_thresholds
+        self.refine_cuts = refine_cuts
+        self.categorical = categorical
+        self.task_kernel = task_kernel
+        self.tol = tol
+        self.max_rounds = max_rounds
+        self.max_rules = max_rules
+        self.max_visits = max_visits
+        self.rest = rest
+        self.add = add
+        self.skip_implied = skip_implied
+        self.prune = prune
+        self.refit = refit
+        self.solver = solver
+        self.class_weight = class_weight
+        self.probability = probability
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -244,10 +345,35 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
 
 
 class RuleEnsembleClassifierCV(CrossValidatedTasks, RuleEnsembleClassifier):
-    r"""Weighted rules from the lattice of all conjunctions, ``C`` and ``rho`` chosen by cross-validation.
+    """Weighted rules from the lattice of all conjunctions, ``C`` and ``rho`` chosen by cross-validation.
 
     The problem is that of :class:`RuleEnsembleClassifier`. The fits of a fold share its propositions; with tasks every one of them is in
     all folds.
+
+    The parameters that are not explained here and further attributes are those of :class:`RuleEnsembleClassifier`.
+
+    Parameters
+    ----------
+    rhos : list of float or None, default=None
+        Values of rho to compare; ``None``: ``rho`` alone.
+    Cs : int or list of float, default=5
+        Values of C; a number of them is spread evenly in the logarithm from 1/30 to 30.
+    cv : int, splitter, iterable or None, default=None
+        Folds: a number, drawn from ``random_state`` as ``tune`` draws them, in every class or, of many tasks, in every task; or a splitter
+        of scikit-learn, to which tasks are groups, or pairs of indices to learn from and to score. ``None``: 5, fewer where a class or task
+        has fewer rows.
+    scoring : str, callable, list of str, dict or None, default=None
+        Name of a scorer of scikit-learn, or a callable ``(estimator, X, y)``, where ``X`` numbers the rows held out and the estimator has
+        decided on them; or several: a list of names, or a dict of names and callables. ``None``: accuracy, or R2. Rows count by their
+        weights; to names of scorers the second of two classes is the positive one; probabilities are exact for a logistic loss, else
+        calibrated on the rows held out, each on others.
+    refit : bool or str, default=True
+        Fit on all rows with the parameters chosen; else there is no model, only the scores. Of several scores the name of the one that
+        decides; ``True`` and ``False``: the first.
+    one_standard_error : bool, default=False
+        Choose the simplest model within one standard error of the best score, not the best.
+    n_jobs : int or None, default=None
+        Processes among which the folds are dealt, -1: all processors; the same bits for any number. ``None`` is 1.
 
     Attributes
     ----------
@@ -255,6 +381,14 @@ class RuleEnsembleClassifierCV(CrossValidatedTasks, RuleEnsembleClassifier):
         Parameters chosen.
     Cs_, rhos_
         Values that were compared, ``rhos_`` where they were given.
+    best_params_, best_score_, best_index_
+        Parameters chosen, their mean score, and their place in ``cv_results_``.
+    cv_results_
+        Arrays with one entry a point, as ``GridSearchCV`` has them: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``,
+        ``std_test_score``, ``rank_test_score``; of several scores their names stand in the place of ``score``. Of classes further
+        ``mean_margin_loss``, which chooses among points of one score.
+    n_splits_, scorer_
+        Number of folds, and what scored them: of several scores a dict.
 
     Examples
     --------
@@ -266,11 +400,67 @@ class RuleEnsembleClassifierCV(CrossValidatedTasks, RuleEnsembleClassifier):
     (True, True)
     """
 
-    _left_out = ("refit",)  # (of rules: it is that of the search here)
-    _grids = (
-        Grid("C", "Cs", 5, "Values of C; a number of them is spread evenly in the logarithm from 1/30 to 30.", span=(1 / 30, 30.0)),
-        Grid("rho", "rhos", None, "Values of rho to compare; ``None``: ``rho`` alone.", "list of float or None"),
-    )
+    _grids = (Grid("C", "Cs", span=(1 / 30, 30.0)), Grid("rho", "rhos"))
+
+    def __init__(
+        self,
+        rho: float = 1.1,
+        rhos: int | Sequence[float] | None = None,
+        a: float = 2.0,
+        Cs: int | Sequence[float] | None = 5,
+        n_thresholds: int = 9,
+        refine_cuts: bool = True,
+        categorical: Sequence[int | str] | np.ndarray | None = None,
+        task_kernel: Sequence[Sequence[float]] | np.ndarray | None = None,
+        tol: float = 0.001,
+        max_rounds: int = 50,
+        max_rules: int = 1000,
+        max_visits: int = 2000000,
+        rest: float | None = 0.001,
+        add: int = 30,
+        skip_implied: bool = True,
+        prune: float = 0.02,
+        solver: Literal["auto", "newton", "mirror"] = "auto",
+        class_weight: Literal["balanced"] | dict[Any, float] | None = None,
+        probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool | str = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.rho = rho
+        self.rhos = rhos
+        self.a = a
+        self.Cs = Cs
+        self.n_thresholds = n_thresholds
+        self.refine_cuts = refine_cuts
+        self.categorical = categorical
+        self.task_kernel = task_kernel
+        self.tol = tol
+        self.max_rounds = max_rounds
+        self.max_rules = max_rules
+        self.max_visits = max_visits
+        self.rest = rest
+        self.add = add
+        self.skip_implied = skip_implied
+        self.prune = prune
+        self.solver = solver
+        self.class_weight = class_weight
+        self.probability = probability
+        self.cv = cv
+        self.scoring = scoring
+        self.refit = refit
+        self.one_standard_error = one_standard_error
+        self.n_jobs = n_jobs
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
 
 def _warn_event(event: Mapping[str, Any]) -> None:

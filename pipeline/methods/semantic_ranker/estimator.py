@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,9 +18,8 @@ from ....storage import BlockStore, MemoryBlocks
 from ....storage.data import NUMBERS, as_data, in_memory, is_store, square_in_memory
 from ....storage.value_types import Matrix, UserData
 from ...estimators.base import MethodEstimator
-from ...estimators.inputs import fan_out, fit_context, seed_of, warn_user
+from ...estimators.inputs import Callbacks, fan_out, fit_context, seed_of, warn_user
 from ...estimators.kernels import KernelEstimator
-from ...estimators.parameters import RUN_PARAMETERS
 from ...estimators.spectral import SpectralEstimator
 from ...models.spectral import SpectralModel
 from ...records.context import RunContext
@@ -45,6 +44,48 @@ class SemanticKernelRanker(SpectralEstimator):
     of all pairs, so the unit of the features does not matter. S has the positive entries of K in columns with sum one. A fit is one query,
     all of it the work of one process, or with ``queries`` many, which are tasks: every one with the bits of a fit of it alone.
 
+    Parameters
+    ----------
+    n_neighbors : int >= 1, default=6
+        Visual neighbours of an image whose distances the kernel must not exceed.
+    C : float > 0, default=1.0
+        Weight of the squared excess of a distance, C/2 * sum max(0, excess)^2.
+    B : float > 0 or None, default=None
+        Cap of tr K^2; default: the number of images.
+    damping : float >= 0 and < 1, default=0.85
+        Share of a score that comes from similar images; the rest comes from the prior.
+    graph : {"mutual", "union"}, default='mutual'
+        Pairs where both are a neighbour of the other, or one of them.
+    base : int >= 1 or None, default=None
+        Look for a kernel on this many smooth functions of the visual neighbour graph (least eigenvectors of its Laplacian): faster;
+        default: on all functions.
+    diagonal : {"zero", "keep"}, default='zero'
+        Whether an image is similar to itself in the random walk.
+    min_images : int >= 1, default=1
+        Tags of fewer images are dropped.
+    untagged : {"raise", "zero"}, default='raise'
+        Images without a tag: refuse them, or let their tag vector be zero, so that only their looks count.
+    gamma : float > 0, default=3.0
+        Unseen images: exp(-gamma ||x - z||^2 / mean) is the kernel that is warped.
+    warp : {"corrected", "seed"}, default='corrected'
+        Unseen images: warp by the graph Laplacian of max(K, 0), or by -K as the thesis prints, which is refused where the kernel would not
+        be positive semi-definite.
+    tol : float > 0, default=1e-05
+        Relative duality gap at which the kernel is done.
+    max_iter : int >= 1, default=300
+        Eigendecompositions at most; a warning says when they end the fit.
+    walk_tol : float >= 1e-14 and < 1, default=1e-10
+        Change of the scores, as an l1 norm, at which the random walk ends.
+    cluster : str or None, default=None
+        Where many queries are ranked; a fit of one takes place in this process.
+    random_state : int, RandomState or None, default=None
+        Of the eigensolver's first block; results agree within ``tol``.
+    verbose : int, default=0
+        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
+        2 also sends every event to the log ``gramplane``.
+    callbacks : callable, list of callables or None, default=None
+        Function, or several, called with an event record per step.
+
     Attributes
     ----------
     scores_, prior_
@@ -58,6 +99,11 @@ class SemanticKernelRanker(SpectralEstimator):
         Objective of the kernel and its certified distance from the optimum; of many queries ``(n_queries,)``.
     n_iter_, converged_, stop_reason_, history_
         Iterations, whether the gap was reached, what ended it, and one array per figure over the iterations.
+    eigenvectors_, eigenvalues_
+        ``(n_samples, rank)`` and ``(rank,)``: :math:`K = U \mathrm{diag}(\lambda) U'`, eigenvalues descending and positive.
+    encoding_ : Pipeline
+        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
+        columns to the features; else not there.
 
     Examples
     --------
@@ -74,12 +120,47 @@ class SemanticKernelRanker(SpectralEstimator):
     """
 
     _method = Ranker
-    _run_parameters = (
-        replace(RUN_PARAMETERS[0], text="Where many queries are ranked; a fit of one takes place in this process."),
-        replace(RUN_PARAMETERS[1], text="Of the eigensolver's first block; results agree within ``tol``."),
-        *RUN_PARAMETERS[2:],
-    )
     _many = False
+
+    def __init__(
+        self,
+        n_neighbors: int = 6,
+        C: float = 1.0,
+        B: float | None = None,
+        damping: float = 0.85,
+        graph: Literal["mutual", "union"] = "mutual",
+        base: int | None = None,
+        diagonal: Literal["zero", "keep"] = "zero",
+        min_images: int = 1,
+        untagged: Literal["raise", "zero"] = "raise",
+        gamma: float = 3.0,
+        warp: Literal["corrected", "seed"] = "corrected",
+        tol: float = 1e-05,
+        max_iter: int = 300,
+        walk_tol: float = 1e-10,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.C = C
+        self.B = B
+        self.damping = damping
+        self.graph = graph
+        self.base = base
+        self.diagonal = diagonal
+        self.min_images = min_images
+        self.untagged = untagged
+        self.gamma = gamma
+        self.warp = warp
+        self.tol = tol
+        self.max_iter = max_iter
+        self.walk_tol = walk_tol
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
     @property
     def _place(self) -> str | None:
@@ -224,6 +305,28 @@ class VisualRank(MethodEstimator):
     and a column without a positive entry is uniform. Of a store that this process has no room for, stripes of columns are multiplied by the
     tasks of a pass.
 
+    Parameters
+    ----------
+    damping : float >= 0 and < 1, default=0.85
+        Share of a score that comes from similar rows; the rest comes from the prior.
+    diagonal : {"auto", "zero", "keep"}, default='auto'
+        Whether a row is similar to itself; auto: only in a matrix without negative entries whose columns have sum one.
+    solver : {"power", "exact"}, default='power'
+        Power iteration, at most log(tol) / log(damping) products; or one factorisation of the matrix.
+    tol : float >= 1e-14 and < 1, default=1e-10
+        Change of the scores, as an l1 norm, at which the power iteration ends.
+    max_iter : int >= 1 or None, default=None
+        Products at most; a warning says when they end the fit; default: as many as tol can need, so it always ends.
+    cluster : str or None, default=None
+        Where passes over a store run that this process has no room for; of an array nothing is distributed.
+    random_state : int, RandomState or None, default=None
+        Not used: nothing is random.
+    verbose : int, default=0
+        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
+        2 also sends every event to the log ``gramplane``.
+    callbacks : callable, list of callables or None, default=None
+        Function, or several, called with an event record per step.
+
     Attributes
     ----------
     scores_, prior_
@@ -246,13 +349,28 @@ class VisualRank(MethodEstimator):
     """
 
     _method = WalkMethod
-    _run_parameters = (
-        replace(
-            RUN_PARAMETERS[0], text="Where passes over a store run that this process has no room for; of an array nothing is distributed."
-        ),
-        replace(RUN_PARAMETERS[1], text="Not used: nothing is random."),
-        *RUN_PARAMETERS[2:],
-    )
+
+    def __init__(
+        self,
+        damping: float = 0.85,
+        diagonal: Literal["auto", "zero", "keep"] = "auto",
+        solver: Literal["power", "exact"] = "power",
+        tol: float = 1e-10,
+        max_iter: int | None = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.damping = damping
+        self.diagonal = diagonal
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -35,15 +35,12 @@ class SharedSubspaceConfig(GramConfig):
     epsilon: Tube = 0.1
     solver: Literal["auto", "mirror", "alternate"] = Field(
         "auto",
-        description="auto: couplings of tasks (T x T) in closed form after every solve; mirror: the thesis' matrix mirror descent in the "
-        "pooled feature space; alternate: alternating minimisation on the average of the kernels (MTSFL)",
+        description="closed form of the couplings, or the thesis' mirror descent",
     )
     normalize: Normalize = Field("trace", description="normalisation of kernels that leave it open; trace: trace n")
-    tol: Positive = Field(1e-3, description="gap between primal and dual value at which the fit ends, relative to the primal value")
-    max_iter: Count = Field(200, description="times the machine of all tasks is solved at most; a warning tells when it ends the fit")
-    grams: GramPolicy = Field(
-        "auto", description="where the Gram matrices lie: auto decides from sizes; memory, store (at gram_store), recompute"
-    )
+    tol: Positive = Field(1e-3, description="relative gap of primal and dual value that ends the fit")
+    max_iter: Count = Field(200, description="times the machine of all tasks is solved at most")
+    grams: GramPolicy = Field("auto", description="where Gram matrices lie; auto: decided from sizes")
     gram_store: StorePath = None
     class_weight: ClassWeight = None
     probability: Probability = "auto"

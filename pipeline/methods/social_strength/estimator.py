@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -16,9 +15,8 @@ from ....kernels.ranking.harmonic import harmonic_values, strength_graph
 from ....storage import BlockStore, MemoryBlocks
 from ....storage.data import as_grams, column_numbers, in_memory, is_store
 from ....storage.value_types import SparseMatrix
-from ...estimators.inputs import fan_out, fit_context, warn_user
-from ...estimators.kernels import KernelEstimator
-from ...estimators.parameters import RUN_PARAMETERS
+from ...estimators.inputs import Callbacks, fan_out, fit_context, warn_user
+from ...estimators.kernels import KernelEstimator, UserKernels
 from ...grams.given import SYMMETRIC, GivenGrams, as_stack
 from ...models.kernel_predict import spans
 from . import scores as scoring
@@ -41,6 +39,48 @@ class SocialStrengthRanker(KernelEstimator):
 
     is solved over the N training pairs, :math:`K_p` a kernel of pairs. The strength of a tie is :math:`1/(1 + e^{-f})`.
 
+    Parameters
+    ----------
+    C : float > 0, default=1.0
+        Weight of the norm, C/2 ||w||^2 beside the mean loss: a larger C is a plainer model; scikit-learn's C is 1 / (C N) of N pairs.
+    pair_kernel : {"similarity", "difference", "mlpk", "tensor", "tensor-symmetric"}, default='similarity'
+        Kernel of pairs of users: similarity (a weighted sum of the views at u, v and an offset), difference (the thesis', which gives every
+        user the same order of candidates), mlpk (its square), tensor (directed), tensor-symmetric.
+    weights : {"kta", "uniform"}, default='kta'
+        Weights of the views: by alignment with the links, or equal ones.
+    kernels : list of KernelSpec, str or callable, or "precomputed", or None, default='precomputed'
+        Views as short texts of kernels, or given as matrices; null: Gaussians and polynomials.
+    alignment : {"unit", "off-diagonal"}, default='unit'
+        Diagonal of the links: ones, as the views have, or left out of all inner products.
+    normalize : {"row_max", "cosine", "none"}, default='row_max'
+        Views before use: rows divided by their largest entry, or cosines, shifted to be positive semi-definite; none takes them as they
+        are, which must be positive semi-definite then.
+    view_scale : float > 0, default=10.0
+        Size of the views against the offset, in pair_kernel=similarity.
+    n_import : int >= 1 or None, default=None
+        Pairs that the model may keep at most, chosen one after the other (import vectors); default: all.
+    import_tol : float > 0, default=0.001
+        Relative decrease of the objective at which no more pairs are chosen.
+    n_candidates : int >= 1 or None, default=59
+        Pairs that are tried in every choice, drawn at random; null: all.
+    tol : float > 0, default=1e-06
+        Gap at which the fit ends, relative to the objective; Newton steps are halved where it would rise.
+    max_iter : int >= 1, default=100
+        Newton steps at most; a warning says when they end the fit.
+    grams : {"auto", "memory", "store", "recompute"}, default='auto'
+        Where the matrices of the views lie; auto decides from sizes.
+    gram_store : str or None, default=None
+        Path of a Gram store, kept for further fits.
+    cluster : str or None, default=None
+        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+    random_state : int, RandomState or None, default=None
+        Of the candidates.
+    verbose : int, default=0
+        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
+        2 also sends every event to the log ``gramplane``.
+    callbacks : callable, list of callables or None, default=None
+        Function, or several, called with an event record per step.
+
     Attributes
     ----------
     kernel_weights_
@@ -53,6 +93,9 @@ class SocialStrengthRanker(KernelEstimator):
         Objective, and how far it is above the least over all training pairs at most.
     n_iter_, converged_, stop_reason_, history_
         Steps, whether the fit ended by itself, what ended it, and one array per figure over the steps.
+    encoding_ : Pipeline
+        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
+        columns to the features; else not there.
 
     Examples
     --------
@@ -71,9 +114,48 @@ class SocialStrengthRanker(KernelEstimator):
     """
 
     _method = Social
-    _run_parameters = (RUN_PARAMETERS[0], replace(RUN_PARAMETERS[1], text="Of the candidates."), *RUN_PARAMETERS[2:])
     model_: SocialModel  # pyright: ignore[reportIncompatibleVariableOverride]
     normalize: str
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        pair_kernel: Literal["similarity", "difference", "mlpk", "tensor", "tensor-symmetric"] = "similarity",
+        weights: Literal["kta", "uniform"] = "kta",
+        kernels: UserKernels = "precomputed",
+        alignment: Literal["unit", "off-diagonal"] = "unit",
+        normalize: Literal["row_max", "cosine", "none"] = "row_max",
+        view_scale: float = 10.0,
+        n_import: int | None = None,
+        import_tol: float = 0.001,
+        n_candidates: int | None = 59,
+        tol: float = 1e-06,
+        max_iter: int = 100,
+        grams: Literal["auto", "memory", "store", "recompute"] = "auto",
+        gram_store: str | None = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.C = C
+        self.pair_kernel = pair_kernel
+        self.weights = weights
+        self.kernels = kernels
+        self.alignment = alignment
+        self.normalize = normalize
+        self.view_scale = view_scale
+        self.n_import = n_import
+        self.import_tol = import_tol
+        self.n_candidates = n_candidates
+        self.tol = tol
+        self.max_iter = max_iter
+        self.grams = grams
+        self.gram_store = gram_store
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
     def fit(self, kernels: object, pairs: ArrayLike, z: ArrayLike, target: object = None) -> Self:
         """Weigh the views and learn to rank.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +16,7 @@ from ....kernels.svm.triclass import three_way
 from ....storage import DataError, MemoryBlocks
 from ....storage.data import in_memory, is_store
 from ....storage.value_types import UserData
-from ...estimators.inputs import Column, UserRows, check_labels, label_array, stored_target
+from ...estimators.inputs import Callbacks, Column, UserRows, check_labels, label_array, stored_target
 from ...estimators.kernels import KernelClassifier, is_text
 from ...grams.sources import TextRows
 from ...inputs.scaling import as_scaled
@@ -42,6 +42,78 @@ class TriClassSVC(KernelClassifier):
     +1, rows of neither as 0. J is not convex: it falls from convex problem to convex problem, from several starts, of which the best is
     kept. A fit warns when its unlabelled rows do not help (``validation``).
 
+    Parameters
+    ----------
+    C : float > 0, default=1.0
+        Loss weight of rows of the two classes, as of scikit-learn's SVC; 1 / lambda.
+    C_unlabelled : float >= 0, default=0.1
+        Loss weight of unlabelled rows; 0 leaves them out.
+    C_irrelevant : float >= 0 or None, default=None
+        Loss weight of irrelevant rows; default: C_unlabelled.
+    eps : float >= 0 and < 1, default=0.1
+        Half width of the tube around the boundary in which irrelevant rows cost nothing.
+    kernel : str, KernelSpec or callable, default='rbf'
+        Rbf, linear, poly or laplacian; a kernel's short text such as rbf(gamma=0.5)[0:4]; or precomputed: X is the matrix of labelled rows
+        followed by unlabelled ones at fit, and (n_test, n_rows) at predict.
+    gamma : {"scale", "auto"} or float > 0, default='scale'
+        Of a kernel named by one word, as of scikit-learn's SVC; scale: 1 / (features * variance of all rows, unlabelled ones included),
+        auto: 1 / features.
+    degree : int >= 1, default=3
+        Degree of kernel=poly.
+    coef0 : float >= 0, default=0.0
+        Constant of kernel=poly.
+    algorithm : {"mm", "dc", "cccp"}, default='mm'
+        mm: every unlabelled row takes the cheaper of its two losses, then the convex problem is solved exactly; dc: the concave part of the
+        exact difference of convex functions is made linear; cccp: the thesis' Algorithm 3 with relaxed indicators.
+    start : {"best", "usvm", "svm3", "s3vm", "random"}, default='best'
+        First assignment of the unlabelled rows: svm3 by the machine on the labelled rows, usvm by the one with all of them irrelevant, s3vm
+        all relevant, random; best: all of these, the least objective is kept. The least objective is not always the most accurate: many
+        unlabelled rows with a large C_unlabelled may find it with nearly all of them irrelevant, which validation tells.
+    balance : {"labels"} or float or None, default=None
+        What the mean decision value of the unlabelled rows must be: a number, or labels for the mean of the labels (-1, +1).
+    all_relevant : bool, default=False
+        Every unlabelled row belongs to a class: a semi-supervised machine (S3VM).
+    n_random : int >= 1, default=1
+        Random starts.
+    validation : {"auto"} or int >= 0, default='auto'
+        Folds of a cross-validation on the labelled rows, beside the machines that svm3 and usvm start from: it warns when one of these,
+        which learn little or nothing from the unlabelled rows, is right on more rows held out, by more than the standard error of the
+        difference. auto: 3 folds of the fit's best start alone, about as much work again as the fit, where there are unlabelled rows, no
+        test share, 3 rows of each class, and at most 5,000 rows in all; 0: none.
+    irrelevant_label : bool or int or float or str or None, default='auto'
+        Label of rows of neither class; the others must be two, of any kind. auto: 0, which is a class like any other where there are two
+        labels in all; labels -1, 0 and 1 without unlabelled rows are refused: -1 may mean these. None: no row is irrelevant.
+    D : float >= 1 or None, default=None
+        cccp: how far its relaxation reaches, at least 1 + eps; default: as far as the decision values do, and at least 2.
+    class_weight : {"balanced"} or dict or None, default=None
+        Factor of C per class.
+    tol : float > 0, default=0.0001
+        A start ends when no assignment changes, or the objective J falls by less than tol (1 + J); below a tenth of inner_tol its last
+        convex problem is solved on until its gap is at most tol (1 + J), too.
+    inner_tol : float > 0, default=0.001
+        Tolerance of a convex problem, in units of decision values.
+    max_iter : int >= 1, default=50
+        Convex problems per start at most; a warning tells when they end the best one.
+    grams : {"auto", "memory", "recompute"}, default='auto'
+        Where the Gram matrix lies; auto decides from sizes.
+    probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
+        Probabilities of the classes: exact for a logistic loss; otherwise sigmoid or isotonic calibration on the decision values of 5
+        folds, about 5 more fits. sigmoid, isotonic: at fit; auto: exact, or by a sigmoid when they are first asked for; false: none.
+    scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
+        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
+        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
+        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
+        those of the columns as given. A store that was scaled at ingest is taken as it is.
+    cluster : str or None, default=None
+        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+    random_state : int, RandomState or None, default=None
+        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+    verbose : int, default=0
+        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
+        2 also sends every event to the log ``gramplane``.
+    callbacks : callable, list of callables or None, default=None
+        Function, or several, called with an event record per step.
+
     Attributes
     ----------
     classes_, three_way_labels_
@@ -58,6 +130,9 @@ class TriClassSVC(KernelClassifier):
         Rows ``{"machine", "accuracy", "deviation", "folds"}`` of SVM, U-SVM and 3C-SVM; empty where there was no validation.
     n_iter_, converged_, stop_reason_, history_
         Steps, whether the best start ended by itself, what ended it, and one array per figure over the steps.
+    encoding_ : Pipeline
+        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
+        columns to the features; else not there.
 
     Examples
     --------
@@ -75,9 +150,66 @@ class TriClassSVC(KernelClassifier):
 
     _method = TriClass
     _kernels_parameter = "kernel"
-    _wider = {**KernelClassifier._wider, "kernel": ("str, KernelSpec or callable", str | KernelSpec | Callable[..., Any])}
 
     kernel: Any
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        C_unlabelled: float = 0.1,
+        C_irrelevant: float | None = None,
+        eps: float = 0.1,
+        kernel: str | KernelSpec | Callable[..., Any] = "rbf",
+        gamma: Literal["scale", "auto"] | float = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        algorithm: Literal["mm", "dc", "cccp"] = "mm",
+        start: Literal["best", "usvm", "svm3", "s3vm", "random"] = "best",
+        balance: Literal["labels"] | float | None = None,
+        all_relevant: bool = False,
+        n_random: int = 1,
+        validation: Literal["auto"] | int = "auto",
+        irrelevant_label: bool | int | float | str | None = "auto",
+        D: float | None = None,
+        class_weight: Literal["balanced"] | dict[Any, float] | None = None,
+        tol: float = 0.0001,
+        inner_tol: float = 0.001,
+        max_iter: int = 50,
+        grams: Literal["auto", "memory", "recompute"] = "auto",
+        probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
+        scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.C = C
+        self.C_unlabelled = C_unlabelled
+        self.C_irrelevant = C_irrelevant
+        self.eps = eps
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.algorithm = algorithm
+        self.start = start
+        self.balance = balance
+        self.all_relevant = all_relevant
+        self.n_random = n_random
+        self.validation = validation
+        self.irrelevant_label = irrelevant_label
+        self.D = D
+        self.class_weight = class_weight
+        self.tol = tol
+        self.inner_tol = inner_tol
+        self.max_iter = max_iter
+        self.grams = grams
+        self.probability = probability
+        self.scale = scale
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any, Literal
 
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.generalization import generalization_bound  # noqa: F401 (public)
-from ...estimators.kernels import KernelClassifier
+from ...estimators.inputs import Callbacks
+from ...estimators.kernels import KernelClassifier, UserKernels
 from ...models.kernel import KernelModel
 from .loop import TwoLayerState
 from .method import TwoLayer
@@ -24,6 +26,64 @@ class TwoLayerMKLClassifier(KernelClassifier):
 
     The problem is not convex in mu: the result is a stationary point, the best of ``n_restarts`` starts. Several classes one-vs-rest, each
     with weights of its own.
+
+    Parameters
+    ----------
+    kernels : list of KernelSpec, str or callable, or "precomputed", or None, default=None
+        Kernels as short texts like rbf(gamma=0.5), rbf (its width the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
+        radius], or precomputed: matrices (n_kernels, n, n) at fit and (n_kernels, n_test, n_train) at predict, or a Gram store; default:
+        kernel_grid, ten Gaussian widths and three polynomial degrees on all features and on each one, while it is small, else up to ten
+        kernels on all features, widths around the median distance.
+    C : float > 0, default=10.0
+        Loss weight, C * sum of losses, as scikit-learn's SVC.
+    infinite : bool, default=False
+        Add Gaussian kernels on all features, one per machine and round, while one helps.
+    penalty : float > 0 or None, default=None
+        Weight of the sum of the kernel weights; default: a tenth of the number of rows with a cost, n/10, and 0.1 with
+        normalize=unit_trace, which is the same problem. The thesis' problem (unit trace, penalty 1) has ten times that, and a C chosen with
+        it: at C = 1 it leaves no kernel a weight where classes are hard to separate, which a warning tells. A small penalty lets the
+        machine memorise the training rows.
+    rule : {"descent", "thesis"}, default='descent'
+        infinite: when a Gaussian helps. descent: the objective falls towards it; thesis: it does better alone than the combination.
+    max_new_kernels : int >= 0, default=10
+        infinite: Gaussians added at most.
+    gamma_range : tuple or None, default=None
+        infinite: least and greatest gamma of an added Gaussian; default: inverse quantiles (0.95, 0.05) of the squared distances between
+        different rows. A wide range lets the machine memorise.
+    n_restarts : int >= 1, default=1
+        Random starts; the one with the smallest objective is kept, before kernels are added.
+    normalize : {"none", "trace", "unit_trace", "multiplicative", "cosine"}, default='trace'
+        Normalisation of kernels that leave it open: trace (mean diagonal 1), unit_trace (the thesis'; entries of size 1/n need weights of
+        size n), multiplicative, cosine, none.
+    tol : float > 0, default=0.001
+        Largest entry of the projected gradient, in units of the penalty, at which the fit ends.
+    decrease_tol : float >= 0, default=1e-05
+        The fit ends, too, when two steps in a row lower the objective by less than this share.
+    max_iter : int >= 1, default=200
+        Steps of the kernel weights at most, for one set of kernels; a warning tells when they end the fit.
+    grams : {"auto", "memory", "store", "recompute"}, default='auto'
+        Where Gram matrices lie; auto decides from sizes.
+    gram_store : str or None, default=None
+        Path of a Gram store, kept for further fits.
+    class_weight : {"balanced"} or dict or None, default=None
+        Factor of C per class.
+    probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
+        Probabilities of the classes: exact for a logistic loss; otherwise sigmoid or isotonic calibration on the decision values of 5
+        folds, about 5 more fits. sigmoid, isotonic: at fit; auto: exact, or by a sigmoid when they are first asked for; false: none.
+    scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
+        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
+        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
+        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
+        those of the columns as given. A store that was scaled at ingest is taken as it is.
+    cluster : str or None, default=None
+        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+    random_state : int, RandomState or None, default=None
+        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+    verbose : int, default=0
+        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
+        2 also sends every event to the log ``gramplane``.
+    callbacks : callable, list of callables or None, default=None
+        Function, or several, called with an event record per step.
 
     Attributes
     ----------
@@ -43,6 +103,9 @@ class TwoLayerMKLClassifier(KernelClassifier):
         Largest entry of the projected gradient, in units of ``penalty_``: 0 at a stationary point; and the lambda of the fit.
     n_iter_, converged_, stop_reason_, history_
         Iterations, whether a tolerance ended the fit, what ended it, and one array per figure over the iterations.
+    encoding_ : Pipeline
+        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
+        columns to the features; else not there.
 
     Examples
     --------
@@ -60,6 +123,52 @@ class TwoLayerMKLClassifier(KernelClassifier):
 
     _method = TwoLayer
     _takes_all_memory = True
+
+    def __init__(
+        self,
+        kernels: UserKernels = None,
+        C: float = 10.0,
+        infinite: bool = False,
+        penalty: float | None = None,
+        rule: Literal["descent", "thesis"] = "descent",
+        max_new_kernels: int = 10,
+        gamma_range: tuple[float, float] | None = None,
+        n_restarts: int = 1,
+        normalize: Literal["none", "trace", "unit_trace", "multiplicative", "cosine"] = "trace",
+        tol: float = 0.001,
+        decrease_tol: float = 1e-05,
+        max_iter: int = 200,
+        grams: Literal["auto", "memory", "store", "recompute"] = "auto",
+        gram_store: str | None = None,
+        class_weight: Literal["balanced"] | dict[Any, float] | None = None,
+        probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
+        scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.kernels = kernels
+        self.C = C
+        self.infinite = infinite
+        self.penalty = penalty
+        self.rule = rule
+        self.max_new_kernels = max_new_kernels
+        self.gamma_range = gamma_range
+        self.n_restarts = n_restarts
+        self.normalize = normalize
+        self.tol = tol
+        self.decrease_tol = decrease_tol
+        self.max_iter = max_iter
+        self.grams = grams
+        self.gram_store = gram_store
+        self.class_weight = class_weight
+        self.probability = probability
+        self.scale = scale
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
     def _unfinished(self, state: TwoLayerState) -> str:
         config = self._config()

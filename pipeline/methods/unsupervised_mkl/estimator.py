@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +15,7 @@ from ....kernels.grams.blocks import gram_block, gram_diagonal
 from ....kernels.grams.normalization import Normalization
 from ....kernels.grams.products import AnyKernel
 from ....kernels.grams.spec import KernelSpec
-from ...estimators.inputs import UserRows
+from ...estimators.inputs import Callbacks, UserRows
 from ...estimators.kernels import KernelEstimator
 from ...models.kernel import KernelModel
 from ...models.kernel_predict import scaled_rows, support_rows, used_specs
@@ -38,6 +38,52 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
     alternating between a greedy choice of bases and the exact minimum over the weights; not convex, so a local solution. The fit is
     deterministic.
 
+    Parameters
+    ----------
+    kernels : list of KernelSpec, str or callable, or None, default=None
+        Kernels as short texts like rbf(gamma=0.5), rbf (its width the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
+        radius]; default: kernel_grid, ten Gaussian widths and three polynomial degrees on all features and on each one, while it is small,
+        else up to ten kernels on all features, widths around the median distance.
+    n_bases : int >= 1, default=10
+        Samples that rebuild a sample.
+    gamma1 : float >= 0, default=0.01
+        Weight of the distance between a sample and its bases. It decides how many kernels keep a weight (of 52 to 793 on eight sets 40 at
+        0, 18 at 0.01, 3 at 0.1, 1 at 1), not how good they are: accuracies differ by less than a point, and those of equal weights are as
+        good in the mean.
+    gamma2 : float >= 0, default=0.0
+        Cost of one basis; decides with stop=gain only.
+    stop : {"size", "gain"}, default='size'
+        size: exactly n_bases bases; gain: fewer, where no further one helps.
+    safeguard : bool, default=True
+        Keep a sample's bases where new ones are worse, so that the objective never rises.
+    n_components : int >= 1, default=2
+        Components of the kernel principal component analysis, which transform gives.
+    start : {"greedy", "sparse-coding", "kernel-sparse-coding"}, default='greedy'
+        First bases: greedy under equal weights, or those of a sparse coding of every sample by the others (a lasso with the penalty gamma2,
+        or where that is 0 a tenth of the least one that leaves no basis), of the rows or, kernel-sparse-coding, in the feature space of the
+        equally weighted kernels.
+    normalize : {"none", "trace", "unit_trace", "multiplicative", "cosine", "column_sum"}, default='trace'
+        Normalisation of kernels that leave it open: trace (mean diagonal 1), unit_trace (the thesis'; entries of size 1/n leave nearly no
+        reconstruction, and one kernel takes all the weight), column_sum (the n_bases largest entries of a row off the diagonal sum to 1 on
+        average), multiplicative, cosine, none.
+    tol : float > 0, default=1e-05
+        Relative decrease of the objective at which the fit ends, once no bases change.
+    max_iter : int >= 1, default=50
+        Alternations between bases and weights at most; a warning tells when they end the fit.
+    grams : {"auto", "memory", "store", "recompute"}, default='auto'
+        Where Gram matrices lie; auto decides from sizes.
+    gram_store : str or None, default=None
+        Path of a Gram store, kept for further fits.
+    cluster : str or None, default=None
+        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+    random_state : int, RandomState or None, default=None
+        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+    verbose : int, default=0
+        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
+        2 also sends every event to the log ``gramplane``.
+    callbacks : callable, list of callables or None, default=None
+        Function, or several, called with an event record per step.
+
     Attributes
     ----------
     kernel_weights_, objective_
@@ -48,6 +94,9 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
         ``(n_components,)`` of the centred learnt kernel.
     n_iter_, converged_, stop_reason_, history_
         Iterations, whether the fit ended by itself, what ended it, and one array per figure over the iterations.
+    encoding_ : Pipeline
+        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
+        columns to the features; else not there.
 
     Examples
     --------
@@ -65,7 +114,44 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
 
     _method = UMKL
     _is_classifier = False
-    _wider = {"kernels": ("list of KernelSpec, str or callable, or None", Sequence[KernelSpec | str | Callable[..., Any]] | None)}
+
+    def __init__(
+        self,
+        kernels: Sequence[KernelSpec | str | Callable[..., Any]] | None = None,
+        n_bases: int = 10,
+        gamma1: float = 0.01,
+        gamma2: float = 0.0,
+        stop: Literal["size", "gain"] = "size",
+        safeguard: bool = True,
+        n_components: int = 2,
+        start: Literal["greedy", "sparse-coding", "kernel-sparse-coding"] = "greedy",
+        normalize: Literal["none", "trace", "unit_trace", "multiplicative", "cosine", "column_sum"] = "trace",
+        tol: float = 1e-05,
+        max_iter: int = 50,
+        grams: Literal["auto", "memory", "store", "recompute"] = "auto",
+        gram_store: str | None = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.kernels = kernels
+        self.n_bases = n_bases
+        self.gamma1 = gamma1
+        self.gamma2 = gamma2
+        self.stop = stop
+        self.safeguard = safeguard
+        self.n_components = n_components
+        self.start = start
+        self.normalize = normalize
+        self.tol = tol
+        self.max_iter = max_iter
+        self.grams = grams
+        self.gram_store = gram_store
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
     def fit(self, X: UserRows, y: object = None) -> Self:
         """Learn weights and bases.

@@ -1,13 +1,11 @@
 """SemanticKernelRanker, VisualRank: what is scored, its certificate, invariances, resume, unseen images, bad input, scikit-learn."""
 
-import inspect
 import warnings
 
 import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -15,7 +13,7 @@ from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.kernels.ranking.random_walk import top_precision
 from gramplane.kernels.ranking.warp import graph_laplacian
 from gramplane.pipeline.loops.run import run_loop
-from gramplane.pipeline.methods.semantic_ranker.config import RankerConfig, VisualRankConfig
+from gramplane.pipeline.methods.semantic_ranker.config import RankerConfig
 from gramplane.pipeline.methods.semantic_ranker.estimator import SemanticKernelRanker, VisualRank
 from gramplane.pipeline.methods.semantic_ranker.method import Ranker, RankerInputs
 from gramplane.pipeline.models.spectral import SpectralModel
@@ -524,15 +522,6 @@ def test_the_checks_of_scikit_learn(estimator):
     assert [row["check_name"] for row in by_status["xfail"]] == list(SECOND)
     assert len(by_status["passed"]) >= LEAST_CHECKS
     assert len(by_status["skipped"]) <= 2
-
-
-@pytest.mark.parametrize(("estimator", "config"), [(SemanticKernelRanker, RankerConfig), (VisualRank, VisualRankConfig)])
-def test_parameters_are_those_of_the_model_of_parameters(estimator, config):
-    own = {name: p.default for name, p in inspect.signature(estimator).parameters.items()}
-    for name, field in config.model_fields.items():
-        assert own.pop(name) == field.default, name
-    assert set(own) <= {"cluster", "random_state", "verbose", "callbacks"}
-    assert clone(estimator(damping=0.3)).damping == 0.3
 
 
 def test_events_of_a_fit():
