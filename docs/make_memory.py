@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gramplane import METHODS
-from gramplane.pipeline.records.holdings import OVERHEAD, SYMBOLS, Held
-from gramplane.pipeline.runs.predict_planning import prediction_held
+from gramplane.pipeline.core.memory import OVERHEAD
+from gramplane.pipeline.records.holdings import Held
 
 PAGE = Path(__file__).with_name("memory.md")
 HEAD = f"""# What the driver holds
@@ -25,6 +25,19 @@ it and {OVERHEAD >> 20} MiB, above the process after imports and compilation: st
 arrays on their way. A step that takes more than these {OVERHEAD >> 20} MiB is held against L with the rest.
 
 """
+
+
+# Letters that mean the same in every formula; a thing explains its own.
+SYMBOLS = {
+    "n": "rows",
+    "d": "features",
+    "k": "kernels",
+    "T": "machines, or tasks",
+    "L": "bytes of `--driver-memory`",
+    "stored": "bytes of the rows or columns meant, as the store has them",
+    "entries": "values of a sparse store, or n d of a dense one",
+    "model": "bytes of the arrays of a model",
+}
 
 
 def _cell(text: str) -> str:
@@ -48,8 +61,8 @@ def _tables() -> Iterator[str]:
     for name, info in METHODS.items():
         same.setdefault(info.driver_holds(), []).append(name)
     for held, names in same.items():
-        yield from _table(", ".join(names), held)
-    yield from _table("predict, score", prediction_held())
+        if held:
+            yield from _table(", ".join(names), held)
 
 
 def page() -> str:

@@ -67,7 +67,7 @@ class Method(Generic[C, I, S, M]):
     name: ClassVar[str]  # name of the command
     config_type: ClassVar[type[MethodConfig]]  # parameter model
     models: ClassVar[Mapping[type, Predictor]]  # record types of its models, and what decides with each
-    held: ClassVar[tuple[Held, ...]]  # what its driver may hold
+    held: ClassVar[tuple[Held, ...]] = ()  # what its driver may hold
     # Module under `gramplane.pipeline` whose block programs a worker loads before its memory is measured.
     programs: ClassVar[str] = "grams.grams"
     # Tolerances that are wider in fits made for their decision values on some rows, and up to which.

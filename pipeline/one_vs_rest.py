@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from .core.memory import Item, Memory, check_memory, driver_plan
 from .grams.memory import HELD as GRAMS_HELD
 from .inputs.memory import HELD as MACHINES_HELD
 from .inputs.scores import accuracy_metrics
@@ -18,7 +19,6 @@ from .method import Method
 from .models.task import TaskModel, by_class
 from .models.task_build import build_task_model
 from .records.context import RunContext
-from .records.holdings import Holding, check_held, holdings_plan
 from .records.work import Work, tell_work
 
 ALL_HOLD = ("converged", "certificate_complete")  # figures that are those of the worst machine
@@ -51,7 +51,7 @@ class OneVsRest(Method[Any, Any, Any, Any]):
             return accuracy_metrics([fit], {m: decide(part) for m, part in enumerate(parts)})
 
         ready = cls(config, inputs, SideBySide(loops, cls.state_type, scores, cls.single.is_unfinished), ctx)
-        check_held(ready.holdings, ctx, cls.name, "fewer rows, kernels or classes")
+        check_memory(cls.name, ready.holdings, ctx, "fewer rows, kernels or classes")
         tell_work(ready.work, cls.name, ctx.tell)
         return ready
 
@@ -61,18 +61,18 @@ class OneVsRest(Method[Any, Any, Any, Any]):
         return [self.single(self.config, self.inputs, loop, self.ctx) for loop in self.loop.loops]
 
     @property
-    def holdings(self) -> list[Holding]:
+    def holdings(self) -> list[Item]:
         """What the driver holds: of the first machine everything, of the others what is not matrices that they share."""
         shared = {held.what for held in (*GRAMS_HELD, *MACHINES_HELD)} - {MACHINES_HELD[-1].what}
-        rows = [Holding(row["what"], row["formula"], row["bytes"]) for row in self.parts[0].plan["driver_holds"]]
         count = len(self.parts)
-        return [row if row.what in shared else replace(row, nbytes=count * row.nbytes) for row in rows]
+        items = Memory.planned(self.parts[0].plan).items
+        return [(what, nbytes if what in shared else count * nbytes) for what, nbytes in items]
 
     @cached_property
     def plan(self) -> dict[str, Any]:
         """The plan of one machine, with what all of them hold."""
         count = len(self.parts)
-        return {**self.parts[0].plan, **holdings_plan(self.holdings), "machines": count}
+        return {**self.parts[0].plan, **driver_plan(self.holdings), "machines": count}
 
     @property
     def work(self) -> tuple[Work, ...]:

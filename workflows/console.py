@@ -201,7 +201,7 @@ def plan_text(plan: Mapping[str, Any]) -> str:
     rows: list[tuple[str, Any]] = []
     for key, value in plan.items():
         if isinstance(value, list) and key.endswith("_holds"):
-            rows += [("holds", f"{item['bytes']:,} bytes  {item['what']} ({item['formula']})") for item in value]
+            rows += [("holds", f"{item['bytes']:,} bytes  {item['what']}") for item in value]
         elif isinstance(value, list) and key == "takes":
             rows += [("takes", f"{format_figure(item['seconds'])} s  {item['what']} ({item['formula']})") for item in value]
         else:

@@ -9,7 +9,8 @@ from typing import Any
 from ...kernels.eigen import positive_part
 from ...kernels.eigen.chebyshev import RANK_MARGINS, SPARE_COLUMNS
 from ...kernels.eigen.dense import dense_bytes
-from ..records.holdings import Held, Holding
+from ..core.memory import Item
+from ..records.holdings import Held
 from . import eigen_blocks
 from .eigen_blocks import WIDENING
 from .eigen_steps import Shape, matrix_bytes, task_columns, tiles_bytes
@@ -57,7 +58,7 @@ class EigenPlan:
     @property
     def _may_exceed(self) -> bool:
         columns, rank = WIDENING * self._most_columns, WIDENING * self.rank
-        return not self._is_dense and self.pairs.of(n=self.n, b=columns, r=rank).nbytes > self.memory
+        return not self._is_dense and self.pairs.of(n=self.n, b=columns, r=rank)[1] > self.memory
 
     @property
     def _is_dense(self) -> bool:
@@ -67,7 +68,7 @@ class EigenPlan:
     def _most_columns(self) -> int:
         return min(self.n, int(RANK_MARGINS[-1] * self.rank) + SPARE_COLUMNS)
 
-    def least_held(self) -> Holding:
+    def least_held(self) -> Item:
         """Return what the driver holds at least: all of it for few rows, which may be one part of the matrix; else one eigenpair."""
         columns = SPARE_COLUMNS + 1
         if self._is_dense:
@@ -85,7 +86,7 @@ class EigenPlan:
 
     def _block_bytes(self, rank: int) -> int:
         columns = min(self.n, int(RANK_MARGINS[-1] * rank) + SPARE_COLUMNS)
-        return tiles_bytes(self.n, columns) if self.in_tiles else self.pairs.of(n=self.n, b=columns, r=rank).nbytes
+        return tiles_bytes(self.n, columns) if self.in_tiles else self.pairs.of(n=self.n, b=columns, r=rank)[1]
 
     def task_figures(self, others: int) -> dict[str, int]:
         """Return the bytes of the largest task beside ``others`` of other passes: on a block of the least columns there can be, and of the
@@ -125,5 +126,5 @@ class EigenPlan:
         return {
             "eigensolver": place if self.in_tiles else beyond if self.may_use_tiles else "in this process",
             "eigenpairs_at_most": self.rank,
-            "driver_bytes_at_most": others + max(self.least_held().nbytes, self.most_bytes()),
+            "driver_bytes_at_most": others + max(self.least_held()[1], self.most_bytes()),
         }

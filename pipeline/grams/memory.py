@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ..core.memory import Item
 from ..records.context import BANK_SHARE
-from ..records.holdings import Held, Holding
+from ..records.holdings import Held
 from .weighted_sum import MATRIX_SHARE, fits_driver
 
 PACKED = Held("kernels as packed triangles", "2 k n^2", f"where that is within {BANK_SHARE:g} L, or with `grams: memory`")
@@ -20,12 +21,12 @@ TASK_FORMS = Held("forms of pairs of tasks, and weights between them", "96 k T^2
 HELD = (PACKED, IN_PLACE, BLOCKS, SUM, WORKING_SET)  # what the driver may hold of kernels
 
 
-def sum_held(n: int, driver_memory: int) -> Holding:
+def sum_held(n: int, driver_memory: int) -> Item:
     """Return what a weighted sum takes with a solver's copy of its active rows: both whole, or a share of the budget."""
     return SUM.of(n=n) if fits_driver(n, driver_memory) else WORKING_SET.of(L=driver_memory)
 
 
-def task_forms_held(n: int, k: int, n_tasks: int, policy: str) -> tuple[Holding, ...]:
+def task_forms_held(n: int, k: int, n_tasks: int, policy: str) -> tuple[Item, ...]:
     """Return what forms of pairs of tasks take, with the tables of kernels that do not lie in memory."""
     forms = TASK_FORMS.of(k=k, T=n_tasks)
     return (forms,) if policy == "memory" else (TABLES.of(k=k, n=n), forms)

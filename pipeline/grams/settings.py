@@ -13,8 +13,8 @@ from ...kernels.bank.bank import PackedBank
 from ...kernels.grams.spec import KernelSpec
 from ...storage import GramStore
 from ...storage.urls import holds_store
+from ..core.memory import Item
 from ..records.context import BANK_SHARE, RunContext
-from ..records.holdings import Holding
 from .fill import bank_bytes
 from .memory import BLOCKS, IN_PLACE, PACKED, sum_held
 from .sources import block_rows
@@ -57,7 +57,7 @@ class GramSettings:
         sizes = f"{k} Gram matrices of {n} rows take {bytes_text(whole)}, the driver may give them {bytes_text(budget)}"
         return cls(chosen, block, store, f"{PLACES[chosen]}{'' if policy == 'auto' else ', as asked for'}: {sizes}")
 
-    def held(self, n: int, k: int, driver_memory: int) -> tuple[Holding, ...]:
+    def held(self, n: int, k: int, driver_memory: int) -> tuple[Item, ...]:
         """Return what the driver holds of k matrices of n rows: a bank in memory, and a weighted sum or a solver's part of it."""
         if self.policy == "memory":
             matrices = IN_PLACE.of() if self.in_place else PACKED.taking(PackedBank.bytes_for(k, n, np.float32))

@@ -8,24 +8,19 @@ import scipy.sparse as sp
 from ...kernels.features.row_products import row_product
 from ...storage import BlockStore
 from ...storage.value_types import Matrix
+from ..core.memory import Item
 from ..inputs.tasks import store_codes
 from ..passes.columns import column_sizes, fetch_columns
 from ..passes.scaling import inverse_row_norms
 from ..records.context import RunContext
-from ..records.holdings import Held, Holding
 from .linear import LinearModel
 from .predictor import Predictor, check_width, column_batches
 
 PIECE_COLUMNS = 4096  # columns of a linear model that are held at once
 
-PIECES = Held("columns at a time, side by side", "3 stored", f"linear machines; {PIECE_COLUMNS:,} columns at most")
-WEIGHTS = Held("their weights", "8 m c", "linear machines; c of these columns")
-
 
 class LinearPredictor(Predictor):
     """Linear machines; of tasks each row's own, ``(n_samples, 1)``."""
-
-    held = (PIECES, WEIGHTS)
 
     def decision_values(self, model: LinearModel, ctx: RunContext) -> np.ndarray:
         """Return the decision values of the machines, columns fetched in pieces."""
@@ -41,10 +36,11 @@ class LinearPredictor(Predictor):
             return values
         return np.take_along_axis(values, store_codes(model, ctx.data)[:, None], axis=1)
 
-    def holdings(self, model: LinearModel, data: BlockStore) -> list[Holding]:
+    def items(self, model: LinearModel, data: BlockStore) -> list[Item]:
         """Return the columns of a piece and their weights."""
         largest = max((int(column_sizes(data, part).sum()) for part in _pieces(model.features)), default=0)
-        return [PIECES.of(stored=largest), WEIGHTS.of(m=len(model.intercepts), c=min(PIECE_COLUMNS, len(model.features)))]
+        weights = 8 * len(model.intercepts) * min(PIECE_COLUMNS, len(model.features))
+        return [("columns at a time, side by side", 3 * largest), ("their weights", weights)]
 
     def fetched_bytes(self, model: LinearModel, data: BlockStore) -> list[int]:
         """Return the bytes of each pass over columns."""

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from ...storage import BlockStore
+from ..core.memory import Item
 from ..passes.columns import FETCH_BYTES, column_sizes
 from ..records.context import RunContext
-from ..records.holdings import Held, Holding
 
 M = TypeVar("M")
 
@@ -21,7 +21,6 @@ class Predictor(Generic[M]):
     The base is that of models whose rows are read and decided on by the tasks of one pass: the driver holds nothing but the values.
     """
 
-    held: ClassVar[tuple[Held, ...]] = ()  # what a driver may hold beside model and values
     by_passes: ClassVar[bool] = True  # whether passes read the rows; else the driver does all by itself
 
     def decision_values(self, model: M, ctx: RunContext) -> np.ndarray:
@@ -36,7 +35,7 @@ class Predictor(Generic[M]):
         """Return the number of decision values of a row."""
         return len(model.intercepts)  # pyright: ignore[reportAttributeAccessIssue] (of all records but those that say otherwise)
 
-    def holdings(self, model: M, data: BlockStore) -> list[Holding]:
+    def items(self, model: M, data: BlockStore) -> list[Item]:
         """Return what the driver holds of the rows while it decides."""
         return []
 

@@ -6,7 +6,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...storage import BlockStore, MemoryBlocks
-from ..records.holdings import Held, Holding, refuse_beyond
+from ..core.memory import Item, refuse
+from ..records.holdings import Held
 from .columns import entry_count
 
 NEEDS_ROWS = "ingest the store with --layout both"  # what helps where rows would have to be made of columns
@@ -19,7 +20,7 @@ def has_rows(data: BlockStore | MemoryBlocks) -> bool:
     return isinstance(data, MemoryBlocks) or "rows" in data.meta.layouts
 
 
-def rows_to_make(data: BlockStore | MemoryBlocks) -> Holding:
+def rows_to_make(data: BlockStore | MemoryBlocks) -> Item:
     """Return what it takes to make rows of a store that has columns only."""
     if data.meta.kind == "dense":
         return MADE.of(stored=data.n_rows * data.n_cols * data.meta.itemsize)
@@ -29,7 +30,7 @@ def rows_to_make(data: BlockStore | MemoryBlocks) -> Holding:
 def refuse_to_make(data: BlockStore | MemoryBlocks, budget: int) -> None:
     """Refuse rows that have to be made and take more than a budget of bytes. Raises MemoryBoundExceeded."""
     if not has_rows(data):
-        refuse_beyond([rows_to_make(data)], budget, "group-lasso", NEEDS_ROWS)
+        refuse("group-lasso", [rows_to_make(data)], budget, NEEDS_ROWS)
 
 
 def by_rows(data: BlockStore | MemoryBlocks) -> BlockStore | MemoryBlocks:

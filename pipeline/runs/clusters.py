@@ -8,13 +8,11 @@ import numpy as np
 from sklearn.metrics import rand_score
 
 from ...storage import BlockStore, DataError, RunStore
+from ..core.memory import Item, refuse
 from ..records.csv_texts import CsvTexts
-from ..records.holdings import Held, refuse_beyond
 from .load import load_model
 from .outputs import refuse_foreign
 from .predictions import Predicted, Predictions, predictions_writer
-
-FACTOR = Held("coordinates of the rows, and k-means' copies of them", "32 n r", "r eigenpairs")
 
 
 def cluster_run(
@@ -39,12 +37,17 @@ def cluster_run(
         raise ValueError(f"run={run!r}: is a fit of {method}, which has no clusters; cluster takes fits of npkl")
     n, rank = estimator.eigenvectors_.shape
     if memory is not None:
-        refuse_beyond([FACTOR.of(n=n, r=rank)], memory, "cluster", "fewer rows, or a smaller base")
+        refuse("cluster", [factor_item(n, rank)], memory, "fewer rows, or a smaller base")
     found = estimator.set_params(random_state=seed).cluster(n_clusters, normalize=normalize)
     write(Predicted(None, found, np.zeros((n, 0))))
     names, counts = np.unique(found, return_counts=True)
     sizes = {str(name): int(count) for name, count in zip(names, counts, strict=True)}
     return {"rows": n, "out": out, "clusters": sizes, **({} if labels is None else {"rand_accuracy": float(rand_score(labels, found))})}
+
+
+def factor_item(n: int, rank: int) -> Item:
+    """Return what clusters of n rows with so many eigenpairs take."""
+    return "coordinates of the rows, and k-means' copies of them", 32 * n * rank
 
 
 def _labels(store: str, digest: str) -> np.ndarray:

@@ -16,6 +16,7 @@ from ...storage.grams.layout import OBJECT_BYTES, GramLayout
 from ...storage.grams.store import begin_replacement, end_replacement
 from ...storage.places import check_place
 from ...storage.urls import holds_store
+from ..core.memory import Memory, process_bytes, refuse_step, tight_worker_notes
 from ..grams.grams import Grams, build_blocks
 from ..grams.settings import GramSettings
 from ..grams.sources import RowPair, block_rows, pair_bytes, pairs, row_pairs
@@ -24,8 +25,7 @@ from ..inputs.scaling import as_its_grams, as_scaled
 from ..records.compute import ComputeOptions
 from ..records.config import MethodConfig, Scale, make_config
 from ..records.context import Emit, RunContext, Tally, ignore
-from ..records.holdings import process_bytes, tight_worker_notes
-from .run import ConfigMismatch, executing, refuse_step
+from .run import ConfigMismatch, executing
 
 __all__ = ["GramOutcome", "KernelSpec", "as_kernels", "as_specs", "build_grams", "checked_kernels", "kernel_grid", "repair_grams"]
 
@@ -114,7 +114,7 @@ def build_grams(
     there = _existing(replacement or out, store)
     sizes = _Sizes.of(specs, store, there)
     step = sizes.step(store, specs)
-    refuse_step((), step, driver_bytes(driver_memory), config.kind, "gram")
+    refuse_step("gram", Memory((), step), driver_bytes(driver_memory), config.kind)
     _refuse_workers(config, step)
     if dry_run:
         said = {"data": store.url, "grams": out, "cluster": options.cluster, "process_bytes_at_most": process_bytes(config, step)}

@@ -17,12 +17,12 @@ import numpy as np
 
 from ...cluster import BlockProgram, bytes_text, open_executor, plan
 from ...storage import RunLocked, open_shared
+from ..core.memory import OVERHEAD
 from ..method import Method
 from ..models.held_out_scores import read_scoring
 from ..passes.blocks import join_lists
 from ..records.config import make_config
 from ..records.context import RunContext, Shared, resolve
-from ..records.holdings import OVERHEAD
 from ..registry import MethodInfo
 from .folds import Search, build_search, fit_figures, fit_fold, is_done
 from .run import jsonable

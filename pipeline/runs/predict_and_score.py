@@ -15,6 +15,7 @@ from ...kernels.jit import one_thread
 from ...kernels.svm.triclass import crossing_point
 from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageError, digest_of
 from ...storage.value_types import UserData
+from ..core.memory import Memory, few_blocks_kept, process_bytes, refuse, refuse_step
 from ..estimators.base import MethodEstimator, predictor_of
 from ..inputs.covariates import Covariates, given_covariates
 from ..inputs.scores import held_out_rows, predicted_codes, r_squared, task_accuracies, task_variances
@@ -26,15 +27,14 @@ from ..models.task import TaskModel
 from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, ignore
 from ..records.csv_texts import CsvTexts
-from ..records.holdings import Holding, few_blocks_kept, process_bytes, refuse_beyond
 from ..records.run_view import HELD_OUT_ROWS, OTHER_ROWS, TRAINING_ROWS
 from .evaluation import evaluate_classes, evaluate_numbers
 from .load import calibration_of, calibration_plan, check_encoding, known_of, load_model
 from .outputs import refuse_foreign
-from .predict_planning import first_pass, predict_holdings, predict_plan, step_bytes
+from .predict_planning import first_pass, predict_items, predict_plan, step_bytes
 from .predictions import Predicted, Predictions, predictions_writer
 from .replaced import replaced_data
-from .run import method_named, open_data, refuse_step
+from .run import method_named, open_data
 from .sources import as_store
 
 
@@ -60,10 +60,10 @@ def _decide(
     digest, limit = digest_of(model), driver_bytes(where.driver_memory)
     covariates = _known_covariates(estimator, covariates, data)
     has_chances = proba or known_of(estimator, _folder_of(run)) is not None
-    holdings, step = _check_memory(estimator, data, out, where, emit, covariates, has_chances)
+    memory = _check_memory(estimator, data, out, where, emit, covariates, has_chances)
     if message := replaced_data(folder):
         emit({"event": "warning", "message": message})
-    with one_thread(), open_executor(where.config(), events=emit) as executor, few_blocks_kept(holdings, step, limit, executor.kind):
+    with one_thread(), open_executor(where.config(), events=emit) as executor, few_blocks_kept(memory, limit, executor.kind):
         ctx = RunContext(executor, data, None, limit, emit, covariates=covariates)
         values = predictor_of(estimator).decision_values(estimator.model_, ctx)
         ctx.confirm()
@@ -89,14 +89,14 @@ def _check_memory(
     emit: Emit,
     covariates: Covariates | None,
     proba: bool,
-) -> tuple[list[Holding], int]:
+) -> Memory:
     """Return what this process will hold of predictions, and the bytes of a step of their pass; refuse more than it may."""
     limit, name = driver_bytes(where.driver_memory), "score" if out is None else "predict"
-    holdings = predict_holdings(predictor_of(estimator), estimator.model_, data, out, getattr(estimator, "classes_", None), proba)
-    refuse_beyond(holdings, limit, name, f"{name} fewer rows at a time (a store of some of them)")
-    step = step_bytes(first_pass(predictor_of(estimator), estimator.model_, data, limit, emit, covariates))
-    refuse_step(holdings, step, limit, where.config().kind, name)
-    return holdings, step
+    items = predict_items(predictor_of(estimator), estimator.model_, data, out, getattr(estimator, "classes_", None), proba)
+    refuse(name, items, limit, f"{name} fewer rows at a time (a store of some of them)")
+    memory = Memory(items, step_bytes(first_pass(predictor_of(estimator), estimator.model_, data, limit, emit, covariates)))
+    refuse_step(name, memory, limit, where.config().kind)
+    return memory
 
 
 def _plan_prediction(
@@ -117,9 +117,9 @@ def _plan_prediction(
         _check_proba(estimator)
         later = calibration_plan(_folder_of(run))
     known = _known_covariates(estimator, covariates, data)
-    holdings, _ = _check_memory(estimator, data, out, where, emit, known, proba or is_known)
+    memory = _check_memory(estimator, data, out, where, emit, known, proba or is_known)
     config, limit = where.config(), driver_bytes(where.driver_memory)
-    plan = predict_plan(predictor_of(estimator), estimator.model_, data, holdings, limit, config.kind, emit, known)
+    plan = predict_plan(predictor_of(estimator), estimator.model_, data, memory.items, limit, config.kind, emit, known)
     process = {"cluster": where.cluster, "process_bytes_at_most": process_bytes(config, plan["task_bytes"])}
     return {"run": run, "data": data.url, **({} if out is None else {"out": out}), **process, **plan, **later}
 
@@ -158,7 +158,7 @@ def predict_store(
     would compute (they begin with =, @, + or -), else a warning tells of them. With ``dry_run`` nothing is computed or written.
 
     Returns ``rows``, ``out`` and the number of rows per predicted label (without classes: the number of columns). With ``dry_run`` the
-    plan: rows, tasks of a pass and memory of a task, and what this process will hold (``driver_holds``: what, formula, bytes). Raises
+    plan: rows, tasks of a pass and memory of a task, and what this process will hold (``driver_holds``: what, bytes). Raises
     MemoryBoundExceeded: this process would hold more than ``driver_memory``.
 
     Examples

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,28 +11,11 @@ import numpy as np
 
 from ...cluster import Executor, Plan
 from ...storage import BlockStore, to_arrays
+from ..core.memory import Item, driver_plan, process_plan, total_bytes
 from ..models.predictor import Predictor
 from ..records.context import Emit, RunContext
-from ..records.holdings import Held, Holding, holdings_plan, process_plan, total_bytes
-from ..registry import METHODS
 
 _OBJECT_BYTES = 40  # bytes of a number, or of a short label, as an object of Python with its place in a list
-
-MODEL = Held("model, as stored and as read", "2 model")
-VALUES = Held("decision values, in parts and together", "24 n m", "m values for a row")
-PREDICTIONS = Held("predictions, and numbers of rows", "s n", "s bytes of a label, and 24; 16 of a number")
-IDS = Held("what names the rows, where it is text", "80 n + t", "t bytes of the texts")
-TABLE = Held(
-    "columns of the table, as they are written", f"{_OBJECT_BYTES} n (m + c + 2)", "`.csv`, `.parquet`; once what was read is gone"
-)
-PROBABILITIES = Held("probabilities of the classes", "32 n c", "c classes; where the model has them, or `--proba`")
-METRICS = Held("target, predicted classes, and what metrics sort and count", "(128 + 16 m) n", "`score`")
-
-
-def prediction_held() -> tuple[Held, ...]:
-    """Return what the driver may hold while it predicts with any method."""
-    by_model = dict.fromkeys(item for info in METHODS.values() for predictor in info.method.models.values() for item in predictor.held)
-    return (MODEL, VALUES, PREDICTIONS, IDS, PROBABILITIES, TABLE, METRICS, *by_model)
 
 
 class _FirstPass(Exception):
@@ -48,9 +31,9 @@ class _Planning(Executor):
         raise _FirstPass(plan)
 
 
-def predict_holdings(
+def predict_items(
     predictor: Predictor, model: object, data: BlockStore, out: str | None, labels: np.ndarray | None, proba: bool = False
-) -> list[Holding]:
+) -> tuple[Item, ...]:
     """Return what this process holds while it predicts the rows of a store, or scores a model on them.
 
     The ending of ``out`` says in which form predictions are held last; ``None``: they are compared with the target. ``labels`` are the
@@ -58,24 +41,35 @@ def predict_holdings(
     """
     n, m, c = data.n_rows, predictor.n_values(model), len(labels) if labels is not None and proba else 0
     size = 16 if labels is None else 24 + labels.itemsize
-    table = []
+    table: list[Item] = []
     if out is None:
-        table = [METRICS.of(n=n, m=m)]
+        table = [("target, predicted classes, and what metrics sort and count", (128 + 16 * m) * n)]
     elif Path(out).suffix.lower() in (".csv", ".parquet"):
-        table = [TABLE.of(n=n, m=m, c=c)]
-    read, stored = predictor.holdings(model, data), sum(array.nbytes for array in to_arrays(model)[0].values())
+        table = [("columns of the table, as they are written", _OBJECT_BYTES * n * (m + c + 2))]
+    read = predictor.items(model, data)
     # The table is made once what was read is gone, but both are held where a path is followed after it.
     last = [*read, *table] if out is None and predictor.follows_path() else max(read, table, key=total_bytes)
     letters = data.id_letters if out is not None else 0
-    named = [IDS.of(n=n, t=letters)] if letters else []
-    return [MODEL.of(model=stored), VALUES.of(n=n, m=m), PREDICTIONS.of(n=n, s=size), *named, PROBABILITIES.of(n=n, c=c), *last]
+    return (
+        model_item(model),
+        ("decision values, in parts and together", 24 * n * m),
+        ("predictions, and numbers of rows", size * n),
+        *([("what names the rows, where it is text", 80 * n + letters)] if letters else []),
+        ("probabilities of the classes", 32 * n * c),
+        *last,
+    )
+
+
+def model_item(model: object) -> Item:
+    """Return what a model takes."""
+    return "model, as stored and as read", 2 * sum(array.nbytes for array in to_arrays(model)[0].values())
 
 
 def predict_plan(
     predictor: Predictor,
     model: object,
     data: BlockStore,
-    holdings: list[Holding],
+    items: Sequence[Item],
     limit: int,
     cluster: str,
     emit: Emit,
@@ -93,8 +87,8 @@ def predict_plan(
         "passes": passes,
         "tasks_per_pass": 0 if work is None else work.n_tasks,
         "task_bytes": step,
-        **holdings_plan(holdings),
-        **process_plan(total_bytes(holdings), step, () if work is None else data, limit, cluster),
+        **driver_plan(items),
+        **process_plan(total_bytes(items), step, () if work is None else data, limit, cluster),
         "driver_memory": limit,
     }
 

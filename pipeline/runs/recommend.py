@@ -11,20 +11,20 @@ import numpy as np
 
 from ...cluster import driver_bytes, open_executor
 from ...kernels.jit import one_thread
-from ...storage import BlockStore, DataError, RunStore, to_arrays
+from ...storage import BlockStore, DataError, RunStore
 from ...storage.temporary import temporary_folder
+from ..core.memory import Memory, driver_plan, process_bytes, process_plan, refuse, refuse_step, total_bytes
 from ..estimators.base import predictor_of
 from ..methods.social_strength.model import SocialModel
 from ..methods.social_strength.predict import Recommendation, SocialPredictor
 from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, ignore
 from ..records.csv_texts import CsvTexts
-from ..records.holdings import holdings_plan, process_bytes, process_plan, refuse_beyond, total_bytes
 from .load import load_model
 from .outputs import refuse_foreign
-from .predict_planning import MODEL, planned_pass, step_bytes
+from .predict_planning import model_item, planned_pass, step_bytes
 from .predictions import Predicted, Predictions, predictions_writer, table_writer
-from .run import method_named, open_data, refuse_step
+from .run import method_named, open_data
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,16 @@ def _open_run(run: str, store: str, asked: Recommendation | None, labels: Sequen
 
 def _checked_plan(use: _Use, options: ComputeOptions, limit: int, emit: Emit) -> dict[str, Any]:
     """Return passes and memory of a use. Raises MemoryBoundExceeded: this process, or a task, would hold more than it may."""
-    stored = sum(array.nbytes for array in to_arrays(use.model)[0].values())
     n_labels = len({text.strip() for text in use.labels} - {""})
-    holdings = [MODEL.of(model=stored), *use.predictor.use_holdings(use.model, use.asked, n_labels)]
-    refuse_beyond(holdings, limit, "predict", "fewer users" if use.asked is None else "fewer candidates")
+    items = (model_item(use.model), *use.predictor.use_items(use.model, use.asked, n_labels))
+    refuse("predict", items, limit, "fewer users" if use.asked is None else "fewer candidates")
     work, config = planned_pass(use, use.data, limit, emit) if use.model.by_blocks else None, options.config()
     step = step_bytes(work)
-    refuse_step(holdings, step, limit, config.kind, "predict")
+    refuse_step("predict", Memory(items, step), limit, config.kind)
     passes = {"tasks_per_pass": 0 if work is None else work.n_tasks, "task_bytes": step}
     at_most = {"cluster": options.cluster, "process_bytes_at_most": process_bytes(config, step)}
-    process = process_plan(total_bytes(holdings), step, use.data, limit, config.kind)
-    return {**at_most, **passes, **holdings_plan(holdings), **process}
+    process = process_plan(total_bytes(items), step, use.data, limit, config.kind)
+    return {**at_most, **passes, **driver_plan(items), **process}
 
 
 def use_store(

@@ -25,6 +25,7 @@ from ...storage.temporary import sweep_folders
 from ...storage.value_types import Json
 from ..calibration.at_fit import calibrate_run, full_plan
 from ..calibration.fits import Fit, kept_grams
+from ..core.memory import CACHE_SHARE, Memory, few_blocks_kept, process_bytes, process_plan, refuse_step, tight_worker_notes
 from ..inputs.scaling import as_scaled
 from ..loops.protocol import Outcome
 from ..loops.run import begin_event, run_loop
@@ -32,18 +33,6 @@ from ..method import Method
 from ..records.compute import ComputeOptions
 from ..records.config import MethodConfig, make_config
 from ..records.context import Emit, RunContext, Tally, ignore, once, warn_once
-from ..records.holdings import (
-    CACHE_SHARE,
-    OVERHEAD,
-    Held,
-    Holding,
-    few_blocks_kept,
-    planned_holdings,
-    process_bytes,
-    process_plan,
-    refuse_beyond,
-    tight_worker_notes,
-)
 from ..records.names import nearest
 from ..records.work import work_plan
 from ..registry import METHODS, MethodInfo
@@ -199,7 +188,7 @@ def run_method(
     place = options.config()
     if dry_run:
         ready = _prepare(info, config, store, record, place.kind)
-        _refuse_step(info, ready.plan, record["driver_memory"], place.kind)
+        refuse_step(info.name, Memory.planned(ready.plan), record["driver_memory"], place.kind)
         kept = ready.plan["gram_bytes"] if ready.plan.get("grams") == "store" else 0
         # Of eigenpairs, whose number shows only on the way, the most that the limit lets it hold.
         driver = max(ready.plan["driver_bytes"], min(ready.plan.get("driver_bytes_at_most", 0), record["driver_memory"]))
@@ -216,7 +205,7 @@ def run_method(
     # What does not fit the data is refused before there is a folder: its configuration could not be changed any more.
     prepared = [_prepare(info, config, store, record, place.kind)] if fresh else []
     if prepared:
-        _refuse_step(info, prepared[0].plan, record["driver_memory"], place.kind)
+        refuse_step(info.name, Memory.planned(prepared[0].plan), record["driver_memory"], place.kind)
     # What the parameters left to the data is decided once: what a run has written down stays.
     decided = config.decisions_of(prepared[0].method.config) if prepared else stored.get("decided")
     record |= {"decided": decided} if decided else {}
@@ -353,10 +342,6 @@ def _plan(info: MethodInfo, config: MethodConfig, ctx: RunContext, record: Mappi
     return _Ready(ready, {**plan, "notes": told} if told else plan)
 
 
-def _refuse_step(info: MethodInfo, plan: Mapping[str, Any], limit: int, kind: str) -> None:
-    refuse_step(planned_holdings(plan), plan["task_bytes"], limit, kind, info.name)
-
-
 def _run(
     info: MethodInfo,
     config: MethodConfig,
@@ -386,8 +371,9 @@ def _run(
         if executor.kind != "sync" and not ready.distributed:
             emit({"event": "warning", "message": alone_text(info.name, where.cluster)})
         ctx = replace(ctx, beside=ready.beside)
-        _refuse_step(info, plan, ctx.fit_limit, executor.kind)
-        with few_blocks_kept(planned_holdings(plan), plan["task_bytes"], ctx.fit_limit, executor.kind):
+        memory = Memory.planned(plan)
+        refuse_step(info.name, memory, ctx.fit_limit, executor.kind)
+        with few_blocks_kept(memory, ctx.fit_limit, executor.kind):
             emit(begin_event(info.name, ready.config))
             outcome = run_loop(ready.loop, ctx)
             end = ready.end(outcome.state, ctx)
@@ -443,16 +429,3 @@ def _relative(own: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> f
     if known is not None and known == known:
         return float(known)
     return None if not objective or objective != objective else float(gap / abs(objective))
-
-
-STEP = Held("one step of a pass, beyond the 64 MiB that every process may take", "s - 64 MiB")
-
-
-def refuse_step(holdings: Sequence[Holding], step: int, limit: int, kind: str, method: str) -> None:
-    """Refuse a run that would take more than ``limit`` and ``OVERHEAD`` in this process, with the tasks that run in it.
-
-    Raises MemoryBoundExceeded: need and limit are named.
-    """
-    if kind == "sync" and step > OVERHEAD:
-        remedy = "workers of their own for its tasks (--cluster local:2), smaller blocks (ingest --budget)"
-        refuse_beyond([*holdings, STEP.taking(step - OVERHEAD)], limit, method, remedy)

@@ -9,13 +9,13 @@ from ...cluster import driver_bytes, open_executor
 from ...kernels.jit import one_thread
 from ...storage import RunStore, StorageError
 from ...storage.temporary import temporary_folder
+from ..core.memory import Memory, few_blocks_kept, process_plan, refuse_step
 from ..method import Method
 from ..records.compute import ComputeOptions
 from ..records.config import make_config
 from ..records.context import Emit, RunContext, ignore
-from ..records.holdings import few_blocks_kept, planned_holdings, process_plan
 from ..registry import METHODS, MethodInfo
-from .run import executing, method_named, open_data, refuse_step
+from .run import executing, method_named, open_data
 
 
 def _steady_method(run: str, record: dict[str, Any]) -> MethodInfo:
@@ -75,13 +75,14 @@ def selection_stability(
         loop = info.module("stability").bootstrap_loop(config, inputs, ctx, n_resamples)
         ready: Method = info.method(config, inputs, loop, ctx)
         plan = ready.plan
-    refuse_step(planned_holdings(plan), plan["task_bytes"], limit, kind, "stability")
+    memory = Memory.planned(plan)
+    refuse_step("stability", memory, limit, kind)
     if dry_run:
         place = process_plan(plan["driver_bytes"], plan["task_bytes"], data, limit, kind)
         return {"method": info.name, "data": data.url, "resamples": n_resamples, "distributed": list(ready.distributed), **place, **plan}
     with temporary_folder() as scratch, executing(options, data, emit, info.method.programs) as executor:
         ctx = RunContext(executor, data, RunStore.create(scratch / "run", {}), limit, emit, root)
-        with few_blocks_kept(planned_holdings(plan), plan["task_bytes"], limit, executor.kind):
+        with few_blocks_kept(memory, limit, executor.kind):
             rows, summary = info.module("stability").stability_table(loop, inputs, folder.read_model(tuple(info.method.models)), ctx)
         ctx.confirm()
     return {"method": info.name, "data": data.url, **summary, "features": rows}

@@ -179,7 +179,7 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         Called with what is to be said of the data, such as levels that are new; default: a Python warning.
     dry_run : bool
         Return the plan, and write no store: sizes as far as the source declares them, what the process will hold (``process_holds``:
-        what, formula, bytes; ``process_bytes`` in all), scratch and layout. What the ingest would refuse is refused.
+        what, bytes; ``process_bytes`` in all), scratch and layout. What the ingest would refuse is refused.
 
     Returns
     -------

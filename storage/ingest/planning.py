@@ -47,9 +47,9 @@ class Sizes:
     covariates: int = 0
 
 
-def holding_row(what: str, formula: str, nbytes: int) -> dict[str, Any]:
+def holding_row(what: str, nbytes: int) -> dict[str, Any]:
     """Return a row of the list of what the process holds."""
-    return {"what": what, "formula": formula, "bytes": int(nbytes)}
+    return {"what": what, "bytes": int(nbytes)}
 
 
 def plan_ingest(source: Source, options: Options, url: str, scratch: Path, jobs: int) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def is_sparse(source: Source, options: Options) -> bool:
 
 def plan_remote(source: str, nbytes: int | None, options: Options, url: str, scratch: Path) -> dict[str, Any]:
     """Return the plan of an ingest of a source at a URL, of which nothing but its size is known before it is copied."""
-    holds = [holding_row("a copy is made on scratch; what it declares is planned within the budget then", "budget", options.budget)]
+    holds = [holding_row("a copy is made on scratch; what it declares is planned within the budget then", options.budget)]
     memory = {"budget": options.budget, **_total_bytes(holds, options)}
     disk = {"scratch": str(scratch), "copy_bytes": nbytes, "scratch_bytes_free": free_bytes(scratch)}
     return {"source": source, "source_bytes": nbytes, "store": url, **memory, **disk}
@@ -84,12 +84,12 @@ def plan_remote(source: str, nbytes: int | None, options: Options, url: str, scr
 def _held_outside(kind: str, tables: Sequence[str], rows: int, options: Options) -> list[dict[str, Any]]:
     """What goes with the rows, whatever the budget."""
     if kind == "sparse":
-        weights = [holding_row("weights of rows; outside the budget", "16 rows", 16 * rows)] if "weight" in tables else []
-        cuts = [holding_row("entries of rows, and where rows are cut; outside the budget", "24 rows", 24 * rows)]
+        weights = [holding_row("weights of rows; outside the budget", 16 * rows)] if "weight" in tables else []
+        cuts = [holding_row("entries of rows, and where rows are cut; outside the budget", 24 * rows)]
         return [*weights, *(cuts if options.layout == "both" else [])]
     if options.missing not in FILLS:
         return []
-    return [holding_row("column whose missing values are filled in; outside the budget", "24 rows", _FILLED_BYTES * rows)]
+    return [holding_row("column whose missing values are filled in; outside the budget", _FILLED_BYTES * rows)]
 
 
 def _total_bytes(holds: list[dict[str, Any]], options: Options, outside: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
@@ -158,20 +158,20 @@ def _held_while_writing(kind: str, sizes: Sizes, options: Options, jobs: int) ->
     if kind == "sequences":
         return []
     if kind == "dense":
-        block = holding_row("a block of the store, as it is put together, turned and packed", "3 stripe_bytes", 3 * stripe)
-        sums = holding_row("rows at hand again for the tables of columns, and their sums", "3 budget / 32", 3 * budget // 32)
+        block = holding_row("a block of the store, as it is put together, turned and packed", 3 * stripe)
+        sums = holding_row("rows at hand again for the tables of columns, and their sums", 3 * budget // 32)
         length = min(TABLE_CHUNK, (sizes.nbytes or 2 * TABLE_CHUNK) // 2 if sizes.rows is None else sizes.rows)
-        return [block, sums, holding_row("chunk of a table of rows", "8 min(rows, 2^20)", 8 * length)]
-    tables = [] if sizes.columns is None else [holding_row("tables of the columns", "16 columns", COLUMN_BYTES * sizes.columns)]
-    piece = holding_row("piece of the rows that is sorted into buckets", "36 budget / 96", 36 * max(1, budget // 96))
-    sorting = holding_row("stripes that are sorted while one is written", "3 stripe_bytes (jobs + 2)", 3 * stripe * (jobs + 2))
+        return [block, sums, holding_row("chunk of a table of rows", 8 * length)]
+    tables = [] if sizes.columns is None else [holding_row("tables of the columns", COLUMN_BYTES * sizes.columns)]
+    piece = holding_row("piece of the rows that is sorted into buckets", 36 * max(1, budget // 96))
+    sorting = holding_row("stripes that are sorted while one is written", 3 * stripe * (jobs + 2))
     return [*tables, piece, sorting]
 
 
 def _rows_at_hand(share: int, columns: int | None, options: Options) -> dict[str, Any]:
     """The rows of dense data that are read at once: a share of the budget, or one row."""
     nbytes = max(_ROW_COPIES * (options.budget // share), ROW_BYTES * (columns or 0))
-    return holding_row("rows at hand, checked and turned to a block", f"max(4 budget / {share}, 48 columns)", nbytes)
+    return holding_row("rows at hand, checked and turned to a block", nbytes)
 
 
 @singledispatch
@@ -185,9 +185,9 @@ def _(source: SvmlightSource | SequenceSource, options: Options) -> Sizes:
     # Of text nothing is declared but its length; how it is worked on goes by the budget.
     memory, columns = source.memory, 0 if isinstance(source, SequenceSource) else options.n_features
     small = memory is not None and memory <= options.budget
-    row = holding_row("text as blocks, buckets and stripes", "a multiple of its bytes", memory or 0)
+    row = holding_row("text as blocks, buckets and stripes", memory or 0)
     if not small:
-        row = holding_row("lines, blocks, buckets and tables of columns, at most", "budget", options.budget)
+        row = holding_row("lines, blocks, buckets and tables of columns, at most", options.budget)
     # An entry takes four bytes of text: a blank, index, colon, value.
     nbytes = None if source.digest is None else source.digest.size
     entries = None if memory is None or nbytes is None else nbytes // 4 if columns != 0 else nbytes
@@ -197,10 +197,10 @@ def _(source: SvmlightSource | SequenceSource, options: Options) -> Sizes:
 @sizes_of.register
 def _(source: CsvSource, options: Options) -> Sizes:
     columns, nbytes = len(source.columns), source.text_bytes
-    column_bytes, formula = (NAME_BYTES, "360 columns") if source.is_wide else (CSV_COLUMN_BYTES, "9600 columns")
+    column_bytes = NAME_BYTES if source.is_wide else CSV_COLUMN_BYTES
     holds = [
-        holding_row("what the reader keeps of columns and their names", formula, column_bytes * columns),
-        holding_row("text at hand, as read and as cells", "4 max(1 MiB, budget / 64)", 4 * max(1 << 20, options.budget // 64)),
+        holding_row("what the reader keeps of columns and their names", column_bytes * columns),
+        holding_row("text at hand, as read and as cells", 4 * max(1 << 20, options.budget // 64)),
         _rows_at_hand(16, columns, options),
     ]
     # A cell takes two bytes of text, and becomes eight.
@@ -210,7 +210,7 @@ def _(source: CsvSource, options: Options) -> Sizes:
 
 @sizes_of.register
 def _(source: ParquetSource | ParquetFolder, options: Options) -> Sizes:
-    footer = holding_row("what the reader makes of the footer", "24 footer", FOOTER_BYTES * source.footer_bytes)
+    footer = holding_row("what the reader makes of the footer", FOOTER_BYTES * source.footer_bytes)
     return _of_groups(source, source.n_rows, [footer], options)
 
 
@@ -222,7 +222,7 @@ def _(source: FeatherSource, options: Options) -> Sizes:
 def _of_groups(source: Table, rows: int, holds: list[dict[str, Any]], options: Options) -> Sizes:
     columns, place = len(source.columns), Path(source.name)
     nbytes = sum(path.stat().st_size for path in place.iterdir()) if place.is_dir() else place.stat().st_size
-    share = holding_row("columns of a group of rows that are read side by side", "budget / 8", options.budget // GROUP_SHARE)
+    share = holding_row("columns of a group of rows that are read side by side", options.budget // GROUP_SHARE)
     # Blocks, and panels of columns before them where row groups are large.
     sizes = Sizes(rows, source.n_cols, None, nbytes, 16 * rows * columns, [*holds, share, _rows_at_hand(16, columns, options)])
     return _with_features(sizes, source, rows * columns, options)
@@ -248,7 +248,7 @@ def _(source: WholeFrame | DataSet, options: Options) -> Sizes:
 def _(source: DaskFrame | Stream, options: Options) -> Sizes:
     part = "partition" if isinstance(source, DaskFrame) else "record batch"
     sizes = Sizes(None, source.n_cols, None, None, None, [_rows_at_hand(16, len(source.columns), options)])
-    sizes.holds.append(holding_row(f"a {part}, of which nothing is declared; outside the budget", f"{part}", 0))
+    sizes.holds.append(holding_row(f"a {part}, of which nothing is declared; outside the budget", 0))
     return sizes
 
 
@@ -257,7 +257,7 @@ def _(source: ArraySource, options: Options) -> Sizes:
     sizes = Sizes(source.n_rows, source.n_cols, source.entries, source.all_bytes)
     if source.format != "array":
         what = "arrays of the file, read whole, and all that becomes of them"
-        sizes.scratch, sizes.holds = 0, [holding_row(what, "12 arrays", WHOLE_SHARE * source.all_bytes)]
+        sizes.scratch, sizes.holds = 0, [holding_row(what, WHOLE_SHARE * source.all_bytes)]
         return sizes
     return _of_pieces(sizes, _SCRATCHED * source.entries if source.sparse else 8 * source.entries, options, source.sparse)
 
@@ -266,7 +266,7 @@ def _of_pieces(sizes: Sizes, scratch: int, options: Options, sparse: bool = Fals
     """Of data in memory, which is not counted itself: blocks stay there too if they are small."""
     nbytes = sizes.nbytes or 0
     if HELD_SHARE * nbytes <= options.budget:
-        sizes.holds.append(holding_row("blocks in memory", "data", nbytes))
+        sizes.holds.append(holding_row("blocks in memory", nbytes))
     sizes.scratch = scratch
     sizes.holds.append(_rows_at_hand(16, 0 if sparse else sizes.columns, options))
     return sizes
@@ -275,7 +275,7 @@ def _of_pieces(sizes: Sizes, scratch: int, options: Options, sparse: bool = Fals
 @sizes_of.register
 def _(source: DaskSource, options: Options) -> Sizes:
     nbytes = _ROW_COPIES * source.held_bytes
-    return Sizes(None, source.n_cols, None, None, None, [holding_row("row of blocks, checked and turned", "4 first row of blocks", nbytes)])
+    return Sizes(None, source.n_cols, None, None, None, [holding_row("row of blocks, checked and turned", nbytes)])
 
 
 @sizes_of.register
@@ -283,10 +283,10 @@ def _(source: FileSource, options: Options) -> Sizes:
     nbytes, declared, budget = Path(source.name).stat().st_size, source.nbytes or 0, options.budget
     n, d = source.matrix.shape
     if isinstance(source.matrix, FileArray):
-        panel = holding_row("panel of columns, for matrices that lie by columns", "2 budget / 64", 2 * (budget // 64))
+        panel = holding_row("panel of columns, for matrices that lie by columns", 2 * (budget // 64))
         return Sizes(n, d, n * d, nbytes, declared + 16 * n * d, [_rows_at_hand(32, d, options), panel])
     entries, piece = source.matrix.data.size, _ENTRY_BYTES * max(1, budget // PIECE_SHARE)
-    holds = [holding_row("piece of the matrix, checked and turned", "48 budget / 256", piece)]
+    holds = [holding_row("piece of the matrix, checked and turned", piece)]
     if source.matrix.form == "csc":
-        holds.append(holding_row("tables that turn columns to rows", "24 rows", TURNED_ROW_BYTES * n))
+        holds.append(holding_row("tables that turn columns to rows", TURNED_ROW_BYTES * n))
     return Sizes(n, d, entries, nbytes, declared + 2 * _SCRATCHED * entries, holds)

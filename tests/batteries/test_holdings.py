@@ -1,62 +1,22 @@
-"""What a driver may hold: the machine's memory or its container's, plans with formulas, refusals that name the largest things."""
+"""What a driver may hold: the machine's memory or its container's, refusals that name the largest things."""
 
 import pytest
 
 from gramplane.cluster import MemoryBoundExceeded, config, default_driver_memory, machine_memory, parse_cluster
-from gramplane.pipeline import METHODS
-from gramplane.pipeline.records.holdings import SYMBOLS, Held, Holding, holdings_plan, refuse_beyond
-from gramplane.pipeline.runs.predict_planning import prediction_held
+from gramplane.pipeline.core.memory import refuse
 
-HOLDINGS = (Holding("kernel matrix", "8 n^2", 3 << 30), Holding("rows", "8 n d", 1 << 20), Holding("nothing", "0", 0))
-
-
-def test_a_plan_lists_what_is_held():
-    assert holdings_plan(HOLDINGS) == {
-        "driver_bytes": (3 << 30) + (1 << 20),
-        "driver_holds": [
-            {"what": "kernel matrix", "formula": "8 n^2", "bytes": 3 << 30},
-            {"what": "rows", "formula": "8 n d", "bytes": 1 << 20},
-            {"what": "nothing", "formula": "0", "bytes": 0},
-        ],
-    }
+ITEMS = (("kernel matrix", 3 << 30), ("rows", 1 << 20), ("nothing", 0))
 
 
 def test_too_much_is_refused_with_the_largest_things_first():
-    refuse_beyond(HOLDINGS, (3 << 30) + (1 << 20), "npkl", "fewer rows")
+    refuse("npkl", ITEMS, (3 << 30) + (1 << 20), "fewer rows")
     with pytest.raises(MemoryBoundExceeded) as caught:
-        refuse_beyond(HOLDINGS, 3 << 30, "npkl", "fewer rows")
+        refuse("npkl", ITEMS, 3 << 30, "fewer rows")
     assert str(caught.value) == (
-        "npkl: this process would hold 3.001 GiB (kernel matrix 3 GiB (8 n^2), rows 1 MiB (8 n d)), it may hold driver_memory=3 GiB: "
+        "npkl: this process would hold 3.001 GiB (kernel matrix 3 GiB, rows 1 MiB), it may hold driver_memory=3 GiB: "
         "fewer rows, or give it more (--driver-memory)"
     )
     assert (caught.value.needed, caught.value.available) == ((3 << 30) + (1 << 20), 3 << 30)
-
-
-@pytest.mark.parametrize(
-    ("formula", "nbytes"),
-    [("24 d T", 24 * 7 * 3), ("8 (6 n^2 + 5 k n T)", 8 * (6 * 25 + 5 * 2 * 5 * 3)), ("16 (d + T + 1)^2", 16 * 121), ("p^2/8", 50)],
-)
-def test_the_bytes_of_a_thing_follow_from_its_formula(formula, nbytes):
-    held = Held("a thing", formula)
-    assert held.of(n=5, d=7, T=3, k=2, p=20) == Holding("a thing", formula, nbytes)
-
-
-def test_a_formula_needs_all_its_symbols_and_nothing_but_numbers():
-    with pytest.raises(KeyError, match="T"):
-        Held("a thing", "24 d T").of(d=7)
-    with pytest.raises(ValueError, match="no part of a formula"):
-        Held("a thing", "open('x')").of()
-
-
-EVERY = {"predict": prediction_held(), **{name: info.driver_holds() for name, info in METHODS.items()}}
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_every_symbol_of_a_formula_is_explained(name):
-    for item in EVERY[name]:
-        nearby = " ".join([item.what, *(other.when for other in EVERY[name])])
-        for symbol in item.symbols - set(SYMBOLS):
-            assert f" {symbol} " in f" {nearby} ".replace(";", " ").replace(",", " ").replace("|", " "), f"{item.formula}: {symbol}"
 
 
 V1, V2, GIB = "sys/fs/cgroup/memory/", "sys/fs/cgroup/", 1 << 30

@@ -11,9 +11,9 @@ import pytest
 
 from gramplane.cluster import MemoryBoundExceeded, parse_bytes
 from gramplane.pipeline import METHODS, run_method, score_store, tune
+from gramplane.pipeline.core.memory import OVERHEAD
 from gramplane.pipeline.methods.kta_path import loop as kta_path
 from gramplane.pipeline.methods.npkl.loop import EIGENPAIRS
-from gramplane.pipeline.records.holdings import OVERHEAD
 from gramplane.storage import block_cache
 from gramplane.storage.ingest import ingest
 from tests.support.driver_memory import Case, Taken, measured, write_store
@@ -221,11 +221,11 @@ MAY_TAKE_LESS |= {"recommend-blocks", "recommend-groups-blocks", "user-labels-bl
 def planned(case: Case, found: Taken, n: int) -> int:
     """Return what the process was to take; of npkl with the eigenpairs that there are, whose number shows only along the way."""
     plan = found.plan
-    rows = [row for row in plan.get("driver_holds", ()) if row["formula"] == EIGENPAIRS.formula]
+    rows = [row for row in plan.get("driver_holds", ()) if row["what"] == EIGENPAIRS.what]
     if case.method != "npkl" or not rows:
         return plan["process_bytes"]
     rank = found.summary["rank"]
-    found_bytes = EIGENPAIRS.of(n=n, b=1.5 * rank + 20, r=rank).nbytes
+    found_bytes = EIGENPAIRS.of(n=n, b=1.5 * rank + 20, r=rank)[1]
     return min(plan["process_bytes"], plan["driver_bytes"] + plan["task_bytes"] - rows[0]["bytes"] + found_bytes)
 
 
@@ -299,14 +299,14 @@ def test_weights_of_a_path_are_counted_once_the_alignments_tell_how_many(tmp_pat
     last = states[-1]
     assert len(last.p) == plan["points"] and len(last.indices) == kta_path.path_size(kta_path.KTAPathConfig(**params), last) < most // 48
     states.clear()
-    with pytest.raises(MemoryBoundExceeded, match=r"kta-path: .*weights of active kernels .*\(48 A\).*fewer points"):
+    with pytest.raises(MemoryBoundExceeded, match=r"kta-path: .*weights of active kernels .*fewer points"):
         run_method("kta-path", params, **place, run=str(tmp_path / "small"), driver_memory=48 * len(last.indices) - 1)
     assert not states, "points were solved first"
 
 
 def test_steps_that_run_in_this_process_count_and_workers_of_their_own_help(tmp_path, monkeypatch):
     data = write_store(tmp_path / "data", 300, 5)
-    monkeypatch.setattr("gramplane.pipeline.runs.run.OVERHEAD", 1 << 20)
+    monkeypatch.setattr("gramplane.pipeline.core.memory.OVERHEAD", 1 << 20)
     options = {"data": data, "run": str(tmp_path / "run"), "driver_memory": "2MiB"}
     for dry_run in (True, False):
         with pytest.raises(MemoryBoundExceeded, match=r"mkl: .*one step of a pass.*--cluster local:2.*--budget"):

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 
 from gramplane.cluster import BlockProgram, MemorySink, open_executor, plan
 from gramplane.pipeline import METHODS, tune
+from gramplane.pipeline.core.memory import OVERHEAD
 from gramplane.pipeline.records.context import RunContext
-from gramplane.pipeline.records.holdings import OVERHEAD
 from gramplane.pipeline.runs import folds, jobs
 from gramplane.pipeline.runs.tune import plan_search
 from gramplane.storage import RunStore

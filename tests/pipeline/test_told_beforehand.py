@@ -23,9 +23,10 @@ from gramplane.pipeline import (
     resume_run,
     run_method,
 )
-from gramplane.pipeline.records import holdings, work
+from gramplane.pipeline.core import memory
+from gramplane.pipeline.core.memory import check_memory
+from gramplane.pipeline.records import work
 from gramplane.pipeline.records.context import RunContext
-from gramplane.pipeline.records.holdings import Held, check_held
 from gramplane.pipeline.records.work import Cost, duration_text, tell_work
 from gramplane.pipeline.runs import run as runs
 from gramplane.storage import RunStore
@@ -116,20 +117,20 @@ def test_a_plan_says_what_takes_how_long_and_a_run_tells_and_keeps_it(tmp_path, 
 
 
 def test_a_driver_that_holds_much_is_told_and_one_beyond_its_limit_refused():
-    told, held = [], [Held("kernels", "8 k n^2").of(k=10, n=9000), Held("rows", "8 n").of(n=9000)]
-    check_held(held, RunContext(None, None, driver_memory=1 << 40, tell=told.append), "mkl", "fewer rows")
-    assert len(told) == 1 and told[0].startswith("mkl: this process may hold up to 6.035 GiB (kernels 6.035 GiB (8 k n^2)")
+    told, held = [], [("kernels", 80 * 9000**2), ("rows", 72000)]
+    check_memory("mkl", held, RunContext(None, None, driver_memory=1 << 40, tell=told.append), "fewer rows")
+    assert len(told) == 1 and told[0].startswith("mkl: this process may hold up to 6.035 GiB (kernels 6.035 GiB")
     assert told[0].endswith("fewer rows, or a smaller driver_memory make it less")
-    check_held(held[1:], RunContext(None, None, tell=told.append), "mkl", "fewer rows")
+    check_memory("mkl", held[1:], RunContext(None, None, tell=told.append), "fewer rows")
     with pytest.raises(MemoryBoundExceeded, match=r"would hold 6.035 GiB .* it may hold driver_memory=1 GiB"):
-        check_held(held, RunContext(None, None, driver_memory=1 << 30, tell=told.append), "mkl", "fewer rows")
+        check_memory("mkl", held, RunContext(None, None, driver_memory=1 << 30, tell=told.append), "fewer rows")
     assert len(told) == 1
 
 
 @pytest.mark.parametrize("kind", [MKLClassifier, LatentTaskMKLClassifier])
 def test_machines_of_several_classes_say_it_once(kind, monkeypatch):
     X, y = rows(classes=3)
-    monkeypatch.setattr(holdings, "MUCH_BYTES", 1)
+    monkeypatch.setattr(memory, "MUCH_BYTES", 1)
     more = (np.arange(len(y)) % 2,) if kind is LatentTaskMKLClassifier else ()
     texts = [text for text, _ in said(lambda: kind(max_iter=2).fit(X, y, *more)) if "may hold up to" in text]
     assert len(texts) == len(set(texts)) <= 2 and "kernels" in texts[0]

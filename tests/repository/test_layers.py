@@ -36,6 +36,7 @@ SHARED = {("cluster", "storage.temporary")}
 """The one module that a leaf may take from another: temporary folders, which are made, locked and swept in one way only. It imports nothing
 but the standard library, which `test_what_leaves_share_knows_nothing_else` holds it to."""
 LEVELS = {
+    "core": 0,
     "records": 0,
     "synthetic": 0,
     "loops": 1,

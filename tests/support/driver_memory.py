@@ -77,11 +77,11 @@ def _use_store(way: str, method: str, params: dict[str, Any], options: dict[str,
 
 def _cluster_run(method: str, params: dict[str, Any], options: dict[str, Any], limit: str | None) -> Using:
     from gramplane.pipeline import load_model, run_method
-    from gramplane.pipeline.runs.clusters import FACTOR, cluster_run
+    from gramplane.pipeline.runs.clusters import cluster_run, factor_item
 
     run_method(method, params, **options, driver_memory=limit)
     n, rank = load_model(options["run"]).eigenvectors_.shape
-    return Using({"process_bytes": FACTOR.of(n=n, r=rank).nbytes}, lambda: cluster_run(options["run"], f"{options['run']}.npz", 3))
+    return Using({"process_bytes": factor_item(n, rank)[1]}, lambda: cluster_run(options["run"], f"{options['run']}.npz", 3))
 
 
 def _stability(method: str, params: dict[str, Any], options: dict[str, Any], limit: str | None) -> Using:
@@ -98,9 +98,9 @@ def _job(method: str, params: dict[str, Any], options: dict[str, Any], limit: st
     """A whole fit, as a worker runs it."""
     from gramplane.cluster import driver_bytes, open_executor
     from gramplane.pipeline import METHODS
+    from gramplane.pipeline.core.memory import process_plan
     from gramplane.pipeline.records.config import make_config
     from gramplane.pipeline.records.context import RunContext
-    from gramplane.pipeline.records.holdings import process_plan
     from gramplane.pipeline.runs.folds import build_search
     from gramplane.pipeline.runs.jobs import FitJob, _order, job_bytes, run_job
     from gramplane.storage import BlockStore

@@ -174,7 +174,7 @@ TERMS: Mapping[str, str] = {
     "learning_tasks": "Tasks of the data.",
     "epochs": "Passes over all rows.",
     "driver_bytes": "Memory that the process which started the run holds at most, beside its programs.",
-    "driver_holds": "What it is made of: each thing with its formula.",
+    "driver_holds": "What it is made of, item by item.",
 }
 """Headings, without what is in brackets behind them."""
 

@@ -12,6 +12,7 @@ import numpy as np
 from ....kernels.spectral.embeddings import EmbeddingState
 from ....kernels.spectral.newton import MAX_NEWTON_ROWS
 from ....storage import BlockStore, DataError, MemoryBlocks, load_matrix
+from ...core.memory import Item, check_memory, driver_plan, total_bytes
 from ...grams.eigen_plan import TILES, EigenPlan
 from ...grams.neighbours import plan_distances, plan_neighbours
 from ...inputs.scores import held_out_rows
@@ -20,7 +21,7 @@ from ...models.spectral import SpectralModel
 from ...models.spectral_predict import SpectralPredictor
 from ...records.context import RunContext
 from ...records.data_set import require
-from ...records.holdings import Held, Holding, check_held, holdings_plan, total_bytes
+from ...records.holdings import Held
 from ...records.work import Cost, Work
 from .config import ColoredMVUConfig, EmbeddingConfig, MVEConfig, SPEConfig
 from .labels import Labels, matrix_factor, neighbour_accuracy, read_labels
@@ -89,7 +90,7 @@ class Embedding(Method):
             raise DataError(f"n_samples={data.n_rows}: an embedding needs at least 3 rows")
         given = None if inputs.edges is None else checked_edges(inputs.edges, data.n_rows)
         held = driver_holdings(config, inputs, ctx.driver_memory)
-        check_held(held, ctx, cls.name, SPE_REMEDY if isinstance(config, SPEConfig) else "fewer rows")
+        check_memory(cls.name, held, ctx, SPE_REMEDY if isinstance(config, SPEConfig) else "fewer rows")
         left = ctx.driver_memory - total_bytes(_others_held(config, inputs))
         return EmbeddingLoop(config, given, cls.label_factor(config, inputs), left)
 
@@ -103,7 +104,7 @@ class Embedding(Method):
         """Passes over rows, and what the driver holds. The rank of K shows on the way: the bytes of the eigensolver are the least."""
         data, given = self.ctx.data, self.loop.given
         search = plan_neighbours(data, min(self.config.n_neighbors, data.n_rows - 1)) if given is None else plan_distances(data, *given)
-        held, solver = holdings_plan(driver_holdings(self.config, self.inputs, self.ctx.driver_memory)), self._solver
+        held, solver = driver_plan(driver_holdings(self.config, self.inputs, self.ctx.driver_memory)), self._solver
         step = max(search["task_bytes"], geometry_bytes(data, directions_of(self.config)), self._triples_bytes())
         return {
             **search,
@@ -265,7 +266,7 @@ def eigen_plan(config: EmbeddingConfig, inputs: EmbeddingInputs, driver_memory: 
     return EigenPlan(n, n, n + 2 * n_edges(config, inputs), EIGENPAIRS, left)
 
 
-def driver_holdings(config: EmbeddingConfig, inputs: EmbeddingInputs, driver_memory: int) -> tuple[Holding, ...]:
+def driver_holdings(config: EmbeddingConfig, inputs: EmbeddingInputs, driver_memory: int) -> tuple[Item, ...]:
     """Return what the driver holds: decompositions of matrices of all rows with Newton's edges, or the least eigenpairs; the graph."""
     n, solver = inputs.data.n_rows, eigen_plan(config, inputs, driver_memory)
     if solver is not None:
@@ -274,7 +275,7 @@ def driver_holdings(config: EmbeddingConfig, inputs: EmbeddingInputs, driver_mem
     return (MATRICES.of(n=n), along, *_others_held(config, inputs))
 
 
-def _others_held(config: EmbeddingConfig, inputs: EmbeddingInputs) -> tuple[Holding, ...]:
+def _others_held(config: EmbeddingConfig, inputs: EmbeddingInputs) -> tuple[Item, ...]:
     """Return what the driver holds beside the decomposition."""
     n, d, edges = inputs.data.n_rows, inputs.data.n_cols, n_edges(config, inputs)
     held = [GRAPH.of(n=n, k=0 if inputs.edges is not None else min(config.n_neighbors, n - 1), m=edges)]

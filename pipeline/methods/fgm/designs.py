@@ -21,23 +21,15 @@ from ....kernels.mixed_norm.free_basis import FreeBasis
 from ....kernels.mixed_norm.row_block import RememberingBlock
 from ....kernels.mixed_norm.rows_blocked import FAN_IN
 from ....storage import BlockStore, MemoryBlocks, block_cache, pick_columns
+from ...core.memory import Item, refuse
 from ...passes.blocks import Columns, Ref, scale_of, serial, source_of
 from ...passes.columns import heaviest_entries, stack
 from ...passes.scaling import scaled, scaled_columns
 from ...records.context import RunContext, Shared, resolve
-from ...records.holdings import Held, Holding, refuse_beyond
 from .model import MachineState
 from .score_pass import Query
 
 DRIVER_SHARE = 0.5  # share of the driver's memory that the cuts' columns may take; sparse ones are held twice while a cut is added
-SCORES = Held("scores of the features, and their order", "24 d T")
-VECTORS = Held("labels, costs, duals and decision values of the machines", "64 n T")
-DENSE = f"dense, within {DRIVER_SHARE:g} L or few rows; c the columns of all cuts. Else on the workers"
-COLUMNS = Held("columns of the cuts", "8 n c", DENSE)
-SPARSE_COLUMNS = Held("columns of the cuts, twice while one is added", "24 entries", "sparse; the entries of these columns")
-FETCHED = Held("columns of one cut, as they are fetched", "8 n b", "b of a cut, of all machines; sparse as above")
-COVARIATES = Held("covariates, as they are given and as solvers see them", "32 n q", "q covariates")
-HELD = (SCORES, VECTORS, COLUMNS, SPARSE_COLUMNS, FETCHED, COVARIATES)  # what the driver may hold
 
 
 def solve_at(data: BlockStore | MemoryBlocks, columns: int, driver_memory: int) -> str:
@@ -57,30 +49,36 @@ def rows_step(data: BlockStore | MemoryBlocks, columns: int, atoms: ColumnMaker,
     return max(rows_pass("planned", parts, size).memory_bound for size in (sums_bytes(columns, q), None))
 
 
-def driver_holdings(
+def driver_items(
     data: BlockStore | MemoryBlocks, columns: int, first: int, machines: int, driver_memory: int, q: int = 0
-) -> tuple[Holding, ...]:
-    """Return what the driver holds of T machines with c columns in all: scores, vectors, q covariates, and the columns where they lie here.
+) -> tuple[Item, ...]:
+    """Return what the driver holds of machines with so many columns in all: scores, vectors, q covariates, and columns that lie here.
+
     A single block of rows whose columns of all rounds are beyond the driver's share is planned with those of the ``first`` round; each
     round looks again.
     """
     n, d = data.n_rows, data.n_cols
-    holdings = (SCORES.of(d=d, T=machines), VECTORS.of(n=n, T=machines), *((COVARIATES.of(n=n, q=q),) if q else ()))
+    items = (
+        ("scores of the features, and their order", 24 * d * machines),
+        ("labels, costs, duals and decision values of the machines", 64 * n * machines),
+        *((("covariates, as they are given and as solvers see them", 32 * n * q),) if q else ()),
+    )
     if solve_at(data, columns, driver_memory) == "workers":
-        return holdings
+        return items
     beyond = design_bytes(data, columns) > DRIVER_SHARE * driver_memory
-    return (*holdings, cut_columns(data, first if beyond else columns), FETCHED.taking(design_bytes(data, first)))
+    fetched = "columns of one cut, as they are fetched", design_bytes(data, first)
+    return (*items, cut_columns(data, first if beyond else columns), fetched)
 
 
-def cut_columns(data: BlockStore | MemoryBlocks, columns: int) -> Holding:
+def cut_columns(data: BlockStore | MemoryBlocks, columns: int) -> Item:
     """Return what columns of cuts take on the driver."""
     size = design_bytes(data, columns)
-    return COLUMNS.taking(size) if data.meta.kind == "dense" else SPARSE_COLUMNS.taking(2 * size)
+    return ("columns of the cuts", size) if data.meta.kind == "dense" else ("columns of the cuts, twice while one is added", 2 * size)
 
 
-def refuse_columns(holdings: Sequence[Holding], driver_memory: int) -> None:
+def refuse_columns(items: Sequence[Item], driver_memory: int) -> None:
     """Refuse a fit whose driver would hold more than it may. Raises MemoryBoundExceeded: need and limit are named."""
-    refuse_beyond(holdings, driver_memory, "fgm", "a smaller B or max_rounds, fewer rows")
+    refuse("fgm", items, driver_memory, "a smaller B or max_rounds, fewer rows")
 
 
 class ColumnMaker(Protocol):

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ...core.memory import driver_plan
 from ...inputs.covariates import covariates_to_fit
 from ...inputs.labels import Inputs, store_inputs
 from ...inputs.scores import held_out_rows, with_held_out
@@ -17,14 +18,12 @@ from ...method import Method
 from ...passes.blocks import column_tasks
 from ...passes.columns import columns_bytes
 from ...records.context import RunContext
-from ...records.holdings import holdings_plan
 from .atoms import build_atoms, map_warnings
 from .build import build_model, last_weights, refit_weights
 from .config import FGMConfig, resolve_config
-from .designs import HELD, design_bytes, driver_holdings, refuse_columns, rows_step, solve_at
+from .designs import design_bytes, driver_items, refuse_columns, rows_step, solve_at
 from .loop import FGMLoop, FGMState, certificates
 from .model import FGMModel, selected_atoms
-from .pairs import SURVIVORS
 from .predict import FGMPredictor
 from .problem import machine_problems
 from .tables import covariate_tables, group_tables, path_rows, selected_rows
@@ -36,7 +35,6 @@ class FGM(Method):
     name = "fgm"
     config_type = FGMConfig
     models = {FGMModel: FGMPredictor()}
-    held = (*HELD, SURVIVORS)
     programs = "methods.fgm.score_pass"
     shares_points = True
 
@@ -106,7 +104,7 @@ class FGM(Method):
         plan |= {"rounds_at_most": self.config.most_rounds, "passes_at_most": self.config.most_rounds + 1, "tasks_per_pass": len(tasks)}
         plan |= {"bytes_read_per_pass": int(sum(ref.nbytes for task in tasks for ref in task))}
         plan |= {"task_bytes": max(self._steps()), **({"covariates": self.q} if self.q else {})}
-        return plan | holdings_plan(driver_holdings(data, columns, first, machines, memory, self.q))
+        return plan | driver_plan(driver_items(data, columns, first, machines, memory, self.q))
 
     def _steps(self) -> Iterator[int]:
         """Yield the bytes of the largest steps: of a search, of rows of a machine, of all columns that a resumed run fetches again."""
@@ -199,5 +197,5 @@ def shared_loop(ctx: RunContext, configs: Sequence[FGMConfig], inputs: Inputs, m
     problems = [problem for config in clipped for mask in masks for problem in machine_problems(config, with_held_out(inputs, mask))]
     loop = FGMLoop(atoms, problems, map_warnings(configs[0], inputs.data, atoms.centred))
     q = 0 if inputs.covariates is None else inputs.covariates.q
-    refuse_columns(driver_holdings(inputs.data, *loop.columns, len(problems), ctx.driver_memory, q), limit)
+    refuse_columns(driver_items(inputs.data, *loop.columns, len(problems), ctx.driver_memory, q), limit)
     return loop

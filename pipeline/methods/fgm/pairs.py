@@ -17,22 +17,17 @@ from ....kernels.features import pairs as kp
 from ....kernels.features.pairs_dense import dense_tiles
 from ....kernels.features.pairs_sparse import expected_products, head_pairs
 from ....storage import BlockStore, MemoryBlocks
+from ...core.memory import refuse
 from ...passes.blocks import column_tasks, scale_of, table_of
 from ...passes.columns import Columns, columns_bytes, entry_count
 from ...passes.scaling import scaled_columns
 from ...records.context import RunContext
-from ...records.holdings import Held, refuse_beyond
 from .pairs_pass import Screened, Shared, Tile, column_ranges, key_at, range_program, row_max_program, screen_program, tile_program
 from .score_pass import Query
 
 TILE_BYTES = 256 << 20  # columns of a dense tile that a task holds
 MAX_CACHED_COLUMNS = 8192  # columns of frequent features the driver keeps between rounds
 RANGE_BYTES, SURVIVOR_BYTES = 24, 96  # of a value of the columns that survive the screening, in a task and in the driver with its task
-SURVIVORS = Held(
-    "columns that survive the screening, their copies, and those of a task",
-    f"{SURVIVOR_BYTES} entries",
-    "`feature_map: poly2`, sparse; where more survive than are searched at once; their number shows on the way",
-)
 
 
 class PairColumns:
@@ -166,7 +161,8 @@ class PairAtoms(PairColumns):
             return screen.best
         assert self._counts is not None
         entries = int(self._counts[screen.ids].sum(dtype=np.int64))
-        refuse_beyond([SURVIVORS.of(entries=entries)], ctx.fit_limit, "fgm", "drop rare features")
+        survivors = "columns that survive the screening, their copies, and those of a task", SURVIVOR_BYTES * entries
+        refuse("fgm", [survivors], ctx.fit_limit, "drop rare features")
         order = np.argsort(screen.ids)
         X = sp.csc_array(scaled_columns(ctx, screen.ids[order], centred=self.centred)[:, np.argsort(order)])
         products = expected_products(X, u, done=done)

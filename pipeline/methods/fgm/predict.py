@@ -11,6 +11,7 @@ from ....kernels.features import expansions
 from ....kernels.features.pairs import PairMap, pair_columns
 from ....storage import BlockStore
 from ....storage.value_types import Matrix
+from ...core.memory import Item
 from ...inputs.covariates import covariates_to_decide
 from ...models.linear_predict import multiply_rows
 from ...models.predictor import Predictor, check_width, column_batches
@@ -18,22 +19,13 @@ from ...passes.blocks import table_of
 from ...passes.columns import Columns, fetch_columns
 from ...passes.scaling import inverse_row_norms, scaled
 from ...records.context import RunContext
-from ...records.holdings import Held, Holding
 from .config import FGMConfig
 from .designs import take_columns
 from .model import FGMModel, positions, selected_atoms
 
-COLUMNS = Held("columns of the model, as fetched and side by side", "2 stored", "`fgm`")
-COORDINATES = Held("coordinates made of them", "c", "`fgm`: c bytes, once or twice, of maps and expansions")
-
-
-COVARIATES = Held("covariates, as read and as numbers", "16 n q", "`fgm`: q of them")
-
 
 class FGMPredictor(Predictor):
     """Machines on selected features, pairs or maps; their path is known."""
-
-    held = (COLUMNS, COORDINATES, COVARIATES)
 
     def decision_values(self, model: FGMModel, ctx: RunContext) -> np.ndarray:
         """Return the decision values of the last round (of the refit where there was one)."""
@@ -50,7 +42,7 @@ class FGMPredictor(Predictor):
             model, columns, covariates_to_decide(model.covariate_names, ctx.covariates, ctx.data.n_rows, ctx.data)
         )
 
-    def holdings(self, model: FGMModel, data: BlockStore) -> list[Holding]:
+    def items(self, model: FGMModel, data: BlockStore) -> list[Item]:
         """Return the columns, and the coordinates made of them."""
         raw, count = sum(self.fetched_bytes(model, data)), len(model.coordinates)
         copies = 1 if count == len(model.features) else 2
@@ -59,8 +51,10 @@ class FGMPredictor(Predictor):
             count = len(model.features) * _expansion(model).width
         # A column made of some has float64 entries, with row numbers where the data are sparse.
         is_dense, counts = data.meta.kind == "dense" or not len(model.features), (column_count(data, j) for j in model.features)
-        further = [COVARIATES.of(n=data.n_rows, q=len(model.covariate_names))] if model.covariate_names else []
-        return [*further, COLUMNS.of(stored=raw), COORDINATES.of(c=copies * count * (8 * data.n_rows if is_dense else 12 * max(counts)))]
+        made = copies * count * (8 * data.n_rows if is_dense else 12 * max(counts))
+        items = [("columns of the model, as fetched and side by side", 2 * raw), ("coordinates made of them", made)]
+        covariates = "covariates, as read and as numbers", 16 * data.n_rows * len(model.covariate_names)
+        return [covariates, *items] if model.covariate_names else items
 
     def fetched_bytes(self, model: FGMModel, data: BlockStore) -> list[int]:
         """Return the bytes of each pass over columns."""

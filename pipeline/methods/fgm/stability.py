@@ -12,7 +12,7 @@ from ...records.context import RunContext
 from ...records.data_set import feature_namer
 from .atoms import build_atoms
 from .config import FGMConfig, resolve_config
-from .designs import driver_holdings, refuse_columns
+from .designs import driver_items, refuse_columns
 from .loop import FGMLoop
 from .model import FGMModel, positions, selected_atoms
 from .problem import MachineProblem, machine_problems
@@ -38,7 +38,7 @@ def bootstrap_loop(config: FGMConfig, inputs: Inputs, ctx: RunContext, n_resampl
     seeds = np.random.SeedSequence(ctx.seed).spawn(n_resamples)
     loop = FGMLoop(atoms, [problem for seed in seeds for problem in _resample(problems, seed)])
     q = 0 if inputs.covariates is None else inputs.covariates.q
-    refuse_columns(driver_holdings(inputs.data, *loop.columns, len(loop.problems), ctx.driver_memory, q), ctx.fit_limit)
+    refuse_columns(driver_items(inputs.data, *loop.columns, len(loop.problems), ctx.driver_memory, q), ctx.fit_limit)
     return loop
 
 

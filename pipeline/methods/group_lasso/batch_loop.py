@@ -27,11 +27,11 @@ from ....kernels.group_lasso.penalty import GroupPenalty
 from ....kernels.group_lasso.row_problem import RowProblem
 from ....kernels.group_lasso.working_set import WorkingColumns
 from ....kernels.losses import mean_loss
+from ...core.memory import refuse
 from ...inputs.scores import NAN, R2Tracker, accuracy_metrics
 from ...loops.protocol import Step
 from ...passes.scaling import fetch_scaled
 from ...records.context import RunContext
-from ...records.holdings import refuse_beyond
 from .batch_problem import BatchMachine, BatchProblem, BatchResult, BatchState
 from .memory import FEWER_COLUMNS, FIRST_GROUPS, resolve_engine, working_set_columns
 from .moments_pass import decision_values, feature_slopes, moments_pass
@@ -225,7 +225,7 @@ class BatchLoop:
             members = np.unique(penalty.members[penalty.copies_of(machine.groups[lo:hi])])
             new = np.setdiff1d(members, columns.features)
             holding = working_set_columns(ctx.data, np.concatenate([columns.features, new]))
-            refuse_beyond([holding], ctx.fit_limit, "group-lasso", FEWER_COLUMNS)
+            refuse("group-lasso", [holding], ctx.fit_limit, FEWER_COLUMNS)
             columns.append(new, fetch_scaled(ctx, new))
         return columns
 

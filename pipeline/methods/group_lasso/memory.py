@@ -9,9 +9,10 @@ import numpy as np
 from ....storage import BlockStore, MemoryBlocks
 from ....storage.ingest.text.row_text import PIECE
 from ....storage.layout import STRIPE_BYTES
+from ...core.memory import Item, total_bytes
 from ...passes.columns import column_sizes, entry_count
 from ...passes.rows import MADE, MADE_SPARSE, has_rows, rows_to_make
-from ...records.holdings import Held, Holding, total_bytes
+from ...records.holdings import Held
 from .learners import LearnerFactory
 from .moments_pass import moment_bytes
 from .text import TextData
@@ -36,7 +37,7 @@ COLUMNS = Held("columns of a working set", "2 stored", "other losses, or many co
 HELD = (SUMS, STREAM_WEIGHTS, STREAM_VECTORS, TEXT, MADE, MADE_SPARSE, LEARNED, READ, WEIGHTS, VECTORS, MOMENTS, COLUMNS)
 
 
-def stream_holdings(learners: LearnerFactory, data: Data | TextData, fits: int = 1) -> tuple[Holding, ...]:
+def stream_holdings(learners: LearnerFactory, data: Data | TextData, fits: int = 1) -> tuple[Item, ...]:
     """Return what the driver holds: the learners and the copy a checkpoint keeps, weights of T machines, rows as they pass."""
     T, d = learners.n_machines, learners.penalty.n_features
     vectors = STREAM_VECTORS.of(n=data.n_rows, T=T * fits)
@@ -44,7 +45,7 @@ def stream_holdings(learners: LearnerFactory, data: Data | TextData, fits: int =
     return (*holdings, TEXT.of()) if isinstance(data, TextData) else (*holdings, *_row_holdings(data))
 
 
-def _row_holdings(data: Data) -> tuple[Holding, ...]:
+def _row_holdings(data: Data) -> tuple[Item, ...]:
     """Return what the driver holds of rows as they pass: those that had to be made, and a block as it is read and as it is learned."""
     if isinstance(data, MemoryBlocks):
         return ()
@@ -55,13 +56,13 @@ def _row_holdings(data: Data) -> tuple[Holding, ...]:
     return (READ.of(stored=max((ref.nbytes for ref in data.row_blocks()), default=0)),)
 
 
-def working_set_columns(data: Data, features: np.ndarray) -> Holding:
+def working_set_columns(data: Data, features: np.ndarray) -> Item:
     """Return what the columns of a working set take: as they are fetched and as they are held."""
     nbytes = 16 * data.n_rows * len(features) if data.meta.kind == "dense" else 2 * int(column_sizes(data, features).sum())
     return replace(COLUMNS, what=f"{len(features)} {COLUMNS.what}").taking(nbytes)
 
 
-def batch_holdings(data: Data, n_machines: int, engine: str) -> tuple[Holding, ...]:
+def batch_holdings(data: Data, n_machines: int, engine: str) -> tuple[Item, ...]:
     """Return what the driver holds of T machines: weights and slopes, vectors, and moments or the columns of a working set. How many
     columns join shows only along the way: counted are those of the first set, and each set that grows is checked.
     """

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from ....storage.ingest.text.row_text import PIECE
+from ...core.memory import check_memory, driver_plan
 from ...inputs.labels import Inputs, row_weights
 from ...inputs.scores import fit_tracker
 from ...method import Method, name_features, weights_by_label
@@ -21,7 +22,6 @@ from ...passes.columns import columns_bytes
 from ...passes.rows import NEEDS_ROWS
 from ...records.context import RunContext
 from ...records.data_set import source_names
-from ...records.holdings import check_held, holdings_plan
 from .batch_loop import BatchLoop
 from .batch_problem import BatchProblem, BatchState, auto_share
 from .config import GroupLassoConfig
@@ -125,14 +125,14 @@ class StreamGroupLasso(GroupLasso):
         loop = TextLoop(config, inputs) if is_text else StreamLoop(config, inputs, ctx.fit_limit)
         has_rows = is_text or "rows" in getattr(data.meta, "layouts", ("rows",))
         remedy = "algorithm='fista', fewer features" if has_rows else NEEDS_ROWS
-        check_held(stream_holdings(loop.learners, data), ctx, cls.name, remedy)
+        check_memory(cls.name, stream_holdings(loop.learners, data), ctx, remedy)
         return loop
 
     @cached_property
     def plan(self) -> dict[str, Any]:
         """Blocks per epoch, bytes read, memory of the state."""
         loop, config, data = self.loop, self.config, self.inputs.data
-        learners, held = loop.learners, holdings_plan(stream_holdings(loop.learners, data))
+        learners, held = loop.learners, driver_plan(stream_holdings(loop.learners, data))
         sizes = {"algorithm": config.algorithm, "machines": learners.n_machines, "groups": learners.penalty.n_groups}
         plan = {**held, **sizes, "state_bytes": int(learners.state_bytes), "task_bytes": 0}
         if isinstance(loop, TextLoop):
@@ -174,7 +174,7 @@ class StreamFolds(GroupLasso):
     def plan(self) -> dict[str, Any]:
         """Memory of all learners together."""
         fits = self.loop.grid_fits
-        return {**holdings_plan(stream_holdings(fits[0].learners, self.inputs.data, len(fits))), "task_bytes": 0}
+        return {**driver_plan(stream_holdings(fits[0].learners, self.inputs.data, len(fits))), "task_bytes": 0}
 
     def decision_values(self, state: GridState, ctx: RunContext) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``, fit after fit."""
@@ -200,7 +200,7 @@ class BatchGroupLasso(GroupLasso):
         lam, share = (None, auto_share(weight.sum(), penalty.n_groups)) if config.lam == "auto" else (config.lam, math.nan)
         problem = BatchProblem(targets, cost, loss, penalty, lam, *limits, lam_share=share, tracker=tracker)
         holdings = batch_holdings(inputs.data, inputs.n_machines, _batch_engine(problem, inputs, ctx))
-        check_held(holdings, ctx, cls.name, FEWER_COLUMNS)
+        check_memory(cls.name, holdings, ctx, FEWER_COLUMNS)
         return BatchLoop(problem, labels)
 
     @cached_property
@@ -211,7 +211,7 @@ class BatchGroupLasso(GroupLasso):
         rows, columns = row_refs(data), column_tasks(data)
         stripes = [ref.nbytes for task in columns for ref in task]
         method = {"algorithm": "fista", "engine": engine, "machines": machines, "groups": problem.penalty.n_groups}
-        plan = {**holdings_plan(batch_holdings(data, machines, engine)), **method}
+        plan = {**driver_plan(batch_holdings(data, machines, engine)), **method}
         if engine == "gram":
             passes = {"passes_at_most": 1, "tasks_per_pass": len(rows), "bytes_read_per_pass": int(sum(stripes))}
             return {**plan, **passes, "task_bytes": self._step(engine), "moment_bytes": moment_bytes(data, machines)}

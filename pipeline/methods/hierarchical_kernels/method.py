@@ -12,6 +12,7 @@ import numpy as np
 
 from ....kernels.graphs.kernel_graphs import KernelDag
 from ....kernels.graphs.parsing import DEFAULT_GRAPH
+from ...core.memory import Item, check_memory, driver_plan
 from ...grams.memory import SUM, TABLES, TASK_FORMS, WORKING_SET, sum_held
 from ...grams.plans import GramPasses, sum_plan, sum_work
 from ...grams.weighted_sum import fits_driver
@@ -29,7 +30,7 @@ from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
 from ...records.context import BANK_SHARE, RunContext
 from ...records.data_set import DataSet
-from ...records.holdings import Held, Holding, check_held, holdings_plan
+from ...records.holdings import Held
 from ...records.work import Cost, Work
 from .config import HKLConfig
 from .graph import associated_features, base_kernels, resolve_graph
@@ -113,7 +114,7 @@ class HKL(Method):
         graph = resolve_graph(config, rows, inputs.dag)
         fit = task_fit(rows) if isinstance(rows, TaskInputs) else fit_tracker(rows, rows.held_out)
         loop = HKLLoop(config, graph, build_machines(config, rows, task_kernel), (fit,), rows.counts)
-        check_held(driver_held(loop, ctx), ctx, cls.name, "fewer rows, or a smaller max_nodes")
+        check_memory(cls.name, driver_held(loop, ctx), ctx, "fewer rows, or a smaller max_nodes")
         return loop
 
     @cached_property
@@ -125,7 +126,7 @@ class HKL(Method):
         n_tasks = 1 if machines.task_kernel is None else len(machines.task_kernel)
         steps = {"machines": len(machines.problems), "learning_tasks": n_tasks, "iterations_at_most": self.config.max_iter}
         passes = sum_plan(hull, *self._step_bytes(n_tasks))
-        held = holdings_plan(driver_held(loop, ctx))
+        held = driver_plan(driver_held(loop, ctx))
         return {**hull.settings.describe(n, hull.k), **held, **nodes, **steps, **passes}
 
     @cached_property
@@ -262,7 +263,7 @@ def largest_hull(loop: HKLLoop) -> int:
     return min(loop.config.max_nodes, loop.dag.size)
 
 
-def driver_held(loop: HKLLoop, ctx: RunContext) -> tuple[Holding, ...]:
+def driver_held(loop: HKLLoop, ctx: RunContext) -> tuple[Item, ...]:
     """Return what the driver holds of the kernels of the largest hull, one sum of them, and T machines."""
     n, count, memory = ctx.data.n_rows, largest_hull(loop), ctx.driver_memory
     bank = HULL.taking(min(2 * count * n * n, int(BANK_SHARE * memory)))

@@ -12,10 +12,10 @@ from ....kernels.alignment.path_cells import Cells
 from ....kernels.grams.feature_sums import PRODUCT_COLUMNS, add_feature_sums, feature_values, mirror_triangles
 from ....kernels.svm.decomposition import MIN_WORKING_SET, ROW_BYTES, WORKING_SET
 from ....storage import ArrayRef, BlockStore, MemoryBlocks
+from ...core.memory import OVERHEAD
 from ...passes.blocks import Task, add_parts, column_tasks, columns_of, scale_of, source_of, task_bytes, tasks_holding
 from ...passes.scaling import scaled
 from ...records.context import RunContext, resolve
-from ...records.holdings import OVERHEAD
 
 MAX_COLUMNS = 256  # columns that are dense at a time
 MAX_PARTS_BYTES = 256 << 20  # partial sums of one pass: with larger matrices fewer tasks go into one, which bounds what the driver holds

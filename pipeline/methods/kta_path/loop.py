@@ -15,13 +15,14 @@ import scipy.sparse as sp
 
 from ....kernels.alignment.alignment import Alignments
 from ....kernels.alignment.path import DIVERGENCES, AlignmentProblem, juncture_points, kernel_path, p_grid, threshold, weights_at
+from ...core.memory import refuse
 from ...grams.given import GivenGrams
 from ...inputs.labels import Inputs, labels_of
 from ...inputs.scores import AccuracyTracker, accuracies
 from ...loops.protocol import Step
 from ...passes.blocks import column_tasks
 from ...records.context import RunContext
-from ...records.holdings import Held, refuse_beyond
+from ...records.holdings import Held
 from .alignment_pass import align_features
 from .config import KTAPathConfig
 from .machines import Kernels, PathPoint, PathTrainer, SharedSums, given_grams, machine_points
@@ -153,7 +154,7 @@ class KTALoop:
         if done == n_tasks:
             # How many weights there will be follows from the alignments; the plan only had an upper bound.
             weights = WEIGHTS.of(A=path_size(self.config, new))
-            refuse_beyond([weights], ctx.fit_limit, "kta-path", "fewer points (dp), a smaller p_start or a larger lam2")
+            refuse("kta-path", [weights], ctx.fit_limit, "fewer points (dp), a smaller p_start or a larger lam2")
         return new
 
     def _advance(self, state: KTAState) -> KTAState:

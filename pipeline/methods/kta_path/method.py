@@ -12,6 +12,7 @@ import numpy as np
 
 from ....cluster import Plan, bytes_text
 from ....storage import DataError
+from ...core.memory import Item, check_memory, driver_plan, refuse
 from ...grams.given import GivenGrams
 from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.memory import MACHINES, vectors_held
@@ -22,7 +23,7 @@ from ...models.kernel_predict import KernelPredictor
 from ...passes.blocks import Task, column_tasks
 from ...records.context import RunContext
 from ...records.data_set import source_names
-from ...records.holdings import Held, Holding, check_held, holdings_plan, refuse_beyond
+from ...records.holdings import Held
 from ...records.work import Cost, Work
 from .alignment_pass import alignments_pass
 from .config import KTAPathConfig
@@ -87,9 +88,9 @@ class KTAPath(Method):
         if not isinstance(inputs.data, GivenGrams):
             # At least one point's weights; how many more there are shows with the alignments.
             holdings, remedy = _driver_held(loop, ctx, 1), "fewer rows or features"
-            refuse_beyond(holdings, ctx.fit_limit, cls.name, remedy)
+            refuse(cls.name, holdings, ctx.fit_limit, remedy)
             # Cells are rarely more than some tens; that they might be as many as their share of the memory allows is nothing to tell.
-            check_held([item for item in holdings if item.what != CELLS.what], ctx, cls.name, remedy)
+            check_memory(cls.name, [item for item in holdings if item[0] != CELLS.what], ctx, remedy)
         return loop
 
     @cached_property
@@ -101,7 +102,7 @@ class KTAPath(Method):
         machines = {"machines": self.inputs.n_machines, "machine_points": self.config.n_machines}
         passes = {"tasks_per_pass": len(tasks), "task_bytes": max(work.memory_bound for work in self._passes(tasks))}
         solves = {"solve_on": "matrix" if fits else "passes", "matrix_bytes": MATRIX_COPIES * data.n_rows**2 if fits else 0}
-        return {**holdings_plan(_driver_held(self.loop, self.ctx, points)), **sizes, **machines, **passes, **solves}
+        return {**driver_plan(_driver_held(self.loop, self.ctx, points)), **sizes, **machines, **passes, **solves}
 
     def _passes(self, tasks: Sequence[Task]) -> Iterator[Plan[Any]]:
         """Yield the passes of the fit, nothing of which runs."""
@@ -209,7 +210,7 @@ class KTAPath(Method):
         return {"kernels": kernels, "path": path, "path_weights": paths}
 
 
-def _driver_held(loop: KTALoop, ctx: RunContext, points: int) -> tuple[Holding, ...]:
+def _driver_held(loop: KTALoop, ctx: RunContext, points: int) -> tuple[Item, ...]:
     """Return what the driver holds: figures of every feature, weights at all of them at some points, vectors, matrices of a machine. Where
     a point's matrix does not fit there are passes instead.
     """
@@ -223,7 +224,7 @@ def _driver_held(loop: KTALoop, ctx: RunContext, points: int) -> tuple[Holding, 
     table = min(TABLE_COPIES * d * machines, int(CELL_SHARE * memory))
     summed = (CELLS if gaussian else LINEAR_CELLS).of(c=cells, n=n)
     # The table is gone once the cells are cut.
-    return (*vectors, MATRIX.of(n=n), max(summed, TABLE.taking(table), key=lambda item: item.nbytes))
+    return (*vectors, MATRIX.of(n=n), max(summed, TABLE.taking(table), key=lambda item: item[1]))
 
 
 def _machines_at_once(loop: KTALoop) -> int:

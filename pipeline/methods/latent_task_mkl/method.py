@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...core.memory import Item, driver_plan
 from ...grams.memory import TABLES, TASK_FORMS, task_forms_held
 from ...grams.plans import GramPasses, sum_plan, sum_work
 from ...grams.settings import GramSettings
@@ -25,7 +26,6 @@ from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
 from ...one_vs_rest import OneVsRest, class_tables
 from ...records.context import RunContext
-from ...records.holdings import Holding, holdings_plan
 from ...records.work import Cost, Work
 from .config import LatentTaskConfig
 from .loop import LatentLoop, LatentState
@@ -104,7 +104,7 @@ class LatentTask(Method):
         passes = GramPasses(loop.grams.over(ctx), loop.specs, loop.settings)
         return {
             **loop.settings.describe(n, k),
-            **holdings_plan(driver_held(loop.settings, n, k, loop.n_tasks, ctx.driver_memory)),
+            **driver_plan(driver_held(loop.settings, n, k, loop.n_tasks, ctx.driver_memory)),
             "learning_tasks": loop.n_tasks,
             "groups": 2.0 ** len(loop.learned) - 1.0,
             "iterations_at_most": self.config.max_iter,
@@ -227,6 +227,6 @@ class LatentClasses(OneVsRest, LatentTask):
     loop: SideBySide[LatentState]  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
-def driver_held(settings: GramSettings, n: int, k: int, n_tasks: int, driver_memory: int) -> tuple[Holding, ...]:
+def driver_held(settings: GramSettings, n: int, k: int, n_tasks: int, driver_memory: int) -> tuple[Item, ...]:
     """Return what the driver holds: kernels, a pooled sum or the solver's part of it, one machine, forms of pairs of tasks."""
     return *machines_held(settings, n, k, 1, driver_memory), *task_forms_held(n, k, n_tasks, settings.policy)

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ...core.memory import driver_plan
 from ...grams.plans import GramPasses, sum_plan, sum_work
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
@@ -23,7 +24,6 @@ from ...models.kernel import KernelModel, is_selected
 from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
 from ...records.context import RunContext
-from ...records.holdings import holdings_plan
 from ...records.work import Cost, Work
 from .config import MKLConfig
 from .forms import cuts_at_once
@@ -75,7 +75,7 @@ class MKL(Method):
         passes = GramPasses(loop.grams.over(self.ctx), loop.specs, settings)
         return {
             **settings.describe(n, len(loop.specs)),
-            **holdings_plan(machines_held(settings, n, len(loop.specs), machines, self.ctx.driver_memory)),
+            **driver_plan(machines_held(settings, n, len(loop.specs), machines, self.ctx.driver_memory)),
             "machines": machines,
             "iterations_at_most": self.config.max_iter,
             **sum_plan(passes, *self._form_bytes(passes)),

@@ -12,6 +12,7 @@ import numpy as np
 from ....kernels.target_unit import TargetUnit
 from ....kernels.tasks.multitask import task_kernel_weights
 from ....storage.grams.layout import GramLayout
+from ...core.memory import Item, check_memory, driver_plan
 from ...grams.settings import GramSettings
 from ...inputs.kernels import given_grams_or_none, resolved_kernels
 from ...inputs.memory import MACHINES, fewer_kernels, vectors_held
@@ -23,7 +24,7 @@ from ...models.task import TaskModel, by_class, machine_stack, task_counts, task
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
 from ...records.context import BANK_SHARE, RunContext
-from ...records.holdings import Held, Holding, check_held, holdings_plan
+from ...records.holdings import Held
 from ...records.work import Cost, Work
 from .config import MultiTaskMKLConfig
 from .loop import UNFINISHED, MultiTaskLoop, MultiTaskState
@@ -85,7 +86,7 @@ class MultiTaskMKL(Method):
         data = self.ctx.data if loop.data is None else loop.data
         batches = split_batches(task_pairs(data, loop.specs, layout, loop.order, settings.dtype), layout)
         return {
-            **holdings_plan(driver_held(settings, layout, k, len(loop.problems))),
+            **driver_plan(driver_held(settings, layout, k, len(loop.problems))),
             "grams": settings.policy,
             "gram_reason": settings.reason,
             "gram_block_rows": layout.block,
@@ -196,11 +197,11 @@ def shared_loop(
                 pooled = pooled_problem(config, part, machine)
                 problems.append(TaskProblem(pooled.problem.part(inputs.order), pooled.constants))
                 fit_configs.append(config)
-    check_held(driver_held(settings, layout, len(specs), len(problems)), ctx, MultiTaskMKL.name, fewer_kernels(settings))
+    check_memory(MultiTaskMKL.name, driver_held(settings, layout, len(specs), len(problems)), ctx, fewer_kernels(settings))
     return MultiTaskLoop(specs, fit_configs, problems, fits, settings, layout, inputs.order, given)
 
 
-def driver_held(settings: GramSettings, layout: GramLayout, k: int, fits: int) -> tuple[Holding, ...]:
+def driver_held(settings: GramSettings, layout: GramLayout, k: int, fits: int) -> tuple[Item, ...]:
     """Return what the driver holds of k kernels within T tasks, the largest of s rows: entries or one step's, a task's sum, vectors."""
     largest, n, whole, b = (
         max(layout.groups),

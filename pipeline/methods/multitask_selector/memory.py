@@ -8,9 +8,10 @@ from typing import Literal
 import numpy as np
 
 from ....storage import BlockStore, MemoryBlocks
+from ...core.memory import Item, total_bytes
 from ...passes.columns import column_sizes, entry_count
 from ...passes.rows import MADE, MADE_SPARSE, has_rows, rows_to_make
-from ...records.holdings import Held, Holding, total_bytes
+from ...records.holdings import Held
 
 Data = BlockStore | MemoryBlocks
 Way = Literal["memory", "working_set", "blocks"]  # all rows here; columns of a working set and passes; rows block by block
@@ -53,7 +54,7 @@ def choose_way(data: Data, n_tasks: int, algorithm: str, driver_memory: int) -> 
     return "working_set" if algorithm == "fista" else "blocks"
 
 
-def driver_holdings(data: Data, n_tasks: int, algorithm: str, driver_memory: int, way: Way) -> tuple[Holding, ...]:
+def driver_holdings(data: Data, n_tasks: int, algorithm: str, driver_memory: int, way: Way) -> tuple[Item, ...]:
     """Return what the driver holds. How many columns join a working set shows only along the way: counted are those of the first set, and
     each set that grows is checked.
     """
@@ -65,7 +66,7 @@ def driver_holdings(data: Data, n_tasks: int, algorithm: str, driver_memory: int
     return (*shared, ORDERS.of(n=data.n_rows), *_block_holdings(data, n_tasks, driver_memory))
 
 
-def memory_holdings(data: Data, n_tasks: int, algorithm: str, driver_memory: int) -> tuple[Holding, ...]:
+def memory_holdings(data: Data, n_tasks: int, algorithm: str, driver_memory: int) -> tuple[Item, ...]:
     """Return what the driver holds where all rows lie in memory: rounds of one row per task read them from all over the data."""
     d, entries = data.n_cols, entry_count(data)
     holdings = ROWS.of(entries=entries), WEIGHTS.of(d=d, T=n_tasks), VECTORS.of(n=data.n_rows)
@@ -75,7 +76,7 @@ def memory_holdings(data: Data, n_tasks: int, algorithm: str, driver_memory: int
     return (*holdings, ORDERED.of(entries=entries), *moments)
 
 
-def set_holdings(data: Data, features: np.ndarray, n_tasks: int, driver_memory: int) -> tuple[Holding, ...]:
+def set_holdings(data: Data, features: np.ndarray, n_tasks: int, driver_memory: int) -> tuple[Item, ...]:
     """Return what the driver holds with a working set of these features: its columns, and their moments where these are within their
     share."""
     is_dense, p = data.meta.kind == "dense", len(features)
@@ -97,7 +98,7 @@ def window_bytes(data: Data, driver_memory: int) -> int:
     return min(entry_count(data) * size, int(WINDOW_SHARE * driver_memory))
 
 
-def _block_holdings(data: Data, n_tasks: int, driver_memory: int) -> tuple[Holding, ...]:
+def _block_holdings(data: Data, n_tasks: int, driver_memory: int) -> tuple[Item, ...]:
     learned = step_entries(data, n_tasks, driver_memory)
     if isinstance(data, MemoryBlocks):
         return (LEARNED.of(entries=learned),)

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....storage.value_types import Matrix
+from ...core.memory import check_memory, driver_plan
 from ...inputs.labels import resolve_loss
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, refuse_more_classes, task_fit
 from ...method import Method, name_features
@@ -20,7 +21,6 @@ from ...models.linear_predict import LinearPredictor
 from ...passes.rows import NEEDS_ROWS, has_rows
 from ...records.context import RunContext
 from ...records.data_set import source_names
-from ...records.holdings import check_held, holdings_plan
 from .batch_loop import BatchLoop, BatchState
 from .config import SelectorConfig
 from .inputs import selector_data
@@ -72,7 +72,7 @@ class Selector(Method):
         remedy = "feed the rows in pieces with MultiTaskSelector.partial_fit"
         if way != "memory":
             remedy = FEWER_COLUMNS if way == "working_set" else remedy if has_rows(inputs.data) else f"{NEEDS_ROWS}, {remedy}"
-        check_held(holdings, ctx, cls.name, remedy)
+        check_memory(cls.name, holdings, ctx, remedy)
         data = selector_data(config, inputs)
         if config.algorithm == "da":
             return RoundsLoop(config, data, ctx.seed, BlockRows(data, ctx.driver_memory) if way == "blocks" else None)
@@ -90,7 +90,7 @@ class Selector(Method):
         """Which way the fit goes, steps, rounds or sweeps, memory."""
         way = _way(self.config, self.inputs, self.ctx)
         holdings = driver_holdings(self.inputs.data, self.inputs.n_tasks, self.config.algorithm, self.ctx.driver_memory, way)
-        return {"learning_tasks": self.inputs.n_tasks, "task_bytes": 0, "engine": way, **holdings_plan(holdings), **self.loop.plan}
+        return {"learning_tasks": self.inputs.n_tasks, "task_bytes": 0, "engine": way, **driver_plan(holdings), **self.loop.plan}
 
     @property
     def distributed(self) -> tuple[str, ...]:

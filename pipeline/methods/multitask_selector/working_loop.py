@@ -23,13 +23,13 @@ from ....kernels.group_lasso.task_gradients import norm_move
 from ....kernels.group_lasso.task_selection import task_penalty
 from ....kernels.group_lasso.working_set import WorkingColumns
 from ....kernels.losses import mean_loss
+from ...core.memory import refuse
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.protocol import Step
 from ...passes.blocks import column_tasks
 from ...passes.columns import columns_bytes
 from ...passes.scaling import fetch_scaled
 from ...records.context import RunContext
-from ...records.holdings import refuse_beyond
 from .batch_loop import CUT_SHORT, STEP_LIMITS
 from .config import SelectorConfig
 from .inputs import SelectorData, Solution, auto_lam, penalty_weight
@@ -131,7 +131,7 @@ class WorkingLoop:
         columns, ends = self._columns[1], np.cumsum(state.joined)
         for lo, hi in zip((ends - state.joined)[columns.n_batches :], ends[columns.n_batches :], strict=True):
             holdings = set_holdings(ctx.data, np.sort(state.features[:hi]), self.data.n_tasks, ctx.driver_memory)
-            refuse_beyond(holdings, ctx.fit_limit, "multitask-selector", FEWER_COLUMNS)
+            refuse("multitask-selector", holdings, ctx.fit_limit, FEWER_COLUMNS)
             fetched = fetch_scaled(ctx, state.features[lo:hi])
             rows = fetched if isinstance(fetched, np.ndarray) else sp.csr_array(fetched)
             columns.append(state.features[lo:hi], rows[self.order])

@@ -24,12 +24,13 @@ from ....kernels.spectral.dual_ascent import Evaluator, SpectralState, advance_a
 from ....kernels.spectral.neighbors import MAX_DENSE_BASIS_ROWS, count_components, neighbour_graph, smooth_basis
 from ....kernels.spectral.pair_losses import EntryTerms
 from ....kernels.spectral.problem import Evaluation, SpectralProblem
+from ...core.memory import Item, total_bytes
 from ...grams.eigen_blocks import worker_engine
 from ...grams.eigen_plan import DENSE_MATRIX, TILES, EigenPlan
 from ...grams.neighbours import nearest_neighbours, squared_distances
 from ...loops.protocol import Step
 from ...records.context import RunContext
-from ...records.holdings import Held, Holding, total_bytes
+from ...records.holdings import Held
 from .config import NPKLConfig
 
 WIDTH_PAIRS = 2000  # pairs of rows whose median distance is the width of the kernel that selects constraints
@@ -69,7 +70,7 @@ class NPKLLoop:
         self._setting: Setting | None = None
         self._evaluator = Evaluator()
 
-    def given_held(self, n: int) -> tuple[Holding, ...]:
+    def given_held(self, n: int) -> tuple[Item, ...]:
         """Return what the driver holds whatever the rank: graph, constraints, and a base."""
         k, m, base = self.n_neighbors, self.given.size, self.config.base or 0
         found = dense_bytes(n) if base and n <= MAX_DENSE_BASIS_ROWS else 0
@@ -79,7 +80,7 @@ class NPKLLoop:
         """Return the pairs of rows whose distances decide on constraints; ``None`` where all are used."""
         return None if self.config.selection is None else judged_pairs(self.given, np.random.default_rng(self.seed))
 
-    def driver_held(self, n: int, memory: int) -> tuple[Holding, ...]:
+    def driver_held(self, n: int, memory: int) -> tuple[Item, ...]:
         """Return what the driver holds, of the eigenpairs the least there can be: their number r shows only as they are found."""
         solver = self.eigen_plan(n, memory)
         return (*self.given_held(n), DENSE_MATRIX.of(n=self.config.base or 0) if solver is None else solver.least_held())

@@ -13,6 +13,7 @@ from ....kernels.bounds import sound_gap
 from ....kernels.spectral.constraints import close_pairs, pair_constraints
 from ....kernels.spectral.dual_ascent import SpectralState
 from ....kernels.spectral.problem import cap_used
+from ...core.memory import check_memory, driver_plan, total_bytes
 from ...grams.eigen_plan import EigenPlan
 from ...grams.neighbours import plan_distances, plan_neighbours
 from ...method import Method
@@ -20,7 +21,6 @@ from ...models.spectral import SpectralModel
 from ...models.spectral_predict import SpectralPredictor
 from ...records.context import RunContext
 from ...records.data_set import DataSet, require
-from ...records.holdings import check_held, holdings_plan, total_bytes
 from .config import NPKLConfig
 from .loop import HELD, NPKLLoop
 
@@ -69,7 +69,7 @@ class NPKL(Method):
         pairs = pair_constraints(inputs.constraints, n)
         loop = NPKLLoop(config, close_pairs(pairs) if config.closure else pairs, min(config.n_neighbors, n - 1), ctx.seed)
         held = loop.driver_held(n, ctx.driver_memory)
-        check_held(held, ctx, cls.name, "fewer rows, fewer constraints or a smaller base")
+        check_memory(cls.name, held, ctx, "fewer rows, fewer constraints or a smaller base")
         return loop
 
     @cached_property
@@ -82,7 +82,7 @@ class NPKL(Method):
         return {
             **neighbours,
             **({"task_bytes": step} if solver is None else solver.task_figures(step)),
-            **holdings_plan(loop.driver_held(data.n_rows, self.ctx.driver_memory)),
+            **driver_plan(loop.driver_held(data.n_rows, self.ctx.driver_memory)),
             **({"eigensolver": "in this process, on the base"} if solver is None else solver.describe(others)),
             "n_rows": data.n_rows,
             "n_neighbors": loop.n_neighbors,

@@ -12,11 +12,12 @@ from ....kernels.rules.lattice import RuleLattice
 from ....kernels.rules.propositions import Propositions
 from ....kernels.rules.search import MAX_LENGTH
 from ....storage.encoding.record import TableColumns
+from ...core.memory import Item, refuse, total_bytes
 from ...inputs.labels import Inputs
 from ...passes.columns import Columns, fetch_columns
 from ...records.context import RunContext
 from ...records.data_set import DataSet
-from ...records.holdings import Held, Holding, refuse_beyond, total_bytes
+from ...records.holdings import Held
 from .blocked_lattice import GATHERED_BYTES, ROW_BLOCK, BlockedLattice, RowBlocks, block_rows, fits_a_task
 from .config import RuleConfig
 from .proposition_pass import dense_column, outlined_propositions, packed_propositions
@@ -107,7 +108,7 @@ def most_propositions(config: RuleConfig, d: int, n: int) -> int:
     return d * (2 * min(config.n_thresholds, max(n - 1, 1)) + 1)
 
 
-def driver_held(config: RuleConfig, p: int, n: int, d: int, machines: int, is_blocked: bool) -> tuple[Holding, ...]:
+def driver_held(config: RuleConfig, p: int, n: int, d: int, machines: int, is_blocked: bool) -> tuple[Item, ...]:
     """Return what the driver holds of p propositions over n rows of d columns, with a hull of ``max_rules`` conjunctions."""
     word, hull = 8 * -(-n // 64), config.max_rules
     if is_blocked:
@@ -146,14 +147,14 @@ def read_rule_data(
         propositions = outlined_propositions(ctx, counts, config.n_thresholds, categorical)
         # Categories may be more than what was planned for.
         holdings = driver_held(config, max(propositions.size, 1), n_samples, d, len(tasks), True)
-        refuse_beyond(holdings, ctx.fit_limit, "rule-ensemble", REMEDY)
+        refuse("rule-ensemble", holdings, ctx.fit_limit, REMEDY)
         has_subtrees = fits_a_task(most, n_samples)
         blocked = BlockedLattice(blocks, propositions, similarity, config.a, config.skip_implied, has_subtrees)
         return RuleData(propositions, blocked, np.flatnonzero(used))
     packed = packed_propositions(ctx, counts, config.n_thresholds, categorical)
     # What was planned is the most there may be; what there is decides, before anything of its size is made of it.
     holdings = driver_held(config, packed.propositions.size, n, d, len(tasks), False)
-    refuse_beyond(holdings, ctx.fit_limit, "rule-ensemble", REMEDY)
+    refuse("rule-ensemble", holdings, ctx.fit_limit, REMEDY)
     lattice = RuleLattice(packed.columns, n, rows, y, cost, similarity, config.a, config.skip_implied)
     return RuleData(packed.propositions, lattice, np.flatnonzero(used))
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from ....storage import DataError
 from ....storage.data import column_numbers
+from ...core.memory import check_memory, driver_plan
 from ...inputs.labels import Inputs, labels_of, refuse_idle_classes, row_costs, store_inputs
 from ...inputs.scores import AccuracyTracker, held_out_rows, with_held_out
 from ...inputs.tasks import TaskInputs, checked_task_kernel, refuse_more_classes, store_tasks, task_fit, with_tasks
@@ -19,7 +20,6 @@ from ...method import Method
 from ...passes.blocks import column_tasks
 from ...passes.columns import columns_bytes
 from ...records.context import RunContext
-from ...records.holdings import check_held, holdings_plan
 from .blocked_lattice import block_rows, fits_a_task, largest_step
 from .config import RuleConfig
 from .data import HELD, REMEDY, RuleInputs, RuleTask, driver_held, lies_in_blocks, most_propositions
@@ -89,7 +89,7 @@ class Rule(Method):
         similarity = task_similarity(config.task_kernel, len(machines), codes is not None)
         # How many propositions there are is known after the first pass, which looks again.
         is_blocked = lies_in_blocks(config, n, n_cols, len(machines), ctx.driver_memory)
-        check_held(driver_held(config, 1, n, 1, len(machines), is_blocked), ctx, cls.name, REMEDY)
+        check_memory(cls.name, driver_held(config, 1, n, 1, len(machines), is_blocked), ctx, REMEDY)
         return RuleLoop(config, machines, similarity, categorical, n, (fit,), codes)
 
     @cached_property
@@ -115,7 +115,7 @@ class Rule(Method):
         else:
             propositions, columns, others = pack_pass(tasks, n, config.n_thresholds), config.max_rules, 0
         step = max(propositions.memory_bound, columns_bytes(data, columns), others)
-        held = holdings_plan(driver_held(config, most, n, d, machines, self._in_blocks))
+        held = driver_plan(driver_held(config, most, n, d, machines, self._in_blocks))
         return {**figures, "task_bytes": step, **held, "max_rules": config.max_rules, "max_visits": config.max_visits}
 
     @property

@@ -6,23 +6,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ....storage import BlockStore
+from ...core.memory import Item
 from ...inputs.tasks import known_codes, store_tasks
 from ...models.predictor import Predictor, check_width, column_batches
 from ...passes.columns import Columns
 from ...records.context import RunContext
-from ...records.holdings import Held, Holding
 from .data import raw_columns, rule_flags
 from .model import RuleModel
 from .proposition_pass import dense_column
 
-RULE_COLUMNS = Held("columns of the rules, side by side", "3 stored", "`rule-ensemble`")
-SATISFIED = Held("which rows satisfy which rule, as truth values and numbers", "9 n r", "`rule-ensemble`; r rules")
-
 
 class RulePredictor(Predictor):
     """Rule ensembles: the columns that rules read come to the driver."""
-
-    held = (RULE_COLUMNS, SATISFIED)
 
     def decision_values(self, model: RuleModel, ctx: RunContext, task: ArrayLike | None = None) -> np.ndarray:
         """Return the votes of the rules that hold, ``(n_samples, n_machines)``; with tasks one value, that of the row's task.
@@ -38,9 +33,10 @@ class RulePredictor(Predictor):
         values = rule_values(model, raw, data.n_rows)
         return of_tasks(model, values, store_tasks(data) if task is None and model.tasks is not None else task)
 
-    def holdings(self, model: RuleModel, data: BlockStore) -> list[Holding]:
+    def items(self, model: RuleModel, data: BlockStore) -> list[Item]:
         """Return the columns, and which rows satisfy which rule."""
-        return [RULE_COLUMNS.of(stored=sum(self.fetched_bytes(model, data))), SATISFIED.of(n=data.n_rows, r=model.n_rules)]
+        columns = "columns of the rules, side by side", 3 * sum(self.fetched_bytes(model, data))
+        return [columns, ("which rows satisfy which rule, as truth values and numbers", 9 * data.n_rows * model.n_rules)]
 
     def fetched_bytes(self, model: RuleModel, data: BlockStore) -> list[int]:
         """Return the bytes of each pass over columns."""

@@ -15,6 +15,7 @@ from ....kernels.ranking.random_walk import average_precision, normalise_prior, 
 from ....kernels.spectral.dual_ascent import SpectralState
 from ....storage import BlockStore, DataError, MemoryBlocks
 from ....storage.value_types import UserData
+from ...core.memory import Item, check_memory, driver_plan, total_bytes
 from ...grams.weighted_sum import MATRIX_SHARE
 from ...method import Method
 from ...models.spectral import SpectralModel
@@ -22,7 +23,7 @@ from ...models.spectral_predict import SpectralPredictor
 from ...passes.columns import entry_count
 from ...records.context import RunContext
 from ...records.data_set import require
-from ...records.holdings import Held, Holding, check_held, holdings_plan
+from ...records.holdings import Held
 from .config import RankerConfig, VisualRankConfig
 from .images import read_images
 from .loop import RankerLoop
@@ -101,7 +102,7 @@ class Ranker(Method):
         data, table = inputs.data, inputs.table
         if table is not None:
             return _queries_loop(config, inputs, table, ctx)
-        check_held(driver_holdings(data.n_rows, data.n_cols), ctx, cls.name, "rank the images of one query at a time")
+        check_memory(cls.name, driver_holdings(data.n_rows, data.n_cols), ctx, "rank the images of one query at a time")
         if config.n_neighbors >= data.n_rows > 1:
             ctx.warn(f"n_neighbors={config.n_neighbors} exceeds the {data.n_rows - 1} other images")
         return RankerLoop(config, read_images(config, data, inputs.tags), ctx.seed)
@@ -114,7 +115,7 @@ class Ranker(Method):
         images, basis = self.loop.images, self.loop.problem.basis
         tags = {"tags": len(np.unique(images.vectors.indices)), "untagged": images.untagged, "pairs": len(images.pairs)}
         steps = {"base": images.n if basis is None else basis.shape[1], "iterations_at_most": self.config.max_iter}
-        holdings = holdings_plan(driver_holdings(images.n, images.rows.shape[1]))
+        holdings = driver_plan(driver_holdings(images.n, images.rows.shape[1]))
         return {**holdings, "images": images.n, **tags, **steps, "tasks_per_pass": 0, "task_bytes": 0}
 
     def _plan_of_many(self, loop: QueriesLoop) -> dict[str, Any]:
@@ -122,7 +123,7 @@ class Ranker(Method):
         sizes = {"queries": len(table.names), "images": len(table.rows), "largest_query": int(table.sizes.max())}
         passes = {"passes_at_most": len(loop.batches), "tasks_per_pass": len(loop.batches[0]), "tasks_in_all": sum(map(len, loop.batches))}
         bound = max(batch_bytes(self.config, table, loop.carries, batch, width) for batch in loop.batches)
-        return {**holdings_plan(query_holdings(loop)), **sizes, **passes, "iterations_at_most": self.config.max_iter, "task_bytes": bound}
+        return {**driver_plan(query_holdings(loop)), **sizes, **passes, "iterations_at_most": self.config.max_iter, "task_bytes": bound}
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -241,23 +242,23 @@ def _queries_loop(config: RankerConfig, inputs: RankerInputs, table: QueryTable,
     smallest = int(np.argmin(table.sizes))
     if config.n_neighbors >= table.sizes[smallest]:
         ctx.warn(f"n_neighbors={config.n_neighbors} exceeds the {table.sizes[smallest] - 1} other images of query {table.names[smallest]}")
-    check_held(_table_holdings(len(table.rows), config), ctx, Ranker.name, "fewer queries at a time")
+    check_memory(Ranker.name, _table_holdings(len(table.rows), config), ctx, "fewer queries at a time")
     carries = [carried_bytes(query_vectors(config, table, inputs.tags, q)[0]) for q in range(len(table.names))]
     loop = QueriesLoop(config, table, inputs.tags, np.array(carries))
-    check_held(query_holdings(loop), ctx, Ranker.name, "fewer queries at a time")
+    check_memory(Ranker.name, query_holdings(loop), ctx, "fewer queries at a time")
     return loop
 
 
-def driver_holdings(n: int, d: int) -> tuple[Holding, ...]:
+def driver_holdings(n: int, d: int) -> tuple[Item, ...]:
     """Return what the driver holds of the images of a query."""
     return tuple(item.of(n=n, d=d) for item in HELD)
 
 
-def _table_holdings(m: int, config: RankerConfig) -> tuple[Holding, ...]:
+def _table_holdings(m: int, config: RankerConfig) -> tuple[Item, ...]:
     return TABLE.of(m=m), CERTIFICATES.of(m=m, s=config.n_neighbors)
 
 
-def query_holdings(loop: QueriesLoop) -> tuple[Holding, ...]:
+def query_holdings(loop: QueriesLoop) -> tuple[Item, ...]:
     """Return what the driver holds of many queries: nothing of their images but tags on their way."""
     carried = max(int(loop.carries[batch[0][0] : batch[-1][1]].sum()) for batch in loop.batches)
     return *_table_holdings(len(loop.table.rows), loop.config), CARRIED.taking(2 * carried)
@@ -373,10 +374,10 @@ class VisualRank(Method):
     def build_loop(cls, config: VisualRankConfig, inputs: WalkInputs, ctx: RunContext) -> WalkLoop:
         """Return the loop of a fit. Raises MemoryBoundExceeded: vectors, or the system of ``solver='exact'``, beyond its memory."""
         whole = walk_holdings(inputs.data, in_memory=True)
-        in_memory = config.solver == "exact" or sum(item.nbytes for item in whole) <= ctx.driver_memory
+        in_memory = config.solver == "exact" or total_bytes(whole) <= ctx.driver_memory
         exact = (SYSTEM.of(n=inputs.data.n_rows),) if config.solver == "exact" else ()
         remedy = "solver='power'" if exact else "fewer rows"
-        check_held((*walk_holdings(inputs.data, in_memory=in_memory), *exact), ctx, cls.name, remedy)
+        check_memory(cls.name, (*walk_holdings(inputs.data, in_memory=in_memory), *exact), ctx, remedy)
         return WalkLoop(config, inputs.prior, in_memory=in_memory)
 
     @cached_property
@@ -384,7 +385,7 @@ class VisualRank(Method):
         """Where products are computed, and the tasks of one."""
         data, loop = self.inputs.data, self.loop
         exact = (SYSTEM.of(n=data.n_rows),) if self.config.solver == "exact" else ()
-        holdings = holdings_plan((*walk_holdings(data, in_memory=loop.in_memory), *exact))
+        holdings = driver_plan((*walk_holdings(data, in_memory=loop.in_memory), *exact))
         sizes = {"n_rows": data.n_rows, "products_on": "matrix" if loop.in_memory else "passes"}
         products = 0 if exact else loop.most
         passes = {"tasks_per_pass": 0, "task_bytes": 0}
@@ -419,7 +420,7 @@ class VisualRank(Method):
         return {"ranking": [{"rank": k, "row": row, "score": score, "prior": prior} for k, (row, score, prior) in enumerate(numbers, 1)]}
 
 
-def walk_holdings(data: BlockStore | MemoryBlocks, *, in_memory: bool) -> tuple[Holding, ...]:
+def walk_holdings(data: BlockStore | MemoryBlocks, *, in_memory: bool) -> tuple[Item, ...]:
     """Return what the driver holds of a walk."""
     vectors = VECTORS.of(n=data.n_rows)
     if not in_memory:

@@ -13,6 +13,7 @@ from ....kernels.grams.spec import KernelSpec
 from ....kernels.ranking.warp import Warp, build_warp
 from ....storage import BlockStore, MemoryBlocks
 from ....storage.value_types import Matrix
+from ...core.memory import Item
 from ...grams.sources import READ
 from ...models.kernel_predict import spans
 from ...models.predictor import check_width
@@ -21,12 +22,10 @@ from ...models.spectral_predict import SpectralPredictor
 from ...passes.blocks import scale_of
 from ...passes.scaling import inverse_row_norms, scaled
 from ...records.context import RunContext
-from ...records.holdings import Held, Holding
 from ...records.scale import FeatureScale
 from .config import RankerConfig
 
 BATCH_ROWS = 1024  # unseen images that are scored at a time
-IMAGES = Held("rows of the store, as read", "16 n d", "`semantic-ranker`, images that are new to it")
 
 
 def stored_images(rows: Matrix, data: BlockStore | MemoryBlocks) -> dict[str, np.ndarray]:
@@ -111,8 +110,6 @@ class UnseenImages:
 class RankerPredictor(SpectralPredictor):
     """Scores of the images of the fit, and of unseen ones by their likeness to these."""
 
-    held = (IMAGES,)
-
     def decision_values(self, model: SpectralModel, ctx: RunContext) -> np.ndarray:
         """Return ``(n, 1)`` scores of a store's images: those of the fit on its own store, else those of unseen images.
 
@@ -126,9 +123,9 @@ class RankerPredictor(SpectralPredictor):
         parts = [data.columns(np.arange(data.n_cols), span) for span in spans(data.n_rows, READ)]
         return np.concatenate([unseen.scores(unseen.scale_rows(part)) for part in parts])[:, None]
 
-    def holdings(self, model: SpectralModel, data: BlockStore) -> list[Holding]:
+    def items(self, model: SpectralModel, data: BlockStore) -> list[Item]:
         """Return the rows of a store of unseen images."""
-        return [] if is_fitted_store(model, data) else [IMAGES.of(n=data.n_rows, d=data.n_cols)]
+        return [] if is_fitted_store(model, data) else [("rows of the store, as read", 16 * data.n_rows * data.n_cols)]
 
 
 def is_fitted_store(model: SpectralModel, data: BlockStore | MemoryBlocks) -> bool:

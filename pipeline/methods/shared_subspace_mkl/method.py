@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...core.memory import Item, check_memory, driver_plan
 from ...grams.memory import TABLES, TASK_FORMS, task_forms_held
 from ...grams.plans import GramPasses, sum_plan, sum_work
 from ...grams.settings import GramSettings
@@ -26,7 +27,7 @@ from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
 from ...one_vs_rest import OneVsRest, class_tables
 from ...records.context import RunContext
-from ...records.holdings import Held, Holding, check_held, holdings_plan
+from ...records.holdings import Held
 from ...records.work import Cost, Work
 from .baselines_loop import LOOPS
 from .config import SharedSubspaceConfig
@@ -92,7 +93,7 @@ class SharedSubspace(Method):
             refuse_pooled(n, memory, cls.name, "fewer rows, or solver='auto'")
         settings = gram_settings(config, specs, inputs.data, ctx, inputs.counts)
         remedy = fewer_kernels(settings) if config.solver == "auto" else "solver='auto' needs none of the factors"
-        check_held(driver_held(config, settings, n, len(specs), inputs.n_tasks, memory), ctx, cls.name, remedy)
+        check_memory(cls.name, driver_held(config, settings, n, len(specs), inputs.n_tasks, memory), ctx, remedy)
         losses, data = pooled_problem(config, inputs, machine), given_grams_or_none(inputs.data)
         fits = (task_fit(inputs),) if inputs.n_machines == 1 else ()
         return LOOPS[config.solver](config, specs, losses, settings, fits, data)
@@ -117,7 +118,7 @@ class SharedSubspace(Method):
         has_path = self.config.solver == "auto" and interior_fits(n, k, loop.n_tasks, ctx.driver_memory)
         return {
             **loop.settings.describe(n, k),
-            **holdings_plan(driver_held(self.config, loop.settings, n, k, loop.n_tasks, ctx.driver_memory)),
+            **driver_plan(driver_held(self.config, loop.settings, n, k, loop.n_tasks, ctx.driver_memory)),
             **sum_plan(passes, forms, passes.products(loop.n_tasks) if has_path else 0),
             "learning_tasks": loop.n_tasks,
             "pooled_matrix_bytes": 4 * n**2,
@@ -198,9 +199,7 @@ class SubspaceClasses(OneVsRest, SharedSubspace):
     loop: SideBySide[SubspaceState]  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
-def driver_held(
-    config: SharedSubspaceConfig, settings: GramSettings, n: int, k: int, n_tasks: int, driver_memory: int
-) -> tuple[Holding, ...]:
+def driver_held(config: SharedSubspaceConfig, settings: GramSettings, n: int, k: int, n_tasks: int, driver_memory: int) -> tuple[Item, ...]:
     """Return what the driver holds: kernels, the pooled sum and its machine, couplings, and what the chosen solver adds to them."""
     forms = task_forms_held(n, k, n_tasks, settings.policy)
     common = (*machines_held(settings, n, k, 1, driver_memory), *forms, COUPLINGS.of(k=k, T=n_tasks))

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from ....kernels.bounds import sound_gap
 from ....kernels.ranking.user_kernels import LANCZOS_STEPS
 from ....storage import BlockStore
+from ...core.memory import Item, check_memory, driver_plan, total_bytes
 from ...grams.given import GivenGrams, GivenKernel
 from ...grams.memory import BLOCKS, IN_PLACE, PACKED
 from ...grams.plans import GramPasses
@@ -25,7 +26,7 @@ from ...models.kernel import kernel_names
 from ...models.kernel_build import data_scaling, support_rows_of
 from ...records.context import RunContext
 from ...records.data_set import DataSet
-from ...records.holdings import Held, Holding, check_held, holdings_plan, total_bytes
+from ...records.holdings import Held
 from .block_pass import LANCZOS_SHARE, Normal, lanczos_views, view_passes
 from .config import SocialConfig
 from .links import Links, read_links
@@ -95,7 +96,7 @@ class Social(Method):
         if total_bytes(holdings) > ctx.driver_memory and _goes_by_blocks(config, data):
             return _block_loop(config, specs, inputs, ctx)
         remedy = "fewer users" if config.pair_kernel == "similarity" else "fewer users, or pair_kernel='similarity', which goes by blocks"
-        check_held(holdings, ctx, cls.name, remedy)
+        check_memory(cls.name, holdings, ctx, remedy)
         return loop
 
     @cached_property
@@ -111,7 +112,7 @@ class Social(Method):
             passes["task_bytes"] = max(self._matrix_steps(grams))
         return {
             **passes,
-            **holdings_plan(driver_holdings(loop, data.n_rows, self.ctx)),
+            **driver_plan(driver_holdings(loop, data.n_rows, self.ctx)),
             "scores_on": "blocks" if loop.by_blocks else "matrix",
             "users": data.n_rows,
             "pairs": len(z),
@@ -231,7 +232,7 @@ class Social(Method):
         return {"kernels": [{"kernel": names[q], "weight": float(shares[q]), "alignment": float(singles[q])} for q in order]}
 
 
-def driver_holdings(loop: SocialLoop, n: int, ctx: RunContext) -> tuple[Holding, ...]:
+def driver_holdings(loop: SocialLoop, n: int, ctx: RunContext) -> tuple[Item, ...]:
     """Return what the driver holds: scores of all pairs of users, views in memory, the kernel of the pairs."""
     matrices, pairs, k = 2 if loop.config.pair_kernel == "similarity" else 1, len(loop.links.z), len(loop.specs)
     if loop.by_blocks:
@@ -270,7 +271,7 @@ def _block_loop(config: SocialConfig, specs: Sequence[Any], inputs: SocialInputs
     loop = SocialLoop(
         config, specs, GramSettings("recompute", TileLayout.of(inputs.data, len(specs)).edge, None, reason), inputs.links, by_blocks=True
     )
-    check_held(driver_holdings(loop, n, ctx), ctx, Social.name, "fewer users, pairs or views")
+    check_memory(Social.name, driver_holdings(loop, n, ctx), ctx, "fewer users, pairs or views")
     return loop
 
 

@@ -13,25 +13,15 @@ from ....kernels.grams.blocks import gram_block, gram_diagonal
 from ....kernels.grams.products import kernel_from_json
 from ....storage import BlockStore
 from ....storage.value_types import Matrix
+from ...core.memory import Item
 from ...grams.sources import rows_of
 from ...models.kernel_predict import ROWS, row_spans, spans
 from ...models.predictor import Predictor, check_width
 from ...records.context import RunContext
-from ...records.holdings import Held, Holding
 from .model import SocialModel
 from .recommend import best_groups_of_users, best_users, incidence, spread_labels
 from .score_pass import BLOCK_ENTRIES
 from .scores import BATCH_USERS, new_user_scores, tie_strengths, users_of
-
-USERS_ROWS = Held("rows at hand, as read and scaled", "16 u d", "`social-strength`; u users")
-CANDIDATES = Held("candidates of all users, and their table", "320 n K", "`predict --recommend K`")
-SCORED = Held("scores of some users with all", f"{24 * BATCH_USERS} n", "`predict --recommend K`, of a model with matrices")
-MEMBERS = Held("members of groups, as read and by users", "160 g", "`predict --recommend K --members`; g lines")
-LABELLED = Held("values of labels, and vectors of the steps", "120 n c", "`predict --user-labels`, of a model by blocks; c labels")
-GRAPH = Held(
-    "graph of strengths with its links in sparse form, its system and factor", "48 n^2", "`predict --user-labels`, of a model with matrices"
-)
-KERNELS = Held("kernels between some users and those of the model", "16 u t k", "`social-strength`; t users of the model")
 
 
 @dataclass(frozen=True)
@@ -47,7 +37,6 @@ class Recommendation:
 class SocialPredictor(Predictor):
     """Scores of a store's users, who count as new ones, where the views are kernels over their features."""
 
-    held = (USERS_ROWS, KERNELS, CANDIDATES, SCORED, MEMBERS, LABELLED, GRAPH)
     by_passes = False
 
     def decision_values(self, model: SocialModel, ctx: RunContext) -> np.ndarray:
@@ -101,24 +90,27 @@ class SocialPredictor(Predictor):
             )
         return names[np.argmax(fit.values, axis=1)], fit.values
 
-    def use_holdings(self, model: SocialModel, asked: Recommendation | None, n_labels: int = 0) -> list[Holding]:
+    def use_items(self, model: SocialModel, asked: Recommendation | None, n_labels: int = 0) -> list[Item]:
         """Return what the driver holds of candidates, or of labels."""
         n = model.n_train
         if asked is not None:
-            joined = [] if asked.members is None else [MEMBERS.of(g=len(asked.members))]
-            return [*([] if model.by_blocks else [SCORED.of(n=n)]), CANDIDATES.of(n=n, K=asked.first), *joined]
-        return [LABELLED.of(n=n, c=n_labels) if model.by_blocks else GRAPH.of(n=n)]
+            scores = [] if model.by_blocks else [("scores of some users with all", 24 * BATCH_USERS * n)]
+            members = [] if asked.members is None else [("members of groups, as read and by users", 160 * len(asked.members))]
+            return [*scores, ("candidates of all users, and their table", 320 * n * asked.first), *members]
+        if model.by_blocks:
+            return [("values of labels, and vectors of the steps", 120 * n * n_labels)]
+        return [("graph of strengths with its links in sparse form, its system and factor", 48 * n * n)]
 
     def n_values(self, model: SocialModel) -> int:
         """Return the number of the model's users."""
         return model.n_train
 
-    def holdings(self, model: SocialModel, data: BlockStore) -> list[Holding]:
+    def items(self, model: SocialModel, data: BlockStore) -> list[Item]:
         """Return some rows, and their kernels with the model's users."""
         n_kernels = model.kernels_json.count('"name"') or 1
         return [
-            USERS_ROWS.of(u=min(ROWS, data.n_rows), d=model.n_features),
-            KERNELS.of(u=_batch_users(model), t=model.n_train, k=n_kernels),
+            ("rows at hand, as read and scaled", 16 * min(ROWS, data.n_rows) * model.n_features),
+            ("kernels between some users and those of the model", 16 * _batch_users(model) * model.n_train * n_kernels),
         ]
 
 

@@ -14,6 +14,7 @@ from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.triclass_search import SearchState, row_coefficients
 from ....storage import BlockStore, DataError
 from ....storage.data import opened
+from ...core.memory import Item, check_memory, driver_plan, total_bytes
 from ...grams.memory import HELD as GRAMS_HELD
 from ...grams.memory import WORKING_SET
 from ...grams.plans import GramPasses
@@ -28,7 +29,7 @@ from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
 from ...passes.blocks import Rows
 from ...records.context import RunContext
-from ...records.holdings import Held, Holding, check_held, holdings_plan, total_bytes
+from ...records.holdings import Held
 from ...records.joined import JoinedStores
 from .config import TriClassConfig
 from .inputs import TriClassInputs, join_stores, make_points, resolve_kernel, rows_bytes, split_labels, validation_masks
@@ -121,7 +122,7 @@ class TriClass(Method):
         data, spec, is_asked = inputs.data, resolve_kernel(config, inputs.data, inputs.held_out, inputs.counts), config.validation != "auto"
         machines = count_machines(config, len(fits), len(folds) if is_asked else 0)
         layout = _decide(config, spec, inputs, ctx, machines)
-        check_held(_driver_held(config, layout, inputs, ctx.driver_memory, machines), ctx, cls.name, "fewer rows")
+        check_memory(cls.name, _driver_held(config, layout, inputs, ctx.driver_memory, machines), ctx, "fewer rows")
         if not is_asked and folds:
             more = _driver_held(config, layout, inputs, ctx.driver_memory, count_machines(config, len(fits), len(folds)))
             folds = folds if layout.solver_reads == "matrix" and total_bytes(more) <= ctx.driver_memory else ()
@@ -137,7 +138,7 @@ class TriClass(Method):
         machines = count_machines(self.config, loop.n_fits, n_folds)
         return {
             **layout.settings.describe(inputs.data.n_rows, 1),
-            **holdings_plan(_driver_held(self.config, layout, inputs, self.ctx.driver_memory, machines)),
+            **driver_plan(_driver_held(self.config, layout, inputs, self.ctx.driver_memory, machines)),
             "kernel": str(loop.spec),
             "labelled": len(inputs.labels),
             "unlabelled": inputs.n_unlabelled,
@@ -313,7 +314,7 @@ def count_machines(config: TriClassConfig, fits: int, folds: int) -> int:
     return fits * (starts + len(BASELINES)) + folds * ((1 if config.validation == "auto" else starts) + len(BASELINES))
 
 
-def _driver_held(config: TriClassConfig, layout: Layout, inputs: TriClassInputs, limit: int, machines: int) -> tuple[Holding, ...]:
+def _driver_held(config: TriClassConfig, layout: Layout, inputs: TriClassInputs, limit: int, machines: int) -> tuple[Item, ...]:
     """Return what the driver holds of n rows, u of them unlabelled: rows, kernel, the matrix of a convex problem, vectors, model."""
     data, n, u = inputs.data, inputs.data.n_rows, inputs.n_unlabelled
     is_twofold, nbytes = _is_twofold(config), rows_bytes(data)

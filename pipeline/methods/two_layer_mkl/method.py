@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....storage import DataError
+from ...core.memory import Item, driver_plan
 from ...grams.memory import BLOCKS, IN_PLACE, PACKED
 from ...grams.plans import BLOCKS_WORK, SUM_WORK, GramPasses
 from ...grams.settings import PLACES, GramSettings
@@ -25,7 +26,7 @@ from ...models.kernel import KernelModel
 from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
 from ...records.context import RunContext
-from ...records.holdings import Held, Holding, holdings_plan
+from ...records.holdings import Held
 from ...records.work import Cost, Work
 from .config import TwoLayerConfig
 from .layer_pass import layer_pass_bytes
@@ -101,7 +102,7 @@ class TwoLayer(Method):
         passes = self._passes(n_new)
         return {
             **loop.settings.describe(n, len(loop.specs)),
-            **holdings_plan(holdings),
+            **driver_plan(holdings),
             "machines": n_machines,
             "penalty": loop.penalty,
             "new_kernels_at_most": config.max_new_kernels if config.infinite else 0,
@@ -221,7 +222,7 @@ def _layer_bytes(n: int) -> int:
     return 16 * n * n
 
 
-def _driver_held(settings: GramSettings, n: int, k: int, machines: int, by_passes: bool, driver_memory: int) -> tuple[Holding, ...]:
+def _driver_held(settings: GramSettings, n: int, k: int, machines: int, by_passes: bool, driver_memory: int) -> tuple[Item, ...]:
     """Return what the driver holds of k kernels in the first layer: their entries, the second layer, vectors of the machines."""
     layer = LAYER_SET.of(L=driver_memory) if by_passes else LAYER.of(n=n)
     return settings.held(n, k, driver_memory)[0], layer, vectors_held(n, machines)

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from ....kernels.eigen.block_lanczos import block_columns
 from ....storage import BlockStore, MemoryBlocks
+from ...core.memory import Item, total_bytes
 from ...grams.memory import BLOCKS, IN_PLACE, PACKED
 from ...grams.settings import PLACES, GramSettings
 from ...passes.columns import entry_count
-from ...records.holdings import Held, Holding, total_bytes
+from ...records.holdings import Held
 from .codes_pass import MAX_CANDIDATES
 from .config import UMKLConfig
 
@@ -43,7 +44,7 @@ class Way(NamedTuple):
 
     by_passes: bool
     settings: GramSettings
-    held: tuple[Holding, ...]  # by this process
+    held: tuple[Item, ...]  # by this process
 
 
 def choose_way(
@@ -60,8 +61,8 @@ def choose_way(
     return Way(True, settings, _pass_held(config, data, k, n_bases))
 
 
-def _pass_held(config: UMKLConfig, data: BlockStore | MemoryBlocks, k: int, n_bases: int) -> tuple[Holding, ...]:
+def _pass_held(config: UMKLConfig, data: BlockStore | MemoryBlocks, k: int, n_bases: int) -> tuple[Item, ...]:
     n, columns = data.n_rows, block_columns(config.n_components)[1]
-    held: Sequence[Holding] = (BASES.of(n=n, B=n_bases), SUMS.of(k=k, n=n), VECTORS.of(n=n, w=columns), MODEL.of(entries=entry_count(data)))
+    held: Sequence[Item] = (BASES.of(n=n, B=n_bases), SUMS.of(k=k, n=n), VECTORS.of(n=n, w=columns), MODEL.of(entries=entry_count(data)))
     largest = (LARGEST.of(k=k, n=n, B=n_bases),) if config.normalize == "column_sum" else ()
     return (*held, *largest, *((CODES.of(n=n),) if config.start != "greedy" else ()))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.memory import check_memory, driver_plan
 from ...grams.grams import Grams
 from ...grams.plans import GramPasses
 from ...inputs.kernels import gram_settings, resolved_kernels
@@ -19,7 +20,6 @@ from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
 from ...records.context import RunContext
 from ...records.data_set import DataSet
-from ...records.holdings import check_held, holdings_plan
 from ...records.work import Cost, Work
 from .components import Components, components_by_passes, principal_components
 from .config import UMKLConfig
@@ -74,7 +74,7 @@ class UMKL(Method):
             ctx.warn(f"n_bases={config.n_bases} exceeds the {n_bases} other samples")
         specs = resolved_kernels(config.kernels, data, "none" if config.normalize == "column_sum" else config.normalize)
         way = choose_way(config, gram_settings(config, specs, data, ctx), data, len(specs), n_bases, ctx.driver_memory)
-        check_held(way.held, ctx, cls.name, "fewer rows or kernels")
+        check_memory(cls.name, way.held, ctx, "fewer rows or kernels")
         return UMKLLoop(config, specs, way.settings, n_bases, way.by_passes)
 
     @cached_property
@@ -85,7 +85,7 @@ class UMKL(Method):
         passes = GramPasses(ctx, loop.specs, loop.settings)
         return {
             **loop.settings.describe(n, len(loop.specs)),
-            **holdings_plan(way.held),
+            **driver_plan(way.held),
             "points": "by passes" if loop.by_passes else "in this process",
             "n_bases": loop.n_bases,
             "iterations_at_most": self.config.max_iter,

@@ -2,23 +2,21 @@
 
 import numpy as np
 
+from gramplane.pipeline.core.memory import driver_plan, refuse
 from gramplane.pipeline.grams.sources import all_rows
 from gramplane.pipeline.inputs.labels import store_inputs
 from gramplane.pipeline.method import Method
 from gramplane.pipeline.models.linear import LinearModel
 from gramplane.pipeline.models.linear_predict import LinearPredictor
-from gramplane.pipeline.records.holdings import Held, holdings_plan, refuse_beyond
 
 from .config import RidgeConfig
 from .loop import RidgeLoop
-
-ROWS = Held("rows", "16 n d")
 
 
 class Ridge(Method):
     """Ridge regression in the driver."""
 
-    name, config_type, models, held = "ridge", RidgeConfig, {LinearModel: LinearPredictor()}, (ROWS,)
+    name, config_type, models = "ridge", RidgeConfig, {LinearModel: LinearPredictor()}
 
     @classmethod
     def read_inputs(cls, config, ctx, extra):
@@ -26,17 +24,17 @@ class Ridge(Method):
 
     @classmethod
     def build_loop(cls, config, inputs, ctx):
-        refuse_beyond([cls.rows_held(inputs.data)], ctx.driver_memory, cls.name, "fewer rows")
+        refuse(cls.name, cls.items(inputs.data), ctx.driver_memory, "fewer rows")
         X = all_rows(inputs.data)
         return RidgeLoop(config, X.toarray() if hasattr(X, "toarray") else X, np.asarray(inputs.target, np.float64))
 
     @staticmethod
-    def rows_held(data):
-        return ROWS.of(n=data.n_rows, d=data.n_cols)
+    def items(data):
+        return (("rows", 16 * data.n_rows * data.n_cols),)
 
     @property
     def plan(self):
-        return {**holdings_plan([self.rows_held(self.inputs.data)]), "iterations_at_most": self.config.max_iter, "task_bytes": 0}
+        return {**driver_plan(self.items(self.inputs.data)), "iterations_at_most": self.config.max_iter, "task_bytes": 0}
 
     def model(self, state, ctx):
         figures = {"objective": state.objective, "gap": state.gap}

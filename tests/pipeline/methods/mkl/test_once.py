@@ -7,6 +7,7 @@ import pytest
 
 from gramplane.cluster import default_driver_memory, machine_memory, open_executor
 from gramplane.kernels.bank.bank import PackedBank
+from gramplane.pipeline.core.memory import total_bytes
 from gramplane.pipeline.grams import given as given_grams
 from gramplane.pipeline.grams.given import GivenGrams, GivenKernel
 from gramplane.pipeline.grams.pairs import GivenPair
@@ -14,7 +15,6 @@ from gramplane.pipeline.grams.settings import GramSettings
 from gramplane.pipeline.inputs.memory import machines_held
 from gramplane.pipeline.methods.mkl.estimator import MKLClassifier
 from gramplane.pipeline.records.context import RunContext
-from gramplane.pipeline.records.holdings import total_bytes
 
 
 def matrices(n=150, k=4, dtype=np.float32):
