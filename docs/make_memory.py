@@ -1,72 +1,83 @@
-"""The page ``memory.md``, from what methods declare."""
+"""The page ``memory.md``: what plans say of every method at three sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
-from gramplane import METHODS
+import numpy as np
+import scipy.sparse as sp
+
+from gramplane import METHODS, ingest, run_method
+from gramplane.cluster import MemoryBoundExceeded, bytes_text
 from gramplane.pipeline.core.memory import OVERHEAD
-from gramplane.pipeline.records.holdings import Held
 
 PAGE = Path(__file__).with_name("memory.md")
-HEAD = f"""# What the driver holds
+SIZES, FEATURES, TASKS, LIMIT = (1_000, 10_000, 100_000), 100, 10, "8GiB"
+HEAD = f"""# Memory use of each method
 
-These are the formulas that plans (`--dry-run`) and refusals use.
+`--driver-memory` limits what the process that starts a run holds beside its programs. The default is half of the memory of the computer or
+container. A fit that needs more ends with exit code 5 before any work; see [the guide](guides/memory_and_blocks.md#memory-of-the-driver).
+`--dry-run` lists every item of your fit (`driver_holds`) with the sum (`driver_bytes`).
 
-`--driver-memory`, L below, is what the process that starts a run may hold beside its programs; by default half of the memory of machine
-or container. More than that ends with 5 before any work; [the guide](guides/memory_and_blocks.md#memory-of-the-driver) tells how. A
-plan has the sum as `driver_bytes`, and each thing as a row of `driver_holds`.
+Without workers (`--cluster sync`) tasks run in this process, too: add one step of a pass (`task_bytes`), and blocks that are kept from one
+pass to the next where the limit leaves room, up to 256 MiB. `process_bytes` is the sum of all three. Measured peaks stay within it and
+{OVERHEAD >> 20} MiB, which cover stacks of threads, buffers and small arrays. A larger step counts against the limit.
 
-Without workers (`--cluster sync`) the tasks run in this process, too: one step of a pass (`task_bytes`), and blocks that are kept from
-one pass to the next as far as L leaves room for them, up to 256 MiB. `process_bytes` is the sum of all three; where the
-number of eigenpairs shows only on the way, with the most that may be held within L (`driver_bytes_at_most`). Measured peaks stay within
-it and {OVERHEAD >> 20} MiB, above the process after imports and compilation: stacks of threads, buffers of reading and writing, small
-arrays on their way. A step that takes more than these {OVERHEAD >> 20} MiB is held against L with the rest.
+The table has `driver_bytes` of fits with default parameters and `--driver-memory {LIMIT}` on dense data of {FEATURES} features and two
+classes, with {TASKS} tasks where a method learns tasks. *Refused*: the fit would need more than the limit. Near the limit many methods take
+another way (passes in place of matrices), so figures need not grow with the rows.
 
 """
 
 
-# Letters that mean the same in every formula; a thing explains its own.
-SYMBOLS = {
-    "n": "rows",
-    "d": "features",
-    "k": "kernels",
-    "T": "machines, or tasks",
-    "L": "bytes of `--driver-memory`",
-    "stored": "bytes of the rows or columns meant, as the store has them",
-    "entries": "values of a sparse store, or n d of a dense one",
-    "model": "bytes of the arrays of a model",
+def _pairs(n: int) -> list[list[int]]:
+    return [[i, (i + 1) % n, i % 2] for i in range(n)]
+
+
+EXTRA: dict[str, Callable[[int], dict[str, Any]]] = {
+    "npkl": lambda n: {"constraints": [[i, j, 1 - 2 * sign] for i, j, sign in _pairs(n)]},
+    "semantic-ranker": lambda n: {"tags": [f"t{i % 7} t{i % 11}" for i in range(n)]},
+    "social-strength": lambda n: {"pairs": _pairs(n)},
+    "spe": lambda n: {"graph": [[i, (i + 1) % n] for i in range(n)]},
 }
+PARAMS: dict[str, dict[str, Any]] = {"multitask-selector": {"loss": "logistic"}, "social-strength": {"kernels": ["linear"]}}
+NEED_TASKS = ("latent-task-mkl", "multitask-mkl", "multitask-selector", "shared-subspace-mkl")
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+def _stores(folder: Path, n: int) -> dict[str, str]:
+    """Write what the methods read: rows, rows of tasks, and a sparse similarity of rows."""
+    X = np.random.default_rng(0).normal(size=(n, FEATURES)).astype(np.float32)
+    y = np.where(X[:, 0] > 0, 1, -1)
+    links = sp.diags_array([1.0] * 7, offsets=range(-3, 4), shape=(n, n), format="csr", dtype=np.float32)
+    sources = {"rows": ((X, y), {}), "tasks": ((X, y), {"task_column": np.arange(n) % TASKS}), "links": (links, {})}
+    return {name: str(ingest(source, folder / name, progress=None, **options).url) for name, (source, options) in sources.items()}
 
 
-def _row(item: Held) -> str:
-    when = item.when[:1].upper() + item.when[1:] if item.when[:1].isalpha() and item.when[1:2].isalpha() else item.when
-    return f"| {_cell(item.what[:1].upper() + item.what[1:])} | `{item.formula}` | {_cell(when)} |"
+def _cell(method: str, store: str, n: int, folder: Path) -> str:
+    params, extra = PARAMS.get(method, {}), EXTRA.get(method, lambda n: {})(n)
+    try:
+        plan = run_method(method, params, data=store, run=str(folder / "run"), extra=extra, driver_memory=LIMIT, dry_run=True).plan or {}
+        return bytes_text(plan["driver_bytes"])
+    except MemoryBoundExceeded as error:
+        return f"{bytes_text(error.needed)}, refused"
 
 
-def _table(title: str, held: tuple[Held, ...]) -> Iterator[str]:
-    yield from (f"## {title}", "", "| what | bytes | when |", "|---|---|---|")
-    yield from map(_row, held)
-    yield ""
-
-
-def _tables() -> Iterator[str]:
-    """Yield the tables, one for all methods that hold the same."""
-    same: dict[tuple[Held, ...], list[str]] = {}
-    for name, info in METHODS.items():
-        same.setdefault(info.driver_holds(), []).append(name)
-    for held, names in same.items():
-        if held:
-            yield from _table(", ".join(names), held)
+def _rows() -> Iterator[str]:
+    cells: dict[str, list[str]] = {name: [] for name in METHODS}
+    for n in SIZES:
+        with TemporaryDirectory() as place:
+            folder = Path(place)
+            stores = _stores(folder, n)
+            for name, row in cells.items():
+                kind = "tasks" if name in NEED_TASKS else "links" if name == "visual-rank" else "rows"
+                row.append(_cell(name, stores[kind], n, folder))
+    yield from (f"| {name} | {' | '.join(row)} |" for name, row in cells.items())
 
 
 def page() -> str:
     """Return the page."""
-    symbols = [f"| {name} | {what} |" for name, what in SYMBOLS.items()]
-    lines = ["| symbol | means |", "|---|---|", *symbols, "", "What stands side by side is multiplied; `^` is a power.", "", *_tables()]
-    return HEAD + "\n".join(lines).rstrip() + "\n"
+    titles = " | ".join(f"{n:,} rows" for n in SIZES)
+    return HEAD + "\n".join([f"| method | {titles} |", f"|---|{'---|' * len(SIZES)}", *_rows()]) + "\n"

@@ -103,7 +103,7 @@ features do as well, you have learnt something; if they do not, the target is sp
 then {class}`~gramplane.MKLClassifier`, or products (`feature_map="poly2"`).
 
 **How large?** Linear methods read columns or rows from disk: their size is that of the disk. Kernel methods hold pairs of
-rows: ten thousand rows in one process, tens of thousands with workers. [Memory](memory.md) has the formulas, and
+rows: ten thousand rows in one process, tens of thousands with workers. [Memory](memory.md) has figures for three sizes, and
 `--dry-run` tells what a run would take before it starts.
 
 ## All methods

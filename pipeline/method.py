@@ -21,8 +21,6 @@ from .models.kernel import kernel_names
 from .models.predictor import Predictor
 from .records.config import GramConfig, MethodConfig
 from .records.context import RunContext
-from .records.holdings import Held
-from .records.work import Work, tell_work
 
 C = TypeVar("C", bound=MethodConfig)
 I = TypeVar("I", bound=Any)  # noqa: E741 (inputs)
@@ -67,7 +65,6 @@ class Method(Generic[C, I, S, M]):
     name: ClassVar[str]  # name of the command
     config_type: ClassVar[type[MethodConfig]]  # parameter model
     models: ClassVar[Mapping[type, Predictor]]  # record types of its models, and what decides with each
-    held: ClassVar[tuple[Held, ...]] = ()  # what its driver may hold
     # Module under `gramplane.pipeline` whose block programs a worker loads before its memory is measured.
     programs: ClassVar[str] = "grams.grams"
     # Tolerances that are wider in fits made for their decision values on some rows, and up to which.
@@ -103,10 +100,7 @@ class Method(Generic[C, I, S, M]):
     def start(cls, config: C, inputs: I, ctx: RunContext) -> Self:
         """Return the method ready to run on inputs; what its user should know before work starts is told."""
         config = cls.decided(config, inputs, ctx)
-        method = cls(config, inputs, cls.build_loop(config, inputs, ctx), ctx)
-        if method.work:
-            tell_work(method.work, cls.name, ctx.tell)
-        return method
+        return cls(config, inputs, cls.build_loop(config, inputs, ctx), ctx)
 
     @classmethod
     def prepare(cls, config: C, ctx: RunContext, extra: Mapping[str, Any]) -> Self:
@@ -117,11 +111,6 @@ class Method(Generic[C, I, S, M]):
     def plan(self) -> dict[str, Any]:
         """What the run will do: ``task_bytes``, what the driver holds, and figures of its own."""
         raise NotImplementedError
-
-    @property
-    def work(self) -> tuple[Work, ...]:
-        """What the run will compute, in seconds of a processor, as far as it is known beforehand."""
-        return ()
 
     @property
     def distributed(self) -> tuple[str, ...]:

@@ -10,8 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .core.memory import Item, Memory, check_memory, driver_plan
-from .grams.memory import HELD as GRAMS_HELD
-from .inputs.memory import HELD as MACHINES_HELD
 from .inputs.scores import accuracy_metrics
 from .inputs.tasks import task_fit
 from .loops.side_by_side import SideBySide, joined_figures
@@ -19,7 +17,6 @@ from .method import Method
 from .models.task import TaskModel, by_class
 from .models.task_build import build_task_model
 from .records.context import RunContext
-from .records.work import Work, tell_work
 
 ALL_HOLD = ("converged", "certificate_complete")  # figures that are those of the worst machine
 
@@ -51,8 +48,7 @@ class OneVsRest(Method[Any, Any, Any, Any]):
             return accuracy_metrics([fit], {m: decide(part) for m, part in enumerate(parts)})
 
         ready = cls(config, inputs, SideBySide(loops, cls.state_type, scores, cls.single.is_unfinished), ctx)
-        check_memory(cls.name, ready.holdings, ctx, "fewer rows, kernels or classes")
-        tell_work(ready.work, cls.name, ctx.tell)
+        check_memory(cls.name, ready.items, ctx, "fewer rows, kernels or classes")
         return ready
 
     @cached_property
@@ -61,23 +57,18 @@ class OneVsRest(Method[Any, Any, Any, Any]):
         return [self.single(self.config, self.inputs, loop, self.ctx) for loop in self.loop.loops]
 
     @property
-    def holdings(self) -> list[Item]:
+    def items(self) -> list[Item]:
         """What the driver holds: of the first machine everything, of the others what is not matrices that they share."""
-        shared = {held.what for held in (*GRAMS_HELD, *MACHINES_HELD)} - {MACHINES_HELD[-1].what}
-        count = len(self.parts)
+        first, count = self.loop.loops[0], len(self.parts)
+        shared = first.settings.items(self.ctx.data.n_rows, len(first.specs), self.ctx.driver_memory)
         items = Memory.planned(self.parts[0].plan).items
-        return [(what, nbytes if what in shared else count * nbytes) for what, nbytes in items]
+        return [item if item in shared else (item[0], count * item[1]) for item in items]
 
     @cached_property
     def plan(self) -> dict[str, Any]:
         """The plan of one machine, with what all of them hold."""
         count = len(self.parts)
-        return {**self.parts[0].plan, **driver_plan(self.holdings), "machines": count}
-
-    @property
-    def work(self) -> tuple[Work, ...]:
-        """What all machines compute."""
-        return tuple(replace(item, seconds=len(self.parts) * item.seconds) for item in self.parts[0].work)
+        return {**self.parts[0].plan, **driver_plan(self.items), "machines": count}
 
     @property
     def distributed(self) -> tuple[str, ...]:

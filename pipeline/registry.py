@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .records.config import MethodConfig
     from .records.context import RunContext
     from .records.extra_input import ExtraInput
-    from .records.holdings import Held
     from .records.profile import Profile
 
 
@@ -84,10 +83,6 @@ class MethodInfo:
     def method(self) -> type[Method]:
         """What plans and runs it."""
         return getattr(self.module("method"), self.stem)
-
-    def driver_holds(self) -> tuple[Held, ...]:
-        """Return all that its driver may hold, as it is declared."""
-        return self.method.held
 
     @property
     def shares_passes(self) -> bool:

@@ -197,13 +197,11 @@ def plan_result(plan: Mapping[str, Any]) -> Result:
 
 
 def plan_text(plan: Mapping[str, Any]) -> str:
-    """Return a plan for a reader: what is held, and what takes time, on lines of their own."""
+    """Return a plan for a reader, with what is held on lines of their own."""
     rows: list[tuple[str, Any]] = []
     for key, value in plan.items():
         if isinstance(value, list) and key.endswith("_holds"):
             rows += [("holds", f"{item['bytes']:,} bytes  {item['what']}") for item in value]
-        elif isinstance(value, list) and key == "takes":
-            rows += [("takes", f"{format_figure(item['seconds'])} s  {item['what']} ({item['formula']})") for item in value]
         else:
             rows.append((key, value if value != [] else "nothing"))
     return f"plan; nothing was run\n{align_rows(rows)}"

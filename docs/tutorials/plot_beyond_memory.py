@@ -9,7 +9,7 @@ budget of the ingest, the memory of the driver, and the memory of a worker. All 
 # %%
 # A plan before any work
 # ----------------------
-# ``dry_run`` tells what an ingest will hold and write, and a fit what its driver holds, formula by formula. Nothing is computed.
+# ``dry_run`` tells what an ingest will hold and write, and a fit what its driver holds, item by item. Nothing is computed.
 import tempfile
 import tracemalloc
 from pathlib import Path
@@ -64,7 +64,7 @@ print(
 # %%
 # What a fit will hold
 # --------------------
-# The plan lists everything by name, with the formula that gives its bytes.
+# The plan lists everything by name.
 plan = run_method(
     "fgm",
     {"B": 10, "max_rounds": 5},
@@ -76,7 +76,7 @@ print(
     f"driver {plan['driver_bytes'] / MiB:.1f} MiB, a task {plan['task_bytes'] / MiB:.1f} MiB"
 )
 for thing in plan["driver_holds"]:
-    print(f"  {thing['what']}: {thing['formula']} = {thing['bytes'] / MiB:.2f} MiB")
+    print(f"  {thing['what']}: {thing['bytes'] / MiB:.2f} MiB")
 
 # %%
 # The same result, whatever the budget

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,36 +11,24 @@ from ...kernels.eigen import positive_part
 from ...kernels.eigen.chebyshev import RANK_MARGINS, SPARE_COLUMNS
 from ...kernels.eigen.dense import dense_bytes
 from ..core.memory import Item
-from ..records.holdings import Held
 from . import eigen_blocks
 from .eigen_blocks import WIDENING
 from .eigen_steps import Shape, matrix_bytes, task_columns, tiles_bytes
 
-TILES = Held(
-    "small matrices of a block in tiles",
-    "40 b^2 + 1024 n",
-    "in place of the eigenpairs where they would be more than is left, and on workers from "
-    f"{eigen_blocks.WORKER_ROWS:,} rows that are linked",
-)
-DENSE_MATRIX = Held(
-    "a small matrix as a dense one",
-    "32 n^2",
-    f"in place of the eigenpairs up to {positive_part.MAX_DENSE_ROWS} rows, which may all be linked; on a base n is its size",
-)
 WORK = "the eigensolver's block of columns: filter, products, rotations"
 
 
 @dataclass(frozen=True)
 class EigenPlan:
     """The eigensolver on a symmetric matrix of n rows, with at most ``rank`` positive eigenvalues, so many sparse ``entries`` and columns
-    of a low rank ``factor``, to which a proximal step ``adds`` eigenvectors found before; ``pairs`` are the bytes of its eigenpairs in n, b
-    and r, ``memory`` those that the driver has left for it, ``here`` whether passes run in this process.
+    of a low rank ``factor``, to which a proximal step ``adds`` eigenvectors found before; ``pairs(n, columns, rank)`` is what eigenpairs
+    and a block of columns take, ``memory`` what the driver has left for them, ``here`` whether passes run in this process.
     """
 
     n: int
     rank: int
     entries: int
-    pairs: Held
+    pairs: Callable[[int, float, float], Item]
     memory: int
     here: bool = True
     factor: int = 0
@@ -58,7 +47,7 @@ class EigenPlan:
     @property
     def _may_exceed(self) -> bool:
         columns, rank = WIDENING * self._most_columns, WIDENING * self.rank
-        return not self._is_dense and self.pairs.of(n=self.n, b=columns, r=rank)[1] > self.memory
+        return not self._is_dense and self.pairs(self.n, columns, rank)[1] > self.memory
 
     @property
     def _is_dense(self) -> bool:
@@ -68,12 +57,13 @@ class EigenPlan:
     def _most_columns(self) -> int:
         return min(self.n, int(RANK_MARGINS[-1] * self.rank) + SPARE_COLUMNS)
 
-    def least_held(self) -> Item:
+    def least_item(self) -> Item:
         """Return what the driver holds at least: all of it for few rows, which may be one part of the matrix; else one eigenpair."""
         columns = SPARE_COLUMNS + 1
         if self._is_dense:
-            return DENSE_MATRIX.of(n=self.n)
-        return TILES.of(n=self.n, b=columns) if self.in_tiles else self.pairs.of(n=self.n, b=columns, r=1)
+            return dense_matrix_item(self.n)
+        tiles = "small matrices of a block in tiles", 40 * columns**2 + 1024 * self.n
+        return tiles if self.in_tiles else self.pairs(self.n, columns, 1)
 
     def most_bytes(self) -> int:
         """Return what it holds with ``rank`` eigenpairs: a block, or the dense matrix that comes sooner than a wide one."""
@@ -86,7 +76,7 @@ class EigenPlan:
 
     def _block_bytes(self, rank: int) -> int:
         columns = min(self.n, int(RANK_MARGINS[-1] * rank) + SPARE_COLUMNS)
-        return tiles_bytes(self.n, columns) if self.in_tiles else self.pairs.of(n=self.n, b=columns, r=rank)[1]
+        return tiles_bytes(self.n, columns) if self.in_tiles else self.pairs(self.n, columns, rank)[1]
 
     def task_figures(self, others: int) -> dict[str, int]:
         """Return the bytes of the largest task beside ``others`` of other passes: on a block of the least columns there can be, and of the
@@ -126,5 +116,10 @@ class EigenPlan:
         return {
             "eigensolver": place if self.in_tiles else beyond if self.may_use_tiles else "in this process",
             "eigenpairs_at_most": self.rank,
-            "driver_bytes_at_most": others + max(self.least_held()[1], self.most_bytes()),
+            "driver_bytes_at_most": others + max(self.least_item()[1], self.most_bytes()),
         }
+
+
+def dense_matrix_item(n: int) -> Item:
+    """Return what a small matrix of n rows takes as a dense one."""
+    return "a small matrix as a dense one", 32 * n * n

@@ -16,10 +16,9 @@ from ...storage.urls import holds_store
 from ..core.memory import Item
 from ..records.context import BANK_SHARE, RunContext
 from .fill import bank_bytes
-from .memory import BLOCKS, IN_PLACE, PACKED, sum_held
 from .sources import block_rows
 from .sources import pairs as block_pairs
-from .weighted_sum import MATRIX_SHARE
+from .weighted_sum import MATRIX_SHARE, sum_item
 
 Policy = Literal["memory", "store", "recompute"]
 
@@ -57,14 +56,15 @@ class GramSettings:
         sizes = f"{k} Gram matrices of {n} rows take {bytes_text(whole)}, the driver may give them {bytes_text(budget)}"
         return cls(chosen, block, store, f"{PLACES[chosen]}{'' if policy == 'auto' else ', as asked for'}: {sizes}")
 
-    def held(self, n: int, k: int, driver_memory: int) -> tuple[Item, ...]:
+    def items(self, n: int, k: int, driver_memory: int) -> tuple[Item, ...]:
         """Return what the driver holds of k matrices of n rows: a bank in memory, and a weighted sum or a solver's part of it."""
         if self.policy == "memory":
-            matrices = IN_PLACE.of() if self.in_place else PACKED.taking(PackedBank.bytes_for(k, n, np.float32))
+            packed = "kernels as packed triangles", PackedBank.bytes_for(k, n, np.float32)
+            matrices = ("kernels where they were handed over", 0) if self.in_place else packed
         else:
             batch = min(max(4 * min(self.block, n) ** 2, BATCH_BYTES // k), 4 * n * n, int(MATRIX_SHARE * driver_memory))
-            matrices = BLOCKS.taking(batch)
-        return matrices, sum_held(n, driver_memory)
+            matrices = "blocks of a sum on their way", batch
+        return matrices, sum_item(n, driver_memory)
 
     def describe(self, n: int, k: int) -> dict[str, Any]:
         """Return what a plan shows: policy and sizes."""
@@ -72,3 +72,19 @@ class GramSettings:
         whole = sum(4 * k * (b - a) * (d - c) for (a, b), (c, d) in pairs) or PackedBank.bytes_for(k, n, np.float32)
         plan = {"grams": self.policy, "gram_reason": self.reason, "gram_block_rows": self.block}
         return {**plan, "kernels": k, "gram_bytes": whole, "gram_store": self.store}
+
+
+def tables_item(n: int, k: int) -> Item:
+    """Return what is known of k kernels that do not lie in memory."""
+    return "diagonals and row sums of the kernels", 32 * k * n
+
+
+def task_forms_item(k: int, n_tasks: int) -> Item:
+    """Return what quadratic forms between all pairs of tasks take."""
+    return "forms of pairs of tasks, and weights between them", 96 * k * n_tasks**2
+
+
+def task_forms_items(n: int, k: int, n_tasks: int, policy: str) -> tuple[Item, ...]:
+    """Return what forms of pairs of tasks take, with the tables of kernels that do not lie in memory."""
+    forms = task_forms_item(k, n_tasks)
+    return (forms,) if policy == "memory" else (tables_item(n, k), forms)

@@ -24,6 +24,7 @@ from ...kernels.bank.two_layer import block_layer
 from ...kernels.grams.normalization import Normalization
 from ...kernels.svm.decomposition import MIN_WORKING_SET
 from ...storage import GramStore, GramTask, RunStore, open_gram
+from ..core.memory import Item
 from ..passes.blocks import TASK_BYTES, add_parts, join_lists
 from ..records.context import RunContext, Shared, resolve
 from .pairs import GivenPair, StoredPair
@@ -41,6 +42,18 @@ Group = tuple[PairRef, ...]
 def fits_driver(n: int, driver_memory: int) -> bool:
     """Return whether one weighted sum of n rows, as a matrix, is within its share of the driver's memory; beyond, it is one of passes."""
     return 4 * n * n <= MATRIX_SHARE * driver_memory
+
+
+def sum_item(n: int, driver_memory: int) -> Item:
+    """Return what a weighted sum takes with a solver's copy of its active rows: both whole, or a share of the budget."""
+    if fits_driver(n, driver_memory):
+        return "weighted sum of the kernels, and the solver's copy of it", 8 * n * n
+    return working_set_item(driver_memory)
+
+
+def working_set_item(driver_memory: int) -> Item:
+    """Return what a solver keeps of a weighted sum that is larger than its share."""
+    return "a solver's working set of the weighted sum", int(MATRIX_SHARE * driver_memory)
 
 
 class Rectangle(NamedTuple):

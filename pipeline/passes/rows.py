@@ -7,12 +7,9 @@ import scipy.sparse as sp
 
 from ...storage import BlockStore, MemoryBlocks
 from ..core.memory import Item, refuse
-from ..records.holdings import Held
 from .columns import entry_count
 
 NEEDS_ROWS = "ingest the store with --layout both"  # what helps where rows would have to be made of columns
-MADE = Held("rows made of the store's columns, which it has alone", "stored", "dense")
-MADE_SPARSE = Held("rows made of the store's columns, which it has alone", "2 stored", "sparse")
 
 
 def has_rows(data: BlockStore | MemoryBlocks) -> bool:
@@ -22,9 +19,10 @@ def has_rows(data: BlockStore | MemoryBlocks) -> bool:
 
 def rows_to_make(data: BlockStore | MemoryBlocks) -> Item:
     """Return what it takes to make rows of a store that has columns only."""
+    made = "rows made of the store's columns, which it has alone"
     if data.meta.kind == "dense":
-        return MADE.of(stored=data.n_rows * data.n_cols * data.meta.itemsize)
-    return MADE_SPARSE.of(stored=entry_count(data) * (data.meta.itemsize + 4))
+        return made, data.n_rows * data.n_cols * data.meta.itemsize
+    return made, 2 * entry_count(data) * (data.meta.itemsize + 4)
 
 
 def refuse_to_make(data: BlockStore | MemoryBlocks, budget: int) -> None:

@@ -34,7 +34,6 @@ from ..records.compute import ComputeOptions
 from ..records.config import MethodConfig, make_config
 from ..records.context import Emit, RunContext, Tally, ignore, once, warn_once
 from ..records.names import nearest
-from ..records.work import work_plan
 from ..registry import METHODS, MethodInfo
 from .decisions import as_decided
 
@@ -338,7 +337,6 @@ def _plan(info: MethodInfo, config: MethodConfig, ctx: RunContext, record: Mappi
     told: list[str] = []
     ready = info.prepare(config, replace(ctx, tell=once(told.append)), record["extra"])
     plan = full_plan(info.method, ready, ctx) if config.calibrates else ready.plan
-    plan = {**plan, **work_plan(ready.work)} if ready.work else plan
     return _Ready(ready, {**plan, "notes": told} if told else plan)
 
 

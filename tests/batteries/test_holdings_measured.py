@@ -13,7 +13,7 @@ from gramplane.cluster import MemoryBoundExceeded, parse_bytes
 from gramplane.pipeline import METHODS, run_method, score_store, tune
 from gramplane.pipeline.core.memory import OVERHEAD
 from gramplane.pipeline.methods.kta_path import loop as kta_path
-from gramplane.pipeline.methods.npkl.loop import EIGENPAIRS
+from gramplane.pipeline.methods.npkl.loop import eigenpairs_item
 from gramplane.storage import block_cache
 from gramplane.storage.ingest import ingest
 from tests.support.driver_memory import Case, Taken, measured, write_store
@@ -221,11 +221,11 @@ MAY_TAKE_LESS |= {"recommend-blocks", "recommend-groups-blocks", "user-labels-bl
 def planned(case: Case, found: Taken, n: int) -> int:
     """Return what the process was to take; of npkl with the eigenpairs that there are, whose number shows only along the way."""
     plan = found.plan
-    rows = [row for row in plan.get("driver_holds", ()) if row["what"] == EIGENPAIRS.what]
+    rows = [row for row in plan.get("driver_holds", ()) if row["what"] == eigenpairs_item(n, 0, 0)[0]]
     if case.method != "npkl" or not rows:
         return plan["process_bytes"]
     rank = found.summary["rank"]
-    found_bytes = EIGENPAIRS.of(n=n, b=1.5 * rank + 20, r=rank)[1]
+    found_bytes = eigenpairs_item(n, 1.5 * rank + 20, rank)[1]
     return min(plan["process_bytes"], plan["driver_bytes"] + plan["task_bytes"] - rows[0]["bytes"] + found_bytes)
 
 
@@ -285,7 +285,7 @@ def test_weights_of_a_path_are_counted_once_the_alignments_tell_how_many(tmp_pat
     ingest((X, np.where(X[:, 0] > 0, 1, -1)), tmp_path / "data")
     params, place = {"dp": 0.002, "n_machines": 1}, {"data": str(tmp_path / "data")}
     plan = run_method("kta-path", params, **place, run=str(tmp_path / "run"), dry_run=True).plan
-    most = next(row["bytes"] for row in plan["driver_holds"] if row["what"] == kta_path.WEIGHTS.what)
+    most = next(row["bytes"] for row in plan["driver_holds"] if row["what"] == kta_path.weights_item(0)[0])
     assert most == 48 * 3000 * plan["points"]
     states = []
     advance = kta_path.KTALoop._advance

@@ -1,4 +1,4 @@
-"""What a fit that takes or holds much says before it starts, and a driver's memory that is raised where a run goes on."""
+"""What a fit that holds much says before it starts, and a driver's memory that is raised where a run goes on."""
 
 import json
 import warnings
@@ -8,26 +8,16 @@ import pytest
 
 from gramplane.cluster import MemoryBoundExceeded
 from gramplane.pipeline import (
-    ColoredMVU,
     ConfigMismatch,
     HierarchicalKernelClassifier,
-    KTASelectionPath,
     LatentTaskMKLClassifier,
-    MinimumVolumeEmbedding,
     MKLClassifier,
-    MultiTaskMKLClassifier,
-    SharedSubspaceMKLClassifier,
-    StructurePreservingEmbedding,
-    TwoLayerMKLClassifier,
-    UnsupervisedMKL,
     resume_run,
     run_method,
 )
 from gramplane.pipeline.core import memory
 from gramplane.pipeline.core.memory import check_memory
-from gramplane.pipeline.records import work
 from gramplane.pipeline.records.context import RunContext
-from gramplane.pipeline.records.work import Cost, duration_text, tell_work
 from gramplane.pipeline.runs import run as runs
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
@@ -44,73 +34,6 @@ def said(fit):
         warnings.simplefilter("always")
         fit()
     return [(str(one.message), one.filename) for one in caught]
-
-
-# --- time ----------------------------------------------------------------------------------------------------------------------------
-
-
-def test_seconds_are_said_as_people_say_them():
-    assert [duration_text(s) for s in (61.2, 119, 121, 7200, 86400 * 3)] == ["61 seconds", "119 seconds", "2 minutes", "2 hours", "3 days"]
-
-
-def test_a_fit_that_takes_much_names_its_largest_part_and_what_makes_it_less():
-    told, many, few = [], Cost("steps", "s n^2", 1e3, "fewer rows make it less"), Cost("rows", "n", 1.0, "nothing")
-    tell_work([many.of(s=2, n=100), few.of(n=30)], "mkl", told.append)
-    assert not told
-    tell_work([many.of(s=4, n=100), few.of(n=30)], "mkl", told.append)
-    assert told == ["mkl: this fit takes about 70 seconds of a processor, most of it for steps: fewer rows make it less"]
-
-
-ESTIMATORS = {
-    MKLClassifier: "kernels=[...]",
-    TwoLayerMKLClassifier: "max_iter",
-    UnsupervisedMKL: "max_iter",
-    MultiTaskMKLClassifier: "max_iter",
-    LatentTaskMKLClassifier: "max_iter",
-    SharedSubspaceMKLClassifier: "max_iter",
-    KTASelectionPath: "features",
-    HierarchicalKernelClassifier: "max_visits",
-    ColoredMVU: "max_iter",
-    MinimumVolumeEmbedding: "max_iter",
-    StructurePreservingEmbedding: "max_iter",
-}
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("kind", ESTIMATORS)
-def test_every_method_on_kernels_says_beforehand_what_takes_long(kind, classes, monkeypatch):
-    X, y = rows(classes=classes)
-    more = (np.arange(len(y)) % 2,) if "Task" in kind.__name__ or "Subspace" in kind.__name__ else ()
-    quick = {"max_iter": 2} if "max_iter" in kind().get_params() else {}
-    assert not [text for text, _ in said(lambda: kind(**quick).fit(X, y, *more)) if "this fit takes" in text]
-    monkeypatch.setattr(work, "MUCH_SECONDS", 1e-12)
-    texts = [one for one in said(lambda: kind(**quick).fit(X, y, *more)) if "this fit takes" in one[0]]
-    assert len(texts) == 1 and ESTIMATORS[kind] in texts[0][0] and texts[0][1] == __file__
-
-
-def test_more_rows_kernels_and_machines_take_longer(tmp_path):
-    def seconds(method="mkl", n=40, d=4, classes=2, **params):
-        store = ingest(rows(n, d, classes), tmp_path / f"{n}-{d}-{classes}", overwrite=True)
-        return run_method(method, params, data=str(store.url), run=str(tmp_path / "run"), dry_run=True).plan["takes"][0]["seconds"]
-
-    for method in ("mkl", "two-layer-mkl", "unsupervised-mkl"):
-        assert seconds(method, 4000, kernels=["linear"]) == pytest.approx(4 * seconds(method, 2000, kernels=["linear"]), abs=0.3)
-    assert seconds(n=4000, classes=3) > 2.5 * seconds(n=4000)
-    assert seconds("hierarchical-kernels", 2000) < seconds("hierarchical-kernels", 2000, 12)
-    assert seconds("hierarchical-kernels", 2000, 12, max_visits=100) < seconds("hierarchical-kernels", 2000, 12)
-
-
-def test_a_plan_says_what_takes_how_long_and_a_run_tells_and_keeps_it(tmp_path, monkeypatch):
-    store, events = ingest(rows(), tmp_path / "data"), []
-    monkeypatch.setattr(work, "MUCH_SECONDS", 1e-12)
-    plan = run_method("mkl", {"max_iter": 2}, data=str(store.url), run=str(tmp_path / "run"), dry_run=True).plan
-    assert plan["takes"][0].keys() == {"what", "formula", "seconds"} and plan["estimated_seconds"] >= 0
-    assert len(plan["notes"]) == 1 and "this fit takes about" in plan["notes"][0]
-    run_method("mkl", {"max_iter": 2}, data=str(store.url), run=str(tmp_path / "run"), on_event=events.append)
-    told = [event["message"] for event in events if event["event"] == "warning"]
-    first = next(k for k, event in enumerate(events) if event["event"] == "iteration")
-    assert plan["notes"][0] in told and events.index({"event": "warning", "message": plan["notes"][0]}) < first
-    assert (RunStore.open(str(tmp_path / "run")).read_json("decisions") or {})["notes"] == plan["notes"]
 
 
 # --- memory --------------------------------------------------------------------------------------------------------------------------
@@ -134,6 +57,18 @@ def test_machines_of_several_classes_say_it_once(kind, monkeypatch):
     more = (np.arange(len(y)) % 2,) if kind is LatentTaskMKLClassifier else ()
     texts = [text for text, _ in said(lambda: kind(max_iter=2).fit(X, y, *more)) if "may hold up to" in text]
     assert len(texts) == len(set(texts)) <= 2 and "kernels" in texts[0]
+
+
+def test_a_plan_notes_much_memory_and_a_run_tells_and_keeps_it(tmp_path, monkeypatch):
+    store, events = ingest(rows(), tmp_path / "data"), []
+    monkeypatch.setattr(memory, "MUCH_BYTES", 1)
+    plan = run_method("mkl", {"max_iter": 2}, data=str(store.url), run=str(tmp_path / "run"), dry_run=True).plan
+    assert len(plan["notes"]) == 1 and "this process may hold up to" in plan["notes"][0]
+    run_method("mkl", {"max_iter": 2}, data=str(store.url), run=str(tmp_path / "run"), on_event=events.append)
+    told = [event["message"] for event in events if event["event"] == "warning"]
+    first = next(k for k, event in enumerate(events) if event["event"] == "iteration")
+    assert plan["notes"][0] in told and events.index({"event": "warning", "message": plan["notes"][0]}) < first
+    assert (RunStore.open(str(tmp_path / "run")).read_json("decisions") or {})["notes"] == plan["notes"]
 
 
 # --- graphs over many features -------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from ....kernels.spectral.embeddings import EmbeddingState
 from ....kernels.spectral.newton import MAX_NEWTON_ROWS
 from ....storage import BlockStore, DataError, MemoryBlocks, load_matrix
 from ...core.memory import Item, check_memory, driver_plan, total_bytes
-from ...grams.eigen_plan import TILES, EigenPlan
+from ...grams.eigen_plan import EigenPlan
 from ...grams.neighbours import plan_distances, plan_neighbours
 from ...inputs.scores import held_out_rows
 from ...method import Method
@@ -21,28 +21,13 @@ from ...models.spectral import SpectralModel
 from ...models.spectral_predict import SpectralPredictor
 from ...records.context import RunContext
 from ...records.data_set import require
-from ...records.holdings import Held
-from ...records.work import Cost, Work
 from .config import ColoredMVUConfig, EmbeddingConfig, MVEConfig, SPEConfig
 from .labels import Labels, matrix_factor, neighbour_accuracy, read_labels
 from .loop import Edges, EmbeddingLoop, directions_of
 from .rows_pass import MAX_SCATTER_COLUMNS, WHOLE_ROWS, geometry_bytes, triples_pass
 
 N_MATRICES = 6  # matrices of all rows that a decomposition holds
-FEW_ROWS = f"up to {MAX_NEWTON_ROWS:,} rows"
-MATRICES = Held("matrices of a decomposition", f"{8 * N_MATRICES} n^2", f"{FEW_ROWS}, and of spe always")
-ALONG_EDGES = Held("eigenvectors along the edges of the graph", "8 m n", f"m edges; {FEW_ROWS}, not of spe")
-GRAPH = Held("graph of neighbours", "200 n k + 100 m", "k = `n_neighbors`, 0 where a graph is given; m edges, at most n k")
-EIGENPAIRS = Held(
-    "eigenpairs, here one",
-    "n (8 b + 32 r) + 40 b^2",
-    "beyond these rows; r eigenpairs, whose number shows on the way, `eigenpairs_at_most` of a plan; b = 1.1 r + 20, up to 2 r + 20",
-)
-LABEL_KERNEL = Held("kernel of the labels that is given, and its decomposition", "32 n^2")
-SCATTER = Held("scatter matrix of the rows, or directions of an iteration", "24 d^2", f"dense rows, more than {WHOLE_ROWS:,} of them")
-HELD = (MATRICES, ALONG_EDGES, GRAPH, EIGENPAIRS, TILES, LABEL_KERNEL, SCATTER)
 SPE_REMEDY = "fewer rows, or a map by colored-mvu or mve, which hold eigenpairs in place of matrices of all rows"
-STEPS = Cost("eigenvalues of the kernel, step by step", "s n^3", 1e9, "fewer rows or a smaller max_iter make it less")
 MAX_EIGENVALUES = 50  # eigenvalues in a report
 
 
@@ -62,12 +47,9 @@ class Embedding(Method):
 
     config_type: ClassVar[type[EmbeddingConfig]]
     models = {SpectralModel: SpectralPredictor()}
-    held = HELD
     programs = "grams.eigen_blocks"
     certified_over: ClassVar[str] = "the whole problem"
     """The problem that the gap is certified for."""
-    usual: ClassVar[tuple[int, Cost]]
-    """Steps that a fit usually takes, and what they cost."""
 
     config: EmbeddingConfig
     inputs: EmbeddingInputs
@@ -89,9 +71,9 @@ class Embedding(Method):
         if data.n_rows < 3:
             raise DataError(f"n_samples={data.n_rows}: an embedding needs at least 3 rows")
         given = None if inputs.edges is None else checked_edges(inputs.edges, data.n_rows)
-        held = driver_holdings(config, inputs, ctx.driver_memory)
+        held = driver_items(config, inputs, ctx.driver_memory)
         check_memory(cls.name, held, ctx, SPE_REMEDY if isinstance(config, SPEConfig) else "fewer rows")
-        left = ctx.driver_memory - total_bytes(_others_held(config, inputs))
+        left = ctx.driver_memory - total_bytes(_others_items(config, inputs))
         return EmbeddingLoop(config, given, cls.label_factor(config, inputs), left)
 
     @classmethod
@@ -104,12 +86,12 @@ class Embedding(Method):
         """Passes over rows, and what the driver holds. The rank of K shows on the way: the bytes of the eigensolver are the least."""
         data, given = self.ctx.data, self.loop.given
         search = plan_neighbours(data, min(self.config.n_neighbors, data.n_rows - 1)) if given is None else plan_distances(data, *given)
-        held, solver = driver_plan(driver_holdings(self.config, self.inputs, self.ctx.driver_memory)), self._solver
+        held, solver = driver_plan(driver_items(self.config, self.inputs, self.ctx.driver_memory)), self._solver
         step = max(search["task_bytes"], geometry_bytes(data, directions_of(self.config)), self._triples_bytes())
         return {
             **search,
             **held,
-            **({} if solver is None else solver.describe(total_bytes(_others_held(self.config, self.inputs)))),
+            **({} if solver is None else solver.describe(total_bytes(_others_items(self.config, self.inputs)))),
             **({"task_bytes": step} if solver is None else solver.task_figures(step)),
             "iterations_at_most": self.config.max_iter,
             "graph": self.config.graph if given is None else "given",
@@ -125,12 +107,6 @@ class Embedding(Method):
         """Return the bytes of a task on triples, where K has as many eigenvalues as rows."""
         n = self.ctx.data.n_rows
         return triples_pass(n, n, 2 * n_edges(self.config, self.inputs)).memory_bound if isinstance(self.config, SPEConfig) else 0
-
-    @property
-    def work(self) -> tuple[Work, ...]:
-        """Steps, as many as are usual."""
-        steps, cost = self.usual
-        return (cost.of(s=min(steps, self.config.max_iter), n=self.ctx.data.n_rows),)
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -206,7 +182,6 @@ class ColoredMVU(Embedding):
 
     name = "colored-mvu"
     config_type = ColoredMVUConfig
-    usual = 10, replace(STEPS, rate=2e9)
 
     @classmethod
     def read_inputs(cls, config: EmbeddingConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[EmbeddingConfig, EmbeddingInputs]:
@@ -239,7 +214,6 @@ class MVE(Embedding):
 
     name = "mve"
     config_type = MVEConfig
-    usual = 13, replace(STEPS, rate=3e8)
     certified_over = "the last convex problem"
 
 
@@ -248,7 +222,6 @@ class SPE(Embedding):
 
     name = "spe"
     config_type = SPEConfig
-    usual = 50, replace(STEPS, rate=4e7)
 
 
 def n_edges(config: EmbeddingConfig, inputs: EmbeddingInputs) -> int:
@@ -262,28 +235,35 @@ def eigen_plan(config: EmbeddingConfig, inputs: EmbeddingInputs, driver_memory: 
     n = inputs.data.n_rows
     if n <= MAX_NEWTON_ROWS or isinstance(config, SPEConfig):
         return None
-    left = driver_memory - total_bytes(_others_held(config, inputs))
-    return EigenPlan(n, n, n + 2 * n_edges(config, inputs), EIGENPAIRS, left)
+    left = driver_memory - total_bytes(_others_items(config, inputs))
+    return EigenPlan(n, n, n + 2 * n_edges(config, inputs), eigenpairs_item, left)
 
 
-def driver_holdings(config: EmbeddingConfig, inputs: EmbeddingInputs, driver_memory: int) -> tuple[Item, ...]:
+def driver_items(config: EmbeddingConfig, inputs: EmbeddingInputs, driver_memory: int) -> tuple[Item, ...]:
     """Return what the driver holds: decompositions of matrices of all rows with Newton's edges, or the least eigenpairs; the graph."""
     n, solver = inputs.data.n_rows, eigen_plan(config, inputs, driver_memory)
     if solver is not None:
-        return (solver.least_held(), *_others_held(config, inputs))
-    along = ALONG_EDGES.of(n=n, m=0 if isinstance(config, SPEConfig) else n_edges(config, inputs))
-    return (MATRICES.of(n=n), along, *_others_held(config, inputs))
+        return (solver.least_item(), *_others_items(config, inputs))
+    matrices = "matrices of a decomposition", 8 * N_MATRICES * n * n
+    along = "eigenvectors along the edges of the graph", 8 * n * (0 if isinstance(config, SPEConfig) else n_edges(config, inputs))
+    return (matrices, along, *_others_items(config, inputs))
 
 
-def _others_held(config: EmbeddingConfig, inputs: EmbeddingInputs) -> tuple[Item, ...]:
+def _others_items(config: EmbeddingConfig, inputs: EmbeddingInputs) -> tuple[Item, ...]:
     """Return what the driver holds beside the decomposition."""
     n, d, edges = inputs.data.n_rows, inputs.data.n_cols, n_edges(config, inputs)
-    held = [GRAPH.of(n=n, k=0 if inputs.edges is not None else min(config.n_neighbors, n - 1), m=edges)]
+    neighbours = 0 if inputs.edges is not None else min(config.n_neighbors, n - 1)
+    items = [("graph of neighbours", 200 * n * neighbours + 100 * edges)]
     if inputs.label_matrix is not None:
-        held.append(LABEL_KERNEL.of(n=n))
+        items.append(("kernel of the labels that is given, and its decomposition", 32 * n * n))
     if n > WHOLE_ROWS and inputs.data.meta.kind != "sparse" and d <= MAX_SCATTER_COLUMNS:
-        held.append(SCATTER.of(d=d))
-    return tuple(held)
+        items.append(("scatter matrix of the rows, or directions of an iteration", 24 * d * d))
+    return tuple(items)
+
+
+def eigenpairs_item(n: int, columns: float, rank: float) -> Item:
+    """Return what eigenpairs of n rows take, whose number shows on the way, with the eigensolver's block of columns."""
+    return "eigenpairs, here one", int(n * (8 * columns + 32 * rank) + 40 * columns**2)
 
 
 def checked_edges(edges: np.ndarray, n: int) -> Edges:

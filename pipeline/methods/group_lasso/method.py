@@ -29,7 +29,7 @@ from .grid_loop import GridLoop, GridState, fits_in_a_pass, grid_fits
 from .inputs import build_penalty, fit_loss, machine_targets, read_store
 from .learners import LearnerFactory, build_model, group_arrays
 from .measures import regret_rows
-from .memory import FEWER_COLUMNS, HELD, batch_holdings, resolve_engine, stream_holdings
+from .memory import FEWER_COLUMNS, batch_items, resolve_engine, stream_items
 from .moments_pass import columns_at_once, moment_bytes, raw_moments_pass, row_refs, slopes_pass
 from .stream_loop import StreamLoop
 from .stream_state import StreamState
@@ -45,7 +45,6 @@ class GroupLasso(Method):
     name = "group-lasso"
     config_type = GroupLassoConfig
     models = {LinearModel: LinearPredictor()}
-    held = HELD
     fold_tols = {"tol": 1e-2}
     programs = "methods.group_lasso.moments_pass"
 
@@ -125,14 +124,14 @@ class StreamGroupLasso(GroupLasso):
         loop = TextLoop(config, inputs) if is_text else StreamLoop(config, inputs, ctx.fit_limit)
         has_rows = is_text or "rows" in getattr(data.meta, "layouts", ("rows",))
         remedy = "algorithm='fista', fewer features" if has_rows else NEEDS_ROWS
-        check_memory(cls.name, stream_holdings(loop.learners, data), ctx, remedy)
+        check_memory(cls.name, stream_items(loop.learners, data), ctx, remedy)
         return loop
 
     @cached_property
     def plan(self) -> dict[str, Any]:
         """Blocks per epoch, bytes read, memory of the state."""
         loop, config, data = self.loop, self.config, self.inputs.data
-        learners, held = loop.learners, driver_plan(stream_holdings(loop.learners, data))
+        learners, held = loop.learners, driver_plan(stream_items(loop.learners, data))
         sizes = {"algorithm": config.algorithm, "machines": learners.n_machines, "groups": learners.penalty.n_groups}
         plan = {**held, **sizes, "state_bytes": int(learners.state_bytes), "task_bytes": 0}
         if isinstance(loop, TextLoop):
@@ -174,7 +173,7 @@ class StreamFolds(GroupLasso):
     def plan(self) -> dict[str, Any]:
         """Memory of all learners together."""
         fits = self.loop.grid_fits
-        return {**driver_plan(stream_holdings(fits[0].learners, self.inputs.data, len(fits))), "task_bytes": 0}
+        return {**driver_plan(stream_items(fits[0].learners, self.inputs.data, len(fits))), "task_bytes": 0}
 
     def decision_values(self, state: GridState, ctx: RunContext) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``, fit after fit."""
@@ -199,8 +198,8 @@ class BatchGroupLasso(GroupLasso):
         limits = config.fit_intercept, config.tol, config.max_iter
         lam, share = (None, auto_share(weight.sum(), penalty.n_groups)) if config.lam == "auto" else (config.lam, math.nan)
         problem = BatchProblem(targets, cost, loss, penalty, lam, *limits, lam_share=share, tracker=tracker)
-        holdings = batch_holdings(inputs.data, inputs.n_machines, _batch_engine(problem, inputs, ctx))
-        check_memory(cls.name, holdings, ctx, FEWER_COLUMNS)
+        items = batch_items(inputs.data, inputs.n_machines, _batch_engine(problem, inputs, ctx))
+        check_memory(cls.name, items, ctx, FEWER_COLUMNS)
         return BatchLoop(problem, labels)
 
     @cached_property
@@ -211,7 +210,7 @@ class BatchGroupLasso(GroupLasso):
         rows, columns = row_refs(data), column_tasks(data)
         stripes = [ref.nbytes for task in columns for ref in task]
         method = {"algorithm": "fista", "engine": engine, "machines": machines, "groups": problem.penalty.n_groups}
-        plan = {**driver_plan(batch_holdings(data, machines, engine)), **method}
+        plan = {**driver_plan(batch_items(data, machines, engine)), **method}
         if engine == "gram":
             passes = {"passes_at_most": 1, "tasks_per_pass": len(rows), "bytes_read_per_pass": int(sum(stripes))}
             return {**plan, **passes, "task_bytes": self._step(engine), "moment_bytes": moment_bytes(data, machines)}

@@ -13,11 +13,11 @@ import numpy as np
 from ....kernels.graphs.kernel_graphs import KernelDag
 from ....kernels.graphs.parsing import DEFAULT_GRAPH
 from ...core.memory import Item, check_memory, driver_plan
-from ...grams.memory import SUM, TABLES, TASK_FORMS, WORKING_SET, sum_held
 from ...grams.plans import GramPasses, sum_plan, sum_work
-from ...grams.weighted_sum import fits_driver
+from ...grams.settings import tables_item, task_forms_item
+from ...grams.weighted_sum import fits_driver, sum_item
 from ...inputs.labels import Inputs, resolve_loss, store_inputs
-from ...inputs.memory import MACHINES, vectors_held
+from ...inputs.memory import vectors_item
 from ...inputs.scores import fit_tracker, held_out_rows, with_held_out
 from ...inputs.tasks import TaskInputs, checked_task_kernel, store_tasks, task_fit, with_tasks
 from ...loops.active_set import EVERYWHERE
@@ -30,8 +30,6 @@ from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
 from ...records.context import BANK_SHARE, RunContext
 from ...records.data_set import DataSet
-from ...records.holdings import Held
-from ...records.work import Cost, Work
 from .config import HKLConfig
 from .graph import associated_features, base_kernels, resolve_graph
 from .loop import HKLLoop, HKLState, hull_settings, selected_nodes
@@ -39,21 +37,13 @@ from .machines import build_machines
 from .node_pass import KERNELS_PER_PASS, node_task_bytes
 
 NEGLIGIBLE_NORM = 1e-10  # a node whose function's norm is below this share of the greatest is left out of the model
-HULL = Held(f"kernels of the hull as packed triangles, {BANK_SHARE:g} of driver_memory at most", "2 k n^2", "k = `max_nodes` at most")
-ASKED = Held("kernels of the hull as packed triangles", "2 k n^2", "`grams: memory`")
-
-HELD = (HULL, ASKED, SUM, WORKING_SET, MACHINES, TABLES, TASK_FORMS)  # what the driver may hold
-
 MAX_DEFAULT_FEATURES = 128  # features up to which the default graph has products of them: of every node next to the hull it keeps a name
 LEAST_FEATURES, MOST_FEATURES = 8, 1000  # features that a default graph without products has
 # Nodes of a hull, and visits to those next to it, as many as are usual.
 USUAL_HULL, USUAL_ROUNDS = 100, 6
 SEARCH_SECONDS = 40.0  # of a processor, for usual searches of the default graph
-USUAL_SHARE = 0.25  # of the nodes that a search may look at, those that it usually does
 MAX_VISITS, VISIT_SECONDS = 20_000, 10.0  # max_visits="auto"
-VISITS = Cost(
-    "forms of kernels outside the hull", "v n^2", 3e8, "fewer rows, a smaller max_visits or a graph of fewer kernels (dag=...) make it less"
-)
+VISIT_RATE = 3e8  # pairs of rows that forms of kernels outside the hull take in a second of a processor
 
 
 @dataclass(frozen=True)
@@ -75,7 +65,6 @@ class HKL(Method):
     name = "hierarchical-kernels"
     config_type = HKLConfig
     models = {KernelModel: KernelPredictor(), TaskModel: TaskPredictor()}
-    held = HELD
 
     config: HKLConfig
     inputs: HKLInputs
@@ -94,7 +83,7 @@ class HKL(Method):
         many features their kernels, without products of them.
         """
         if config.max_visits == "auto":
-            affordable = int(VISIT_SECONDS * VISITS.rate / max(inputs.data.n_rows, 1) ** 2)
+            affordable = int(VISIT_SECONDS * VISIT_RATE / max(inputs.data.n_rows, 1) ** 2)
             config = config.model_copy(update={"max_visits": max(1, min(MAX_VISITS, affordable))})
         if config.dag is not None or inputs.dag is not None or not inputs.data.n_cols:
             return config
@@ -114,7 +103,7 @@ class HKL(Method):
         graph = resolve_graph(config, rows, inputs.dag)
         fit = task_fit(rows) if isinstance(rows, TaskInputs) else fit_tracker(rows, rows.held_out)
         loop = HKLLoop(config, graph, build_machines(config, rows, task_kernel), (fit,), rows.counts)
-        check_memory(cls.name, driver_held(loop, ctx), ctx, "fewer rows, or a smaller max_nodes")
+        check_memory(cls.name, driver_items(loop, ctx), ctx, "fewer rows, or a smaller max_nodes")
         return loop
 
     @cached_property
@@ -126,7 +115,7 @@ class HKL(Method):
         n_tasks = 1 if machines.task_kernel is None else len(machines.task_kernel)
         steps = {"machines": len(machines.problems), "learning_tasks": n_tasks, "iterations_at_most": self.config.max_iter}
         passes = sum_plan(hull, *self._step_bytes(n_tasks))
-        held = driver_plan(driver_held(loop, ctx))
+        held = driver_plan(driver_items(loop, ctx))
         return {**hull.settings.describe(n, hull.k), **held, **nodes, **steps, **passes}
 
     @cached_property
@@ -148,14 +137,6 @@ class HKL(Method):
             yield from (hull.load(), hull.sum(), hull.forms(vectors) if fits else hull.task_forms(count, n_tasks))
         tasks = None if fits else (count, n_tasks)
         yield node_task_bytes(self.ctx.data, loop.dag, len(base_kernels(loop.dag)), vectors, tasks)
-
-    @property
-    def work(self) -> tuple[Work, ...]:
-        """Searches for nodes outside the hull: they take far more than the machines on it."""
-        dag = self.loop.dag
-        assert self.config.max_visits != "auto"
-        visits = USUAL_SHARE * min(self.config.max_visits, dag.size) + min(USUAL_HULL * dag.width, USUAL_ROUNDS * dag.size)
-        return (VISITS.of(v=visits, n=self.ctx.data.n_rows),)
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -247,7 +228,7 @@ def default_graph(rows: Inputs, ctx: RunContext) -> str | None:
     take a bounded time; else kernels of single features, of many rows of those alone that are associated most with the target.
     """
     n, d = rows.data.n_rows, rows.data.n_cols
-    visits = SEARCH_SECONDS * VISITS.rate / max(n, 1) ** 2
+    visits = SEARCH_SECONDS * VISIT_RATE / max(n, 1) ** 2
     if d <= MAX_DEFAULT_FEATURES and USUAL_HULL * d <= visits:
         return None
     count = min(max(int(visits / USUAL_ROUNDS), LEAST_FEATURES), MOST_FEATURES)
@@ -263,17 +244,17 @@ def largest_hull(loop: HKLLoop) -> int:
     return min(loop.config.max_nodes, loop.dag.size)
 
 
-def driver_held(loop: HKLLoop, ctx: RunContext) -> tuple[Item, ...]:
-    """Return what the driver holds of the kernels of the largest hull, one sum of them, and T machines."""
+def driver_items(loop: HKLLoop, ctx: RunContext) -> tuple[Item, ...]:
+    """Return what the driver holds of the kernels of the largest hull, one sum of them, and machines."""
     n, count, memory = ctx.data.n_rows, largest_hull(loop), ctx.driver_memory
-    bank = HULL.taking(min(2 * count * n * n, int(BANK_SHARE * memory)))
-    hull = ASKED.of(k=count, n=n) if loop.config.grams == "memory" else bank
-    if loop.config.grams in ("store", "recompute"):
-        hull = HULL.taking(0)
+    hull: Item = "kernels of the hull as packed triangles", 2 * count * n * n
+    if loop.config.grams != "memory":
+        here = 0 if loop.config.grams in ("store", "recompute") else min(hull[1], int(BANK_SHARE * memory))
+        hull = f"{hull[0]}, {BANK_SHARE:g} of driver_memory at most", here
     tasks = 1 if loop.machines.task_kernel is None else len(loop.machines.task_kernel)
     most = max(count, 4 * min(KERNELS_PER_PASS, loop.dag.size))  # of nodes outside, forms of tasks and signs
-    forms = () if fits_driver(n, memory) else (TABLES.of(k=count, n=n), TASK_FORMS.of(k=most, T=tasks))
-    return hull, sum_held(n, memory), vectors_held(n, len(loop.machines.problems)), *forms
+    forms = () if fits_driver(n, memory) else (tables_item(n, count), task_forms_item(most, tasks))
+    return hull, sum_item(n, memory), vectors_item(n, len(loop.machines.problems)), *forms
 
 
 def json_count(size: int) -> int | float | None:

@@ -15,14 +15,13 @@ import scipy.sparse as sp
 
 from ....kernels.alignment.alignment import Alignments
 from ....kernels.alignment.path import DIVERGENCES, AlignmentProblem, juncture_points, kernel_path, p_grid, threshold, weights_at
-from ...core.memory import refuse
+from ...core.memory import Item, refuse
 from ...grams.given import GivenGrams
 from ...inputs.labels import Inputs, labels_of
 from ...inputs.scores import AccuracyTracker, accuracies
 from ...loops.protocol import Step
 from ...passes.blocks import column_tasks
 from ...records.context import RunContext
-from ...records.holdings import Held
 from .alignment_pass import align_features
 from .config import KTAPathConfig
 from .machines import Kernels, PathPoint, PathTrainer, SharedSums, given_grams, machine_points
@@ -31,8 +30,6 @@ BATCH_TASKS = 16  # tasks of the alignment pass in one step
 BATCH_POINTS = 25  # points of the path in one step
 BATCH_MACHINES = 26  # machines in one step
 N_DEFAULT_KERNELS = 10  # kernels that the default lam2 leaves at p_end, or a fifth of all where that is less, but at least three
-MOST_WEIGHTS = "A in all; before the alignments are known at most k times the points"
-WEIGHTS = Held("weights of active kernels at the points of the path", "48 A", MOST_WEIGHTS)
 MIN_TRACE_SHARE = 1e-12  # a centred trace below this share of the plain one is rounding
 
 
@@ -153,8 +150,8 @@ class KTALoop:
         new = replace(state, tasks=done, table=table, lam1=lam1, lam2=lam2)
         if done == n_tasks:
             # How many weights there will be follows from the alignments; the plan only had an upper bound.
-            weights = WEIGHTS.of(A=path_size(self.config, new))
-            refuse("kta-path", [weights], ctx.fit_limit, "fewer points (dp), a smaller p_start or a larger lam2")
+            items = [weights_item(path_size(self.config, new))]
+            refuse("kta-path", items, ctx.fit_limit, "fewer points (dp), a smaller p_start or a larger lam2")
         return new
 
     def _advance(self, state: KTAState) -> KTAState:
@@ -216,6 +213,11 @@ def path_junctures(config: KTAPathConfig, state: KTAState) -> np.ndarray:
     """Return the p below which each kernel is inactive, ``(k,)``."""
     problem = path_problem(config, state.lam1, state.lam2)
     return juncture_points(problem, state.table[0], eps=config.eps, p_start=config.p_start, p_end=config.p_end)
+
+
+def weights_item(count: int) -> Item:
+    """Return what so many weights of a path take."""
+    return "weights of active kernels at the points of the path", 48 * count
 
 
 def path_size(config: KTAPathConfig, state: KTAState) -> int:

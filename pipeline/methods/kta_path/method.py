@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ....cluster import Plan, bytes_text
+from ....cluster import Plan
 from ....storage import DataError
 from ...core.memory import Item, check_memory, driver_plan, refuse
 from ...grams.given import GivenGrams
 from ...inputs.labels import Inputs, dual_problems, store_inputs
-from ...inputs.memory import MACHINES, vectors_held
+from ...inputs.memory import vectors_item
 from ...inputs.scores import held_out_rows, with_held_out
 from ...method import Method
 from ...models.kernel import KernelModel
@@ -23,35 +23,17 @@ from ...models.kernel_predict import KernelPredictor
 from ...passes.blocks import Task, column_tasks
 from ...records.context import RunContext
 from ...records.data_set import source_names
-from ...records.holdings import Held
-from ...records.work import Cost, Work
 from .alignment_pass import alignments_pass
 from .config import KTAPathConfig
-from .kernel_sum_pass import MATRIX_COPIES, MAX_CELLS_BYTES, CellSums, matrix_fits, sum_passes
-from .loop import BATCH_MACHINES, BATCH_TASKS, WEIGHTS, KTALoop, KTAState, machine_p, machine_point, path_junctures, path_weights
+from .kernel_sum_pass import MATRIX_COPIES, CellSums, matrix_fits, sum_passes
+from .loop import BATCH_MACHINES, BATCH_TASKS, KTALoop, KTAState, machine_p, machine_point, path_junctures, path_weights, weights_item
 from .machines import CELL_SHARE, MAX_SINGLE_POINTS, TABLE_COPIES, PathPoint, PathTrainer, spread_points
 from .path_model import machine_model, weights_along
 
 N_SHOWN = 1000  # kernels in the report's table
 N_FOLLOWED = 20  # kernels whose weights a report follows along p
 
-IN_CELLS = f"within {CELL_SHARE:g} L"
-IN_FEW_CELLS = f"{IN_CELLS} and {bytes_text(MAX_CELLS_BYTES)}"
-FEATURES = Held("alignments, traces, widths and weights of the features", "80 d")
-MATRIX = Held(
-    "sums of kernels, the matrix, and the solver's copy of it",
-    f"{MATRIX_COPIES} n^2",
-    "where that, and a task that sums, is within L; else passes",
-)
-FEW_MACHINES = f"in place of these where one task has all features, up to {MAX_SINGLE_POINTS} machines"
-TASK_MATRIX = Held("the matrix that one task sums, and the copy a solver shrinks", "13 n^2", FEW_MACHINES)
-MANY_MACHINES = f"c <= d, {IN_FEW_CELLS}; more than {MAX_SINGLE_POINTS} machines"
-CELLS = Held("matrices of c cells, which share the kernels of many points", "8 c n^2", MANY_MACHINES)
-LINEAR_CELLS = Held(CELLS.what, "16 c n^2", f"{MANY_MACHINES}, of linear kernels")
-MACHINES_OF_BATCH = f"M machines, {BATCH_MACHINES} at most, {IN_CELLS}"
-TABLE = Held("weights of kernels at the machines, while cells are cut", f"{TABLE_COPIES} d M", MACHINES_OF_BATCH)
-
-FEATURE_WORK = Cost("alignments of the features' kernels, and their sums", "d n^2", 1e8, "fewer rows or features make it less")
+CELLS = "matrices of cells, which share the kernels of many points"
 
 
 class KTAPath(Method):
@@ -60,7 +42,6 @@ class KTAPath(Method):
     name = "kta-path"
     config_type = KTAPathConfig
     models = {KernelModel: KernelPredictor()}
-    held = (FEATURES, WEIGHTS, MACHINES, MATRIX, TASK_MATRIX, CELLS, LINEAR_CELLS, TABLE)
 
     config: KTAPathConfig
     inputs: Inputs
@@ -87,10 +68,10 @@ class KTAPath(Method):
         loop = KTALoop(config, inputs)
         if not isinstance(inputs.data, GivenGrams):
             # At least one point's weights; how many more there are shows with the alignments.
-            holdings, remedy = _driver_held(loop, ctx, 1), "fewer rows or features"
-            refuse(cls.name, holdings, ctx.fit_limit, remedy)
+            items, remedy = _driver_items(loop, ctx, 1), "fewer rows or features"
+            refuse(cls.name, items, ctx.fit_limit, remedy)
             # Cells are rarely more than some tens; that they might be as many as their share of the memory allows is nothing to tell.
-            check_memory(cls.name, [item for item in holdings if item[0] != CELLS.what], ctx, remedy)
+            check_memory(cls.name, [item for item in items if item[0] != CELLS], ctx, remedy)
         return loop
 
     @cached_property
@@ -102,18 +83,13 @@ class KTAPath(Method):
         machines = {"machines": self.inputs.n_machines, "machine_points": self.config.n_machines}
         passes = {"tasks_per_pass": len(tasks), "task_bytes": max(work.memory_bound for work in self._passes(tasks))}
         solves = {"solve_on": "matrix" if fits else "passes", "matrix_bytes": MATRIX_COPIES * data.n_rows**2 if fits else 0}
-        return {**driver_plan(_driver_held(self.loop, self.ctx, points)), **sizes, **machines, **passes, **solves}
+        return {**driver_plan(_driver_items(self.loop, self.ctx, points)), **sizes, **machines, **passes, **solves}
 
     def _passes(self, tasks: Sequence[Task]) -> Iterator[Plan[Any]]:
         """Yield the passes of the fit, nothing of which runs."""
         data, targets = self.ctx.data, 8 * self.ctx.data.n_rows * self.inputs.n_machines
         yield from (alignments_pass(tasks[lo : lo + BATCH_TASKS], targets) for lo in range(0, len(tasks), BATCH_TASKS))
         yield from sum_passes(data, 4 if self.config.kernel == "rbf" else 8, _most_cells(self.loop, self.ctx), self.ctx.driver_memory)
-
-    @property
-    def work(self) -> tuple[Work, ...]:
-        """What all features ask of pairs of rows."""
-        return () if isinstance(self.inputs.data, GivenGrams) else (FEATURE_WORK.of(d=self.ctx.data.n_cols, n=self.ctx.data.n_rows),)
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -210,21 +186,24 @@ class KTAPath(Method):
         return {"kernels": kernels, "path": path, "path_weights": paths}
 
 
-def _driver_held(loop: KTALoop, ctx: RunContext, points: int) -> tuple[Item, ...]:
+def _driver_items(loop: KTALoop, ctx: RunContext, points: int) -> tuple[Item, ...]:
     """Return what the driver holds: figures of every feature, weights at all of them at some points, vectors, matrices of a machine. Where
     a point's matrix does not fit there are passes instead.
     """
     n, d, memory = ctx.data.n_rows, ctx.data.n_cols, ctx.driver_memory
-    vectors = FEATURES.of(d=d), WEIGHTS.of(A=points * d), vectors_held(n, loop.inputs.n_machines)
+    features = "alignments, traces, widths and weights of the features", 80 * d
+    vectors = features, weights_item(points * d), vectors_item(n, loop.inputs.n_machines)
     if not matrix_fits(n, d, memory):
         return vectors
-    machines, gaussian, cells = _machines_at_once(loop), loop.config.kernel == "rbf", _most_cells(loop, ctx)
+    machines, cells = _machines_at_once(loop), _most_cells(loop, ctx)
+    matrix = "sums of kernels, the matrix, and the solver's copy of it", MATRIX_COPIES * n * n
     if machines <= MAX_SINGLE_POINTS:
-        return (*vectors, (TASK_MATRIX if len(column_tasks(ctx.data)) == 1 else MATRIX).of(n=n))
-    table = min(TABLE_COPIES * d * machines, int(CELL_SHARE * memory))
-    summed = (CELLS if gaussian else LINEAR_CELLS).of(c=cells, n=n)
+        single = "the matrix that one task sums, and the copy a solver shrinks", 13 * n * n
+        return (*vectors, single if len(column_tasks(ctx.data)) == 1 else matrix)
+    table = "weights of kernels at the machines, while cells are cut", min(TABLE_COPIES * d * machines, int(CELL_SHARE * memory))
+    summed = CELLS, (8 if loop.config.kernel == "rbf" else 16) * cells * n * n
     # The table is gone once the cells are cut.
-    return (*vectors, MATRIX.of(n=n), max(summed, TABLE.taking(table), key=lambda item: item[1]))
+    return (*vectors, matrix, max(summed, table, key=lambda item: item[1]))
 
 
 def _machines_at_once(loop: KTALoop) -> int:

@@ -10,12 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...core.memory import Item, driver_plan
-from ...grams.memory import TABLES, TASK_FORMS, task_forms_held
 from ...grams.plans import GramPasses, sum_plan, sum_work
-from ...grams.settings import GramSettings
+from ...grams.settings import GramSettings, task_forms_items
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels
-from ...inputs.memory import HELD, check_machines, machines_held
+from ...inputs.memory import check_machines, machines_items
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, task_fit, with_loss_weight
 from ...loops.active_set import FINISHED
 from ...loops.side_by_side import SideBySide, SideState
@@ -26,20 +25,11 @@ from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
 from ...one_vs_rest import OneVsRest, class_tables
 from ...records.context import RunContext
-from ...records.work import Cost, Work
 from .config import LatentTaskConfig
 from .loop import LatentLoop, LatentState
 
 MAX_COLUMNS = 20  # kernels whose weights a report shows by group
 MAX_GROUPS_LISTED = 100  # groups that a report lists
-
-USUAL_STEPS = 30  # machines that a fit usually solves one after the other, for one weight vector each
-STEPS = Cost(
-    "machines on weighted sums of kernels, step by step",
-    "s T k n^2",
-    8e8,
-    "fewer rows, fewer kernels (kernels=[...]) or a smaller max_iter make it less",
-)
 
 
 class LatentTask(Method):
@@ -48,7 +38,6 @@ class LatentTask(Method):
     name = "latent-task-mkl"
     config_type = LatentTaskConfig
     models = {TaskModel: TaskPredictor()}
-    held = (*HELD, TABLES, TASK_FORMS)
 
     config: LatentTaskConfig
     inputs: TaskInputs
@@ -82,8 +71,8 @@ class LatentTask(Method):
         specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
         losses = pooled_problem(config, inputs, machine)
         settings, n = gram_settings(config, specs, inputs.data, ctx, inputs.counts), losses.problem.n
-        holdings = driver_held(settings, n, len(specs), inputs.n_tasks, ctx.driver_memory)
-        check_machines(settings, holdings, n, len(specs), ctx, cls.name)
+        items = driver_items(settings, n, len(specs), inputs.n_tasks, ctx.driver_memory)
+        check_machines(settings, items, n, len(specs), ctx, cls.name)
         fits = (task_fit(inputs),) if inputs.n_machines == 1 else ()
         return LatentLoop(config, specs, losses, settings, fits, given_grams_or_none(inputs.data))
 
@@ -104,18 +93,12 @@ class LatentTask(Method):
         passes = GramPasses(loop.grams.over(ctx), loop.specs, loop.settings)
         return {
             **loop.settings.describe(n, k),
-            **driver_plan(driver_held(loop.settings, n, k, loop.n_tasks, ctx.driver_memory)),
+            **driver_plan(driver_items(loop.settings, n, k, loop.n_tasks, ctx.driver_memory)),
             "learning_tasks": loop.n_tasks,
             "groups": 2.0 ** len(loop.learned) - 1.0,
             "iterations_at_most": self.config.max_iter,
             **sum_plan(passes, passes.task_forms(1, loop.n_tasks)),
         }
-
-    @property
-    def work(self) -> tuple[Work, ...]:
-        """Steps, as many as are usual."""
-        loop = self.loop
-        return (STEPS.of(s=min(USUAL_STEPS, self.config.max_iter), T=1, k=len(loop.specs), n=self.ctx.data.n_rows),)
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -227,6 +210,6 @@ class LatentClasses(OneVsRest, LatentTask):
     loop: SideBySide[LatentState]  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
-def driver_held(settings: GramSettings, n: int, k: int, n_tasks: int, driver_memory: int) -> tuple[Item, ...]:
+def driver_items(settings: GramSettings, n: int, k: int, n_tasks: int, driver_memory: int) -> tuple[Item, ...]:
     """Return what the driver holds: kernels, a pooled sum or the solver's part of it, one machine, forms of pairs of tasks."""
-    return *machines_held(settings, n, k, 1, driver_memory), *task_forms_held(n, k, n_tasks, settings.policy)
+    return *machines_items(settings, n, k, 1, driver_memory), *task_forms_items(n, k, n_tasks, settings.policy)

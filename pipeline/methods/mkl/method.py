@@ -15,7 +15,7 @@ from ...grams.plans import GramPasses, sum_plan, sum_work
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.labels import Inputs, dual_problems, store_inputs
-from ...inputs.memory import HELD, check_machines, machines_held
+from ...inputs.memory import check_machines, machines_items
 from ...inputs.scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
 from ...loops.kernel_weights import MIN_KERNELS_TO_SHRINK, continue_search
 from ...loops.weight_steps import uses_model
@@ -24,19 +24,10 @@ from ...models.kernel import KernelModel, is_selected
 from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
 from ...records.context import RunContext
-from ...records.work import Cost, Work
 from .config import MKLConfig
 from .forms import cuts_at_once
 from .loop import UNFINISHED, MKLLoop, MKLState
 from .single_kernel_loop import SingleLoop
-
-USUAL_STEPS = 20  # machines that a fit usually solves one after the other, for one weight vector each
-STEPS = Cost(
-    "machines on weighted sums of kernels, step by step",
-    "s T k n^2",
-    8e8,
-    "fewer rows, fewer kernels (kernels=[...]) or a smaller max_iter make it less",
-)
 
 
 class MKL(Method):
@@ -45,7 +36,6 @@ class MKL(Method):
     name = "mkl"
     config_type = MKLConfig
     models = {KernelModel: KernelPredictor()}
-    held = HELD
     starts_from_whole = True
     fold_tols = {"tol": 1e-2}
 
@@ -75,7 +65,7 @@ class MKL(Method):
         passes = GramPasses(loop.grams.over(self.ctx), loop.specs, settings)
         return {
             **settings.describe(n, len(loop.specs)),
-            **driver_plan(machines_held(settings, n, len(loop.specs), machines, self.ctx.driver_memory)),
+            **driver_plan(machines_items(settings, n, len(loop.specs), machines, self.ctx.driver_memory)),
             "machines": machines,
             "iterations_at_most": self.config.max_iter,
             **sum_plan(passes, *self._form_bytes(passes)),
@@ -90,12 +80,6 @@ class MKL(Method):
         pairs = zip(loop.configs, loop.domains, strict=True)
         models = sum(uses_model(config.solver, domain) for config, domain in pairs) if passes.holds_sum else 0
         return [*map(passes.forms, vectors), *([passes.products(models)] if models else [])]
-
-    @property
-    def work(self) -> tuple[Work, ...]:
-        """Steps, as many as are usual."""
-        loop = self.loop
-        return (STEPS.of(s=min(USUAL_STEPS, self.config.max_iter), T=len(loop.problems), k=len(loop.specs), n=self.ctx.data.n_rows),)
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -181,7 +165,7 @@ def shared_loop(ctx: RunContext, configs: Sequence[MKLConfig], inputs: Inputs, m
                 trackers.append(AccuracyTracker(len(problems), len(machines), inputs.target, mask))
             problems += machines
             machine_configs += [config] * len(machines)
-    holdings = machines_held(settings, ctx.data.n_rows, len(specs), len(problems), ctx.driver_memory)
-    check_machines(settings, holdings, ctx.data.n_rows, len(specs), ctx, MKL.name)
+    items = machines_items(settings, ctx.data.n_rows, len(specs), len(problems), ctx.driver_memory)
+    check_machines(settings, items, ctx.data.n_rows, len(specs), ctx, MKL.name)
     kind = SingleLoop if first.solver == "single" else MKLLoop
     return kind(first, specs, problems, settings, trackers, given_grams_or_none(inputs.data), machine_configs)

@@ -15,7 +15,7 @@ from ....storage.grams.layout import GramLayout
 from ...core.memory import Item, check_memory, driver_plan
 from ...grams.settings import GramSettings
 from ...inputs.kernels import given_grams_or_none, resolved_kernels
-from ...inputs.memory import MACHINES, fewer_kernels, vectors_held
+from ...inputs.memory import fewer_kernels, vectors_item
 from ...inputs.scores import with_held_out
 from ...inputs.tasks import TaskInputs, TaskProblem, held_out_task_inputs, pooled_problem, task_fit
 from ...method import Method, bound_figures, bounds_summary
@@ -23,32 +23,13 @@ from ...models.kernel import is_selected, kernel_names
 from ...models.task import TaskModel, by_class, machine_stack, task_counts, task_table
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
-from ...records.context import BANK_SHARE, RunContext
-from ...records.holdings import Held
-from ...records.work import Cost, Work
+from ...records.context import RunContext
 from .config import MultiTaskMKLConfig
 from .loop import UNFINISHED, MultiTaskLoop, MultiTaskState
 from .solve_pass import largest_step, split_batches
 from .task_blocks_pass import BATCH_BYTES, entries_bytes, task_layout, task_pairs, task_settings
 
 MAX_COLUMNS = 20  # kernels whose weights a report shows by task
-
-WITHIN = Held(
-    "kernels within the tasks",
-    "b k q",
-    f"q the sum of the squares of the tasks' sizes; within {BANK_SHARE:g} L; b = 4 bytes an entry for p = 2, else 8",
-)
-ONE_STEP = Held("kernels of the tasks of one step", "b k s^2", f"else; s rows of the largest task, and at least {BATCH_BYTES >> 20} MiB")
-LARGEST = Held("weighted sum of the largest task, and the solver's copy of it", "2 b s^2")
-WEIGHTS = Held("weights of kernels in tasks, forms, and copies of them", "64 k T")
-
-USUAL_STEPS = 40  # times that the machines of all tasks are usually solved
-STEPS = Cost(
-    "machines of the tasks on weighted sums of kernels, step by step",
-    "s T k q",
-    1e8,
-    "fewer rows, fewer kernels (kernels=[...]) or a smaller max_iter make it less",
-)
 
 
 class MultiTaskMKL(Method):
@@ -57,7 +38,6 @@ class MultiTaskMKL(Method):
     name = "multitask-mkl"
     config_type = MultiTaskMKLConfig
     models = {TaskModel: TaskPredictor()}
-    held = (WITHIN, ONE_STEP, LARGEST, WEIGHTS, MACHINES)
     fold_tols = {"tol": 1e-2}
     programs = "methods.multitask_mkl.solve_pass"
 
@@ -86,7 +66,7 @@ class MultiTaskMKL(Method):
         data = self.ctx.data if loop.data is None else loop.data
         batches = split_batches(task_pairs(data, loop.specs, layout, loop.order, settings.dtype), layout)
         return {
-            **driver_plan(driver_held(settings, layout, k, len(loop.problems))),
+            **driver_plan(driver_items(settings, layout, k, len(loop.problems))),
             "grams": settings.policy,
             "gram_reason": settings.reason,
             "gram_block_rows": layout.block,
@@ -99,12 +79,6 @@ class MultiTaskMKL(Method):
             "tasks_per_pass": 0 if settings.policy == "memory" else len(batches),
             "task_bytes": largest_step(batches, k, settings.policy),
         }
-
-    @property
-    def work(self) -> tuple[Work, ...]:
-        """Steps, as many as are usual; q is the sum of the squares of the tasks' rows."""
-        loop, squares = self.loop, sum(size**2 for size in self.loop.layout.groups)
-        return (STEPS.of(s=min(USUAL_STEPS, self.config.max_iter), T=len(loop.problems), k=len(loop.specs), q=squares),)
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -197,18 +171,17 @@ def shared_loop(
                 pooled = pooled_problem(config, part, machine)
                 problems.append(TaskProblem(pooled.problem.part(inputs.order), pooled.constants))
                 fit_configs.append(config)
-    check_memory(MultiTaskMKL.name, driver_held(settings, layout, len(specs), len(problems)), ctx, fewer_kernels(settings))
+    check_memory(MultiTaskMKL.name, driver_items(settings, layout, len(specs), len(problems)), ctx, fewer_kernels(settings))
     return MultiTaskLoop(specs, fit_configs, problems, fits, settings, layout, inputs.order, given)
 
 
-def driver_held(settings: GramSettings, layout: GramLayout, k: int, fits: int) -> tuple[Item, ...]:
-    """Return what the driver holds of k kernels within T tasks, the largest of s rows: entries or one step's, a task's sum, vectors."""
-    largest, n, whole, b = (
-        max(layout.groups),
-        sum(layout.groups),
-        entries_bytes(layout, k, settings.dtype),
-        np.dtype(settings.dtype).itemsize,
+def driver_items(settings: GramSettings, layout: GramLayout, k: int, fits: int) -> tuple[Item, ...]:
+    """Return what the driver holds of k kernels within tasks: all entries or those of one step, a task's sum, vectors."""
+    b, whole, largest = np.dtype(settings.dtype).itemsize, entries_bytes(layout, k, settings.dtype), max(layout.groups)
+    one_step = "kernels of the tasks of one step", min(whole, max(BATCH_BYTES, b * k * largest**2))
+    return (
+        ("kernels within the tasks", whole) if settings.policy == "memory" else one_step,
+        ("weighted sum of the largest task, and the solver's copy of it", 2 * b * largest**2),
+        ("weights of kernels in tasks, forms, and copies of them", 64 * k * len(layout.groups) * fits),
+        vectors_item(sum(layout.groups), fits),
     )
-    one_step = ONE_STEP.taking(min(whole, max(BATCH_BYTES, b * k * largest**2)))
-    entries = WITHIN.taking(whole) if settings.policy == "memory" else one_step
-    return entries, LARGEST.of(b=b, s=largest), WEIGHTS.of(k=k, T=len(layout.groups) * fits), vectors_held(n, fits)

@@ -24,7 +24,7 @@ from ...records.data_set import source_names
 from .batch_loop import BatchLoop, BatchState
 from .config import SelectorConfig
 from .inputs import selector_data
-from .memory import FEWER_COLUMNS, HELD, Way, choose_way, driver_holdings
+from .memory import FEWER_COLUMNS, Way, choose_way, driver_items
 from .partial_fit import TaskLearner
 from .rounds_loop import RoundsLoop, SelectorState
 from .rows import BlockRows
@@ -43,7 +43,6 @@ class Selector(Method):
     name = "multitask-selector"
     config_type = SelectorConfig
     models = {LinearModel: LinearPredictor()}
-    held = HELD
     programs = "methods.multitask_selector.norms_pass"
 
     config: SelectorConfig
@@ -68,11 +67,11 @@ class Selector(Method):
         refuse_more_classes(inputs)
         resolve_loss(config.loss, inputs.classes, ["squared"], ["logistic", "hinge"])
         way = _way(config, inputs, ctx)
-        holdings = driver_holdings(inputs.data, inputs.n_tasks, config.algorithm, ctx.driver_memory, way)
+        items = driver_items(inputs.data, inputs.n_tasks, config.algorithm, ctx.driver_memory, way)
         remedy = "feed the rows in pieces with MultiTaskSelector.partial_fit"
         if way != "memory":
             remedy = FEWER_COLUMNS if way == "working_set" else remedy if has_rows(inputs.data) else f"{NEEDS_ROWS}, {remedy}"
-        check_memory(cls.name, holdings, ctx, remedy)
+        check_memory(cls.name, items, ctx, remedy)
         data = selector_data(config, inputs)
         if config.algorithm == "da":
             return RoundsLoop(config, data, ctx.seed, BlockRows(data, ctx.driver_memory) if way == "blocks" else None)
@@ -89,8 +88,8 @@ class Selector(Method):
     def plan(self) -> dict[str, Any]:
         """Which way the fit goes, steps, rounds or sweeps, memory."""
         way = _way(self.config, self.inputs, self.ctx)
-        holdings = driver_holdings(self.inputs.data, self.inputs.n_tasks, self.config.algorithm, self.ctx.driver_memory, way)
-        return {"learning_tasks": self.inputs.n_tasks, "task_bytes": 0, "engine": way, **driver_plan(holdings), **self.loop.plan}
+        items = driver_items(self.inputs.data, self.inputs.n_tasks, self.config.algorithm, self.ctx.driver_memory, way)
+        return {"learning_tasks": self.inputs.n_tasks, "task_bytes": 0, "engine": way, **driver_plan(items), **self.loop.plan}
 
     @property
     def distributed(self) -> tuple[str, ...]:

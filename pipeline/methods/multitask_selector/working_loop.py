@@ -33,7 +33,7 @@ from ...records.context import RunContext
 from .batch_loop import CUT_SHORT, STEP_LIMITS
 from .config import SelectorConfig
 from .inputs import SelectorData, Solution, auto_lam, penalty_weight
-from .memory import FEWER_COLUMNS, FIRST_FEATURES, moments_fit, set_holdings
+from .memory import FEWER_COLUMNS, FIRST_FEATURES, moments_fit, set_items
 from .norms_pass import norms_pass, task_norms
 
 MORE_FEATURES = 10  # features that may join a later set at least; it may also double
@@ -130,8 +130,8 @@ class WorkingLoop:
             self._columns = state.phase, WorkingColumns(self._cost, self.config.fit_intercept, self.edges)
         columns, ends = self._columns[1], np.cumsum(state.joined)
         for lo, hi in zip((ends - state.joined)[columns.n_batches :], ends[columns.n_batches :], strict=True):
-            holdings = set_holdings(ctx.data, np.sort(state.features[:hi]), self.data.n_tasks, ctx.driver_memory)
-            refuse("multitask-selector", holdings, ctx.fit_limit, FEWER_COLUMNS)
+            items = set_items(ctx.data, np.sort(state.features[:hi]), self.data.n_tasks, ctx.driver_memory)
+            refuse("multitask-selector", items, ctx.fit_limit, FEWER_COLUMNS)
             fetched = fetch_scaled(ctx, state.features[lo:hi])
             rows = fetched if isinstance(fetched, np.ndarray) else sp.csr_array(fetched)
             columns.append(state.features[lo:hi], rows[self.order])

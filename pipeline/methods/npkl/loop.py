@@ -26,25 +26,18 @@ from ....kernels.spectral.pair_losses import EntryTerms
 from ....kernels.spectral.problem import Evaluation, SpectralProblem
 from ...core.memory import Item, total_bytes
 from ...grams.eigen_blocks import worker_engine
-from ...grams.eigen_plan import DENSE_MATRIX, TILES, EigenPlan
+from ...grams.eigen_plan import EigenPlan, dense_matrix_item
 from ...grams.neighbours import nearest_neighbours, squared_distances
 from ...loops.protocol import Step
 from ...records.context import RunContext
-from ...records.holdings import Held
 from .config import NPKLConfig
 
 WIDTH_PAIRS = 2000  # pairs of rows whose median distance is the width of the kernel that selects constraints
 
-GRAPH = Held("graph of neighbours, its Laplacian and the matrix of a step", "200 n k", "k = `n_neighbors`")
-CONSTRAINTS = Held("constraints, their multipliers and entries", "160 m", "m constraints")
-BASE = Held("base of r functions, and how it is found", "24 n r", f"r = `base`; up to {MAX_DENSE_BASIS_ROWS:,} rows 32 n^2 more")
-EIGENPAIRS = Held(
-    "eigenpairs, here one",
-    "n (8 b + 16 r) + 40 b^2",
-    "r eigenpairs, whose number shows on the way, `eigenpairs_at_most` of a plan; b = 1.1 r + 20, up to 2 r + 20",
-)
 
-HELD = (GRAPH, CONSTRAINTS, BASE, DENSE_MATRIX, EIGENPAIRS, TILES)  # what the driver may hold
+def eigenpairs_item(n: int, columns: float, rank: float) -> Item:
+    """Return what eigenpairs of n rows take, whose number shows on the way, with the eigensolver's block of columns."""
+    return "eigenpairs, here one", int(n * (8 * columns + 16 * rank) + 40 * columns**2)
 
 
 @dataclass(frozen=True)
@@ -70,20 +63,24 @@ class NPKLLoop:
         self._setting: Setting | None = None
         self._evaluator = Evaluator()
 
-    def given_held(self, n: int) -> tuple[Item, ...]:
+    def given_items(self, n: int) -> tuple[Item, ...]:
         """Return what the driver holds whatever the rank: graph, constraints, and a base."""
-        k, m, base = self.n_neighbors, self.given.size, self.config.base or 0
+        base = self.config.base or 0
         found = dense_bytes(n) if base and n <= MAX_DENSE_BASIS_ROWS else 0
-        return GRAPH.of(n=n, k=k), CONSTRAINTS.of(m=m), BASE.taking(24 * n * base + found)
+        return (
+            ("graph of neighbours, its Laplacian and the matrix of a step", 200 * n * self.n_neighbors),
+            ("constraints, their multipliers and entries", 160 * self.given.size),
+            ("base, and how it is found", 24 * n * base + found),
+        )
 
     def judged_pairs(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Return the pairs of rows whose distances decide on constraints; ``None`` where all are used."""
         return None if self.config.selection is None else judged_pairs(self.given, np.random.default_rng(self.seed))
 
-    def driver_held(self, n: int, memory: int) -> tuple[Item, ...]:
+    def driver_items(self, n: int, memory: int) -> tuple[Item, ...]:
         """Return what the driver holds, of the eigenpairs the least there can be: their number r shows only as they are found."""
         solver = self.eigen_plan(n, memory)
-        return (*self.given_held(n), DENSE_MATRIX.of(n=self.config.base or 0) if solver is None else solver.least_held())
+        return (*self.given_items(n), dense_matrix_item(self.config.base or 0) if solver is None else solver.least_item())
 
     def eigen_plan(self, n: int, memory: int, here: bool = True) -> EigenPlan | None:
         """Return what is known of the eigensolver in a driver of so many bytes, ``here`` if passes run in it; ``None`` on a base, whose
@@ -92,8 +89,8 @@ class NPKLLoop:
         if self.config.base is not None:
             return None
         entries = (2 * self.n_neighbors + 1) * n + 2 * self.given.size
-        left = memory - total_bytes(self.given_held(n))
-        return EigenPlan(n, self._rank_at_most(n), entries, EIGENPAIRS, left, here, adds=self._has_proximal_steps)
+        left = memory - total_bytes(self.given_items(n))
+        return EigenPlan(n, self._rank_at_most(n), entries, eigenpairs_item, left, here, adds=self._has_proximal_steps)
 
     @property
     def _has_proximal_steps(self) -> bool:
@@ -117,7 +114,7 @@ class NPKLLoop:
             goal = np.zeros(pairs.size) if config.loss == "linear" else np.ones(pairs.size)
             terms, cap = EntryTerms(pairs.n, pairs.rows, pairs.cols, pairs.signs), config.B if config.G is None else None
             basis = None if config.base is None else smooth_basis(laplacian, config.base)
-            budget, operator = ctx.driver_memory - total_bytes(self.given_held(pairs.n)), SymmetricOperator(sp.csr_array(-laplacian))
+            budget, operator = ctx.driver_memory - total_bytes(self.given_items(pairs.n)), SymmetricOperator(sp.csr_array(-laplacian))
             engine = worker_engine(ctx, pairs.n, budget, keeps_blocks=config.loss != "linear")
             weights = (config.loss, config.C, config.p, cap, config.G)
             problem = SpectralProblem(operator, terms, goal, *weights, basis, self.seed, budget, engine)

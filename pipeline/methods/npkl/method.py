@@ -22,7 +22,7 @@ from ...models.spectral_predict import SpectralPredictor
 from ...records.context import RunContext
 from ...records.data_set import DataSet, require
 from .config import NPKLConfig
-from .loop import HELD, NPKLLoop
+from .loop import NPKLLoop
 
 ACTIVE_CAP = 1.0 - 1e-6  # share of the cap from which it counts as active
 
@@ -41,7 +41,6 @@ class NPKL(Method):
     name = "npkl"
     config_type = NPKLConfig
     models = {SpectralModel: SpectralPredictor()}
-    held = HELD
     programs = "grams.eigen_blocks"
 
     config: NPKLConfig
@@ -68,7 +67,7 @@ class NPKL(Method):
             raise ValueError(f"base={config.base}: there are {n} rows, and no more functions on them")
         pairs = pair_constraints(inputs.constraints, n)
         loop = NPKLLoop(config, close_pairs(pairs) if config.closure else pairs, min(config.n_neighbors, n - 1), ctx.seed)
-        held = loop.driver_held(n, ctx.driver_memory)
+        held = loop.driver_items(n, ctx.driver_memory)
         check_memory(cls.name, held, ctx, "fewer rows, fewer constraints or a smaller base")
         return loop
 
@@ -76,13 +75,13 @@ class NPKL(Method):
     def plan(self) -> dict[str, Any]:
         """The graph's pass, and where the eigensolver's block lies; its columns show on the way, and with them the bytes of a task."""
         loop, data, solver = self.loop, self.ctx.data, self._solver
-        neighbours, others = plan_neighbours(data, loop.n_neighbors), total_bytes(loop.given_held(data.n_rows))
+        neighbours, others = plan_neighbours(data, loop.n_neighbors), total_bytes(loop.given_items(data.n_rows))
         judged = loop.judged_pairs()
         step = max(neighbours["task_bytes"], 0 if judged is None else plan_distances(data, *judged)["task_bytes"])
         return {
             **neighbours,
             **({"task_bytes": step} if solver is None else solver.task_figures(step)),
-            **driver_plan(loop.driver_held(data.n_rows, self.ctx.driver_memory)),
+            **driver_plan(loop.driver_items(data.n_rows, self.ctx.driver_memory)),
             **({"eigensolver": "in this process, on the base"} if solver is None else solver.describe(others)),
             "n_rows": data.n_rows,
             "n_neighbors": loop.n_neighbors,

@@ -17,42 +17,11 @@ from ...inputs.labels import Inputs
 from ...passes.columns import Columns, fetch_columns
 from ...records.context import RunContext
 from ...records.data_set import DataSet
-from ...records.holdings import Held
 from .blocked_lattice import GATHERED_BYTES, ROW_BLOCK, BlockedLattice, RowBlocks, block_rows, fits_a_task
 from .config import RuleConfig
 from .proposition_pass import dense_column, outlined_propositions, packed_propositions
 
 REMEDY = "choose fewer columns, n_thresholds or max_rules"  # what helps where propositions are too many
-BITS = Held(
-    "propositions as bits, while equal ones are dropped, and in the order of a search", "6 p w", "p propositions; w = n/8, in whole words"
-)
-SEARCH = Held("propositions that may extend the sets of a search, length by length", f"{9 * (MAX_LENGTH + 1)} p")
-NAMES = Held("names of the hull, one bit or byte for each proposition", "9/8 p W", "W = `max_rules`")
-ON_ROWS = Held("the hull's conjunctions on the rows, and copies of them", "3 n W")
-NEWTON = Held("Newton matrices of the hull", "24 W^2")
-VECTORS = Held("labels, costs and multipliers of the machines", "64 n T")
-VALUES = Held("columns of the rules, as fetched and side by side", "16 n c", "c = min(d, W)")
-UNPACKED_SOME = Held("propositions unpacked, some at a time", "9 p n", f"{2 * MAX_UNPACKED_BYTES >> 20} MiB at most")
-HELD_HERE = (BITS, SEARCH, NAMES, ON_ROWS, NEWTON, VECTORS, VALUES, UNPACKED_SOME)
-
-IN_BLOCKS = f"rows in blocks: more than {ROW_BLOCK:,} rows, or the above beyond L"
-TABLE = Held("propositions, not their rows", "200 p", IN_BLOCKS)
-NAME_BITS = Held("names of the hull, and which propositions stand beside its own, a bit each", "3/8 p W", IN_BLOCKS)
-COUNTS = Held("Newton matrices of the hull, and the counts they are made of", "104 W^2", IN_BLOCKS)
-STEPS = Held("labels, costs, decisions and multipliers of the machines, step by step", "240 n T", IN_BLOCKS)
-COLUMN = Held("a column of the rules with its order", "80 n", IN_BLOCKS)
-CANDIDATES = Held(
-    "candidates of a search with their sums, and answers about pairs",
-    "24 V + 50331648",
-    f"{IN_BLOCKS}; V = `max_visits`, 0 where tasks search below propositions",
-)
-GATHERED = Held(
-    "the hull's conjunctions on the rows, twice while they arrive",
-    "n W T/4",
-    f"{IN_BLOCKS}; else on the workers beyond {2 * GATHERED_BYTES >> 20} MiB",
-)
-HELD_IN_BLOCKS = (TABLE, NAME_BITS, COUNTS, STEPS, COLUMN, CANDIDATES, GATHERED)
-HELD = (*HELD_HERE, *HELD_IN_BLOCKS)
 
 Lattice = RuleLattice | BlockedLattice
 
@@ -108,24 +77,37 @@ def most_propositions(config: RuleConfig, d: int, n: int) -> int:
     return d * (2 * min(config.n_thresholds, max(n - 1, 1)) + 1)
 
 
-def driver_held(config: RuleConfig, p: int, n: int, d: int, machines: int, is_blocked: bool) -> tuple[Item, ...]:
+def driver_items(config: RuleConfig, p: int, n: int, d: int, machines: int, is_blocked: bool) -> tuple[Item, ...]:
     """Return what the driver holds of p propositions over n rows of d columns, with a hull of ``max_rules`` conjunctions."""
     word, hull = 8 * -(-n // 64), config.max_rules
     if is_blocked:
         visits = 0 if fits_a_task(most_propositions(config, d, n), n) else config.max_visits
-        sums = COUNTS.of(W=hull), STEPS.of(n=n, T=machines), COLUMN.of(n=n), CANDIDATES.of(V=visits)
-        gathered = GATHERED.taking(min(n * hull * machines // 4, 2 * GATHERED_BYTES))
-        return (TABLE.of(p=p), NAME_BITS.of(p=p, W=hull), *sums, gathered)
-    matrices = (BITS.of(p=p, w=word), SEARCH.of(p=p), NAMES.of(p=p, W=hull), ON_ROWS.of(n=n, W=hull))
-    vectors = (NEWTON.of(W=hull), VECTORS.of(n=n, T=machines), VALUES.of(n=n, c=min(d, hull)))
-    return (*matrices, *vectors, UNPACKED_SOME.taking(min(9 * p * n, 2 * MAX_UNPACKED_BYTES)))
+        return (
+            ("propositions, not their rows", 200 * p),
+            ("names of the hull, and which propositions stand beside its own, a bit each", 3 * p * hull // 8),
+            ("Newton matrices of the hull, and the counts they are made of", 104 * hull * hull),
+            ("labels, costs, decisions and multipliers of the machines, step by step", 240 * n * machines),
+            ("a column of the rules with its order", 80 * n),
+            ("candidates of a search with their sums, and answers about pairs", 24 * visits + (48 << 20)),
+            ("the hull's conjunctions on the rows, twice while they arrive", min(n * hull * machines // 4, 2 * GATHERED_BYTES)),
+        )
+    return (
+        ("propositions as bits, while equal ones are dropped, and in the order of a search", 6 * p * word),
+        ("propositions that may extend the sets of a search, length by length", 9 * (MAX_LENGTH + 1) * p),
+        ("names of the hull, one bit or byte for each proposition", 9 * p * hull // 8),
+        ("the hull's conjunctions on the rows, and copies of them", 3 * n * hull),
+        ("Newton matrices of the hull", 24 * hull * hull),
+        ("labels, costs and multipliers of the machines", 64 * n * machines),
+        ("columns of the rules, as fetched and side by side", 16 * n * min(d, hull)),
+        ("propositions unpacked, some at a time", min(9 * p * n, 2 * MAX_UNPACKED_BYTES)),
+    )
 
 
 def lies_in_blocks(config: RuleConfig, n: int, d: int, machines: int, limit: int) -> bool:
     """Return whether what holds on the rows lies in blocks, which passes ask: more rows than one block has, or more than the driver may
     hold of all the propositions that there may be. Decided from sizes alone.
     """
-    return n > ROW_BLOCK or total_bytes(driver_held(config, most_propositions(config, d, n), n, d, machines, False)) > limit
+    return n > ROW_BLOCK or total_bytes(driver_items(config, most_propositions(config, d, n), n, d, machines, False)) > limit
 
 
 def read_rule_data(
@@ -146,15 +128,15 @@ def read_rule_data(
         blocks = RowBlocks(ctx, used, rows, y, cost, block_rows(most, n_samples))
         propositions = outlined_propositions(ctx, counts, config.n_thresholds, categorical)
         # Categories may be more than what was planned for.
-        holdings = driver_held(config, max(propositions.size, 1), n_samples, d, len(tasks), True)
-        refuse("rule-ensemble", holdings, ctx.fit_limit, REMEDY)
+        items = driver_items(config, max(propositions.size, 1), n_samples, d, len(tasks), True)
+        refuse("rule-ensemble", items, ctx.fit_limit, REMEDY)
         has_subtrees = fits_a_task(most, n_samples)
         blocked = BlockedLattice(blocks, propositions, similarity, config.a, config.skip_implied, has_subtrees)
         return RuleData(propositions, blocked, np.flatnonzero(used))
     packed = packed_propositions(ctx, counts, config.n_thresholds, categorical)
     # What was planned is the most there may be; what there is decides, before anything of its size is made of it.
-    holdings = driver_held(config, packed.propositions.size, n, d, len(tasks), False)
-    refuse("rule-ensemble", holdings, ctx.fit_limit, REMEDY)
+    items = driver_items(config, packed.propositions.size, n, d, len(tasks), False)
+    refuse("rule-ensemble", items, ctx.fit_limit, REMEDY)
     lattice = RuleLattice(packed.columns, n, rows, y, cost, similarity, config.a, config.skip_implied)
     return RuleData(packed.propositions, lattice, np.flatnonzero(used))
 

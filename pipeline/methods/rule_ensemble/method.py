@@ -22,7 +22,7 @@ from ...passes.columns import columns_bytes
 from ...records.context import RunContext
 from .blocked_lattice import block_rows, fits_a_task, largest_step
 from .config import RuleConfig
-from .data import HELD, REMEDY, RuleInputs, RuleTask, driver_held, lies_in_blocks, most_propositions
+from .data import REMEDY, RuleInputs, RuleTask, driver_items, lies_in_blocks, most_propositions
 from .loop import RuleLoop
 from .model import RuleModel, rule_certificate, rule_table
 from .model_build import build_rule_model
@@ -39,7 +39,6 @@ class Rule(Method):
     name = "rule-ensemble"
     config_type = RuleConfig
     models = {RuleModel: RulePredictor()}
-    held = HELD
     fold_tols = {"tol": 1e-2, "rest": 1e-2}
     programs = "methods.rule_ensemble.blocked_rules"
 
@@ -89,7 +88,7 @@ class Rule(Method):
         similarity = task_similarity(config.task_kernel, len(machines), codes is not None)
         # How many propositions there are is known after the first pass, which looks again.
         is_blocked = lies_in_blocks(config, n, n_cols, len(machines), ctx.driver_memory)
-        check_memory(cls.name, driver_held(config, 1, n, 1, len(machines), is_blocked), ctx, REMEDY)
+        check_memory(cls.name, driver_items(config, 1, n, 1, len(machines), is_blocked), ctx, REMEDY)
         return RuleLoop(config, machines, similarity, categorical, n, (fit,), codes)
 
     @cached_property
@@ -115,7 +114,7 @@ class Rule(Method):
         else:
             propositions, columns, others = pack_pass(tasks, n, config.n_thresholds), config.max_rules, 0
         step = max(propositions.memory_bound, columns_bytes(data, columns), others)
-        held = driver_plan(driver_held(config, most, n, d, machines, self._in_blocks))
+        held = driver_plan(driver_items(config, most, n, d, machines, self._in_blocks))
         return {**figures, "task_bytes": step, **held, "max_rules": config.max_rules, "max_visits": config.max_visits}
 
     @property

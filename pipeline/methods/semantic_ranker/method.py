@@ -23,7 +23,6 @@ from ...models.spectral_predict import SpectralPredictor
 from ...passes.columns import entry_count
 from ...records.context import RunContext
 from ...records.data_set import require
-from ...records.holdings import Held
 from .config import RankerConfig, VisualRankConfig
 from .images import read_images
 from .loop import RankerLoop
@@ -39,15 +38,6 @@ MAX_RANKED, MAX_TEXT = 50, 80  # images in the table of the ranking, and charact
 FIRST_OF_QUERY = 10  # images of every query in that of many
 TOP_SIZES = (3, 5, 10, 20, 50, 100)  # lengths of the top lists that are judged where the store says which images are relevant
 MIN_SPREAD = 1e-9  # scores whose range is below this share of their mean are equal
-HELD = (Held("images, as read and in float64", "16 n d"), Held("matrices over the images", f"{8 * N_MATRICES} n^2"))
-"""What the driver holds of one query."""
-TABLE = Held("scores, prior and lines of the table of queries, as found, and as the model has them", "96 m", "many queries; m lines")
-CERTIFICATES = Held("visual neighbours with their dual variables, twice", "32 m s", "many queries; s is `n_neighbors`")
-CARRIED = Held("tag vectors of a batch of queries", "24 t", "many queries; t tags of its images")
-SIMILARITY = Held("similarity, as read and as weights", f"{DENSE_ENTRY} n^2", "`visual-rank`, where it is within L; else passes")
-SPARSE_SIMILARITY = Held(SIMILARITY.what, f"{SPARSE_ENTRY} entries", "`visual-rank`, sparse, where it is within L; else passes")
-SYSTEM = Held("matrix of the system, and its factors", "32 n^2", "`visual-rank`, `solver: exact`")
-VECTORS = Held("scores and prior", "64 n", "`visual-rank`")
 
 
 @dataclass(frozen=True)
@@ -81,7 +71,6 @@ class Ranker(Method):
     name = "semantic-ranker"
     config_type = RankerConfig
     models = {SpectralModel: RankerPredictor(), RankingModel: SpectralPredictor()}
-    held = (*HELD, TABLE, CERTIFICATES, CARRIED)
     programs = "methods.semantic_ranker.queries"
 
     config: RankerConfig
@@ -102,7 +91,7 @@ class Ranker(Method):
         data, table = inputs.data, inputs.table
         if table is not None:
             return _queries_loop(config, inputs, table, ctx)
-        check_memory(cls.name, driver_holdings(data.n_rows, data.n_cols), ctx, "rank the images of one query at a time")
+        check_memory(cls.name, driver_items(data.n_rows, data.n_cols), ctx, "rank the images of one query at a time")
         if config.n_neighbors >= data.n_rows > 1:
             ctx.warn(f"n_neighbors={config.n_neighbors} exceeds the {data.n_rows - 1} other images")
         return RankerLoop(config, read_images(config, data, inputs.tags), ctx.seed)
@@ -115,15 +104,15 @@ class Ranker(Method):
         images, basis = self.loop.images, self.loop.problem.basis
         tags = {"tags": len(np.unique(images.vectors.indices)), "untagged": images.untagged, "pairs": len(images.pairs)}
         steps = {"base": images.n if basis is None else basis.shape[1], "iterations_at_most": self.config.max_iter}
-        holdings = driver_plan(driver_holdings(images.n, images.rows.shape[1]))
-        return {**holdings, "images": images.n, **tags, **steps, "tasks_per_pass": 0, "task_bytes": 0}
+        held = driver_plan(driver_items(images.n, images.rows.shape[1]))
+        return {**held, "images": images.n, **tags, **steps, "tasks_per_pass": 0, "task_bytes": 0}
 
     def _plan_of_many(self, loop: QueriesLoop) -> dict[str, Any]:
         table, width = loop.table, self.inputs.data.n_cols
         sizes = {"queries": len(table.names), "images": len(table.rows), "largest_query": int(table.sizes.max())}
         passes = {"passes_at_most": len(loop.batches), "tasks_per_pass": len(loop.batches[0]), "tasks_in_all": sum(map(len, loop.batches))}
         bound = max(batch_bytes(self.config, table, loop.carries, batch, width) for batch in loop.batches)
-        return {**driver_plan(query_holdings(loop)), **sizes, **passes, "iterations_at_most": self.config.max_iter, "task_bytes": bound}
+        return {**driver_plan(query_items(loop)), **sizes, **passes, "iterations_at_most": self.config.max_iter, "task_bytes": bound}
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -242,26 +231,29 @@ def _queries_loop(config: RankerConfig, inputs: RankerInputs, table: QueryTable,
     smallest = int(np.argmin(table.sizes))
     if config.n_neighbors >= table.sizes[smallest]:
         ctx.warn(f"n_neighbors={config.n_neighbors} exceeds the {table.sizes[smallest] - 1} other images of query {table.names[smallest]}")
-    check_memory(Ranker.name, _table_holdings(len(table.rows), config), ctx, "fewer queries at a time")
+    check_memory(Ranker.name, _table_items(len(table.rows), config), ctx, "fewer queries at a time")
     carries = [carried_bytes(query_vectors(config, table, inputs.tags, q)[0]) for q in range(len(table.names))]
     loop = QueriesLoop(config, table, inputs.tags, np.array(carries))
-    check_memory(Ranker.name, query_holdings(loop), ctx, "fewer queries at a time")
+    check_memory(Ranker.name, query_items(loop), ctx, "fewer queries at a time")
     return loop
 
 
-def driver_holdings(n: int, d: int) -> tuple[Item, ...]:
+def driver_items(n: int, d: int) -> tuple[Item, ...]:
     """Return what the driver holds of the images of a query."""
-    return tuple(item.of(n=n, d=d) for item in HELD)
+    return ("images, as read and in float64", 16 * n * d), ("matrices over the images", 8 * N_MATRICES * n * n)
 
 
-def _table_holdings(m: int, config: RankerConfig) -> tuple[Item, ...]:
-    return TABLE.of(m=m), CERTIFICATES.of(m=m, s=config.n_neighbors)
+def _table_items(m: int, config: RankerConfig) -> tuple[Item, ...]:
+    return (
+        ("scores, prior and lines of the table of queries, as found, and as the model has them", 96 * m),
+        ("visual neighbours with their dual variables, twice", 32 * m * config.n_neighbors),
+    )
 
 
-def query_holdings(loop: QueriesLoop) -> tuple[Item, ...]:
+def query_items(loop: QueriesLoop) -> tuple[Item, ...]:
     """Return what the driver holds of many queries: nothing of their images but tags on their way."""
     carried = max(int(loop.carries[batch[0][0] : batch[-1][1]].sum()) for batch in loop.batches)
-    return *_table_holdings(len(loop.table.rows), loop.config), CARRIED.taking(2 * carried)
+    return *_table_items(len(loop.table.rows), loop.config), ("tag vectors of a batch of queries", 2 * carried)
 
 
 def _digest(data: object) -> str:
@@ -358,7 +350,6 @@ class VisualRank(Method):
     name = "visual-rank"
     config_type = VisualRankConfig
     models = {RankingModel: SpectralPredictor()}
-    held = (VECTORS, SIMILARITY, SPARSE_SIMILARITY, SYSTEM)
     programs = "methods.semantic_ranker.walk_pass"
 
     config: VisualRankConfig
@@ -373,26 +364,25 @@ class VisualRank(Method):
     @classmethod
     def build_loop(cls, config: VisualRankConfig, inputs: WalkInputs, ctx: RunContext) -> WalkLoop:
         """Return the loop of a fit. Raises MemoryBoundExceeded: vectors, or the system of ``solver='exact'``, beyond its memory."""
-        whole = walk_holdings(inputs.data, in_memory=True)
+        whole = walk_items(inputs.data, in_memory=True)
         in_memory = config.solver == "exact" or total_bytes(whole) <= ctx.driver_memory
-        exact = (SYSTEM.of(n=inputs.data.n_rows),) if config.solver == "exact" else ()
-        remedy = "solver='power'" if exact else "fewer rows"
-        check_memory(cls.name, (*walk_holdings(inputs.data, in_memory=in_memory), *exact), ctx, remedy)
+        remedy = "solver='power'" if config.solver == "exact" else "fewer rows"
+        check_memory(cls.name, (*walk_items(inputs.data, in_memory=in_memory), *_system_items(config, inputs.data.n_rows)), ctx, remedy)
         return WalkLoop(config, inputs.prior, in_memory=in_memory)
 
     @cached_property
     def plan(self) -> dict[str, Any]:
         """Where products are computed, and the tasks of one."""
         data, loop = self.inputs.data, self.loop
-        exact = (SYSTEM.of(n=data.n_rows),) if self.config.solver == "exact" else ()
-        holdings = driver_plan((*walk_holdings(data, in_memory=loop.in_memory), *exact))
+        exact = _system_items(self.config, data.n_rows)
+        held = driver_plan((*walk_items(data, in_memory=loop.in_memory), *exact))
         sizes = {"n_rows": data.n_rows, "products_on": "matrix" if loop.in_memory else "passes"}
         products = 0 if exact else loop.most
         passes = {"tasks_per_pass": 0, "task_bytes": 0}
         if not loop.in_memory:
             work = walk_plan(data, self.inputs.prior, False)
             passes = {"tasks_per_pass": work.n_tasks, "task_bytes": work.memory_bound}
-        return {**holdings, **sizes, "products_at_most": products, **passes}
+        return {**held, **sizes, "products_at_most": products, **passes}
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -420,10 +410,14 @@ class VisualRank(Method):
         return {"ranking": [{"rank": k, "row": row, "score": score, "prior": prior} for k, (row, score, prior) in enumerate(numbers, 1)]}
 
 
-def walk_holdings(data: BlockStore | MemoryBlocks, *, in_memory: bool) -> tuple[Item, ...]:
+def walk_items(data: BlockStore | MemoryBlocks, *, in_memory: bool) -> tuple[Item, ...]:
     """Return what the driver holds of a walk."""
-    vectors = VECTORS.of(n=data.n_rows)
+    vectors = "scores and prior", 64 * data.n_rows
     if not in_memory:
         return (vectors,)
-    dense = data.meta.kind == "dense"
-    return vectors, SIMILARITY.of(n=data.n_rows) if dense else SPARSE_SIMILARITY.of(entries=entry_count(data))
+    nbytes = DENSE_ENTRY * data.n_rows**2 if data.meta.kind == "dense" else SPARSE_ENTRY * entry_count(data)
+    return vectors, ("similarity, as read and as weights", nbytes)
+
+
+def _system_items(config: VisualRankConfig, n: int) -> tuple[Item, ...]:
+    return (("matrix of the system, and its factors", 32 * n * n),) if config.solver == "exact" else ()

@@ -9,15 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...core.memory import Item, check_memory, driver_plan
-from ...grams.memory import TABLES, TASK_FORMS, task_forms_held
+from ...core.memory import Item, check_memory, driver_plan, refuse
 from ...grams.plans import GramPasses, sum_plan, sum_work
-from ...grams.settings import GramSettings
+from ...grams.settings import GramSettings, task_forms_items
 from ...grams.weighted_sum import MATRIX_SHARE
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
-from ...inputs.memory import HELD as MACHINES_HELD
-from ...inputs.memory import fewer_kernels, machines_held, refuse_pooled
+from ...inputs.memory import fewer_kernels, machines_items
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, task_fit, with_loss_weight
 from ...loops.side_by_side import SideBySide, SideState
 from ...method import Method, bound_figures, bounds_summary
@@ -27,8 +25,6 @@ from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
 from ...one_vs_rest import OneVsRest, class_tables
 from ...records.context import RunContext
-from ...records.holdings import Held
-from ...records.work import Cost, Work
 from .baselines_loop import LOOPS
 from .config import SharedSubspaceConfig
 from .interior import interior_bytes, interior_fits
@@ -37,18 +33,6 @@ from .loop import UNFINISHED, SubspaceLoop, SubspaceState
 MAX_TASKS_SHOWN = 60  # tasks whose couplings a report shows
 MAX_EIGENVALUES_SHOWN = 20  # eigenvalues of a coupling that a report shows
 
-COUPLINGS = Held("couplings of tasks, and copies of them", "96 k T^2")
-FACTORS = Held("factors of the pooled kernels", "8 n^2 (2 k + 3)", "`solver: mirror`; `solver: alternate` with k = 1")
-INTERIOR = Held("system of the interior path", "8 (6 n^2 + 5 k n T)", f"`solver: auto`, where that is within {MATRIX_SHARE:g} L")
-
-USUAL_STEPS = 40  # machines that a fit usually solves one after the other, for one weight vector each
-STEPS = Cost(
-    "machines on weighted sums of kernels, step by step",
-    "s T k n^2",
-    8e8,
-    "fewer rows, fewer kernels (kernels=[...]) or a smaller max_iter make it less",
-)
-
 
 class SharedSubspace(Method):
     """Machines of many tasks that share a subspace of every kernel's feature space."""
@@ -56,7 +40,6 @@ class SharedSubspace(Method):
     name = "shared-subspace-mkl"
     config_type = SharedSubspaceConfig
     models = {TaskModel: TaskPredictor()}
-    held = (*MACHINES_HELD, TABLES, TASK_FORMS, COUPLINGS, FACTORS, INTERIOR)
 
     config: SharedSubspaceConfig
     inputs: TaskInputs
@@ -90,10 +73,11 @@ class SharedSubspace(Method):
         specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
         n, memory = len(inputs.target), ctx.driver_memory
         if config.solver != "auto":
-            refuse_pooled(n, memory, cls.name, "fewer rows, or solver='auto'")
+            pooled = f"matrix of {n} pooled rows, 1/{round(1 / MATRIX_SHARE)} of driver_memory at most", int(4 / MATRIX_SHARE) * n * n
+            refuse(cls.name, [pooled], memory, "fewer rows, or solver='auto'")
         settings = gram_settings(config, specs, inputs.data, ctx, inputs.counts)
         remedy = fewer_kernels(settings) if config.solver == "auto" else "solver='auto' needs none of the factors"
-        check_memory(cls.name, driver_held(config, settings, n, len(specs), inputs.n_tasks, memory), ctx, remedy)
+        check_memory(cls.name, driver_items(config, settings, n, len(specs), inputs.n_tasks, memory), ctx, remedy)
         losses, data = pooled_problem(config, inputs, machine), given_grams_or_none(inputs.data)
         fits = (task_fit(inputs),) if inputs.n_machines == 1 else ()
         return LOOPS[config.solver](config, specs, losses, settings, fits, data)
@@ -118,18 +102,12 @@ class SharedSubspace(Method):
         has_path = self.config.solver == "auto" and interior_fits(n, k, loop.n_tasks, ctx.driver_memory)
         return {
             **loop.settings.describe(n, k),
-            **driver_plan(driver_held(self.config, loop.settings, n, k, loop.n_tasks, ctx.driver_memory)),
+            **driver_plan(driver_items(self.config, loop.settings, n, k, loop.n_tasks, ctx.driver_memory)),
             **sum_plan(passes, forms, passes.products(loop.n_tasks) if has_path else 0),
             "learning_tasks": loop.n_tasks,
             "pooled_matrix_bytes": 4 * n**2,
             "iterations_at_most": self.config.max_iter,
         }
-
-    @property
-    def work(self) -> tuple[Work, ...]:
-        """Steps, as many as are usual."""
-        loop = self.loop
-        return (STEPS.of(s=min(USUAL_STEPS, self.config.max_iter), T=1, k=len(loop.specs), n=self.ctx.data.n_rows),)
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -199,12 +177,16 @@ class SubspaceClasses(OneVsRest, SharedSubspace):
     loop: SideBySide[SubspaceState]  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
-def driver_held(config: SharedSubspaceConfig, settings: GramSettings, n: int, k: int, n_tasks: int, driver_memory: int) -> tuple[Item, ...]:
+def driver_items(
+    config: SharedSubspaceConfig, settings: GramSettings, n: int, k: int, n_tasks: int, driver_memory: int
+) -> tuple[Item, ...]:
     """Return what the driver holds: kernels, the pooled sum and its machine, couplings, and what the chosen solver adds to them."""
-    forms = task_forms_held(n, k, n_tasks, settings.policy)
-    common = (*machines_held(settings, n, k, 1, driver_memory), *forms, COUPLINGS.of(k=k, T=n_tasks))
+    forms = task_forms_items(n, k, n_tasks, settings.policy)
+    couplings = "couplings of tasks, and copies of them", 96 * k * n_tasks**2
+    common = (*machines_items(settings, n, k, 1, driver_memory), *forms, couplings)
     if config.solver != "auto":
-        return (*common, FACTORS.of(n=n, k=k if config.solver == "mirror" else 1))
+        kernels = k if config.solver == "mirror" else 1
+        return (*common, ("factors of the pooled kernels", 8 * n * n * (2 * kernels + 3)))
     if not interior_fits(n, k, n_tasks, driver_memory):
         return common
-    return (*common, INTERIOR.taking(interior_bytes(n, k, n_tasks)))
+    return (*common, ("system of the interior path", interior_bytes(n, k, n_tasks)))

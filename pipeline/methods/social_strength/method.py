@@ -16,7 +16,6 @@ from ....kernels.ranking.user_kernels import LANCZOS_STEPS
 from ....storage import BlockStore
 from ...core.memory import Item, check_memory, driver_plan, total_bytes
 from ...grams.given import GivenGrams, GivenKernel
-from ...grams.memory import BLOCKS, IN_PLACE, PACKED
 from ...grams.plans import GramPasses
 from ...grams.settings import GramSettings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
@@ -26,8 +25,7 @@ from ...models.kernel import kernel_names
 from ...models.kernel_build import data_scaling, support_rows_of
 from ...records.context import RunContext
 from ...records.data_set import DataSet
-from ...records.holdings import Held
-from .block_pass import LANCZOS_SHARE, Normal, lanczos_views, view_passes
+from .block_pass import Normal, lanczos_views, view_passes
 from .config import SocialConfig
 from .links import Links, read_links
 from .loop import LOOKUP_ENTRIES, SocialLoop, SocialState
@@ -37,16 +35,6 @@ from .score_pass import Scorer, top_lists, top_plan
 from .scores import TOP_SIZE, hit_table, pair_scores, scorer_of, train_hits
 from .tile_pass import TileLayout, is_similarity, similarity_kernels, view_tiles
 from .view_pass import view_pass_bytes
-
-SCORES = Held("scores of all pairs of users", "4 M n^2", "M = 2 for `pair_kernel: similarity`, else 1")
-SUM = Held("sum of the views, and a copy", "8 n^2")
-AT_PAIRS = Held("views at the pairs", "16 k p", "p pairs")
-AT_PLACES = Held("views at pairs and links, and vectors of the solver", "48 k p + 300 p", "by blocks; p pairs and links")
-SUMS = Held("row factors, sums and diagonals of the views, and their copies", "200 k n", "by blocks")
-STEPS = Held(
-    "vectors of Lanczos steps", f"{8 * LANCZOS_STEPS} n g", f"by blocks; g views at a time, as many as {LANCZOS_SHARE:g} L has room for"
-)
-LISTS = Held("first candidates of all users", f"{64 * TOP_SIZE} n", "by blocks")
 
 
 @dataclass(frozen=True)
@@ -63,7 +51,6 @@ class Social(Method):
     name = "social-strength"
     config_type = SocialConfig
     models = {SocialModel: SocialPredictor()}
-    held = (SCORES, PACKED, IN_PLACE, BLOCKS, SUM, AT_PAIRS, AT_PLACES, SUMS, STEPS, LISTS)
     programs = "methods.social_strength.view_pass"
 
     config: SocialConfig
@@ -92,11 +79,11 @@ class Social(Method):
             return _block_loop(config, similarity_kernels(data, _normalization(config)), inputs, ctx)
         specs = resolved_kernels(config.kernels, data, _normalization(config))
         loop = SocialLoop(config, specs, gram_settings(config, specs, data, ctx), inputs.links, given_grams_or_none(data))
-        holdings = driver_holdings(loop, data.n_rows, ctx)
-        if total_bytes(holdings) > ctx.driver_memory and _goes_by_blocks(config, data):
+        items = driver_items(loop, data.n_rows, ctx)
+        if total_bytes(items) > ctx.driver_memory and _goes_by_blocks(config, data):
             return _block_loop(config, specs, inputs, ctx)
         remedy = "fewer users" if config.pair_kernel == "similarity" else "fewer users, or pair_kernel='similarity', which goes by blocks"
-        check_memory(cls.name, holdings, ctx, remedy)
+        check_memory(cls.name, items, ctx, remedy)
         return loop
 
     @cached_property
@@ -112,7 +99,7 @@ class Social(Method):
             passes["task_bytes"] = max(self._matrix_steps(grams))
         return {
             **passes,
-            **driver_plan(driver_holdings(loop, data.n_rows, self.ctx)),
+            **driver_plan(driver_items(loop, data.n_rows, self.ctx)),
             "scores_on": "blocks" if loop.by_blocks else "matrix",
             "users": data.n_rows,
             "pairs": len(z),
@@ -232,14 +219,24 @@ class Social(Method):
         return {"kernels": [{"kernel": names[q], "weight": float(shares[q]), "alignment": float(singles[q])} for q in order]}
 
 
-def driver_holdings(loop: SocialLoop, n: int, ctx: RunContext) -> tuple[Item, ...]:
+def driver_items(loop: SocialLoop, n: int, ctx: RunContext) -> tuple[Item, ...]:
     """Return what the driver holds: scores of all pairs of users, views in memory, the kernel of the pairs."""
     matrices, pairs, k = 2 if loop.config.pair_kernel == "similarity" else 1, len(loop.links.z), len(loop.specs)
     if loop.by_blocks:
         together = lanczos_views(n, k, ctx.driver_memory)
         places = pairs + loop.links.target.nnz // 2
-        return SUMS.of(k=k, n=n), STEPS.of(n=n, g=together), AT_PLACES.of(k=k, p=places), LISTS.of(n=n)
-    return (SCORES.of(n=n, M=matrices), loop.settings.held(n, k, ctx.driver_memory)[0], SUM.of(n=n), AT_PAIRS.of(k=k, p=pairs))
+        return (
+            ("row factors, sums and diagonals of the views, and their copies", 200 * k * n),
+            ("vectors of Lanczos steps", 8 * LANCZOS_STEPS * n * together),
+            ("views at pairs and links, and vectors of the solver", 48 * k * places + 300 * places),
+            ("first candidates of all users", 64 * TOP_SIZE * n),
+        )
+    return (
+        ("scores of all pairs of users", 4 * matrices * n * n),
+        loop.settings.items(n, k, ctx.driver_memory)[0],
+        ("sum of the views, and a copy", 8 * n * n),
+        ("views at the pairs", 16 * k * pairs),
+    )
 
 
 def is_given_kernel(specs: Sequence[Any]) -> bool:
@@ -271,7 +268,7 @@ def _block_loop(config: SocialConfig, specs: Sequence[Any], inputs: SocialInputs
     loop = SocialLoop(
         config, specs, GramSettings("recompute", TileLayout.of(inputs.data, len(specs)).edge, None, reason), inputs.links, by_blocks=True
     )
-    check_memory(Social.name, driver_holdings(loop, n, ctx), ctx, "fewer users, pairs or views")
+    check_memory(Social.name, driver_items(loop, n, ctx), ctx, "fewer users, pairs or views")
     return loop
 
 

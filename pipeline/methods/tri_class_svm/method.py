@@ -15,12 +15,10 @@ from ....kernels.svm.triclass_search import SearchState, row_coefficients
 from ....storage import BlockStore, DataError
 from ....storage.data import opened
 from ...core.memory import Item, check_memory, driver_plan, total_bytes
-from ...grams.memory import HELD as GRAMS_HELD
-from ...grams.memory import WORKING_SET
 from ...grams.plans import GramPasses
 from ...grams.settings import PLACES, GramSettings
 from ...grams.sources import group_pairs
-from ...grams.weighted_sum import MATRIX_SHARE
+from ...grams.weighted_sum import MATRIX_SHARE, working_set_item
 from ...inputs.labels import Inputs, store_inputs
 from ...inputs.scores import held_out_rows
 from ...method import Method
@@ -29,7 +27,6 @@ from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
 from ...passes.blocks import Rows
 from ...records.context import RunContext
-from ...records.holdings import Held
 from ...records.joined import JoinedStores
 from .config import TriClassConfig
 from .inputs import TriClassInputs, join_stores, make_points, resolve_kernel, rows_bytes, split_labels, validation_masks
@@ -40,18 +37,6 @@ UNFINISHED = (None, "max_iter", "stalled")  # reasons of a stop before the toler
 WHOLE_NUMBERS = ("iteration", "minus", "zero", "plus", "flips")  # columns of the path that count
 
 ROWS_SHARE = 0.25  # share of the driver's memory that the rows of two stores may take where they are read into this process
-
-ROWS = Held("rows of both stores, side by side", "stored", f"with a second store, where the matrix is here; within {ROWS_SHARE:g} L")
-STARTS = Held(
-    "labels, costs, coefficients and decision values of every machine",
-    "64 n S",
-    "S machines: every start and the two they begin from, of the fit and of every fold",
-)
-VARIABLES = Held("variables of a convex problem, and vectors over them", "256 (n + u)", "u unlabelled rows")
-MOVING = Held("matrix of the variables that move", "4 (n + u)^2", "`algorithm: dc` or `cccp`, where the matrix is here")
-MEAN = Held("matrix with the mean of the unlabelled rows", "4 n^2", "with `balance`, where the matrix is here")
-WEIGHTS = Held("weights of the features", "40 d", "`kernel: linear`, where the matrix is never made")
-MODEL = Held("rows of the model", "stored", "those with a coefficient, at most all; of a store")
 
 DISTRIBUTED = {
     "matrix": ("Gram blocks",),
@@ -66,7 +51,6 @@ class TriClass(Method):
     name = "tri-class-svm"
     config_type = TriClassConfig
     models = {KernelModel: KernelPredictor()}
-    held = (ROWS, *GRAMS_HELD, MEAN, MOVING, WEIGHTS, VARIABLES, STARTS, MODEL)
 
     config: TriClassConfig
     inputs: TriClassInputs
@@ -122,9 +106,9 @@ class TriClass(Method):
         data, spec, is_asked = inputs.data, resolve_kernel(config, inputs.data, inputs.held_out, inputs.counts), config.validation != "auto"
         machines = count_machines(config, len(fits), len(folds) if is_asked else 0)
         layout = _decide(config, spec, inputs, ctx, machines)
-        check_memory(cls.name, _driver_held(config, layout, inputs, ctx.driver_memory, machines), ctx, "fewer rows")
+        check_memory(cls.name, _driver_items(config, layout, inputs, ctx.driver_memory, machines), ctx, "fewer rows")
         if not is_asked and folds:
-            more = _driver_held(config, layout, inputs, ctx.driver_memory, count_machines(config, len(fits), len(folds)))
+            more = _driver_items(config, layout, inputs, ctx.driver_memory, count_machines(config, len(fits), len(folds)))
             folds = folds if layout.solver_reads == "matrix" and total_bytes(more) <= ctx.driver_memory else ()
         masks = [*fits, *folds]
         points = [make_points(config, inputs, mask) for mask in masks]
@@ -138,7 +122,7 @@ class TriClass(Method):
         machines = count_machines(self.config, loop.n_fits, n_folds)
         return {
             **layout.settings.describe(inputs.data.n_rows, 1),
-            **driver_plan(_driver_held(self.config, layout, inputs, self.ctx.driver_memory, machines)),
+            **driver_plan(_driver_items(self.config, layout, inputs, self.ctx.driver_memory, machines)),
             "kernel": str(loop.spec),
             "labelled": len(inputs.labels),
             "unlabelled": inputs.n_unlabelled,
@@ -292,7 +276,7 @@ def _decide(config: TriClassConfig, spec: KernelSpec, inputs: TriClassInputs, ct
     data, limit = inputs.data, ctx.driver_memory
     near = replace(GramSettings.of(replace(ctx, data=data), [spec], config.grams), counts=inputs.counts)
     here = Layout(near, rows_here=rows_bytes(data) <= ROWS_SHARE * limit)
-    if 4 * data.n_rows**2 <= MATRIX_SHARE * limit and total_bytes(_driver_held(config, here, inputs, limit, machines)) <= limit:
+    if 4 * data.n_rows**2 <= MATRIX_SHARE * limit and total_bytes(_driver_items(config, here, inputs, limit, machines)) <= limit:
         return here
     if suits(spec, data):
         return Layout(replace(near, policy="recompute", reason="never made: a linear kernel is known by its rows"), "rows")
@@ -314,23 +298,27 @@ def count_machines(config: TriClassConfig, fits: int, folds: int) -> int:
     return fits * (starts + len(BASELINES)) + folds * ((1 if config.validation == "auto" else starts) + len(BASELINES))
 
 
-def _driver_held(config: TriClassConfig, layout: Layout, inputs: TriClassInputs, limit: int, machines: int) -> tuple[Item, ...]:
+def _driver_items(config: TriClassConfig, layout: Layout, inputs: TriClassInputs, limit: int, machines: int) -> tuple[Item, ...]:
     """Return what the driver holds of n rows, u of them unlabelled: rows, kernel, the matrix of a convex problem, vectors, model."""
     data, n, u = inputs.data, inputs.data.n_rows, inputs.n_unlabelled
     is_twofold, nbytes = _is_twofold(config), rows_bytes(data)
-    vectors = [VARIABLES.of(n=n, u=u if is_twofold else 0), STARTS.of(n=n, S=machines), MODEL.of(stored=nbytes)]
+    vectors = (
+        ("variables of a convex problem, and vectors over them", 256 * (n + (u if is_twofold else 0))),
+        ("labels, costs, coefficients and decision values of every machine", 64 * n * machines),
+        ("rows of the model", nbytes),
+    )
     if layout.solver_reads == "rows":
-        return (WORKING_SET.of(L=limit), WEIGHTS.of(d=data.n_cols), *vectors)
-    matrices = layout.settings.held(n, 1, limit)
+        return (working_set_item(limit), ("weights of the features", 40 * data.n_cols), *vectors)
+    matrices = layout.settings.items(n, 1, limit)
     if layout.solver_reads == "blocks":
-        return (matrices[0], WORKING_SET.of(L=limit), *vectors)
+        return (matrices[0], working_set_item(limit), *vectors)
     if layout.rows_here and isinstance(data, JoinedStores):
-        matrices = (ROWS.of(stored=nbytes), *matrices)
+        matrices = (("rows of both stores, side by side", nbytes), *matrices)
     if config.balance is not None:
-        matrices = (*matrices, MEAN.of(n=n))
+        matrices = (*matrices, ("matrix with the mean of the unlabelled rows", 4 * n * n))
     if is_twofold:
         # Rows with two variables are copied as often into the matrix of those that move.
-        matrices = (*matrices, MOVING.of(n=n, u=u))
+        matrices = (*matrices, ("matrix of the variables that move", 4 * (n + u) ** 2))
     return (*matrices, *vectors)
 
 

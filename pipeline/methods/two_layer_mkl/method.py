@@ -12,22 +12,19 @@ import numpy as np
 
 from ....storage import DataError
 from ...core.memory import Item, driver_plan
-from ...grams.memory import BLOCKS, IN_PLACE, PACKED
 from ...grams.plans import BLOCKS_WORK, SUM_WORK, GramPasses
 from ...grams.settings import PLACES, GramSettings
 from ...grams.weighted_sum import MATRIX_SHARE
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.labels import Inputs, dual_problems, store_inputs
-from ...inputs.memory import MACHINES, check_machines, vectors_held
+from ...inputs.memory import check_machines, vectors_item
 from ...inputs.scores import AccuracyTracker, held_out_rows, with_held_out
 from ...method import Method, followed_tables
 from ...models.kernel import KernelModel
 from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
 from ...records.context import RunContext
-from ...records.holdings import Held
-from ...records.work import Cost, Work
 from .config import TwoLayerConfig
 from .layer_pass import layer_pass_bytes
 from .loop import UNFINISHED, TwoLayerLoop, TwoLayerState
@@ -36,17 +33,6 @@ from .new_kernels import N_WIDTHS
 LAYER_WORK = ("second layer", "sums of the kernels weighted by it")
 LAYER_SHARE = 0.5  # share of the driver's memory for the second layer and the solver's copy of it; beyond it passes answer for the layer
 
-LAYER = Held("second layer in double precision, and the solver's copy of it", "16 n^2", f"within {LAYER_SHARE:g} L")
-LAYER_SET = Held("a solver's working set of the second layer", f"{MATRIX_SHARE:g} L", "where that is larger")
-
-USUAL_STEPS = 40  # machines that a fit usually solves one after the other, for one weight vector each
-STEPS = Cost(
-    "machines on weighted sums of kernels, step by step",
-    "s T k n^2",
-    8e8,
-    "fewer rows, fewer kernels (kernels=[...]) or a smaller max_iter make it less",
-)
-
 
 class TwoLayer(Method):
     """Support vector machines on the exponential of a weighted sum of kernels, weights learnt with them."""
@@ -54,7 +40,6 @@ class TwoLayer(Method):
     name = "two-layer-mkl"
     config_type = TwoLayerConfig
     models = {KernelModel: KernelPredictor()}
-    held = (PACKED, IN_PLACE, BLOCKS, LAYER, LAYER_SET, MACHINES)
 
     config: TwoLayerConfig
     inputs: Inputs
@@ -87,8 +72,8 @@ class TwoLayer(Method):
             # Passes go over block pairs, of which a bank has none.
             reason = f"{PLACES['recompute']}: the second layer is beyond the driver's memory"
             settings = replace(settings, policy="recompute", reason=reason)
-        holdings = _driver_held(settings, n, len(all_specs), inputs.n_machines * config.n_restarts, by_passes, ctx.driver_memory)
-        check_machines(settings, holdings, n, len(all_specs), ctx, cls.name)
+        items = _driver_items(settings, n, len(all_specs), inputs.n_machines * config.n_restarts, by_passes, ctx.driver_memory)
+        check_machines(settings, items, n, len(all_specs), ctx, cls.name)
         trackers = (AccuracyTracker(0, inputs.n_machines, inputs.target, inputs.held_out),)
         problems, given = dual_problems(config, inputs), given_grams_or_none(data)
         return TwoLayerLoop(config, specs, problems, settings, trackers, given, by_passes, inputs.sample_weight)
@@ -98,11 +83,11 @@ class TwoLayer(Method):
         """Gram policy, tasks of a pass, memory of a task and of the driver."""
         config, loop, n = self.config, self.loop, self.ctx.data.n_rows
         n_machines, n_new = len(loop.problems) * config.n_restarts, _max_new_kernels(config)
-        holdings = _driver_held(loop.settings, n, len(loop.specs) + n_new, n_machines, loop.layer_by_passes, self.ctx.driver_memory)
+        items = _driver_items(loop.settings, n, len(loop.specs) + n_new, n_machines, loop.layer_by_passes, self.ctx.driver_memory)
         passes = self._passes(n_new)
         return {
             **loop.settings.describe(n, len(loop.specs)),
-            **driver_plan(holdings),
+            **driver_plan(items),
             "machines": n_machines,
             "penalty": loop.penalty,
             "new_kernels_at_most": config.max_new_kernels if config.infinite else 0,
@@ -128,19 +113,6 @@ class TwoLayer(Method):
         if n_new or not passes.is_here:
             steps.append(layer_pass_bytes(refs, passes.k, block, whole=not (loop.layer_by_passes or passes.is_here)))
         return steps
-
-    @property
-    def work(self) -> tuple[Work, ...]:
-        """Steps, as many as are usual."""
-        loop = self.loop
-        return (
-            STEPS.of(
-                s=min(USUAL_STEPS, self.config.max_iter),
-                T=len(loop.problems) * self.config.n_restarts,
-                k=len(loop.specs),
-                n=self.ctx.data.n_rows,
-            ),
-        )
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -222,7 +194,8 @@ def _layer_bytes(n: int) -> int:
     return 16 * n * n
 
 
-def _driver_held(settings: GramSettings, n: int, k: int, machines: int, by_passes: bool, driver_memory: int) -> tuple[Item, ...]:
+def _driver_items(settings: GramSettings, n: int, k: int, machines: int, by_passes: bool, driver_memory: int) -> tuple[Item, ...]:
     """Return what the driver holds of k kernels in the first layer: their entries, the second layer, vectors of the machines."""
-    layer = LAYER_SET.of(L=driver_memory) if by_passes else LAYER.of(n=n)
-    return settings.held(n, k, driver_memory)[0], layer, vectors_held(n, machines)
+    working_set = "a solver's working set of the second layer", int(MATRIX_SHARE * driver_memory)
+    layer = working_set if by_passes else ("second layer in double precision, and the solver's copy of it", _layer_bytes(n))
+    return settings.items(n, k, driver_memory)[0], layer, vectors_item(n, machines)

@@ -20,16 +20,12 @@ from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
 from ...records.context import RunContext
 from ...records.data_set import DataSet
-from ...records.work import Cost, Work
 from .components import Components, components_by_passes, principal_components
 from .config import UMKLConfig
 from .loop import UMKLLoop, UMKLState
-from .memory import HELD, choose_way
+from .memory import choose_way
 from .sums_pass import PassGrams
 from .sweeps import largest_step, pass_figures
-
-USUAL_STEPS = 25  # alternations that a fit usually takes
-STEPS = Cost("bases and weights in turn", "s k n^2", 3e8, "fewer rows, fewer kernels (kernels=[...]) or a smaller max_iter make it less")
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,6 @@ class UMKL(Method):
     name = "unsupervised-mkl"
     config_type = UMKLConfig
     models = {KernelModel: KernelPredictor()}
-    held = HELD
     programs = "methods.unsupervised_mkl.strips_pass"
 
     config: UMKLConfig
@@ -74,7 +69,7 @@ class UMKL(Method):
             ctx.warn(f"n_bases={config.n_bases} exceeds the {n_bases} other samples")
         specs = resolved_kernels(config.kernels, data, "none" if config.normalize == "column_sum" else config.normalize)
         way = choose_way(config, gram_settings(config, specs, data, ctx), data, len(specs), n_bases, ctx.driver_memory)
-        check_memory(cls.name, way.held, ctx, "fewer rows or kernels")
+        check_memory(cls.name, way.items, ctx, "fewer rows or kernels")
         return UMKLLoop(config, specs, way.settings, n_bases, way.by_passes)
 
     @cached_property
@@ -85,7 +80,7 @@ class UMKL(Method):
         passes = GramPasses(ctx, loop.specs, loop.settings)
         return {
             **loop.settings.describe(n, len(loop.specs)),
-            **driver_plan(way.held),
+            **driver_plan(way.items),
             "points": "by passes" if loop.by_passes else "in this process",
             "n_bases": loop.n_bases,
             "iterations_at_most": self.config.max_iter,
@@ -99,11 +94,6 @@ class UMKL(Method):
             largest = largest_step(passes, n_bases)
         steps = (passes.load(), passes.sum(), passes.entries(passes.n * n_bases), largest)
         return {"tasks_per_pass": len(passes.refs), "task_bytes": max(steps)}
-
-    @property
-    def work(self) -> tuple[Work, ...]:
-        """Alternations, as many as are usual."""
-        return (STEPS.of(s=min(USUAL_STEPS, self.config.max_iter), k=len(self.loop.specs), n=self.ctx.data.n_rows),)
 
     @property
     def distributed(self) -> tuple[str, ...]:

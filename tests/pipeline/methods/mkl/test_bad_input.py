@@ -10,7 +10,7 @@ from gramplane.cluster import MemoryBoundExceeded
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import MKLClassifier, MKLRegressor, load_model, predict_store, run_method
 from gramplane.pipeline.grams.settings import GramSettings
-from gramplane.pipeline.inputs.memory import check_machines, machines_held
+from gramplane.pipeline.inputs.memory import check_machines, machines_items
 from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.runs.gram_stores import build_grams
 from gramplane.storage import DataError, StorageError
@@ -95,7 +95,7 @@ def test_more_kernels_than_memory_allows(kind):
     def check(k, memory):
         settings = GramSettings(kind, 128)
         ctx = RunContext(None, None, driver_memory=memory)
-        check_machines(settings, machines_held(settings, 3000, k, 1, memory), 3000, k, ctx, "mkl")
+        check_machines(settings, machines_items(settings, 3000, k, 1, memory), 3000, k, ctx, "mkl")
 
     told = {
         "memory": "packed triangles .*another policy",

@@ -12,7 +12,7 @@ from gramplane.pipeline.grams import given as given_grams
 from gramplane.pipeline.grams.given import GivenGrams, GivenKernel
 from gramplane.pipeline.grams.pairs import GivenPair
 from gramplane.pipeline.grams.settings import GramSettings
-from gramplane.pipeline.inputs.memory import machines_held
+from gramplane.pipeline.inputs.memory import machines_items
 from gramplane.pipeline.methods.mkl.estimator import MKLClassifier
 from gramplane.pipeline.records.context import RunContext
 
@@ -125,9 +125,9 @@ def test_the_plan_counts_nothing_for_what_lies_there_already(monkeypatch):
     with open_executor(None) as executor:
         settings = GramSettings.of(RunContext(executor, GivenGrams(K, room=0), driver_memory=memory), kernels)
         copied = GramSettings.of(RunContext(executor, GivenGrams(K.astype(np.float64)), driver_memory=memory), kernels)
-    assert settings.policy == "memory" and settings.held(200, 4, memory)[0].nbytes == 0 and "where they lie" in settings.reason
+    assert settings.policy == "memory" and settings.items(200, 4, memory)[0][1] == 0 and "where they lie" in settings.reason
     assert copied.policy == "recompute"
-    assert total_bytes(machines_held(settings, 200, 4, 1, memory)) < PackedBank.bytes_for(4, 200)
+    assert total_bytes(machines_items(settings, 200, 4, 1, memory)) < PackedBank.bytes_for(4, 200)
     # Beyond any share of the driver the fit goes on in memory.
     monkeypatch.setattr(given_grams, "default_driver_memory", lambda: memory)
     _, loads = counted(monkeypatch)

@@ -179,7 +179,7 @@ def test_steps_are_within_the_plan_and_what_workers_do_is_named(mode, rounds, pr
 
 
 def test_the_driver_is_planned_without_rows_times_propositions():
-    one, ten = (total_bytes(data.driver_held(RuleConfig(max_rules=300), 3800, n, 200, 1, True)) for n in (10**6, 10**7))
+    one, ten = (total_bytes(data.driver_items(RuleConfig(max_rules=300), 3800, n, 200, 1, True)) for n in (10**6, 10**7))
     assert one <= 512 << 20 and (ten - one) / 9e6 <= 320
     assert largest_step(3800, 10**6, 1, 300, 2_000_000) <= 1 << 30
 

@@ -231,11 +231,11 @@ def kernel(n=90, seed=0):
 @pytest.fixture
 def by_passes(monkeypatch):
     """No similarity has room in this process, and stripes are of a few columns."""
-    real = method.walk_holdings
+    real = method.walk_items
     monkeypatch.setattr(
         method,
-        "walk_holdings",
-        lambda data, *, in_memory: (method.SIMILARITY.taking(1 << 50),) if in_memory else real(data, in_memory=False),
+        "walk_items",
+        lambda data, *, in_memory: (("similarity, as read and as weights", 1 << 50),) if in_memory else real(data, in_memory=False),
     )
     monkeypatch.setattr("gramplane.storage.ingest.options.STRIPE_BYTES", 4000)
     monkeypatch.setattr("gramplane.pipeline.passes.blocks.TASK_BYTES", 4000)

@@ -48,13 +48,13 @@ def similarities(n=N, seed=0):
 @pytest.fixture
 def blocks(monkeypatch):
     """No fit has room for matrices of all users, and tiles are of one block."""
-    real = method.driver_holdings
+    real = method.driver_items
 
     def held(loop, n, ctx):
         found = real(loop, n, ctx)
         return found if loop.by_blocks else ((found[0][0], ctx.driver_memory + 1),)
 
-    monkeypatch.setattr(method, "driver_holdings", held)
+    monkeypatch.setattr(method, "driver_items", held)
 
 
 def raw_matrices(X, specs):
