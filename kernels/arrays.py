@@ -11,3 +11,17 @@ Array = NDArray[Any]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Entry = Any  # A number that a compiled loop reads from an array; type checkers take it for an array.
+
+
+# Arrays that would be larger than their caller allows are refused before they are made.
+
+
+def refuse_array(what: str, needed: int, allowed: int | None) -> None:
+    """Refuse an array, or several at once, beyond what is allowed. ``what`` names it, such as ``"a dense decomposition of 3000 rows"``;
+    sizes are in bytes, ``None`` allows any. The MemoryError names both.
+    """
+    if allowed is not None and needed > allowed:
+        raise MemoryError(
+            f"{what} needs {needed} bytes ({needed / 2**20:,.0f} MiB), of driver_memory {max(allowed, 0)} bytes "
+            f"({max(allowed, 0) / 2**20:,.0f} MiB) are left: fewer rows, fewer constraints or a base help, or more (--driver-memory)"
+        )

@@ -20,7 +20,9 @@ import numpy as np
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.svm import SVC, SVR
 
-from gramplane.kernels.svm.solvers import DenseGram, DualSolution, RidgeSolver, Scratch, ridge_problem, solve_smo, svc_problem, svr_problem
+from gramplane.kernels.svm.dual import DenseGram, DualSolution, Scratch, ridge_problem, svc_problem, svr_problem
+from gramplane.kernels.svm.ridge import RidgeSolver
+from gramplane.kernels.svm.smo import solve_smo
 
 EPSILON = 0.1
 COLD = {1.0: 1 / 3, 10.0: 1 / 3, 100.0: 1 / 2}

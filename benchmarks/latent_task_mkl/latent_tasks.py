@@ -38,7 +38,9 @@ from sklearn.metrics import roc_auc_score
 
 from gramplane import LatentTaskMKLClassifier, LatentTaskMKLRegressor
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.svm.solvers import DenseGram, DualProblem, ridge_problem, solve_ridge, solve_smo, svc_problem
+from gramplane.kernels.svm.dual import DenseGram, DualProblem, ridge_problem, svc_problem
+from gramplane.kernels.svm.ridge import solve_ridge
+from gramplane.kernels.svm.smo import solve_smo
 
 PUBLISHED = {
     "sarcos": {"STL": (40.47, 7.56), "MTL": (34.50, 10.19), "MTGFL": (49.86, 6.34)},

@@ -23,7 +23,7 @@ from benchmarks._mkl_peer import strong_loop
 from gramplane.cluster import open_executor
 from gramplane.kernels.grams.blocks import gram_block
 from gramplane.kernels.grams.spec import KernelSpec
-from gramplane.kernels.svm.solvers import svc_problem
+from gramplane.kernels.svm.dual import svc_problem
 from gramplane.pipeline.grams.given import GivenGrams, GivenKernel
 from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.mkl.config import MKLConfig

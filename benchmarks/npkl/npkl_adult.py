@@ -30,9 +30,9 @@ import scipy.sparse as sp
 from sklearn.neighbors import NearestNeighbors
 
 from gramplane import SimpleNPKL
+from gramplane.kernels.eigen.column_block import usable_cores
 from gramplane.kernels.eigen.operator import SymmetricOperator
 from gramplane.kernels.eigen.positive_part import kernel_spectrum, normalized_laplacian, positive_part
-from gramplane.kernels.eigen.tall_blocks import usable_cores
 from gramplane.kernels.spectral.neighbors import nearest_rows, neighbour_graph
 
 NEIGHBORS = 50

@@ -29,7 +29,7 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.npkl.npkl_tables import drawn_pairs
 from gramplane import SimpleNPKL
-from gramplane.kernels.spectral.constraints import close_pairs, pair_constraints
+from gramplane.kernels.spectral.problem import close_pairs, pair_constraints
 
 SHARES = (0.1, 0.25, 0.5, 0.75)
 COMPONENTS = 0.6

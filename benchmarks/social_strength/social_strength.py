@@ -21,8 +21,7 @@ import numpy as np
 
 from gramplane import SocialStrengthRanker
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.ranking.pair_kernels import PAIR_KERNELS
-from gramplane.kernels.ranking.user_kernels import incidence_kernel
+from gramplane.kernels.ranking.user_kernels import PAIR_KERNELS, incidence_kernel
 from gramplane.pipeline.methods.social_strength.scores import direct_scores, hit_rates, user_scores
 from gramplane.pipeline.synthetic.social_graph import VIEWS, SocialGraph, social_graph
 from tests.support.social import normalise_row_maximum, training_pairs

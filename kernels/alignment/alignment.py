@@ -18,10 +18,18 @@ import numpy as np
 
 from ..arrays import Array
 from ..features.views import Columns, SparseView, shape, view
-from ..grams.cosine_sums import MAX_UNSORTED_RANGE, WORK_ROWS, gaussian_forms
+from ..grams.feature_sums import MAX_UNSORTED_RANGE, WORK_ROWS, gaussian_forms
 from ..jit import compiled
-from .distinct_values import ROOT_TWO, align_few_valued, align_linear_columns, load_points, sort_points, sum_pairs
-from .median_width import MAX_EXACT_VALUES, median_distance
+from .median_width import (
+    MAX_EXACT_VALUES,
+    ROOT_TWO,
+    align_few_valued,
+    align_linear_columns,
+    load_points,
+    median_distance,
+    sort_points,
+    sum_pairs,
+)
 
 TILE_ENTRIES = 1 << 16  # Entries handled at a time: half a megabyte stays in the second cache while it is transposed, sorted and summed.
 MIN_ERROR_PER_PAIR = 1e-15  # Smallest error per pair that the expansion is asked for; rounding is counted with as much again.

@@ -9,6 +9,8 @@ of neighbouring values, shifted by the error of rank so far. Two or three passes
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ..arrays import Array
@@ -117,3 +119,178 @@ def median_distance(v: Array, before: Array, n: int) -> float:
     return _find_ranked_distance(
         v, before, n, total, target, slack, _find_ranked_distance(centres, edges, centres.size, between, shifted, 0.5 * slack, guess)
     )
+
+
+# Centred alignments of one feature from its points: distinct values with their counts, the linear kernel, and every pair.
+#
+# A *point* is a non-zero entry x with its weight s, the centred label of its row, in the order of rows; all zero entries together are one
+# more point, with the sum of their weights, which is minus the others' because centred labels sum to zero. Dense and sparse columns so give
+# the same bits. A point stands for c entries: the times its row counts, all of them together for the zeros.
+#
+# Because the weights sum to zero, ``sum s s' K = -sum s s' (1 - K)``, and ``trace(H K H) = sum c c' (1 - K) / m`` when K(x, x) = 1: with
+# ``expm1`` neither loses digits, however wide the kernel.
+
+Table = tuple[Array, Array, Array]  # Distinct values, their sums of labels, and counts.
+Entries = tuple[Array, Array, Array]  # Values, their bits as int64, and rows.
+
+ROOT_TWO = math.sqrt(2.0)
+SLOT_BITS = 7  # Four times as many slots as values: a look-up seldom takes a second step.
+
+
+@compiled(deferred=True)
+def load_points(values: Array, rows: Array, lo: int, hi: int, labels: Array, times: Array, m: float, x: Array, s: Array, c: Array) -> int:
+    """Fill x, s, c with the points of a column, whose rows count ``times`` each and m together; return how many."""
+    n, total, counted = 0, 0.0, 0.0
+    for p in range(lo, hi):
+        if values[p] != 0.0:
+            x[n] = values[p]
+            s[n] = labels[rows[p]]
+            c[n] = times[rows[p]]
+            total += s[n]
+            counted += c[n]
+            n += 1
+    if n == labels.size:
+        return n
+    x[n], s[n], c[n] = 0.0, -total, m - counted
+    return n + 1
+
+
+@compiled(deferred=True)
+def sort_points(x: Array, s: Array, c: Array, n: int) -> None:
+    """Sort the first n entries of all three by x (Shell's method; equal points keep an order that depends on nothing else)."""
+    gap = 1
+    while gap < n:
+        gap = (9 * gap + 4) // 4
+    while gap > 1:
+        gap = max((4 * gap - 4) // 9, 1)
+        for i in range(gap, n):
+            xi, si, ci, j = x[i], s[i], c[i], i
+            while j >= gap and x[j - gap] > xi:
+                x[j], s[j], c[j] = x[j - gap], s[j - gap], c[j - gap]
+                j -= gap
+            x[j], s[j], c[j] = xi, si, ci
+
+
+@compiled(inline=True, deferred=True)
+def _find_slot(bits: int) -> int:
+    """Return where to look first for a value with these bits (multiplicative hashing; the top bits are the best mixed)."""
+    return int(np.int64((np.uint64(bits) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - SLOT_BITS)))
+
+
+@compiled(deferred=True)
+def fill_value_table(
+    entries: Entries, lo: int, hi: int, labels: Array, times: Array, m: float, table: Table, slots: Array, filled_at: Array
+) -> int:
+    """Fill v, s, c with the distinct values, ascending, their sums of labels and counts; -1 if there are more than v.size. ``slots`` (2 **
+    SLOT_BITS,) and ``filled_at`` (m,) are work space.
+    """
+    values, bits, rows = entries
+    v, s, c = table
+    n, at, total, counted, filled = 0, 0, 0.0, 0.0, 0
+    slots[:] = -1
+    # Without a branch: where zeros are many and anywhere, guessing wrong costs more than the rest.
+    for p in range(lo, hi):
+        filled_at[filled] = p
+        filled += 1 if values[p] != 0.0 else 0
+    for q in range(filled):
+        p = int(filled_at[q])
+        x = values[p]
+        if n == 0 or v[at] != x:
+            slot = _find_slot(bits[p])
+            while slots[slot] >= 0 and v[slots[slot]] != x:
+                slot = (slot + 1) & (slots.size - 1)
+            if slots[slot] < 0:
+                if n == v.size:
+                    return -1
+                slots[slot], v[n], s[n], c[n] = n, x, 0.0, 0.0
+                n += 1
+            at = slots[slot]
+        label, count = labels[rows[p]], times[rows[p]]
+        s[at] += label
+        c[at] += count
+        total += label
+        counted += count
+    if filled < labels.size:
+        if n == v.size:
+            return -1
+        v[n], s[n], c[n] = 0.0, -total, m - counted
+        n += 1
+    sort_points(v, s, c, n)
+    return n
+
+
+@compiled(deferred=True)
+def median_table_distance(v: Array, c: Array, n: int) -> float:
+    """Return the median non-zero distance of a table of counts, n >= 2."""
+    before = np.empty(n + 1)
+    before[0] = 0.0
+    for i in range(n):
+        before[i + 1] = before[i] + c[i]
+    return median_distance(v, before, n)
+
+
+@compiled(deferred=True)
+def sum_pairs(x: Array, s: Array, c: Array, n: int, m: float, width: float) -> tuple[float, float]:
+    """Return ``y~' K y~`` and ``trace(H K H)`` of the Gaussian kernel from every pair of the table."""
+    form, mass = 0.0, 0.0
+    for i in range(n):
+        f, g = 0.0, 0.0
+        for j in range(i):
+            z = (x[i] - x[j]) / (ROOT_TWO * width)
+            away = -math.expm1(-z * z)
+            f += s[j] * away
+            g += c[j] * away
+        form -= 2.0 * s[i] * f
+        mass += 2.0 * c[i] * g
+    return max(form, 0.0), mass / m
+
+
+@compiled(deferred=True)
+def align_few_valued(
+    values: Array, rows: Array, starts: Array, labels: Array, times: Array, m: float, sigmas: Array, limit: int, out: Array, many: Array
+) -> None:
+    """Write alignment, trace, width of columns of at most ``limit`` distinct values into out (4, k); mark the others. ``sigmas`` (k,), 0
+    for the median. A constant column keeps its zeros.
+    """
+    v, s, c, slots = np.empty(limit), np.empty(limit), np.empty(limit), np.empty(1 << SLOT_BITS, np.int64)
+    bits = values.view(np.int64)
+    filled_at = np.empty(labels.size, np.int64)
+    for j in range(many.size):
+        n = fill_value_table((values, bits, rows), starts[j], starts[j + 1], labels, times, m, (v, s, c), slots, filled_at)
+        many[j] = n < 0
+        if n < 2:
+            continue
+        width = sigmas[j] if sigmas[j] > 0.0 else median_table_distance(v, c, n)
+        if n == 2:
+            # One distance, one kernel value: it cancels from the alignment.
+            z = (v[1] - v[0]) / (ROOT_TWO * width)
+            out[0, j] = m * (s[1] / c[0]) * (s[1] / c[1])
+            out[1, j] = 2.0 * c[0] * c[1] * -math.expm1(-z * z) / m
+        else:
+            form, trace = sum_pairs(v, s, c, n, m, width)
+            out[0, j] = form / trace if trace > 0.0 else 0.0
+            out[1, j] = trace
+        out[2, j] = width
+
+
+@compiled(deferred=True)
+def align_linear_columns(values: Array, rows: Array, starts: Array, labels: Array, times: Array, m: float, out: Array) -> None:
+    """Write alignment and trace of the linear kernel of every column into out (4, k)."""
+    x, s, c = np.empty(labels.size), np.empty(labels.size), np.empty(labels.size)
+    for j in range(starts.size - 1):
+        n = load_points(values, rows, starts[j], starts[j + 1], labels, times, m, x, s, c)
+        total, low, high = 0.0, x[0], x[0]
+        for i in range(n):
+            total += c[i] * x[i]
+            low = min(low, x[i])
+            high = max(high, x[i])
+        if low == high:
+            continue
+        mean = total / m
+        product, square = 0.0, 0.0
+        for i in range(n):
+            centred = x[i] - mean
+            product += s[i] * centred
+            square += c[i] * centred * centred
+        out[0, j] = product * product / square
+        out[1, j] = square

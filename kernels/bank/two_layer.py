@@ -22,8 +22,8 @@ from ..arrays import Array, FloatArray
 from ..svm.dual import DenseGram, DualProblem, Gram, Scratch, Warm
 from ..svm.smo import solve_smo
 from .bank import PackedBank
-from .block_sums import Span, TileSums, combine_kernels, total_forms
 from .loops import BAND, weight_entries
+from .products import Span, TileSums, combine_kernels, total_forms
 
 LARGEST_EXPONENT = 50.0  # Greatest entry of the inner sum that weights may give: beyond it the machine would memorise, and later overflow.
 ARMIJO_SHARE = 1e-4

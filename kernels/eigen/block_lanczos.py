@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+import scipy.linalg
 from scipy.linalg import eigh, qr
 
 from ..arrays import FloatArray
@@ -81,3 +82,44 @@ def _next_block(block: FloatArray, basis: FloatArray) -> FloatArray:
 
 def _orthonormalise(block: FloatArray) -> FloatArray:
     return cast("Any", qr(block, mode="economic"))[0]
+
+
+# Signs of eigenvectors, which no equation decides: one rule everywhere, which rounding does not change.
+
+TIE_TOLERANCE = 1e-6
+"""Entries whose magnitudes differ by less, relative to the largest, count as equal: which is larger is up to the processor's rounding."""
+
+
+def column_signs(vectors: FloatArray) -> FloatArray:
+    """Return -1 or +1 for every column of ``(n, r)``, n > 0: the sign of its largest entry; of equal ones that of the first."""
+    size = np.abs(vectors)
+    first = np.argmax(size >= (1.0 - TIE_TOLERANCE) * size.max(axis=0), axis=0)
+    return np.where(np.take_along_axis(vectors, first[None], axis=0)[0] < 0, -1.0, 1.0)
+
+
+# Positive eigenpairs of matrices that are small enough to be dense.
+
+MIN_ROWS_BY_VALUE = 200  # Rows from which only the positive eigenpairs of a dense matrix are computed; below, all of them come sooner.
+
+
+def dense_bytes(n: int) -> int:
+    """Return the bytes of a dense decomposition of n rows: the matrix, the solver's copy, eigenvectors and their selection, ``32 n^2``."""
+    return 32 * n * n
+
+
+def dense_positive(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the positive eigenvalues, descending, and their eigenvectors, of a dense symmetric matrix. Eigenvalues within rounding of
+    zero, ``n eps max_i sum_j |A_ij|``, are not positive.
+    """
+    n = len(matrix)
+    cut = n * np.finfo(float).eps * float(np.abs(matrix).sum(axis=1).max(initial=0.0))
+    if cut == 0:
+        return np.zeros(0), np.zeros((n, 0))
+    with one_thread():
+        if n < MIN_ROWS_BY_VALUE:
+            values, vectors = np.linalg.eigh(matrix)
+            keep = values > cut
+            values, vectors = values[keep], vectors[:, keep]
+        else:
+            values, vectors = scipy.linalg.eigh(matrix, subset_by_value=(cut, np.inf), check_finite=False)
+    return values[::-1].copy(), vectors[:, ::-1]

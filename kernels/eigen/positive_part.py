@@ -14,16 +14,12 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 from numpy.typing import NDArray
 
-from ..arrays import FloatArray
+from ..arrays import FloatArray, refuse_array
 from ..jit import one_thread
-from ..memory_bound import refuse_array
-from .chebyshev import RANK_MARGINS, SPARE_COLUMNS, chebyshev_positive
-from .column_block import ArrayBlock, BlockEngine, ColumnBlock, StoredBlock, Vectors, WarmBlock
-from .dense import dense_bytes, dense_positive
+from .block_lanczos import column_signs, dense_bytes, dense_positive
+from .chebyshev import RANK_MARGINS, SPARE_COLUMNS, chebyshev_positive, estimate_spectrum
+from .column_block import ArrayBlock, BlockEngine, ColumnBlock, StoredBlock, Vectors, WarmBlock, usable_cores
 from .operator import MatrixPart, SymmetricOperator, connected_parts
-from .signs import column_signs
-from .spectrum import estimate_spectrum
-from .tall_blocks import usable_cores
 
 MAX_DENSE_ROWS = 800  # Rows up to which a connected part of the matrix is solved as a dense one.
 MAX_WHOLE_ROWS = 128  # Rows up to which looking for parts takes longer than a dense decomposition of the whole.

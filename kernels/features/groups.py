@@ -16,8 +16,7 @@ import numpy as np
 
 from ..arrays import Array, Entry
 from ..jit import compiled
-from .top import Heap, TopB, merge_top, offer, top_b
-from .views import flat
+from .views import Heap, TopB, flat, merge_top, offer, top_b
 
 Kind = Literal["disjoint", "tree", "overlap"]
 GroupWeight = Literal["none", "1/size"]

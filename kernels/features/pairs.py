@@ -25,8 +25,7 @@ import scipy.sparse as sp
 
 from ..arrays import Array, Entry
 from ..jit import compiled
-from .top import TopB, merge_top, top_b
-from .views import Columns, SparseView, checked_dual, flat, shape, view
+from .views import Columns, SparseView, TopB, checked_dual, flat, merge_top, shape, top_b, view
 
 MAX_FEATURES = 2**31  # Two feature ids share one int64 inside the heaps.
 

@@ -19,8 +19,7 @@ from ..arrays import Array
 from ..jit import compiled, one_thread
 from .pairs import PairBounds, PairMap, TopPairs, as_pairs, encode
 from .scores import correlations
-from .top import offer, top_b
-from .views import checked_dual, dense_view, shape
+from .views import checked_dual, dense_view, offer, shape, top_b
 
 Tile = tuple[int, int, int, int]
 

@@ -15,8 +15,7 @@ import scipy.sparse as sp
 from ..arrays import Array, Entry
 from ..jit import compiled
 from .pairs import PairMap, TopPairs, as_pairs
-from .top import Heap, offer
-from .views import checked_dual, flat, shape, sparse_view
+from .views import Heap, checked_dual, flat, offer, shape, sparse_view
 
 BLOCK_ENTRIES = 1 << 15  # Entries turned from columns to rows at a time: their 320 KB stay in the second cache.
 

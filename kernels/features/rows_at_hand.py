@@ -7,12 +7,17 @@ same bits (:mod:`gramplane.kernels.features.scores`).
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import NamedTuple
+
 import numpy as np
+import scipy.sparse as sp
 
 from ..arrays import Array, FloatArray
-from ..jit import compiled
+from ..jit import blas_threads, compiled, one_thread
 from .scores import accumulate, correlations_many
-from .views import dense_view, shape
+from .views import dense_view, shape, sparse_view
 
 FEW = 0.5  # Share of rows with a dual variable up to which they are copied.
 MOST_BYTES = 32 << 20  # of copied rows, of all their columns
@@ -64,3 +69,105 @@ def _copy_rows(x: Array, step: int, rows: Array, out: Array) -> None:
         for t in range(rows.size):
             for j in range(low, high):
                 out[t, j] = x[np.uint64(j) * np.uint64(step) + rows[t]]
+
+
+# Sparse columns collected in row form: columns are only ever added on the right, so every row stays sorted.
+
+
+class RowForm(NamedTuple):
+    """A sparse matrix by rows: row i has ``columns``, ascending, and ``values`` from ``starts[i]`` to ``starts[i + 1]``."""
+
+    starts: Array
+    columns: Array
+    values: Array
+    width: int
+
+    @classmethod
+    def empty(cls, n_rows: int) -> RowForm:
+        """Return the form of no columns."""
+        return cls(np.zeros(n_rows + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), 0)
+
+    def with_columns(self, X: sp.csc_array) -> RowForm:
+        """Return the form with the columns of ``X``, ``(n, k)``, added on the right; values get the wider type of both."""
+        block = sparse_view(X)
+        dtype = np.result_type(self.values, block.values)
+        size = len(self.values) + int(block.starts[-1])
+        made = RowForm(np.empty_like(self.starts), np.empty(size, np.int32), np.empty(size, dtype), self.width + len(block.starts) - 1)
+        old, new = (values.astype(dtype, copy=False) for values in (self.values, block.values))
+        _append((self.starts, self.columns, old), (new, block.rows, block.starts), self.width, tuple(made[:3]))
+        return made
+
+    def matrix(self) -> sp.csr_array:
+        """Return it as SciPy's matrix, without a copy of columns and values."""
+        matrix = sp.csr_array((self.values, self.columns, self.starts), shape=(len(self.starts) - 1, self.width))
+        # Spares SciPy a pass over the indices.
+        matrix.has_sorted_indices = True
+        return matrix
+
+
+@compiled
+def _append(old: tuple[Array, ...], new: tuple[Array, ...], width: int, out: tuple[Array, ...]) -> None:
+    starts, columns, values = old
+    new_values, new_rows, new_starts = new
+    out_starts, out_columns, out_values = out
+    n = starts.size - 1
+    # How many entries each row gets, then where its next one goes.
+    ahead = np.zeros(n, np.int64)
+    for p in range(new_starts[0], new_starts[new_starts.size - 1]):
+        ahead[new_rows[p]] += 1
+    at = np.int64(0)
+    for i in range(n):
+        out_starts[i] = at
+        for k in range(starts[i], starts[i + 1]):
+            out_columns[at] = columns[k]
+            out_values[at] = values[k]
+            at += 1
+        added = ahead[i]
+        ahead[i] = at
+        at += added
+    out_starts[n] = at
+    for j in range(new_starts.size - 1):
+        for p in range(new_starts[j], new_starts[j + 1]):
+            i = new_rows[p]
+            out_columns[ahead[i]] = width + j
+            out_values[ahead[i]] = new_values[p]
+            ahead[i] += 1
+
+
+# Products of many dense rows with few vectors, in blocks of rows: their bits follow from the numbers and their shapes alone.
+#
+# BLAS divides a product among its threads, and another number of them may round otherwise. Blocks are cut by the shape of the rows and each
+# is multiplied by one BLAS thread; how many are multiplied at once, and by whom, changes nothing.
+
+BLOCK_VALUES = 1 << 20
+"""Values of a block of rows, 8 MB: enough for a thread to be worth its start, and small enough to stay in a cache while types change."""
+
+MIN_THREADED_BLOCKS = 4  # Blocks from which on threads are worth their start.
+
+
+def row_edges(n: int, d: int) -> list[int]:
+    """Return the rows at which blocks of ``(n, d)`` rows begin, and n."""
+    return [*range(0, n, max(64, BLOCK_VALUES // max(d, 1) // 64 * 64)), n]
+
+
+def row_product(X: Array, vectors: Array) -> Array:
+    """Return ``X @ vectors.T``, float64 ``(n, m)``, by as many threads as BLAS had outside of :func:`gramplane.kernels.jit.one_thread`."""
+    right = np.ascontiguousarray(vectors.T, dtype=np.float64)
+    out = np.empty((len(X), right.shape[1]))
+    spans = [slice(*span) for span in pairwise(row_edges(*X.shape))]
+
+    threads = min(blas_threads(), len(spans)) if len(spans) >= MIN_THREADED_BLOCKS else 1
+
+    def multiply(first: int) -> None:
+        with one_thread():
+            for span in spans[first::threads]:
+                # BLAS sums rows that lie one after another in another order than columns that do: the same rows have the same bits.
+                np.matmul(np.ascontiguousarray(X[span]), right, out=out[span])
+
+    with one_thread():
+        if threads == 1:
+            multiply(0)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(multiply, range(threads)))
+    return out

@@ -16,8 +16,7 @@ import scipy.sparse as sp
 
 from ..arrays import Array
 from ..jit import compiled
-from .top import Heap, TopB, merge_top, offer, refuse, top_b
-from .views import Columns, DenseView, SparseView, checked_dual, flat, shape, sparse_view, view
+from .views import Columns, DenseView, Heap, SparseView, TopB, checked_dual, flat, merge_top, offer, refuse, shape, sparse_view, top_b, view
 
 __all__ = ["TopB", "accumulate", "apply_scaling", "correlations", "correlations_many", "merge_top"]
 __all__ += ["select_sparse", "top_b"]
@@ -289,7 +288,7 @@ def select_sparse(
     X, u
         ``(n, k)`` stripe and ``(n,)`` dual vector, measured already if it is scored against many stripes.
     norm1
-        ``(k,)`` upper bounds of ``sum_i |x_ij|`` (:func:`~gramplane.kernels.features.statistics.column_norm1`).
+        ``(k,)`` upper bounds of ``sum_i |x_ij|`` (:func:`~gramplane.kernels.features.views.column_norm1`).
     B, offset
         How many, and the id of the first column.
     scale, shift

@@ -6,12 +6,14 @@ order all run the same machine code, without a copy and without a second compila
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from ..arrays import Array
+from ..jit import compiled
 
 Columns = np.ndarray | sp.csc_array
 """``(n_samples, k)`` block of columns: dense, or CSC with rows ascending inside a column and no duplicates."""
@@ -120,3 +122,180 @@ def checked_dual(u: Array, n_samples: int, name: str = "u") -> Array:
         row = int(np.argmin(np.isfinite(out).reshape(-1, n_samples).all(axis=0)))
         raise ValueError(f"{name}[{row}] is not finite; a dual vector must be finite")
     return out if out.flags.writeable else out.copy()
+
+
+# Statistics of columns that selection needs: counts, bounds of sums, and which are constant.
+
+
+def constant_columns(X: Columns) -> Array:
+    """Return the columns of ``X``, ``(n, k)``, whose entries are all equal and not zero, int64 ascending. Costs little: a column leaves as
+    soon as two entries differ, and a sparse one with a zero is none.
+    """
+    n, k = shape(X)
+    if not n or not k:
+        return np.zeros(0, np.int64)
+    if isinstance(X, np.ndarray):
+        return _constant_dense(X, n)
+    full = np.flatnonzero(np.diff(X.indptr) == n)
+    values = [X.data[X.indptr[j] : X.indptr[j + 1]] for j in full]
+    return np.array([j for j, x in zip(full, values, strict=True) if x[0] != 0 and np.all(x == x[0])], np.int64)
+
+
+def _constant_dense(X: Array, n: int) -> Array:
+    alive = np.flatnonzero((X[0] == X[-1]) & (X[0] != 0))
+    lo, rows = 1, 1
+    while lo < n and alive.size:
+        alive = alive[np.all(X[lo : lo + rows, alive] == X[0, alive], axis=0)]
+        lo, rows = lo + rows, min(2 * rows, 1024)
+    return alive.astype(np.int64)
+
+
+def _growth(n: int) -> float:
+    # One part in 2^23 covers the rounding to float32, the other factor that of the float64 sum.
+    return (1.0 + (n + 2) * 2.0**-53) * (1.0 + 2.0**-23)
+
+
+@compiled
+def _sparse_norm1(values: Array, starts: Array, grow: float, bounds: Array) -> None:
+    for j in range(bounds.size):
+        total = 0.0
+        for p in range(np.uint64(starts[j]), np.uint64(starts[j + 1])):
+            total += abs(np.float64(values[p]))
+        bounds[j] = np.float32(total * grow) + np.float32(2.0**-126) * np.float32(total > 0.0)
+
+
+def column_norm1(X: sp.csc_array) -> Array:
+    """Return float32 ``(k,)`` upper bounds of ``sum_i |x_ij|``: rounded up, never below the exact sum."""
+    n, k = shape(X)
+    block, bounds = sparse_view(X), np.zeros(k, np.float32)
+    if k:
+        _sparse_norm1(block.values, block.starts, _growth(n), bounds)
+    return bounds
+
+
+@compiled
+def _sparse_counts(values: Array, starts: Array, counts: Array) -> None:
+    for j in range(counts.size):
+        for p in range(np.uint64(starts[j]), np.uint64(starts[j + 1])):
+            counts[j] += values[p] != 0.0
+
+
+def column_counts(X: Columns) -> Array:
+    """Return uint32 ``(k,)`` numbers of non-zeros."""
+    counts, block = np.zeros(shape(X)[1], np.uint32), view(X)
+    if not isinstance(block, SparseView):
+        return np.count_nonzero(np.asarray(X), axis=0).astype(np.uint32)
+    if counts.size:
+        _sparse_counts(block.values, block.starts, counts)
+    return counts
+
+
+# The B best of many candidates by a total order: bounded heap, threshold scan, merge of partial lists.
+#
+# Candidates are ordered by ``(-key, id)``. The order is total, so local lists merged in any tree give the list of the whole (near the
+# optimum ties are structural, so the rule matters: docs/theory/fgm.md, "Scores and the column skip rule").
+
+
+class TopB(NamedTuple):
+    """The B best candidates, sorted by ``(-key, id)``. ``ids``: int64 ``(b,)`` global ids, ``b <= B``; ``keys``: float64 ``(b,)`` order
+    keys, all positive: ``|c_j|`` for features, the score itself for groups and expanded features; ``values``: float64 ``(b,)`` signed
+    ``c_j`` for features; equal to the keys otherwise.
+    """
+
+    ids: Array
+    keys: Array
+    values: Array
+
+
+@compiled
+def offer(keys: Array, ids: Array, values: Array, size: int, key: float, identity: int, value: float) -> int:
+    """Offer a candidate to a bounded heap whose root is the worst by (-key, id); return the new size."""
+    if size < keys.size:
+        at = size
+        while at > 0:
+            up = (at - 1) >> 1
+            if keys[up] < key or (keys[up] == key and ids[up] > identity):
+                break
+            keys[at], ids[at], values[at] = keys[up], ids[up], values[up]
+            at = up
+        keys[at], ids[at], values[at] = key, identity, value
+        return size + 1
+    if key < keys[0] or (key == keys[0] and identity > ids[0]):
+        return size
+    at = 0
+    while 2 * at + 1 < size:
+        down = 2 * at + 1
+        if down + 1 < size and (keys[down + 1] < keys[down] or (keys[down + 1] == keys[down] and ids[down + 1] > ids[down])):
+            down += 1
+        if key < keys[down] or (key == keys[down] and identity > ids[down]):
+            break
+        keys[at], ids[at], values[at] = keys[down], ids[down], values[down]
+        at = down
+    keys[at], ids[at], values[at] = key, identity, value
+    return size
+
+
+class Heap(NamedTuple):
+    """Storage of a bounded heap (see :func:`offer`)."""
+
+    keys: Array
+    ids: Array
+    values: Array
+
+    @classmethod
+    def empty(cls, size: int) -> Heap:
+        """Return room for ``size`` candidates, at least one."""
+        if size < 1:
+            raise ValueError(f"B = {size}; at least one candidate must be asked for")
+        return cls(np.zeros(size), np.zeros(size, np.int64), np.zeros(size))
+
+    def top(self, size: int) -> TopB:
+        """Return the first ``size`` entries in their total order."""
+        order = np.lexsort((self.ids[:size], -self.keys[:size]))
+        return TopB(self.ids[:size][order], self.keys[:size][order], self.values[:size][order])
+
+
+@compiled
+def _scan(keys: Array, values: Array, ids: Array, offset: int, threshold: float, hk: Array, hi: Array, hv: Array) -> tuple[int, int]:
+    """Return (heap size, position of a key that is not finite or -1)."""
+    size = int(np.int64(0))
+    bar = max(threshold, 5e-324)
+    for j in range(keys.size):
+        key = keys[j]
+        if key < bar:
+            continue
+        if not key < np.inf:
+            return size, j
+        size = offer(hk, hi, hv, size, key, ids[j] if ids.size else offset + j, values[j])
+        if size == hk.size:
+            bar = max(bar, hk[0])
+    return size, -1
+
+
+def refuse(identity: int) -> None:
+    """Raise for a candidate whose score is not finite."""
+    raise ValueError(f"the score of candidate {identity} is not finite: the values of its column times the dual vector overflow float64")
+
+
+def top_b(keys: Array, values: Array, B: int, ids_or_offset: Array | int = 0, *, threshold: float = 0.0) -> TopB:
+    """Return the B largest keys in the total order ``(-key, id)``; keys of zero, and keys below the threshold, never enter. ``keys``,
+    ``values``: ``(k,)`` order keys (>= 0) and what to report beside them. ``ids_or_offset``: int64 ``(k,)`` ids, or the id of the first
+    candidate. Raises ValueError if B < 1 or a key is NaN or infinite.
+    """
+    heap, listed = Heap.empty(B), isinstance(ids_or_offset, np.ndarray)
+    ids = np.ascontiguousarray(ids_or_offset, dtype=np.int64) if listed else np.zeros(0, np.int64)
+    offset = 0 if listed else int(ids_or_offset)
+    key_vector, value_vector = (flat(np.ascontiguousarray(a, dtype=np.float64)) for a in (keys, values))
+    size, bad = _scan(key_vector, value_vector, flat(ids), offset, float(threshold), *heap)
+    if bad >= 0:
+        refuse(int(ids[bad]) if listed else offset + bad)
+    return heap.top(size)
+
+
+def merge_top(tops: Sequence[TopB], B: int) -> TopB:
+    """Merge partial results over disjoint candidates: associative and commutative, because the order is total."""
+    if not tops:
+        return TopB(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+    ids, keys, values = (np.concatenate(parts) for parts in zip(*tops, strict=True))
+    order = np.lexsort((ids, -keys))[:B]
+    return TopB(ids[order], keys[order], values[order])

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from .functions import Value
-from .spec import KernelLike, KernelSpec, as_specs, check_columns
-from .texts import KernelParts, format_kernel, parse_kernel
+from .spec import KernelLike, KernelParts, KernelSpec, as_specs, check_columns, format_kernel, parse_kernel
 
 WIDTHS = {"rbf": "gamma"}
 """Kernels whose parameter may be left out: it is then 1 / (2 m^2), m the median distance of rows in the columns they read."""

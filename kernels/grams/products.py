@@ -17,8 +17,7 @@ import numpy as np
 
 from ..arrays import Array
 from .functions import kernel_family
-from .spec import FORMAT, KernelSpec
-from .texts import KernelParts, format_kernel
+from .spec import FORMAT, KernelParts, KernelSpec, format_kernel
 
 Term = tuple[float, KernelSpec | None]  # Weight and kernel; None is the constant kernel.
 

@@ -17,11 +17,10 @@ from ..jit import compiled, one_thread
 from .blocks import NumberKernels, check_result, complete_square, group_by_columns, make_plan, make_sums
 from .distances import dot_product
 from .functions import kernel_family
-from .pair_tiles import Tiles
 from .products import AnyKernel, ProductSpec
 from .rows import Rows, as_rows, n_columns, row_shape
 from .spec import KernelSpec, check_columns
-from .tiles import BLAS_SIDE, MAX_TILE, SPARE_COLUMNS, Target, Workspace, tile_size
+from .tiles import BLAS_SIDE, MAX_TILE, SPARE_COLUMNS, Target, Tiles, Workspace, tile_size
 
 STRIP_BYTES = 1 << 20  # Greatest number of bytes of a strip of all kernels over the same features, where that allows MIN_STRIP_ROWS.
 MIN_STRIP_ROWS = 16  # Least number of rows of a strip.

@@ -12,8 +12,7 @@ import scipy.sparse as sp
 
 from ..grams.open_kernels import NO_DATA, Closing
 from ..grams.products import ProductSpec
-from ..grams.spec import KernelSpec
-from ..grams.texts import format_kernel, parse_kernel
+from ..grams.spec import KernelSpec, format_kernel, parse_kernel
 from .kernel_graphs import KernelDag, KernelGrid, KernelList
 
 DEFAULT_GRAPH = "subsets(gaussian)"

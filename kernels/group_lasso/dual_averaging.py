@@ -1,11 +1,11 @@
-r"""Dual averaging over a stream of rows, exactly and lazily: the cost of a row follows its non-zeros.
+"""Dual averaging over a stream of rows, exactly and lazily: the cost of a row follows its non-zeros.
 
 After t rounds with subgradient sum s the weights are (Yang 2011, Theorem 1, multiplied by t)
 
 ``w_g = -(1 / (gamma sqrt(t))) [1 - t k_g / ||c_g||]_+ c_g``, ``c_g = S(s_g, t tau_g + rho gamma sqrt(t))``,
 
 so that s alone is the state, and only the weights that a row meets are computed. The intercept has steps of its own:
-`gramplane.kernels.group_lasso.intercepts`.
+`gramplane.kernels.group_lasso.step_lengths`.
 
 A group can have weights only while some ``|s_j|`` of it exceeds ``t (tau_g + k_g / sqrt(d_g)) + rho gamma sqrt(t)``, for
 ``||S(s_g, tau)|| <= sqrt(d_g) (max |s_j| - tau)``. That bar never falls, so a group becomes active only where a sum is changed. A bit per
@@ -25,8 +25,8 @@ import numpy as np
 from ..arrays import Array, Entry
 from ..jit import compiled, prefetch
 from ..losses import LossKind, value_and_slope
-from .groups import Groups, add_shrunken, group_of, shrunken
-from .intercepts import intercept_after
+from .penalty import Groups, add_shrunken, group_of, shrunken
+from .step_lengths import intercept_after
 
 BAR_MARGIN = 1e-9  # Relative margin by which a sum may fall short and its group still counts as active: round-off is a millionth of that.
 MIN_PREFETCH_FEATURES = 1 << 16
@@ -328,3 +328,55 @@ def advance_average(
         first, n_open = at, 0
         counts[0] += 1
         counts[1] = 0
+
+
+# Forward-backward splitting over a stream of rows (FOBOS), the comparator of dual averaging.
+#
+# Round t takes a gradient step of length ``eta_t = 1 / (gamma sqrt(t))`` and then the proximal step of ``eta_t Omega`` (Yang 2011, (3.8)).
+# Thresholds vanish with the steps, so iterates are less sparse than those of dual averaging; and every round sweeps over all features. The
+# intercept has steps of its own, as in dual averaging.
+
+
+@compiled
+def _step_row(rows: Rows, i: int, step: float, weights: Array) -> None:
+    for p in range(rows.indptr[i], rows.indptr[i + 1]):
+        weights[rows.indices[p]] -= step * rows.values[p]
+
+
+@compiled
+def advance_fobos(
+    rows: Rows, target: Array, weight: Array, open_rows: Rows, open_slopes: Array, rule: Rule, groups: Groups,
+    weights: Array, counts: Array, totals: Array, slopes: Array, mean: Array, finish: bool,
+) -> int:  # fmt: skip
+    """Take rows by forward-backward splitting; arguments as of `gramplane.kernels.group_lasso.dual_averaging.advance_average`. ``weights``
+    are those of the round; ``mean`` is any vector that can hold the weights while they are shrunk.
+    """
+    n, first, n_open = len(rows.order), 0, len(open_rows.order)
+    for at in range(n + 1):
+        if at < n:
+            i = rows.order[at]
+            slopes[at] = 0.0
+            if weight[i] > 0.0:
+                product = 0.0
+                for p in range(rows.indptr[i], rows.indptr[i + 1]):
+                    product += rows.values[p] * weights[rows.indices[p]]
+                slopes[at] = note_loss(rule, target[i], weight[i], product, totals)
+                counts[1] += 1
+        if counts[1] == rule.batch or (at == n and finish and counts[1] > 0):
+            eta = 1.0 / (rule.gamma * np.sqrt(float(counts[0] + 1)))
+            share, last, slope = eta / counts[1], min(at + 1, n), 0.0
+            for h in range(n_open):
+                _step_row(open_rows, open_rows.order[h], share * open_slopes[h], weights)
+                slope += open_slopes[h]
+            for h in range(first, last):
+                _step_row(rows, rows.order[h], share * slopes[h], weights)
+                slope += slopes[h]
+            move_intercept(rule, slope / counts[1], 1.0 / counts[1], totals)
+            mean[:] = 0.0
+            add_shrunken(weights, groups, eta, 0.0, 1.0, mean)
+            for j in range(weights.size):
+                weights[j] = mean[j]
+            first, n_open = last, 0
+            counts[0] += 1
+            counts[1] = 0
+    return first if n_open == 0 else -1

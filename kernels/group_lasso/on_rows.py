@@ -21,7 +21,7 @@ from ..arrays import FloatArray
 from ..jit import one_thread
 from ..loss_types import RowLoss
 from ..losses import Hinge, require_loss
-from ..mixed_norm.bias import solve_bias
+from ..mixed_norm.line_search import solve_bias
 from .interior import balanced_slopes, interior_path
 from .on_moments import solve_moments
 from .row_problem import RowProblem

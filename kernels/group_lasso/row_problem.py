@@ -11,9 +11,8 @@ import scipy.sparse as sp
 
 from ..arrays import Array, FloatArray
 from ..loss_types import RowLoss
-from .on_moments import Moments, row_moments, target_moments
+from .on_moments import Moments, WorkingColumns, row_moments, target_moments
 from .penalty import GroupPenalty
-from .working_set import WorkingColumns
 
 
 @dataclass(frozen=True)

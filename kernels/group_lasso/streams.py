@@ -9,10 +9,8 @@ import numpy as np
 
 from ..arrays import Array
 from ..losses import LossKind, named_loss
-from .dual_averaging import N_TOTALS, ActiveGroups, Rows, Rule, activate_groups, advance_average
-from .fobos import advance_fobos
-from .groups import Groups, add_shrunken, mark_active, stream_groups
-from .penalty import GroupPenalty
+from .dual_averaging import N_TOTALS, ActiveGroups, Rows, Rule, activate_groups, advance_average, advance_fobos
+from .penalty import GroupPenalty, Groups, add_shrunken, mark_active, stream_groups
 from .step_lengths import StepWatch
 
 Algorithm = Literal["da", "fobos"]

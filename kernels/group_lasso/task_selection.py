@@ -7,7 +7,7 @@ subgradient, zero without a row. After t rounds with the mean :math:`\bar G` of 
           \Omega(W) = \sum_j ( \rho \|W_{j\cdot}\|_2 + \tau \|W_{j\cdot}\|_1 ),
 
 in closed form. ``imtfs``: rho = 0, tau = lam; ``amtfs``: rho = lam, tau = 0; ``mtfts``: rho = lam, tau = lam r. The intercept of every task
-has steps of its own (`gramplane.kernels.group_lasso.intercepts`), over the rounds that bring a row of the task.
+has steps of its own (`gramplane.kernels.group_lasso.step_lengths`), over the rounds that bring a row of the task.
 
 Source: Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, chapter 4: Algorithm
 2, Theorem 3; the subgradient of the hinge loss corrects its equation (4.9).
@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from ..arrays import Array, Entry, FloatArray, IntArray
 from ..jit import compiled
 from ..losses import LossKind, named_loss, value_and_slope
-from .intercepts import intercept_after
 from .penalty import GroupPenalty, single_features
+from .step_lengths import intercept_after
 
 CLOSE = -1  # Among the rows to read: closes the open round.
 NORM_MARGIN = 1e-6  # Share of its threshold by which a maintained norm must stay below it to be trusted; rounding has moved it by far less.

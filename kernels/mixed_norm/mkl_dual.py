@@ -16,10 +16,10 @@ from ..arrays import FloatArray
 from ..jit import one_thread
 from ..weights.domains import Simplex
 from ..weights.reduced_gradient import ROUND_OFF, reduced_step
+from .apg import group_norms
 from .hessian import free_shift, newton_direction
 from .line_search import Trial, descend
 from .problem import GroupProblem, GroupSolution, Warm, certify, checked_limits, solution
-from .prox import group_norms
 from .rows import Evaluation, LiveColumns, Rows
 
 MAX_STEPS = 2_000  # Safety net when no cap is given.

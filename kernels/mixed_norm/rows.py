@@ -8,6 +8,9 @@ columns without a penalty (a bias is a column of ones) and g is eliminated exact
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -15,7 +18,7 @@ import numpy as np
 from ..arrays import FloatArray, IntArray
 from ..jit import compiled
 from ..loss_types import SumLoss
-from ..losses import sum_loss
+from ..losses import LossKind, TargetLoss, curvature_at_dual, margin_terms, sum_loss, target_curvature, target_terms
 from .row_block import RowBlock
 
 
@@ -147,3 +150,166 @@ def first_invalid_row(labels: FloatArray, costs: FloatArray, of_labels: bool) ->
         if not 0.0 <= costs[i] < np.inf:
             cost = i
     return label, cost
+
+
+# One compiled pass over the rows each: loss, balance, line and curvature from decision values f.
+#
+# Losses of labels are told apart by their number, which does not change in a loop, so the compiler makes a loop of its own for every loss:
+# that of the squared hinge has no exponentials and vectorises. Losses of real targets are one formula with two widths. Formulas stand in
+# :mod:`gramplane.kernels.losses`.
+
+STRIP = 512  # rows whose losses are written before they are summed
+
+
+@dataclass(frozen=True)
+class RowPasses:
+    """The passes of one loss over decision values f, labels or targets y and costs.
+
+    ``point(f, y, cost, residual)`` writes the signed dual variables u and returns the loss P; ``balance(z, column, y, cost, g)`` returns
+    sum_i w_i u_i at f = z + g w, minus its derivative in g, and sum_i |w_i u_i|; ``line(f, speed, y, cost, steps)`` returns P, its slope
+    and its curvature at f + s speed for every step s, shape (3, n_steps); ``curvature(residual, cost, weights)`` writes the second
+    derivatives of P in f, which follow from u alone.
+    """
+
+    point: Callable[[FloatArray, FloatArray, FloatArray, FloatArray], float]
+    balance: Callable[[FloatArray, FloatArray, FloatArray, FloatArray, float], tuple[float, float, float]]
+    line: Callable[[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray], FloatArray]
+    curvature: Callable[[FloatArray, FloatArray, FloatArray], None]
+
+
+def passes_of(loss: SumLoss) -> RowPasses:
+    """Return the passes of a loss."""
+    if not isinstance(loss, TargetLoss):
+        kind = int(loss.kind)
+        steps = partial(point_pass, kind), partial(balance_pass, kind), partial(line_pass, kind), partial(curvature_pass, kind)
+        return RowPasses(*steps)
+    e, d = float(loss.epsilon), float(loss.delta)
+    point, curvature = partial(target_point_pass, e, d), partial(target_curvature_pass, e, d)
+    return RowPasses(point, partial(target_balance_pass, e, d), partial(target_line_pass, e, d), curvature)
+
+
+@compiled(reassociate=True)
+def point_pass(kind: int, f: FloatArray, y: FloatArray, cost: FloatArray, residual: FloatArray) -> float:
+    """Write u = alpha y into `residual` and return P."""
+    loss, values = 0.0, np.empty(min(f.size, STRIP))
+    if kind == LossKind.SQUARED_HINGE:
+        # Cheaper twice than kept.
+        for i in range(f.size):
+            residual[i] = margin_terms(kind, y[i] * f[i], cost[i])[1] * y[i]
+        for i in range(f.size):
+            loss += margin_terms(kind, y[i] * f[i], cost[i])[0]
+        return loss
+    for low in range(0, f.size, STRIP):
+        rows = min(STRIP, f.size - low)
+        for k in range(rows):
+            i = low + k
+            values[k], alpha, _ = margin_terms(kind, y[i] * f[i], cost[i])
+            residual[i] = alpha * y[i]
+        for k in range(rows):
+            loss += values[k]
+    return loss
+
+
+# Below costs are factors of the sums: taken into the terms they would be kept apart from what they are multiplied with.
+
+
+@compiled(reassociate=True)
+def balance_pass(kind: int, z: FloatArray, column: FloatArray, y: FloatArray, cost: FloatArray, g: float) -> tuple[float, float, float]:
+    """Return sum_i w_i u_i, minus its derivative in g, and sum_i |w_i u_i|, at z + g w."""
+    balance, slope, mass = 0.0, 0.0, 0.0
+    for i in range(z.size):
+        w = column[i]
+        _, share, curvature = margin_terms(kind, y[i] * (z[i] + g * w), 1.0)
+        balance += cost[i] * share * y[i] * w
+        slope += cost[i] * curvature * w * w
+        mass += cost[i] * share * abs(w)
+    return balance, slope, mass
+
+
+@compiled(reassociate=True)
+def line_pass(kind: int, f: FloatArray, speed: FloatArray, y: FloatArray, cost: FloatArray, steps: FloatArray) -> FloatArray:
+    """Return P, its slope and its curvature at f + s speed for every step s: shape (3, n_steps)."""
+    out = np.zeros((3, steps.size))
+    for k in range(steps.size):
+        step, loss, slope, curvature = steps[k], 0.0, 0.0, 0.0
+        for i in range(f.size):
+            value, share, bend = margin_terms(kind, y[i] * (f[i] + step * speed[i]), 1.0)
+            loss += cost[i] * value
+            slope -= cost[i] * share * y[i] * speed[i]
+            curvature += cost[i] * bend * speed[i] * speed[i]
+        out[0, k], out[1, k], out[2, k] = loss, slope, curvature
+    return out
+
+
+@compiled
+def curvature_pass(kind: int, residual: FloatArray, cost: FloatArray, weights: FloatArray) -> None:
+    """Write the second derivatives D of P into `weights`."""
+    for i in range(residual.size):
+        alpha = abs(residual[i])
+        weights[i] = curvature_at_dual(kind, alpha, cost[i]) if alpha > 0.0 else 0.0
+
+
+@compiled(reassociate=True)
+def target_point_pass(epsilon: float, delta: float, f: FloatArray, y: FloatArray, cost: FloatArray, residual: FloatArray) -> float:
+    """Write u into `residual` and return P."""
+    loss = 0.0
+    for i in range(f.size):
+        residual[i] = target_terms(y[i] - f[i], cost[i], epsilon, delta)[1]
+    for i in range(f.size):
+        loss += target_terms(y[i] - f[i], cost[i], epsilon, delta)[0]
+    return loss
+
+
+@compiled(reassociate=True)
+def target_balance_pass(
+    epsilon: float, delta: float, z: FloatArray, column: FloatArray, y: FloatArray, cost: FloatArray, g: float
+) -> tuple[float, float, float]:
+    """Return sum_i w_i u_i, minus its derivative in g, and sum_i |w_i u_i|, at z + g w."""
+    balance, slope, mass = 0.0, 0.0, 0.0
+    for i in range(z.size):
+        w = column[i]
+        _, u, curvature = target_terms(y[i] - (z[i] + g * w), 1.0, epsilon, delta)
+        balance += cost[i] * u * w
+        slope += cost[i] * curvature * w * w
+        mass += cost[i] * abs(u * w)
+    return balance, slope, mass
+
+
+@compiled(reassociate=True)
+def target_line_pass(
+    epsilon: float, delta: float, f: FloatArray, speed: FloatArray, y: FloatArray, cost: FloatArray, steps: FloatArray
+) -> FloatArray:
+    """Return P, its slope and its curvature at f + s speed for every step s: shape (3, n_steps)."""
+    out = np.zeros((3, steps.size))
+    for k in range(steps.size):
+        step, loss, slope, curvature = steps[k], 0.0, 0.0, 0.0
+        for i in range(f.size):
+            value, u, bend = target_terms(y[i] - (f[i] + step * speed[i]), 1.0, epsilon, delta)
+            loss += cost[i] * value
+            slope -= cost[i] * u * speed[i]
+            curvature += cost[i] * bend * speed[i] * speed[i]
+        out[0, k], out[1, k], out[2, k] = loss, slope, curvature
+    return out
+
+
+@compiled
+def target_curvature_pass(epsilon: float, delta: float, residual: FloatArray, cost: FloatArray, weights: FloatArray) -> None:
+    """Write the second derivatives D of P into `weights`."""
+    for i in range(residual.size):
+        weights[i] = target_curvature(residual[i], cost[i], epsilon, delta)
+
+
+@compiled(deferred=True)
+def changed_rows(weights: FloatArray, summed: FloatArray) -> tuple[IntArray, FloatArray, int]:
+    """Return the rows where the weights differ from those summed so far, the differences, and how many weights are not zero."""
+    changed, used = 0, 0
+    for i in range(weights.size):
+        changed += weights[i] != summed[i]
+        used += weights[i] != 0.0
+    rows, changes = np.empty(changed, np.int64), np.empty(changed)
+    at = 0
+    for i in range(weights.size):
+        if weights[i] != summed[i]:
+            rows[at], changes[at] = i, weights[i] - summed[i]
+            at += 1
+    return rows, changes, used

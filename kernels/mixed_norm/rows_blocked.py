@@ -20,8 +20,7 @@ from ..features.views import shape
 from ..loss_types import SumLoss
 from .elimination import FreeSums, eliminate
 from .row_block import Matrix, RememberingBlock, RowBlock, row_block
-from .row_passes import RowPasses, passes_of
-from .rows import Curvature, Evaluation, Rows, check_rows
+from .rows import Curvature, Evaluation, RowPasses, Rows, check_rows, passes_of
 from .rows_local import LocalRows
 
 Source = Matrix | RememberingBlock

@@ -10,8 +10,7 @@ from ..arrays import FloatArray
 from ..loss_types import SumLoss
 from .elimination import FreeSums, eliminate
 from .row_block import Matrix, row_block
-from .row_passes import changed_rows, passes_of
-from .rows import Curvature, Evaluation, RowCurvature, check_rows
+from .rows import Curvature, Evaluation, RowCurvature, changed_rows, check_rows, passes_of
 
 REBUILD_SHARE = 0.8  # Share of changed rows above which Z'DZ is summed anew instead of being updated.
 REBUILD_EVERY = 64  # Updates after which Z'DZ is summed anew against the round-off of adding and subtracting.

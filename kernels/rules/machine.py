@@ -23,8 +23,8 @@ from ..arrays import FloatArray, IntArray
 from ..graphs.hulls import Hull
 from ..graphs.norms import DualBound, DualPoint, dual_bound, dual_shares, gauge, joint_weights, start_weights
 from ..jit import one_thread
-from .hull_rows import HullRows, LocalRows, MergedRows, NewtonStart, TaskRows
 from .newton import bias_root, find_zone, multipliers, smooth_value
+from .row_blocks import HullRows, LocalRows, MergedRows, NewtonStart, TaskRows
 
 FIRST_SMOOTHING, WARM_SMOOTHING = 0.5, 0.1  # Width of the hinge's parabola at first, and when a solution is known.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,3 +133,150 @@ def _number_text(cut: float, *, is_exact: bool) -> str:
     rounding = 0.0 if is_exact else 2 * np.spacing(abs(cut))
     texts = (f"{cut:.{digits}g}" for digits in range(6, 18))
     return next(text for text in texts if abs(float(text) - cut) <= rounding)
+
+
+# Cuts of rules moved to where the loss is least, all positions of a cut at once.
+#
+# With the machine fixed, the truth of one proposition ``x <= t`` adds G_i = sum of the weights of the rules it stands in, where their other
+# propositions hold, to a row's decision. Sorted by x, the loss at every t is a running sum of what each row gains by being let in.
+
+Flags = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class CutMachine:
+    """A machine on rules whose cuts may be moved."""
+
+    items: Sequence[Sequence[int]]  # propositions of every rule
+    weights: FloatArray  # (R, T)
+    bias: FloatArray  # (T,)
+    rows: Sequence[IntArray]  # of every task, as y and cost
+    y: Sequence[FloatArray]
+    cost: Sequence[FloatArray]
+
+    def loss(self, decisions: FloatArray) -> float:
+        """Return the hinge loss of decisions before the bias, (n, T)."""
+        tasks = enumerate(zip(self.rows, self.y, self.cost, strict=True))
+        losses = ((cost * np.maximum(1.0 - y * (decisions[rows, t] - self.bias[t]), 0.0)).sum() for t, (rows, y, cost) in tasks)
+        return float(sum(losses))
+
+    def decisions(self, flags: Flags) -> FloatArray:
+        """Return sum_r w_r phi_r before the bias, (n, T)."""
+        return np.asarray(np.stack([_rule_truth(flags, item) for item in self.items], axis=1) @ self.weights, np.float64)
+
+
+def _rule_truth(flags: Flags, item: Sequence[int]) -> FloatArray:
+    return np.logical_and.reduce(flags[list(item)], axis=0).astype(np.float64) if len(item) else np.ones(flags.shape[1])
+
+
+def rule_gains(machine: CutMachine, flags: Flags, e: int) -> FloatArray:
+    """Return what proposition e adds to the decision of a row where it holds, ``(n, T)``: the weights of the rules it stands in, where
+    their other propositions hold.
+    """
+    with_e = [r for r, item in enumerate(machine.items) if e in item]
+    others = np.stack([_rule_truth(flags, [j for j in machine.items[r] if j != e]) for r in with_e], axis=1)
+    return np.asarray(others @ machine.weights[with_e], np.float64)
+
+
+def cut_changes(machine: CutMachine, flags: Flags, decisions: FloatArray, e: int) -> FloatArray:
+    """Return what the loss of every row gains where proposition e becomes true of it, ``(n,)``. ``flags`` are the truth of the
+    propositions, uint8 ``(p, n)``, ``decisions`` ``(n, T)`` with that truth.
+    """
+    gain = rule_gains(machine, flags, e)
+    without_e = decisions - gain * flags[e][:, None]
+    change = np.zeros(len(decisions))
+    for t, (rows, y, cost) in enumerate(zip(machine.rows, machine.y, machine.cost, strict=True)):
+        base = 1.0 - y * (without_e[rows, t] - machine.bias[t])
+        # Rows of a task are distinct.
+        change[rows] += cost * np.maximum(base - y * gain[rows, t], 0.0) - cost * np.maximum(base, 0.0)
+    return change
+
+
+def find_best_cut(change: FloatArray, kind: int, cut: float, values: FloatArray) -> float:
+    """Return the cut with the least loss; the one there is if none is better. ``change`` is that of :func:`cut_changes`, ``kind`` is
+    ``AT_MOST`` or ``ABOVE``, and ``values`` ``(n,)`` is the column of the proposition, NaN for missing values.
+    """
+    order = np.argsort(values, kind="stable")
+    order = order[: int(np.sum(~np.isnan(values)))]
+    ordered = values[order]
+    # loss[i]: the first i rows in order are at most t.
+    running = np.concatenate([[0.0], np.cumsum(change[order])])
+    loss = running if kind == AT_MOST else running[-1] - running
+    ends = np.flatnonzero(np.diff(ordered) > 0) + 1
+    if not len(ends):
+        return cut
+    now = loss[int(np.searchsorted(ordered, cut, side="right"))]
+    best = int(ends[np.argmin(loss[ends])])
+    if not loss[best] < now - 1e-12 * (abs(now) + 1.0):
+        return cut
+    low, high = ordered[best - 1], ordered[best]
+    middle = low + 0.5 * (high - low)
+    return float(middle if low < middle < high else low)
+
+
+class CutRows(Protocol):
+    """Rows on which cuts are moved; each asks with the cuts as they are by then."""
+
+    def changes(self, e: int, cuts: FloatArray) -> FloatArray:
+        """Return :func:`cut_changes` of proposition e, ``(n,)``."""
+        ...
+
+    def column(self, e: int) -> FloatArray:
+        """Return the values of its column, ``(n,)``."""
+        ...
+
+
+@dataclass
+class LocalCutRows:
+    """Rows in this process: truth of the propositions, uint8 ``(p, n)``, and the column ``(n,)`` of every one."""
+
+    machine: CutMachine
+    flags: Flags
+    kinds: IntArray
+    columns: Sequence[FloatArray]
+
+    def __post_init__(self) -> None:
+        self._decisions, self._cuts = self.machine.decisions(self.flags), None
+
+    def changes(self, e: int, cuts: FloatArray) -> FloatArray:
+        """Return :func:`cut_changes` of proposition e, ``(n,)``."""
+        self.follow(cuts)
+        return cut_changes(self.machine, self.flags, self._decisions, e)
+
+    def follow(self, cuts: FloatArray) -> None:
+        """Take over the cuts that were moved since the last call."""
+        moved = np.flatnonzero(cuts != self._cuts) if self._cuts is not None else ()
+        self._cuts = cuts.copy()
+        for e in map(int, moved):
+            holds = (self.columns[e] <= cuts[e]) if self.kinds[e] == AT_MOST else (self.columns[e] > cuts[e])
+            change = holds.astype(np.float64) - self.flags[e]
+            # Only rules it stands in decide otherwise, and only where it changed.
+            self._decisions = self._decisions + change[:, None] * rule_gains(self.machine, self.flags, e)
+            self.flags[e] = holds
+
+    def column(self, e: int) -> FloatArray:
+        """Return the values of its column, ``(n,)``."""
+        return self.columns[e]
+
+
+def move_cuts(rows: CutRows, items: Sequence[Sequence[int]], weights: FloatArray, kinds: IntArray, cuts: FloatArray) -> FloatArray:
+    """Move every cut of rules with weights ``(R, T)`` in turn, those of the heaviest rules first; returns cuts ``(p,)``."""
+    cuts, sizes = cuts.copy(), np.abs(weights).sum(axis=1)
+    heavy = np.array([sum(sizes[r] for r, item in enumerate(items) if e in item) for e in range(len(cuts))])
+    for e in np.argsort(-heavy, kind="stable").tolist():
+        if heavy[e] != 0 and kinds[e] in (AT_MOST, ABOVE):
+            cuts[e] = find_best_cut(rows.changes(e, cuts), int(kinds[e]), float(cuts[e]), rows.column(e))
+    return cuts
+
+
+def refine_cuts(
+    machine: CutMachine, flags: Flags, kinds: IntArray, cuts: FloatArray, columns: Sequence[FloatArray]
+) -> tuple[FloatArray, Flags]:
+    """Move every cut on rows in this process; returns cuts ``(p,)`` and the truth of the propositions, uint8 ``(p, n)``. ``columns`` holds
+    the column ``(n,)`` of every proposition.
+    """
+    rows = LocalCutRows(machine, flags.copy(), kinds, columns)
+    rows.follow(cuts)
+    cuts = move_cuts(rows, machine.items, machine.weights, kinds, cuts)
+    rows.follow(cuts)
+    return cuts, rows.flags

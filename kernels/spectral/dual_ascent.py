@@ -28,10 +28,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..arrays import refuse_array
 from ..bounds import sound_gap
 from ..eigen.column_block import WarmBlock
 from ..eigen.positive_part import as_array
-from ..memory_bound import refuse_array
 from .problem import Anchor, Evaluation, SpectralProblem, equal_penalty, evaluate
 
 MAX_EVALUATIONS_WITHOUT_RISE = 8  # Evaluations without a higher dual after which a cap is suspected of not being active.

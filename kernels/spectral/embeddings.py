@@ -18,10 +18,10 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from ..bounds import sound_gap
+from ..eigen.block_lanczos import column_signs
 from ..eigen.column_block import BlockEngine
 from ..eigen.operator import SymmetricOperator
 from ..eigen.positive_part import as_array
-from ..eigen.signs import column_signs
 from ..jit import one_thread
 from .dual_ascent import kernel_at, solve_dual
 from .newton import MAX_NEWTON_ROWS, Decomposed, NewtonState, newton_start, newton_steps

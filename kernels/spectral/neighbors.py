@@ -21,8 +21,7 @@ from scipy.linalg import eigh
 from scipy.sparse.linalg import eigsh
 
 from ..arrays import Array, FloatArray, IntArray
-from ..features.top import offer
-from ..features.views import flat
+from ..features.views import flat, offer
 from ..grams.rows import DENSE_COLUMNS, as_rows
 from ..jit import compiled, one_thread
 from ..rules.bits import pack_bits, popcount

@@ -5,8 +5,8 @@ a tenth of the violation. It updates the gradient with the rows of the set, or, 
 change: then the driver never receives more than the square of the set and a few vectors of n entries, and of the square only the rows of
 newcomers (Joachims, "Making large-scale SVM learning practical", 1999; in batches: Wen et al., "ThunderSVM", 2018).
 
-Where beta sums to zero in every group, pairs move inside one group (:mod:`gramplane.kernels.svm.grouped`): violations are measured against
-the ends of the variable's own group, and the pair that violates most is in the set in every round.
+Where beta sums to zero in every group, pairs move inside one group (:mod:`gramplane.kernels.svm.smo_shrink`): violations are measured
+against the ends of the variable's own group, and the pair that violates most is in the set in every round.
 """
 
 from __future__ import annotations
@@ -20,8 +20,19 @@ import numpy as np
 from ..arrays import Array, FloatArray, IntArray
 from ..mixed_norm.problem import checked_limits
 from .dual import DualProblem, DualSolution, Gram, Warm, add_rows
-from .grouped import group_layout, grouped_solution, move_pairs_in_groups
-from .smo_shrink import CURVATURE_FLOORS, Ends, ShrinkingSteps, curvature_floor, find_ends, finish_solve, first_gradient, kink_slopes
+from .smo_shrink import (
+    CURVATURE_FLOORS,
+    Ends,
+    ShrinkingSteps,
+    curvature_floor,
+    find_ends,
+    finish_solve,
+    first_gradient,
+    group_layout,
+    grouped_solution,
+    kink_slopes,
+    move_pairs_in_groups,
+)
 from .smo_steps import BLOCKED_OFFSET, BROKEN, MAX_VIOLATION
 
 WORKING_SET = 512

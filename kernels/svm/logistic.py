@@ -20,7 +20,7 @@ from scipy.linalg import get_lapack_funcs
 from ..arrays import Array, FloatArray
 from ..jit import one_thread
 from ..losses import Logistic
-from ..mixed_norm.bias import solve_bias
+from ..mixed_norm.line_search import solve_bias
 from ..mixed_norm.problem import checked_limits
 from .dual import DenseGram, DualSolution, Gram, Warm, check_cost, check_labels
 

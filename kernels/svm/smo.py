@@ -13,8 +13,7 @@ from ..mixed_norm.problem import checked_limits
 from .decomposition import solve_decomposition
 from .dual import DenseGram, DualProblem, DualSolution, Gram, Warm
 from .gram_access import RepeatedGram
-from .grouped import solve_grouped
-from .smo_shrink import CURVATURE_FLOORS, REFRESH_STEPS, ShrinkingSteps, curvature_floor, finish_solve, first_gradient
+from .smo_shrink import CURVATURE_FLOORS, REFRESH_STEPS, ShrinkingSteps, curvature_floor, finish_solve, first_gradient, solve_grouped
 from .smo_steps import BROKEN, CAPPED, SOLVED
 
 MAX_STEPS = 10_000_000  # Steps without a cap of the caller: minutes.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled
-from .dual import DualProblem, DualSolution, Gram, Warm, add_rows, certified_solution
+from .dual import DenseGram, DualProblem, DualSolution, Gram, Warm, add_rows, best_response, certified_solution, certify
 from .smo_steps import (
     BROKEN,
     CAPPED,
@@ -27,6 +27,7 @@ from .smo_steps import (
     find_extremes,
     move_pairs,
     move_singles,
+    set_offset,
     set_offsets,
 )
 
@@ -194,3 +195,172 @@ def finish_solve(
     decision = g + problem.c if problem.ridge is None else g + problem.c - problem.ridge * beta
     ended = {"iterations": steps, "converged": converged, "violation": ends.violation, "indefinite": bool(indefinite), "details": details}
     return certified_solution(problem, beta, decision, _compute_bias(problem, beta, g, ends), **ended)
+
+
+# Duals with one equality per group of variables: beta sums to zero in every group, and every group has a bias of its own.
+#
+# max over beta of   c'beta - sum_i e_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta,   lo <= beta <= hi,  sum of beta over every group = 0
+#
+# Pairs of variables can move only inside one group, so the steps take the group that violates optimality most, move pairs in it
+# (:func:`gramplane.kernels.svm.smo_steps.move_pairs`) until a tenth of its violation is left, and bring the gradient of all variables up to
+# date with the rows that moved.
+#
+# The bias of a group minimises the primal value sum_i max over t in the box of (c_i - f_i - b) t - e_i |t| - 1/2 ridge_i t^2, convex in b
+# with minus the sum of the responses t_i(b) as its slope. Where the minimum is an interval, as for the hinge without a free support vector,
+# the bias is its middle; where it has only one end, as in a group of one class, that end.
+
+
+def group_biases(problem: DualProblem, decision: FloatArray) -> FloatArray:
+    """Return the bias of every group that minimises the primal value at `decision` = K beta, shape (n_groups,)."""
+    groups, slope = problem.groups, problem.c - decision
+    assert groups is not None
+    rows = np.bincount(groups)
+    low, high = (np.where(rows > 0, end, 0.0) for end in (np.inf, -np.inf))
+    np.minimum.at(low, groups, slope)
+    np.maximum.at(high, groups, slope)
+    # Beyond these ends all responses have one sign.
+    margin = 2.0 * np.max(problem.l1_weight) + np.abs(low) + np.abs(high)
+    low, high = low - margin, high + margin
+    first, last = (np.asarray(np.bincount(groups, best_response(slope - end[groups], problem)), np.float64) for end in (low, high))
+    owner, points, sums, rates = _falling_sums(problem, slope, (low, high), first, np.where(first > last, first - last, 1.0))
+    ends, rounding = np.cumsum(np.bincount(owner)) - 1, np.finfo(float).eps * len(points)
+
+    def edge(level: float) -> FloatArray:
+        # The first point behind which the sum is not above the level: it falls there, or on the way from the point before.
+        k = np.minimum(ends + 1 - np.bincount(owner, sums <= level).astype(np.int64), ends)
+        start, rate = sums[k - 1], rates[k - 1]
+        falls_before = (rate > 0) & (start - rate * (points[k] - points[k - 1]) <= level)
+        way = np.divide(np.maximum(start, 0.0), rate, out=np.full(len(k), np.inf), where=falls_before)
+        return np.minimum(points[k], points[k - 1] + way)
+
+    has_left, has_right = first > 0, last < 0
+    left, right = edge(rounding), edge(-rounding)
+    biases = np.where(has_left & has_right, 0.5 * (left + right), np.where(has_left, left, right))
+    return np.where(has_left | has_right, biases, 0.0)
+
+
+def _falling_sums(
+    problem: DualProblem, slope: FloatArray, limits: tuple[FloatArray, FloatArray], first: FloatArray, fall: FloatArray
+) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+    """Return the sums of the responses of every group behind the points where they change as its bias grows: groups, points in ascending
+    order from its least bias on, sums, and how fast they fall from there; both as shares of ``fall``, that of all points.
+    """
+    groups, zeros = problem.groups, np.zeros(len(first))
+    assert groups is not None
+    still = np.minimum(np.maximum(0.0, problem.lo), problem.hi)
+    # A response goes from hi to that of a slope of zero, and from there to lo: at once, or at a rate of 1 / ridge.
+    tops, feet = np.concatenate([problem.hi, still]), np.concatenate([still, problem.lo])
+    turns = np.concatenate([slope - problem.l1_weight, slope + problem.l1_weight])
+    ridge, twice = np.tile(problem.ridges(), 2), np.tile(groups, 2)
+    begins, ends = (np.clip(turns - ridge * side, limits[0][twice], limits[1][twice]) for side in (tops, feet))
+    rate = np.divide(1.0 / fall[twice], ridge, out=np.zeros_like(ridge), where=ridge > 0)
+    drop = np.where(ridge > 0, 0.0, (tops - feet) / fall[twice])
+    owner, points = np.concatenate([np.arange(len(first)), twice, twice]), np.concatenate([limits[0], begins, ends])
+    order = np.lexsort((points, owner))
+    owner, points = owner[order], points[order]
+    rates = np.cumsum(np.concatenate([zeros, rate, -rate])[order])
+    drops = np.concatenate([zeros, drop, np.zeros_like(drop)])[order]
+    is_next = owner[1:] == owner[:-1]
+    drops[1:] += np.where(is_next, rates[:-1] * np.diff(points), 0.0)
+    total = np.cumsum(drops)
+    sums = (first / fall + total[np.concatenate([[True], ~is_next])])[owner] - total
+    return owner, points, sums, rates
+
+
+def grouped_solution(problem: DualProblem, beta: FloatArray, decision: FloatArray, **fields: Any) -> DualSolution:
+    """Return the point with the exact biases and their certificate; `fields` are further fields of the solution."""
+    biases = group_biases(problem, decision)
+    objective, gap = certify(problem, beta, decision, biases)
+    values = {"objective": objective, "upper": objective + gap, "gap": gap}
+    return DualSolution(beta=beta, bias=0.0, decision=decision, biases=biases, **values, **fields)
+
+
+def group_layout(groups: IntArray, buffer: Array) -> tuple[IntArray, IntArray, Array]:
+    """Return what :func:`move_pairs_in_groups` knows of the groups: order, starts, and a buffer for the matrix of the largest group."""
+    return np.argsort(groups, kind="stable"), np.concatenate(([0], np.cumsum(np.bincount(groups)))), buffer
+
+
+def solve_grouped(gram: DenseGram, problem: DualProblem, beta: FloatArray, g: FloatArray, tol: float, limit: int) -> DualSolution:
+    """Solve a problem with groups by steps inside groups; beta and g = (K + diag(ridge)) beta - c are those of the first point."""
+    groups = problem.groups
+    assert groups is not None
+    dtype, ridge = gram.array.dtype, problem.ridges()
+    diag = gram.diag() + ridge
+    layout = group_layout(groups, gram.scratch.take(int(np.bincount(groups).max()) ** 2, dtype))
+    fixed = (diag, ridge, problem.lo, problem.hi, problem.l1_weights())
+    floor, worst, steps = curvature_floor(diag, dtype), np.zeros(1), 0
+    while True:
+        cap = min(REFRESH_STEPS, limit - steps)
+        done, state, violation = move_pairs_in_groups(gram.array, layout, fixed, floor, beta, g, tol, cap, worst)
+        steps += done
+        if state == BROKEN:
+            raise ValueError("Gram matrix: the gradient is not finite: entries are NaN, infinite or overflow")
+        if state != CAPPED or steps >= limit:
+            bad = bool(worst[0] < -CURVATURE_FLOORS[dtype])
+            ended = {"iterations": steps, "converged": state == SOLVED, "violation": violation, "indefinite": bad}
+            return grouped_solution(problem, beta, g + problem.c - ridge * beta, **ended)
+        g = gram.matvec(beta) + ridge * beta - problem.c
+
+
+@compiled(deferred=True)
+def move_pairs_in_groups(
+    source: Array, layout: tuple[IntArray, IntArray, Array], fixed: tuple[FloatArray, ...], floor: float, beta: FloatArray, g: FloatArray,
+    tol: float, cap: int, worst: FloatArray,
+) -> tuple[int, int, float]:  # fmt: skip
+    """Move pairs inside groups until no group violates optimality by `tol`, or `cap` steps; beta and g are changed in place. ``source``:
+    ``(n, n)``; ``layout``: order, starts and a buffer for the matrix of the largest group, group q having the variables order[starts[q] :
+    starts[q + 1]]; ``fixed``: diagonal of K + diag(ridge), ridge, lo, hi and kink; ``worst``: ``(1,)``, receives the most negative
+    curvature relative to its pair's diagonal. Returns steps, SOLVED, CAPPED, STUCK or BROKEN, and the greatest violation.
+    """
+    order, starts, buffer = layout
+    diag, ridge, lo, hi, kink = fixed
+    n, groups, steps = beta.size, starts.size - 1, 0
+    u, low, stuck = np.empty(n), np.empty(n), np.zeros(groups, np.bool_)
+    for k in range(n):
+        set_offset(k, beta, lo, hi, kink, u, low)
+    while True:
+        chosen, largest, violation = -1, 0.0, 0.0
+        for q in range(groups):
+            m, top = 3e30, -3e30
+            for p in range(starts[q], starts[q + 1]):
+                k = order[p]
+                m, top = min(m, float(g[k] + u[k])), max(top, float(g[k] + low[k]))
+            if m > MAX_VIOLATION or top < -MAX_VIOLATION:
+                continue
+            if not abs(m) + abs(top) < MAX_VIOLATION:
+                return steps, BROKEN, np.inf
+            violation = max(violation, top - m)
+            if top - m > largest and not stuck[q]:
+                chosen, largest = q, top - m
+        if violation < tol:
+            return steps, SOLVED, violation
+        if steps >= cap or chosen < 0:
+            return steps, CAPPED if chosen >= 0 else STUCK, violation
+        members = order[starts[chosen] : starts[chosen + 1]]
+        a = members.size
+        before, inner = beta[members], float(max(0.9 * tol, 0.1 * largest))
+        vectors = np.empty((N_VECTORS, a + VECTOR_GAP))
+        for p in range(a):
+            k = members[p]
+            vectors[0, p], vectors[1, p], vectors[2, p], vectors[3, p], vectors[4, p] = diag[k], ridge[k], lo[k], hi[k], kink[k]
+            vectors[5, p], vectors[6, p], vectors[7, p], vectors[8, p] = beta[k], g[k], u[k], low[k]
+        have, square = np.zeros(a, np.bool_), buffer[: a * a].reshape((a, a))
+        budget = min(cap - steps, max(200, 4 * a))
+        done, _ = move_pairs(source, members, have, square, vectors, floor, inner, budget, worst)
+        steps += done
+        if done > 0:
+            stuck[:] = False
+        stuck[chosen] = done == 0
+        change, count, moved = np.zeros(n), 0, np.empty(a, np.int64)
+        for p in range(a):
+            k = members[p]
+            if vectors[5, p] != before[p]:
+                change[k] = vectors[5, p] - before[p]
+                beta[k] = vectors[5, p]
+                moved[count] = k
+                count += 1
+        add_rows(g, source, moved[:count], change)
+        for p in range(count):
+            k = moved[p]
+            g[k] += change[k] * ridge[k]
+            set_offset(k, beta, lo, hi, kink, u, low)

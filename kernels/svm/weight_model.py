@@ -18,7 +18,7 @@ from scipy.linalg import get_lapack_funcs, solve_triangular
 from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled, one_thread
 from ..weights.norm_sets import elastic_response, greatest_entry, project_elastic
-from ..weights.projected_ascent import add_scaled, inner_product, multiply
+from ..weights.reduced_gradient import add_scaled, inner_product, multiply
 from .dual import DualProblem
 
 (_potrf,) = get_lapack_funcs(("potrf",), dtype=np.float64)

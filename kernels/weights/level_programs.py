@@ -20,7 +20,7 @@ import numpy as np
 from ..arrays import FloatArray
 from ..jit import one_thread
 from .domains import Domain, ElasticNetSet, LpBall, Simplex
-from .projected_ascent import ascend_cut_weights
+from .reduced_gradient import ascend_cut_weights
 
 MASTER_TOL = 1e-9  # Gap of the lower bound, relative to the size of the cuts, at which the search ends.
 MAX_MASTER_STEPS = 3_000

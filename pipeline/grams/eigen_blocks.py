@@ -18,10 +18,9 @@ from numpy.typing import DTypeLike
 
 from ...cluster import BlockProgram, plan
 from ...kernels.eigen import positive_part
-from ...kernels.eigen.column_block import RANDOM_ROWS, Vectors, WarmBlock, block_bytes, filter_block, random_rows
+from ...kernels.eigen.column_block import RANDOM_ROWS, TILE_COLUMNS, Vectors, WarmBlock, block_bytes, filter_block, random_rows
 from ...kernels.eigen.operator import Panels, SymmetricOperator
 from ...kernels.eigen.positive_part import PositivePart
-from ...kernels.eigen.tall_blocks import TILE_COLUMNS
 from ...storage import RunStore, TiledMatrix
 from ...storage.runs.tiles import PANEL_COLUMNS
 from ..passes.blocks import join_lists

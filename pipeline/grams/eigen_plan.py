@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...kernels.eigen import positive_part
+from ...kernels.eigen.block_lanczos import dense_bytes
 from ...kernels.eigen.chebyshev import RANK_MARGINS, SPARE_COLUMNS
-from ...kernels.eigen.dense import dense_bytes
 from ..core.memory import Item
 from . import eigen_blocks
 from .eigen_blocks import WIDENING

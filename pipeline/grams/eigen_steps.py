@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ...kernels.eigen.block_lanczos import column_signs
 from ...kernels.eigen.chebyshev import RESIDUAL_SAMPLES
-from ...kernels.eigen.column_block import RANDOM_ROWS, filter_block
+from ...kernels.eigen.column_block import RANDOM_ROWS, TILE_COLUMNS, TILE_ROWS, filter_block, rotate_columns, rotate_in_place, solve_columns
 from ...kernels.eigen.operator import Panels, SymmetricOperator
-from ...kernels.eigen.signs import column_signs
-from ...kernels.eigen.tall_blocks import TILE_COLUMNS, TILE_ROWS, rotate_columns, rotate_in_place, solve_columns
 from ...storage import TiledMatrix
 from ...storage.runs.tiles import PANEL_COLUMNS
 from ..records.context import RunContext, Shared, resolve

@@ -15,9 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...kernels.bank.bank import PackedBank
-from ...kernels.bank.block_product import add_product
-from ...kernels.bank.block_sums import TileSums, combine_kernels, product_sums, tile_sums, total_forms, total_products
-from ...kernels.bank.products import product_units
+from ...kernels.bank.products import (
+    TileSums,
+    add_product,
+    combine_kernels,
+    product_sums,
+    product_units,
+    tile_sums,
+    total_forms,
+    total_products,
+)
 from ...kernels.bank.task_sums import TaskSums, block_task_sums, check_codes, check_weights, combine_block_tasks, task_units
 from ...kernels.grams.blocks import gram_block
 from ...kernels.grams.normalization import (

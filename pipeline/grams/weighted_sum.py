@@ -17,8 +17,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from ...cluster import BlockProgram, Plan, plan
-from ...kernels.bank.block_product import add_product
-from ...kernels.bank.block_sums import combine_kernels
+from ...kernels.bank.products import add_product, combine_kernels
 from ...kernels.bank.task_sums import combine_entry_tasks, used_weights
 from ...kernels.bank.two_layer import block_layer
 from ...kernels.grams.normalization import Normalization

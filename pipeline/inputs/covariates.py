@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...kernels.mixed_norm.free_basis import DependentColumns, FreeBasis, constant_columns, dependent_columns, free_basis
+from ...kernels.mixed_norm.elimination import DependentColumns, FreeBasis, constant_columns, dependent_columns, free_basis
 from ...storage import DataError
 from ...storage.data import in_memory
 from ...storage.encoding.frames import frame_columns, is_frame

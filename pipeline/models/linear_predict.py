@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from ...kernels.features.row_products import row_product
+from ...kernels.features.rows_at_hand import row_product
 from ...storage import BlockStore
 from ...storage.value_types import Matrix
 from ..core.memory import Item

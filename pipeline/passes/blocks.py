@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...kernels.features.statistics import column_counts, column_norm1, constant_columns
-from ...kernels.features.views import shape
+from ...kernels.features.views import column_counts, column_norm1, constant_columns, shape
 from ...storage import BlockRef, BlockStore, ColumnScale, MemoryBlocks, MemoryRef, block_cache, open_shared
 from ..records.joined import JoinedStores
 from ..records.scale import FeatureScale

@@ -82,7 +82,8 @@ def _kernel_cases(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
     from ...kernels.grams.blocks import gram_block
     from ...kernels.grams.spec import as_specs
     from ...kernels.grams.strips import kernel_decisions, packed_grams
-    from ...kernels.svm.solvers import DenseGram, solve_smo, svc_problem
+    from ...kernels.svm.dual import DenseGram, svc_problem
+    from ...kernels.svm.smo import solve_smo
     from ..methods.group_lasso.estimator import GroupLassoClassifier
     from ..methods.hierarchical_kernels.estimator import HierarchicalKernelClassifier
     from ..methods.latent_task_mkl.estimator import LatentTaskMKLClassifier

@@ -17,7 +17,7 @@ FIRST = {case.method: name for name, case in reversed(DISTRIBUTED.items())}
 """One case of every method; the others are many more of the same kind."""
 
 IN_PIECES = {
-    **{f"gramplane.kernels.eigen.tall_blocks.{name}": 64 for name in ("TILE_ROWS", "TILE_COLUMNS")},
+    **{f"gramplane.kernels.eigen.column_block.{name}": 64 for name in ("TILE_ROWS", "TILE_COLUMNS")},
     **{f"gramplane.pipeline.grams.eigen_steps.{name}": 64 for name in ("TILE_ROWS", "TILE_COLUMNS", "ROW_STEP", "RANDOM_ROWS")},
     **{f"gramplane.pipeline.grams.eigen_blocks.{name}": 64 for name in ("TILE_COLUMNS", "RANDOM_ROWS")},
     "gramplane.kernels.eigen.column_block.RANDOM_ROWS": 64,

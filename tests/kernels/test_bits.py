@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from gramplane.kernels.bank import block_product
 from gramplane.kernels.bank import products as bank_products
-from gramplane.kernels.eigen.dense import MIN_ROWS_BY_VALUE, dense_positive
-from gramplane.kernels.grams import cosine_sums as alignment_expansion
+from gramplane.kernels.eigen.block_lanczos import MIN_ROWS_BY_VALUE, dense_positive
 from gramplane.kernels.grams import distances, feature_sums
 from gramplane.kernels.loss_types import MarginLoss
 from gramplane.kernels.losses import LOSSES
-from gramplane.kernels.mixed_norm import row_block, row_passes
+from gramplane.kernels.mixed_norm import row_block, rows
 from tests.support.processors import other_coretypes, said
 
 
@@ -163,19 +161,19 @@ def sums(n):
     return {
         "four sums": (bank_products._four_products, v[:5]),
         "four sums, float32": (bank_products._four_products, [*f[:4], v[4]]),
-        "dots": (block_product._add_dots, [wide, v[0], np.zeros(7)]),
+        "dots": (bank_products._add_dots, [wide, v[0], np.zeros(7)]),
         **{
             f"{name} {loss.name}": (lambda *a, call=call, kind=int(loss.kind): call(kind, *a), arrays)
             for loss in margin_losses()
             for name, call, arrays in (
-                ("points", row_passes.point_pass, [v[0], y, np.abs(v[1]), v[2]]),
-                ("balance", lambda *a: row_passes.balance_pass(*a, 0.1), [v[0], v[2], y, np.abs(v[1])]),
-                ("line", row_passes.line_pass, [v[0], v[2], y, np.abs(v[1]), steps]),
+                ("points", rows.point_pass, [v[0], y, np.abs(v[1]), v[2]]),
+                ("balance", lambda *a: rows.balance_pass(*a, 0.1), [v[0], v[2], y, np.abs(v[1])]),
+                ("line", rows.line_pass, [v[0], v[2], y, np.abs(v[1]), steps]),
             )
         },
-        "points of targets": (lambda *a: row_passes.target_point_pass(0.1, 1.0, *a), [v[0], v[3], np.abs(v[1]), v[2]]),
-        "balance of targets": (lambda *a: row_passes.target_balance_pass(0.1, 1.0, *a, 0.1), [v[0], v[2], v[3], np.abs(v[1])]),
-        "line of targets": (lambda *a: row_passes.target_line_pass(0.1, 1.0, *a), [v[0], v[2], v[3], np.abs(v[1]), steps]),
+        "points of targets": (lambda *a: rows.target_point_pass(0.1, 1.0, *a), [v[0], v[3], np.abs(v[1]), v[2]]),
+        "balance of targets": (lambda *a: rows.target_balance_pass(0.1, 1.0, *a, 0.1), [v[0], v[2], v[3], np.abs(v[1])]),
+        "line of targets": (lambda *a: rows.target_line_pass(0.1, 1.0, *a), [v[0], v[2], v[3], np.abs(v[1]), steps]),
         "product by columns": (lambda a, b, c: row_block._product_by_columns(a, n, b, c), [flat, few, np.zeros(n)]),
         "transposed by columns": (lambda a, b, c: row_block._transposed_by_columns(a, n, b, c), [flat, v[0], np.zeros(p)]),
         "product by rows": (lambda a, b, c: row_block._product_by_rows(a, n, b, c), [flat, v[0], np.zeros(p)]),
@@ -184,8 +182,8 @@ def sums(n):
         "norms": (distances.squared_norms, [wide, np.zeros(7)]),
         "next wave": (lambda a, b, c, d: feature_sums._next_wave(a, b, c, 0.3, d), [*v[:3], np.zeros(n, np.float32)]),
         "advance": (feature_sums._advance_wave, v[:3]),
-        "waves": (lambda a, *rest: alignment_expansion.start_waves(a, 0.1, 0.3, *rest), v),
-        "two terms": (alignment_expansion._add_two_terms, v[:5]),
+        "waves": (lambda a, *rest: feature_sums.start_waves(a, 0.1, 0.3, *rest), v),
+        "two terms": (feature_sums._add_two_terms, v[:5]),
     }
 
 

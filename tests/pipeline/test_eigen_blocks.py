@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.linalg import block_diag
 
 from gramplane.cluster import MemoryBoundExceeded, MemorySink, open_executor
-from gramplane.kernels.eigen import column_block, tall_blocks
+from gramplane.kernels.eigen import column_block
 from gramplane.kernels.eigen.operator import SymmetricOperator
 from gramplane.kernels.eigen.positive_part import as_array, positive_part
 from gramplane.pipeline import load_model, resume_run, run_method
@@ -27,10 +27,8 @@ SMALL = "gramplane.kernels.eigen.positive_part"
 @pytest.fixture
 def in_pieces(monkeypatch):
     """Rows, columns and tiles so small that every pass has several tasks."""
-    for module, names in ((tall_blocks, ("TILE_ROWS", "TILE_COLUMNS")), (column_block, ("RANDOM_ROWS",))):
-        for name in names:
-            monkeypatch.setattr(module, name, 64)
-    for module, names in ((eigen_blocks, ("TILE_COLUMNS", "RANDOM_ROWS")), (eigen_steps, ("TILE_ROWS", "TILE_COLUMNS", "ROW_STEP"))):
+    column_names, step_names = ("TILE_ROWS", "TILE_COLUMNS", "RANDOM_ROWS"), ("TILE_ROWS", "TILE_COLUMNS", "ROW_STEP")
+    for module, names in ((column_block, column_names), (eigen_blocks, ("TILE_COLUMNS", "RANDOM_ROWS")), (eigen_steps, step_names)):
         for name in names:
             monkeypatch.setattr(module, name, 64)
     monkeypatch.setattr(eigen_blocks, "TASK_PRODUCTS", 0)

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....cluster import BlockProgram, Plan, plan
-from ....kernels.eigen.tall_blocks import TILE_ROWS
+from ....kernels.eigen.column_block import TILE_ROWS
 from ....kernels.spectral.embeddings import leading_directions, normalise_columns
 from ....kernels.spectral.triple_losses import worst_triples
 from ....storage import BlockStore, MemoryBlocks, open_shared

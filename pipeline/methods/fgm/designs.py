@@ -12,12 +12,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....cluster import BlockProgram, Plan, plan
-from ....kernels.features.growing_rows import RowForm
+from ....kernels.features.rows_at_hand import RowForm
 from ....kernels.features.views import shape
 from ....kernels.loss_types import SumLoss
 from ....kernels.losses import sum_loss
 from ....kernels.mixed_norm import ROW_BLOCK, ROW_OPERATIONS, BlockedRows, RowData, RowQuery, Rows, add_sums, rows_for
-from ....kernels.mixed_norm.free_basis import FreeBasis
+from ....kernels.mixed_norm.elimination import FreeBasis
 from ....kernels.mixed_norm.row_block import RememberingBlock
 from ....kernels.mixed_norm.rows_blocked import FAN_IN
 from ....storage import BlockStore, MemoryBlocks, block_cache, pick_columns

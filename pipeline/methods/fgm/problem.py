@@ -20,9 +20,8 @@ from ....kernels.features.scores import TopB
 from ....kernels.loss_types import MarginLoss, SumLoss
 from ....kernels.losses import sum_loss
 from ....kernels.mixed_norm import GroupSolution, LocalRows, Rows
-from ....kernels.mixed_norm.free_basis import SUSPICIOUS, FreeBasis, bias_basis, separates_alone, separating_direction
-from ....kernels.mixed_norm.row_passes import passes_of
-from ....kernels.mixed_norm.rows import Curvature
+from ....kernels.mixed_norm.elimination import SUSPICIOUS, FreeBasis, bias_basis, separates_alone, separating_direction
+from ....kernels.mixed_norm.rows import Curvature, passes_of
 from ....kernels.target_unit import LABELS, TargetUnit, in_machine_unit
 from ....storage import DataError
 from ...inputs.labels import Inputs, labels_of, refuse_idle_classes, row_costs

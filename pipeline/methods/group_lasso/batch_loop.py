@@ -21,11 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from ....kernels.group_lasso.on_moments import Moments, solve_moments, target_moments
+from ....kernels.group_lasso.on_moments import Moments, WorkingColumns, solve_moments, target_moments
 from ....kernels.group_lasso.on_rows import RowSolution, lambda_max, share_of_largest, solve_rows
 from ....kernels.group_lasso.penalty import GroupPenalty
 from ....kernels.group_lasso.row_problem import RowProblem
-from ....kernels.group_lasso.working_set import WorkingColumns
 from ....kernels.losses import mean_loss
 from ...core.memory import refuse
 from ...inputs.scores import NAN, R2Tracker, accuracy_metrics

@@ -9,8 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from ....kernels.features.groups import build_groups
-from ....kernels.group_lasso.groups import neighbours
-from ....kernels.group_lasso.penalty import GroupPenalty, edge_groups, group_penalty, single_features
+from ....kernels.group_lasso.penalty import GroupPenalty, edge_groups, group_penalty, neighbours, single_features
 from ....kernels.losses import LossName
 from ....storage.value_types import UserData
 from ...inputs.labels import Inputs, labels_of, resolve_loss, store_inputs

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ....kernels.group_lasso.groups import Groups, stream_groups
-from ....kernels.group_lasso.penalty import GroupPenalty
+from ....kernels.group_lasso.penalty import GroupPenalty, Groups, stream_groups
 from ....kernels.group_lasso.streams import StreamLearner, StreamPoint
 from ....kernels.losses import LossName
 from ....storage import ColumnScale

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ....cluster import BlockProgram, Plan, plan
-from ....kernels.features.row_products import row_product
+from ....kernels.features.rows_at_hand import row_product
 from ....kernels.features.scores import correlations_many
 from ....kernels.group_lasso.on_moments import row_moments
 from ....storage import BlockStore, MemoryBlocks, MemoryRef, block_cache

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from ....cluster import BlockProgram, Plan, plan
-from ....kernels.bank.block_sums import TileSums, total_forms
+from ....kernels.bank.products import TileSums, total_forms
 from ....kernels.bank.task_sums import task_units
 from ....kernels.grams.products import AnyKernel, distinct_kernels
 from ....kernels.graphs.kernel_graphs import KernelDag

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....cluster import BlockProgram, Plan, plan
-from ....kernels.alignment.path_cells import Cells
+from ....kernels.alignment.path import Cells
 from ....kernels.grams.feature_sums import PRODUCT_COLUMNS, add_feature_sums, feature_values, mirror_triangles
 from ....kernels.svm.decomposition import MIN_WORKING_SET, ROW_BYTES, WORKING_SET
 from ....storage import ArrayRef, BlockStore, MemoryBlocks

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 import scipy.sparse as sp
 
-from ....kernels.alignment.path_cells import Cells, cut_into_cells
+from ....kernels.alignment.path import Cells, cut_into_cells
 from ....kernels.svm.decomposition import solve_decomposition
 from ....kernels.svm.dual import DenseGram, Gram, Scratch
 from ....kernels.svm.smo import solve_smo
@@ -88,7 +88,7 @@ class PathTrainer:
 
     def along(self, p: np.ndarray, weights: sp.csr_array, warm: np.ndarray | None = None) -> Iterator[PathPoint]:
         """Yield the machine at every point, each started from the one before. Kernels of like alignment share a few matrices
-        (:mod:`gramplane.kernels.alignment.path_cells`), as many points at a time as the driver's memory allows; a machine's weights are
+        (:mod:`gramplane.kernels.alignment.path`), as many points at a time as the driver's memory allows; a machine's weights are
         those of its kernel, which prediction uses.
         """
         for point in self._points(p, weights):

@@ -20,9 +20,9 @@ import numpy as np
 from ....kernels.bounds import sound_gap
 from ....kernels.graphs.norms import NodeSet, dual_bound, dual_exponent, dual_shares, gauge, joint_weights, start_weights
 from ....kernels.svm.dual import DualProblem, DualSolution, Gram
-from ....kernels.svm.solvers import solve_ridge, solve_to_gap
-from ....kernels.tasks.group_lattice import TaskLattice, group_forms, kernel_norms, kernel_shares, pair_weights
-from ....kernels.tasks.group_search import GroupSearch, search_groups
+from ....kernels.svm.ridge import solve_ridge
+from ....kernels.svm.smo import solve_to_gap
+from ....kernels.tasks.group_search import GroupSearch, TaskLattice, group_forms, kernel_norms, kernel_shares, pair_weights, search_groups
 from ....storage import DataError
 from ...grams.grams import Grams
 from ...inputs.kernel_checks import emit_warnings

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....cluster import BlockProgram, Plan, plan
-from ....kernels.bank.block_sums import combine_kernels, tile_sums, total_forms
+from ....kernels.bank.products import combine_kernels, tile_sums, total_forms
 from ....kernels.grams.normalization import BlockSums, Normalization, block_sums
 from ....kernels.jit import one_thread
 from ....kernels.svm.dual import DualProblem, Scratch

@@ -17,11 +17,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....kernels.bounds import sound_gap
+from ....kernels.group_lasso.on_moments import WorkingColumns
 from ....kernels.group_lasso.on_rows import RowSolution, solve_rows
 from ....kernels.group_lasso.row_problem import RowProblem
 from ....kernels.group_lasso.task_gradients import norm_move
 from ....kernels.group_lasso.task_selection import task_penalty
-from ....kernels.group_lasso.working_set import WorkingColumns
 from ....kernels.losses import mean_loss
 from ...core.memory import refuse
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics

@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ....kernels.eigen.dense import dense_bytes
+from ....kernels.eigen.block_lanczos import dense_bytes
 from ....kernels.eigen.operator import SymmetricOperator
 from ....kernels.eigen.positive_part import normalized_laplacian
-from ....kernels.spectral.constraints import PairConstraints, select_random_pairs, select_uncertain_pairs
 from ....kernels.spectral.dual_ascent import Evaluator, SpectralState, advance_ascent, begin_ascent, kernel_at, progress_figures
 from ....kernels.spectral.neighbors import MAX_DENSE_BASIS_ROWS, count_components, neighbour_graph, smooth_basis
 from ....kernels.spectral.pair_losses import EntryTerms
-from ....kernels.spectral.problem import Evaluation, SpectralProblem
+from ....kernels.spectral.problem import Evaluation, PairConstraints, SpectralProblem, select_random_pairs, select_uncertain_pairs
 from ...core.memory import Item, total_bytes
 from ...grams.eigen_blocks import worker_engine
 from ...grams.eigen_plan import EigenPlan, dense_matrix_item

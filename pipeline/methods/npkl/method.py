@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from ....kernels.bounds import sound_gap
-from ....kernels.spectral.constraints import close_pairs, pair_constraints
 from ....kernels.spectral.dual_ascent import SpectralState
-from ....kernels.spectral.problem import cap_used
+from ....kernels.spectral.problem import cap_used, close_pairs, pair_constraints
 from ...core.memory import check_memory, driver_plan, total_bytes
 from ...grams.eigen_plan import EigenPlan
 from ...grams.neighbours import plan_distances, plan_neighbours

@@ -8,8 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ....kernels.rules.cuts import move_cuts
-from ....kernels.rules.propositions import Propositions
+from ....kernels.rules.propositions import Propositions, move_cuts
 from ...passes.blocks import add_parts, serial
 from ...passes.columns import fetch_columns
 from .blocked_lattice import BlockedLattice

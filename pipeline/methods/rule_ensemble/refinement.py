@@ -9,11 +9,10 @@ from typing import TypeVar
 import numpy as np
 
 from ....kernels.rules.bits import pack_bits, unpack_bits
-from ....kernels.rules.cuts import CutMachine, refine_cuts
 from ....kernels.rules.lattice import RuleLattice
 from ....kernels.rules.machine import solve_rules
 from ....kernels.rules.newton import bias_root
-from ....kernels.rules.propositions import ABOVE, AT_MOST, Propositions
+from ....kernels.rules.propositions import ABOVE, AT_MOST, CutMachine, Propositions, refine_cuts
 from ...records.context import RunContext
 from .blocked_lattice import BlockedLattice
 from .blocked_rules import BlockedRules

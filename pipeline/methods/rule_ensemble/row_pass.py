@@ -14,11 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ....kernels.rules.bits import MAX_UNPACKED_BYTES, Bytes, Words, pack_conjunctions, pack_rows, unpack_bits
-from ....kernels.rules.hull_rows import merge_rows
 from ....kernels.rules.lattice import rule_decisions, weighted_counts
 from ....kernels.rules.levels import Candidates, Kinds, LevelSearch, Open, candidate_sums, visited_level
 from ....kernels.rules.propositions import Propositions
-from ....kernels.rules.row_blocks import OF_ZONE, PRODUCT, SIDE_BY_SIDE, HullRequest, answer
+from ....kernels.rules.row_blocks import OF_ZONE, PRODUCT, SIDE_BY_SIDE, HullRequest, answer, merge_rows
 from ....kernels.rules.search import COMPATIBLE, SignedRows, ViolatorSearch, kinds_of_pairs, order_signed_rows
 from ....storage import block_cache
 from ...passes.blocks import Ref, add_parts, source_of

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ....kernels.rules.bits import Words, count_ones, pack_conjunctions, unpack_bits
-from ....kernels.rules.cuts import CutMachine, cut_changes
-from ....kernels.rules.propositions import Propositions
+from ....kernels.rules.propositions import CutMachine, Propositions, cut_changes
 from ...passes.blocks import Ref
 from ...records.context import Shared, resolve
 from .proposition_pass import packed_flags

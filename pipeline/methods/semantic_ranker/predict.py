@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from ....kernels.grams.blocks import gram_block
 from ....kernels.grams.spec import KernelSpec
-from ....kernels.ranking.warp import Warp, build_warp
+from ....kernels.ranking.pair_ranking import Warp, build_warp
 from ....storage import BlockStore, MemoryBlocks
 from ....storage.value_types import Matrix
 from ...core.memory import Item

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....cluster import BlockProgram, Plan, plan
-from ....kernels.features.statistics import constant_columns
+from ....kernels.features.views import constant_columns
 from ....kernels.ranking.random_walk import normalise_prior
 from ....storage import BlockStore, DataError, MemoryBlocks, open_shared
 from ....storage.value_types import Matrix, UserData

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from ....kernels.svm.dual import DenseGram
-from ....kernels.tasks import pooled_subspace as pooled
+from ....kernels.tasks import shared_subspace as pooled
 from ....kernels.tasks.shared_subspace import SubspaceBounds, best_coupling, dual_value, machine_value
 from ...grams.grams import Grams
 from ...records.context import RunContext

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from ....kernels.ranking.harmonic import harmonic_values, strength_graph
+from ....kernels.ranking.random_walk import harmonic_values, strength_graph
 from ....storage import BlockStore, MemoryBlocks
 from ....storage.data import as_grams, column_numbers, in_memory, is_store
 from ....storage.value_types import SparseMatrix

@@ -14,9 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....kernels.alignment.target_alignment import MatrixSums, solve_aligned_weights
-from ....kernels.ranking.pair_kernels import FactorGram, PairGram, pair_block, pair_diagonal, similarity_features
 from ....kernels.ranking.pair_ranking import ImportMachine, empty_machine, full_gap, import_factor, import_step, rank_pairs
-from ....kernels.ranking.user_kernels import row_factors
+from ....kernels.ranking.user_kernels import FactorGram, PairGram, pair_block, pair_diagonal, row_factors, similarity_features
 from ....kernels.svm.dual import DenseGram, Gram
 from ....storage import DataError
 from ...grams.given import NEGATIVE, GivenGrams

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from ....kernels.ranking.harmonic import HarmonicValues, harmonic_by_products, harmonic_values, strength_graph
-from ....kernels.ranking.top_lists import TopLists
+from ....kernels.ranking.random_walk import HarmonicValues, harmonic_by_products, harmonic_values, strength_graph
+from ....kernels.ranking.tags import TopLists
 from ....storage.value_types import SparseMatrix
 from ...models.kernel_predict import spans
 from ...records.context import RunContext

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from ....cluster import BlockProgram, Plan, plan
 from ....kernels.grams.blocks import gram_block
-from ....kernels.ranking.top_lists import TopLists
+from ....kernels.ranking.tags import TopLists
 from ....kernels.ranking.user_kernels import scaled_block
 from ....storage.value_types import SparseMatrix
 from ...grams.given import GivenKernel

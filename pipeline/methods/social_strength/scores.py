@@ -10,9 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....kernels.grams.products import kernel_from_json
-from ....kernels.ranking.pair_kernels import PairSum
-from ....kernels.ranking.top_lists import TopLists
-from ....kernels.ranking.user_kernels import row_factors, scaled_block
+from ....kernels.ranking.tags import TopLists
+from ....kernels.ranking.user_kernels import PairSum, row_factors, scaled_block
 from ....storage import MemoryBlocks, open_shared
 from ....storage.value_types import SparseMatrix
 from ...grams.given import GivenKernel

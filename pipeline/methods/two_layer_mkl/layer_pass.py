@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ....cluster import BlockProgram, Plan, plan
-from ....kernels.bank.block_sums import TileSums, tile_sums, total_forms
+from ....kernels.bank.products import TileSums, tile_sums, total_forms
 from ....kernels.bank.two_layer import bank_sums, block_layer, block_sums, exponentiate, is_refused
 from ....kernels.svm.dual import Gram
 from ...grams.grams import Filled, Grams, Norms, place_pair

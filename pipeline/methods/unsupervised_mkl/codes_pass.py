@@ -15,8 +15,7 @@ import scipy.sparse as sp
 
 from ....cluster import BlockProgram, Plan, plan
 from ....kernels.weights.umkl import PENALTY_SHARE, BasisArray
-from ....kernels.weights.umkl_codes import Largest, bases_of_codes, largest_residuals, merge_largest, solve_code
-from ....kernels.weights.umkl_strips import row_products
+from ....kernels.weights.umkl_strips import Largest, bases_of_codes, largest_residuals, merge_largest, row_products, solve_code
 from ...grams.sources import FREED_BYTES, READ, TILE, pair_bytes
 from ...passes.blocks import join_lists, scale_as_given
 from ...records.context import RunContext, Shared, resolve

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import eigh
 
-from ....kernels.eigen.block_lanczos import leading_pairs
-from ....kernels.eigen.signs import column_signs
+from ....kernels.eigen.block_lanczos import column_signs, leading_pairs
 from ....kernels.jit import one_thread
 from ...grams.grams import Grams
 from ...grams.weighted_sum import CombinedGram

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ....cluster import BlockProgram, Plan, plan
-from ....kernels.bank.block_sums import combine_kernels
+from ....kernels.bank.products import combine_kernels
 from ....kernels.grams.blocks import gram_block
 from ....kernels.grams.normalization import Normalization
 from ....kernels.grams.products import AnyKernel

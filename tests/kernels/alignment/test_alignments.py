@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gramplane.kernels.alignment import alignment as module
 from gramplane.kernels.alignment.alignment import Alignments, alignments
 from gramplane.kernels.alignment.median_width import COARSE_GROUPS, MAX_EXACT_VALUES, RANK_TOLERANCE, _group_values, median_distance
-from gramplane.kernels.grams.cosine_sums import MAX_UNSORTED_RANGE, WORK_ROWS, gaussian_forms
+from gramplane.kernels.grams.feature_sums import MAX_UNSORTED_RANGE, WORK_ROWS, gaussian_forms
 from tests.support.oracles import kta
 
 RNG = np.random.default_rng(7)

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from gramplane.kernels.alignment.path import AlignmentProblem, kernel_path
-from gramplane.kernels.alignment.path_cells import cut_into_cells
+from gramplane.kernels.alignment.path import AlignmentProblem, cut_into_cells, kernel_path
 from gramplane.kernels.grams.feature_sums import (
     MATRIX_ERROR,
     MAX_TERMS,

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from gramplane.kernels.bank.bank import PackedBank
-from gramplane.kernels.bank.block_sums import product_sums, total_products
 from gramplane.kernels.bank.loops import BAND
-from gramplane.kernels.bank.products import product_units
+from gramplane.kernels.bank.products import product_sums, product_units, total_products
 from gramplane.pipeline.passes.spans import add_spans
 
 SIZES = (1, 2, 7, BAND - 1, BAND, BAND + 1, 2 * BAND, 300)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gramplane.kernels.bank.bank import PackedBank
-from gramplane.kernels.bank.block_sums import total_forms
+from gramplane.kernels.bank.products import total_forms
 from gramplane.kernels.bank.two_layer import BankLayer, TwoLayerObjective, bank_sums, block_layer, block_sums, first_length, next_length
 from gramplane.kernels.svm.dual import svc_problem
 from tests.support.oracles import two_layer as oracle

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gramplane.kernels.eigen.signs import column_signs
+from gramplane.kernels.eigen.block_lanczos import column_signs
 
 
 def test_the_largest_entry_decides():

@@ -7,13 +7,11 @@ import pytest
 import scipy.sparse as sp
 from scipy.linalg import block_diag
 
-from gramplane.kernels.eigen import tall_blocks
-from gramplane.kernels.eigen.chebyshev import orthonormalise, plan_block
-from gramplane.kernels.eigen.column_block import ArrayBlock, filter_block
+from gramplane.kernels.eigen import column_block
+from gramplane.kernels.eigen.chebyshev import estimate_spectrum, orthonormalise, plan_block
+from gramplane.kernels.eigen.column_block import ArrayBlock, filter_block, gram_matrix, solve_columns
 from gramplane.kernels.eigen.operator import Panels, SymmetricOperator, connected_parts, filter_step
 from gramplane.kernels.eigen.positive_part import kernel_spectrum, normalized_laplacian, positive_part
-from gramplane.kernels.eigen.spectrum import estimate_spectrum
-from gramplane.kernels.eigen.tall_blocks import gram_matrix, solve_columns
 from tests.support.oracles.spectral import best_kernel, graph_problem, laplacian_energy, positive_pairs
 
 
@@ -326,8 +324,8 @@ def test_scale_of_the_matrix_scales_the_values():
 
 def test_bits_do_not_depend_on_threads(monkeypatch):
     # So that every step has tiles to share out.
-    monkeypatch.setattr(tall_blocks, "TILE_COLUMNS", 32)
-    monkeypatch.setattr(tall_blocks, "TILE_ROWS", 100)
+    monkeypatch.setattr(column_block, "TILE_COLUMNS", 32)
+    monkeypatch.setattr(column_block, "TILE_ROWS", 100)
     A = graph_problem(330, seed=9, pairs=0.3, neighbours=9)[0]
     found = [positive_part(operator(A), method="chebyshev", threads=threads) for threads in (1, 3, 1)]
     for part in found[1:]:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from gramplane.kernels.features.statistics import constant_columns
+from gramplane.kernels.features.views import constant_columns
 
 
 @settings(max_examples=80, deadline=None)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gramplane.kernels.features.growing_rows import RowForm
+from gramplane.kernels.features.rows_at_hand import RowForm
 
 
 def columns(n: int, k: int, density: float, dtype: type, seed: int) -> sp.csc_array:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import threadpoolctl
 
-from gramplane.kernels.features.row_products import BLOCK_VALUES, row_edges, row_product
+from gramplane.kernels.features.rows_at_hand import BLOCK_VALUES, row_edges, row_product
 from gramplane.kernels.jit import blas_threads, one_thread
 
 pytestmark = pytest.mark.threads

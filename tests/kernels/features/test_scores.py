@@ -22,8 +22,7 @@ from gramplane.kernels.features.scores import (
     select_sparse,
     top_b,
 )
-from gramplane.kernels.features.statistics import column_counts, column_norm1
-from gramplane.kernels.features.views import dense_view, flat
+from gramplane.kernels.features.views import column_counts, column_norm1, dense_view, flat
 from tests.support.oracles.selection import best, ordered_correlations
 
 FEW = settings(max_examples=40, deadline=None)

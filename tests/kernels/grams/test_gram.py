@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from sklearn.metrics import pairwise
 
 from gramplane.kernels.grams.blocks import gram_block, gram_diagonal
-from gramplane.kernels.grams.exponentials import MAX_SINGLE_GAMMA, MIN_ENTRY, OCTAVE, base_kernel, plan_chain, split_gamma
+from gramplane.kernels.grams.distances import MAX_SINGLE_GAMMA, MIN_ENTRY, OCTAVE, base_kernel, plan_chain, split_gamma
+from gramplane.kernels.grams.functions import kmer_counts
 from gramplane.kernels.grams.normalization import KernelSums, Normalization, block_sums, kernel_sums, make_normalizations
-from gramplane.kernels.grams.pair_tiles import MAX_DIRECT_COLUMNS
 from gramplane.kernels.grams.products import ProductSpec
 from gramplane.kernels.grams.rows import DENSE_COLUMNS
 from gramplane.kernels.grams.spec import NORMALIZATIONS, KernelSpec, kernel_grid
-from gramplane.kernels.grams.strings import kmer_counts
-from gramplane.kernels.grams.tiles import single_decays
+from gramplane.kernels.grams.tiles import MAX_DIRECT_COLUMNS, single_decays
 from tests.support.oracles.gram import gram, normalized
 
 ALL = [

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from gramplane.kernels.group_lasso.on_moments import WorkingColumns
 from gramplane.kernels.group_lasso.on_rows import solve_rows
 from gramplane.kernels.group_lasso.penalty import single_features
 from gramplane.kernels.group_lasso.row_problem import RowProblem, TaskRows
-from gramplane.kernels.group_lasso.working_set import WorkingColumns
 from gramplane.kernels.losses import mean_loss
 from tests.kernels.group_lasso.test_group_lasso import penalty_of, tasks_of
 from tests.support.oracles import group_lasso as oracle

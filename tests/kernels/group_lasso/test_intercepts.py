@@ -8,8 +8,8 @@ import scipy.sparse as sp
 
 from gramplane.kernels.features.groups import build_groups
 from gramplane.kernels.group_lasso.dual_averaging import Rows
-from gramplane.kernels.group_lasso.intercepts import intercept_after
 from gramplane.kernels.group_lasso.penalty import group_penalty
+from gramplane.kernels.group_lasso.step_lengths import intercept_after
 from gramplane.kernels.group_lasso.streams import StreamLearner
 from gramplane.kernels.group_lasso.task_selection import OpenRound, Rounds, TaskRows, TaskStream, run_rounds, task_penalty
 from gramplane.kernels.losses import LOSSES

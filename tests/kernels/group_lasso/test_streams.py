@@ -8,8 +8,7 @@ import scipy.sparse as sp
 
 from gramplane.kernels.features.groups import build_groups
 from gramplane.kernels.group_lasso.dual_averaging import ActiveGroups, Rows, Rule, activate_groups
-from gramplane.kernels.group_lasso.groups import add_shrunken, stream_groups
-from gramplane.kernels.group_lasso.penalty import GroupPenalty, group_penalty, single_features
+from gramplane.kernels.group_lasso.penalty import GroupPenalty, add_shrunken, group_penalty, single_features, stream_groups
 from gramplane.kernels.group_lasso.streams import StreamLearner
 from tests.support.oracles import dual_averaging as oracle
 

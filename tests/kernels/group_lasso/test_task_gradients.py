@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from gramplane.kernels.group_lasso.on_moments import WorkingColumns
 from gramplane.kernels.group_lasso.on_rows import solve_rows
 from gramplane.kernels.group_lasso.penalty import edge_groups
 from gramplane.kernels.group_lasso.row_problem import RowProblem, TaskRows
 from gramplane.kernels.group_lasso.task_gradients import feature_norms, feature_reaches, norm_move, task_sums
 from gramplane.kernels.group_lasso.task_selection import task_penalty
-from gramplane.kernels.group_lasso.working_set import WorkingColumns
 from gramplane.kernels.losses import mean_loss
 
 N, D, TASKS = 60, 23, 4

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gramplane.kernels.mixed_norm.free_basis import (
+from gramplane.kernels.mixed_norm.elimination import (
     DependentColumns,
     bias_basis,
     constant_columns,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gramplane.kernels.mixed_norm.prox import group_norms, prox_squared_mixed_norm
+from gramplane.kernels.mixed_norm.apg import group_norms, prox_squared_mixed_norm
 from tests.support.oracles.fgm_subproblem import prox_by_bisection
 
 GROUPS = st.lists(st.lists(st.floats(-100, 100).map(lambda v: round(v, 3)), min_size=1, max_size=4), min_size=1, max_size=6)

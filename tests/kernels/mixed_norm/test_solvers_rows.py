@@ -20,8 +20,8 @@ from gramplane.kernels.mixed_norm import (
     solve_newton,
     tree_sum,
 )
-from gramplane.kernels.mixed_norm.bias import solve_bias
 from gramplane.kernels.mixed_norm.hessian import live_groups, newton_direction
+from gramplane.kernels.mixed_norm.line_search import solve_bias
 from gramplane.kernels.mixed_norm.problem import certify
 from gramplane.kernels.mixed_norm.row_block import RememberingBlock, row_block
 from gramplane.kernels.mixed_norm.rows import RowCurvature

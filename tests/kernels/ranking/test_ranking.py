@@ -10,6 +10,7 @@ from sklearn.metrics import average_precision_score
 
 from gramplane.kernels.eigen.operator import SymmetricOperator
 from gramplane.kernels.ranking import random_walk as ranking
+from gramplane.kernels.ranking.pair_ranking import build_warp, graph_laplacian
 from gramplane.kernels.ranking.random_walk import (
     average_precision,
     exact_scores,
@@ -21,7 +22,6 @@ from gramplane.kernels.ranking.random_walk import (
     walk_scores,
 )
 from gramplane.kernels.ranking.tags import count_tags, count_tags_of_rows, name_rows, tag_vectors, untagged_rows
-from gramplane.kernels.ranking.warp import build_warp, graph_laplacian
 from gramplane.kernels.spectral.dual_ascent import kernel_at, solve_dual
 from gramplane.kernels.spectral.pair_losses import DistanceTerms
 from gramplane.kernels.spectral.problem import SpectralProblem, cap_used

@@ -8,23 +8,21 @@ import scipy.sparse as sp
 
 from gramplane.kernels.alignment.target_alignment import MatrixSums, solve_aligned_weights
 from gramplane.kernels.ranking import user_kernels
-from gramplane.kernels.ranking.harmonic import harmonic_values, strength_graph
-from gramplane.kernels.ranking.pair_kernels import (
+from gramplane.kernels.ranking.pair_ranking import empty_machine, full_gap, import_factor, import_step, rank_pairs
+from gramplane.kernels.ranking.random_walk import harmonic_values, strength_graph
+from gramplane.kernels.ranking.user_kernels import (
     USER_KERNELS,
     FactorGram,
     PairGram,
     PairSum,
-    pair_block,
-    pair_diagonal,
-    similarity_features,
-)
-from gramplane.kernels.ranking.pair_ranking import empty_machine, full_gap, import_factor, import_step, rank_pairs
-from gramplane.kernels.ranking.user_kernels import (
     comment_kernel,
     incidence_kernel,
     least_eigenvalue,
+    pair_block,
+    pair_diagonal,
     row_factors,
     scaled_block,
+    similarity_features,
     text_kernel,
     visual_kernel,
 )

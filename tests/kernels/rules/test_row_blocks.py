@@ -5,10 +5,9 @@ import pytest
 
 from gramplane.kernels.rules import levels, search
 from gramplane.kernels.rules.bits import pack_bits, pack_rows, unpack_bits
-from gramplane.kernels.rules.hull_rows import merge_rows
 from gramplane.kernels.rules.levels import LevelSearch, Open, candidate_sums, visited_level
 from gramplane.kernels.rules.machine import RuleProblem, solve_rules
-from gramplane.kernels.rules.row_blocks import COUNTS, OF_ZONE, PRODUCT, ROWS, SIDE_BY_SIDE, BlockedRows, SpreadRows, answer
+from gramplane.kernels.rules.row_blocks import COUNTS, OF_ZONE, PRODUCT, ROWS, SIDE_BY_SIDE, BlockedRows, SpreadRows, answer, merge_rows
 from gramplane.kernels.rules.search import COMPATIBLE, kinds_of_pairs, order_signed_rows
 from tests.kernels.rules.test_rules import make
 

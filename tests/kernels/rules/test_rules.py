@@ -19,7 +19,6 @@ from gramplane.kernels.rules.bits import (
     unpack_bits,
     weighted_gram,
 )
-from gramplane.kernels.rules.cuts import CutMachine, refine_cuts
 from gramplane.kernels.rules.lattice import RuleLattice
 from gramplane.kernels.rules.machine import MergedRows, RuleProblem, solve_rules
 from gramplane.kernels.rules.newton import (
@@ -37,9 +36,11 @@ from gramplane.kernels.rules.propositions import (
     DIFFERENT,
     EQUAL,
     MISSING,
+    CutMachine,
     Propositions,
     column_propositions,
     proposition_text,
+    refine_cuts,
 )
 from gramplane.kernels.rules.search import COMPATIBLE, kinds_of_pairs
 from gramplane.pipeline.methods.rule_ensemble.mirror import solve_mirror

@@ -5,10 +5,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gramplane.kernels.svm.columns_factor import ColumnsFactor, count_columns, fetch_columns
-from gramplane.kernels.svm.dual import DenseGram, DualProblem, best_response, certify, squared_hinge_problem, svc_problem, svr_problem
-from gramplane.kernels.svm.grouped import group_biases
-from gramplane.kernels.svm.solvers import ridge_problem, solve_decomposition, solve_ridge, solve_smo
+from gramplane.kernels.svm.decomposition import solve_decomposition
+from gramplane.kernels.svm.dual import (
+    DenseGram,
+    DualProblem,
+    best_response,
+    certify,
+    ridge_problem,
+    squared_hinge_problem,
+    svc_problem,
+    svr_problem,
+)
+from gramplane.kernels.svm.ridge import ColumnsFactor, count_columns, fetch_columns, solve_ridge
+from gramplane.kernels.svm.smo import solve_smo
+from gramplane.kernels.svm.smo_shrink import group_biases
 from tests.kernels.svm.test_smo import Parts, Rows
 from tests.support.oracles import svm_dual as oracle
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from gramplane.kernels.svm.solvers import DenseGram, solve_smo, svc_problem, svr_problem
+from gramplane.kernels.svm.dual import DenseGram, svc_problem, svr_problem
+from gramplane.kernels.svm.smo import solve_smo
 from gramplane.kernels.svm.weight_model import curvature_root, free_part, free_rows, is_model_cheaper, minimise_model
 from gramplane.kernels.weights.domains import ElasticNetSet
 

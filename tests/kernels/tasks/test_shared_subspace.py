@@ -7,36 +7,34 @@ import pytest
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import logsumexp
 
-from gramplane.kernels.svm.dual import DenseGram, svc_problem
-from gramplane.kernels.svm.solvers import ridge_problem, solve_ridge
+from gramplane.kernels.svm.dual import DenseGram, ridge_problem, svc_problem
+from gramplane.kernels.svm.ridge import solve_ridge
 from gramplane.kernels.tasks.multitask import power_norm
-from gramplane.kernels.tasks.pooled_subspace import (
+from gramplane.kernels.tasks.shared_subspace import (
     Half,
     Squares,
     alternating_half,
-    factor_products,
-    independent_kernel,
-    mirror_point,
-    pair_forms,
-    part_norms,
-    part_roots,
-    pooled_factor,
-    scatter_by_task,
-    start_constants,
-)
-from gramplane.kernels.tasks.shared_subspace import (
     best_coupling,
     coupling_norm,
     coupling_roots,
     coupling_slack,
     dual_value,
     even_coupling,
+    factor_products,
+    independent_kernel,
     long_step,
+    mirror_point,
     nuclear_norms,
+    pair_forms,
+    part_norms,
+    part_roots,
+    pooled_factor,
+    scatter_by_task,
+    start_constants,
     subspace_bounds,
 )
 from gramplane.kernels.tasks.subspace_interior import InteriorPath, _NewtonSystem
-from gramplane.kernels.weights.psd_sets import TraceBall
+from gramplane.kernels.weights.domains import TraceBall
 from tests.support.oracles import shared_subspace as oracle
 
 T, K = 4, 3

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from gramplane.kernels.graphs.hulls import NodeSet
-from gramplane.kernels.tasks.group_lattice import TaskLattice, group_forms, pair_weights
-from gramplane.kernels.tasks.group_search import search_groups
+from gramplane.kernels.tasks.group_search import TaskLattice, group_forms, pair_weights, search_groups
 from tests.support.oracles.latent_tasks import above, all_groups, descendant_sum, group_gram, penalties
 
 BOTH = pytest.mark.parametrize("inverted", [False, True])

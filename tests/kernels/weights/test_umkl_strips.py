@@ -5,8 +5,16 @@ import pytest
 import scipy.sparse as sp
 
 from gramplane.kernels.weights.umkl import basis_costs, coded_bases, greedy_bases, weight_terms
-from gramplane.kernels.weights.umkl_codes import bases_of_codes, largest_residuals, merge_largest, solve_code
-from gramplane.kernels.weights.umkl_strips import BaseProducts, greedy_strip, point_costs, point_terms
+from gramplane.kernels.weights.umkl_strips import (
+    BaseProducts,
+    bases_of_codes,
+    greedy_strip,
+    largest_residuals,
+    merge_largest,
+    point_costs,
+    point_terms,
+    solve_code,
+)
 
 
 class Blocks:

@@ -9,8 +9,8 @@ import pytest
 from gramplane.kernels.features.groups import build_groups, group_scores, tree_select
 from gramplane.kernels.losses import Logistic, SquaredHinge
 from gramplane.kernels.mixed_norm import GroupProblem, LocalRows, solve_apg, solve_mkl, solve_newton
-from gramplane.kernels.mixed_norm.free_basis import bias_basis
-from gramplane.kernels.mixed_norm.prox import group_norms, prox_squared_mixed_norm
+from gramplane.kernels.mixed_norm.apg import group_norms, prox_squared_mixed_norm
+from gramplane.kernels.mixed_norm.elimination import bias_basis
 from gramplane.pipeline import FGMClassifier
 from gramplane.pipeline.methods.fgm.config import FGMConfig
 from gramplane.pipeline.methods.fgm.problem import MachineProblem

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.metrics import r2_score
 
-from gramplane.kernels.mixed_norm.free_basis import separating_direction
+from gramplane.kernels.mixed_norm.elimination import separating_direction
 from gramplane.pipeline import FGMClassifier, FGMRegressor
 from tests.support.fgm_problems import bits, dense, forms, same_cuts
 from tests.support.fgm_targets import ALL_LOSSES, CASES, FREE, LIMIT, columns, decided, deviation, fitted, problem

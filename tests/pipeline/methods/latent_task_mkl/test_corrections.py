@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gramplane.kernels.graphs.norms import NodeSet, gauge, psi_gradient
-from gramplane.kernels.tasks.group_lattice import TaskLattice, kernel_norms
+from gramplane.kernels.tasks.group_search import TaskLattice, kernel_norms
 from gramplane.pipeline import LatentTaskMKLRegressor
 from tests.support.oracles import latent_tasks as oracle
 from tests.support.oracles.hierarchy import psi

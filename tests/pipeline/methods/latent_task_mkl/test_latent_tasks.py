@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from gramplane.kernels.graphs.norms import NodeSet, psi_gradient
-from gramplane.kernels.tasks.group_lattice import TaskLattice, group_forms, kernel_norms, kernel_shares
+from gramplane.kernels.tasks.group_search import TaskLattice, group_forms, kernel_norms, kernel_shares
 from gramplane.pipeline import LatentTaskMKLClassifier, LatentTaskMKLRegressor, MKLClassifier
 from gramplane.pipeline.methods.latent_task_mkl.loop import refuse_negative
 from gramplane.storage import DataError

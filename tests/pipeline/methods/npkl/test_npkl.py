@@ -23,8 +23,8 @@ from sklearn.utils.estimator_checks import (
 from gramplane.cluster import MemorySink, open_executor
 from gramplane.kernels.spectral import dual_ascent as spectral_dual
 from gramplane.kernels.spectral import problem as spectral_problem
-from gramplane.kernels.spectral.constraints import close_pairs, margins, pair_constraints, select_uncertain_pairs
 from gramplane.kernels.spectral.neighbors import nearest_rows, smooth_basis
+from gramplane.kernels.spectral.problem import close_pairs, margins, pair_constraints, select_uncertain_pairs
 from gramplane.pipeline import load_model, predict_store, resume_run, run_method, score_store
 from gramplane.pipeline.grams import neighbours as neighbour_pass
 from gramplane.pipeline.grams.neighbours import nearest_neighbours

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from gramplane.cluster import MemoryBoundExceeded
-from gramplane.kernels.eigen.dense import dense_bytes
+from gramplane.kernels.eigen.block_lanczos import dense_bytes
 from gramplane.kernels.eigen.operator import SymmetricOperator
 from gramplane.kernels.eigen.positive_part import positive_part
 from gramplane.pipeline import run_method

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from gramplane.kernels.ranking.pair_ranking import build_warp, graph_laplacian
 from gramplane.kernels.ranking.random_walk import walk_on, walk_on_factor, walk_scores
 from gramplane.kernels.ranking.tags import count_tags, tag_vectors
-from gramplane.kernels.ranking.warp import build_warp, graph_laplacian
 from gramplane.kernels.spectral.problem import cap_used
 from tests.kernels.ranking.test_ranking import centred, problem, small, solved
 from tests.support.oracles import ranking as oracle

@@ -10,8 +10,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor
+from gramplane.kernels.ranking.pair_ranking import graph_laplacian
 from gramplane.kernels.ranking.random_walk import top_precision
-from gramplane.kernels.ranking.warp import graph_laplacian
 from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.semantic_ranker.config import RankerConfig
 from gramplane.pipeline.methods.semantic_ranker.estimator import SemanticKernelRanker, VisualRank

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from gramplane.kernels.alignment.target_alignment import MatrixSums, solve_aligned_weights
-from gramplane.kernels.ranking.pair_kernels import PairGram
 from gramplane.kernels.ranking.pair_ranking import rank_pairs, signed_labels
+from gramplane.kernels.ranking.user_kernels import PairGram
 from tests.kernels.ranking.test_social import drawn, gram
 from tests.kernels.ranking.test_social import problem as views_and_links
 from tests.support.oracles import social as oracle

@@ -7,8 +7,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import roc_auc_score
 
-from gramplane.kernels.ranking.pair_kernels import PAIR_KERNELS
-from gramplane.kernels.ranking.user_kernels import incidence_kernel
+from gramplane.kernels.ranking.user_kernels import PAIR_KERNELS, incidence_kernel
 from gramplane.pipeline import SocialStrengthRanker
 from gramplane.pipeline.methods.social_strength.model import SocialModel
 from gramplane.pipeline.methods.social_strength.scores import direct_scores, hit_rates, user_scores
