@@ -44,8 +44,52 @@ def arguments(doc: str, **options: Any) -> argparse.ArgumentParser:
     parser.add_argument("--reps", type=int, default=5, help="alternating repetitions; medians are reported")
     parser.add_argument("--tiny", action="store_true", help="sizes that run in seconds: a check of the program, not of the targets")
     for name, default in options.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default) if default is not None else str, default=default)
+        kind: dict[str, Any] = {"action": "store_true"} if default is False else {"type": str if default is None else type(default)}
+        parser.add_argument(f"--{name.replace('_', '-')}", default=default, **kind)
     return parser
+
+
+PROGRAMS: dict[str, tuple[Callable[[argparse.Namespace], None], dict[str, Any]]] = {}
+"""Programs of the files that are imported, by name, with their options."""
+
+
+def program(**options: Any) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+    """Make a function the program of its name: ``python -m benchmarks.FILE NAME``. A keyword is an option, with its default or with
+    (default, what ``--tiny`` takes).
+    """
+
+    def keep(function: Callable[[Any], None]) -> Callable[[Any], None]:
+        PROGRAMS[function.__name__] = function, options
+        return function
+
+    return keep
+
+
+def run(*served: Callable[..., dict[str, Any] | None]) -> None:
+    """Run the program of this file that the command line names, or serve functions to the process that started this one."""
+    serve(*served)
+    own = {name: known for name, known in PROGRAMS.items() if known[0].__module__ == "__main__"}
+    if len(sys.argv) < 2 or sys.argv[1] not in own:
+        lines = [f"  {name:24} {(function.__doc__ or '').partition('.')[0]}" for name, (function, _) in own.items()]
+        raise SystemExit("\n".join([f"usage: python -m {module_of(sys.argv[0])} NAME [options], NAME one of", *lines]))
+    function, known = own[sys.argv[1]]
+    pairs = {name: value if isinstance(value, tuple) else (value,) for name, value in known.items()}
+    parser = arguments(function.__doc__ or "", **{name: pair[0] for name, pair in pairs.items() if name != "reps"})
+    parser.prog = f"python -m {module_of(sys.argv[0])} {sys.argv[1]}"
+    parser.set_defaults(reps=pairs.get("reps", (5,))[0])
+    options = parser.parse_args(sys.argv[2:])
+    if options.tiny:
+        vars(options).update({name: pair[1] for name, pair in pairs.items() if len(pair) > 1})
+    options.program = function.__name__
+    function(options)
+
+
+def chosen(text: str, known: Sequence[str]) -> list[str]:
+    """Return names separated by commas; the program ends where one is not known."""
+    names = text.split(",")
+    if unknown := [name for name in names if name not in known]:
+        raise SystemExit(f"{unknown[0]!r} is not one of {', '.join(known)}")
+    return names
 
 
 def data_folder() -> Path:
@@ -54,6 +98,16 @@ def data_folder() -> Path:
     if not folder:
         raise SystemExit("set GRAMPLANE_DATA to the folder of real data sets")
     return Path(folder)
+
+
+def has_data(name: str) -> bool:
+    """Return whether the folder of the real data sets is named and has a set."""
+    return (Path(os.environ.get("GRAMPLANE_DATA") or "/nowhere") / f"{name}.npz").exists()
+
+
+def arrays(name: str) -> dict[str, np.ndarray]:
+    with np.load(data_folder() / f"{name}.npz", allow_pickle=False) as held:
+        return dict(held)
 
 
 # -- time ------------------------------------------------------------------------------------------------------------------
@@ -76,6 +130,10 @@ class Timing:
     def cpu_median(self) -> float:
         """Median processor time of this process, seconds; on a busy machine the steadier of the two."""
         return statistics.median(self.cpu)
+
+    def over(self, count: float) -> Timing:
+        """Return the times of one of ``count`` equal calls."""
+        return Timing([seconds / count for seconds in self.wall], [seconds / count for seconds in self.cpu], self.result)
 
     def __str__(self) -> str:
         middle, low, high, cpu = map(seconds_text, (self.median, min(self.wall), max(self.wall), self.cpu_median))
@@ -110,12 +168,16 @@ def clocked(call: Callable[[], Any]) -> tuple[dict[str, float], Any]:
 
 
 def timing_of(rows: Sequence[Mapping[str, Any]]) -> Timing:
-    """Return the answers of a child's calls as one timing."""
     return Timing([row["seconds"] for row in rows], [row.get("cpu", row["seconds"]) for row in rows], rows[-1])
 
 
+def alternate_batches(calls: Mapping[str, Callable[[], Any]], reps: int, batch: int) -> dict[str, Timing]:
+    """Return the times of single calls that are too short to be timed alone: a repetition makes ``batch`` of each."""
+    timings = alternate({name: lambda call=call: [call() for _ in range(batch)][-1] for name, call in calls.items()}, reps)
+    return {name: timing.over(batch) for name, timing in timings.items()}
+
+
 def stopwatch() -> Callable[[], float]:
-    """Return a function that tells the seconds since now."""
     start = time.perf_counter()
     return lambda: time.perf_counter() - start
 
@@ -222,7 +284,6 @@ class Child:
         return json.loads(answer)
 
     def close(self) -> None:
-        """End the process."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
@@ -232,6 +293,27 @@ class Child:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def once(script: str, function: str, **given: Any) -> dict[str, Any]:
+    """Call a served function in a process of its own."""
+    with Child(script) as child:
+        return child(function, **given)
+
+
+def elsewhere(variable: str, code: str, *words: str, **given: Any) -> Any:
+    """Return what code prints last, as JSON, under the python that an environment variable names; its arrays are a file, its first word.
+
+    ``None`` where the variable names none.
+    """
+    if not (python := os.environ.get(variable, "")):
+        return None
+    with scratch() as folder:
+        np.savez(folder / "given.npz", **given)
+        done = subprocess.run([python, "-c", code, str(folder / "given.npz"), *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"the environment of {variable} failed: {done.stderr[-500:]}")
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def serve(*functions: Callable[..., dict[str, Any] | None]) -> None:
@@ -263,7 +345,7 @@ def scratch(folder: str | None = None) -> Iterator[Path]:
 @contextmanager
 def kept_or_scratch(folder: str | None) -> Iterator[Path]:
     """Yield a folder given by name, which is kept, or one that is removed at the end."""
-    if folder is None:
+    if not folder:
         with scratch() as made:
             yield made
         return
@@ -272,23 +354,39 @@ def kept_or_scratch(folder: str | None) -> Iterator[Path]:
 
 
 class Parts:
-    """Parts of a long program; those that a folder given by name has are not run again."""
+    """What the parts of a long program measured, kept in a file of a line each, with its commit: a program that was ended goes on there.
 
-    def __init__(self, folder: str | None) -> None:
-        self.folder = Path(folder) if folder else None
+    Without a file nothing is kept. ``settings`` decide the results: a file of others is refused.
+    """
 
-    def __call__(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return what ``make()`` does, as JSON has it."""
-        path = None if self.folder is None else self.folder / f"{name}.json"
-        if path is not None and path.exists():
-            return json.loads(path.read_text())
-        made = json.loads(json.dumps(plain(make())))
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            partial = path.with_suffix(".partial")
-            partial.write_text(json.dumps(made))
-            partial.replace(path)
-        return made
+    def __init__(self, path: str | None, settings: dict[str, Any]) -> None:
+        self._path, self._known, self.commits = Path(path) if path else None, {}, {commit()}
+        if self._path is None:
+            return
+        if not self._path.exists():
+            self._append("settings", plain(settings))
+        # A line that was cut off by a kill is measured again.
+        whole = [line for line in self._path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        lines = [json.loads(line) for line in whole]
+        self._known, self.commits = {name: value for name, value, _ in lines}, {one for _, _, one in lines} | self.commits
+        if self._known.get("settings") != plain(settings):
+            raise SystemExit(f"{path} holds parts of another run, {self._known.get('settings')}; this one is {plain(settings)}")
+        self._path.write_text("".join(whole))
+
+    def has(self, name: str) -> bool:
+        return name in self._known
+
+    def __call__(self, name: str, measure: Callable[[], Any]) -> Any:
+        """Return what a part has measured, as JSON has it; it is measured now if it is not known."""
+        if name not in self._known:
+            self._known[name] = json.loads(json.dumps(plain(measure())))
+            self._append(name, self._known[name])
+        return self._known[name]
+
+    def _append(self, name: str, value: Any) -> None:
+        if self._path is not None:
+            with self._path.open("a") as file:
+                file.write(json.dumps([name, value, commit()]) + "\n")
 
 
 def parse_size(text: str) -> int:
@@ -298,6 +396,16 @@ def parse_size(text: str) -> int:
 
 
 # -- report ----------------------------------------------------------------------------------------------------------------
+
+
+def spread(values: Sequence[float] | np.ndarray, form: str = ".1f", sign: str = "±") -> str:
+    """Return mean and standard deviation, 0 of a single value."""
+    return f"{np.mean(values):{form}} {sign} {deviation(values):{form}}"
+
+
+def deviation(values: Sequence[float] | np.ndarray) -> float:
+    """Return the standard deviation of a sample, 0 of a single value."""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
 def plain(value: Any) -> Any:
@@ -319,7 +427,6 @@ def machine() -> dict[str, Any]:
 
 
 def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
-    """Return the versions of installed packages."""
     found = {"python": platform.python_version()}
     for name in packages:
         try:
@@ -359,9 +466,12 @@ class Report:
     started_at: float = field(default_factory=lambda: os.getloadavg()[0])
 
     def time(self, name: str, timing: Timing) -> None:
-        """Add a time without target."""
         self.figures[name] = timing
         self.lines.append((name, str(timing), "", ""))
+
+    def times(self, timings: Mapping[str, Timing], prefix: str = "") -> None:
+        for name, timing in timings.items():
+            self.time(f"{prefix}{name}", timing)
 
     def value(self, name: str, value: float, target: str = "", *, unit: str = "", form: str = ".4g") -> None:
         """Add a figure; ``target`` is ``"<= X"`` or ``">= X"``."""
@@ -386,8 +496,11 @@ class Report:
         wanted, verdict = ("", "") if target is None else (f"<= {target:.3f} = 1/{1 / target:.3g}", self._verdict(value, f"<= {target}"))
         self.lines.append((name, shown, wanted, verdict))
 
+    def values(self, row: Mapping[str, float], **given: Any) -> None:
+        for name, value in row.items():
+            self.value(name, value, **given)
+
     def note(self, text: str) -> None:
-        """Add a line below the table."""
         self.notes.append(text)
 
     def _verdict(self, value: float, target: str) -> str:
@@ -412,8 +525,9 @@ class Report:
         command = " ".join(["python -m", module_of(sys.argv[0]), *sys.argv[1:]])
         print(f"* `{command}`, {today}; {where['cpu']}, {where['processors']} processors, load {self.started_at:.1f} … {where['load']:.1f}")
         print("* " + ", ".join(f"{name} {version}" for name, version in found.items()) + "\n")
+        program = getattr(self.options, "program", Path(sys.argv[0]).stem)
         record = {
-            "program": Path(sys.argv[0]).name,
+            "program": program,
             "benchmark": self.title,
             "command": command,
             "date": today,
@@ -426,14 +540,14 @@ class Report:
             "versions": found,
         }
         if keep and not self.options.tiny:
-            self._keep(plain(record))
+            self._keep(program, plain(record))
         print(json.dumps(plain(record)))
 
-    def _keep(self, record: dict[str, Any]) -> None:
+    def _keep(self, program: str, record: dict[str, Any]) -> None:
         """Write the record where the tables of the documentation are made from, in place of the run before."""
         RESULTS.mkdir(exist_ok=True)
         title = re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
-        path = RESULTS / f"{Path(sys.argv[0]).stem}--{title}.json"
+        path = RESULTS / f"{program}--{title}.json"
         # Folders of the machine are nobody's business.
         path.write_text(re.sub(r"(?<![\w.~-])/(?:[\w.@-]+/)+", "FOLDER/", json.dumps(record, indent=1)) + "\n")
         print(f"* written to {path}")

@@ -31,7 +31,6 @@ def l1_lr(C: float, fit_intercept: bool = False) -> LogisticRegression:
 
 
 def support(model: Any) -> np.ndarray:
-    """Return the features with weight."""
     return np.flatnonzero(np.asarray(model.coef_).ravel())
 
 
@@ -87,7 +86,6 @@ def ridge_svm(C: float, fit_intercept: bool = False) -> LinearSVC:
 
 
 def refit_accuracy(X: Any, y: np.ndarray, X_test: Any, y_test: np.ndarray, features: np.ndarray) -> float:
-    """Return the test accuracy of a refit on chosen columns."""
     return float(refit(X, y, features).score(X_test[:, features], y_test))
 
 
@@ -99,6 +97,5 @@ def refit_r2(X: Any, y: np.ndarray, X_test: Any, y_test: np.ndarray, features: n
 
 
 def paired(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
-    """Return mean and standard error of paired differences."""
     gain = np.asarray(ours) - np.asarray(theirs)
     return float(gain.mean()), float(gain.std(ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else float("nan")

@@ -39,7 +39,7 @@ def ratios(rows: Sequence[tuple[str, Sequence[float]]]) -> str:
 
 
 def verdicts(rows: Sequence[tuple[str, int, int]]) -> str:
-    """Return a bar of targets met and missed for every system."""
+    """Return a bar of targets met and missed for every file of programs."""
     most = max(met + missed for _, met, missed in rows)
     scale = (WIDTH - 330) / most
     parts, height = [], ROW * len(rows) + 16
@@ -49,7 +49,7 @@ def verdicts(rows: Sequence[tuple[str, int, int]]) -> str:
         parts.append(f'<rect class="met" x="200" y="{y}" width="{met * scale:.1f}" height="18"/>')
         parts.append(f'<rect class="missed" x="{200 + met * scale:.1f}" y="{y}" width="{missed * scale:.1f}" height="18"/>')
         parts.append(f'<text class="axis" x="{208 + (met + missed) * scale:.1f}" y="{y + 14}">{met} met, {missed} missed</text>')
-    return _shown(parts, height, "Targets met and missed, by system")
+    return _shown(parts, height, "Targets met and missed, by file of programs")
 
 
 def ratio_of(value: str) -> float | None:

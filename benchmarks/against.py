@@ -73,7 +73,6 @@ def measured(row: str, now: bench.Child, before: bench.Child, rounds: int) -> Pa
 
 
 def least(runs: Sequence[Pair]) -> float:
-    """Return the least time now."""
     return min(min(now) for now, _ in runs)
 
 
@@ -96,7 +95,6 @@ def told(runs: Sequence[Pair]) -> str:
 
 
 def weigh(report: bench.Report, row: str, now: bench.Child, before: bench.Child, rounds: int) -> None:
-    """Add a row to the report."""
     first = measured(row, now, before, rounds)
     if isinstance(first, str):
         report.figures[row] = first
@@ -119,7 +117,6 @@ def weigh(report: bench.Report, row: str, now: bench.Child, before: bench.Child,
 
 
 def main() -> None:
-    """Build the revision, measure, and print the table."""
     parser = bench.arguments(__doc__ or "", only="", rounds=10)
     parser.add_argument("revision", help="commit, tag or branch of this repository")
     options = parser.parse_args()

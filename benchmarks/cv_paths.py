@@ -10,7 +10,6 @@ search on all rows. `GridSearchCV` fits the same points on the same folds, one p
 from __future__ import annotations
 
 import benchmarks._harness as bench  # isort: skip
-import argparse
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -56,13 +55,11 @@ def planted(n: int, d: int, regression: bool = False, density: float = 1.0) -> C
 
 
 def cancer(tiny: bool) -> tuple[Any, Any]:
-    """Return breast cancer, 569 x 30."""
     X, y = load_breast_cancer(return_X_y=True)
     return (scale(X)[::3], y[::3]) if tiny else (scale(X), y)
 
 
 def diabetes(tiny: bool) -> tuple[Any, Any]:
-    """Return diabetes, 442 x 10."""
     X, y = load_diabetes(return_X_y=True)
     return (scale(X)[::3], y[::3]) if tiny else (scale(X), y)
 
@@ -87,7 +84,6 @@ CASES = (
 
 
 def folds_of(case: Case, y: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the folds that both searches get."""
     kind = KFold if "Regressor" in case.estimator else StratifiedKFold
     return list(kind(FOLDS, shuffle=True, random_state=0).split(y, y))
 
@@ -119,7 +115,6 @@ def figures(case: Case, tiny: bool, *, with_peer: bool) -> dict[str, Any]:
 
 
 def tell(report: bench.Report, case: Case, row: dict[str, Any]) -> None:
-    """Add the figures of a case to the report."""
     report.value(f"{case.name}: search over one fit at defaults", row["cv"] / row["one"], f"<= {TARGET}")
     report.value(f"{case.name}: search over a fit at its points, mean", row["cv"] / row["mean"])
     if "peer" in row:
@@ -130,16 +125,13 @@ def tell(report: bench.Report, case: Case, row: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Run the cases and print the table."""
-    parser = bench.arguments(__doc__ or "", cases="", folder="", no_peer=0)
-    options: argparse.Namespace = parser.parse_args()
-    keep, report = bench.Parts(options.folder), bench.Report("cross-validation along paths", options)
+    options = bench.arguments(__doc__ or "", cases="", keep="", no_peer=0).parse_args()
+    keep, report = bench.Parts(options.keep, {"tiny": options.tiny}), bench.Report("cross-validation along paths", options)
     chosen = [case for case in CASES if any(part in case.name for part in options.cases.split(","))]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for case in chosen:
-            name = "".join(letter if letter.isalnum() else "-" for letter in f"{case.name}{'-tiny' * options.tiny}")
-            tell(report, case, keep(name, lambda case=case: figures(case, options.tiny, with_peer=not options.no_peer)))
+            tell(report, case, keep(case.name, lambda case=case: figures(case, options.tiny, with_peer=not options.no_peer)))
     report.show()
 
 

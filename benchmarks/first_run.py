@@ -140,7 +140,6 @@ def run_demo(cache: Path, out: Path) -> float:
 
 
 def main() -> None:
-    """Run every fit cold and warm, and print the table."""
     parser = arguments(__doc__ or "", only="")
     parser.add_argument("--compiled", action="store_true", help="list the functions that a cold fit compiles")
     parser.add_argument("--jobs", type=int, default=1, help="fits at a time, on a machine that other work keeps busy")

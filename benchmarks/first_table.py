@@ -35,8 +35,6 @@ from sklearn.metrics import balanced_accuracy_score, r2_score, roc_auc_score
 from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks._parts import Parts
-
 CLASSES = "iris,wine,breast_cancer,digits,uci_australian,uci_glass,uci_vote,w8a,leukemia_allaml,madelon,pcmac,usps"
 TARGETS = "diabetes,sarcos_test,bardet"
 TASKS = "school,landmine"
@@ -87,7 +85,6 @@ class Table:
 
 
 def load(name: str) -> Table:
-    """Return a set by its name."""
     known: dict[str, Callable[..., Any]] = {
         "iris": load_iris,
         "wine": load_wine,
@@ -125,14 +122,12 @@ def written_out(X: np.ndarray, nominal: np.ndarray) -> np.ndarray:
 
 
 def parts(table: Table, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return training and test rows of every split."""
     kind = ShuffleSplit if table.regression else StratifiedShuffleSplit
     rows = np.zeros(len(table.y))
     return list(kind(count, test_size=0.3, random_state=0).split(rows, None if table.regression else table.y))
 
 
 def variants(table: Table) -> tuple[str, ...]:
-    """Return how a set is read."""
     return ("raw",) if sp.issparse(table.X) else ("raw", "standardised")
 
 
@@ -140,7 +135,6 @@ def variants(table: Table) -> tuple[str, ...]:
 
 
 def make(name: str, regression: bool) -> Any:
-    """Return a machine at its defaults."""
     from sklearn import ensemble, linear_model, svm
 
     import gramplane
@@ -163,7 +157,6 @@ def make(name: str, regression: bool) -> Any:
 
 
 def machines_of(table: Table, with_cv: bool) -> list[str]:
-    """Return the names of the machines that take part."""
     import gramplane
 
     if table.task is not None:
@@ -178,7 +171,6 @@ def machines_of(table: Table, with_cv: bool) -> list[str]:
 
 
 def kind_of(name: str) -> str:
-    """Return which list a machine is compared with."""
     return KINDS[name.removesuffix("CV")]
 
 
@@ -189,7 +181,6 @@ def as_columns(table: Table, rows: np.ndarray) -> Any:
 
 
 def scores(table: Table, model: Any, Z: Any, given: list[np.ndarray], truth: np.ndarray) -> dict[str, float]:
-    """Return what a fitted machine gets right."""
     told = model.predict(Z, *given)
     if table.regression:
         return {"score": float(r2_score(truth, told))}
@@ -234,7 +225,6 @@ def one_split(table: Table, name: str, variant: str, train: np.ndarray, test: np
 
 
 def run_machine(given: tuple[str, str, str, bool], splits: list[int], folder: Path) -> None:
-    """Write one JSON line per split: what a process of its own does."""
     set_name, variant, name, tiny = given
     resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT + 5))
     for stream, file in ((1, "out"), (2, "err")):
@@ -249,7 +239,6 @@ def run_machine(given: tuple[str, str, str, bool], splits: list[int], folder: Pa
 
 
 def rows_read(table: Table, name: str, tiny: bool) -> Table:
-    """Return the rows of a set that a machine reads."""
     if tiny:
         some = np.sort(np.random.default_rng(0).permutation(len(table.y))[:150])
         table = Table(table.X[some], table.y[some], None if table.task is None else table.task[some] % 3, table.regression)
@@ -265,7 +254,6 @@ def rounded(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def most_common(y: np.ndarray) -> Any:
-    """Return the commonest label."""
     labels, counts = np.unique(y, return_counts=True)
     return labels[counts.argmax()]
 
@@ -285,13 +273,13 @@ def apart(given: tuple[str, str, str, bool], splits: list[int]) -> dict[str, Any
         return {"rows": rows, "end": code, "warnings": messages, "error": "" if code == 0 else err[-600:]}
 
 
-def measure(keep: Parts, given: tuple[str, str, str, bool], count: int, known_only: bool = False) -> dict[str, Any]:
+def measure(keep: bench.Parts, given: tuple[str, str, str, bool], count: int, known_only: bool = False) -> dict[str, Any]:
     """Return the rows of a machine on a set: the first split alone, which tells what is wrong, then the others."""
     found: dict[str, Any] = {"rows": [], "end": 0, "warnings": [], "error": ""}
     for splits in ([0], list(range(1, count))):
         name = f"{' '.join(given[:3])} {splits[0]}-{splits[-1]}" if splits else ""
         if splits and found["end"] == 0 and (not known_only or keep.has(name)):
-            part = keep.get(name, lambda splits=splits: apart(given, splits))
+            part = keep(name, lambda splits=splits: apart(given, splits))
             messages = sorted({*found["warnings"], *part["warnings"]})
             found = {**part, "rows": found["rows"] + part["rows"], "warnings": messages}
     return found
@@ -311,7 +299,6 @@ Tables = dict[tuple[str, str], dict[str, dict[str, Any]]]
 
 
 def tell(report: bench.Report, tables: Tables) -> None:
-    """Add the verdicts, and all means for the page that is made of them."""
     names = sorted({name for machines in tables.values() for name in machines if name not in PEERS})
     for name in names:
         gaps, below, slow, large = gaps_of(name, tables)
@@ -346,7 +333,6 @@ def tell(report: bench.Report, tables: Tables) -> None:
 
 
 def last_line(text: str) -> str:
-    """Return the last line of an error, shortened."""
     lines = text.splitlines()
     return f"({lines[-1][:160]})" if lines else ""
 
@@ -395,7 +381,6 @@ def jobs(options: Any) -> Iterator[tuple[tuple[str, str, str, bool], int]]:
 
 
 def main() -> None:
-    """Run what is missing and print the table."""
     parser = bench.arguments(
         __doc__ or "", sets=f"{CLASSES},{TARGETS},{TASKS}", machines="", splits=5, cv_splits=2, keep="", variants="", minutes=1e9
     )
@@ -404,7 +389,7 @@ def main() -> None:
     if options.tiny:
         options.sets, options.splits, options.cv_splits = "iris,breast_cancer,diabetes", 2, 1
     import_all()
-    keep, clock = Parts(options.keep or None, {"tiny": options.tiny}), bench.stopwatch()
+    keep, clock = bench.Parts(options.keep, {"tiny": options.tiny}), bench.stopwatch()
     tables: Tables = {}
     for given, count in jobs(options):
         if clock() > 60 * options.minutes:

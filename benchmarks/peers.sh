@@ -1,6 +1,6 @@
 #!/bin/sh
 # Make environments for the peers that the product never installs: sh benchmarks/peers.sh FOLDER
-# Then: python -m benchmarks.fgm.fgm_groups --peer-python FOLDER/bin/python; adelie, which needs an older NumPy, is in FOLDER/adelie/bin/python
+# Then: python -m benchmarks.elsewhere fgm_groups --peer-python FOLDER/bin/python; adelie, which needs an older NumPy, is in FOLDER/adelie/bin/python
 set -e
 folder=${1:?usage: sh benchmarks/peers.sh FOLDER}
 python3 -m venv "$folder"

@@ -44,7 +44,6 @@ WORSE = 0.01  # by which the mean Brier score may be above the peer's
 
 
 def splits(name: str, n_splits: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield training and test rows with their labels."""
     X, y = SETS[name](return_X_y=True)
     for train, test in StratifiedKFold(3, shuffle=True, random_state=0).split(X, y):
         scaler = StandardScaler().fit(X[train])
@@ -62,7 +61,6 @@ def figures(machine: Any, X: np.ndarray, y: np.ndarray, Z: np.ndarray, truth: np
 
 
 def main() -> None:
-    """Run every classifier and print the table."""
     options = arguments(__doc__ or "", only="").parse_args()
     chosen = options.only.split(";") if options.only else [*MACHINES]
     if options.tiny:

@@ -14,31 +14,25 @@ from typing import Any
 
 import pytest
 
+from benchmarks import tables
 from tests.support.places import ROOT
 
 FOLDER = ROOT / "benchmarks"
-OTHERS = {
-    "fgm_subproblem.py": (["--tiny"], ""),
-    "ingest_svmlight.py": (["--nnz", "3e4", "--peer-bytes", "1000000"], "parser against load_svmlight_file"),
-}
-"""Programs about one layer, with tables of their own: arguments of a short run, and what it prints."""
-STARTS_WORKERS = {"fgm_out_of_core.py", "fgm_scaling.py", "gram_distributed.py", "multitask_mkl.py", "pooled_machines.py"}
-STARTS_WORKERS |= {"selector_out_of_core.py", "umkl_distributed.py"}
-BY_NAME = {path.name: path for path in FOLDER.glob("*/*.py") if path.name != "__init__.py"}
-PROGRAMS = sorted(set(BY_NAME) - set(OTHERS))
+FILES = {name: file for name, file in tables.programs().items() if name != file}
+STARTS_WORKERS = {name for name, file in FILES.items() if file == "scale"}
 
 
-def run(name: str, *arguments: str) -> str:
-    module = ".".join(BY_NAME.get(name, FOLDER / name).relative_to(ROOT).with_suffix("").parts)
-    done = subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, text=True, timeout=280, cwd=ROOT)
+def run(module: str, *arguments: str) -> str:
+    words = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=280, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.cluster) if name in STARTS_WORKERS else name for name in PROGRAMS])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.cluster) if name in STARTS_WORKERS else name for name in FILES])
 def test_prints_its_table_and_one_json_line(name: str) -> None:
-    text = run(name, "--tiny")
+    text = run(FILES[name], name, "--tiny")
     assert "| figure | value | target | verdict |" in text
     record = json.loads(text.splitlines()[-1])
     assert record["figures"]
@@ -48,24 +42,17 @@ def test_prints_its_table_and_one_json_line(name: str) -> None:
     assert "gramplane" in record["versions"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in sorted(OTHERS) if name in BY_NAME])
-def test_programs_of_one_layer_run(name: str) -> None:
-    arguments, printed = OTHERS[name]
-    assert printed in run(name, *arguments)
-
-
 def test_parts_that_are_kept_are_not_measured_again(tmp_path: Path) -> None:
-    parts = importlib.import_module("benchmarks._parts").Parts
+    parts = importlib.import_module("benchmarks._harness").Parts
     path, measured = tmp_path / "kept", []
-    assert parts(str(path), {"n": 3}).get("a", lambda: (measured.append("a"), 1.5)) == [None, 1.5]
+    assert parts(str(path), {"n": 3})("a", lambda: (measured.append("a"), 1.5)) == [None, 1.5]
     path.write_text(path.read_text() + '["b", 2')  # a kill
     again = parts(str(path), {"n": 3})
-    assert again.get("a", lambda: measured.append("again")) == [None, 1.5] and again.get("b", lambda: 2) == 2
-    assert measured == ["a"] and parts(str(path), {"n": 3}).get("b", lambda: 3) == 2
+    assert again("a", lambda: measured.append("again")) == [None, 1.5] and again("b", lambda: 2) == 2
+    assert measured == ["a"] and parts(str(path), {"n": 3})("b", lambda: 3) == 2
     with pytest.raises(SystemExit, match=r"holds parts of another run, {'n': 3}; this one is {'n': 4}"):
         parts(str(path), {"n": 4})
-    assert parts(None, {}).get("a", lambda: 7) == 7
+    assert parts(None, {})("a", lambda: 7) == 7
 
 
 def test_a_row_against_an_earlier_revision_is_judged_by_least_times(bench: Any) -> None:
@@ -97,34 +84,40 @@ def test_a_row_against_an_earlier_revision_is_judged_by_least_times(bench: Any) 
 
 
 def test_smallest_program_runs_in_the_normal_suite() -> None:
-    text = run("fgm_small.py", "--tiny")
+    text = run("linear_speed", "fgm_small", "--tiny")
     assert "| FGM : l1-SVM, defaults |" in text
     assert "MISSED" not in text
 
 
 def test_tables_of_the_documentation_are_those_of_the_kept_runs() -> None:
-    assert "all pages are up to date" in run("tables.py", "--check")
+    assert "all pages are up to date" in run("tables", "--check")
 
 
 def test_programs_that_documents_name_exist() -> None:
-    """As a path or as a module; a name ends where the sentence goes on."""
+    """As a path or as a module, with its program; a name ends where the sentence goes on."""
     pages = [*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md"), FOLDER / "README.md"]
     named: dict[str, str] = {}
     for page in pages:
+        for file, name in re.findall(r"`[^`]*python -m benchmarks\.(\w+) (\w+)", page.read_text(encoding="utf-8")):
+            assert FILES.get(name, file) == file and (name in FILES or file in tables.ALONE), (page.name, file, name)
         for name in re.findall(r"\bbenchmarks[./]\w[\w./]*", page.read_text(encoding="utf-8")):
             place = name.rstrip("./")
             if "/" not in place and not place.endswith(".md"):
                 place = f"{place.replace('.', '/')}.py"
             if not place.endswith(".md"):
                 named[place] = page.name
-    assert len(named) > 20
+    assert len(named) > 15
     assert not {place: page for place, page in named.items() if not (ROOT / place).exists()}
 
 
 def test_every_missed_figure_is_accounted_for() -> None:
     reasons = (ROOT / "docs" / "benchmarks.md").read_text().partition("## Missed, and why")[2].partition("## How it is measured")[0]
-    runs = importlib.import_module("benchmarks.tables").kept_runs()
-    missed = [(record["benchmark"], figure) for _, record in runs for figure, _, _, verdict in record["lines"] if verdict == "MISSED"]
+    missed = [
+        (record["benchmark"], figure)
+        for _, record in tables.kept_runs()
+        for figure, _, _, verdict in record["lines"]
+        if verdict == "MISSED"
+    ]
     assert missed and [entry for entry in missed if f"**{entry[0]}**" not in reasons or entry[1] not in reasons] == []
 
 
@@ -139,22 +132,22 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def test_a_full_run_is_kept_and_its_tables_made_anew(bench: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(bench, "RESULTS", tmp_path)
-    monkeypatch.setattr(sys, "argv", [str(BY_NAME["fgm_small.py"]), "--reps", "1"])
-    report = bench.Report("A workload, n=3", bench.arguments("doc").parse_args([]))
+    monkeypatch.setattr(sys, "argv", [str(FOLDER / "linear_speed.py"), "fgm_small", "--reps", "1"])
+    report = bench.Report("A workload, n=3", bench.arguments("doc").parse_args(["--reps", "1"]))
+    report.options.program = "fgm_small"
     report.ratio("ours : peer", bench.Timing([2.0], [2.0]), bench.Timing([8.0], [8.0]), 1 / 3)
     report.note("a remark")
     report.show()
     record = json.loads((tmp_path / "fgm_small--a-workload-n-3.json").read_text())
-    assert record["command"] == "python -m benchmarks.fgm.fgm_small --reps 1" and record["program"] == "fgm_small.py"
-    tables = importlib.import_module("benchmarks.tables")
+    assert record["command"] == "python -m benchmarks.linear_speed fgm_small --reps 1" and record["program"] == "fgm_small"
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
-    row = tables.Headline("w", "p", "fgm_small--a-workload-n-3", ("{}", "ours : peer"), ("as {} says", "ours : peer"))
+    row = tables.Headline("w", "p", "fgm_small--a-workload-n-3", "{ours : peer}", "as {ours : peer} says")
     monkeypatch.setattr(tables, "HEADLINES", (row,))
     runs = tables.kept_runs()
     page = tables.made_anew("# Words\n<!-- made from results: headlines -->\nold\n<!-- end -->\nmore", runs)
     assert "| w | p | 1/4 | as 1/4 says |\n<!-- end -->" in page and "old" not in page
     assert "| A workload, n=3 | ours : peer | 0.250 = 1/4.00" in tables.state_of_rows(runs) and "| met |" in tables.state_of_rows(runs)
-    assert "* a remark" in tables.page_of_runs(runs) and "fgm_small.py" not in tables.not_run(runs)
+    assert "* a remark" in tables.page_of_runs(runs) and "`fgm_small`" not in tables.not_run(runs) and "`fgm_dense`" in tables.not_run(runs)
 
 
 def test_verdicts_follow_the_targets(

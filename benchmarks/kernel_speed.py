@@ -1,0 +1,540 @@
+"""Speed of kernel methods in memory: Gram matrices and their banks, duals, weights of kernels, alignments."""
+
+from __future__ import annotations
+
+import benchmarks._harness as bench  # isort: skip
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.svm import SVC, SVR
+
+from benchmarks._mkl_peer import strong_loop
+from gramplane import MKLClassifier
+from gramplane.cluster import open_executor
+from gramplane.kernels.alignment.alignment import alignments
+from gramplane.kernels.alignment.path import AlignmentProblem, kernel_path
+from gramplane.kernels.bank.bank import PackedBank
+from gramplane.kernels.grams.blocks import gram_block
+from gramplane.kernels.grams.spec import KernelSpec
+from gramplane.kernels.jit import compiled, one_thread
+from gramplane.kernels.svm.dual import DenseGram, DualSolution, Scratch, ridge_problem, svc_problem, svr_problem
+from gramplane.kernels.svm.ridge import RidgeSolver
+from gramplane.kernels.svm.smo import solve_smo
+from gramplane.kernels.weights.domains import ElasticNetSet
+from gramplane.kernels.weights.level_programs import Cuts, lower_bound, project_on_level
+from gramplane.pipeline.grams.given import GivenGrams, GivenKernel
+from gramplane.pipeline.loops.run import run_loop
+from gramplane.pipeline.methods.mkl.config import MKLConfig
+from gramplane.pipeline.methods.mkl.loop import MKLLoop
+from gramplane.pipeline.records.context import RunContext
+
+# -- rbf_bank ----------------------------------------------------------------------------------------------------------------
+
+
+@bench.program(n=(4096, 300), d=50, kernels=10, factor=2.0, seed=0, reps=(5, 2))
+def rbf_bank(options: Any) -> None:
+    """Ten Gaussian kernels of one data set, 4,096 x 50, against ten calls of ``sklearn.metrics.pairwise.rbf_kernel``.
+
+    gamma doubles from kernel to kernel (``--factor 4``: the widths double instead). The bank is written into one array that is used again
+    and again, as a solver does; a fresh array for every call is timed beside it.
+    """
+    exact = np.random.default_rng(options.seed).standard_normal((options.n, options.d)).astype(np.float32).astype(np.float64)
+    # The middle kernel has entries of about exp(-1).
+    gammas = [0.5 / options.d * options.factor ** (k - options.kernels // 2) for k in range(options.kernels)]
+    specs = [KernelSpec("rbf", (("gamma", gamma),)) for gamma in gammas]
+    report = bench.Report(f"{options.kernels} Gaussian kernels of {options.n} x {options.d}, gamma times {options.factor:g}", options)
+    for name, target in (("float64", 1 / 5), ("float32", 1 / 8)):
+        data, bank = exact.astype(name), np.empty((options.kernels, options.n, options.n), dtype=name)
+
+        def theirs(data: np.ndarray = data) -> None:
+            for gamma in gammas:
+                rbf_kernel(data, gamma=gamma)
+
+        calls: dict[str, Callable[[], Any]] = {
+            f"bank into one array, {name}": partial(gram_block, specs, data, dtype=bank.dtype, out=bank),
+            f"bank into a fresh array, {name}": lambda data=data: gram_block(specs, data, dtype=data.dtype).nbytes,
+            f"ten rbf_kernel, {name}": theirs,
+        }
+        times = bench.alternate(calls, options.reps)
+        report.times(times)
+        kept, fresh, peer = times.values()
+        report.ratio(f"bank : rbf_kernel, {name}", kept, peer, target)
+        report.ratio(f"fresh bank : rbf_kernel, {name}", fresh, peer, None)
+        errors = [float(np.abs(kernel - rbf_kernel(exact, gamma=gamma)).max()) for kernel, gamma in zip(bank, gammas, strict=True)]
+        report.value(f"greatest error, {name}", max(errors), "<= 1e-06")
+        report.value(f"written, {name}", bank.nbytes / kept.median / 1e9, unit=" GB/s")
+    report.show()
+
+
+# -- gram_bank ---------------------------------------------------------------------------------------------------------------
+
+
+def filled(k: int, n: int, seed: int) -> PackedBank:
+    """Return k Gaussian kernels of n random rows, one feature each."""
+    X = np.random.default_rng(seed).normal(size=(n, k)).astype(np.float32)
+    bank = PackedBank.empty(k, n)
+    for q in range(k):
+        bank.put(q, 0, 0, np.exp(-0.5 * np.square(X[:, None, q] - X[None, :, q])))
+    return bank
+
+
+def unpacked(bank: PackedBank, count: int) -> np.ndarray:
+    return np.stack([bank.combine(np.eye(1, bank.k, q)[0]) for q in range(count)])
+
+
+def bank_passes(report: bench.Report, options: Any) -> None:
+    rng, bank = np.random.default_rng(1), filled(options.kernels, options.n, 0)
+    full, out = unpacked(bank, bank.k), np.empty((bank.n, bank.n), dtype=np.float32)
+    theta = rng.uniform(0.1, 1.0, size=bank.k)
+    beta = rng.normal(size=bank.n) * (rng.uniform(size=bank.n) < options.support)
+    several = np.stack([rng.permutation(beta) for _ in range(8)], axis=1)
+    single, narrow, support = theta.astype(np.float32), beta.astype(np.float32), beta != 0
+    calls = {
+        "combine, packed": lambda: bank.combine(theta, out),
+        "combine, BLAS": lambda: single @ full.reshape(bank.k, -1),
+        "forms, packed": lambda: bank.forms(beta),
+        "forms, BLAS": lambda: (full @ narrow) @ narrow,
+        "forms of 8 vectors, packed": lambda: bank.forms(several),
+        "products, packed": lambda: bank.products(beta),
+        "products at the support": lambda: bank.products(beta, wanted=support),
+    }
+    times = bench.alternate_batches(calls, options.reps, options.batch)
+    report.times(times)
+    for what in ("combine", "forms"):
+        report.ratio(f"{what}, packed : BLAS", times[f"{what}, packed"], times[f"{what}, BLAS"], None)
+    report.value("combine reads", bank.nbytes / times["combine, packed"].median / 1e9, unit=" GB/s")
+    exact = np.array([beta @ (matrix.astype(np.float64) @ beta) for matrix in full])
+    report.value("largest relative error of a form", float(np.max(np.abs(bank.forms(beta) / exact - 1.0))), "<= 1e-10")
+
+
+def bank_inner(report: bench.Report, options: Any) -> None:
+    bank = filled(options.many, options.rows, 2)
+    some = unpacked(bank, min(options.loop, bank.k))
+    wide, k, few = some.astype(np.float64), bank.k, len(some)
+    double, half = "double loop, dot products in float64", "loop over half of the pairs"
+    calls = {
+        "inner products of all pairs": bank.inner_products,
+        double: lambda: [np.vdot(a, b) for a in wide for b in wide],
+        f"{half}, the same": lambda: [np.vdot(a, b) for i, a in enumerate(wide) for b in wide[i:]],
+        f"{half}, float32": lambda: [np.vdot(a, b) for i, a in enumerate(some) for b in some[i:]],
+    }
+    times = bench.alternate(calls, options.reps)
+    for name in list(times)[1:]:
+        times[name] = times[name].over((few / k) ** 2 if name == double else few * (few + 1) / (k * (k + 1)))
+    report.times(times)
+    ours, whole, part, single = times.values()
+    report.ratio("inner products : double loop", ours, whole, 1 / 20)
+    report.ratio(f"inner products : {half}", ours, part, None)
+    report.ratio(f"inner products : {half}, float32", ours, single, None)
+    report.note(f"{k} kernels of order {bank.n}; the loops run over {few} of them and are scaled to all pairs; float32 sums in float32")
+
+
+def bank_masters(report: bench.Report, options: Any) -> None:
+    """Add lower bound and projection with as many cuts as a run makes."""
+    rng, bank, cuts = np.random.default_rng(3), filled(options.kernels, 256, 4), options.cuts
+    y = np.sign(rng.normal(size=bank.n))
+    c, S = np.empty(cuts), np.empty((cuts, bank.k))
+    for t in range(cuts):
+        theta = rng.dirichlet(np.full(bank.k, 0.3))
+        alpha = np.linalg.solve(bank.combine(theta).astype(np.float64) + np.eye(bank.n), y)
+        c[t], S[t] = alpha @ y - 0.5 * alpha @ alpha, bank.forms(alpha)
+    made, domain = Cuts(c, S), ElasticNetSet(0.5)
+    theta, low = domain.start(bank.k), lower_bound(made, domain)
+    level = low.value + 0.3 * (made.height(theta) - low.value)
+    calls: dict[str, Callable[[], Any]] = {
+        "lower bound, v = 0.5": lambda: lower_bound(made, domain, tol=1e-5),
+        "lower bound, v = 1 (linear program)": lambda: lower_bound(made, ElasticNetSet(1.0)),
+        "projection onto the level, v = 0.5": lambda: project_on_level(theta, made, level, domain, inside=low.theta),
+    }
+    report.times(bench.alternate(calls, options.reps))
+    report.note(f"{cuts} cuts of {bank.k} kernels, cold starts")
+
+
+@bench.program(
+    n=(1024, 200),
+    kernels=(64, 6),
+    support=0.4,
+    many=(500, 10),
+    rows=(1000, 150),
+    loop=(24, 4),
+    cuts=(20, 4),
+    batch=(5, 1),
+    reps=(5, 2),
+)
+def gram_bank(options: Any) -> None:
+    """Passes over a bank of Gram matrices in memory: what one outer step of multiple kernel learning and one alignment matrix cost.
+
+    Packed float32 triangles against BLAS on the whole matrices in float32 (vector-matrix product for the combination, matrix-vector
+    products for the quadratic forms) and, for the inner products of all pairs of kernels, against the usual double loop over pairs of whole
+    matrices, timed on some pairs and scaled up; loops over half of the pairs are beside it. The lower bound and the projection of the level
+    method are timed on cuts of the same bank.
+    """
+    report = bench.Report(f"{options.kernels} Gram matrices of order {options.n}, float32, {options.support:.0%} support vectors", options)
+    bank_passes(report, options)
+    bank_inner(report, options)
+    bank_masters(report, options)
+    report.show()
+
+
+# -- svm_dual ----------------------------------------------------------------------------------------------------------------
+
+EPSILON = 0.1
+
+
+def smooth_rows(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return twenty normal features and a smooth function of five of them with noise."""
+    rng = np.random.default_rng(n)
+    X = rng.normal(size=(n, 20))
+    z = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * X[:, 3] - 0.5 * X[:, 4] ** 2 + 0.5
+    return X, z + 0.5 * rng.normal(size=n)
+
+
+def gaussian(X: np.ndarray, gamma: float) -> np.ndarray:
+    norms = np.einsum("ij,ij->i", X, X)
+    K = np.exp(-gamma * np.maximum(norms[:, None] + norms - 2 * X @ X.T, 0.0))
+    np.fill_diagonal(K, 1.0)
+    return (K + K.T) / 2
+
+
+def reweighted(X: np.ndarray, steps: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    kernels = [gaussian(X, gamma) for gamma in (0.02, 0.05, 0.1)] + [gaussian(X[:, q : q + 2], 0.5) for q in (0, 2, 4)]
+    weights, found = np.full(6, 1 / 6), []
+    for t in range(steps):
+        found.append(sum(w * K for w, K in zip(weights, kernels)))
+        weights = weights * (1 + 0.3 / (t + 1) * rng.uniform(-1, 1, 6))
+        weights /= weights.sum()
+    return found
+
+
+def dual_of(found: Any, K: np.ndarray, c: np.ndarray, epsilon: float = 0.0) -> float:
+    """Return the dual value of a solution of ours or a fitted SVC or SVR on the float64 matrix."""
+    beta = np.zeros(len(K))
+    if isinstance(found, DualSolution):
+        beta[:] = found.beta
+    else:
+        beta[found.support_] = found.dual_coef_[0]
+    return float(c @ beta - epsilon * np.abs(beta).sum() - 0.5 * beta @ K @ beta)
+
+
+def warm_loop(grams: list[np.ndarray], problem: Any, scratch: Scratch, scheduled: bool) -> list[DualSolution]:
+    found: list[DualSolution] = []
+    for t, K in enumerate(grams):
+        tol = 1e-3 if not scheduled else 0.1 if t == 0 else min(0.1, max(1e-3, 0.3 * 0.5**t))
+        found.append(solve_smo(DenseGram(K, scratch), problem, warm=found[-1] if found else None, tol=tol))
+    return found
+
+
+def against_first(
+    report: bench.Report, title: str, calls: dict[str, Callable[[], Any]], reps: int, target: float, batch: int = 1
+) -> dict[str, Any]:
+    """Alternate, put times and ratios to the first call into the report, return the last results."""
+    times = bench.alternate_batches(calls, reps, batch)
+    report.times(times, f"{title}, ")
+    first = next(iter(times.values()))
+    for name, timing in list(times.items())[1:]:
+        report.ratio(f"{title}, {name} : peer", timing, first, target)
+    return {name: timing.result for name, timing in times.items()}
+
+
+def compare_duals(report: bench.Report, title: str, found: dict[str, Any], K: np.ndarray, c: np.ndarray, epsilon: float = 0.0) -> None:
+    """Put the relative differences of the dual values into the report; worse than the peer is positive."""
+    first, *rest = ((name, dual_of(result, K, c, epsilon)) for name, result in found.items())
+    for name, value in rest:
+        report.value(f"{title}, {name}: peer's dual - ours, relative", (first[1] - value) / abs(first[1]), "<= 1e-07")
+
+
+def svc(C: float, K: np.ndarray, y: np.ndarray) -> SVC:
+    return SVC(kernel="precomputed", C=C, tol=1e-3, cache_size=2000).fit(K, y)
+
+
+def dual_cold(report: bench.Report, n: int, reps: int) -> None:
+    X, z = smooth_rows(n)
+    K, y = gaussian(X, 0.05), np.where(z > 0, 1.0, -1.0)
+    grams = {"float64": DenseGram(K, Scratch()), "float32": DenseGram(K.astype(np.float32), Scratch())}
+    for C, target in ((1.0, 1 / 3), (10.0, 1 / 3), (100.0, 1 / 2)):
+        calls: dict[str, Callable[[], Any]] = {"SVC": partial(svc, C, K, y)}
+        calls |= {name: partial(solve_smo, gram, svc_problem(y, C)) for name, gram in grams.items()}
+        found = against_first(report, f"cold n={n} C={C:g}", calls, reps, target, max(1, 1000 // n))
+        compare_duals(report, f"cold n={n} C={C:g}", found, K, y)
+
+
+def dual_loops(report: bench.Report, n: int, steps: int, reps: int) -> None:
+    X, z = smooth_rows(n)
+    y, scratch, doubles = np.where(z > 0, 1.0, -1.0), Scratch(), reweighted(X, steps)
+    floats = [K.astype(np.float32) for K in doubles]
+    for C in (1.0, 10.0):
+        problem, title, found = svc_problem(y, C), f"{steps} solves n={n} C={C:g}", {}
+        for peer, name, scheduled, target in (
+            ("SVC cold each", "warm float32, tol 1e-3", False, 1 / 6),
+            ("SVC cold each (again)", "warm float32, schedule", True, 1 / 10),
+        ):
+            calls: dict[str, Callable[[], Any]] = {
+                peer: lambda C=C: [svc(C, K, y) for K in doubles],
+                name: partial(warm_loop, floats, problem, scratch, scheduled),
+            }
+            found |= against_first(report, title, calls, reps, target)
+        kept, schedule = found["warm float32, tol 1e-3"], found["warm float32, schedule"]
+        pairs = [(dual_of(m, K, y), dual_of(s, K, y)) for m, s, K in zip(found["SVC cold each"], kept, doubles, strict=True)]
+        worst = max((wanted - value) / wanted for wanted, value in pairs)
+        report.value(f"{title}: largest relative lag of the dual at 1e-3", worst, "<= 1e-07")
+        report.note(f"{title}: steps {[s.iterations for s in kept]}, schedule {[s.iterations for s in schedule]}")
+
+
+def dual_regression(report: bench.Report, n: int, C: float, reps: int) -> None:
+    X, z = smooth_rows(n)
+    K, problem, scratch = gaussian(X, 0.05), svr_problem(z, EPSILON, C), Scratch()
+    moved = 0.97 * K + 0.03 * gaussian(X, 0.1)
+    single, single_moved = DenseGram(K.astype(np.float32), scratch), DenseGram(moved.astype(np.float32), scratch)
+    before, title = solve_smo(single, problem), f"SVR n={n} C={C:g}"
+
+    def peer(matrix: np.ndarray) -> SVR:
+        return SVR(kernel="precomputed", C=C, epsilon=EPSILON, tol=1e-3, cache_size=2000).fit(matrix, z)
+
+    calls = {"SVR": lambda: peer(K), "float32": lambda: solve_smo(single, problem)}
+    compare_duals(report, f"{title} cold", against_first(report, f"{title} cold", calls, reps, 1 / 4), K, z, EPSILON)
+    calls = {"SVR": lambda: peer(moved), "float32": lambda: solve_smo(single_moved, problem, warm=before)}
+    found = against_first(report, f"{title} after a change of 3 %", calls, reps, 1 / 8)
+    compare_duals(report, f"{title} warm", found, moved, z, EPSILON)
+
+
+def dual_ridge(report: bench.Report, n: int, steps: int, reps: int) -> None:
+    X, z = smooth_rows(n)
+    doubles = reweighted(X, steps)
+    grams, problem = [DenseGram(K.astype(np.float32)) for K in doubles], ridge_problem(z, 1.0, bias=False)
+
+    def ours() -> DualSolution | None:
+        solver, warm = RidgeSolver(), None
+        for gram in grams:
+            warm = solver.solve(gram, problem, warm=warm)
+        return warm
+
+    calls = {
+        "KernelRidge": lambda: [KernelRidge(alpha=0.5, kernel="precomputed").fit(K, z) for K in doubles][-1],
+        "factor kept": ours,
+    }
+    found = against_first(report, f"{steps} ridge solves n={n}", calls, reps, 1 / 5)
+    exact = found["KernelRidge"].dual_coef_
+    lag = np.abs(found["factor kept"].beta - exact).max() / np.abs(exact).max()
+    report.value("largest relative difference of the coefficients", float(lag), "<= 1e-05")
+
+
+@bench.program(sizes=("500,1000,3000", "150"), steps=(15, 3), reps=(5, 2))
+def svm_dual(options: Any) -> None:
+    """Kernel duals in memory against scikit-learn on the same Gram matrix: cold solves, loops of re-weighted solves, regression, ridge.
+
+    C is scikit-learn's. A cold solve starts from zero on a whole matrix; SVC and SVR get it in float64, ours in float64 and float32. A loop
+    solves 15 problems whose six kernel weights change by 30 % / (t + 1): first at tol 1e-3, then at the tolerances of a multiple kernel
+    learning run, .1 first and min(.1, max(1e-3, .3 gap)) after, with a gap that halves at every step in place of the outer run; SVC stays
+    at 1e-3. Combining kernels is timed on neither side; the start gradient of a warm solve is. Dual values are all taken on the float64
+    matrix. A solve of few milliseconds is repeated; medians are per solve or per loop.
+    """
+    sizes = [int(n) for n in options.sizes.split(",")]
+    report = bench.Report("Kernel duals on a Gram matrix in memory", options)
+    for n in sizes:
+        dual_cold(report, n, options.reps)
+    dual_loops(report, sizes[-1], options.steps, options.reps)
+    for n, C in ((150, 1.0),) if options.tiny else ((1000, 1.0), (2000, 10.0)):
+        dual_regression(report, n, C, options.reps)
+    dual_ridge(report, 150 if options.tiny else 1000, options.steps, options.reps)
+    report.show()
+
+
+# -- mkl_elastic and mkl_given -----------------------------------------------------------------------------------------------
+
+TOL, TAU, V, COST = 1e-3, 0.3, 0.5, 1.0
+
+
+def gaussians(k: int, d: int) -> list[KernelSpec]:
+    """Return Gaussian kernels on all features and on every single one."""
+    widths, places = np.geomspace(0.05, 10.0, -(-k // (d + 1))), [None, *((j,) for j in range(d))]
+    return [KernelSpec("rbf", (("gamma", float(g) / (d if s is None else 1)),), s) for s in places for g in widths][:k]
+
+
+def float_bank(X: np.ndarray, k: int) -> np.ndarray:
+    """Return k kernels of unit variance in feature space, float32."""
+    n = len(X)
+    found = np.empty((k, n, n), np.float32)
+    for q, spec in enumerate(gaussians(k, X.shape[1])):
+        gram = gram_block([spec], X, dtype=np.float32)[0]
+        found[q] = gram / (np.trace(gram, dtype=np.float64) / n - gram.mean(dtype=np.float64))
+    return found
+
+
+@bench.program(size=(2000, 200), kernels=(200, 40), peer_python=None)
+def mkl_elastic(options: Any) -> None:
+    """Elastic-net multiple kernel learning against a strong loop around SVC and against EasyMKL.
+
+    All get the same kernels: packed triangles of float32 on our side, one float32 (k, n, n) array on the loop's, float64 matrices in a
+    process of its own for EasyMKL (``elsewhere``; one quadratic program, another objective: only its time is compared). Making kernels is
+    timed nowhere. The loop (`_mkl_peer.py`): SVC(kernel="precomputed") at its default tol 1e-3 on one vector-matrix product over all
+    kernels, quadratic forms by one matrix-vector product per kernel, then the level method with our own lower-bound program and projection.
+    Ours is the estimator's default: second-order steps, a working set of kernels, and the same lower-bound program. Both stop at a relative
+    gap of 1e-3 between the primal value and a lower bound over all kernels. The accuracy of the machines is no question here.
+    """
+    n, k = options.size, options.kernels
+    X, z = smooth_rows(n)
+    y, grams = np.where(z > 0, 1.0, -1.0), float_bank(X, k)
+    report = bench.Report(f"elastic-net MKL, n={n}, {k} kernels, v={V}, C={COST}, gap {TOL}", options)
+    config = MKLConfig(kernels="precomputed", v=V, C=COST, tau=TAU, tol=TOL, normalize="none")
+    data = GivenGrams.__new__(GivenGrams)
+    # The look at eigenvalues is no part of the comparison.
+    data.source, data.k, data.n_rows, data.n_cols, data.digest = grams, k, n, n, ""
+    with open_executor(None) as executor:
+        ctx = RunContext(executor, data, driver_memory=64 << 30)  # pyright: ignore[reportArgumentType]
+        loop = MKLLoop(config, [GivenKernel(q) for q in range(k)], [svc_problem(y, COST)])
+        loop.grams(ctx)
+        calls: dict[str, Callable[[], Any]] = {
+            "ours": lambda: run_loop(loop, ctx, keep=False),
+            "strong loop around SVC": lambda: strong_loop(grams, y, COST, V, TOL, TAU),
+        }
+        times = bench.alternate(calls, options.reps)
+    mine, loops = times.values()
+    found, other = mine.result.state.machines[0], loops.result
+    report.times(times)
+    report.ratio("ours : strong loop around SVC", mine, loops, 1 / 4)
+    if options.peer_python:
+        with bench.Child(str(Path(__file__).with_name("elsewhere.py")), options.peer_python) as child:
+            by = child("easymkl_prepare", n=n, k=k)["by"]
+            report.note(f"EasyMKL by {by}" + ("" if by == "MKLpy" else ", the same steps as MKLpy's class"))
+            child("easymkl_fit")
+            peer = bench.timing_of([child("easymkl_fit") for _ in range(options.reps)])
+        report.time("EasyMKL", peer)
+        report.ratio("ours : EasyMKL", mine, peer, 1 / 2)
+    else:
+        report.note("no --peer-python: EasyMKL was not run (see benchmarks/peers.sh)")
+    for name in ("machine", "forms", "weights"):
+        report.value(f"ours, seconds in {name}", sum(row[f"seconds_{name}"] for row in mine.result.history), unit=" s")
+    report.value("ours, relative gap", (found.upper - found.lower) / found.upper, f"<= {TOL}")
+    report.value("strong loop, relative gap", (other.upper - other.lower) / other.upper)
+    report.value("ours, weight vectors tried", len(found.cut_values))
+    report.value("strong loop, weight vectors tried", other.iterations)
+    report.value("ours, kernels looked at in every step at last", int(found.active.sum()))
+    report.value("upper bounds, relative difference", abs(found.upper - other.upper) / other.upper, f"<= {2 * TOL}")
+    report.show()
+
+
+@bench.program(size=(2000, 200), kernels=(200, 40))
+def mkl_given(options: Any) -> None:
+    """Kernel learning on matrices that are given: the whole fit against the same search around SVC, and against the fit from rows.
+
+    Ours is `MKLClassifier("precomputed", v=0.5, normalize="none").fit(K, y)` with every look at the matrices: finite, symmetric, definite,
+    packed. The loop (`_mkl_peer.py`) takes the float32 matrices as they are and checks nothing. From rows: the same kernels over the
+    features they are of. All three stop at a relative gap of 1e-3. Look at processor seconds: other work moves them least.
+    """
+    n, k = options.size, options.kernels
+    X, z = smooth_rows(n)
+    y, K = np.where(z > 0, 1.0, -1.0), float_bank(X, k)
+    report = bench.Report(f"MKL on given matrices, n={n}, {k} float32 kernels, v={V}, C={COST}, gap {TOL}", options)
+    given = {"v": V, "C": COST, "tol": TOL, "tau": TAU, "normalize": "none", "scale": None}
+    with one_thread():
+        calls: dict[str, Callable[[], Any]] = {
+            "given matrices": lambda: MKLClassifier("precomputed", **given).fit(K, y),
+            "the same kernels from rows": lambda: MKLClassifier(gaussians(k, X.shape[1]), **given).fit(X, y),
+            "loop around SVC": lambda: strong_loop(K, y, COST, V, TOL, TAU),
+        }
+        times = bench.alternate(calls, options.reps)
+    report.times(times)
+    mine, _, loop = times.values()
+    report.ratio("given matrices : loop around SVC", mine, loop, 1 / 4)
+    upper = loop.result.upper
+    report.value("upper bounds, relative difference", abs(mine.result.upper_bound_ - upper) / upper, f"<= {2 * TOL}")
+    report.show()
+
+
+# -- kta_alignments ----------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def half_gram(z: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """Return y' K y and 1' K 1 of exp(-(z - z')^2) from the pairs i > j."""
+    form, mass = 0.0, 0.0
+    for i in range(z.size):
+        f, g = 0.0, 0.0
+        for j in range(i):
+            k = np.exp(-((z[i] - z[j]) ** 2))
+            f += y[j] * k
+            g += k
+        form += y[i] * (2.0 * f + y[i])
+        mass += 2.0 * g + 1.0
+    return form, mass
+
+
+def whole_gram(z: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    K = np.exp(-((z[:, None] - z) ** 2))
+    return y @ K @ y, K.sum()
+
+
+def direct(forms: Callable[..., tuple[float, float]], X: np.ndarray, y: np.ndarray, widths: np.ndarray) -> np.ndarray:
+    """Return the alignments of dense columns of given widths."""
+    centred, out = y - y.mean(), np.zeros(X.shape[1])
+    for j in range(X.shape[1]):
+        form, mass = forms(X[:, j].astype(np.float64) / (np.sqrt(2.0) * widths[j]), centred)
+        out[j] = form / (len(y) - mass / len(y))
+    return out
+
+
+def count_columns(rng: np.random.Generator, m: int, d: int) -> sp.csc_array:
+    rows = np.sort(rng.integers(0, m, (d, 8)), axis=1)
+    keep = np.diff(rows, axis=1, prepend=-1) > 0
+    ends = np.concatenate([[0], np.cumsum(keep.sum(axis=1))])
+    values = rng.integers(1, 8, rows.shape).astype(np.float32)
+    return sp.csc_array((values[keep], rows[keep].astype(np.int32), ends.astype(np.int32)), shape=(m, d))
+
+
+@bench.program(m=(800, 120), d=(100_000, 600), direct=(40, 10), reps=(5, 1))
+def kta_alignments(options: Any) -> None:
+    """Alignments of one Gaussian kernel per feature at 100,000 features x 800 rows, and the path of their weights over p.
+
+    Ours (widths included) against float64 exponentials of every pair of rows, widths given: a compiled loop over half of each Gram matrix,
+    and NumPy over whole ones. Those two run on ``--direct`` features, scaled up. Few-valued features go through counts; the path has 101
+    points.
+    """
+    rng, m, d = np.random.default_rng(0), options.m, options.d
+    y = np.where(rng.random(m) < 0.5, 1.0, -1.0)
+    dense = rng.standard_normal((m, d), dtype=np.float32)
+    dense[:, :20] += 0.5 * y[:, None]
+    dense[:, 20:40] *= np.where(y > 0, 2.0, 1.0)[:, None]
+    binary, sparse, few = (dense > 0.5).astype(np.float32), count_columns(rng, m, d), dense[:, : options.direct]
+    widths, problem, a = alignments(few, y).widths, AlignmentProblem(1.0, 10.0), rng.gamma(0.5, 4.0, d)
+    calls: dict[str, Callable[[], Any]] = {
+        "Gaussian, dense, widths included": lambda: alignments(dense, y),
+        "half matrices, compiled": lambda: direct(half_gram, few, y, widths),
+        "whole matrices, NumPy": lambda: direct(whole_gram, few, y, widths),
+        "binary, dense": lambda: alignments(binary, y),
+        "counts, sparse": lambda: alignments(sparse, y),
+        "linear, dense": lambda: alignments(dense, y, kernel="linear"),
+        "path, 101 points, order 1": lambda: kernel_path(problem, a),
+        "path, 101 points, order 2": lambda: kernel_path(problem, a, order=2),
+    }
+    times = bench.alternate(calls, options.reps)
+    for name in ("half matrices, compiled", "whole matrices, NumPy"):
+        times[name] = times[name].over(options.direct / d)
+    report = bench.Report(f"Kernel alignments of {d:,} features x {m} rows, and their path", options)
+    report.times(times)
+    ours, half, whole, on_bits, on_counts, _, path, second = times.values()
+    report.ratio("ours : half matrices", ours, half, 1 / 5)
+    report.ratio("ours : whole matrices", ours, whole, 1 / 5)
+    # In units of max(a, ||H y||^2 / m).
+    errors = np.abs(ours.result.values[: options.direct] - half.result) / np.maximum(half.result, np.sum((y - y.mean()) ** 2) / m)
+    report.value("greatest error of ours, relative", float(np.max(errors)), "<= 1e-6")
+    report.value("greatest error it promises", float(ours.result.errors.max()), "<= 1e-6")
+    report.value("binary, dense: processor seconds", on_bits.cpu_median, "<= 1", unit=" s")
+    report.value("counts, sparse: processor seconds", on_counts.cpu_median, "<= 1", unit=" s")
+    report.value("path: processor seconds", path.cpu_median, "<= 3", unit=" s")
+    best = set(np.argsort(ours.result.values)[-40:].tolist())
+    report.value("planted features among the first 40", len(best & set(range(40))))
+    report.note(f"direct forms are timed on {options.direct} features with given widths and scaled to {d:,}")
+    steps = {name: int(timing.result.newton_steps.sum()) for name, timing in (("first", path), ("second", second))}
+    report.note(f"Newton steps: {steps}; active kernels at the ends: {path.result.n_active[0]:,}, {path.result.n_active[-1]:,}")
+    report.show()
+
+
+if __name__ == "__main__":
+    bench.run()
