@@ -22,7 +22,7 @@ from gramplane.pipeline.methods.hierarchical_kernels.machines import SharedMachi
 from gramplane.pipeline.methods.hierarchical_kernels.restricted import RestrictedProblem
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
-from tests.kernels.svm.test_smo import rows_of
+from tests.kernels.svm.test_smo import Rows
 from tests.support.checks import SEVEN_DIGITS, run_checks
 from tests.support.oracles.hierarchy import primal_optimum
 
@@ -188,7 +188,7 @@ def test_squared_machines_are_exact_to_a_ten_millionth_of_their_targets():
         X, _ = drawn(seed)
         K, t = gram_block([parse_graph([{"kernel": "rbf(gamma=0.5)"}]).kernel(np.array([0]))], X)[0], 10.0**seed * np.sin(2 * X[:, 0])
         problem = ridge_problem(t, np.full(40, 5.0))
-        (found,) = SharedMachines((problem,), squared=True).solve(rows_of(K), np.zeros((1, 40)), np.inf)
+        (found,) = SharedMachines((problem,), squared=True).solve(Rows(K), np.zeros((1, 40)), np.inf)
         left = t - K @ found.beta - problem.ridges() * found.beta - found.bias
         assert 2 * np.abs(left).max() <= 1.001e-7 * np.abs(t).max()
 
