@@ -12,7 +12,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ContextDecorator, contextmanager, suppress
 from typing import Any, TypeVar, cast, overload
 
 import numba
@@ -316,11 +316,11 @@ prefetch = cast(Callable[[Any, Any], None], intrinsic(_prefetch))
 """Lets the cache line of an entry be fetched for writing; nothing waits for it, and nothing is changed."""
 
 
-class one_thread:
-    """Hold BLAS to one thread inside a ``with`` block, whatever the caller had set; re-entrant. Entering again in the same thread costs
-    about a microsecond, entering from outside some tens. Most BLAS libraries keep one limit for the whole process, so the threads that are
-    inside count as one holder: the last to leave restores what was set before the first one. (Two BLAS threads on two loaded cores made the
-    Newton steps 5 to 14 times slower, and let the bits depend on the machine.)
+class one_thread(ContextDecorator):
+    """Hold BLAS to one thread in a ``with`` block or a function, whatever the caller had set; re-entrant. Entering again in the same
+    thread costs about a microsecond, entering from outside some tens. Most BLAS libraries keep one limit for the whole process, so the
+    threads that are inside count as one holder: the last to leave restores what was set before the first one. (Two BLAS threads on two
+    loaded cores made the Newton steps 5 to 14 times slower, and let the bits depend on the machine.)
     """
 
     __slots__ = ()

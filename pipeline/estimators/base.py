@@ -1,4 +1,4 @@
-"""MethodEstimator: what every estimator does alike. It fits with the method that a run uses, in the same way."""
+"""Estimator, Classifier, Regressor: what every estimator does alike. It fits with the method that a run uses, in the same way."""
 
 from __future__ import annotations
 
@@ -10,32 +10,70 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags, column_or_1d
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from ...cluster import machine_memory
 from ...cluster.events import Sink
-from ...storage.data import as_data
+from ...kernels.jit import one_thread
+from ...storage import BlockStore, MemoryBlocks
+from ...storage.data import NUMBERS, as_data, in_memory, is_store
 from ...storage.encoding.encoder import encoder_of
 from ...storage.encoding.record import TableColumns
-from ..calibration.fits import Fit, kept_grams
+from ...storage.value_types import UserData
+from ..calibration.fits import Fit, kept_grams, known_calibration
+from ..inputs.fit_warnings import numbers_as_classes
+from ..inputs.labels import Inputs, checked_numbers
+from ..inputs.scaling import as_scaled
 from ..loops.protocol import LoopState
 from ..loops.run import run_loop
 from ..method import BOUNDS, GAPS, Method
+from ..models.calibration import class_probabilities
+from ..models.linear_predict import row_decision_values
 from ..models.predictor import Predictor
 from ..records.config import make_config
-from ..records.context import RunContext, ignore, once
+from ..records.context import RunContext
+from ..records.data_set import DataSet
 from .frames import known_names
-from .inputs import OneThread, fan_out, fit_context, history_arrays, seed_of, shown_fit, warn_user
+from .inputs import (
+    Column,
+    UserRows,
+    check_labels,
+    encoded,
+    fan_out,
+    fit_context,
+    history_arrays,
+    label_array,
+    method_context,
+    score_of,
+    seed_of,
+    shown_fit,
+    stored_target,
+    warn_user,
+)
+from .probabilities import LateCalibration, calibrate_now, late_calibration
 
 
-class MethodEstimator(OneThread, BaseEstimator):
-    """Base of all estimators: parameters from the method's model, one way to fit, to warn, to load.
+def has_probabilities(estimator: Any) -> bool:
+    """Return whether an estimator's parameters let it give probabilities of classes."""
+    return estimator._is_classifier and getattr(estimator, "probability", False) is not False
 
-    A subclass names its method, makes inputs of what ``fit`` gets, and sets the attributes that follow from a model in :meth:`_set_model`.
+
+class Estimator(BaseEstimator):
+    """Base of all estimators: parameters checked by the method's model, one way to read data, to fit, to warn, to load.
+
+    A subclass names its method, and sets the attributes that follow from a model in :meth:`_set_model`. One that takes more than a target
+    and weights makes inputs of what ``fit`` gets; one whose model has no weights of features says in :meth:`_values` what it decides.
     """
 
     _method: ClassVar[type[Method]]
+    _is_classifier: ClassVar[bool] = False
+    _needs_target: ClassVar[bool] = False  # whether arrays must come with a target although it is no classifier or regressor
+    _frame_form: ClassVar[str] = "one-hot"  # what nominal columns of a frame become, as the record of an encoding says
+    # Forms of matrices that are taken as they are, as scikit-learn names them.
+    _forms: ClassVar[Mapping[str, Any]] = {"accept_sparse": "csr", "accept_large_sparse": False}
     _takes_all_memory: ClassVar[bool] = False  # whether only a fit beyond this machine's memory is refused, not one beyond a driver's share
 
     cluster: Any
@@ -43,6 +81,7 @@ class MethodEstimator(OneThread, BaseEstimator):
     verbose: Any
     callbacks: Any
     model_: Any
+    _late: LateCalibration | None = None
     _source_columns: TableColumns | None = None  # of a frame that is encoded, or of a store made of a table
     n_features_in_: int
     classes_: np.ndarray
@@ -68,6 +107,97 @@ class MethodEstimator(OneThread, BaseEstimator):
         if isinstance(params.get("class_weight"), Mapping):
             params["class_weight"] = {str(key): value for key, value in params["class_weight"].items()}
         return params
+
+    def fit(self, X: UserRows, y: Column = None, sample_weight: Column = None) -> Self:
+        """Fit on arrays, sparse matrices, Dask arrays, or a block store.
+
+        Parameters
+        ----------
+        X
+            ``(n_samples, n_features)``; a block store (its path or object) may hold target, weights and groups itself.
+        y
+            ``(n_samples,)`` target.
+        sample_weight
+            ``(n_samples,)`` factors of the losses; rows of weight 0 are not learnt from.
+
+        Raises
+        ------
+        ValueError
+            A parameter out of range, data that are not finite, one class only, groups that do not fit the data, iterates that diverge.
+        """
+        config = self._config()
+        self._fit(self._inputs(X, y, sample_weight), config)
+        return self
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required |= self._needs_target
+        return tags
+
+    def _inputs(self, X: object, y: object, sample_weight: object = None) -> Inputs:
+        """Return data, target and weights from any form of data."""
+        if y is None and not is_store(X):
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        data, y = self._data(X, y)
+        target, classes = self._target(data, y)
+        weight = self._weight(data, sample_weight, data.n_rows)
+        return Inputs(as_scaled(self._config(), data, weight), target, classes, weight)
+
+    def _data(self, X: object, y: object = None) -> tuple[Any, Any]:
+        """Return the data set of a fit, and the target checked against it."""
+        # Whether numbers are finite is seen by the look that also tells, when probabilities are asked for, whether rows were changed.
+        finite = self._forms.get("ensure_all_finite", False)
+        rows, y = self._read(X, y, ensure_all_finite=finite)
+        if isinstance(rows, BlockStore):
+            self._keep_store(rows)
+            return rows, y
+        data = self._blocks(rows)
+        if not (finite or data.look.is_finite):
+            self._checked(X)
+        return data, y
+
+    def _keep_store(self, store: BlockStore) -> None:
+        """Keep how the features of a fit's store came from the columns of a table."""
+        vars(self).pop("_is_frame_fit", None)
+        self._source_columns = store.table
+        self.n_features_in_, self._first_feature = store.n_cols, store.first_feature
+
+    def _read(self, X: object, y: object = None, **options: Any) -> tuple[Any, Any]:
+        """Return a store, or rows in memory as scikit-learn validates them, and the target (:func:`gramplane.storage.data.as_data`)."""
+        more = {} if y is None else {"multi_output": False, "y_numeric": not self._is_classifier}
+        return as_data(X, y, estimator=self, encode=encoded, dtype=NUMBERS, **{**self._forms, **more, **options})
+
+    def _checked(self, X: object, **options: Any) -> Any:
+        """Return rows in memory as scikit-learn validates them."""
+        return self._read(X, **options)[0]
+
+    def _blocks(self, X: object) -> MemoryBlocks:
+        """Return validated rows as passes read them."""
+        return MemoryBlocks(X)
+
+    def _target(self, data: DataSet, y: UserData) -> tuple[np.ndarray, tuple[Any, ...] | None]:
+        """Return the numbers that are fitted, and the classes in order (``None`` for regression)."""
+        is_plain = type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "biuf"  # what scikit-learn would look at last
+        y = y if is_plain else stored_target(data) if y is None else label_array(column_or_1d(in_memory(y, "y"), warn=True))
+        if len(y) != data.n_rows:
+            where = "the data" if data.url == "memory" else data.url
+            raise ValueError(f"y has {len(y)} entries, {where} has {data.n_rows} rows: inconsistent numbers of samples")
+        if not self._is_classifier:
+            return checked_numbers(np.asarray(y, np.float64)), None
+        check_labels(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        doubt = numbers_as_classes(self.classes_)
+        if doubt:
+            warn_user(doubt)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y holds one class only ({self.classes_.tolist()[0]!r}); a classifier needs samples of at least two classes")
+        return codes, tuple(self.classes_.tolist())
+
+    def _weight(self, data: DataSet, sample_weight: UserData, n: int) -> np.ndarray | None:
+        if sample_weight is None and is_store(data) and data.has_table("weight"):
+            sample_weight = data.row_table("weight")
+        return None if sample_weight is None else checked_weight(sample_weight, n)
 
     @property
     def _place(self) -> str | None:
@@ -126,6 +256,12 @@ class MethodEstimator(OneThread, BaseEstimator):
 
     def _with_calibration(self, fit: Fit, model: Any, ctx: RunContext) -> Any:
         """Return the model with the calibration that is part of a fit, or keep what it can be made from later."""
+        vars(self).pop("_late", None)
+        if not has_probabilities(self) or known_calibration(fit.method, model):
+            return model
+        if fit.config.calibrates:
+            return replace(model, calibration=calibrate_now(fit, ctx))
+        self._late = late_calibration(fit, self._fit_place(fit.inputs.data), ctx.seed, self._takes_all_memory)
         return model
 
     def _set_stop(self, stop: str | None) -> None:
@@ -160,6 +296,31 @@ class MethodEstimator(OneThread, BaseEstimator):
         """Set ``history_``: one array per figure over the iterations."""
         self.history_ = history_arrays(rows)
 
+    def _decide(self, X: object, **rows: Any) -> np.ndarray:
+        """Return the decision values of rows, under one thread of BLAS: by their number last bits would depend on the machine."""
+        with one_thread():
+            return self._values(X, **rows)
+
+    def _values(self, X: object) -> np.ndarray:
+        """Return ``(n_samples, n_machines)`` decision values of any form of data."""
+        check_is_fitted(self)
+        if is_store(X):
+            with self._stored(X) as ctx:
+                return self._method.predictor(self.model_).decision_values(self.model_, ctx)
+        return row_decision_values(self.model_, self._checked(X, reset=False))
+
+    def _probabilities(self, X: object, **rows: Any) -> np.ndarray:
+        """Return the probabilities of the classes, ``(n_samples, n_classes)``."""
+        values = self._decide(X, **rows)
+        found = known_calibration(self._method, self.model_) or (None if self._late is None else self._late.get())
+        if found is None:
+            raise ValueError(
+                f"{type(self).__name__}: there are no probabilities, and no data of a fit to calibrate them from: rows of partial_fit are "
+                "gone, and copies and loaded models carry none. Fit with probability='sigmoid' (or 'isotonic'), or ask for probabilities "
+                "before copying; a logistic loss, where there is one, needs no calibration"
+            )
+        return class_probabilities(found, values)
+
     def __getstate__(self) -> dict[str, Any]:
         # Copies carry no training data.
         state: Any = super().__getstate__()
@@ -184,15 +345,77 @@ class MethodEstimator(OneThread, BaseEstimator):
         return params
 
 
-@contextlib.contextmanager
-def method_context(
-    data: Any, place: str | None, seed: int, all_memory: bool = False, emit: Sink = ignore, passes: Sink = ignore
-) -> Iterator[RunContext]:
-    """Yield the context of a fit: its passes run in a ``place``; ``all_memory``: only one beyond this machine's memory is refused."""
-    with fit_context(data, place, emit, seed, passes) as ctx:
-        yield replace(ctx, warn=warn_user, tell=once(warn_user), limit=machine_memory() if all_memory else None)
+class Classifier(ClassifierMixin, Estimator):
+    """Base of classifiers; one that takes more of every row than X writes its methods out, and hands it on as ``**rows``."""
+
+    _is_classifier = True
+
+    def _labels(self, X: UserData, **rows: Any) -> np.ndarray:
+        """Return the predicted class labels."""
+        return predicted_labels(self.decision_function(X, **rows), self.classes_)
+
+    def decision_function(self, X: UserRows) -> np.ndarray:
+        """Return ``f(x)``: ``(n_samples,)`` for two classes, else ``(n_samples, n_classes)``."""
+        return by_class(self._decide(X))
+
+    def predict(self, X: UserRows) -> np.ndarray:
+        """Return the predicted class labels, ``(n_samples,)``."""
+        return self._labels(X)
+
+    @available_if(has_probabilities)
+    def predict_proba(self, X: UserRows) -> np.ndarray:
+        """Return the probabilities of the classes, ``(n_samples, n_classes)`` in the order of ``classes_``.
+
+        :meth:`predict` goes by decision values: where these are calibrated the most probable class may be another one. The first call
+        after a fit with ``probability="auto"`` and another loss than the logistic one takes about five fits.
+
+        Raises ValueError: there is nothing to calibrate from, or the data of the fit were changed.
+        """
+        return self._probabilities(X)
+
+    @available_if(has_probabilities)
+    def predict_log_proba(self, X: UserRows) -> np.ndarray:
+        """Return the logarithms of :meth:`predict_proba`, ``(n_samples, n_classes)``."""
+        return log_of(self.predict_proba(X))
+
+    def score(self, X: UserRows, y: Column = None, sample_weight: Column = None) -> float:
+        """Return the share of right labels; a block store may hold ``y`` itself."""
+        return score_of(True, X, y, self.predict(X), sample_weight)
 
 
-def predictor_of(estimator: MethodEstimator) -> Predictor:
+class Regressor(RegressorMixin, Estimator):
+    """Base of regressors."""
+
+    def predict(self, X: UserRows) -> np.ndarray:
+        """Return the predicted values, ``(n_samples,)``."""
+        return self._decide(X)[:, 0]
+
+    def score(self, X: UserRows, y: Column = None, sample_weight: Column = None) -> float:
+        """Return the coefficient of determination, R2; a block store may hold ``y`` itself."""
+        return score_of(False, X, y, self.predict(X), sample_weight)
+
+
+def by_class(values: np.ndarray) -> np.ndarray:
+    """Return decision values as estimators give them: one of every row where there is one machine."""
+    return values[:, 0] if values.shape[1] == 1 else values
+
+
+def predicted_labels(values: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Return the labels that decision values speak for."""
+    return classes[(values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)]
+
+
+def checked_weight(sample_weight: Column, n: int) -> np.ndarray:
+    """Return the weights of n rows, refused where they are not as many, negative or not finite."""
+    return _check_sample_weight(in_memory(sample_weight, "sample_weight"), np.empty((n, 0)), dtype=np.float64, ensure_non_negative=True)
+
+
+def log_of(probabilities: np.ndarray) -> np.ndarray:
+    """Return logarithms; that of 0 is minus infinity."""
+    with np.errstate(divide="ignore"):
+        return np.log(probabilities)
+
+
+def predictor_of(estimator: Estimator) -> Predictor:
     """Return what decides with the model of a fitted estimator."""
     return type(estimator)._method.predictor(estimator.model_)

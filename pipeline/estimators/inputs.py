@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,11 +17,10 @@ import numpy as np
 import scipy.sparse as sp
 import sklearn
 from numpy.typing import ArrayLike
-from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from ...cluster import LogSink, TaskFailed, executor_for_client, open_executor
+from ...cluster import LogSink, TaskFailed, executor_for_client, machine_memory, open_executor
 from ...cluster.events import Sink, ignore_event, tee
 from ...kernels.jit import one_thread, watch_compilation
 from ...storage import BlockStore, DataError, GramStore, MemoryBlocks, RunStore
@@ -31,7 +30,7 @@ from ...storage.value_types import Foreign, Matrix, UserData
 from ..inputs.fit_warnings import MAX_NUMERIC_CLASSES
 from ..inputs.labels import refuse_missing_names
 from ..loops.run import begin_event
-from ..records.context import RunContext
+from ..records.context import RunContext, ignore, once
 from .frames import encode_frame
 
 UserRows: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix | BlockStore | GramStore | os.PathLike[str]
@@ -156,44 +155,6 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-class OneThread:
-    """What estimators compute, they compute while BLAS has one thread: by the number of its threads last bits would depend on the machine.
-
-    Every public method of a class that derives from this one holds it, so that none can be forgotten.
-    """
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        for name, method in list(vars(cls).items()):
-            if inspect.isfunction(method) and not name.startswith("_"):
-                setattr(cls, name, _alone(method))
-        super().__init_subclass__(**options)
-
-
-def _alone(method: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(method)
-    def held(*args: Any, **options: Any) -> Any:
-        with one_thread():
-            return method(*args, **options)
-
-    return held
-
-
-class Classifying(ClassifierMixin):
-    """scikit-learn's part of a classifier, for which what it compares with comes through :func:`in_memory`."""
-
-    def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
-        """Return the share of right labels; a block store may hold ``y`` itself."""
-        return score_of(True, X, y, self.predict(X), sample_weight)  # pyright: ignore[reportAttributeAccessIssue] (every one has it)
-
-
-class Predicting(RegressorMixin):
-    """scikit-learn's part of a regressor, for which what it compares with comes through :func:`in_memory`."""
-
-    def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
-        """Return the coefficient of determination, R2; a block store may hold ``y`` itself."""
-        return score_of(False, X, y, self.predict(X), sample_weight)  # pyright: ignore[reportAttributeAccessIssue] (every one has it)
-
-
 @contextlib.contextmanager
 def fit_context(
     data: BlockStore | MemoryBlocks, cluster: str | None, emit: Sink, seed: int, passes: Sink = ignore_event
@@ -226,6 +187,15 @@ def fit_context(
 
 
 @contextlib.contextmanager
+def method_context(
+    data: Any, place: str | None, seed: int, all_memory: bool = False, emit: Sink = ignore, passes: Sink = ignore
+) -> Iterator[RunContext]:
+    """Yield the context of a fit: its passes run in a ``place``; ``all_memory``: only one beyond this machine's memory is refused."""
+    with fit_context(data, place, emit, seed, passes) as ctx:
+        yield replace(ctx, warn=warn_user, tell=once(warn_user), limit=machine_memory() if all_memory else None)
+
+
+@contextlib.contextmanager
 def _plain_errors() -> Iterator[None]:
     """Let what a task says of the data be the ``ValueError`` that users of arrays expect."""
     try:
@@ -236,7 +206,10 @@ def _plain_errors() -> Iterator[None]:
         raise
 
 
-def seed_of(random_state: Any) -> int:
+Seed: TypeAlias = int | np.integer | np.random.RandomState | None  # scikit-learn's ``random_state``
+
+
+def seed_of(random_state: Seed) -> int:
     """Return the root seed of a fit from scikit-learn's ``random_state``; 0 for ``None``, so that fits repeat."""
     return 0 if random_state is None else int(check_random_state(random_state).randint(2**31 - 1))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from ...kernels.grams.spec import KernelSpec
+from ...kernels.jit import one_thread
 from ...storage import MemoryBlocks
 from ...storage.data import as_grams, is_store
 from ...storage.value_types import UserData
@@ -19,14 +21,15 @@ from ..grams.sources import TextRows
 from ..inputs.kernels import kernel_texts
 from ..models.kernel import KernelModel
 from ..models.kernel_predict import gram_decision_values, row_decision_values, scaled_rows
+from ..models.spectral import SpectralModel
+from .base import Estimator
 from .frames import known_names
 from .inputs import Column, UserRows
-from .supervised import SupervisedClassifier, SupervisedEstimator, SupervisedRegressor
 
 UserKernels: TypeAlias = Sequence[KernelSpec | str | Callable[..., Any]] | Literal["precomputed"] | None
 
 
-class KernelEstimator(SupervisedEstimator):
+class KernelEstimator(Estimator):
     """Base of estimators on kernels: rows, strings or matrices in, decision values of a machine on kernels out."""
 
     _kernels_parameter: ClassVar[str | None] = "kernels"  # the one that says "precomputed" where matrices are given
@@ -121,12 +124,30 @@ class KernelEstimator(SupervisedEstimator):
         return as_stack(as_grams(X, estimator=self, reset=False))
 
 
-class KernelClassifier(SupervisedClassifier, KernelEstimator):
-    """What classifiers on kernels share."""
+class SpectralEstimator(KernelEstimator):
+    """Base of transductive estimators."""
 
+    _kernels_parameter = None
 
-class KernelRegressor(SupervisedRegressor, KernelEstimator):
-    """What regressors on kernels share."""
+    model_: SpectralModel
+
+    def kernel_block(self, rows: Any = None, cols: Any = None) -> np.ndarray:
+        """Return entries of the learnt kernel, ``K[rows][:, cols]``: indices of rows of the fit, or a slice; default: all."""
+        check_is_fitted(self, "model_")
+        left, right = (np.arange(self.model_.n_rows)[slice(None) if part is None else part] for part in (rows, cols))
+        with one_thread():
+            return self.model_.kernel_block(left, right)
+
+    def _set_model(self, model: SpectralModel) -> None:
+        if not isinstance(model.eigenvectors, np.ndarray):  # in tiles of the run, which end with it
+            model = replace(model, eigenvectors=model.eigenvectors.read(0, model.n_rows))
+        super()._set_model(model)
+        self.eigenvectors_, self.eigenvalues_ = model.eigenvectors, model.eigenvalues
+        self.objective_, self.dual_gap_ = model.figures["objective"], model.figures["gap"]
+
+    @classmethod
+    def _model_params(cls, model: SpectralModel, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return json.loads(model.config_json)
 
 
 def is_text(X: object) -> bool:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from sklearn.feature_selection import SelectorMixin
+from sklearn.utils.validation import check_is_fitted
 
 from ...storage.data import in_memory
 from ...storage.value_types import Matrix
-from .frames import feature_labels
+from .frames import feature_count, feature_labels
 from .inputs import features_of
 
 
 class Selection(SelectorMixin):
-    """scikit-learn's part of a selector, for which sparse matrices come through :func:`in_memory`."""
+    """scikit-learn's part of a selector whose model names the features that it reads; matrices come through :func:`in_memory`."""
+
+    n_features_in_: int
+    model_: Any
+
+    def _get_support_mask(self) -> np.ndarray:
+        check_is_fitted(self)
+        mask = np.zeros(feature_count(self), dtype=bool)
+        mask[self.model_.features] = True
+        return mask
 
     def transform(self, X: object) -> Matrix:
         """Return the selected columns of ``X``; of a frame with nominal columns the selected features."""

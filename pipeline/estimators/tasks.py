@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ...storage.data import is_store
@@ -14,10 +15,9 @@ from ..inputs.tasks import TaskInputs, known_codes, store_tasks, with_tasks
 from ..models.kernel_predict import scaled_rows
 from ..models.task import TaskModel
 from ..models.task_predict import decide_task_grams, decide_task_rows, decide_task_store
-from .inputs import Classifying, Column, Predicting, UserRows, score_of
+from .base import Classifier, Regressor, by_class, has_probabilities, log_of
+from .inputs import Column, UserRows, score_of
 from .kernels import KernelEstimator, is_text
-from .probabilities import TaskProbabilities
-from .supervised import predicted_labels
 
 
 class TaskEstimator(KernelEstimator):
@@ -78,31 +78,46 @@ class TaskEstimator(KernelEstimator):
         return decide_task_rows(model, rows, known_codes(task, model.tasks, rows.shape[0]))
 
 
-class TaskClassifier(Classifying, TaskProbabilities, TaskEstimator):
-    """What classifiers for many tasks share; the classes are the same for all tasks."""
+class TaskClassifier(Classifier):
+    """Base of classifiers for many tasks; the classes are the same for all tasks."""
 
     def decision_function(self, X: UserRows, task: Column = None) -> np.ndarray:
         """Return ``f_t(x)`` of every row x of task t: ``(n_samples,)``, positive for the second class, or ``(n_samples, n_classes)``."""
-        values = self._values(X, task)
-        return values[:, 0] if values.shape[1] == 1 else values
+        return by_class(self._decide(X, task=task))
 
     def predict(self, X: UserRows, task: Column = None) -> np.ndarray:
         """Return the predicted labels, ``(n_samples,)``."""
-        return predicted_labels(self.decision_function(X, task), self.classes_)
+        return self._labels(X, task=task)
+
+    @available_if(has_probabilities)
+    def predict_proba(self, X: UserRows, task: Column = None) -> np.ndarray:
+        """Return the probabilities of the classes, ``(n_samples, n_classes)`` in the order of ``classes_``.
+
+        ``task`` names the task of every row. All tasks have one calibration.
+
+        :meth:`predict` goes by decision values: where these are calibrated the most probable class may be another one. The first call
+        after a fit with ``probability="auto"`` and another loss than the logistic one takes about five fits.
+
+        Raises ValueError: there is nothing to calibrate from, or the data of the fit were changed.
+        """
+        return self._probabilities(X, task=task)
+
+    @available_if(has_probabilities)
+    def predict_log_proba(self, X: UserRows, task: Column = None) -> np.ndarray:
+        """Return the logarithms of :meth:`predict_proba`, ``(n_samples, n_classes)``."""
+        return log_of(self.predict_proba(X, task))
 
     def score(self, X: UserRows, y: Column = None, task: Column = None, sample_weight: Column = None) -> float:
         """Return the share of right labels over all rows."""
         return score_of(True, X, y, self.predict(X, task), sample_weight)
 
 
-class TaskRegressor(Predicting, TaskEstimator):
-    """What regressors for many tasks share."""
-
-    _is_classifier = False
+class TaskRegressor(Regressor):
+    """Base of regressors for many tasks."""
 
     def predict(self, X: UserRows, task: Column = None) -> np.ndarray:
         """Return the predicted values, ``(n_samples,)``."""
-        return self._values(X, task)[:, 0]
+        return self._decide(X, task=task)[:, 0]
 
     def score(self, X: UserRows, y: Column = None, task: Column = None, sample_weight: Column = None) -> float:
         """Return the coefficient of determination over all rows."""

@@ -16,8 +16,8 @@ from ...storage.runs.models import model_class
 from ...storage.value_types import Json
 from ..calibration.at_fit import calibrate_run, fold_plan
 from ..calibration.fits import Fit, known_calibration
-from ..estimators.base import MethodEstimator
-from ..estimators.probabilities import LateCalibration, ProbabilityEstimator, has_probabilities
+from ..estimators.base import Estimator, has_probabilities
+from ..estimators.probabilities import LateCalibration
 from ..models.calibration import Calibration
 from ..records.compute import ComputeOptions
 from ..records.config import make_config
@@ -58,7 +58,7 @@ def load_model(run: str | Path) -> Any:
     source = folder.read_source()
     loaded._first_feature = source.first_index
     loaded._source_columns = source.table
-    if isinstance(loaded, ProbabilityEstimator) and has_probabilities(loaded) and known_calibration(info.method, model) is None:
+    if has_probabilities(loaded) and known_calibration(info.method, model) is None:
         loaded._late = LateCalibration(partial(calibration_of, str(folder.path)))
     return loaded
 
@@ -74,9 +74,9 @@ def check_encoding(run: Path, data: BlockStore) -> None:
         raise DataError(f"its features are not those of the fit: {differs}; ingest the source with --like TRAINING_STORE", data.url)
 
 
-def known_of(estimator: MethodEstimator, run: Path) -> Calibration | None:
+def known_of(estimator: Estimator, run: Path) -> Calibration | None:
     """Return how the decision values of a run's model become probabilities, if that is known without further fits."""
-    if not isinstance(estimator, ProbabilityEstimator) or not has_probabilities(estimator):
+    if not has_probabilities(estimator):
         return None
     return known_calibration(type(estimator)._method, estimator.model_) or _kept(run)
 

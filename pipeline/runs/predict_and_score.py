@@ -16,7 +16,7 @@ from ...kernels.svm.triclass import crossing_point
 from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageError, digest_of
 from ...storage.value_types import UserData
 from ..core.memory import Memory, few_blocks_kept, process_bytes, refuse, refuse_step
-from ..estimators.base import MethodEstimator, predictor_of
+from ..estimators.base import Estimator, predictor_of
 from ..inputs.covariates import Covariates, given_covariates
 from ..inputs.scores import held_out_rows, predicted_codes, r_squared, task_accuracies, task_variances
 from ..inputs.tasks import store_codes
@@ -38,7 +38,7 @@ from .run import method_named, open_data
 from .sources import as_store
 
 
-def _open_run(run: str, store: str) -> tuple[RunStore, Path, MethodEstimator, BlockStore]:
+def _open_run(run: str, store: str) -> tuple[RunStore, Path, Estimator, BlockStore]:
     """Return the run, the place of its model, the fitted estimator, and the data."""
     folder = RunStore.open(run)
     record = folder.config
@@ -54,7 +54,7 @@ def _folder_of(run: str) -> Path:
 
 def _decide(
     run: str, store: str, where: ComputeOptions, emit: Emit, out: str | None = None, covariates: UserData = None, proba: bool = False
-) -> tuple[MethodEstimator, BlockStore, np.ndarray]:
+) -> tuple[Estimator, BlockStore, np.ndarray]:
     folder, model, estimator, data = _open_run(run, store)
     check_encoding(model.parent, data)
     digest, limit = digest_of(model), driver_bytes(where.driver_memory)
@@ -72,7 +72,7 @@ def _decide(
     return estimator, data, values
 
 
-def _known_covariates(estimator: MethodEstimator, covariates: UserData, data: BlockStore) -> Covariates | None:
+def _known_covariates(estimator: Estimator, covariates: UserData, data: BlockStore) -> Covariates | None:
     """Return the covariates that were given for the rows of a store: an array, a file, or its record. Raises ValueError: none are taken."""
     if covariates is None:
         return None
@@ -82,7 +82,7 @@ def _known_covariates(estimator: MethodEstimator, covariates: UserData, data: Bl
 
 
 def _check_memory(
-    estimator: MethodEstimator,
+    estimator: Estimator,
     data: BlockStore,
     out: str | None,
     where: ComputeOptions,
@@ -124,7 +124,7 @@ def _plan_prediction(
     return {"run": run, "data": data.url, **({} if out is None else {"out": out}), **process, **plan, **later}
 
 
-def _check_three_way(estimator: MethodEstimator, three_way: bool) -> None:
+def _check_three_way(estimator: Estimator, three_way: bool) -> None:
     if three_way and not hasattr(estimator, "predict_three_way"):
         raise ValueError(f"three_way: {type(estimator).__name__} predicts its classes only; tri-class-svm knows rows of neither class")
 
@@ -205,7 +205,7 @@ def _predict(
     return {"rows": len(labels), "out": out, "predicted": {str(name): int(count) for name, count in zip(names, counts, strict=True)}}
 
 
-def _calibration(estimator: MethodEstimator, run: str, where: ComputeOptions, emit: Emit, proba: bool) -> Calibration | None:
+def _calibration(estimator: Estimator, run: str, where: ComputeOptions, emit: Emit, proba: bool) -> Calibration | None:
     """Return how decision values become probabilities, where the model of a run knows; with ``proba`` calibrated now if it does not."""
     folder = _folder_of(run)
     known = known_of(estimator, folder)
@@ -215,7 +215,7 @@ def _calibration(estimator: MethodEstimator, run: str, where: ComputeOptions, em
     return calibration_of(str(folder), where, emit)
 
 
-def _check_proba(estimator: MethodEstimator) -> None:
+def _check_proba(estimator: Estimator) -> None:
     if not hasattr(estimator, "predict_proba") or not hasattr(estimator, "classes_"):
         reason = "was fitted with probability=False" if hasattr(estimator, "classes_") else "has no classes"
         raise ValueError(f"proba: there are no probabilities, {type(estimator).__name__} {reason}")
@@ -227,7 +227,7 @@ def _three_way(estimator: Any, values: np.ndarray) -> np.ndarray:
     return labels.astype(str) if labels.dtype.kind == "O" else labels
 
 
-def _is_neither(estimator: MethodEstimator, values: np.ndarray) -> np.ndarray:
+def _is_neither(estimator: Estimator, values: np.ndarray) -> np.ndarray:
     """Return which rows are in neither class of a tri-class machine, ``(n,)``."""
     return np.abs(values[:, 0]) < crossing_point(estimator.model_.figures["eps"])
 
@@ -309,7 +309,7 @@ def _score(run: str, store: str, options: ComputeOptions, emit: Emit, covariates
     return {**table, **neither, "path": path}
 
 
-def _score_numbers(estimator: MethodEstimator, data: BlockStore, values: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
+def _score_numbers(estimator: Estimator, data: BlockStore, values: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
     if not data.has_table("y") or data.meta.labels is not None:
         raise DataError("there is no real-valued target to compare predictions with", data.url)
     truth, values = data.target()[rows], values[rows]
@@ -329,7 +329,7 @@ def _tasks(model: TaskModel | LinearModel | RuleModel, data: BlockStore, rows: n
 
 
 def _path(
-    estimator: MethodEstimator,
+    estimator: Estimator,
     data: BlockStore,
     rows: np.ndarray,
     where: ComputeOptions,
@@ -343,7 +343,7 @@ def _path(
     return [{"n_selected": count, **measure(values[rows])} for count, values in along]
 
 
-def _truth(estimator: MethodEstimator, data: BlockStore) -> np.ndarray:
+def _truth(estimator: Estimator, data: BlockStore) -> np.ndarray:
     if not data.has_table("y"):
         raise DataError("there is no target, so nothing to compare predictions with; predict works without one", data.url)
     if data.meta.labels is None:

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from gramplane import pipeline
 from gramplane.pipeline import METHODS
-from gramplane.pipeline.estimators import cross_validated
+from gramplane.pipeline.estimators import cv as searching
 from gramplane.pipeline.inputs import folds
 from tests.support.checks import SEVEN_DIGITS, run_checks
 from tests.support.searches import LABELS, NAMES, SEARCHES, TASKS, N, X, decided
@@ -156,7 +156,7 @@ def test_tasks_are_in_all_folds_and_groups_of_splitters(search):
 def test_rows_of_a_group_are_held_out_together(search, cv, monkeypatch):
     groups, splits = np.arange(N) // 4, []
     draw = folds.row_splits
-    monkeypatch.setattr(cross_validated, "row_splits", lambda *args: splits.extend(draw(*args)) or splits)
+    monkeypatch.setattr(searching, "row_splits", lambda *args: splits.extend(draw(*args)) or splits)
     model = search.make(cv=cv, refit=False).fit(X, search.y, groups=groups, **search.fit)
     assert model.n_splits_ == len(splits) == 3 and model._row_groups is None
     for split in splits:

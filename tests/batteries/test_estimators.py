@@ -135,6 +135,11 @@ def test_a_constructor_is_that_of_the_parameter_model(name, info):
     assert all(len(field.description or "") in range(1, 61) for field in fields.values())
 
 
+def test_few_classes_lie_between_an_estimator_and_scikit_learn():
+    ours = [base for base in FGMClassifier.__mro__ if base.__module__.startswith("gramplane")]
+    assert len(ours) <= 5 and len(FGMClassifier.__mro__) <= 14
+
+
 def test_parameters_are_stored_untouched():
     groups, weight = [np.array([0, 1])], np.array([2.0])
     machine = FGMClassifier(B=np.int64(3), groups=groups, group_weight=weight, class_weight={1: 2.0})

@@ -214,7 +214,7 @@ def test_a_forbidden_import_is_seen(file: str, source: str):
             "from ...kernels import scores\nfrom ...storage import BlockStore\nfrom ..records.context import RunContext",
         ),
         ("pipeline/methods/fgm/loop.py", "from ...loops.run import run_loop\nfrom ...passes import columns\nfrom .atoms import take"),
-        ("pipeline/methods/fgm/estimator.py", "from ...estimators.base import MethodEstimator\nfrom .grid import shared_loops"),
+        ("pipeline/methods/fgm/estimator.py", "from ...estimators.base import Estimator\nfrom .grid import shared_loops"),
         ("pipeline/methods/mkl/single_kernel_loop.py", "from .loop import MKLLoop"),
         ("pipeline/runs/run.py", "from ..registry import METHODS\nfrom ..methods.fgm.method import FGM"),
         ("workflows/runner.py", "from ..pipeline import run_method\nfrom ..storage import BlockStore"),

@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
-from ...pipeline.estimators.cross_validated import CrossValidated
+from ...pipeline.estimators.cv import CrossValidated
 from ...pipeline.records.charts import Chart, ranking_height
 from ...pipeline.records.run_view import RunView
 from ...pipeline.records.score_charts import search_path

@@ -11,8 +11,8 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from ....kernels.grams.rows import row_shape
 from ....storage.data import in_memory, square_in_memory
-from ...estimators.inputs import Callbacks, Column, UserRows, stored_target
-from ...estimators.spectral import SpectralEstimator
+from ...estimators.inputs import Callbacks, Column, Seed, UserRows, stored_target
+from ...estimators.kernels import SpectralEstimator
 from ...models.spectral import SpectralModel
 from ...records.data_set import DataSet, require
 from . import method
@@ -198,7 +198,7 @@ class ColoredMVU(_Embedding):
         max_iter: int = 200,
         label_kernel: Any = "auto",
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -351,7 +351,7 @@ class MinimumVolumeEmbedding(_Embedding):
         tol: float = 0.0001,
         max_iter: int = 200,
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -455,7 +455,7 @@ class StructurePreservingEmbedding(_Embedding):
         tol: float = 0.001,
         max_iter: int = 100,
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:

@@ -9,18 +9,18 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ....storage import MEMORY_STRIPE_BYTES, MemoryBlocks
 from ....storage.data import is_store
 from ....storage.value_types import Matrix
-from ...estimators.covariates import CovariateEstimator
-from ...estimators.cross_validated import CrossValidated, Grid, Start
+from ...estimators.base import Classifier, Estimator, Regressor, by_class, has_probabilities, log_of, predicted_labels
+from ...estimators.cv import CrossValidated, Grid, Start
 from ...estimators.frames import feature_count, named_groups
-from ...estimators.inputs import Callbacks, Column, UserRows
-from ...estimators.linear import FeatureSelection
-from ...estimators.probabilities import CovariateProbabilities
-from ...estimators.supervised import SupervisedClassifier, SupervisedRegressor
+from ...estimators.inputs import Callbacks, Column, Seed, UserRows, score_of
+from ...estimators.selection import Selection
+from ...inputs.covariates import covariates_to_decide, covariates_to_fit
 from ...inputs.labels import Inputs
 from .atoms import build_atoms
 from .config import FGMConfig
@@ -60,7 +60,7 @@ class PathPoint:
     covariate_coef: np.ndarray  # `(q,)` coefficients of the covariates
 
 
-class _FGM(FeatureSelection, CovariateEstimator):
+class _FGM(Selection, Estimator):
     """What both estimators share."""
 
     _method = FGM
@@ -74,8 +74,34 @@ class _FGM(FeatureSelection, CovariateEstimator):
 
     # -- fitting -----------------------------------------------------------------------------------------------------------
 
+    def fit(self, X: UserRows, y: Column = None, sample_weight: Column = None, *, covariates: UserRows | None = None) -> Self:
+        """Fit on arrays, sparse matrices, Dask arrays, or a block store.
+
+        Parameters
+        ----------
+        X
+            ``(n_samples, n_features)``; a block store (its path or object) may hold target, weights, groups and covariates itself.
+        y
+            ``(n_samples,)`` target.
+        sample_weight
+            ``(n_samples,)`` factors of the losses; rows of weight 0 are not learnt from.
+        covariates
+            ``(n_samples, n_covariates)``, at most 100: columns whose coefficients bear no penalty, and are always in the model.
+
+        Raises
+        ------
+        ValueError
+            A parameter out of range, data that are not finite, one class only, groups that do not fit the data, covariates that are
+            constant beside an intercept, combinations of others, or that separate the classes under the logistic loss.
+        """
+        config = self._config()
+        self._fit(self._inputs(X, y, sample_weight, covariates), config)
+        return self
+
     def _inputs(self, X: object, y: object, sample_weight: object = None, covariates: object = None) -> Inputs:
-        inputs = super()._inputs(X, y, sample_weight, covariates)
+        inputs = super()._inputs(X, y, sample_weight)
+        if covariates is not None or is_store(X):
+            inputs = replace(inputs, covariates=covariates_to_fit(covariates, inputs.data))
         of_store = is_store(X) and self.groups is None and self.feature_map is None
         groups = inputs.data.groups() if of_store else named_groups(self, inputs.data.n_cols)
         return replace(inputs, groups=groups)
@@ -130,8 +156,25 @@ class _FGM(FeatureSelection, CovariateEstimator):
 
     # -- using -------------------------------------------------------------------------------------------------------------
 
-    def _row_values(self, X: Any) -> np.ndarray:
-        return decision_values(self.model_, model_columns(self.model_, X))
+    def predict(self, X: UserRows, *, covariates: UserRows | None = None) -> np.ndarray:
+        """Return the predicted class labels, or values, ``(n_samples,)``."""
+        values = by_class(self._decide(X, covariates=covariates))
+        return predicted_labels(values, self.classes_) if self._is_classifier else values
+
+    def score(self, X: UserRows, y: Column = None, sample_weight: Column = None, *, covariates: UserRows | None = None) -> float:
+        """Return the share of right labels of a classifier, R2 of a regressor."""
+        return score_of(self._is_classifier, X, y, self.predict(X, covariates=covariates), sample_weight)
+
+    def _values(self, X: object, covariates: object = None) -> np.ndarray:
+        check_is_fitted(self, "model_")
+        model = self.model_
+        if is_store(X):
+            with self._stored(X) as ctx:
+                return self._method.predictor(model).decision_values(model, replace(ctx, covariates=covariates))
+        rows = self._checked(X, reset=False)
+        further = covariates_to_decide(model.covariate_names, covariates, rows.shape[0])
+        values = decision_values(model, model_columns(model, rows))
+        return values if further is None else values + further @ model.covariate_coef.T
 
     def _get_support_mask(self) -> np.ndarray:
         check_is_fitted(self, "model_")
@@ -178,7 +221,7 @@ class _FGM(FeatureSelection, CovariateEstimator):
             return bootstrap_frequencies(config, inputs, ctx, n_resamples, self.selected_)
 
 
-class FGMClassifier(CovariateProbabilities, _FGM, SupervisedClassifier):
+class FGMClassifier(_FGM, Classifier):
     r"""Linear classifier on few features chosen by cutting planes (Feature Generating Machine).
 
     .. math::
@@ -332,7 +375,7 @@ class FGMClassifier(CovariateProbabilities, _FGM, SupervisedClassifier):
         probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
         scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -366,11 +409,26 @@ class FGMClassifier(CovariateProbabilities, _FGM, SupervisedClassifier):
 
     def decision_function(self, X: UserRows, *, covariates: UserRows | None = None) -> np.ndarray:
         """Return ``f(x)``: ``(n_samples,)`` for two classes, else ``(n_samples, n_classes)``."""
-        values = self._values(X, covariates)
-        return values[:, 0] if values.shape[1] == 1 else values
+        return by_class(self._decide(X, covariates=covariates))
+
+    @available_if(has_probabilities)
+    def predict_proba(self, X: UserRows, *, covariates: UserRows | None = None) -> np.ndarray:
+        """Return the probabilities of the classes, ``(n_samples, n_classes)`` in the order of ``classes_``.
+
+        :meth:`predict` goes by decision values: where these are calibrated the most probable class may be another one. The first call
+        after a fit with ``probability="auto"`` and another loss than the logistic one takes about five fits.
+
+        Raises ValueError: there is nothing to calibrate from, or the data of the fit were changed.
+        """
+        return self._probabilities(X, covariates=covariates)
+
+    @available_if(has_probabilities)
+    def predict_log_proba(self, X: UserRows, *, covariates: UserRows | None = None) -> np.ndarray:
+        """Return the logarithms of :meth:`predict_proba`, ``(n_samples, n_classes)``."""
+        return log_of(self.predict_proba(X, covariates=covariates))
 
 
-class FGMRegressor(_FGM, SupervisedRegressor):
+class FGMRegressor(_FGM, Regressor):
     r"""Linear regression on few features chosen by cutting planes (Feature Generating Machine).
 
     .. math::
@@ -523,7 +581,7 @@ class FGMRegressor(_FGM, SupervisedRegressor):
         outer_stop: Literal["gap", "decrease"] = "gap",
         scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -578,9 +636,7 @@ class _FGMPath(CrossValidated):
             ``(n_samples,)`` what rows are held out together by, such as the patient of each; splitters that need groups get them.
         """
         with self._grouped(groups):
-            return super(CrossValidated, self).fit(  # pyright: ignore[reportAttributeAccessIssue] (of the estimator that is fitted)
-                X, y, sample_weight, covariates=covariates
-            )
+            return super(CrossValidated, self).fit(X, y, sample_weight, covariates=covariates)  # pyright: ignore[reportCallIssue] (of `_FGM`)
 
     def _unit(self, start: Start) -> float:
         auto = start.config.model_copy(update={"C": "auto"})
@@ -690,7 +746,7 @@ class FGMClassifierCV(_FGMPath, FGMClassifier):
         one_standard_error: bool = False,
         n_jobs: int | None = None,
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -820,7 +876,7 @@ class FGMRegressorCV(_FGMPath, FGMRegressor):
         one_standard_error: bool = False,
         n_jobs: int | None = None,
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:

@@ -11,12 +11,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from ....kernels.group_lasso.streams import StreamLearner, StreamPoint
+from ....kernels.jit import one_thread
 from ....storage.value_types import UserData
-from ...estimators.cross_validated import CrossValidated, Grid, Start
+from ...estimators.base import Classifier, Regressor, checked_weight
+from ...estimators.cv import CrossValidated, Grid, Start
 from ...estimators.frames import feature_labels, named_groups
-from ...estimators.inputs import Callbacks, Column, UserRows, label_array, warn_user
-from ...estimators.linear import RESTART, StreamEstimator
-from ...estimators.supervised import SupervisedClassifier, SupervisedRegressor, checked_weight
+from ...estimators.inputs import Callbacks, Column, Seed, UserRows, label_array, warn_user
+from ...estimators.streams import RESTART, StreamEstimator
 from ...inputs.labels import Inputs, class_factors
 from ...loops.protocol import LoopState
 from ...models.linear import LinearModel
@@ -77,6 +78,7 @@ class _GroupLasso(StreamEstimator):
         reason = f"max_iter={self.get_params()['max_iter']}" if state.stop == "max_iter" else "round-off"
         return f"{reason} ended the fit at the gap {self.dual_gap_:.3g}"
 
+    @one_thread()
     def _partial_fit(self, X: UserData, y: UserData, sample_weight: UserData, classes: UserData = None) -> Self:
         """Learn rows in the order given; a round that is not full goes on with the next call."""
         first = self._stream is None
@@ -170,7 +172,7 @@ class _GroupLasso(StreamEstimator):
         return super().n_iter_ if self._stream is None else self._stream.rounds
 
 
-class GroupLassoClassifier(SupervisedClassifier, _GroupLasso):
+class GroupLassoClassifier(_GroupLasso, Classifier):
     r"""Linear classifier with few groups of features: online group lasso by dual averaging, FOBOS, or the batch optimum.
 
     .. math::
@@ -297,7 +299,7 @@ class GroupLassoClassifier(SupervisedClassifier, _GroupLasso):
         probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
         scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -348,7 +350,7 @@ class GroupLassoClassifier(SupervisedClassifier, _GroupLasso):
         return self._partial_fit(X, y, sample_weight, classes)
 
 
-class GroupLassoRegressor(SupervisedRegressor, _GroupLasso):
+class GroupLassoRegressor(_GroupLasso, Regressor):
     r"""Linear regression with few groups of features: online group lasso by dual averaging, FOBOS, or the batch optimum.
 
     .. math::
@@ -465,7 +467,7 @@ class GroupLassoRegressor(SupervisedRegressor, _GroupLasso):
         edges: Any = None,
         scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -612,7 +614,7 @@ class GroupLassoClassifierCV(_GroupLassoPath, GroupLassoClassifier):
         one_standard_error: bool = False,
         n_jobs: int | None = None,
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -723,7 +725,7 @@ class GroupLassoRegressorCV(_GroupLassoPath, GroupLassoRegressor):
         one_standard_error: bool = False,
         n_jobs: int | None = None,
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:

@@ -10,11 +10,9 @@ import numpy as np
 from ....kernels.graphs.kernel_graphs import KernelDag
 from ....kernels.graphs.parsing import graph_record
 from ....storage.data import is_store, opened, square_in_memory
-from ...estimators.inputs import Callbacks, Classifying, Column, Predicting, UserRows, score_of
+from ...estimators.inputs import Callbacks, Column, Seed, UserRows, score_of
 from ...estimators.kernels import KernelEstimator
-from ...estimators.probabilities import TaskProbabilities
-from ...estimators.supervised import predicted_labels
-from ...estimators.tasks import TaskEstimator, add_tasks
+from ...estimators.tasks import TaskClassifier, TaskEstimator, TaskRegressor, add_tasks
 from ...inputs.tasks import store_tasks
 from ...loops.active_set import EVERYWHERE, FINISHED
 from ...models.kernel import KernelModel, is_selected, kernel_names
@@ -95,7 +93,7 @@ class _Hierarchical(TaskEstimator):
         return KernelEstimator._values(self, X)
 
 
-class HierarchicalKernelClassifier(Classifying, TaskProbabilities, _Hierarchical):
+class HierarchicalKernelClassifier(_Hierarchical, TaskClassifier):
     r"""Support vector classifier on kernels that are chosen from a graph of them, a kernel together with its ancestors (gHKL, gHKL_MT).
 
     .. math::
@@ -242,7 +240,7 @@ class HierarchicalKernelClassifier(Classifying, TaskProbabilities, _Hierarchical
         probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
         scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -273,21 +271,12 @@ class HierarchicalKernelClassifier(Classifying, TaskProbabilities, _Hierarchical
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def decision_function(self, X: UserRows, task: Column = None) -> np.ndarray:
-        """Return ``f(x)``: ``(n_samples,)`` for two classes, else ``(n_samples, n_classes)``; ``task`` names the task of every row."""
-        values = self._values(X, task)
-        return values[:, 0] if values.shape[1] == 1 else values
-
-    def predict(self, X: UserRows, task: Column = None) -> np.ndarray:
-        """Return the predicted labels, ``(n_samples,)``."""
-        return predicted_labels(self.decision_function(X, task), self.classes_)
-
     def score(self, X: UserRows, y: Column = None, sample_weight: Column = None, task: Column = None) -> float:
         """Return the share of right labels over all rows."""
         return score_of(True, X, y, self.predict(X, task), sample_weight)
 
 
-class HierarchicalKernelRegressor(Predicting, _Hierarchical):
+class HierarchicalKernelRegressor(_Hierarchical, TaskRegressor):
     r"""Support vector or ridge regression on kernels that are chosen from a graph of them, a kernel together with its ancestors.
 
     .. math::
@@ -408,8 +397,6 @@ class HierarchicalKernelRegressor(Predicting, _Hierarchical):
     Bach: Exploring Large Feature Spaces with Hierarchical Multiple Kernel Learning. NIPS (2008).
     """
 
-    _is_classifier = False
-
     def __init__(
         self,
         dag: str | Sequence[Any] | Mapping[str, Any] | KernelDag | None = None,
@@ -434,7 +421,7 @@ class HierarchicalKernelRegressor(Predicting, _Hierarchical):
         gram_store: str | None = None,
         scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -463,10 +450,6 @@ class HierarchicalKernelRegressor(Predicting, _Hierarchical):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
-
-    def predict(self, X: UserRows, task: Column = None) -> np.ndarray:
-        """Return the predicted values, ``(n_samples,)``; ``task`` names the task of every row."""
-        return self._values(X, task)[:, 0]
 
     def score(self, X: UserRows, y: Column = None, sample_weight: Column = None, task: Column = None) -> float:
         """Return the coefficient of determination over all rows."""

@@ -12,15 +12,16 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.alignment.path import p_for
+from ....kernels.jit import one_thread
 from ....storage.data import as_data, in_memory
 from ....storage.value_types import Matrix
 from ...calibration.fits import Fit
-from ...estimators.cross_validated import MACHINE_C, CrossValidated
-from ...estimators.inputs import Callbacks, Column, OneThread, UserRows, encoded, features_of, seed_of
-from ...estimators.kernels import KernelClassifier
+from ...estimators.base import Classifier, predicted_labels
+from ...estimators.cv import MACHINE_C, CrossValidated
+from ...estimators.inputs import Callbacks, Column, Seed, UserRows, encoded, features_of, seed_of
+from ...estimators.kernels import KernelEstimator
 from ...estimators.probabilities import LateCalibration, late_calibration
 from ...estimators.selection import Selection
-from ...estimators.supervised import predicted_labels
 from ...method import Method
 from ...models.calibration import class_probabilities
 from ...models.kernel import KernelModel
@@ -33,7 +34,7 @@ from .method import KTAPath
 from .path_model import machine_model, weights_along
 
 
-class KTASelectionPath(Selection, KernelClassifier):
+class KTASelectionPath(Selection, KernelEstimator, Classifier):
     r"""Selection of kernels by their alignment with the classes, along a path of l_p norms.
 
     Solves, for p from ``p_start`` down to ``p_end``,
@@ -151,7 +152,7 @@ class KTASelectionPath(Selection, KernelClassifier):
         class_weight: Literal["balanced"] | dict[Any, float] | None = None,
         probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -426,7 +427,7 @@ class KTASelectionPathCV(CrossValidated, KTASelectionPath):
         one_standard_error: bool = False,
         n_jobs: int | None = None,
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -455,7 +456,7 @@ class KTASelectionPathCV(CrossValidated, KTASelectionPath):
         self.callbacks = callbacks
 
 
-class PathMachine(OneThread):
+class PathMachine:
     """A machine at one point of the path.
 
     Attributes
@@ -511,6 +512,7 @@ class PathMachine(OneThread):
         values = self._values(X)
         return values[:, 0] if values.shape[1] == 1 else values
 
+    @one_thread()
     def _values(self, X: UserRows) -> np.ndarray:
         model = self.model_
         if model.precomputed:

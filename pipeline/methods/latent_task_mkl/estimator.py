@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ...estimators.inputs import Callbacks
+from ...estimators.inputs import Callbacks, Seed
 from ...estimators.kernels import UserKernels
 from ...estimators.tasks import TaskClassifier, TaskEstimator, TaskRegressor
 from ...models.task import TaskModel
@@ -58,7 +58,7 @@ class _LatentTaskMKL(TaskEstimator):
         return [TaskGroup(tuple(self.tasks_[group].tolist()), total) for group, total in zip(groups, totals, strict=True)]
 
 
-class LatentTaskMKLClassifier(TaskClassifier, _LatentTaskMKL):
+class LatentTaskMKLClassifier(_LatentTaskMKL, TaskClassifier):
     r"""Classifiers of many tasks whose kernels are shared by groups of tasks (MTGFL); the classes are the same for all tasks.
 
     .. math::
@@ -206,7 +206,7 @@ class LatentTaskMKLClassifier(TaskClassifier, _LatentTaskMKL):
         probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
         scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -237,7 +237,7 @@ class LatentTaskMKLClassifier(TaskClassifier, _LatentTaskMKL):
         self.callbacks = callbacks
 
 
-class LatentTaskMKLRegressor(TaskRegressor, _LatentTaskMKL):
+class LatentTaskMKLRegressor(_LatentTaskMKL, TaskRegressor):
     r"""Regressions of many tasks whose kernels are shared by groups of tasks (MTGFL).
 
     .. math::
@@ -382,7 +382,7 @@ class LatentTaskMKLRegressor(TaskRegressor, _LatentTaskMKL):
         gram_store: str | None = None,
         scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:

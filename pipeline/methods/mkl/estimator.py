@@ -7,9 +7,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...estimators.cross_validated import MACHINE_C, CrossValidated, Grid
-from ...estimators.inputs import Callbacks
-from ...estimators.kernels import KernelClassifier, KernelEstimator, KernelRegressor, UserKernels
+from ...estimators.base import Classifier, Regressor
+from ...estimators.cv import MACHINE_C, CrossValidated, Grid
+from ...estimators.inputs import Callbacks, Seed
+from ...estimators.kernels import KernelEstimator, UserKernels
 from ...models.kernel import KernelModel, is_selected
 from .config import MKLConfig
 from .loop import MKLState
@@ -36,7 +37,7 @@ class _MKL(KernelEstimator):
         self._set_bounds(model.figures)
 
 
-class MKLClassifier(KernelClassifier, _MKL):
+class MKLClassifier(_MKL, Classifier):
     r"""Support vector classifier on a weighted sum of kernels, weights learnt with it.
 
     .. math::
@@ -147,7 +148,7 @@ class MKLClassifier(KernelClassifier, _MKL):
         probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
         scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -173,7 +174,7 @@ class MKLClassifier(KernelClassifier, _MKL):
         self.callbacks = callbacks
 
 
-class MKLRegressor(KernelRegressor, _MKL):
+class MKLRegressor(_MKL, Regressor):
     r"""Support vector regression on a weighted sum of kernels, weights learnt with it.
 
     The loss is :math:`C s \sum_i \max(0, |y_i - f(x_i)| - \epsilon s)`, s the standard deviation of the target, the weights are those of a
@@ -277,7 +278,7 @@ class MKLRegressor(KernelRegressor, _MKL):
         gram_store: str | None = None,
         scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -388,7 +389,7 @@ class MKLClassifierCV(_MKLPath, MKLClassifier):
         one_standard_error: bool = False,
         n_jobs: int | None = None,
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -497,7 +498,7 @@ class MKLRegressorCV(_MKLPath, MKLRegressor):
         one_standard_error: bool = False,
         n_jobs: int | None = None,
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:

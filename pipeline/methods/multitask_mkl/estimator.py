@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...estimators.cross_validated import MACHINE_C, CrossValidatedTasks, Grid
-from ...estimators.inputs import Callbacks
+from ...estimators.cv import MACHINE_C, CrossValidatedTasks, Grid
+from ...estimators.inputs import Callbacks, Seed
 from ...estimators.kernels import UserKernels
 from ...estimators.tasks import TaskClassifier, TaskEstimator, TaskRegressor
 from ...models.kernel import is_selected
@@ -32,7 +32,7 @@ class _MultiTaskMKL(TaskEstimator):
         self._set_bounds(model.figures)
 
 
-class MultiTaskMKLClassifier(TaskClassifier, _MultiTaskMKL):
+class MultiTaskMKLClassifier(_MultiTaskMKL, TaskClassifier):
     r"""Classifiers of many tasks that choose their kernels together (MK-MTFL); the classes are the same for all tasks.
 
     .. math::
@@ -150,7 +150,7 @@ class MultiTaskMKLClassifier(TaskClassifier, _MultiTaskMKL):
         probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
         scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -175,7 +175,7 @@ class MultiTaskMKLClassifier(TaskClassifier, _MultiTaskMKL):
         self.callbacks = callbacks
 
 
-class MultiTaskMKLRegressor(TaskRegressor, _MultiTaskMKL):
+class MultiTaskMKLRegressor(_MultiTaskMKL, TaskRegressor):
     r"""Regressions of many tasks that choose their kernels together (MK-MTFL).
 
     .. math::
@@ -290,7 +290,7 @@ class MultiTaskMKLRegressor(TaskRegressor, _MultiTaskMKL):
         gram_store: str | None = None,
         scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -404,7 +404,7 @@ class MultiTaskMKLClassifierCV(_MultiTaskMKLPath, MultiTaskMKLClassifier):
         one_standard_error: bool = False,
         n_jobs: int | None = None,
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -517,7 +517,7 @@ class MultiTaskMKLRegressorCV(_MultiTaskMKLPath, MultiTaskMKLRegressor):
         one_standard_error: bool = False,
         n_jobs: int | None = None,
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:

@@ -12,12 +12,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.group_lasso.task_selection import TaskStream
+from ....kernels.jit import one_thread
 from ....storage.data import is_store
-from ...estimators.inputs import Callbacks, Column, UserRows, label_array, score_of, warn_user
+from ...estimators.base import checked_weight, has_probabilities, log_of, predicted_labels
+from ...estimators.inputs import Callbacks, Column, Seed, UserRows, label_array, score_of, warn_user
 from ...estimators.kernels import is_text
-from ...estimators.linear import RESTART, FeatureSelection, StreamEstimator
-from ...estimators.probabilities import TaskProbabilities
-from ...estimators.supervised import checked_weight, predicted_labels
+from ...estimators.selection import Selection
+from ...estimators.streams import RESTART, StreamEstimator
 from ...estimators.tasks import add_tasks
 from ...inputs.labels import class_factors
 from ...inputs.tasks import known_codes, task_codes
@@ -49,7 +50,7 @@ def _takes_streams(estimator: Any) -> bool:
     return True
 
 
-class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
+class MultiTaskSelector(Selection, StreamEstimator):
     r"""Linear models of many tasks that choose their features together, learned online by dual averaging or as a batch.
 
     .. math::
@@ -181,7 +182,7 @@ class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
         probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
         scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -268,6 +269,7 @@ class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
         return super()._data(X, y)
 
     @available_if(_takes_streams)
+    @one_thread()
     def partial_fit(
         self, X: UserRows, y: Column, task: Column = None, sample_weight: Column = None, *, tasks: Column = None, classes: Column = None
     ) -> Self:
@@ -368,12 +370,30 @@ class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
     @available_if(_classifies)
     def decision_function(self, X: UserRows, task: Column = None) -> np.ndarray:
         """Return ``f_t(x)`` of every row x of task t, ``(n_samples,)``; positive speaks for the second class."""
-        return self._values(X, task)[:, 0]
+        return self._decide(X, task=task)[:, 0]
 
     def predict(self, X: UserRows, task: Column = None) -> np.ndarray:
         """Return the predicted numbers or labels, ``(n_samples,)``."""
-        values = self._values(X, task)[:, 0]
+        values = self._decide(X, task=task)[:, 0]
         return predicted_labels(values, self.classes_) if self._is_classifier else values
+
+    @available_if(has_probabilities)
+    def predict_proba(self, X: UserRows, task: Column = None) -> np.ndarray:
+        """Return the probabilities of the classes, ``(n_samples, n_classes)`` in the order of ``classes_``.
+
+        ``task`` names the task of every row. All tasks have one calibration.
+
+        :meth:`predict` goes by decision values: where these are calibrated the most probable class may be another one. The first call
+        after a fit with ``probability="auto"`` and another loss than the logistic one takes about five fits.
+
+        Raises ValueError: there is nothing to calibrate from, or the data of the fit were changed.
+        """
+        return self._probabilities(X, task=task)
+
+    @available_if(has_probabilities)
+    def predict_log_proba(self, X: UserRows, task: Column = None) -> np.ndarray:
+        """Return the logarithms of :meth:`predict_proba`, ``(n_samples, n_classes)``."""
+        return log_of(self.predict_proba(X, task))
 
     def score(self, X: UserRows, y: Column = None, task: Column = None, sample_weight: Column = None) -> float:
         """Return the share of right labels over all rows, or R2 of numbers."""

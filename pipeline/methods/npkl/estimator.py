@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from ....kernels.jit import one_thread
 from ....kernels.spectral.dual_ascent import SpectralState
 from ....storage.data import in_memory
-from ...estimators.inputs import Callbacks, Column, UserRows, seed_of
-from ...estimators.spectral import SpectralEstimator
+from ...estimators.inputs import Callbacks, Column, Seed, UserRows, seed_of
+from ...estimators.kernels import SpectralEstimator
 from ...models.spectral import SpectralModel
 from .method import NPKL, NPKLInputs
 
@@ -130,7 +130,7 @@ class SimpleNPKL(SpectralEstimator):
         tol: float = 0.0001,
         max_iter: int = 200,
         run_on: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -187,6 +187,7 @@ class SimpleNPKL(SpectralEstimator):
         """Learn the kernel and return the cluster of every row, ``(n_samples,)``."""
         return self.fit(X, constraints).cluster(n_clusters, normalize=normalize)
 
+    @one_thread()
     def cluster(self, n_clusters: int, *, normalize: bool = True) -> np.ndarray:
         """Return the cluster of every row, ``(n_samples,)``: k-means under the learnt kernel, ten starts.
 
@@ -214,9 +215,8 @@ class SimpleNPKL(SpectralEstimator):
         if normalize:  # rows of unit length; rows of zero stay
             lengths = np.linalg.norm(factor, axis=1)
             factor = factor / np.where(lengths > 0, lengths, 1.0)[:, None]
-        with one_thread():
-            means = KMeans(int(n_clusters), n_init=10, random_state=seed_of(self.random_state))  # pyright: ignore[reportArgumentType]
-            self.labels_ = np.asarray(means.fit(factor).labels_, dtype=np.int64)
+        means = KMeans(int(n_clusters), n_init=10, random_state=seed_of(self.random_state))  # pyright: ignore[reportArgumentType]
+        self.labels_ = np.asarray(means.fit(factor).labels_, dtype=np.int64)
         return self.labels_
 
     def _set_model(self, model: SpectralModel) -> None:

@@ -17,11 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from ....storage.data import is_store, square_in_memory
 from ....storage.errors import space_for
-from ...estimators.cross_validated import CrossValidatedTasks, Grid
-from ...estimators.inputs import Callbacks, Classifying, score_of, warn_user
+from ...estimators.base import Estimator
+from ...estimators.cv import CrossValidatedTasks, Grid
+from ...estimators.inputs import Callbacks, Seed, warn_user
 from ...estimators.kernels import KernelEstimator
-from ...estimators.probabilities import TaskProbabilities
-from ...estimators.supervised import SupervisedEstimator, predicted_labels
+from ...estimators.tasks import TaskClassifier
 from ...inputs.tasks import store_tasks, with_tasks
 from ...loops.active_set import FINISHED
 from ...passes.columns import Columns
@@ -37,7 +37,7 @@ STOPS = {"max_rounds": "max_rounds={0.max_rounds}", "max_nodes": "max_rules={0.m
 """What ended a fit before the rules next to the active set were quiet, in words."""
 
 
-class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, KernelEstimator):
+class RuleEnsembleClassifier(TransformerMixin, KernelEstimator, TaskClassifier):
     r"""Weighted rules, each a conjunction of basic propositions about single columns, from the lattice of all conjunctions.
 
     Minimises over the weights f of all conjunctions S with columns :math:`\varphi_S(x) \in \{0, 1\}`, and biases,
@@ -147,7 +147,7 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
     _method = Rule
     _kernels_parameter = None
     _frame_form = "codes"
-    _forms = {**KernelEstimator._forms, "ensure_all_finite": "allow-nan"}
+    _forms = {**Estimator._forms, "ensure_all_finite": "allow-nan"}
 
     model_: RuleModel  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -173,7 +173,7 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
         class_weight: Literal["balanced"] | dict[Any, float] | None = None,
         probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -251,7 +251,7 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
         return f"{reason} ended the fit before rules next to the active set were quiet; the gap on the active set is {gap:.2g}"
 
     def _data(self, X: object, y: ArrayLike | None = None) -> tuple[DataSet, Any]:
-        return SupervisedEstimator._data(self, X, y)  # (rows of text are no strings for kernels here)
+        return Estimator._data(self, X, y)  # (rows of text are no strings for kernels here)
 
     def _set_model(self, model: RuleModel) -> None:
         super()._set_model(model)
@@ -282,19 +282,6 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
         if unseen:
             warn_user(unseen_message(unseen))
         return of_tasks(self.model_, rule_values(self.model_, raw, n), task)
-
-    def decision_function(self, X: object, task: ArrayLike | None = None) -> np.ndarray:
-        """Return ``f(x)``: ``(n_samples,)`` for two classes and for tasks, else ``(n_samples, n_classes)``."""
-        values = self._values(X, task)
-        return values[:, 0] if values.shape[1] == 1 else values
-
-    def predict(self, X: object, task: ArrayLike | None = None) -> np.ndarray:
-        """Return the predicted class labels, ``(n_samples,)``."""
-        return predicted_labels(self.decision_function(X, task), self.classes_)
-
-    def score(self, X: object, y: ArrayLike | None = None, task: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
-        """Return the share of right labels over all rows."""
-        return score_of(True, X, y, self.predict(X, task), sample_weight)
 
     def transform(self, X: object) -> np.ndarray:
         """Return which rows satisfy which rule: ``(n_samples, n_rules)`` zeros and ones in the order of ``rules_``."""
@@ -429,7 +416,7 @@ class RuleEnsembleClassifierCV(CrossValidatedTasks, RuleEnsembleClassifier):
         one_standard_error: bool = False,
         n_jobs: int | None = None,
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:

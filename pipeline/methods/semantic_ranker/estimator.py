@@ -13,14 +13,14 @@ from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from ....kernels.jit import one_thread
 from ....kernels.ranking.random_walk import rank_rows
 from ....storage import BlockStore, MemoryBlocks
 from ....storage.data import NUMBERS, as_data, in_memory, is_store, square_in_memory
 from ....storage.value_types import Matrix, UserData
-from ...estimators.base import MethodEstimator
-from ...estimators.inputs import Callbacks, fan_out, fit_context, seed_of, warn_user
-from ...estimators.kernels import KernelEstimator
-from ...estimators.spectral import SpectralEstimator
+from ...estimators.base import Estimator
+from ...estimators.inputs import Callbacks, Seed, fan_out, fit_context, seed_of, warn_user
+from ...estimators.kernels import KernelEstimator, SpectralEstimator
 from ...models.spectral import SpectralModel
 from ...records.context import RunContext
 from .method import Ranker, RankerInputs, WalkInputs, query_figures
@@ -139,7 +139,7 @@ class SemanticKernelRanker(SpectralEstimator):
         max_iter: int = 300,
         walk_tol: float = 1e-10,
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -227,6 +227,7 @@ class SemanticKernelRanker(SpectralEstimator):
                 f"{what}: a fit of many queries keeps no kernels; fit the images of one query alone, which gives the same bits"
             )
 
+    @one_thread()
     def score_samples(self, X: object) -> np.ndarray:
         """Return scores of images, ``(n_samples,)``: the mean of ``scores_`` where one step of the walk leads from them.
 
@@ -239,6 +240,7 @@ class SemanticKernelRanker(SpectralEstimator):
             return self.scores_
         return self._unseen.scores(self._features(X))
 
+    @one_thread()
     def kernel_block(self, rows: object = None, cols: object = None) -> np.ndarray:
         """Return a block of the kernel.
 
@@ -298,7 +300,7 @@ def _are_row_numbers(rows: UserData) -> bool:
     return rows is None or isinstance(rows, (slice, int, np.integer)) or (not is_store(rows) and np.ndim(rows) == 1)
 
 
-class VisualRank(MethodEstimator):
+class VisualRank(Estimator):
     r"""Scores of images by a random walk on a given similarity, :math:`r = \lambda S r + (1 - \lambda) \pi`.
 
     :math:`\lambda` is the ``damping``. S has the positive entries of the similarity, in columns with sum one: what is negative counts as 0,
@@ -358,7 +360,7 @@ class VisualRank(MethodEstimator):
         tol: float = 1e-10,
         max_iter: int | None = None,
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:

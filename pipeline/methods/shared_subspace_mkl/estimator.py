@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ...estimators.inputs import Callbacks
+from ...estimators.inputs import Callbacks, Seed
 from ...estimators.kernels import UserKernels
 from ...estimators.tasks import TaskClassifier, TaskEstimator, TaskRegressor
 from ...models.task import TaskModel, machine_stack
@@ -28,7 +28,7 @@ class _SharedSubspace(TaskEstimator):
         self._set_bounds(model.figures)
 
 
-class SharedSubspaceMKLClassifier(TaskClassifier, _SharedSubspace):
+class SharedSubspaceMKLClassifier(_SharedSubspace, TaskClassifier):
     r"""Classifiers of many tasks that share a low-dimensional subspace of every kernel's feature space (MK-MTSFL).
 
     .. math::
@@ -143,7 +143,7 @@ class SharedSubspaceMKLClassifier(TaskClassifier, _SharedSubspace):
         probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
         scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -166,7 +166,7 @@ class SharedSubspaceMKLClassifier(TaskClassifier, _SharedSubspace):
         self.callbacks = callbacks
 
 
-class SharedSubspaceMKLRegressor(TaskRegressor, _SharedSubspace):
+class SharedSubspaceMKLRegressor(_SharedSubspace, TaskRegressor):
     r"""Regressions of many tasks that share a low-dimensional subspace of every kernel's feature space (MK-MTSFL).
 
     .. math::
@@ -278,7 +278,7 @@ class SharedSubspaceMKLRegressor(TaskRegressor, _SharedSubspace):
         gram_store: str | None = None,
         scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:

@@ -11,11 +11,12 @@ from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from ....kernels.jit import one_thread
 from ....kernels.ranking.random_walk import harmonic_values, strength_graph
 from ....storage import BlockStore, MemoryBlocks
 from ....storage.data import as_grams, column_numbers, in_memory, is_store
 from ....storage.value_types import SparseMatrix
-from ...estimators.inputs import Callbacks, fan_out, fit_context, warn_user
+from ...estimators.inputs import Callbacks, Seed, fan_out, fit_context, warn_user
 from ...estimators.kernels import KernelEstimator, UserKernels
 from ...grams.given import SYMMETRIC, GivenGrams, as_stack
 from ...models.kernel_predict import spans
@@ -134,7 +135,7 @@ class SocialStrengthRanker(KernelEstimator):
         grams: Literal["auto", "memory", "store", "recompute"] = "auto",
         gram_store: str | None = None,
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -214,6 +215,7 @@ class SocialStrengthRanker(KernelEstimator):
         self.pairs_, self.coef_ = model.pairs, model.coef
         self.objective_, self.dual_gap_ = model.figures["objective"], model.figures["gap"]
 
+    @one_thread()
     def decision_function(self, pairs: ArrayLike | BlockStore) -> np.ndarray:
         """Return f of pairs of users ``(m, 2)``, ``(m,)``; above 0 speaks for a link.
 
@@ -236,6 +238,7 @@ class SocialStrengthRanker(KernelEstimator):
         """Return 1 for pairs that are rather linked than not, else 0, ``(m,)``."""
         return (self.decision_function(pairs) > 0).astype(np.int64)
 
+    @one_thread()
     def score_users(self, users: ArrayLike, *, direct: bool = False) -> np.ndarray:
         """Return f(u, v) of some users u and all users v, ``(len(users), n_users)``.
 
@@ -245,6 +248,7 @@ class SocialStrengthRanker(KernelEstimator):
         score = scoring.direct_scores(self.model_) if direct else scoring.user_scores(self.model_)
         return score(self._users(users))
 
+    @one_thread()
     def score_new_users(self, kernels: ArrayLike, diagonals: ArrayLike | None = None) -> np.ndarray:
         """Return f(x, v) of users x who were not there and all users v, ``(n_new, n_users)``.
 
@@ -282,6 +286,7 @@ class SocialStrengthRanker(KernelEstimator):
             values, np.append(np.asarray(column_numbers(exclude, self._n_users(), "exclude"), np.int64), user), _positive_int("k", k)
         )
 
+    @one_thread()
     def recommend_groups(
         self, user: int, membership: object, k: int = 10, *, score: Literal["decision", "probability"] = "decision", n_popular: int = 1000
     ) -> np.ndarray:
@@ -311,6 +316,7 @@ class SocialStrengthRanker(KernelEstimator):
         joined = ones.indices[slice(*ones.indptr[user : user + 2])]
         return scoring.top_ranked(totals, np.concatenate([joined, others]), _positive_int("k", k))
 
+    @one_thread()
     def label_users(self, labels: ArrayLike, *, tol: float = LABEL_TOL, max_iter: int = LABEL_STEPS) -> np.ndarray:
         """Return labels of all users by the harmonic function on the strengths of ties; given ones stay.
 

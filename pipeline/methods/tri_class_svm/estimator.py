@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import Tags, column_or_1d
+from sklearn.utils import ClassifierTags, Tags, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.grams.spec import KernelSpec
@@ -16,8 +16,9 @@ from ....kernels.svm.triclass import three_way
 from ....storage import DataError, MemoryBlocks
 from ....storage.data import in_memory, is_store
 from ....storage.value_types import UserData
-from ...estimators.inputs import Callbacks, Column, UserRows, check_labels, label_array, stored_target
-from ...estimators.kernels import KernelClassifier, is_text
+from ...estimators.base import Classifier
+from ...estimators.inputs import Callbacks, Column, Seed, UserRows, check_labels, label_array, stored_target
+from ...estimators.kernels import KernelEstimator, is_text
 from ...grams.sources import TextRows
 from ...inputs.scaling import as_scaled
 from ...models.kernel import KernelModel
@@ -27,7 +28,7 @@ from .loop import TriClassState
 from .method import TriClass, validation_rows
 
 
-class TriClassSVC(KernelClassifier):
+class TriClassSVC(KernelEstimator, Classifier):
     r"""Semi-supervised support vector machine for unlabelled rows of which some are irrelevant.
 
     Minimises over w, b, with :math:`f = w'\phi(x) + b` and :math:`\lambda = 1 / C`,
@@ -179,7 +180,7 @@ class TriClassSVC(KernelClassifier):
         probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
         scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -213,7 +214,7 @@ class TriClassSVC(KernelClassifier):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
+        tags.classifier_tags = ClassifierTags(multi_class=False)
         return tags
 
     def _plain(self, params: dict[str, Any]) -> dict[str, Any]:

@@ -7,14 +7,15 @@ from typing import Any, Literal
 
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.generalization import generalization_bound  # noqa: F401 (public)
-from ...estimators.inputs import Callbacks
-from ...estimators.kernels import KernelClassifier, UserKernels
+from ...estimators.base import Classifier
+from ...estimators.inputs import Callbacks, Seed
+from ...estimators.kernels import KernelEstimator, UserKernels
 from ...models.kernel import KernelModel
 from .loop import TwoLayerState
 from .method import TwoLayer
 
 
-class TwoLayerMKLClassifier(KernelClassifier):
+class TwoLayerMKLClassifier(KernelEstimator, Classifier):
     r"""Support vector classifier on ``exp(sum_t mu_t k_t(x, z))``, weights mu >= 0 learnt with it.
 
     Minimises over the machine and the weights
@@ -144,7 +145,7 @@ class TwoLayerMKLClassifier(KernelClassifier):
         probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
         scale: Literal["auto", "standard", "max-abs", "unit-column"] | None = "auto",
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:

@@ -15,7 +15,8 @@ from ....kernels.grams.blocks import gram_block, gram_diagonal
 from ....kernels.grams.normalization import Normalization
 from ....kernels.grams.products import AnyKernel
 from ....kernels.grams.spec import KernelSpec
-from ...estimators.inputs import Callbacks, UserRows
+from ....kernels.jit import one_thread
+from ...estimators.inputs import Callbacks, Seed, UserRows
 from ...estimators.kernels import KernelEstimator
 from ...models.kernel import KernelModel
 from ...models.kernel_predict import scaled_rows, support_rows, used_specs
@@ -113,7 +114,6 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
     """
 
     _method = UMKL
-    _is_classifier = False
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
         grams: Literal["auto", "memory", "store", "recompute"] = "auto",
         gram_store: str | None = None,
         cluster: str | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
         callbacks: Callbacks = None,
     ) -> None:
@@ -177,8 +177,9 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
 
     def transform(self, X: UserRows) -> np.ndarray:
         """Return kernel principal components of the learnt kernel, ``(n_samples, n_components)``, for rows in any form of ``fit``."""
-        return self._values(X)
+        return self._decide(X)
 
+    @one_thread()
     def combined_kernel(self, X: UserRows, Z: UserRows | None = None) -> np.ndarray:
         """Return the learnt kernel between rows of ``X`` and of ``Z``, ``(len(X), len(Z))``, normalised by the training rows.
 

@@ -2,13 +2,12 @@
 
 from typing import Any
 
-from gramplane.pipeline.estimators.linear import LinearEstimator
-from gramplane.pipeline.estimators.supervised import SupervisedRegressor
+from gramplane.pipeline.estimators.base import Regressor
 
 from .method import Ridge
 
 
-class RidgeRegression(SupervisedRegressor, LinearEstimator):
+class RidgeRegression(Regressor):
     """Linear least squares with a penalty on the squared length of the coefficients.
 
     Parameters

@@ -24,8 +24,8 @@ from ..method import Method
 from ..models.held_out_scores import HeldOutRows, Scoring, default_scoring, read_scoring
 from ..records.config import MethodConfig, make_config
 from ..records.context import RunContext
-from .base import MethodEstimator, method_context
-from .inputs import Column, UserRows
+from .base import Estimator
+from .inputs import Column, UserRows, method_context
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ MARGIN_LOSS = "margin_loss"
 MACHINE_C = Grid("C", "Cs", span=(0.1, 1e3))
 
 
-class CrossValidated(MethodEstimator):
+class CrossValidated(Estimator):
     """Base of estimators that choose parameters by cross-validation; stands before the estimator that is fitted.
 
     The parameters are chosen by their mean score on rows held out; then all rows are fitted with them. Of points with the same score, of
@@ -98,7 +98,7 @@ class CrossValidated(MethodEstimator):
         # What is decided of rows, such as their scaling, is decided as before the search.
         chosen, self._chosen = self._chosen, None
         try:
-            return super()._inputs(*args, **options)  # pyright: ignore[reportAttributeAccessIssue]
+            return super()._inputs(*args, **options)
         finally:
             self._chosen = chosen
 
@@ -129,7 +129,7 @@ class CrossValidated(MethodEstimator):
             ``(n_samples,)`` what rows are held out together by, such as the patient of each; splitters that need groups get them.
         """
         with self._grouped(groups):
-            return super().fit(X, y, sample_weight)  # pyright: ignore[reportAttributeAccessIssue] (of the estimator that is fitted)
+            return super().fit(X, y, sample_weight)
 
     @contextlib.contextmanager
     def _grouped(self, groups: Column) -> Iterator[None]:
@@ -366,6 +366,4 @@ class CrossValidatedTasks(CrossValidated):
             ``(n_samples,)`` what rows are held out together by, such as the patient of each; splitters that need groups get them.
         """
         with self._grouped(groups):
-            return super(CrossValidated, self).fit(  # pyright: ignore[reportAttributeAccessIssue] (of the estimator that is fitted)
-                X, y, task, sample_weight
-            )
+            return super(CrossValidated, self).fit(X, y, task, sample_weight)  # pyright: ignore[reportCallIssue] (of a task estimator)

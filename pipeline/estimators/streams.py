@@ -1,75 +1,20 @@
-"""What estimators share whose models are weights of features: rows in, weights out, selected columns, streams of rows."""
+"""StreamEstimator: what estimators share that learn from a stream of rows, too."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from ...storage.data import is_store
 from ..models.linear import LinearModel
-from ..models.linear_predict import row_decision_values
-from .frames import feature_count
-from .inputs import Column, UserRows
-from .selection import Selection
-from .supervised import SupervisedEstimator
-
-
-class LinearEstimator(SupervisedEstimator):
-    """Base of estimators of numeric rows."""
-
-    def fit(self, X: UserRows, y: Column = None, sample_weight: Column = None) -> Self:
-        """Fit on arrays, sparse matrices, Dask arrays, or a block store.
-
-        Parameters
-        ----------
-        X
-            ``(n_samples, n_features)``; a block store (its path or object) may hold target, weights and groups itself.
-        y
-            ``(n_samples,)`` target.
-        sample_weight
-            ``(n_samples,)`` factors of the losses; rows of weight 0 are not learnt from.
-
-        Raises
-        ------
-        ValueError
-            A parameter out of range, data that are not finite, one class only, groups that do not fit the data, iterates that diverge.
-        """
-        config = self._config()
-        self._fit(self._inputs(X, y, sample_weight), config)
-        return self
-
-    def _values(self, X: object) -> np.ndarray:
-        check_is_fitted(self)
-        if is_store(X):
-            with self._stored(X) as ctx:
-                return self._method.predictor(self.model_).decision_values(self.model_, ctx)
-        return self._row_values(self._checked(X, reset=False))
-
-    def _row_values(self, X: object) -> np.ndarray:
-        """Return ``(n, n_machines)`` decision values of validated rows in memory."""
-        return row_decision_values(self.model_, X)
-
-
-class FeatureSelection(Selection):
-    """What estimators share whose model names the features that it reads."""
-
-    n_features_in_: int
-    model_: Any
-
-    def _get_support_mask(self) -> np.ndarray:
-        check_is_fitted(self)
-        mask = np.zeros(feature_count(self), dtype=bool)
-        mask[self.model_.features] = True
-        return mask
-
+from .base import Estimator
 
 RESTART = "partial_fit begins anew: the optimum of fit is no state of a stream; algorithm='da' lets streams go on"
 
 
-class StreamEstimator(LinearEstimator):
+class StreamEstimator(Estimator):
     """Base of estimators that learn from a stream of rows, too: ``partial_fit`` keeps sums, of which a model is made when it is asked for.
 
     A subclass says which figure of its model counts the iterations, and makes a model of its stream in :meth:`_stream_model`.
