@@ -7,14 +7,11 @@ from typing import Any
 Record = dict[str, Any]
 
 FIRST_TABLE = "first_table--a-stranger-s-first-table"
-NO_RUN = "Not run yet."
 
 
 def tell_means(runs: list[tuple[str, Record]]) -> str:
     """Return what every machine keeps of its goals."""
-    record = dict(runs).get(FIRST_TABLE)
-    if record is None:
-        return NO_RUN
+    record = dict(runs)[FIRST_TABLE]
     rows = ["| machine | figure | value | goal | verdict |", "|---|---|---|---|---|"]
     for figure, value, target, verdict in record["lines"]:
         machine, _, what = figure.partition(": ")
@@ -24,9 +21,7 @@ def tell_means(runs: list[tuple[str, Record]]) -> str:
 
 def tell_sets(runs: list[tuple[str, Record]]) -> str:
     """Return a table for every set, with a row for every machine."""
-    record = dict(runs).get(FIRST_TABLE)
-    if record is None:
-        return NO_RUN
+    record = dict(runs)[FIRST_TABLE]
     parts: dict[str, list[str]] = {}
     for row in record["figures"]["table"]:
         is_target = "balanced" not in row
@@ -47,9 +42,7 @@ def tell_sets(runs: list[tuple[str, Record]]) -> str:
 
 def tell_run(runs: list[tuple[str, Record]]) -> str:
     """Return how it was run, and what ended before its time."""
-    record = dict(runs).get(FIRST_TABLE)
-    if record is None:
-        return NO_RUN
+    record = dict(runs)[FIRST_TABLE]
     machine = record["machine"]
     loads = [row["load"] for row in record["figures"]["table"] if row.get("load") is not None]
     where = f"{machine['cpu']}, {machine['processors']} processors, load {min(loads):.0f} to {max(loads):.0f}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import benchmarks._one_thread  # noqa: F401  # isort: skip
 import argparse
+import ctypes
 import datetime
 import gc
 import importlib.metadata
@@ -200,6 +201,8 @@ def peak_memory() -> int:
 def extra_memory(call: Callable[[], Any]) -> tuple[int, Any]:
     """Return by how many bytes the resident size rises at most during a call, and the call's result."""
     gc.collect()
+    # Hand memory freed earlier back, or its reuse would hide what the call needs.
+    ctypes.CDLL(None).malloc_trim(0)
     before = _status("self", "VmRSS")
     # Lets the kernel's high-water mark start anew.
     Path("/proc/self/clear_refs").write_text("5")

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import benchmarks._harness as bench  # isort: skip
-import ctypes
-import os
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -402,27 +398,6 @@ def duals(X: sp.csc_array, seed: int = 1) -> dict[str, np.ndarray]:
     return {"labels": y, "uneven": uneven}
 
 
-def sampled_memory(call: Callable[[], Any]) -> float:
-    """Return by how many MB the resident size rises while a call runs."""
-
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-    def watch() -> None:
-        while not done.wait(0.002):
-            sizes.append(resident())
-
-    # Hand memory freed earlier back, or its reuse would hide what the call needs.
-    ctypes.CDLL(None).malloc_trim(0)
-    done, sizes = threading.Event(), [resident()]
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    call()
-    done.set()
-    watcher.join()
-    return (max(sizes) - sizes[0]) / 2**20
-
-
 class PairSearch:
     """The product's search over data in memory; like a fit it keeps statistics and frequent columns between rounds."""
 
@@ -448,7 +423,7 @@ def pairs_sparse(report: bench.Report, name: str, reps: int) -> None:
     row_max, head = row_max_abs(X), most_frequent(counts, 512)
     for label, u in duals(X).items():
         search, title = PairSearch(X), f"{name}, {label}"
-        report.value(f"{title}: extra memory of a first round", sampled_memory(partial(search, u)), unit=" MiB")
+        report.value(f"{title}: extra memory of a first round", bench.extra_memory(partial(search, u))[0] / 2**20, unit=" MiB")
         survivors = search.survivors()
         known = PairSearch(X, PairLimits(head_start=min(survivors, PairLimits().max_head)))
         known(u)

@@ -184,43 +184,28 @@ def best_costs(task: Task, method: str, inner: list[tuple[np.ndarray, np.ndarray
     return {count: max(found, key=found.__getitem__) for count, found in scores.items()}
 
 
-def one_split(task: Task, train: np.ndarray, test: np.ndarray, seed: int) -> list[tuple[str, int, float, float]]:
-    """Return method, count, accuracy and mean number of features of every method and count on one split."""
+def one_split(task: Task, train: np.ndarray, test: np.ndarray, seed: int) -> dict[str, tuple[float, float]]:
+    """Return accuracy and mean number of features of every method and count on one split."""
     splitter: Any = StratifiedShuffleSplit(1, test_size=0.25, random_state=seed)
     splitter = splitter if task.folds == 1 else StratifiedKFold(task.folds, shuffle=True, random_state=seed)
     inner = [(train[a], train[b]) for a, b in splitter.split(train, task.codes[train])]
-    data, found = parts(task, train, test), []
+    data, found = parts(task, train, test), {}
     for method, (select, _) in METHODS.items():
         wanted = best_costs(task, method, inner)
         made = {cost: selections(task, select, data[0], train, cost) for cost in {cost for cost, _ in wanted.values()}}
         for count, (cost, again) in wanted.items():
             chosen = made[cost][count]
             right = refitted(task, data, (train, test), chosen, again)
-            found.append((method, count, right, float(np.mean([len(one) for one in chosen]))))
+            found[f"{method}/{count}"] = right, float(np.mean([len(one) for one in chosen]))
     return found
 
 
-@dataclass
-class Result:
-    """Accuracies of a task, one per split, by method and count, and the features really used."""
-
-    task: Task
-    accuracy: dict[tuple[str, int], np.ndarray]
-    features: dict[tuple[str, int], float]
-
-    def overall(self, method: str) -> np.ndarray:
-        return np.mean([self.accuracy[method, count] for count in self.task.counts], axis=0)
-
-
-def run_task(task: Task, splits: int, keep: bench.Parts) -> Result:
-    splitter = StratifiedShuffleSplit(splits, train_size=task.train, random_state=0)
-    rows = [
-        keep(f"{task.name}, split {seed}", functools.partial(one_split, task, train, test, seed))
-        for seed, (train, test) in enumerate(splitter.split(task.codes, task.codes))
-    ]
-    keys = [(method, count) for method, count, *_ in rows[0]]
-    accuracy = {key: np.array([row[k][2] for row in rows]) for k, key in enumerate(keys)}
-    return Result(task, accuracy, {key: float(np.mean([row[k][3] for row in rows])) for k, key in enumerate(keys)})
+def task_splits(task: Task, splits: int, keep: bench.Parts) -> dict[str, np.ndarray]:
+    """Return accuracies and features of every split, ``(n_splits, 2)``, by method and count."""
+    halves = StratifiedShuffleSplit(splits, train_size=task.train, random_state=0).split(task.codes, task.codes)
+    parts = [functools.partial(one_split, task, train, test, seed) for seed, (train, test) in enumerate(halves)]
+    rows = [keep(f"{task.name}, split {seed}", part) for seed, part in enumerate(parts)]
+    return {key: np.array([row[key] for row in rows]) for key in rows[0]}
 
 
 def error(values: np.ndarray) -> float:
@@ -231,21 +216,6 @@ def against_rivals(ours: np.ndarray, rivals: dict[str, np.ndarray]) -> tuple[str
     """Return the best rival with mean and standard error of the paired difference."""
     best = max(rivals, key=lambda name: rivals[name].mean())
     return best, float((ours - rivals[best]).mean()), error(ours - rivals[best])
-
-
-def print_task(result: Result) -> None:
-    task = result.task
-    print(f"\n#### {task.name}: {task.X.shape[0]} x {task.X.shape[1]}, {len(result.accuracy['FGM', task.counts[0]])} splits\n")
-    print("| features | " + " | ".join(METHODS) + " | FGM minus best other |\n|" + "---|" * (len(METHODS) + 2))
-    for count in (*task.counts, None):
-        column = {name: result.overall(name) if count is None else result.accuracy[name, count] for name in METHODS}
-        short = {name for name in METHODS if count and result.features[name, count] < 0.98 * count}
-        cells = [f"{values.mean():.4f} ± {error(values):.4f}" + "*" * (name in short) for name, values in column.items()]
-        name, gain, deviation = against_rivals(column["FGM"], {name: column[name] for name in list(METHODS)[1:]})
-        print(f"| {count or 'mean'} | " + " | ".join(cells) + f" | {gain:+.4f} ± {deviation:.4f} ({name}) |")
-        if short:
-            print(f"<!-- * fewer: {', '.join(f'{name} {result.features[name, count]:.0f}' for name in sorted(short))} -->")
-    print(flush=True)
 
 
 @bench.program(splits=(5, 2), keep="", only=(",".join(TASKS), "stand-in"))
@@ -265,22 +235,27 @@ def fgm_real(options: Any) -> None:
     names, everything = bench.chosen(options.only, (*TASKS, "stand-in")), options.only == ",".join(TASKS)
     named = "" if everything or options.tiny else f": {options.only}"
     report = bench.Report(f"Accuracy at equal feature counts, {options.splits} splits{named}", options)
-    results, keep = [], bench.Parts(options.keep, {"tiny": options.tiny})
+    keep = bench.Parts(options.keep, {"tiny": options.tiny})
+    found: dict[str, dict[str, np.ndarray]] = {}
+    means: dict[str, list[dict[str, np.ndarray]]] = {}
     for task in itertools.chain.from_iterable({**TASKS, "stand-in": stand_in}[name]() for name in names):
-        results.append(run_task(task, options.splits, keep))
-        print_task(results[-1])
+        found[task.name] = rows = task_splits(task, options.splits, keep)
+        over_counts = {method: np.mean([rows[f"{method}/{count}"][:, 0] for count in task.counts], axis=0) for method in METHODS}
+        means.setdefault(task.name.split(":")[0], []).append(over_counts)
+        print(f"{task.name}: " + ", ".join(f"{method} {values.mean():.4f}" for method, values in over_counts.items()), flush=True)
     good = 0
-    for name in dict.fromkeys(result.task.name.split(":")[0] for result in results):
-        own = [result for result in results if result.task.name.split(":")[0] == name]
-        means = {method: np.mean([result.overall(method) for result in own], axis=0) for method in METHODS}
-        rival, gain, deviation = against_rivals(means.pop("FGM"), means)
+    for name, tasks in means.items():
+        overall = {method: np.mean([task[method] for task in tasks], axis=0) for method in METHODS}
+        rival, gain, deviation = against_rivals(overall.pop("FGM"), overall)
         holds = gain + deviation >= 0
         good += holds
         report.value(f"{name}: FGM minus {rival}", gain, form="+.4f")
         report.note(f"{name}: {gain:+.4f} ± {deviation:.4f} against {rival}: {'best or within one standard error' if holds else 'WORSE'}")
     report.value("data sets where FGM is best or within one standard error", good, ">= 5" if everything else "")
-    report.note("every figure: mean ± standard error over splits; * a method that has fewer features to give")
-    report.figures["tasks"] = {f"{result.task.name}/{m}/{k}": v for result in results for (m, k), v in result.accuracy.items()}
+    report.note("every figure: mean ± standard error over splits")
+    every = {f"{task}/{key}": values for task, rows in found.items() for key, values in rows.items()}
+    report.figures["tasks"] = {key: values[:, 0] for key, values in every.items()}
+    report.figures["features"] = {key: values[:, 1].mean() for key, values in every.items()}
     report.show()
 
 

@@ -31,7 +31,7 @@ from gramplane import MKLClassifier, SimpleNPKL, SocialStrengthRanker, TwoLayerM
 from gramplane.cluster import open_executor
 from gramplane.kernels.eigen.column_block import usable_cores
 from gramplane.kernels.eigen.operator import SymmetricOperator
-from gramplane.kernels.eigen.positive_part import kernel_spectrum, normalized_laplacian, positive_part
+from gramplane.kernels.eigen.positive_part import normalized_laplacian, positive_part
 from gramplane.kernels.grams.blocks import gram_block
 from gramplane.kernels.grams.spec import kernel_grid
 from gramplane.kernels.jit import one_thread
@@ -80,21 +80,6 @@ def halves(X: np.ndarray, y: np.ndarray, splits: int, rows: int) -> list[tuple[n
 # -- npkl_adult --------------------------------------------------------------------------------------------------------------
 
 NEIGHBORS = 50
-ADULT_PEER = """
-import json, sys, time
-import cvxpy as cp, numpy as np
-data = np.load(sys.argv[1]); out = []
-for name in data.files:
-    A, rows = data[name], []
-    for rep in range(1 + int(sys.argv[2])):
-        s, c = time.perf_counter(), time.process_time()
-        K = cp.Variable(A.shape, PSD=True)
-        problem = cp.Problem(cp.Maximize(cp.sum(cp.multiply(A, K))), [cp.norm(K, "fro") <= np.sqrt(len(A))])
-        problem.solve(solver=cp.SCS, eps=1e-5)
-        rows.append([time.perf_counter() - s, time.process_time() - c])
-    out.append({"times": rows[1:], "value": float(problem.value), "solve": float(problem.solver_stats.solve_time)})
-print(json.dumps(out))
-"""
 
 
 def adult(n: int | None, seed: int = 5) -> tuple[sp.csr_array, np.ndarray]:
@@ -128,10 +113,10 @@ def adult_pairs(y: np.ndarray, seed: int = 0) -> np.ndarray:
     return np.array([(i, j, sign) for (i, j), sign in found.items()])
 
 
-def adult_matrix(X: Any, triples: np.ndarray, C: float, neighbours: int = NEIGHBORS) -> SymmetricOperator:
+def adult_matrix(X: Any, triples: np.ndarray, C: float) -> SymmetricOperator:
     """Return ``C T - L``."""
     n, (i, j, sign) = X.shape[0], triples.T
-    L = normalized_laplacian(neighbour_graph(nearest_rows(X, neighbours).ids))
+    L = normalized_laplacian(neighbour_graph(nearest_rows(X, NEIGHBORS).ids))
     T = sp.csr_array((np.tile(sign.astype(np.float64), 2), (np.concatenate([i, j]), np.concatenate([j, i]))), shape=(n, n))
     return SymmetricOperator(sp.csr_array(C * T - L))
 
@@ -198,36 +183,9 @@ def adult_all(report: bench.Report, options: Any) -> None:
         del machine
 
 
-def adult_small(report: bench.Report, options: Any) -> None:
-    """Add small problems against cvxpy with SCS: two normal classes, N pairs, 5 neighbours, C = 0.5."""
-    problems = {}
-    for n in (20,) if options.tiny else (60, 100):
-        rng, y = np.random.default_rng(n), np.where(np.arange(n) % 2 == 0, 1, -1)
-        X = rng.normal(size=(n, 2)) + y[:, None]
-        i, j = np.triu_indices(n, 1)
-        chosen = rng.choice(len(i), n, replace=False)
-        i, j = i[chosen], j[chosen]
-        problems[n] = adult_matrix(X, np.stack([i, j, np.where(y[i] == y[j], 1, -1)], axis=1), 0.5, 5)
-
-    def ours(n: int) -> float:
-        return kernel_spectrum(positive_part(problems[n]).values, 2, B=float(n))[1]
-
-    times = {n: bench.alternate({"ours": functools.partial(ours, n)}, max(5, options.reps))["ours"] for n in problems}
-    dense = {f"arr_{n}": problem.dense() for n, problem in problems.items()}
-    found = bench.elsewhere("PEERS_SDP", ADULT_PEER, str(options.reps), **dense) or [None] * len(problems)
-    for (n, timing), row in zip(times.items(), found, strict=True):
-        report.time(f"closed form, N={n}", timing)
-        if row is None:
-            report.note(f"cvxpy with SCS, N={n}, was not run: PEERS_SDP names no python with cvxpy")
-            continue
-        report.ratio(f"ours : cvxpy with SCS, N={n}", timing, bench.Timing(*map(list, zip(*row["times"], strict=True))), 1 / 200)
-        report.value(f"relative difference of optima, N={n}", abs(row["value"] / timing.result - 1), "<= 1e-4")
-        report.note(f"N={n}: SCS itself {row['solve']:.2f} s of it")
-
-
-@bench.program(parts="small,linear,hinge,all", rows=(6414, 900), cost="0.5,1", reps=(5, 1))
+@bench.program(parts="linear,hinge,all", rows=(6414, 900), cost="0.5,1", reps=(5, 1))
 def npkl_adult(options: Any) -> None:
-    """Non-parametric kernels on Adult: one eigendecomposition of many rows, the squared hinge, and small problems beside a general solver.
+    """Non-parametric kernels on Adult: one eigendecomposition of many rows, and the squared hinge.
 
     Rows of Adult (123 binary features), mutual graph of 50 nearest neighbours, random pairs of rows that must or must not belong together
     by their true label, as many as leave 0.7 N components of the graph of pairs that must; p = 2, B = N. A = C T - L.
@@ -235,16 +193,11 @@ def npkl_adult(options: Any) -> None:
     ``linear``: 6,414 rows drawn at random, ||A_+||_F^2 to 1e-8, one thread, beside ``numpy.linalg.eigh`` of the dense matrix (one run; it
     takes minutes); and the whole fit, features to kernel, beside the same with brute-force neighbours and ``eigh``. ``hinge``: the squared
     hinge on the same rows, from features to a relative duality gap of 1e-4. ``all``: all 32,560 rows, from features to the kernel, by all
-    cores; ``--cost`` says for which C. ``small``: two normal classes, mutual graph of 5 neighbours, N pairs, beside cvxpy with SCS at eps
-    1e-5 in the environment whose python PEERS_SDP names; the peer's time is without its first call, and of building and solving, since its
-    users pay both.
+    cores; ``--cost`` says for which C.
     """
     report = bench.Report("Non-parametric kernels on Adult", options)
-    runs = {"small": adult_small, "linear": adult_linear, "hinge": adult_hinge, "all": adult_all}
+    runs = {"linear": adult_linear, "hinge": adult_hinge, "all": adult_all}
     for name in bench.chosen(options.parts, tuple(runs)):
-        if name != "small" and not bench.has_data("adult_a1a_a9a"):
-            report.note(f"part {name} was not run: GRAMPLANE_DATA names no folder with adult_a1a_a9a.npz")
-            continue
         runs[name](report, options)
     report.show()
 

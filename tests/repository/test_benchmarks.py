@@ -25,6 +25,8 @@ STARTS_WORKERS = {name for name, file in FILES.items() if file == "scale"}
 def run(module: str, *arguments: str) -> str:
     words = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
     done = subprocess.run(words, capture_output=True, text=True, timeout=280, cwd=ROOT)
+    if "set GRAMPLANE_DATA" in done.stderr:
+        pytest.skip("GRAMPLANE_DATA names no folder of real data sets")
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
