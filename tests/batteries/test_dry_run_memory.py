@@ -1,9 +1,6 @@
 """`--dry-run` of ingest and predict tells what they then take, refuses what they refuse, and writes nothing."""
 
 import json
-import os
-import subprocess
-import sys
 import tracemalloc
 
 import numpy as np
@@ -15,7 +12,6 @@ from gramplane.storage import DataError, SchemaError
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.cli import main
 from tests.support.budget_sources import OPTIONS, memory_of
-from tests.support.clusters import ROOT
 
 BUDGET, SLACK = 32 << 20, 64 << 20
 QUICK = ("mat sparse",)
@@ -272,37 +268,6 @@ def test_predict_beyond_the_memory_of_the_driver_is_refused_and_names_what_helps
     assert found["status"] == "planned" and found["plan"]["rows"] == 300
     assert main(["predict", *place, "--dry-run"]) == 0
     assert "decision values" in capsys.readouterr().out
-
-
-PREDICT = """
-import gc, json, sys
-from gramplane.pipeline import predict_store
-def memory(name):
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))
-folder = sys.argv[1]
-predict_store(folder + "/run", folder + "/train", folder + "/warm.csv")
-gc.collect()
-with open("/proc/self/clear_refs", "w") as file:
-    file.write("5")
-before = memory("VmRSS")
-predict_store(folder + "/run", folder + "/large", folder + "/large.csv")
-print(json.dumps(memory("VmHWM") - before))
-"""
-
-
-@pytest.mark.parametrize("method", ["fgm", pytest.param("mkl", marks=pytest.mark.slow)])
-def test_predict_takes_no_more_than_its_plan(tmp_path, method):
-    fitted(tmp_path, method, d=3)
-    ingest(np.random.default_rng(1).normal(size=(2_000_000, 3)), str(tmp_path / "large"), like=str(tmp_path / "train"))
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "support" / "_bare"), str(ROOT)])}
-    done = subprocess.run([sys.executable, "-c", PREDICT, str(tmp_path)], capture_output=True, text=True, env=env, check=True)
-    taken = json.loads(done.stdout.splitlines()[-1])
-    plan = predict_store(str(tmp_path / "run"), str(tmp_path / "large"), str(tmp_path / "out.csv"), dry_run=True)
-    print(f"{method}: {taken / 2**20:.0f} MiB taken, {plan['process_bytes'] / 2**20:.0f} MiB planned")
-    assert taken <= plan["process_bytes"] + SLACK
-    # What the driver holds is what counts here: without it the slack would not do, and twice of it would be no plan.
-    assert taken > SLACK and plan["driver_bytes"] <= 2.5 * taken
 
 
 @pytest.mark.parametrize("feature_map", ["additive_gaussian", "hik"])

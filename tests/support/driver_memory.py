@@ -75,6 +75,14 @@ def _use_store(way: str, method: str, params: dict[str, Any], options: dict[str,
     return Using(use_store(*place, **asked, driver_memory=limit, dry_run=True), lambda: use_store(*place, **asked, driver_memory=limit))
 
 
+def _predict(method: str, params: dict[str, Any], options: dict[str, Any], limit: str | None) -> Using:
+    from gramplane.pipeline import predict_store, run_method
+
+    run_method(method, params, data=write_store(Path(f"{options['run']}-train"), 300, 3), run=options["run"])
+    place = options["run"], options["data"], f"{options['run']}.csv"
+    return Using(predict_store(*place, dry_run=True, driver_memory=limit), lambda: predict_store(*place, driver_memory=limit))
+
+
 def _cluster_run(method: str, params: dict[str, Any], options: dict[str, Any], limit: str | None) -> Using:
     from gramplane.pipeline import load_model, run_method
     from gramplane.pipeline.runs.clusters import cluster_run, factor_item
@@ -118,6 +126,7 @@ def _job(method: str, params: dict[str, Any], options: dict[str, Any], limit: st
 
 USES: dict[str, Callable[..., Using]] = {
     **{way: partial(_use_store, way) for way in ("recommend", "members", "labels")},
+    "predict": _predict,
     "cluster": _cluster_run,
     "stability": _stability,
     "job": _job,
