@@ -126,7 +126,6 @@ def _parse_remote(text: str, scheme: str, what: str) -> Place:
 
 
 def _hide_secrets(text: str) -> str:
-    """Return a URL without what may be secret."""
     scheme, _, address = text.partition("://")
     host, slash, path = re.split(r"[?#]", address)[0].partition("/")
     hidden = "***@" + host.rpartition("@")[2] if "@" in host else host

@@ -202,7 +202,6 @@ def _use_inputs(context: StepContext, step: PredictStep | ScoreStep) -> dict[str
 
 
 def _covariates(context: StepContext, step: PredictStep | ScoreStep) -> str | None:
-    """Return the file with the covariates of a step's rows."""
     return None if step.args.covariates is None else require_path(context.read.path(step.args.covariates), "covariates: file")
 
 

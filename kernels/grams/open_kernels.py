@@ -117,7 +117,6 @@ def _as_kernel(kernel: KernelLike | OpenKernel, d: int | None) -> AnySpec:
 
 
 def _as_open_kernel(kernel: object) -> OpenKernel | None:
-    """Return a kernel that is open, ``None`` for any other."""
     if isinstance(kernel, str):
         return _open_parts(parse_kernel(kernel))
     if isinstance(kernel, Mapping):

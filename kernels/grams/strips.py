@@ -102,7 +102,6 @@ class _StripBuffers:
         self._sums: list[Array] = []
 
     def entries(self, k: int, rows: int, width: int) -> Array:
-        """Return an array (k, rows, width)."""
         if len(self._entries) < k * rows * width:
             self._entries = np.empty(k * rows * width, self.dtype)
         return self._entries[: k * rows * width].reshape(k, rows, width)

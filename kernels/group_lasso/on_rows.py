@@ -182,7 +182,6 @@ class _Solver:
     # -- logistic ----------------------------------------------------------------------------------------------------------
 
     def newton(self, at: _Point, limit: int) -> RowSolution:
-        """Take proximal Newton steps."""
         for steps in range(limit):
             gap = at.objective - self._dual(at)
             if gap <= self._tol * at.objective:

@@ -190,7 +190,6 @@ class _OpenRows:
         return self._slopes[k, : self._n]
 
     def clear(self) -> None:
-        """Forget the rows."""
         self._n = 0
 
     def append(self, rows: Rows, first: int, slopes: Array) -> None:

@@ -101,7 +101,6 @@ class _Ridge:
         self._pull[columns] = stiffness
 
     def value(self, omega: FloatArray, evaluation: Evaluation) -> float:
-        """Return the objective."""
         return evaluation.loss + 0.5 * float(omega @ (self._pull * omega))
 
     def solve(self, omega: FloatArray, free: FloatArray) -> tuple[FloatArray, Evaluation]:

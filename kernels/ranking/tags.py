@@ -56,7 +56,6 @@ def _is_count_row(row: object) -> bool:
 
 
 def _split_tags(row: object) -> list[str]:
-    """Return the tags of a row; of a missing value (``None``, NaN) none."""
     if isinstance(row, str):
         return row.split()
     if isinstance(row, (Sequence, set, frozenset, np.ndarray)):

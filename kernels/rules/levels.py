@@ -289,7 +289,6 @@ def _batches(sets: Iterable[Open], size: int, limit: int) -> Iterator[tuple[list
 
 
 def _candidates(batch: Sequence[Open]) -> tuple[Candidates, IntArray]:
-    """Return the candidates of some sets, and their lengths."""
     counts, sizes = [len(one.candidates) for one in batch], np.array([len(one.items) for one in batch], np.int64)
     sets = np.full((len(batch), max(int(sizes.max()), 1)), -1, np.int64)
     for row, one in zip(sets, batch, strict=True):

@@ -84,7 +84,6 @@ def _lane_maximum(lanes: FloatArray) -> float:
 
 @compiled
 def _lane_minimum(lanes: FloatArray) -> float:
-    """Return the least entry."""
     a, b, c, d = lanes[0], lanes[1], lanes[2], lanes[3]
     for t in range(4, LANES, 4):
         a, b, c, d = min(a, lanes[t]), min(b, lanes[t + 1]), min(c, lanes[t + 2]), min(d, lanes[t + 3])

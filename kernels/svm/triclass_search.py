@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 from ..arrays import FloatArray
 from .decomposition import PartGram
 from .dual import DenseGram, DualProblem, Gram, certify
-from .gram_parts import MeanParts, repeated_gram
 from .smo import solve_smo
 from .triclass import (
     Convex,
+    MeanParts,
     Points,
     assign_labels,
     concave_linearised,
     majorant,
     objective_value,
     relaxed_problem,
+    repeated_gram,
     row_losses,
     with_indicators,
 )

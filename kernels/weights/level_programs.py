@@ -204,7 +204,6 @@ class _LevelDual:
         return -(0.5 * float(away @ away) + float(x @ excess)), -excess
 
     def maximise(self, start: FloatArray) -> tuple[FloatArray, int]:
-        """Return multipliers and the number of steps."""
         # Loaded on demand: it takes a third of a second, which every worker would pay.
         from scipy.optimize import minimize
 

@@ -141,7 +141,6 @@ def build_sparse(job: Job) -> BlockStore:
 
 
 def _first_index(job: Job) -> int:
-    """Index of the first column in the source."""
     if job.extras.info["source"]["format"] != "svmlight":
         return 0
     first = {"no": 1, "yes": 0}.get(job.options.zero_based, 1 if job.reading.lowest > 0 else 0)

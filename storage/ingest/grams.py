@@ -203,7 +203,6 @@ class _Grams:
             raise SchemaError(f"names are {list(self.names)!r}; they must be {self.k} different texts, one per kernel")
 
     def read(self, q: int, rows: slice, cols: slice) -> npt.NDArray[Any]:
-        """A piece of a kernel."""
         return np.asarray(self._planes[q][rows, cols])
 
 

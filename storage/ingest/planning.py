@@ -135,7 +135,6 @@ def _stripes_at_most(entries: int, lines: int | None, stripe_bytes: int) -> int:
 
 
 def _table_bytes(sizes: Sizes) -> int:
-    """Bytes of the tables and of the descriptions."""
     row_bytes = _ROW_TABLES + 8 * sizes.covariates
     return _DESCRIPTIONS + _COLUMN_TABLES * _in_chunks(sizes.columns or 0) + row_bytes * _in_chunks(sizes.rows or 0)
 

@@ -300,7 +300,6 @@ def _paint_figure(chart: Chart) -> Axes:
 
 
 def _last_step(estimator: Any) -> Any:
-    """Return the estimator itself, or the last step of a pipeline."""
     return estimator[-1] if hasattr(estimator, "steps") else estimator
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ....kernels.grams.normalization import KernelSums, block_sums, kernel_sums, make_normalizations
 from ....kernels.svm.dual import DualProblem
-from ....kernels.svm.task_machine import Accuracy
+from ....kernels.svm.smo import Accuracy
 from ....storage import DataError
 from ....storage.grams.layout import GramLayout
 from ...grams.contents import confirm_contents

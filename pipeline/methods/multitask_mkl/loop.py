@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ....kernels.svm.dual import DualProblem
-from ....kernels.svm.task_machine import Accuracy
+from ....kernels.svm.smo import Accuracy
 from ....kernels.tasks import multitask
 from ....kernels.weights.domains import Simplex
 from ....storage.grams.layout import GramLayout

@@ -17,7 +17,7 @@ from ....kernels.bank.products import combine_kernels, tile_sums, total_forms
 from ....kernels.grams.normalization import BlockSums, Normalization, block_sums
 from ....kernels.jit import one_thread
 from ....kernels.svm.dual import DualProblem, Scratch
-from ....kernels.svm.task_machine import Accuracy, solve_machine
+from ....kernels.svm.smo import Accuracy, solve_machine
 from ....storage.grams.layout import GramLayout
 from ...grams.grams import load_programs as load_gram_programs
 from ...grams.pair_passes import Build, build_pass

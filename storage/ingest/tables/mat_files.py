@@ -39,7 +39,6 @@ class _Bytes:
         return b"".join(self.pieces(count))
 
     def pieces(self, count: int) -> Iterator[bytes]:
-        """Yield so many bytes in pieces."""
         while count:
             piece = self._next(min(count, _PIECE))
             if not piece:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gramplane.kernels.svm.dual import Scratch, best_response, ridge_problem, svc_problem, svr_problem
-from gramplane.kernels.svm.task_machine import Accuracy, solve_machine, solve_ridge_exactly
+from gramplane.kernels.svm.smo import Accuracy, solve_machine, solve_ridge_exactly
 from gramplane.kernels.tasks.multitask import (
     damped_weights,
     dual_norm,

@@ -12,7 +12,6 @@ from gramplane.kernels.svm import triclass_search
 from gramplane.kernels.svm.decomposition import PartGram
 from gramplane.kernels.svm.dual import DenseGram, DualProblem
 from gramplane.kernels.svm.gram_access import RepeatedGram
-from gramplane.kernels.svm.gram_parts import repeated_gram
 from gramplane.kernels.svm.smo import solve_smo
 from gramplane.kernels.svm.triclass import (
     Points,
@@ -22,6 +21,7 @@ from gramplane.kernels.svm.triclass import (
     majorant,
     min_loss,
     relaxed_problem,
+    repeated_gram,
     three_way,
     with_indicators,
 )
