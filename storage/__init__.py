@@ -55,10 +55,10 @@ if TYPE_CHECKING:
     from .memory import MemoryRef as MemoryRef
     from .records import from_arrays as from_arrays
     from .records import to_arrays as to_arrays
+    from .runs.files import StepManifest as StepManifest
+    from .runs.files import digest_of as digest_of
     from .runs.models import read_model as read_model
     from .runs.models import write_model as write_model
-    from .runs.step_record import StepManifest as StepManifest
-    from .runs.step_record import digest_of as digest_of
     from .runs.store import ArrayRef as ArrayRef
     from .runs.store import RunStore as RunStore
     from .runs.tiles import TiledMatrix as TiledMatrix
@@ -79,7 +79,7 @@ _NAMES = {
     "memory": "MemoryBlocks MemoryRef",
     "records": "from_arrays to_arrays",
     "runs.models": "read_model write_model",
-    "runs.step_record": "StepManifest digest_of",
+    "runs.files": "StepManifest digest_of",
     "runs.store": "ArrayRef RunStore",
     "runs.tiles": "TiledMatrix",
     "sparse_door": "admit",

@@ -4,7 +4,7 @@ import threading
 from collections import OrderedDict
 from typing import Any, Protocol
 
-from .value_types import Matrix
+from .errors import Matrix
 
 DEFAULT_LIMIT = 256 << 20
 

@@ -11,11 +11,10 @@ import scipy.sparse as sp
 from .blocks.store import BlockStore
 from .encoding.chunks import fill_masked, is_inexact
 from .encoding.frames import is_frame, is_labelled
-from .encoding.numbers import BEYOND
-from .errors import DataError, SchemaError
+from .encoding.record import BEYOND
+from .errors import DataError, Foreign, Matrix, SchemaError, UserData
 from .grams.store import GramStore
 from .sparse_door import admit, gather
-from .value_types import Foreign, Matrix, UserData
 
 NUMBERS = [np.float64, np.float32]
 """Types of numbers that rows may have; others become the first."""

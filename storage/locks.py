@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from .blocks.arrays import canonical_json, load_json
-from .errors import RunLocked, SchemaError, StorageError, space_for
+from .errors import Foreign, RunLocked, SchemaError, StorageError, space_for
 from .temporary import locked_files
-from .value_types import Foreign
 
 
 def _describe_holder() -> dict[str, Any]:

@@ -14,12 +14,10 @@ import scipy.sparse as sp
 from .blocks.look import Look, look
 from .blocks.store import Block, BlockMeta, BlockSource, ColumnScale, VerifyReport
 from .blocks.tables import COLUMN_TABLES, check_ids, check_rows, column_tables, flat_vector, mark_canonical, pick_columns
-from .column_scale import factors_of
-from .errors import DataError, SchemaError
+from .errors import DataError, Matrix, SchemaError, SparseMatrix, UserData
 from .layout import STRIPE_BYTES, STRIPE_ENTRIES, DenseLayout, StripeLayout, place_blocks, plan_dense, plan_dense_rows, plan_stripes
-from .meta import Label, ScaleKind
+from .meta import Label, ScaleKind, factors_of
 from .sparse_door import admit
-from .value_types import Matrix, SparseMatrix, UserData
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from .errors import SchemaError
+from .errors import Json, SchemaError, plain_json
 from .runs.tiles import TiledMatrix
-from .value_types import Json, plain_json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -20,11 +20,10 @@ from urllib.parse import urlsplit
 import numpy as np
 import numpy.typing as npt
 
-from .errors import AccessRefused, MissingBlock, NothingThere, SchemaError, StorageError, Unreachable, space_for
+from .errors import AccessRefused, Foreign, MissingBlock, NothingThere, SchemaError, StorageError, Unreachable, space_for
 from .locks import Lease, object_version
 from .objects import Bytes, as_bytes, check_key, total_bytes, wrong_length
 from .places import SCHEMES
-from .value_types import Foreign
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

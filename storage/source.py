@@ -10,12 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from .blocks.texts import split_texts
+from .blocks.tables import split_texts
 from .encoding.record import ColumnEncoding, TableColumns
-from .errors import SchemaError
+from .errors import Json, SchemaError
 from .meta import ColumnScale, Label
 from .records import from_arrays, to_arrays
-from .value_types import Json
 
 SOURCE = "source.json"
 """Name of the object that holds it in a store."""

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from .errors import DataError
-from .value_types import Foreign, Matrix, SparseMatrix, UserData
+from .errors import DataError, Foreign, Matrix, SparseMatrix, UserData
 
 Array = npt.NDArray[Any]
 

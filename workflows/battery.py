@@ -26,8 +26,8 @@ from ..pipeline import METHODS, ConfigMismatch, load_model, resume_run, run_meth
 from ..pipeline.records.data_set import source_names
 from ..pipeline.runs.run import RunOutcome
 from ..storage import BlockStore, DigestMismatch, RunLocked, RunStore, StorageError
+from ..storage.errors import plain_json
 from ..storage.ingest import ingest
-from ..storage.value_types import plain_json
 from .exits import exit_code
 from .report.glossary import explain_heading, stop_text
 

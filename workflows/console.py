@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from ..cluster.events import ignore_event
-from ..storage.value_types import plain_json
+from ..storage.errors import plain_json
 from .exits import Exit, exit_code
 from .signals import find_signal
 

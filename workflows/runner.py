@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..cluster import share_local_clusters
-from ..storage.value_types import plain_json
+from ..storage.errors import plain_json
 from .checking import ConfigError, Loc, Locator, choose
 from .commands.actions import parse_size
 from .commands.options import ComputeOptions, method_config
@@ -201,7 +201,7 @@ def run_step(context: StepContext, step: Step) -> tuple[str, dict[str, Any]]:
     """Run one step unless its manifest shows the same inputs and parameters and complete outputs. Returns ``"done"`` or ``"already-done"``,
     and the step's figures. Raises RunLocked if another process runs this step."""
     from ..storage.locks import lock_unless_done
-    from ..storage.runs.step_record import read_step_json
+    from ..storage.runs.files import read_step_json
 
     record = _record_path(context, step.id)
     record.parent.mkdir(parents=True, exist_ok=True)
@@ -226,7 +226,7 @@ def _is_covered(record: Path, manifest: StepManifest) -> bool:
 
 def _run_action(context: StepContext, step: Step, manifest: StepManifest, record: Path) -> dict[str, Any]:
     from ..storage import StepManifest
-    from ..storage.runs.step_record import write_sealed
+    from ..storage.runs.files import write_sealed
 
     context.emit({"event": "step", "step": step.id, "status": "started"})
     # What an earlier try wrote is this step's own, whatever became of it: it may be replaced.

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from ..storage.value_types import Json
+from ..storage.errors import Json
 from .checking import ConfigError, Loc, dotted_path, expand_variables
 
 MAX_BYTES = 1 << 20

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...cluster import MemoryBoundExceeded
 from ...storage import RunStore
-from ...storage.value_types import UserData
+from ...storage.errors import UserData
 from ..inputs.labels import Inputs
 from ..loops.run import run_loop
 from ..method import Method

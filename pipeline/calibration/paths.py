@@ -7,7 +7,7 @@ from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
-from ...storage.value_types import UserData
+from ...storage.errors import UserData
 from ..grams.lazy import hand_over
 from ..loops.protocol import Loop, S, Step
 from ..loops.run import run_loop

@@ -22,7 +22,7 @@ from ...storage import BlockStore, MemoryBlocks
 from ...storage.data import NUMBERS, as_data, in_memory, is_store
 from ...storage.encoding.encoder import encoder_of
 from ...storage.encoding.record import TableColumns
-from ...storage.value_types import UserData
+from ...storage.errors import UserData
 from ..calibration.fits import Fit, kept_grams, known_calibration
 from ..inputs.fit_warnings import numbers_as_classes
 from ..inputs.labels import Inputs, checked_numbers

@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import column_or_1d
 
 from ...storage.data import in_memory
-from ...storage.value_types import Json, UserData
+from ...storage.errors import Json, UserData
 from ..calibration.paths import path_values
 from ..inputs.folds import Split, row_splits
 from ..inputs.labels import Inputs

@@ -12,10 +12,9 @@ from ...storage.data import column_numbers, feature_groups
 from ...storage.encoding.chunks import Chunk, chunk_of_objects, is_inexact
 from ...storage.encoding.encoder import encode
 from ...storage.encoding.frames import Frame, is_frame, open_frame
-from ...storage.encoding.numbers import BEYOND, EXACT_INTEGERS
-from ...storage.encoding.record import Form, TableColumns
+from ...storage.encoding.record import BEYOND, EXACT_INTEGERS, Form, TableColumns
 from ...storage.encoding.table import TableReader
-from ...storage.value_types import Matrix, UserData
+from ...storage.errors import Matrix, UserData
 
 
 class Encoded(NamedTuple):

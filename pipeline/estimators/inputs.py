@@ -25,8 +25,8 @@ from ...cluster.events import Sink, ignore_event, tee
 from ...kernels.jit import one_thread, watch_compilation
 from ...storage import BlockStore, DataError, GramStore, MemoryBlocks, RunStore
 from ...storage.data import in_memory, is_store, opened
+from ...storage.errors import Foreign, Matrix, UserData
 from ...storage.temporary import temporary_folder
-from ...storage.value_types import Foreign, Matrix, UserData
 from ..inputs.fit_warnings import MAX_NUMERIC_CLASSES
 from ..inputs.labels import refuse_missing_names
 from ..loops.run import begin_event

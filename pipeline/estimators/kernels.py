@@ -15,7 +15,7 @@ from ...kernels.grams.spec import KernelSpec
 from ...kernels.jit import one_thread
 from ...storage import MemoryBlocks
 from ...storage.data import as_grams, is_store
-from ...storage.value_types import UserData
+from ...storage.errors import UserData
 from ..grams.given import GivenGrams, as_stack
 from ..grams.sources import TextRows
 from ..inputs.kernels import kernel_texts

@@ -9,7 +9,7 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ...storage.data import in_memory
-from ...storage.value_types import Matrix
+from ...storage.errors import Matrix
 from .frames import feature_count, feature_labels
 from .inputs import features_of
 

@@ -9,7 +9,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ...storage.data import is_store
-from ...storage.value_types import UserData
+from ...storage.errors import UserData
 from ..inputs.labels import Inputs
 from ..inputs.tasks import TaskInputs, known_codes, store_tasks, with_tasks
 from ..models.kernel_predict import scaled_rows

@@ -16,7 +16,7 @@ from ...kernels.grams.blocks import gram_block
 from ...kernels.grams.normalization import Normalization
 from ...kernels.grams.spec import KernelSpec
 from ...storage import BlockStore, MemoryBlocks, block_cache, open_shared
-from ...storage.value_types import Matrix
+from ...storage.errors import Matrix
 from ..passes.blocks import TASK_BYTES, byte_groups, scale_of
 from ..passes.scaling import scaled
 from ..records.data_set import Kind

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from ...kernels.jit import one_thread
 from ...storage import BlockStore, MemoryBlocks
-from ...storage.value_types import Matrix
+from ...storage.errors import Matrix
 from .sources import rows_at
 
 SAMPLED_ROWS = 1024  # rows whose distances are looked at; all of fewer

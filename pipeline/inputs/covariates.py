@@ -15,7 +15,7 @@ from ...storage import DataError
 from ...storage.data import in_memory
 from ...storage.encoding.frames import frame_columns, is_frame
 from ...storage.encoding.record import COVARIATE_RULE
-from ...storage.value_types import UserData
+from ...storage.errors import UserData
 
 MAX_COVARIATES = 100
 TABLE = "covariates"  # row table of a store

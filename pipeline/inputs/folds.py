@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ...storage import DataError
-from ...storage.value_types import UserData
+from ...storage.errors import UserData
 from .labels import Inputs
 from .scores import plain_folds, stratified_folds
 from .tasks import TaskInputs

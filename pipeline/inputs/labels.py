@@ -11,7 +11,7 @@ import numpy as np
 from ...kernels.svm.dual import DualProblem, svc_problem, target_problem
 from ...storage import DataError
 from ...storage.encoding.chunks import is_missing
-from ...storage.encoding.numbers import is_decimal, is_missing_word
+from ...storage.encoding.record import is_decimal, is_missing_word
 from ...storage.meta import Label
 from ..records.context import RunContext
 

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import get_scorer, get_scorer_names
 
-from ...storage.value_types import UserData
+from ...storage.errors import UserData
 from ..inputs.scores import NAN, AccuracyTracker, R2Tracker, predicted_codes
 from ..records.names import nearest
 from .calibration import Calibration, brier_score, class_probabilities, fit_calibration, log_loss

@@ -17,7 +17,7 @@ from ...kernels.grams.feature_sums import feature_values
 from ...kernels.grams.products import AnyKernel, kernel_from_json
 from ...kernels.grams.strips import has_number_kernels_only, kernel_decisions
 from ...storage import BlockStore, MemoryBlocks, open_shared
-from ...storage.value_types import Matrix
+from ...storage.errors import Matrix
 from ..passes.blocks import join_lists
 from ..passes.scaling import inverse_row_norms, scaled
 from ..records.context import RunContext

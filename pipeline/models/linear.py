@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy.sparse as sp
 
-from ...storage.value_types import Matrix
+from ...storage.errors import Matrix
 from .calibration import Calibration
 
 WIDE = 50_000  # from this many features coefficients are kept sparse: dense ones would be mostly zeros

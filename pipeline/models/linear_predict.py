@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from ...kernels.features.rows_at_hand import row_product
 from ...storage import BlockStore
-from ...storage.value_types import Matrix
+from ...storage.errors import Matrix
 from ..core.memory import Item
 from ..inputs.tasks import store_codes
 from ..passes.columns import column_sizes, fetch_columns

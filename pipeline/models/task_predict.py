@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...kernels.grams.blocks import gram_block, gram_diagonal
-from ...storage.value_types import Matrix
+from ...storage.errors import Matrix
 from ..inputs.tasks import known_codes, store_codes
 from ..records.context import RunContext
 from .kernel_predict import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from ...storage.value_types import Matrix, SparseMatrix
+from ...storage.errors import Matrix, SparseMatrix
 from ..records.context import RunContext
 from ..records.scale import FeatureScale
 from .blocks import scale_as_given, scale_of

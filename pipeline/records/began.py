@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...cluster.arithmetic import arithmetic, describe_change
 from ...storage import DigestMismatch
-from ...storage.value_types import Json
+from ...storage.errors import Json
 
 if TYPE_CHECKING:
     from ...storage import RunStore

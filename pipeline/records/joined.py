@@ -10,8 +10,7 @@ from itertools import accumulate
 import numpy as np
 
 from ...storage import BlockStore, ColumnScale, DataError, open_shared
-from ...storage.column_scale import inverse_root
-from ...storage.meta import ScaleKind
+from ...storage.meta import ScaleKind, inverse_root
 from .data_set import Kind
 
 Key = tuple[tuple[str, str], ...]

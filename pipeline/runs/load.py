@@ -12,8 +12,8 @@ from ...cluster import open_executor
 from ...kernels.jit import one_thread
 from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageError, read_model, write_model
 from ...storage.encoding.record import first_difference
+from ...storage.errors import Json
 from ...storage.runs.models import model_class
-from ...storage.value_types import Json
 from ..calibration.at_fit import calibrate_run, fold_plan
 from ..calibration.fits import Fit, known_calibration
 from ..estimators.base import Estimator, has_probabilities

@@ -14,7 +14,7 @@ from ...cluster import driver_bytes, open_executor
 from ...kernels.jit import one_thread
 from ...kernels.svm.triclass import crossing_point
 from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageError, digest_of
-from ...storage.value_types import UserData
+from ...storage.errors import UserData
 from ..core.memory import Memory, few_blocks_kept, process_bytes, refuse, refuse_step
 from ..estimators.base import Estimator, predictor_of
 from ..inputs.covariates import Covariates, given_covariates

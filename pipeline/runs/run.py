@@ -20,9 +20,9 @@ from ...cluster import Executor, TLSFiles, open_executor, tee
 from ...kernels.jit import one_thread, watch_compilation
 from ...storage import BlockStore, RunStore, StorageError, cached_bytes, set_cache_limit
 from ...storage.data import opened
+from ...storage.errors import Json
 from ...storage.places import check_place
 from ...storage.temporary import sweep_folders
-from ...storage.value_types import Json
 from ..calibration.at_fit import calibrate_run, full_plan
 from ..calibration.fits import Fit, kept_grams
 from ..core.memory import CACHE_SHARE, Memory, few_blocks_kept, process_bytes, process_plan, refuse_step, tight_worker_notes

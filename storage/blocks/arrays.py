@@ -11,10 +11,9 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import DigestMismatch, MissingBlock, SchemaError
+from ..errors import DigestMismatch, Json, MissingBlock, SchemaError
 from ..layout import table_chunk
 from ..objects import Bytes, Objects, as_bytes, describe_key, total_bytes
-from ..value_types import Json
 
 MAX_CHUNK_BYTES = 512 << 20
 """Largest chunk a store may declare; a larger one is refused before memory is allocated for it."""

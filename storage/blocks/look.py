@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..value_types import Matrix
+from ..errors import Matrix
 from .tables import flat_vector
 
 _LANES = 32

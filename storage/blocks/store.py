@@ -17,18 +17,16 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..column_scale import column_factors
 from ..encoding.record import TableColumns
 from ..errors import DataError, MissingBlock, SchemaError, StorageError
 from ..layout import DenseLayout, StripeLayout, place_blocks
 from ..manifest import read_seal
-from ..meta import BlockMeta, ColumnScale, ScaleKind
+from ..meta import BlockMeta, ColumnScale, ScaleKind, column_factors
 from ..source import SOURCE, Source, table_of
 from ..urls import check_name, open_objects, refuse_foreign
 from ..versions import Opened, open_version
 from .arrays import ArraySpec, ChunkedArray, check_crc, parse_json, read_listed
-from .tables import check_ids, check_rows, mark_canonical, reorder_columns
-from .texts import join_texts, split_texts
+from .tables import check_ids, check_rows, join_texts, mark_canonical, reorder_columns, split_texts
 
 __all__ = ["BlockMeta", "BlockRef", "BlockStore", "ColumnScale", "Damage", "VerifyReport"]
 

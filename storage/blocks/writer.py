@@ -22,7 +22,7 @@ from ..urls import check_name, local_path, open_objects
 from ..versions import JOURNAL, POINTER
 from .arrays import ArraySpec, Pieces, Record, canonical_json, check_crc, fill_values, group_json, write_array, write_object
 from .store import INDEX_NAME, BlockStore, forget_shared
-from .texts import join_texts
+from .tables import join_texts
 
 Layout = StripeLayout | DenseLayout
 _RESERVED = {"columns", "rows", "names", "sequences", "ids", "groups", "row_scale", "zarr.json", SOURCE, MANIFEST, JOURNAL, POINTER}

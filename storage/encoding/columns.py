@@ -19,8 +19,7 @@ from .chunks import (
     truth_value,
     words_of_numbers,
 )
-from .numbers import BEYOND, as_number, has_leading_zero, is_large_integer, is_missing_word, is_number_like
-from .record import REFUSAL
+from .record import BEYOND, REFUSAL, as_number, has_leading_zero, is_large_integer, is_missing_word, is_number_like
 
 Fault = Callable[[str, int], Exception]  # builds the error for a reason and a row, counted inside the rows at hand
 Floats = npt.NDArray[np.float64]

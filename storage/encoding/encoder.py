@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..value_types import Foreign
+from ..errors import Foreign
 from .record import ColumnEncoding, TableColumns
 
 

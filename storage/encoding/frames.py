@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import SchemaError
-from ..value_types import Foreign, UserData
-from .arrow import chunk_of_arrow, is_word_type
-from .chunks import Chunk, Unreadable, Words, chunk_of_objects, is_inexact, name_of_number, objects_of_words
+from ..errors import Foreign, SchemaError, UserData
+from .chunks import Chunk, Unreadable, Words, chunk_of_arrow, chunk_of_objects, is_inexact, is_word_type, name_of_number, objects_of_words
 
 _NUMBERS = ("int", "uint", "float")
 _LONG = ("int64", "int128")

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..blocks.arrays import ArraySpec, canonical_json, group_json
-from ..errors import SchemaError
+from ..errors import Json, SchemaError
 from ..urls import check_name
-from ..value_types import Json
-from .layout import GramLayout
-from .records import record_length
+from .layout import GramLayout, record_length
 
 SCHEMA = "gramplane.grams/1"
 BUNDLE_SCHEMA = "gramplane.bundle/1"

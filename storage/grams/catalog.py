@@ -5,12 +5,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..blocks.arrays import Record, parse_json, read_listed, write_object
-from ..errors import DigestMismatch, MissingBlock, SchemaError, space_for
+from ..errors import DigestMismatch, Json, MissingBlock, SchemaError, space_for
 from ..locks import file_lock
 from ..manifest import MANIFEST, read_seal, write_seal
 from ..objects import LocalObjects, Objects
 from ..remote import RemoteObjects
-from ..value_types import Json
 from ..versions import POINTER, Opened, is_version
 from .bundle import FOLDER, ROOT, Bundle, GramMeta, GramTask
 from .reading import BlockReader

@@ -12,7 +12,7 @@ from ..blocks.arrays import check_crc
 from ..errors import DataError, DigestMismatch, MissingBlock, SchemaError, UnalignedWrite
 from ..objects import Bytes, Objects, as_bytes, describe_key
 from .bundle import Bundle, GramTask
-from .records import BlockRecord
+from .layout import BlockRecord
 
 _STRIP = 64
 

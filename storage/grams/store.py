@@ -24,9 +24,8 @@ from ..objects import LocalObjects, sweep_temporaries
 from ..urls import open_objects
 from .bundle import Bundle, GramMeta, GramTask, check_kernels, merge_runs
 from .catalog import Digests, GramCatalog, as_digests, check_same, create_store, lock_store, write_texts
-from .layout import OBJECT_BYTES, plan_block
+from .layout import OBJECT_BYTES, BlockRecord, GramSums, add_up, block_sums, plan_block, running_crcs
 from .reading import output_array, pad_planes, refuse_values, whole_block
-from .records import BlockRecord, GramSums, add_up, block_sums, running_crcs
 from .upkeep import copy_kernels, remove_tree, repair_tasks, verify_objects
 
 __all__ = ["GramRef", "GramStore", "GramSums", "GramTask", "open_gram"]

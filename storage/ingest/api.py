@@ -15,17 +15,16 @@ from typing import Any, Literal, overload
 from ..blocks.arrays import canonical_json
 from ..blocks.store import BlockStore
 from ..blocks.writer import drop_journal
-from ..errors import DataError, SchemaError
+from ..errors import DataError, SchemaError, UserData
 from ..meta import ColumnScale, Label
 from ..places import is_local, parse_place
 from ..remote import RemoteObjects
 from ..source import Source as Origin
 from ..urls import describe_source, local_path, open_objects
-from ..value_types import UserData
 from ..versions import is_finished
 from .build import Extras, Job, build_dense, build_sparse
 from .encode import encode_rows
-from .fetching import make_local
+from .files import make_local
 from .guide import collect_extras, comparison_key, follow_guide
 from .labels import Target, Tasks
 from .opening import open_input

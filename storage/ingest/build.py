@@ -11,20 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ..blocks.store import BlockStore
-from ..blocks.tables import SparsePart
-from ..blocks.texts import split_texts, whole_numbers
+from ..blocks.tables import SparsePart, split_texts, whole_numbers
 from ..blocks.writer import BlockWriter
-from ..column_scale import inverse_root
 from ..encoding.record import TableColumns
 from ..errors import DataError, SchemaError, StorageError
 from ..layout import DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes, running_sums
-from ..meta import BlockMeta, ColumnScale
+from ..meta import BlockMeta, ColumnScale, inverse_root
 from ..source import Source
-from .buckets import Ints, Records, as_words, fill_buckets, plan_buckets, sort_bucket
+from .buckets import Column, ColumnSummary, Ints, Records, as_words, fill_buckets, plan_buckets, sort_bucket
 from .options import COVARIATE, Options, Progress
 from .reading import Reading
 from .scratch import Scratch
-from .statistics import Column, ColumnSummary
 from .tables.columns import row_squares
 from .text.spool import Spool, Stored
 

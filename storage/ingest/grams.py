@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ..blocks.arrays import canonical_json
 from ..data import in_memory, square_in_memory
-from ..errors import DataError, SchemaError, space_for
+from ..errors import DataError, Foreign, SchemaError, UserData, space_for
 from ..grams.bundle import GramTask
 from ..grams.layout import OBJECT_BYTES
 from ..grams.store import GramStore, begin_replacement, end_replacement
@@ -22,9 +22,7 @@ from ..objects import require_space
 from ..places import parse_place as placed
 from ..temporary import temporary_folder
 from ..urls import holds_store, local_path
-from ..value_types import Foreign, UserData
-from .fetching import make_local
-from .files import npy_header
+from .files import make_local, npy_header
 from .options import Progress, no_progress
 
 _TILE = 512

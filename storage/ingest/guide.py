@@ -5,10 +5,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import SchemaError
+from ..errors import SchemaError, UserData
 from ..meta import ColumnScale
 from ..source import Source
-from ..value_types import UserData
 from .build import Extras
 from .options import Options, read_groups, read_names
 from .reading import Source as Reader

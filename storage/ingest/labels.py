@@ -8,10 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..encoding.chunks import Words, first_rows, in_order
-from ..encoding.numbers import BEYOND, EXACT_INTEGERS, are_numbers, as_number, is_decimal, is_missing_word
-from ..errors import DataError, SchemaError
+from ..encoding.record import BEYOND, EXACT_INTEGERS, are_numbers, as_number, is_decimal, is_missing_word
+from ..errors import DataError, SchemaError, UserData
 from ..meta import Label
-from ..value_types import UserData
 
 MAX_CLASSES = 1 << 16  # more distinct labels than this are taken for a real-valued target
 MAX_NUMERIC_CLASSES = 20  # numbers up to which they are taken for classes where nobody says so

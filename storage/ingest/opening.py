@@ -3,16 +3,13 @@
 from pathlib import Path
 
 from ..encoding.record import FILLS
-from ..errors import SchemaError
-from ..value_types import UserData
+from ..errors import SchemaError, UserData
 from .options import FORMATS, ROW_OPTIONS, Options
 from .reading import Source
-from .tables.array_files import file_arrays
-from .tables.arrays import object_source
+from .tables.arrays import file_arrays, object_source
 from .tables.csv_text import CsvSource
-from .tables.feather import FeatherSource
-from .tables.parquet import ParquetSource
-from .tables.parquet_folder import ParquetFolder
+from .tables.groups import FeatherSource
+from .tables.parquet import ParquetFolder, ParquetSource
 from .tables.tabular import Table
 from .text.sequences import SequenceSource, text_source
 from .text.text import SvmlightSource

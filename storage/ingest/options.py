@@ -12,12 +12,11 @@ import numpy as np
 from ..data import in_memory, unmasked
 from ..encoding.frames import frame_columns, is_frame
 from ..encoding.record import FILLS, Missing, TableColumns
-from ..errors import DataError, SchemaError
+from ..errors import DataError, SchemaError, UserData
 from ..layout import STRIPE_BYTES
 from ..meta import Label
 from ..source import Source
 from ..text.open_text import check_encoding, read_lines
-from ..value_types import UserData
 from .labels import check_declared
 
 Progress = Callable[[int, int, str], None]

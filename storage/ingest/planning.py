@@ -13,15 +13,12 @@ from ..objects import free_bytes
 from .files import FileArray
 from .options import COVARIATE, Options
 from .reading import HELD_SHARE, ROW_BYTES, Source
-from .tables.array_files import COLUMN_BYTES, WHOLE_SHARE, FileSource
-from .tables.arrays import ArraySource, DaskSource
+from .tables.arrays import COLUMN_BYTES, WHOLE_SHARE, ArraySource, DaskSource, FileSource
 from .tables.csv_text import COLUMN_BYTES as CSV_COLUMN_BYTES
 from .tables.csv_text import NAME_BYTES, CsvSource
-from .tables.feather import FeatherSource
 from .tables.frames import DaskFrame, DataSet, Stream, WholeFrame
-from .tables.groups import GROUP_SHARE
-from .tables.parquet import FOOTER_BYTES, ParquetSource
-from .tables.parquet_folder import ParquetFolder
+from .tables.groups import GROUP_SHARE, FeatherSource
+from .tables.parquet import FOOTER_BYTES, ParquetFolder, ParquetSource
 from .tables.tabular import Table
 from .text.sequences import SequenceSource
 from .text.text import SvmlightSource

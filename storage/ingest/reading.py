@@ -10,18 +10,15 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..encoding.chunks import is_inexact
-from ..encoding.numbers import BEYOND
-from ..encoding.record import FILLS, REFUSAL
+from ..encoding.record import BEYOND, FILLS, REFUSAL
 from ..encoding.table import TableReader
-from ..errors import DataError, SchemaError
-from ..value_types import Matrix
+from ..errors import DataError, Matrix, SchemaError
 from .labels import Target
 from .options import Options, Progress
 from .scratch import Scratch
 from .tables.columns import count_columns
 from .tables.row_tables import at_row, row_tables
-from .text.spool import Block, Handle, Part, Spool, Stored, hold_block
-from .text.streams import FileDigest
+from .text.spool import Block, FileDigest, Handle, Part, Spool, Stored, hold_block
 
 ROW_BYTES = 48  # bytes per column that a dense row takes on its way into a block
 HELD_SHARE = 4  # blocks stay in memory if they take at most this part of the budget

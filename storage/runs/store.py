@@ -17,14 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..blocks.arrays import canonical_json, parse_json
-from ..errors import DigestMismatch, MissingBlock, OtherRun, SchemaError, StorageError, space_for
+from ..errors import DigestMismatch, Json, MissingBlock, OtherRun, SchemaError, StorageError, space_for
 from ..locks import is_lock, lock_unless_done
 from ..objects import sweep_temporaries, write_all, write_atomic
 from ..places import parse_place
 from ..records import dump_json, from_arrays, pack, to_arrays, unpack
 from ..source import MAX_KEPT_BYTES, Source
 from ..urls import check_name
-from ..value_types import Json
 from . import models
 from .files import (
     CONFIG_FORMAT,

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
-from ..errors import DataError, SchemaError
-from ..value_types import Foreign
+from ..errors import DataError, Foreign, SchemaError
 
 Buffer = bytearray | memoryview  # what is read into
 MAX_RATIO = 1000  # text bytes allowed per compressed byte

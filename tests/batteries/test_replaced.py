@@ -18,7 +18,7 @@ from gramplane.pipeline.runs import run as pipeline_running
 from gramplane.pipeline.runs.gram_stores import build_grams
 from gramplane.storage import BlockStore, DigestMismatch, GramStore, block_cache
 from gramplane.storage.ingest import ingest, ingest_grams
-from gramplane.storage.ingest.text import row_text
+from gramplane.storage.ingest.text import svmlight
 from gramplane.workflows.cli import main
 from gramplane.workflows.exits import Exit, exit_code
 from gramplane.workflows.runner import run_workflow
@@ -367,7 +367,7 @@ def text(request, tmp_path, monkeypatch):
     """A text in four pieces, and a function that changes a digit at a place without changing lengths."""
     import gzip
 
-    monkeypatch.setattr(row_text, "PIECE", 2000)
+    monkeypatch.setattr(svmlight, "PIECE", 2000)
     rng = np.random.default_rng(0)
     lines = [f"{'+1' if rng.random() < 0.5 else '-1'} {rng.integers(1, 30)}:0.{rng.integers(1000, 9999)}\n" for _ in range(500)]
     content = "".join(lines).encode()

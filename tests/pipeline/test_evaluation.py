@@ -13,8 +13,8 @@ from gramplane.pipeline.inputs.curves import wilson_interval
 from gramplane.pipeline.runs.evaluation import DRAWN, MAX_CURVES, MAX_POINTS, evaluate_classes, evaluate_numbers, told_figures
 from gramplane.pipeline.runs.training_data import training_facts
 from gramplane.storage import RunStore
+from gramplane.storage.errors import plain_json
 from gramplane.storage.ingest import ingest
-from gramplane.storage.value_types import plain_json
 from tests.support.fgm_problems import classes, planted
 
 

@@ -150,5 +150,5 @@ def test_a_test_is_traced_with_the_functions_of_the_product_that_it_calls(tmp_pa
     paths = os.pathsep.join([str(ROOT / "tests" / "support" / "_bare"), str(ROOT)])
     subprocess.run(words, cwd=ROOT, env={**os.environ, "PYTHONPATH": paths, "GRAMPLANE_REACHED": str(tmp_path)}, check=True)
     lines = [json.loads(row) for part in tmp_path.glob("*.jsonl") for row in part.read_text().splitlines()]
-    assert lines and any(called.startswith("storage/runs/step_record.py:") for line in lines for called in line["called"])
+    assert lines and any(called.startswith("storage/runs/files.py:") for line in lines for called in line["called"])
     assert not any(called.startswith("tests") for line in lines for called in line["called"])

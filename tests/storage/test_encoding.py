@@ -14,8 +14,15 @@ from gramplane.storage.encoding.chunks import chunk_of_objects
 from gramplane.storage.encoding.columns import ColumnReader
 from gramplane.storage.encoding.encoder import encode, encoder_of
 from gramplane.storage.encoding.frames import open_frame
-from gramplane.storage.encoding.numbers import MISSING_WORDS, is_missing_word, is_number_like
-from gramplane.storage.encoding.record import ColumnEncoding, TableColumns, first_difference, make_encoding
+from gramplane.storage.encoding.record import (
+    MISSING_WORDS,
+    ColumnEncoding,
+    TableColumns,
+    first_difference,
+    is_missing_word,
+    is_number_like,
+    make_encoding,
+)
 from gramplane.storage.encoding.table import TableReader, summarise
 from gramplane.storage.records import from_arrays, to_arrays
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gramplane.storage import DigestMismatch, MissingBlock, OutOfSpace, SchemaError, StepManifest, digest_of
-from gramplane.storage.runs.step_record import write_sealed
+from gramplane.storage.runs.files import write_sealed
 from tests.storage.test_writer import FullDisk
 from tests.support.stores import random_sparse, sparse_store
 

@@ -12,7 +12,7 @@ import pytest
 from gramplane.storage import BlockStore, DataError, MissingBlock, RunLocked, SchemaError, errors, remote, urls, versions
 from gramplane.storage.ingest import ingest
 from gramplane.storage.ingest import scratch as scratches
-from gramplane.storage.ingest.fetching import make_local
+from gramplane.storage.ingest.files import make_local
 from gramplane.storage.ingest.scratch import Scratch, private_folder
 from gramplane.storage.locks import Lease, file_lock
 from gramplane.storage.remote import ASK_THE_MACHINE, RemoteObjects, is_unsigned

@@ -293,8 +293,11 @@ BEHIND = {
         "_matrices": "views of _sparse_views",
     },
     "pipeline/methods/tri_class_svm/estimator.py": {"_join_rows": "MemoryBlocks, which are behind the door"},
-    "storage/ingest/tables/array_files.py": {"_assemble_csr": "of parts that check_compressed() returned"},
-    "storage/ingest/tables/arrays.py": {"_check_csr": "admitted in the same line", "_compute": "chunks that were admitted one by one"},
+    "storage/ingest/tables/arrays.py": {
+        "_assemble_csr": "of parts that check_compressed() returned",
+        "_check_csr": "admitted in the same line",
+        "_compute": "chunks that were admitted one by one",
+    },
     "storage/ingest/columns_file.py": {"load_columns": "columns of a store"},
     "storage/ingest/reading.py": {"sparse_block": "a copy of rows that came through the door"},
     "storage/ingest/turning.py": {"csr_pieces": "of parts that check_compressed() returned", "_turn_rows": "entries that were sorted here"},

@@ -14,7 +14,7 @@ from ..signals import find_signal
 if TYPE_CHECKING:
     from ...pipeline.records.extra_input import ExtraInput
     from ...storage import BlockStore
-    from ...storage.value_types import UserData
+    from ...storage.errors import UserData
     from ..schema import IngestArgs, MethodArgs
 
 
@@ -86,7 +86,7 @@ def plan_source(args: IngestArgs, store: str) -> dict[str, Any]:
 
 def _ingest_options(args: IngestArgs) -> dict[str, Any]:
     """Return the options of an ingest, its inputs checked to be there."""
-    from ...storage.ingest.tables.parquet_folder import has_parquet
+    from ...storage.ingest.tables.parquet import has_parquet
 
     if args.source != "-" and Path(require_path(args.source, "source")).is_dir() and not has_parquet(Path(args.source)):
         raise ConfigError(f"source {args.source} is a folder; ingest reads a file, or a folder of Parquet files")
@@ -98,7 +98,7 @@ def _ingest_options(args: IngestArgs) -> dict[str, Any]:
 
 def ingest_source(args: IngestArgs, store: str, emit: Emit) -> dict[str, Any]:
     """Write a block store from a source, paths as they are; return its figures."""
-    from ...storage.encoding.numbers import as_number
+    from ...storage.encoding.record import as_number
     from ...storage.ingest import ingest
 
     def progress(done: int, total: int, phase: str) -> None:

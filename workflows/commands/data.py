@@ -59,7 +59,7 @@ def ingest(frame: Frame, store: str, labels: str | None, dry_run: bool, **option
 
     COLS are names of columns with commas between them, as in a line of CSV: "a,b" in quotes is one name.
     """
-    from ...storage.encoding.numbers import labels_of_words
+    from ...storage.encoding.record import labels_of_words
     from ..schema import IngestArgs
 
     named = None if labels is None else labels_of_words(labels.split(","))

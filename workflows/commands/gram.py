@@ -74,7 +74,7 @@ def ingest_precomputed(source: str, store: str | None, out: str, emit: Emit, ove
     """Put matrices computed elsewhere into a Gram store; return its figures. Raises SchemaError if the matrices have another number of rows
     than the block store."""
     from ...storage import BlockStore, SchemaError
-    from ...storage.ingest.fetching import make_local
+    from ...storage.ingest.files import make_local
     from ...storage.ingest.grams import ingest_grams, read_order
 
     rows = None if store is None else BlockStore.open(require_path(store, "store"))

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from ...storage.value_types import plain_json
+from ...storage.errors import plain_json
 from ..console import Result, format_figure, run_table
 from .actions import require_path, require_run
 from .options import ComputeOptions, Frame, Url, cluster_options, command, dry_run_option, excel_safe_option

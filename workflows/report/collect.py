@@ -123,7 +123,7 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
 
 def save_score(path: str | Path, store: str, table: Mapping[str, Any]) -> None:
     """Keep the metric table of a store in the run directory; a store scored again replaces its table."""
-    from ...storage.value_types import plain_json
+    from ...storage.errors import plain_json
 
     run = _open(path)
     saved = run.read_json("scores") or {}
@@ -132,7 +132,7 @@ def save_score(path: str | Path, store: str, table: Mapping[str, Any]) -> None:
 
 def save_stability(path: str | Path, found: Mapping[str, Any]) -> None:
     """Keep in the run directory how steady its selection is, in place of what was measured before."""
-    from ...storage.value_types import plain_json
+    from ...storage.errors import plain_json
 
     _open(path).write_json("stability", plain_json(found))
 
@@ -145,7 +145,7 @@ def saved_scores(path: str | Path) -> list[dict[str, Any]]:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> Path:
     """Write a small JSON file whole or not at all; return its path."""
-    from ...storage.value_types import plain_json
+    from ...storage.errors import plain_json
 
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_text(path, json.dumps(plain_json(value), indent=1))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ....kernels.spectral.embeddings import class_factor, kernel_factor, value_factor
 from ....storage import DataError
-from ....storage.value_types import UserData
+from ....storage.errors import UserData
 
 UNLABELLED = -1
 MIN_SPREAD = 1e-6  # differences along a column of a label kernel's factor, relative to its largest entry, that are more than rounding

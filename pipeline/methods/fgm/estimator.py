@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ....storage import MEMORY_STRIPE_BYTES, MemoryBlocks
 from ....storage.data import is_store
-from ....storage.value_types import Matrix
+from ....storage.errors import Matrix
 from ...estimators.base import Classifier, Estimator, Regressor, by_class, has_probabilities, log_of, predicted_labels
 from ...estimators.cv import CrossValidated, Grid, Start
 from ...estimators.frames import feature_count, named_groups

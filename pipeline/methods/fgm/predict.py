@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from ....kernels.features import expansions
 from ....kernels.features.pairs import PairMap, pair_columns
 from ....storage import BlockStore
-from ....storage.value_types import Matrix
+from ....storage.errors import Matrix
 from ...core.memory import Item
 from ...inputs.covariates import covariates_to_decide
 from ...models.linear_predict import multiply_rows

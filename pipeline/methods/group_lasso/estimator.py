@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from ....kernels.group_lasso.streams import StreamLearner, StreamPoint
 from ....kernels.jit import one_thread
-from ....storage.value_types import UserData
+from ....storage.errors import UserData
 from ...estimators.base import Classifier, Regressor, checked_weight
 from ...estimators.cv import CrossValidated, Grid, Start
 from ...estimators.frames import feature_labels, named_groups

@@ -11,7 +11,7 @@ import numpy as np
 from ....kernels.features.groups import build_groups
 from ....kernels.group_lasso.penalty import GroupPenalty, edge_groups, group_penalty, neighbours, single_features
 from ....kernels.losses import LossName
-from ....storage.value_types import UserData
+from ....storage.errors import UserData
 from ...inputs.labels import Inputs, labels_of, resolve_loss, store_inputs
 from ...inputs.scores import held_out_rows, with_held_out
 from ...records.context import RunContext

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....storage import BlockStore, MemoryBlocks
-from ....storage.ingest.text.row_text import PIECE
+from ....storage.ingest.text.svmlight import PIECE
 from ....storage.layout import STRIPE_BYTES
 from ...core.memory import Item, total_bytes
 from ...passes.columns import column_sizes, entry_count

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ....storage.ingest.text.row_text import PIECE
+from ....storage.ingest.text.svmlight import PIECE
 from ...core.memory import check_memory, driver_plan
 from ...inputs.labels import Inputs, row_weights
 from ...inputs.scores import fit_tracker

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from ....kernels.features.views import flat
 from ....kernels.group_lasso.dual_averaging import Rows
 from ....storage import BlockStore, ColumnScale, MemoryBlocks
-from ....storage.value_types import Matrix
+from ....storage.errors import Matrix
 from ...passes.rows import by_rows, has_rows, refuse_to_make
 
 STEP_BYTES = 64 << 20  # a step takes whole blocks up to this many bytes of rows; a checkpoint follows each

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ....storage import ColumnScale, DataError
-from ....storage.ingest.text.row_text import RowText
+from ....storage.ingest.text.svmlight import RowText
 from ....storage.source import Source
 from ...inputs.labels import Inputs
 from ...records.data_set import Kind

@@ -10,7 +10,7 @@ import numpy as np
 from ....kernels.group_lasso.dual_averaging import Rows
 from ....kernels.group_lasso.streams import StreamLearner
 from ....storage import DataError
-from ....storage.ingest.text.row_text import Consumed, TextPiece
+from ....storage.ingest.text.svmlight import Consumed, TextPiece
 from ...inputs.labels import Inputs, class_factors
 from ...loops.protocol import Step
 from ...records.context import RunContext

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from ....kernels.alignment.path import p_for
 from ....kernels.jit import one_thread
 from ....storage.data import as_data, in_memory
-from ....storage.value_types import Matrix
+from ....storage.errors import Matrix
 from ...calibration.fits import Fit
 from ...estimators.base import Classifier, predicted_labels
 from ...estimators.cv import MACHINE_C, CrossValidated

@@ -18,8 +18,8 @@ from ....cluster import bytes_text
 from ....kernels.grams.blocks import gram_block
 from ....kernels.grams.spec import KernelSpec
 from ....storage import BlockStore, GramStore, MemoryBlocks, open_shared
+from ....storage.errors import Matrix
 from ....storage.grams.layout import GramLayout
-from ....storage.value_types import Matrix
 from ...grams.given import GivenGrams
 from ...grams.pairs import StoredPair
 from ...grams.settings import PLACES, GramSettings, Policy

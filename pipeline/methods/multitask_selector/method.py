@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from ....storage.value_types import Matrix
+from ....storage.errors import Matrix
 from ...core.memory import check_memory, driver_plan
 from ...inputs.labels import resolve_loss
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, refuse_more_classes, task_fit

@@ -17,7 +17,7 @@ from ....kernels.jit import one_thread
 from ....kernels.ranking.random_walk import rank_rows
 from ....storage import BlockStore, MemoryBlocks
 from ....storage.data import NUMBERS, as_data, in_memory, is_store, square_in_memory
-from ....storage.value_types import Matrix, UserData
+from ....storage.errors import Matrix, UserData
 from ...estimators.base import Estimator
 from ...estimators.inputs import Callbacks, Seed, fan_out, fit_context, seed_of, warn_user
 from ...estimators.kernels import KernelEstimator, SpectralEstimator

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from ....kernels.ranking.tags import count_tags_of_rows, name_rows, tag_vectors, untagged_rows
 from ....kernels.spectral.neighbors import nearest_rows, neighbour_graph
 from ....storage import BlockStore, MemoryBlocks
-from ....storage.value_types import Matrix, UserData
+from ....storage.errors import Matrix, UserData
 from ...grams.sources import all_rows
 from .config import RankerConfig
 

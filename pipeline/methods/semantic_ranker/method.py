@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from ....kernels.ranking.random_walk import average_precision, normalise_prior, rank_rows, top_precision
 from ....kernels.spectral.dual_ascent import SpectralState
 from ....storage import BlockStore, DataError, MemoryBlocks
-from ....storage.value_types import UserData
+from ....storage.errors import UserData
 from ...core.memory import Item, check_memory, driver_plan, total_bytes
 from ...grams.weighted_sum import MATRIX_SHARE
 from ...method import Method

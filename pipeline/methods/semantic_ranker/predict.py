@@ -12,7 +12,7 @@ from ....kernels.grams.blocks import gram_block
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.ranking.pair_ranking import Warp, build_warp
 from ....storage import BlockStore, MemoryBlocks
-from ....storage.value_types import Matrix
+from ....storage.errors import Matrix
 from ...core.memory import Item
 from ...grams.sources import READ
 from ...models.kernel_predict import spans

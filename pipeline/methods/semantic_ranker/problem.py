@@ -11,7 +11,7 @@ from ....kernels.jit import one_thread
 from ....kernels.spectral.neighbors import nearest_rows, neighbour_graph, smooth_basis
 from ....kernels.spectral.pair_losses import DistanceTerms
 from ....kernels.spectral.problem import SpectralProblem
-from ....storage.value_types import Matrix
+from ....storage.errors import Matrix
 from .config import RankerConfig
 from .images import Images
 

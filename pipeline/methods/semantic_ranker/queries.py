@@ -17,7 +17,7 @@ from ....cluster import BlockProgram, Plan, plan
 from ....kernels.features.views import constant_columns
 from ....kernels.ranking.random_walk import normalise_prior
 from ....storage import BlockStore, DataError, MemoryBlocks, open_shared
-from ....storage.value_types import Matrix, UserData
+from ....storage.errors import Matrix, UserData
 from ...grams.neighbours import load_programs as load_programs
 from ...grams.sources import FREED_BYTES, READ, TASKS, rows_at
 from ...passes.blocks import join_lists

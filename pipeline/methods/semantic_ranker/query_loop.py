@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ....storage.value_types import UserData
+from ....storage.errors import UserData
 from ...loops.protocol import Step, joint_stop
 from ...records.context import RunContext
 from .config import RankerConfig

@@ -19,7 +19,7 @@ from ....kernels.ranking.random_walk import (
     walk_on,
 )
 from ....storage import BlockStore, MemoryBlocks
-from ....storage.value_types import Matrix
+from ....storage.errors import Matrix
 from ...grams.sources import READ, rows_of
 from ...loops.protocol import Step
 from ...passes.blocks import scale_as_given

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from ....cluster import BlockProgram, Plan, plan
 from ....storage import BlockStore, MemoryBlocks
-from ....storage.value_types import Matrix
+from ....storage.errors import Matrix
 from ...passes.blocks import Ref, Task, add_parts, column_tasks, load_block, source_of, task_bytes
 from ...passes.scaling import scaled
 from ...records.context import RunContext, Shared, resolve

@@ -15,7 +15,7 @@ from ....kernels.jit import one_thread
 from ....kernels.ranking.random_walk import harmonic_values, strength_graph
 from ....storage import BlockStore, MemoryBlocks
 from ....storage.data import as_grams, column_numbers, in_memory, is_store
-from ....storage.value_types import SparseMatrix
+from ....storage.errors import SparseMatrix
 from ...estimators.inputs import Callbacks, Seed, fan_out, fit_context, warn_user
 from ...estimators.kernels import KernelEstimator, UserKernels
 from ...grams.given import SYMMETRIC, GivenGrams, as_stack

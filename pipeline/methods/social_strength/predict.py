@@ -12,7 +12,7 @@ import numpy as np
 from ....kernels.grams.blocks import gram_block, gram_diagonal
 from ....kernels.grams.products import kernel_from_json
 from ....storage import BlockStore
-from ....storage.value_types import Matrix
+from ....storage.errors import Matrix
 from ...core.memory import Item
 from ...grams.sources import rows_of
 from ...models.kernel_predict import ROWS, row_spans, spans

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from ....kernels.ranking.random_walk import HarmonicValues, harmonic_by_products, harmonic_values, strength_graph
 from ....kernels.ranking.tags import TopLists
-from ....storage.value_types import SparseMatrix
+from ....storage.errors import SparseMatrix
 from ...models.kernel_predict import spans
 from ...records.context import RunContext
 from .model import SocialModel

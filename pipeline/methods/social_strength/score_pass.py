@@ -13,7 +13,7 @@ from ....cluster import BlockProgram, Plan, plan
 from ....kernels.grams.blocks import gram_block
 from ....kernels.ranking.tags import TopLists
 from ....kernels.ranking.user_kernels import scaled_block
-from ....storage.value_types import SparseMatrix
+from ....storage.errors import SparseMatrix
 from ...grams.given import GivenKernel
 from ...grams.sources import rows_at, rows_of
 from ...passes.blocks import join_lists

@@ -13,7 +13,7 @@ from ....kernels.grams.products import kernel_from_json
 from ....kernels.ranking.tags import TopLists
 from ....kernels.ranking.user_kernels import PairSum, row_factors, scaled_block
 from ....storage import MemoryBlocks, open_shared
-from ....storage.value_types import SparseMatrix
+from ....storage.errors import SparseMatrix
 from ...grams.given import GivenKernel
 from ...grams.sources import TextRows
 from ...models.kernel_predict import spans

@@ -15,7 +15,7 @@ from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.triclass import three_way
 from ....storage import DataError, MemoryBlocks
 from ....storage.data import in_memory, is_store
-from ....storage.value_types import UserData
+from ....storage.errors import UserData
 from ...estimators.base import Classifier
 from ...estimators.inputs import Callbacks, Column, Seed, UserRows, check_labels, label_array, stored_target
 from ...estimators.kernels import KernelEstimator, is_text

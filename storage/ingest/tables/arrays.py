@@ -1,9 +1,12 @@
 """Arrays as input: NumPy and SciPy sparse in memory, dask arrays one row block at a time (dask itself is never imported)."""
 
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,16 +14,18 @@ import scipy.sparse as sp
 
 from ...data import in_memory, unmasked
 from ...encoding.frames import is_labelled
-from ...errors import SchemaError
-from ...sparse_door import admit, admit_chunks
-from ...value_types import Foreign, Matrix, SparseMatrix, UserData
-from ..files import release_pages
+from ...errors import DataError, Foreign, Matrix, SchemaError, SparseMatrix, UserData
+from ...sparse_door import admit, admit_chunks, check_compressed, check_shape
+from ...temporary import temporary_folder
+from ..files import FileArray, by_rows, npy_file, read_declared, release_pages, unpack_arrays
 from ..labels import Target
-from ..options import Options
-from ..reading import RowSource, check_width
-from ..text.spool import Block
-from ..text.streams import FileDigest
+from ..options import COVARIATE, Options
+from ..reading import RowSource, check_row_fits, check_width
+from ..scratch import Scratch
+from ..text.spool import Block, FileDigest
+from ..turning import Compressed, check_turning, csr_pieces
 from .frames import table_source
+from .mat_files import is_version_5, read_variables
 from .row_tables import array_digest
 from .tabular import Table
 
@@ -173,3 +178,192 @@ def _names_of_array(data: Foreign) -> list[str] | None:
     """Labels of the columns of an xarray array, if it has any."""
     dim = data.dims[1] if len(data.dims) == 2 else None
     return [str(label) for label in data[dim].values.tolist()] if dim is not None and dim in data.coords else None
+
+
+# Files of arrays as input: .npz, .npy and .mat. Small ones are read whole; of others only the piece at hand is in memory.
+#
+# What a file declares is looked at first, and held against its bytes: no memory is taken for what is not there.
+
+_SPARSE_PARTS = ("data", "indices", "indptr", "shape")
+WHOLE_SHARE = 12
+"""Files are read whole if their arrays take at most this part of the budget: what becomes of them on the way takes several times that."""
+
+_OLD_MAT_SHARE = 16
+COLUMN_BYTES = 16  # bytes of tables for every column of a sparse matrix
+
+
+def file_arrays(path: Path, kind: str, options: Options) -> "ArraySource | FileSource":
+    """Open a .npz, .npy or .mat file. Features are "X", or a CSR or CSC triple (with or without the prefix "X_"). Raises DataError if the
+    file is damaged, pickled, has no features, or declares more than is there."""
+    try:
+        return _open_arrays(path, kind, options)
+    except (DataError, SchemaError):
+        raise
+    except Exception as error:  # damaged files make NumPy and SciPy raise almost anything
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the system refuses the file, whatever it holds
+        raise DataError(f"cannot be read as .{kind}: {error}", str(path)) from error
+
+
+def _open_arrays(path: Path, kind: str, options: Options) -> "ArraySource | FileSource":
+    if kind == "mat" and not is_version_5(path):
+        return _in_memory(_old_mat(path, options), path, kind, options)
+    arrays = _read_file(path, kind, None)
+    choice = _choose_features(arrays, str(path))
+    _check_declared(choice, arrays, options, str(path))
+    if WHOLE_SHARE * sum(array.nbytes for array in arrays.values()) > options.budget:
+        return FileSource(path, kind, arrays, options)
+    with temporary_folder() as folder:
+        return _in_memory({name: _as_array(array) for name, array in _read_file(path, kind, folder).items()}, path, kind, options)
+
+
+def _read_file(path: Path, kind: str, folder: Path | None) -> dict[str, Any]:
+    """Unpack the arrays of a file to a folder; without one, see only what they declare."""
+    if kind == "npy":
+        return {"X": npy_file(path, str(path))}
+    if kind == "mat":
+        return read_variables(path, folder)
+    return read_declared(path) if folder is None else unpack_arrays(path, folder)
+
+
+def _as_array(array: FileArray | npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return array.whole() if isinstance(array, FileArray) else array
+
+
+def _check_declared(choice: "Choice", found: Mapping[str, Any], options: Options, name: str) -> None:
+    """Refuse widths whose tables alone do not fit the budget: a shape is a few bytes, whatever it says."""
+    if not choice.sparse:
+        shape = found[choice.key].shape
+        if len(shape) == 2:
+            check_row_fits(shape[1], options, name)
+        return
+    columns = check_shape(_as_array(found[choice.key + "shape"]), f"{choice.key}shape", name)[1]
+    if options.n_features is None and COLUMN_BYTES * columns > options.budget:
+        tables = f"whose tables take {COLUMN_BYTES * columns} bytes, more than the budget of {options.budget}"
+        raise DataError(f"has {columns} columns, {tables}; correct the shape, or give --n-features (or a larger --budget)", name)
+
+
+def _in_memory(found: dict[str, Any], path: Path, kind: str, options: Options) -> ArraySource:
+    choice, name = _choose_features(found, str(path)), str(path)
+    x = _assemble_csr(choice, found, name) if choice.sparse else found[choice.key]
+    return ArraySource(x, _row_vectors(choice.rest, options, name), name, kind, options, FileDigest(path))
+
+
+class Choice(NamedTuple):
+    """Which arrays of a file are the features: a triple by its prefix, or one by its name; and those that are left."""
+
+    sparse: bool
+    key: str
+    rest: dict[str, Any]
+
+
+def _choose_features(found: dict[str, Any], name: str) -> Choice:
+    for prefix in ("X_", ""):
+        parts = {prefix + part for part in _SPARSE_PARTS}
+        if {prefix + "format", prefix + "shape"} <= set(found):  # (a matrix of SciPy, whatever arrays its form has)
+            _sparse_form(found, prefix, name)
+        if parts <= set(found):
+            return Choice(True, prefix, {key: value for key, value in found.items() if key not in parts})
+    key = next((key for key in ("X", "x", "data") if key in found), None)
+    if key is None:
+        wanted = f"X, or {', '.join(_SPARSE_PARTS)} (also with X_ before them)"
+        raise DataError(f"has no features: expected {wanted}; found {sorted(found)}", name)
+    return Choice(False, key, {other: value for other, value in found.items() if other != key})
+
+
+def _sparse_form(found: Mapping[str, Any], prefix: str, name: str) -> str:
+    stored = _as_array(found.get(f"{prefix}format", found.get("format", np.array(b"csr"))))
+    kind = stored.item()
+    kind = kind.decode() if isinstance(kind, bytes) else str(kind)
+    if kind not in ("csr", "csc"):
+        raise DataError(f"format is {kind!r}; csr or csc is expected: save X.tocsr()", name)
+    return kind
+
+
+def _assemble_csr(choice: Choice, found: Mapping[str, Any], name: str) -> sp.csr_array:
+    data, indices, indptr, shape = (found[choice.key + part] for part in _SPARSE_PARTS)
+    form, size = _sparse_form(choice.rest, choice.key, name), check_shape(shape, f"{choice.key}shape", name)
+    parts = check_compressed((data, indices, indptr), size, form, name, choice.key)
+    return sp.csr_array({"csr": sp.csr_array, "csc": sp.csc_array}[form](parts, shape=size))
+
+
+def _row_vectors(rest: dict[str, Any], options: Options, name: str) -> dict[str, Any]:
+    tables: dict[str, Any] = {}
+    for table, source in ({"y": next((key for key in ("y", "Y") if key in rest), None)} | options.row_columns(rest)).items():
+        if source is None:
+            continue
+        if isinstance(source, str) and source not in rest:
+            raise DataError(f"has no variable {source!r}; found {sorted(rest)}", name)
+        values = rest[source] if isinstance(source, str) else np.asarray(source)
+        one = len(values.shape) == 2 and 1 in values.shape
+        if table.startswith(COVARIATE) and len(values.shape) == 2 and not one:
+            tables |= {f"{table}[{k}]": column for k, column in enumerate(_as_array(values).T)}
+            continue
+        tables[table] = (values.vector() if isinstance(values, FileArray) else values.reshape(-1)) if one else values
+    return tables
+
+
+class FileSource(RowSource):
+    """Features and row tables in a file, unpacked to scratch and read by pieces. ``kind``: "npz", "npy" or "mat"; ``found``: what the file
+    declares; ``matrix``: the features as they are declared; what is read of them is unpacked first."""
+
+    def __init__(self, path: Path, kind: str, found: dict[str, Any], options: Options) -> None:
+        self.name, self.format, self._path, self.digest = str(path), kind, path, FileDigest(path)
+        choice = _choose_features(found, self.name)
+        self.sparse = choice.sparse
+        self.nbytes = sum(array.nbytes for array in found.values())
+        self.matrix = self._matrix(choice, found)
+        if isinstance(self.matrix, Compressed):
+            check_turning(self.matrix, options)
+        n, self.n_cols = self.matrix.shape
+        check_width(self.n_cols, options, self.name, self.sparse)
+        vectors = _row_vectors(choice.rest, options, self.name)
+        self.tables = list(vectors)
+        for table, values in vectors.items():
+            self.check_table(table, values.shape, n)
+
+    def _matrix(self, choice: Choice, found: Mapping[str, Any]) -> "FileArray | Compressed":
+        if choice.sparse:
+            data, indices, indptr, shape = (found[choice.key + part] for part in _SPARSE_PARTS)
+            size = check_shape(_as_array(shape), f"{choice.key}shape", self.name)
+            made = Compressed(data, indices, indptr, size, _sparse_form(choice.rest, choice.key, self.name), self.name, choice.key)
+            made.check()
+            return made
+        return check_matrix(found[choice.key], self.name)
+
+    def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
+        """Yield pieces of rows."""
+        assert self.scratch is not None
+        arrays = _read_file(self._path, self.format, self.scratch.folder)
+        choice, row = _choose_features(arrays, self.name), 0
+        tables = _row_vectors(choice.rest, options, self.name)
+        for x in self._pieces(self._matrix(choice, arrays), self.scratch, options):
+            yield self.with_tables(x, tables, row, target)
+            row += x.shape[0]
+
+    def _pieces(self, x: "FileArray | Compressed", scratch: Scratch, options: Options) -> Iterator[Any]:
+        if isinstance(x, Compressed):
+            yield from csr_pieces(x, scratch, options, self.fault)
+            return
+        n = x.shape[0]
+        step = max(1, options.budget // 32 // max(1, x.nbytes // max(1, n)))
+        matrix = by_rows(x, step, scratch.path("panels.bin"), options.budget)
+        for lo in range(0, n, step):
+            yield matrix[lo : min(n, lo + step)]
+
+
+def _old_mat(path: Path, options: Options) -> dict[str, Any]:
+    """Variables of a file of version 4, which is as long as its numbers; read whole by SciPy, in a process of its own."""
+    need = _OLD_MAT_SHARE * path.stat().st_size
+    if need > options.budget + (64 << 20):
+        whole = f"to read it whole takes about {need} bytes, more than the budget of {options.budget}"
+        advice = "save it with -v7, or raise the budget (--budget)"
+        raise DataError(f"is no MATLAB file of version 5, and {whole}: {advice}", str(path))
+    with temporary_folder() as folder:
+        made, program = folder / "variables.npz", Path(__file__).with_name("mat.py")
+        # -P: the folder of the program holds modules that must not hide those of the standard library.
+        done = subprocess.run([sys.executable, "-P", str(program), str(path), str(made)], capture_output=True, text=True)
+        if done.returncode != 0:
+            reason = done.stderr.strip().splitlines()[-1:] or [f"the reader ended with status {done.returncode}"]
+            raise DataError(f"cannot be read as .mat: {reason[0]}", str(path))
+        return {name: _as_array(array) for name, array in unpack_arrays(made, folder).items()}

@@ -11,15 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...encoding.arrow import chunk_of_arrow
-from ...encoding.chunks import Chunk, Words, chunk_of_objects
-from ...encoding.numbers import as_number, is_missing_word, is_number_like
-from ...errors import DataError, SchemaError
+from ...encoding.chunks import Chunk, Words, chunk_of_arrow, chunk_of_objects
+from ...encoding.record import as_number, is_missing_word, is_number_like
+from ...errors import DataError, Foreign, SchemaError
 from ...text.open_text import is_plain, open_text
-from ...value_types import Foreign
 from ..options import Options
 from ..text.cells import chunks_of_cells, plain_cells
-from ..text.streams import FileDigest
+from ..text.spool import FileDigest
 from ..text.wide_text import WideRow, WideRows
 from .tabular import Table
 

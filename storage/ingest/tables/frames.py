@@ -6,9 +6,8 @@ from itertools import chain
 from ...data import row_dimension
 from ...encoding.chunks import Chunk
 from ...encoding.frames import Frame, is_frame, is_labelled, open_frame
-from ...errors import DataError
+from ...errors import DataError, Foreign, UserData
 from ...sparse_door import admit
-from ...value_types import Foreign, UserData
 from ..options import Options
 from .row_tables import array_digest
 from .tabular import Table

@@ -2,21 +2,22 @@
 columns at a time go to scratch, from where rows are put together again: what pyarrow holds of a group grows with the columns that are read
 side by side."""
 
+import struct
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ...encoding.arrow import has_fixed_width, is_number_type, is_word_type
-from ...encoding.chunks import Chunk, Coded, Words, chunk_length
-from ...errors import DataError, OutOfSpace, SchemaError
-from ...value_types import Foreign
-from ..files import Panels
+from ...encoding.chunks import Chunk, Coded, Words, chunk_length, chunk_of_arrow, has_fixed_width, is_number_type, is_word_type
+from ...errors import DataError, Foreign, OutOfSpace, SchemaError
+from ...text.open_text import open_file
+from ..files import Panels, release_pages
 from ..options import Options
-from ..text.streams import FileDigest
+from ..text.spool import FileDigest
 from .tabular import Table
 
 COLUMN_BYTES = 6 << 10  # bytes that pyarrow takes for a column while it is read
@@ -131,3 +132,153 @@ class GroupedTable(Table):
         for columns in self._read(group, names, self.step(options, len(names)), alone):
             yield np.column_stack([self._numbers(chunk, row, k) for k, chunk in enumerate(columns, feature)])
             row += chunk_length(columns[0])
+
+
+# Arrow files (Feather) as input: record batches, whose columns are read apart from one another.
+
+_MAGIC = b"ARROW1\0\0"  # what a file for random access begins with, before a stream; a stream alone has nothing of the kind
+
+
+class _Declared(NamedTuple):
+    """What the header of a record batch says: its rows, its bytes in the file, and those of every buffer unpacked (none: not packed)."""
+
+    rows: int
+    nbytes: int
+    unpacked: list[int]
+
+
+class _BatchStream:
+    """A stream of record batches that is read as a file of them is: those before the one asked for are passed over."""
+
+    def __init__(self, begin: Callable[[], Foreign]) -> None:
+        self._begin, self._reader, self._next = begin, begin(), 0
+        self.schema = self._reader.schema
+
+    def get_batch(self, group: int) -> Foreign:
+        """Return a record batch."""
+        if group < self._next:
+            self._reader, self._next = self._begin(), 0
+        while self._next < group:
+            self._reader.read_next_batch()
+            self._next += 1
+        self._next += 1
+        return self._reader.read_next_batch()
+
+
+class FeatherSource(GroupedTable):
+    """A file of record batches in Arrow's own format, for random access or a stream of them; packed or not."""
+
+    format = "feather"
+
+    def __init__(self, source: str | Path, options: Options) -> None:
+        self._path = Path(source)
+        with open_file(self._path) as file:
+            self._is_stream = file.read(len(_MAGIC)) != _MAGIC
+        self._streams = dict[tuple[int, ...] | None, _BatchStream]()
+        self.digest = FileDigest(self._path)
+        self.name = str(source)
+        super().__init__(self._path, self._open(None).schema, options)
+        self._batches = self._declared(options)
+        self.n_rows = sum(batch.rows for batch in self._batches)
+
+    def _open(self, columns: Sequence[int] | None) -> Foreign:
+        from pyarrow import ipc
+
+        options, key = ipc.IpcReadOptions(included_fields=columns, use_threads=False), None if columns is None else tuple(columns)
+        try:
+            if not self._is_stream:
+                return ipc.open_file(self._map(), options=options)
+            if key not in self._streams:  # the same columns of the batch after it are read next
+                self._streams = {key: _BatchStream(lambda: ipc.open_stream(self._map(), options=options))}
+            return self._streams[key]
+        except Exception as error:  # damaged files make pyarrow raise almost anything
+            raise self.unreadable(error) from error
+
+    def _map(self, offset: int = 0) -> Foreign:
+        import pyarrow as pa
+
+        return pa.BufferReader(pa.py_buffer(self._bytes[offset:]))
+
+    @cached_property
+    def _bytes(self) -> npt.NDArray[np.uint8]:
+        return np.memmap(self._path, np.uint8, "r")
+
+    def _declared(self, options: Options) -> list[_Declared]:
+        """Read the headers of the record batches. Raises SchemaError: the columns of one that are unpacked at once exceed the budget."""
+        from pyarrow import ipc
+
+        batches, at_once = list[_Declared](), max(1, len(self._roles.columns))
+        try:
+            for message in ipc.MessageReader.open_stream(self._map(0 if self._is_stream else len(_MAGIC))):
+                if message.type == "record batch":
+                    batches.append(_read_header(message))
+        except Exception as error:  # damaged files make pyarrow raise almost anything
+            raise self.unreadable(error) from error
+        release_pages(self._bytes)
+        for k, batch in enumerate(batches):
+            nbytes = sum(sorted(batch.unpacked)[-at_once:])
+            if nbytes > options.budget:
+                what = f"record batch {k + 1} has {batch.rows} rows, and columns of {nbytes} bytes that are unpacked at once"
+                advice = "write the file with smaller batches or without compression, or raise the budget (--budget)"
+                raise SchemaError(f"{self.name}: {what}, more than the budget of {options.budget}; {advice}")
+        return batches
+
+    def unreadable(self, error: Exception) -> DataError:
+        """Build the error for a file that cannot be read."""
+        return DataError(f"cannot be read as an Arrow (Feather) file: {error}", self.name)
+
+    @property
+    def n_groups(self) -> int:
+        """Number of record batches."""
+        return len(self._batches)
+
+    def group_rows(self, group: int) -> int:
+        """Rows of a record batch."""
+        return self._batches[group].rows
+
+    def group_bytes(self, group: int) -> int:
+        """Bytes of a record batch, packed and unpacked."""
+        return self._batches[group].nbytes + sum(self._batches[group].unpacked)
+
+    def stays_in_file(self, group: int) -> bool:
+        """Whether a record batch is not packed: its rows are seen where they lie."""
+        return not self._batches[group].unpacked
+
+    def read_group(self, group: int, names: Sequence[str], step: int, alone: bool) -> Iterator[list[Chunk]]:
+        """Yield slices of some columns of a record batch."""
+        # (To read some columns alone, pyarrow copies them.)
+        columns = None if self.stays_in_file(group) else [self.columns.index(name) for name in names]
+        batch = self._open(columns).get_batch(group)
+        for lo in range(0, batch.num_rows, step):
+            part = batch.slice(lo, step)
+            part.validate(full=True)  # compiled code goes where a damaged file sends it
+            yield [chunk_of_arrow(part.column(name)) for name in names]
+            release_pages(self._bytes)
+
+
+def _read_header(message: Foreign) -> _Declared:
+    """Read the header of the message of a record batch, a table of FlatBuffers (source: Message.fbs and Schema.fbs of Apache Arrow)."""
+    metadata, body = message.metadata, message.body
+
+    def number(kind: str, at: int) -> int:
+        return int(struct.unpack_from(f"<{kind}", metadata, at)[0])
+
+    def field(table: int, place: int) -> int:
+        """Where a field of a table lies; 0: it is left out."""
+        listed = table - number("i", table)
+        offset = number("H", listed + 4 + 2 * place) if 4 + 2 * place < number("H", listed) else 0
+        return table + offset if offset else 0
+
+    def follow(at: int) -> int:
+        return at + number("I", at)
+
+    batch = follow(field(follow(0), 2))
+    rows, buffers, packed = (field(batch, place) for place in (0, 2, 3))
+    unpacked = list[int]()
+    if packed:
+        first = follow(buffers)
+        places = [(number("q", at), number("q", at + 8)) for at in range(first + 4, first + 4 + 16 * number("I", first), 16)]
+        # A buffer begins with its length unpacked; -1: it is not packed.
+        lengths = [(struct.unpack_from("<q", body, at)[0], size) for at, size in places if size]
+        unpacked = [size if length < 0 else length for length, size in lengths]
+    return _Declared(number("q", rows) if rows else 0, body.size, unpacked)

@@ -18,8 +18,7 @@ from ...encoding.chunks import (
     words_of_numbers,
     words_of_texts,
 )
-from ...encoding.numbers import BEYOND, as_number, is_large_integer, is_missing_word
-from ...encoding.record import COVARIATE_RULE
+from ...encoding.record import BEYOND, COVARIATE_RULE, as_number, is_large_integer, is_missing_word
 from ...errors import DataError
 from ..files import release_pages
 from ..labels import DROP_ADVICE, Fault, Target

@@ -1,5 +1,6 @@
 """Cells of text as numbers, by the one rule for numbers, many at a time: pyarrow converts, compiled code looks at how they are written."""
 
+import math
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -7,15 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...encoding.arrow import chunk_of_arrow
-from ...encoding.chunks import Chunk
-from ...encoding.numbers import EXACT_INTEGERS, MISSING_WORDS
-from ...value_types import Foreign
+from ...encoding.chunks import Chunk, chunk_of_arrow
+from ...encoding.record import EXACT_INTEGERS, MISSING_WORDS
+from ...errors import Foreign
 from .._jit import compile_kernel
 
-_BLANK, _0, _9 = ord(" "), ord("0"), ord("9")
+_BLANK, _ZERO, _NINE = ord(" "), ord("0"), ord("9")
 _PLUS, _MINUS = ord("+"), ord("-")
-_1 = np.uint64(1)
 
 SHORT_ROWS = 1024  # Rows up to which the calls for a column take longer than copying its cells.
 
@@ -92,13 +91,110 @@ def _is_odd(letters: npt.NDArray[np.uint8], ends: npt.NDArray[np.int32], values:
         letter = letters[min(p, last)]
         p += np.uint64((letter == _MINUS) | (letter == _PLUS))
         follows = letters[min(p + _1, last)]
-        if (letters[min(p, last)] == _0) & (follows >= _0) & (follows <= _9) & (p + _1 < end):
+        if (letters[min(p, last)] == _ZERO) & (follows >= _ZERO) & (follows <= _NINE) & (p + _1 < end):
             return True
         if abs(values[i]) >= EXACT_INTEGERS:  # the next integer reads as 2^53 too
-            while p < end and _0 <= letters[p] <= _9:
+            while p < end and _ZERO <= letters[p] <= _NINE:
                 p += _1
             while p < end and letters[p] <= _BLANK:
                 p += _1
             if p == end:
                 return True
     return False
+
+
+# Decimal text to the nearest float64, compiled.
+#
+# Clinger's exact product for short numbers, else the 128-bit product of D. Lemire, "Number parsing at a gigabyte per second"
+# (Software: Practice and Experience 51, 2021), which rounds correctly for every mantissa of at most 19 digits (N. Mushtak and D. Lemire,
+# "Fast number parsing without fallback", 2023).
+
+_Q_MIN, _Q_MAX = -342, 308
+
+
+def _powers_of_five() -> npt.NDArray[np.uint64]:
+    """High and low words of 5^q scaled into [2^127, 2^128): rounded up for -27 <= q < 0, else truncated."""
+    table = np.empty((_Q_MAX - _Q_MIN + 1, 2), dtype=np.uint64)
+    for row, q in enumerate(range(_Q_MIN, _Q_MAX + 1)):
+        table[row] = divmod(_scaled_power(q), 1 << 64)
+    return table
+
+
+def _scaled_power(q: int) -> int:
+    power = 5 ** abs(q)
+    bits = power.bit_length()
+    if q >= 0:
+        return (power << 128) >> bits
+    return (1 << (bits + 127)) // power + (q >= -27)
+
+
+_POWERS = _powers_of_five()
+_TENS = np.array([10.0**k for k in range(23)])
+
+_0, _1, _3, _32 = np.uint64(0), np.uint64(1), np.uint64(3), np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
+_MASK9 = np.uint64(0x1FF)
+_CLINGER = np.uint64(1 << 53)
+
+
+@compile_kernel
+def _wide_product(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64]:
+    """High and low word of a * b."""
+    a1, a0, b1, b0 = a >> _32, a & _LOW, b >> _32, b & _LOW
+    low, mid = a0 * b0, a1 * b0
+    mid2 = a0 * b1 + (low >> _32) + (mid & _LOW)
+    return a1 * b1 + (mid >> _32) + (mid2 >> _32), (mid2 << _32) | (low & _LOW)
+
+
+@compile_kernel
+def _leading_zeros(w: np.uint64) -> int:
+    n = 0
+    for step in (32, 16, 8, 4, 2, 1):
+        if (w >> np.uint64(64 - step)) == _0:
+            w = w << np.uint64(step)
+            n += step
+    return n
+
+
+@compile_kernel
+def _round_product(w: np.uint64, q: int) -> float:
+    """Nearest float64 of w * 10^q for w != 0 (Lemire's algorithm)."""
+    if q < _Q_MIN:
+        return 0.0
+    if q > _Q_MAX:
+        return math.inf
+    lead = _leading_zeros(w)
+    w = w << np.uint64(lead)
+    high, low = _wide_product(w, _POWERS[q - _Q_MIN, 0])
+    if (high & _MASK9) == _MASK9:
+        more, _ = _wide_product(w, _POWERS[q - _Q_MIN, 1])
+        low = low + more
+        if more > low:
+            high = high + _1
+    upper: Any = np.int64(high >> np.uint64(63))
+    shift = np.uint64(upper + 9)
+    mantissa = high >> shift
+    exponent = ((217706 * q) >> 16) + 63 + upper - lead + 1023
+    if exponent <= 0:
+        if exponent < -62:
+            return 0.0
+        mantissa = mantissa >> np.uint64(1 - exponent)
+        return math.ldexp(float((mantissa + (mantissa & _1)) >> _1), -1074)
+    tie = low <= _1 and -4 <= q <= 23 and (mantissa & _3) == _1 and (mantissa << shift) == high
+    if tie:
+        mantissa = mantissa - _1
+    mantissa = (mantissa + (mantissa & _1)) >> _1
+    if exponent > 2047:
+        return math.inf
+    return math.ldexp(float(mantissa), exponent - 1075)
+
+
+@compile_kernel
+def to_double(w: np.uint64, q: int) -> float:
+    """Nearest float64 of w * 10^q, infinity above the largest. ``w``: integer of at most 19 decimal digits; ``q``: decimal exponent."""
+    if w == _0:
+        return 0.0
+    if w <= _CLINGER and -22 <= q <= 22:
+        # Both factors are exact, so the one rounding is the right one.
+        return float(w) / _TENS[-q] if q < 0 else float(w) * _TENS[q]
+    return _round_product(w, q)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._jit import compile_kernel
-from .decimal import to_double
+from .cells import to_double
 
 OK, MORE, BAD_LABEL, UNKNOWN_LABEL, MISSING_COLON, BAD_INDEX, INDEX_LOW, INDEX_HIGH, NOT_ASCENDING, BAD_VALUE, TOO_LARGE = range(11)
 """Status of a call; MORE: stop, settle the deferred numbers, call again."""

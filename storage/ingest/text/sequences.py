@@ -15,18 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ...blocks.store import BlockStore
-from ...errors import DataError, SchemaError
+from ...errors import DataError, SchemaError, UserData
 from ...layout import plan_dense
 from ...text.open_text import is_plain, open_text
-from ...value_types import UserData
 from ..build import Job, finish_store
 from ..labels import Fault, Target
 from ..options import Options, Progress
 from ..reading import Reading, Source, read_blocks
 from ..scratch import Scratch
 from ..tables.row_tables import array_digest, row_tables
-from .spool import Block
-from .streams import FileDigest
+from .spool import Block, FileDigest
 
 _FOREIGN = re.compile(rb"[^A-Za-z*-]")
 _BLOCK = 1 << 22

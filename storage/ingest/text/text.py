@@ -17,8 +17,7 @@ from ..options import Options, Progress
 from ..reading import ColumnCounts, Reading, Source, recount_columns
 from ..scratch import Scratch
 from .lines import Rules
-from .spool import Handle, Part, PutBlock, Stored, hold_block
-from .streams import PIECE, FileDigest, Window, count_lines, line_start
+from .spool import PIECE, FileDigest, Handle, Part, PutBlock, Stored, Window, count_lines, hold_block, line_start
 from .svmlight import LineParser
 
 _MAX_INDEX = 2**31 - 2

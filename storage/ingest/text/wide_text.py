@@ -6,9 +6,8 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...encoding.numbers import BEYOND, as_number, is_large_integer, is_missing_word
-from ...errors import DataError
-from ...value_types import Foreign
+from ...encoding.record import BEYOND, as_number, is_large_integer, is_missing_word
+from ...errors import DataError, Foreign
 from .cells import chunk_of_cells
 
 _PART_SHARE = 128

@@ -19,9 +19,9 @@ import scipy.sparse as sp
 
 from gramplane.storage import BlockStore, DataError, SchemaError
 from gramplane.storage.ingest import ingest
+from gramplane.storage.ingest.buckets import Column
 from gramplane.storage.ingest.files import release_pages
-from gramplane.storage.ingest.statistics import Column
-from gramplane.storage.ingest.tables import array_files, feather
+from gramplane.storage.ingest.tables import arrays, groups
 from gramplane.storage.ingest.tables.row_tables import array_digest
 from tests.support.budget_sources import SOURCES, memory_of
 
@@ -70,8 +70,8 @@ def rows(n=4000, d=900, dtype=np.float64):
 
 
 def test_a_piece_of_a_dense_file_takes_a_32nd_of_the_budget(tmp_path, monkeypatch):
-    steps, real = [], array_files.by_rows
-    monkeypatch.setattr(array_files, "by_rows", lambda x, step, *rest: steps.append(step) or real(x, step, *rest))
+    steps, real = [], arrays.by_rows
+    monkeypatch.setattr(arrays, "by_rows", lambda x, step, *rest: steps.append(step) or real(x, step, *rest))
     np.save(tmp_path / "a.npy", np.ones((300, 900)))
     ingest(str(tmp_path / "a.npy"), str(tmp_path / "S"), budget=SMALL)
     assert steps == [SMALL // 32 // (8 * 900)]
@@ -230,7 +230,7 @@ def test_pages_of_mapped_files_do_not_stay_in_memory(tmp_path, form, monkeypatch
         maps = Path("/proc/self/smaps").read_text()
         resident.update(re.findall(rf"{re.escape(str(tmp_path))}/(\w+\.{form})\n(?:.*\n)*?Rss: +(\d+) kB", maps))
 
-    monkeypatch.setattr(feather, "release_pages", lambda mapped: release_pages(mapped) or look())
+    monkeypatch.setattr(groups, "release_pages", lambda mapped: release_pages(mapped) or look())
     store = ingest(source, tmp_path / "S", budget=SMALL, **options)
     look()
     assert len({name for name, _ in resident}) == (2 if form == "npy" else 1)

@@ -15,7 +15,7 @@ from sklearn.datasets import load_svmlight_file
 from gramplane.storage import DataError
 from gramplane.storage.ingest.labels import Target
 from gramplane.storage.ingest.options import Options
-from gramplane.storage.ingest.text.decimal import _POWERS, to_double
+from gramplane.storage.ingest.text.cells import _POWERS, to_double
 from gramplane.storage.ingest.text.lines import Rules
 from gramplane.storage.ingest.text.svmlight import LineParser
 from gramplane.storage.ingest.text.text import SvmlightSource

@@ -16,7 +16,7 @@ from gramplane.storage import BlockStore, BlockWriter, DataError, OutOfSpace, Ru
 from gramplane.storage.blocks import writer
 from gramplane.storage.ingest import buckets, build, ingest, reading, scratch
 from gramplane.storage.ingest.reading import ColumnCounts, Reading
-from gramplane.storage.ingest.text import streams, text
+from gramplane.storage.ingest.text import spool, text
 from gramplane.storage.ingest.text.spool import hold_block
 from gramplane.storage.locks import file_lock
 from tests.support.svmlight_files import check_store, labels_for, random_csr, write_file
@@ -29,7 +29,7 @@ class Killed(BaseException):
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     """Many ranges, buckets and stripes, all outside memory."""
-    monkeypatch.setattr(streams, "PIECE", 2000)
+    monkeypatch.setattr(spool, "PIECE", 2000)
     monkeypatch.setattr(text, "PIECE", 2000)
     monkeypatch.setattr(text, "_TEXT_TO_MEMORY", 1 << 40)
     monkeypatch.setattr(reading, "HELD_SHARE", 1 << 40)
@@ -131,8 +131,8 @@ def test_sigkill_and_another_process(tmp_path, phase):
     code = f"""
     import os, signal
     from gramplane.storage.ingest import buckets, build, ingest
-    from gramplane.storage.ingest.text import streams, text
-    streams.PIECE = text.PIECE = 2000
+    from gramplane.storage.ingest.text import spool, text
+    spool.PIECE = text.PIECE = 2000
     text._TEXT_TO_MEMORY = 1 << 40
     def progress(done, total, phase):
         if phase == {phase!r} and done > total // 2:

@@ -17,9 +17,9 @@ from sklearn.preprocessing import StandardScaler, normalize
 
 from gramplane.storage import BlockStore, DataError, SchemaError, urls
 from gramplane.storage.ingest import buckets, ingest
+from gramplane.storage.ingest.buckets import ColumnSummary
 from gramplane.storage.ingest.options import MIN_BUDGET
-from gramplane.storage.ingest.statistics import ColumnSummary
-from gramplane.storage.ingest.text import streams, text
+from gramplane.storage.ingest.text import spool, text
 from gramplane.storage.meta import BlockMeta
 from gramplane.storage.remote import RemoteObjects
 from tests.support.oracles import svmlight as oracle
@@ -29,7 +29,7 @@ from tests.support.svmlight_files import check_store, check_tables, dense, label
 @pytest.fixture
 def small_pieces(monkeypatch):
     """Ranges of 700 bytes, buckets of 40 entries, everything in the scratch folder."""
-    monkeypatch.setattr(streams, "PIECE", 700)
+    monkeypatch.setattr(spool, "PIECE", 700)
     monkeypatch.setattr(text, "PIECE", 700)
     monkeypatch.setattr(text, "_TEXT_TO_MEMORY", 1 << 40)
     monkeypatch.setattr(buckets, "BUCKET_NNZ", 40)
@@ -82,7 +82,7 @@ def test_any_cut_gives_the_same_columns(tmp_path_factory, seed, n, d, piece, nnz
     y = labels_for(seed, n, (3,))
     (folder / "a.svm").write_bytes(to_text(X, y))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streams, "PIECE", piece)
+        patch.setattr(spool, "PIECE", piece)
         patch.setattr(text, "PIECE", piece)
         patch.setattr(text, "_TEXT_TO_MEMORY", 1 << 40)
         patch.setattr(buckets, "BUCKET_NNZ", nnz)
@@ -343,7 +343,7 @@ def test_a_real_target_taken_for_classes(tmp_path, monkeypatch):
     for _ in range(2):
         with pytest.raises(DataError, match="task='regression'"):
             ingest(path, tmp_path / "S")
-        monkeypatch.setattr(streams, "PIECE", 200)
+        monkeypatch.setattr(spool, "PIECE", 200)
         monkeypatch.setattr(text, "PIECE", 200)
     assert ingest(path, tmp_path / "S", task="regression").target().max() == 119
 
@@ -469,14 +469,14 @@ def test_a_line_belongs_to_the_range_that_holds_its_first_byte(tmp_path):
     with (tmp_path / "a").open("rb", buffering=0) as file:
         for at in places:
             expected = min((int(start) for start in starts if start >= at), default=len(whole))
-            assert streams.line_start(file, at, len(whole)) == expected, at
+            assert spool.line_start(file, at, len(whole)) == expected, at
 
 
 @pytest.mark.timeout(20)
 def test_a_file_that_became_shorter_has_no_further_line(tmp_path):
     (tmp_path / "a").write_bytes(b"1 1:1\n1 1:")
     with (tmp_path / "a").open("rb", buffering=0) as file:
-        assert [streams.line_start(file, at, 1000) for at in (5, 6, 7, 500)] == [6, 6, 1000, 1000]
+        assert [spool.line_start(file, at, 1000) for at in (5, 6, 7, 500)] == [6, 6, 1000, 1000]
 
 
 def test_threads_are_taken_for_large_files_alone(tmp_path, monkeypatch):
@@ -497,7 +497,7 @@ def test_only_tables_that_are_long_or_must_outlive_the_process_are_files(tmp_pat
 
 
 def test_tables_of_a_wide_store_wait_on_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr("gramplane.storage.ingest.statistics._IN_MEMORY", 0)
+    monkeypatch.setattr("gramplane.storage.ingest.buckets._IN_MEMORY", 0)
     X, y = write_file(tmp_path / "a.svm")
     store = ingest(tmp_path / "a.svm", tmp_path / "S", scale="standard")
     check_store(BlockStore.open(store.url), X, y)

@@ -9,7 +9,7 @@ import pytest
 
 from gramplane.storage import BlockStore, DataError, SchemaError
 from gramplane.storage.ingest import ingest
-from gramplane.storage.ingest.text import streams, text
+from gramplane.storage.ingest.text import spool, text
 from gramplane.workflows.cli import main
 from tests.support.svmlight_files import dense as dense_columns
 from tests.support.svmlight_files import write_file
@@ -19,7 +19,7 @@ from tests.support.svmlight_files import write_file
 def anywhere(request, monkeypatch):
     """In memory, or by ranges of 700 bytes in the scratch folder."""
     if request.param == "pieces":
-        monkeypatch.setattr(streams, "PIECE", 700)
+        monkeypatch.setattr(spool, "PIECE", 700)
         monkeypatch.setattr(text, "PIECE", 700)
         monkeypatch.setattr(text, "_TEXT_TO_MEMORY", 1 << 40)
 

@@ -31,7 +31,7 @@ from gramplane.pipeline.methods.group_lasso.config import GroupLassoConfig
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import DataError, MemoryBlocks, RunStore
 from gramplane.storage.ingest import ingest
-from gramplane.storage.ingest.text import row_text
+from gramplane.storage.ingest.text import svmlight
 from gramplane.workflows.cli import main
 from tests.support.fgm_problems import classes, planted
 from tests.support.places import ROOT
@@ -294,7 +294,7 @@ def write(path, X, y):
 
 @pytest.fixture
 def text(tmp_path, monkeypatch):
-    monkeypatch.setattr(row_text, "PIECE", 16384)
+    monkeypatch.setattr(svmlight, "PIECE", 16384)
     X, value = problem(n=300)
     lines = write(tmp_path / "rows.svm", X, np.where(value > 0, 1.0, -1.0))
     return X, value, lines
