@@ -230,7 +230,7 @@ class Search:
     def __init__(self, X: np.ndarray, y: np.ndarray, task: np.ndarray, kernels: Sequence[str], cost: float = COST, **options: Any) -> None:
         config = MultiTaskMKLConfig(kernels=list(kernels), C=cost, tol=TOL, **options)
         inputs = with_tasks(Inputs(MemoryBlocks(X), (y > 0).astype(np.int64), (-1, 1)), task)
-        ctx = RunContext(open_executor(None).__enter__(), inputs.data, driver_memory=8 << 30)
+        ctx = RunContext(open_executor(None).__enter__(), data=inputs.data, driver_memory=8 << 30)
         self._method = MultiTaskMKL.start(config, inputs, ctx)
         self._method.loop.grams(ctx)
 
@@ -355,7 +355,7 @@ def regressions(X: np.ndarray, y: np.ndarray, task: np.ndarray, kernels: list[st
     configs = [MultiTaskMKLConfig(kernels=kernels, p=p, C=cost, loss="squared", tol=1e-2, max_iter=15) for cost in costs]
     inputs = with_tasks(Inputs(MemoryBlocks(X), y, None), task)
     with open_executor(None) as executor:
-        ctx = RunContext(executor, inputs.data, driver_memory=8 << 30)
+        ctx = RunContext(executor, data=inputs.data, driver_memory=8 << 30)
         loop = shared_loop(ctx, configs, inputs, [None])
         state = run_loop(loop, ctx, keep=False).state
         parts = [replace(state, searches=(search,)) for search in state.searches]

@@ -28,10 +28,13 @@ from gramplane.kernels.svm.ridge import RidgeSolver
 from gramplane.kernels.svm.smo import solve_smo
 from gramplane.kernels.weights.domains import ElasticNetSet
 from gramplane.kernels.weights.level_programs import Cuts, lower_bound, project_on_level
+from gramplane.pipeline.core.engine import iterate
 from gramplane.pipeline.grams.given import GivenGrams, GivenKernel
-from gramplane.pipeline.loops.run import run_loop
+from gramplane.pipeline.grams.settings import GramSettings
+from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.methods.mkl.config import MKLConfig
-from gramplane.pipeline.methods.mkl.loop import MKLLoop
+from gramplane.pipeline.methods.mkl.method import MKL
+from gramplane.pipeline.methods.mkl.problem import MKLProblem
 from gramplane.pipeline.records.context import RunContext
 
 # -- rbf_bank ----------------------------------------------------------------------------------------------------------------
@@ -387,11 +390,12 @@ def mkl_elastic(options: Any) -> None:
     # The look at eigenvalues is no part of the comparison.
     data.source, data.k, data.n_rows, data.n_cols, data.digest = grams, k, n, n, ""
     with open_executor(None) as executor:
-        ctx = RunContext(executor, data, driver_memory=64 << 30)  # pyright: ignore[reportArgumentType]
-        loop = MKLLoop(config, [GivenKernel(q) for q in range(k)], [svc_problem(y, COST)])
-        loop.grams(ctx)
+        ctx = RunContext(executor, data=data, driver_memory=64 << 30)  # pyright: ignore[reportArgumentType]
+        specs: Any = tuple(GivenKernel(q) for q in range(k))
+        problem = MKLProblem(config, Inputs(data, y, (-1, 1)), specs, (svc_problem(y, COST),), GramSettings.of(ctx, specs), ctx)
+        problem.grams(ctx)
         calls: dict[str, Callable[[], Any]] = {
-            "ours": lambda: run_loop(loop, ctx, keep=False),
+            "ours": lambda: iterate(MKL(), problem, ctx),
             "strong loop around SVC": lambda: strong_loop(grams, y, COST, V, TOL, TAU),
         }
         times = bench.alternate(calls, options.reps)

@@ -403,12 +403,12 @@ class PairSearch:
 
     def __init__(self, X: Any, limits: PairLimits | None = None) -> None:
         self.events = MemorySink()
-        self.ctx = RunContext(Executor(), MemoryBlocks(X, stripe_bytes=MEMORY_STRIPE_BYTES), emit=self.events)
+        self.ctx = RunContext(Executor(), data=MemoryBlocks(X, stripe_bytes=MEMORY_STRIPE_BYTES), emit=self.events)
         self.atoms = PairAtoms(1.0, 1.0, limits)
 
     def __call__(self, u: np.ndarray) -> TopPairs:
         """Return the best 100 coordinates for a dual vector."""
-        return self.atoms.select(self.ctx, u[None, :], [Query(100)])[0]
+        return self.atoms.select(self.ctx.data, self.ctx, u[None, :], [Query(100)])[0]
 
     def survivors(self) -> int:
         return self.events.named("pairs")[-1]["survivors"]

@@ -473,7 +473,7 @@ def gram_use(
     y = np.where(data.target() > 0, 1.0, -1.0)
     vector = np.random.default_rng(1).standard_normal(data.n_rows)
     with bench.PeakWatch() as watch, executing(where, data, killing("gram-product", kill, events), "grams") as executor:
-        ctx = RunContext(executor, data, run, bench.parse_size(driver_memory))
+        ctx = RunContext(executor, data=data, scratch=run, driver_memory=bench.parse_size(driver_memory))
         grams = Grams(ctx, specs, GramSettings.of(ctx, specs, "store", str(path / "grams")))
         forms_clock, forms = bench.clocked(lambda: grams.forms(vector))
         sum_clock, gram = bench.clocked(lambda: grams.combine(np.full(count, 1.0 / count)))

@@ -765,7 +765,7 @@ def maps_judged(points: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, fl
 def graph_of(X: np.ndarray, graph: str) -> Neighbourhood:
     """Return the graph that a fit on some rows makes."""
     with open_executor(None) as executor:
-        return build_graph(MVEConfig(graph=graph), RunContext(executor, MemoryBlocks(X)))  # pyright: ignore[reportArgumentType]
+        return build_graph(MVEConfig(graph=graph), RunContext(executor, data=MemoryBlocks(X)))  # pyright: ignore[reportArgumentType]
 
 
 def maps_of(X: np.ndarray) -> dict[str, list[np.ndarray]]:

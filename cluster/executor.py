@@ -38,6 +38,11 @@ class Executor:
         self.close()
 
     @property
+    def is_heard(self) -> bool:
+        """Whether somebody listens to its events."""
+        return self._emit is not ignore_event
+
+    @property
     def n_workers(self) -> int:
         """Number of workers now."""
         return 1
@@ -85,7 +90,7 @@ class Executor:
         in-process).
         """
         self.check(plan)
-        if self._emit is ignore_event:  # what nobody hears is not put together
+        if not self.is_heard:  # what nobody hears is not put together
             return plan.program.finalize(self._compute(plan).value)
         self._emit({"event": "plan", **plan.describe(), "planned_peak": self.planned_peak(plan.memory_bound)})
         self._emit({"event": "start", "program": plan.program.name, "n_tasks": plan.n_tasks})

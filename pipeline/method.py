@@ -4,50 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, ClassVar, Generic, Self, TypeVar, cast
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
-from ..kernels.bounds import ROUNDING, SINGLE_ROUNDING, sound_gap, watch_bounds
-from ..storage import MemoryBlocks
-from .inputs.column_widths import width_warning
-from .inputs.fit_warnings import fit_warnings
+from ..kernels.bounds import sound_gap
+from .core.result import Result, State, Step
 from .inputs.labels import Inputs
-from .inputs.scores import accuracy_metrics, fit_tracker, with_held_out
-from .loops.protocol import Loop, LoopState
+from .inputs.scores import scores_of
 from .models.kernel import kernel_names
 from .models.predictor import Predictor
-from .records.config import GramConfig, MethodConfig
+from .records.config import MethodConfig
 from .records.context import RunContext
 
 C = TypeVar("C", bound=MethodConfig)
 I = TypeVar("I", bound=Any)  # noqa: E741 (inputs)
-S = TypeVar("S", bound=LoopState)
+S = TypeVar("S", bound=State)
 M = TypeVar("M")
-
-
-BOUNDS = "bounds"  # stop of a fit whose bounds of the optimum contradict each other
-GAPS = ("gap", "outer_gap")  # gaps of a summary that certify its objective
-
-
-@dataclass(frozen=True)
-class End(Generic[M]):
-    """What a fit ends with: model, summary, and in words how its bounds contradict each other, if they do."""
-
-    model: M
-    summary: dict[str, Any]
-    contradiction: str = ""
-
-
-def contradiction(upper: float, lower: float) -> str:
-    """Return what to say of a fit whose upper bound lies below its lower one."""
-    share = (lower - upper) / max(abs(upper), abs(lower))
-    return (
-        f"the upper bound of the optimum lies below the lower one by {share:.1e} of it, more than rounding: the fit is not certified. "
-        "Kernels or columns of very different scale lose digits: scale='standard', float64 in place of float32, or a larger tol may help"
-    )
 
 
 FOLD_TOL_FACTOR = 10.0  # of tolerances in fits made for their decision values: what is left changes them less than other rows would
@@ -74,7 +49,7 @@ class Method(Generic[C, I, S, M]):
 
     config: C
     inputs: I
-    loop: Loop[Any]  # the iteration made of both
+    loop: Any  # the iteration made of both
     ctx: RunContext  # where it was prepared
 
     @classmethod
@@ -83,7 +58,7 @@ class Method(Generic[C, I, S, M]):
         raise NotImplementedError
 
     @classmethod
-    def build_loop(cls, config: C, inputs: I, ctx: RunContext) -> Loop[Any]:
+    def build_loop(cls, config: C, inputs: I, ctx: RunContext) -> Any:
         """Return the loop of a fit. What does not go together, and more than the memory allows, is refused here, before work starts."""
         raise NotImplementedError
 
@@ -130,41 +105,48 @@ class Method(Generic[C, I, S, M]):
         """Return what the user should know of a fit."""
         return []
 
-    def end(self, state: S, ctx: RunContext) -> End[M]:
-        """Return the model of a final state and its summary. Where an upper bound of an optimum lies below a lower one by more than
-        rounding, nothing is certified: the fit ends with stop "bounds", and its gaps are not known.
-        """
-        with watch_bounds(SINGLE_ROUNDING if isinstance(self.config, GramConfig) else ROUNDING) as crossed:
-            model = self.model(state, ctx)
-            summary = self.summary(state, model)
-            for name in GAPS:
-                if summary.get(name) is not None:
-                    sound_gap(summary[name], summary.get("objective") or 0.0)
-        if not crossed:
-            return End(model, summary)
-        unknown = {**dict.fromkeys(GAPS, np.nan), "converged": 0.0}
-        figures = {name: unknown.get(name, value) for name, value in getattr(model, "figures", {}).items()}
-        model = replace(cast(Any, model), figures=figures) if figures else model
-        return End(model, {**summary, **{name: None for name in GAPS if name in summary}, "stop": BOUNDS}, contradiction(*crossed[0]))
+    # -- as the engine asks for it ---------------------------------------------------------------------------------------------------
 
-    def all_warnings(
-        self, state: S, model: M, ctx: RunContext, history: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]
-    ) -> list[str]:
-        """Return what the user should know of a fit: what the method says, and what follows from target, selection and answers."""
-        own, last = self.warnings(state, model, ctx), history[-1] if history else {}
-        own = [*own, widths] if (widths := width_warning(self.config, ctx.data)) else own
-        has_own_rows = type(self).labelled.__func__ is not Method.labelled.__func__  # pyright: ignore[reportFunctionMemberAccess]
-        if not has_own_rows and not isinstance(self.inputs, Inputs):
-            return own  # no rows with a target
-        rows = self.labelled(cast(I, self.inputs))
-        if isinstance(ctx.data, MemoryBlocks) and last.get("n_answers") is None:
-            last = {**last, **self.scores_at_hand(state, model, ctx, rows)}
-        return [*own, *fit_warnings(self.name, self.config, rows, summary, last, own)]
+    @classmethod
+    def problem(cls, config: C, inputs: I, ctx: RunContext) -> Self:
+        """Return the method ready to run on inputs."""
+        return cls.start(config, inputs, ctx)
+
+    @property
+    def state_type(self) -> type[Any]:
+        """Record of a state."""
+        return self.loop.state_type
+
+    @property
+    def grams(self) -> Any:
+        """Gram matrices that fits over the same kernels may share, if there are some."""
+        return getattr(self.loop, "grams", None)
+
+    def about(self) -> dict[str, Any]:
+        """Return what a checkpoint says beside its state."""
+        return getattr(self.loop, "about", dict)()
+
+    def init(self, ctx: RunContext) -> S:
+        """Return the state before the first step."""
+        return self.loop.init(ctx)
+
+    def step(self, state: S, ctx: RunContext) -> Step[S]:
+        """Return the state after one more step."""
+        return self.loop.step(state, ctx)
+
+    def result(self, state: S, ctx: RunContext) -> Result[M]:
+        """Return the result of a final state."""
+        model = self.model(state, ctx)
+        figures = self.summary(state, model)
+        known = {name: figures.pop(name, None) for name in ("stop", "objective", "gap", "certified_over")}
+        known["certified_over"] = known["certified_over"] or ""
+        rows = getattr(self.inputs, "labelled", None)
+        scores = None if rows is None else partial(self.scores_at_hand, state, model, ctx, rows)
+        return Result(model, **known, figures=figures, warnings=self.warnings(state, model, ctx), scores=scores)
 
     def scores_at_hand(self, state: S, model: M, ctx: RunContext, rows: Inputs) -> dict[str, Any]:
         """Return accuracy, or R2, of the training rows, and how many answers they get."""
-        values = dict(enumerate(self.values_at_hand(state, model, ctx)))
-        return accuracy_metrics([fit_tracker(rows, rows.held_out)], values)
+        return scores_of(rows, self.values_at_hand(state, model, ctx))
 
     def summary(self, state: S, model: M) -> dict[str, Any]:
         """Return the figures of a finished run as a small JSON object."""
@@ -212,21 +194,9 @@ class Method(Generic[C, I, S, M]):
         return config.model_copy(update=wider) if wider else config
 
     @classmethod
-    def labelled(cls, inputs: I) -> Inputs:
-        """Return the rows that have a class, with their weights; rows that do not count have weight zero."""
-        assert isinstance(inputs, Inputs)
-        return inputs
-
-    @classmethod
-    def truth(cls, inputs: I) -> np.ndarray:
-        """Return the class of every labelled row as its index, -1 of rows of neither class; or its number. ``(n_labelled,)``."""
-        return cls.labelled(inputs).target
-
-    @classmethod
     def without(cls, inputs: I, held_out: np.ndarray) -> I:
         """Return inputs with the weights of some rows ``(n_labelled,)`` zero."""
-        assert isinstance(inputs, Inputs)
-        return cast(I, with_held_out(inputs, held_out))
+        return inputs.without(held_out)
 
     @classmethod
     def shared_fits(cls, configs: Sequence[C], inputs: I, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
@@ -315,7 +285,7 @@ def followed_tables(model: Any, names: Sequence[str] | None) -> dict[str, list[d
     return weight_tables(kernel_names(model, names), [str(label) for label in labels] if count > 1 else [""], model.theta, paths)
 
 
-def bound_figures(machines: Sequence[Any], state: LoopState, unfinished: Sequence[str]) -> dict[str, float]:
+def bound_figures(machines: Sequence[Any], state: State, unfinished: Sequence[str]) -> dict[str, float]:
     """Return the figures of a model with bounds of its optimum: sums of its machines' ``lower`` and ``upper``, and how its search ended."""
     for one in machines:
         sound_gap(one.upper - one.lower, one.upper)

@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .method import Method
     from .records.charts import SystemCharts
     from .records.config import MethodConfig
     from .records.context import RunContext
@@ -80,9 +79,12 @@ class MethodInfo:
         return getattr(self.module("config"), f"{self.stem}Config")
 
     @cached_property
-    def method(self) -> type[Method]:
+    def method(self) -> Any:
         """What plans and runs it."""
-        return getattr(self.module("method"), self.stem)
+        from .core.method import Method
+
+        found = getattr(self.module("method"), self.stem)
+        return found() if issubclass(found, Method) else found
 
     @property
     def shares_passes(self) -> bool:
@@ -103,7 +105,7 @@ class MethodInfo:
 
         return SystemCharts()
 
-    def prepare(self, config: MethodConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Method:
+    def prepare(self, config: MethodConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Any:
         """Return the method ready to run on ``ctx.data``.
 
         Raises ValueError: an input that the method does not take, or one missing that it needs.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..method import Method
 from ..models.calibration import Calibration
 from ..records.context import RunContext
 from .fits import Fit, calibrate, fold_runs
@@ -19,7 +18,7 @@ def fold_plan(fit: Fit, ctx: RunContext, folds: Folds) -> dict[str, Any]:
     return next(fold_runs(fit, ctx, folds))[1].plan
 
 
-def full_plan(method: type[Method], ready: Method, ctx: RunContext) -> dict[str, Any]:
+def full_plan(method: Any, ready: Any, ctx: RunContext) -> dict[str, Any]:
     """Return the plan of a run with what the calibration takes that is part of it: nothing of the fit itself is held meanwhile.
 
     Raises ValueError: a target without classes; DataError: a class with a single row.
@@ -40,5 +39,5 @@ def calibrate_run(fit: Fit, ctx: RunContext) -> Calibration:
     folds = fit.folds(ctx.seed)
     if folds.message:
         ctx.emit({"event": "warning", "message": folds.message})
-    place: Path | None = None if ctx.run is None else ctx.run.scratch / SCRATCH
+    place: Path | None = None if ctx.scratch is None else ctx.scratch.scratch / SCRATCH
     return calibrate(fit, ctx, folds, place)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,39 +13,31 @@ import numpy as np
 from ...cluster import MemoryBoundExceeded
 from ...storage import RunStore
 from ...storage.errors import UserData
+from ..core.engine import ask, iterate, placed
+from ..core.resources import hush, ignore
 from ..inputs.labels import Inputs
-from ..loops.run import run_loop
-from ..method import Method
 from ..models.calibration import Calibration, fit_calibration
-from ..records.context import RunContext, hush, ignore
+from ..records.context import RunContext
 from .folds import Folds, draw_folds
 
 log = logging.getLogger("gramplane.calibration")
 
 LOGISTIC = Calibration("logistic")
 
-Decide = Callable[[Method, Any, RunContext], np.ndarray]  # `decide(run, state, ctx)`: as `Method.decision_values`
-
-
-def decision_values(run: Method, state: Any, ctx: RunContext) -> np.ndarray:
-    """Return what the model of a run decides on all labelled rows."""
-    return run.decision_values(state, ctx)
-
 
 @dataclass(frozen=True, eq=False)
 class Fit:
     """A fit whose probabilities are to be calibrated: its parameters, and references to what it learnt from."""
 
-    method: type[Method]
+    method: Any
     config: Any
     inputs: Any
-    decide: Decide = decision_values
     grams: Any = field(default=None, repr=False)  # matrices that it has made already, for fits without a fold to read
 
     @property
     def rows(self) -> Inputs:
         """The labelled rows."""
-        return self.method.labelled(self.inputs)
+        return self.inputs.labelled
 
     @property
     def kind(self) -> str:
@@ -57,14 +49,14 @@ class Fit:
         return draw_folds(self.rows, seed)
 
 
-def kept_grams(loop: object) -> Any:
-    """Return the matrices that a loop keeps, for others over the same kernels."""
+def kept_grams(problem: object) -> Any:
+    """Return the matrices that a problem keeps, for others over the same kernels."""
     from ..grams.lazy import hand_over  # most fits of features have no matrices
 
-    return hand_over(None, loop)
+    return hand_over(None, problem)
 
 
-def known_calibration(method: type[Method], model: Any) -> Calibration | None:
+def known_calibration(method: Any, model: Any) -> Calibration | None:
     """Return how the decision values of a model become probabilities, if that is known: fitted, or exact for its loss."""
     fitted: Calibration | None = getattr(model, "calibration", None)
     if fitted is not None or getattr(model, "classes_json", "null") == "null":
@@ -96,7 +88,7 @@ def fold_values(fit: Fit, ctx: RunContext, folds: Folds, place: Path | None = No
     return values
 
 
-def fold_runs(fit: Fit, ctx: RunContext, folds: Folds) -> Iterator[tuple[Sequence[int], Method]]:
+def fold_runs(fit: Fit, ctx: RunContext, folds: Folds) -> Iterator[tuple[Sequence[int], Any]]:
     """Yield the runs of a fit without the rows of a fold, each with the folds that it stands for."""
     for pairs, run in FoldRuns(fit.method, fit.inputs, folds.masks, ctx, fit.grams).of([fit.method.for_folds(fit.config)]):
         yield [fold for _, fold in pairs], run
@@ -107,28 +99,28 @@ class FoldRuns:
     same kernels read the matrices that the first of them makes, or those given.
     """
 
-    def __init__(self, method: type[Method], inputs: UserData, masks: Sequence[np.ndarray], ctx: RunContext, grams: object = None) -> None:
-        self.method, self.inputs, self.masks, self.grams = method, inputs, tuple(masks), grams
+    def __init__(self, method: Any, inputs: UserData, masks: Sequence[np.ndarray], ctx: RunContext, grams: object = None) -> None:
+        self.method, self.inputs, self.masks, self.grams = method, placed(method, inputs, ctx), tuple(masks), grams
         # What is to be said of such a fit is said of the whole one.
-        self.ctx = replace(ctx, emit=ignore, tell=hush, warn=hush)
+        self.ctx = replace(ctx, emit=ignore, doubt=hush, warn=hush)
 
-    def of(self, configs: Sequence[Any]) -> Iterator[tuple[list[tuple[int, int]], Method]]:
+    def of(self, configs: Sequence[Any]) -> Iterator[tuple[list[tuple[int, int]], Any]]:
         """Yield runs with some parameters, each with the fits that it stands for, as numbers of parameters and of a mask."""
         from ..grams.lazy import hand_over
 
         shared = self.shared(configs)
         if shared is not None:
-            self.grams = hand_over(self.grams, shared.loop)
+            self.grams = hand_over(self.grams, shared)
             yield [(point, fold) for point in range(len(configs)) for fold in range(len(self.masks))], shared
             return
         for fold, mask in enumerate(self.masks):
             inputs = self.method.without(self.inputs, mask)
             for point, config in enumerate(configs):
-                run = self.method.start(config, inputs, self.ctx)
-                self.grams = hand_over(self.grams, run.loop)
+                run = self.method.problem(config, inputs, self.ctx)
+                self.grams = hand_over(self.grams, run)
                 yield [(point, fold)], run
 
-    def shared(self, configs: Sequence[Any]) -> Method | None:
+    def shared(self, configs: Sequence[Any]) -> Any:
         """Return one run for all, or ``None`` where there is none that fits the memory."""
         try:
             return self.method.shared_fits(configs, self.inputs, self.masks, self.ctx)
@@ -136,12 +128,12 @@ class FoldRuns:
             return None
 
 
-def _finished(fit: Fit, ready: Method, ctx: RunContext, place: Path | None) -> np.ndarray:
+def _finished(fit: Fit, ready: Any, ctx: RunContext, place: Path | None) -> np.ndarray:
     """Return what a run decides at its end; in a folder it goes on from its checkpoints."""
     if place is None:
-        return fit.decide(ready, run_loop(ready.loop, ctx, keep=False).state, ctx)
+        return ask(fit.method, ready, "decision_values")(iterate(fit.method, ready, ctx).state, ctx)
     with RunStore.begin(place, {"calibration": fit.method.name, "data": str(ctx.data.digest), "seed": ctx.seed}) as run:
-        inner = replace(ctx, run=run)
-        found = fit.decide(ready, run_loop(ready.loop, inner).state, inner)
+        inner = replace(ctx, scratch=run)
+        found = ask(fit.method, ready, "decision_values")(iterate(fit.method, ready, inner, store=run).state, inner)
         run.drop_scratch()
     return found

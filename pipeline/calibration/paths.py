@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...storage.errors import UserData
+from ..core.engine import ask, iterate
 from ..grams.lazy import hand_over
-from ..loops.protocol import Loop, S, Step
-from ..loops.run import run_loop
-from ..method import Method
 from ..records.context import RunContext
 from .fits import FoldRuns, kept_grams
 
@@ -25,41 +23,25 @@ class PathValues(NamedTuple):
     values: np.ndarray  # (n_machines, n_labelled)
 
 
-class Continued(Generic[S]):
-    """A loop that begins where another one ended: at what ``start`` makes of its own first state."""
-
-    def __init__(self, loop: Loop[S], start: Callable[[S], S]) -> None:
-        self.loop, self.start, self.state_type = loop, start, loop.state_type
-
-    def init(self, ctx: RunContext) -> S:
-        """Return the state to begin with."""
-        return self.start(self.loop.init(ctx))
-
-    def step(self, state: S, ctx: RunContext) -> Step[S]:
-        """Return the state after one more step."""
-        return self.loop.step(state, ctx)
-
-
 class WholeFit:
     """The fit of all rows with the parameters that paths begin with, made once, where a method starts folds from it."""
 
-    def __init__(self, method: type[Method], config: UserData, inputs: UserData) -> None:
+    def __init__(self, method: Any, config: UserData, inputs: UserData) -> None:
         self.method, self.config, self.inputs = method, config, inputs
-        self._end: tuple[Method, Any] | None = None
+        self._end: tuple[Any, Any] | None = None
 
-    def start(self, run: Method, ctx: RunContext) -> Callable[[Any], Any]:
-        """Return what makes the state to begin with of fits without some rows; matrices are shared with them."""
+    def start(self, run: Any, ctx: RunContext) -> Any:
+        """Return the state to begin with of a fit without some rows; matrices are shared with it."""
         if self._end is None:
-            whole = self.method.start(self.method.for_folds(self.config), self.inputs, ctx)
-            grams = hand_over(kept_grams(run.loop), whole.loop)
-            self._end = whole, run_loop(whole.loop, ctx, keep=False).state
-            hand_over(grams, run.loop)
-        end = self._end
-        return lambda fresh: run.fold_start(fresh, *end)
+            whole = self.method.problem(self.method.for_folds(self.config), self.inputs, ctx)
+            grams = hand_over(kept_grams(run), whole)
+            self._end = whole, iterate(self.method, whole, ctx).state
+            hand_over(grams, run)
+        return ask(self.method, run, "fold_start")(ask(self.method, run, "init")(ctx), *self._end)
 
 
 def path_values(
-    method: type[Method], chains: Sequence[Sequence[Any]], inputs: object, masks: Sequence[np.ndarray], ctx: RunContext
+    method: Any, chains: Sequence[Sequence[Any]], inputs: object, masks: Sequence[np.ndarray], ctx: RunContext
 ) -> Iterator[PathValues]:
     """Yield what fits with the parameters of every chain, each without the rows of every mask, decide.
 
@@ -81,19 +63,21 @@ def path_values(
 
 def _followed(runs: FoldRuns, chains: Sequence[Sequence[Any]], whole: WholeFit | None) -> Iterator[PathValues]:
     """Yield what fits decide that follow all chains."""
-    before, first = dict[Any, tuple[Method, Any]](), 0
+    method, before, first = runs.method, dict[Any, tuple[Any, Any]](), 0
     for chain in chains:
-        steps = [list(chain)] if runs.method.shares_points else [[config] for config in chain]
+        steps = [list(chain)] if method.shares_points else [[config] for config in chain]
         for configs in steps:
-            for fits, run in runs.of([runs.method.for_folds(config) for config in configs]):
+            for fits, run in runs.of([method.for_folds(config) for config in configs]):
                 known = before.get(tuple(fold for _, fold in fits))
-                run.follow_path(None if known is None else known[0])
-                start = None if whole is None else whole.start(run, runs.ctx)
+                ask(method, run, "follow_path")(None if known is None else known[0])
+                start = None
                 if known is not None:
-                    start = lambda fresh, run=run, known=known: run.warm_start(fresh, *known)  # noqa: E731
-                state = run_loop(run.loop if start is None else Continued(run.loop, start), runs.ctx, keep=False).state
+                    start = ask(method, run, "warm_start")(ask(method, run, "init")(runs.ctx), *known)
+                elif whole is not None:
+                    start = whole.start(run, runs.ctx)
+                state = iterate(method, run, runs.ctx, start=start).state
                 before[tuple(fold for _, fold in fits)] = run, state
-                for further, values in run.path_values(state, runs.ctx):
+                for further, values in ask(method, run, "path_values")(state, runs.ctx):
                     for (point, fold), part in zip(fits, values.reshape(len(fits), -1, values.shape[1]), strict=True):
                         yield PathValues(first + point, fold, further, part)
             first += len(configs)

@@ -1,1 +1,1 @@
-"""What every method is built on."""
+"""What every method has in common: its protocol, where it runs, the loop around it."""

@@ -14,7 +14,7 @@ from ...cluster import ClusterConfig, MemoryBoundExceeded, bytes_text
 from ...storage import BlockStore, block_cache
 
 if TYPE_CHECKING:
-    from ..records.context import RunContext
+    from .resources import Resources
 
 Item = tuple[str, int]  # what is held, in words, and its bytes
 
@@ -57,11 +57,11 @@ def refuse(method: str, items: Sequence[Item], limit: int, remedy: str) -> None:
         raise MemoryBoundExceeded(f"{method}: {text}: {remedy}, or give it more (--driver-memory)", needed, limit)
 
 
-def check_memory(method: str, items: Sequence[Item], ctx: RunContext, remedy: str) -> None:
+def check_memory(method: str, items: Sequence[Item], resources: Resources, remedy: str) -> None:
     """Refuse a fit whose driver would hold more than it may, and warn of one whose driver may hold much."""
-    refuse(method, items, ctx.fit_limit, remedy)
+    refuse(method, items, resources.fit_limit, remedy)
     if total_bytes(items) > MUCH_BYTES:
-        ctx.tell(f"{method}: this process may hold up to {_listed(items)}: {remedy}, or a smaller driver_memory make it less")
+        resources.warn(f"{method}: this process may hold up to {_listed(items)}: {remedy}, or a smaller driver_memory make it less")
 
 
 def _listed(items: Sequence[Item]) -> str:

@@ -24,12 +24,11 @@ from ...storage.encoding.encoder import encoder_of
 from ...storage.encoding.record import TableColumns
 from ...storage.errors import UserData
 from ..calibration.fits import Fit, kept_grams, known_calibration
+from ..core.engine import BOUNDS, GAPS, fit
+from ..core.result import State
 from ..inputs.fit_warnings import numbers_as_classes
 from ..inputs.labels import Inputs, checked_numbers
 from ..inputs.scaling import as_scaled
-from ..loops.protocol import LoopState
-from ..loops.run import run_loop
-from ..method import BOUNDS, GAPS, Method
 from ..models.calibration import class_probabilities
 from ..models.linear_predict import row_decision_values
 from ..models.predictor import Predictor
@@ -68,7 +67,7 @@ class Estimator(BaseEstimator):
     and weights makes inputs of what ``fit`` gets; one whose model has no weights of features says in :meth:`_values` what it decides.
     """
 
-    _method: ClassVar[type[Method]]
+    _method: ClassVar[Any]
     _is_classifier: ClassVar[bool] = False
     _needs_target: ClassVar[bool] = False  # whether arrays must come with a target although it is no classifier or regressor
     _frame_form: ClassVar[str] = "one-hot"  # what nominal columns of a frame become, as the record of an encoding says
@@ -231,27 +230,25 @@ class Estimator(BaseEstimator):
         """Run the method on inputs, set what follows from its model, and warn of what is doubtful; returns the loop's last state."""
         config = self._config() if config is None else config
         with self._context(inputs.data) as ctx:
-            run = self._method.start(config, inputs, ctx)
-            outcome = run_loop(run.loop, ctx, keep=False)
-            end = run.end(outcome.state, ctx)
-            model = end.model
-            self._set_model(model)
-            self._keep_run(run, outcome.state)
-            self._set_stop(end.summary.get("stop"))
-            messages = run.all_warnings(outcome.state, model, ctx, outcome.history, end.summary)
-            fit = Fit(self._method, run.config, run.inputs, grams=kept_grams(run.loop))
-            del run  # what its loop holds makes room for the fits of a calibration
-            calibrated = self._with_calibration(fit, model, ctx)
-            if calibrated is not model:
+            fitted = fit(self._method, config, inputs, ctx)
+            problem, outcome, result = fitted.problem, fitted.outcome, fitted.result
+            known = problem.inputs if inputs.data is ctx.data else inputs  # not those of a store that goes with the context
+            self._set_model(result.model)
+            self._keep_run(problem, known, outcome.state)
+            self._set_stop(result.stop)
+            source = Fit(self._method, problem.config, known, grams=kept_grams(problem))
+            del fitted, problem  # what they hold makes room for the fits of a calibration
+            calibrated = self._with_calibration(source, result.model, ctx)
+            if calibrated is not result.model:
                 self.model_ = calibrated
         self._set_history(outcome.history)
-        for message in messages:
+        for message in result.warnings:
             warn_user(message)
         if hasattr(self, "converged_"):  # (a path that is followed to its end has no tolerance to miss)
-            self._warn_unfinished(self.converged_, end.contradiction or ("" if self.converged_ else self._unfinished(outcome.state)))
+            self._warn_unfinished(self.converged_, result.unfinished or ("" if self.converged_ else self._unfinished(outcome.state)))
         return outcome.state
 
-    def _keep_run(self, run: Method, state: LoopState) -> None:
+    def _keep_run(self, problem: Any, inputs: Any, state: State) -> None:
         """Keep what later calls need of a fit beside its model."""
 
     def _with_calibration(self, fit: Fit, model: Any, ctx: RunContext) -> Any:
@@ -273,7 +270,7 @@ class Estimator(BaseEstimator):
                 if name in vars(self):
                     setattr(self, name, np.nan * getattr(self, name))
 
-    def _unfinished(self, state: LoopState) -> str:
+    def _unfinished(self, state: State) -> str:
         """Return what to say of a fit that ended before its tolerance was reached; nothing where the user did not ask for one."""
         return f"max_iter={self.get_params()['max_iter']} ended the fit before tol={self.get_params()['tol']:g} was reached"
 

@@ -18,6 +18,7 @@ from sklearn.utils import column_or_1d
 from ...storage.data import in_memory
 from ...storage.errors import Json, UserData
 from ..calibration.paths import path_values
+from ..core.engine import placed
 from ..inputs.folds import Split, row_splits
 from ..inputs.labels import Inputs
 from ..method import Method
@@ -143,8 +144,9 @@ class CrossValidated(Estimator):
         """Choose parameters, and fit all rows with them."""
         for name in ("_chosen", "model_", "_model"):
             vars(self).pop(name, None)
-        with self._context(self._method.labelled(inputs).data) as ctx:
-            best = self._search(Start(self._method.decided(self._config(), inputs, ctx), inputs, ctx))
+        with self._context(inputs.labelled.data) as ctx:
+            there = placed(self._method, inputs, ctx)
+            best = self._search(Start(self._method.decided(self._config(), there, ctx), there, ctx))
         state = super()._fit(inputs, best) if self.refit else None
         self._chosen = best
         for name in (*(grid.name for grid in self._grids), *self._along):
@@ -224,8 +226,8 @@ class CrossValidated(Estimator):
 
     def _search(self, start: Start) -> MethodConfig:
         """Score all points, set what follows from the scores, and return the parameters of the point that is chosen."""
-        (config, inputs, ctx), method = start, self._method
-        rows = FoldRows(method.truth(inputs), method.labelled(inputs))
+        config, inputs, ctx = start
+        rows = FoldRows(inputs.truth, inputs.labelled)
         splits = row_splits(self.cv, rows.inputs, ctx.seed, self._row_groups)
         scoring, points, plain = self._scoring(rows.inputs), self._chains(start, []), list[dict[str, Any]]()
         by_point = dict[str, tuple[dict[str, Any], dict[str, list[float]]]]()
@@ -348,7 +350,7 @@ def fold_scores(
 def fold_scores_apart(work: tuple[Any, ...], folds: Sequence[int], seed: int, all_memory: bool) -> list[Score]:
     """Return what :func:`fold_scores` yields, in a process of its own."""
     method, chains, inputs, splits, rows, scoring = work
-    with method_context(method.labelled(inputs).data, None, seed, all_memory) as ctx:
+    with method_context(inputs.labelled.data, None, seed, all_memory) as ctx:
         return list(fold_scores(method, chains, inputs, splits, rows, scoring, folds, ctx))
 
 

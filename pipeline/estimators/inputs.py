@@ -27,10 +27,11 @@ from ...storage import BlockStore, DataError, GramStore, MemoryBlocks, RunStore
 from ...storage.data import in_memory, is_store, opened
 from ...storage.errors import Foreign, Matrix, UserData
 from ...storage.temporary import temporary_folder
+from ..core.engine import begin_event
+from ..core.resources import ignore, once
 from ..inputs.fit_warnings import MAX_NUMERIC_CLASSES
 from ..inputs.labels import refuse_missing_names
-from ..loops.run import begin_event
-from ..records.context import RunContext, ignore, once
+from ..records.context import RunContext
 from .frames import encode_frame
 
 UserRows: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix | BlockStore | GramStore | os.PathLike[str]
@@ -170,7 +171,7 @@ def fit_context(
         opening = open_executor(cluster, events=passes)
     with one_thread(), opening as executor, _plain_errors():
         if executor.kind == "sync":
-            yield RunContext(executor, data, emit=emit, seed=seed)
+            yield RunContext(executor, data=data, emit=emit, seed=seed)
             return
         with temporary_folder() as folder:
             stored = data
@@ -183,7 +184,7 @@ def fit_context(
                 scale = data.scale if is_scaled else "none"
                 stored = ingest(data.X, str(folder / "data.zarr"), task="regression", missing=missing, scale=scale, progress=None)
             run = RunStore.create(folder / "run", {})
-            yield RunContext(executor, stored, run=run, emit=emit, seed=seed)
+            yield RunContext(executor, data=stored, scratch=run, emit=emit, seed=seed)
 
 
 @contextlib.contextmanager
@@ -192,7 +193,7 @@ def method_context(
 ) -> Iterator[RunContext]:
     """Yield the context of a fit: its passes run in a ``place``; ``all_memory``: only one beyond this machine's memory is refused."""
     with fit_context(data, place, emit, seed, passes) as ctx:
-        yield replace(ctx, warn=warn_user, tell=once(warn_user), limit=machine_memory() if all_memory else None)
+        yield replace(ctx, doubt=warn_user, warn=once(warn_user), limit=machine_memory() if all_memory else None)
 
 
 @contextlib.contextmanager

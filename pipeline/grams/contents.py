@@ -28,14 +28,14 @@ def confirm_contents(ctx: RunContext, settings: _Settings, specs: Sequence[Any])
     DigestMismatch: what the store holds for this run has changed.
     """
     source = ctx.data.source if isinstance(ctx.data, GivenGrams) else None
-    if ctx.run is None:
+    if ctx.scratch is None:
         return
     if isinstance(source, GramStore):
-        confirm_grams(ctx.run, source.url, _given(source))
+        confirm_grams(ctx.scratch, source.url, _given(source))
     elif settings.policy == "store":
         digests = list(dict.fromkeys(spec.digest() for spec in specs))
         holds = {"data": ctx.data.digest, "rows of a block": settings.block, **({"kernels": digests} if digests else {})}
-        confirm_grams(ctx.run, str(settings.store), holds)
+        confirm_grams(ctx.scratch, str(settings.store), holds)
 
 
 def confirm_read_whole(run: RunStore, configs: Iterable[Any]) -> None:

@@ -17,7 +17,8 @@ from ...kernels.eigen.column_block import RANDOM_ROWS, TILE_COLUMNS, TILE_ROWS, 
 from ...kernels.eigen.operator import Panels, SymmetricOperator
 from ...storage import TiledMatrix
 from ...storage.runs.tiles import PANEL_COLUMNS
-from ..records.context import RunContext, Shared, resolve
+from ..core.resources import Shared, resolve
+from ..records.context import RunContext
 from .sources import FREED_BYTES
 
 TILE_BYTES = 32 << 20  # rows of a tile, all columns together in float64, about
@@ -51,8 +52,8 @@ class SharedOperator:
         matrix, factor = operator.sparse, operator.factor
         parts = () if factor is None else (factor.data, factor.indices, factor.indptr) if sp.issparse(factor) else (factor,)
         names = ("data", "indices", "indptr")
-        data, indices, indptr = (ctx.broadcast(f"eigen-{name}", getattr(matrix, name), ROW_TASKS) for name in names)
-        shared = tuple(ctx.broadcast(f"eigen-factor-{k}", part, ROW_TASKS) for k, part in enumerate(parts))
+        data, indices, indptr = (ctx.share(f"eigen-{name}", getattr(matrix, name), ROW_TASKS) for name in names)
+        shared = tuple(ctx.share(f"eigen-factor-{k}", part, ROW_TASKS) for k, part in enumerate(parts))
         return cls((data, indices, indptr), shared, 0 if factor is None else factor.shape[1], operator.weights, operator.centre)
 
     def load(self) -> SymmetricOperator:

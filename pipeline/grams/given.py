@@ -16,7 +16,7 @@ from ...kernels.bank.given_matrices import inspect_matrix
 from ...kernels.bank.loops import count_packed
 from ...kernels.jit import one_thread
 from ...storage import GramStore
-from ..records.context import BANK_SHARE
+from ..core.resources import BANK_SHARE
 from ..records.data_set import Kind
 from .pairs import GivenPair, StoredPair
 

@@ -40,8 +40,9 @@ from ...kernels.grams.normalization import (
 from ...kernels.grams.spec import KernelSpec
 from ...kernels.svm.dual import DenseGram, Gram, Scratch
 from ...storage import GramStore, GramTask, open_gram
+from ..core.resources import resolve
 from ..passes.spans import Spans, add_spans
-from ..records.context import RunContext, resolve
+from ..records.context import RunContext
 from .contents import confirm_contents
 from .fill import filled_bank, fills_here, given_bank
 from .pair_passes import (
@@ -66,7 +67,7 @@ from .sources import PairRef, RowPair, load_normalised, row_pairs
 from .weighted_sum import BlockTaskSum, combined_gram, fits_driver, gram_by_passes
 
 if TYPE_CHECKING:
-    from ..records.context import Shared
+    from ..core.resources import Shared
 
 Norms = tuple[Normalization, ...] | None
 
@@ -176,7 +177,7 @@ def task_sums_pass(
     """
     work = task_forms_pass(task_sums_chunk, add_task_sums, refs, units.nbytes, vectors.nbytes + codes.nbytes)
     arrays = (("vectors", vectors), ("form-tasks", codes), ("units", units))
-    shared = [ctx.broadcast(name, array, work.n_tasks) for name, array in arrays]
+    shared = [ctx.share(name, array, work.n_tasks) for name, array in arrays]
     return ctx.run_pass(replace(work, broadcast=(norms, *shared))).total().reshape(units.shape)
 
 
@@ -476,7 +477,7 @@ class Grams:
         return self.ctx.run_pass(joined_pass(name, chunk, self._refs if refs is None else refs, result, *broadcast))
 
     def _broadcast(self, name: str, array: np.ndarray) -> Shared:
-        return self.ctx.broadcast(name, array, len(self._refs))
+        return self.ctx.share(name, array, len(self._refs))
 
 
 def place_pair(matrix: np.ndarray, part: Filled) -> None:

@@ -1,4 +1,4 @@
-"""Gram matrices that a loop keeps while it runs."""
+"""Gram matrices that a fit keeps while it runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
-from ..grams.given import GivenGrams
 from ..records.context import RunContext
 from .grams import Grams
 from .settings import GramSettings
@@ -42,11 +41,9 @@ class LazyGrams(Generic[G]):
         return self.found
 
 
-def hand_over(grams: Any, loop: object) -> Any:
-    """Give a loop the matrices that another one over the same kernels made, if there is one and it keeps some; return what the next one is
-    to get.
-    """
-    own = getattr(loop, "grams", None)
+def hand_over(grams: Any, problem: object) -> Any:
+    """Give a problem the matrices that another one over the same kernels made, if there are some; return what the next one is to get."""
+    own = getattr(problem, "grams", None)
     if not isinstance(own, LazyGrams):
         return grams
     if isinstance(grams, LazyGrams):
@@ -54,7 +51,7 @@ def hand_over(grams: Any, loop: object) -> Any:
     return own
 
 
-def lazy_grams(specs: Sequence[Any], settings: GramSettings | None, data: GivenGrams | None = None) -> LazyGrams[Grams]:
+def lazy_grams(specs: Sequence[Any], settings: GramSettings | None, data: Any = None) -> LazyGrams[Grams]:
     """Return the matrices of a fit whose machines have biases; these do the work of centring, except before a cosine."""
     centre = any(spec.centre and spec.normalize == "cosine" for spec in specs)
     return LazyGrams(lambda ctx: Grams(ctx, specs, settings, centre=centre), data)

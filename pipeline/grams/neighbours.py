@@ -17,8 +17,9 @@ import scipy.sparse as sp
 from ...cluster import BlockProgram, Plan, plan
 from ...kernels.spectral.neighbors import TILE_COLUMNS, TILE_ROWS, Nearest, merge_nearest, nearest_between
 from ...storage import BlockStore, MemoryBlocks, open_shared
+from ..core.resources import Shared, resolve
 from ..passes.blocks import join_lists
-from ..records.context import RunContext, Shared, resolve
+from ..records.context import RunContext
 from .sources import FREED_BYTES, rows_of
 
 Rows: TypeAlias = Any  # rows as a store gives them: an array or CSR
@@ -131,7 +132,7 @@ def _squares(left: Rows, right: Rows) -> np.ndarray:
 def squared_distances(ctx: RunContext, i: np.ndarray, j: np.ndarray) -> np.ndarray:
     """Return the squared distances of pairs of rows of ``ctx.data``, scaling applied: a pass over pairs of row blocks that hold some."""
     work = _distances_pass(ctx.data, np.minimum(i, j), np.maximum(i, j))
-    shared = [ctx.broadcast(f"pairs-{name}", array, work.n_tasks) for name, array in zip("ij", work.broadcast, strict=True)]
+    shared = [ctx.share(f"pairs-{name}", array, work.n_tasks) for name, array in zip("ij", work.broadcast, strict=True)]
     out = np.empty(len(i))
     for places, squares in ctx.run_pass(replace(work, broadcast=tuple(shared))):
         out[places] = squares

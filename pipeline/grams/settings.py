@@ -14,7 +14,8 @@ from ...kernels.grams.spec import KernelSpec
 from ...storage import GramStore
 from ...storage.urls import holds_store
 from ..core.memory import Item
-from ..records.context import BANK_SHARE, RunContext
+from ..core.resources import BANK_SHARE
+from ..records.context import RunContext
 from .fill import bank_bytes
 from .sources import block_rows
 from .sources import pairs as block_pairs

@@ -24,8 +24,9 @@ from ...kernels.grams.normalization import Normalization
 from ...kernels.svm.decomposition import MIN_WORKING_SET
 from ...storage import GramStore, GramTask, RunStore, open_gram
 from ..core.memory import Item
+from ..core.resources import Shared, resolve
 from ..passes.blocks import TASK_BYTES, add_parts, join_lists
-from ..records.context import RunContext, Shared, resolve
+from ..records.context import RunContext
 from .pairs import GivenPair, StoredPair
 from .sources import PairRef, group_pairs, load_normalised, loaded_bytes, normalised_part, pair_bytes
 
@@ -179,9 +180,7 @@ class BlockTaskSum(BlockTotal):
 
     def for_workers(self, ctx: RunContext, tasks: int) -> BlockTaskSum:
         """Return it with weights and tasks as objects of the run where all tasks would carry too much."""
-        weights, codes = (
-            ctx.broadcast(name, resolve(array), tasks) for name, array in (("task-weights", self.weights), ("tasks", self.codes))
-        )
+        weights, codes = (ctx.share(name, resolve(array), tasks) for name, array in (("task-weights", self.weights), ("tasks", self.codes)))
         return replace(self, weights=weights, codes=codes)
 
 
@@ -274,7 +273,7 @@ class CombinedGram:
         return self._product_pass("gram-products", products_chunk, "vectors", np.ascontiguousarray(V))
 
     def _product_pass(self, name: str, chunk: Callable[..., np.ndarray], what: str, vectors: np.ndarray) -> np.ndarray:
-        shared = self._ctx.broadcast(what, vectors, len(self._groups))
+        shared = self._ctx.share(what, vectors, len(self._groups))
         return self._ctx.run_pass(product_pass(name, chunk, self._groups, vectors.nbytes, self._total, shared))
 
     def between(self, new: np.ndarray, old: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -389,9 +388,9 @@ def gram_by_passes(ctx: RunContext, refs: Sequence[PairRef], total: BlockTotal, 
     # Weights that are all zero still need a block's shape.
     kernels = total.used or [0]
     refs, total = [ref.select(kernels) for ref in refs], total.of(kernels)
-    if ctx.run is None or _is_stored(refs, total):
+    if ctx.scratch is None or _is_stored(refs, total):
         return CombinedGram(ctx, refs, total, diagonal)
-    return CombinedGram(ctx, _write_sum(ctx, ctx.run, refs, total, block), BlockSum(None, np.ones(1)), diagonal)
+    return CombinedGram(ctx, _write_sum(ctx, ctx.scratch, refs, total, block), BlockSum(None, np.ones(1)), diagonal)
 
 
 def _is_stored(refs: Sequence[PairRef], total: BlockTotal) -> bool:

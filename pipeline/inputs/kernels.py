@@ -44,7 +44,7 @@ def with_decided_kernels(config: Any, data: Any, ctx: RunContext, counts: np.nda
     if kernels is None:
         specs, told = default_kernels(data, counts)
         if told:
-            ctx.tell(told)
+            ctx.warn(told)
         return config.model_copy(update={"kernels": [str(spec) for spec in specs]})
     opened = [isinstance(one, OpenKernel) for one in as_kernels(kernels, data.n_cols or None)]
     if not any(opened):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -38,6 +38,27 @@ class Inputs:
         count as well, so that folds share it. ``None``: each once.
         """
         return self.sample_weight if self.held_out is None else self.given_weight
+
+    @property
+    def labelled(self) -> Inputs:
+        """The rows that have a class or number, with their weights; rows that do not count have weight zero."""
+        return self
+
+    @property
+    def truth(self) -> np.ndarray:
+        """Class of every labelled row as its index, -1 of rows of neither class; or its number. ``(n_labelled,)``."""
+        return self.target
+
+    def without(self, held_out: np.ndarray | None) -> Self:
+        """Return inputs with the weights of some rows ``(n_samples,)`` zero: a split is a mask, never a copy."""
+        if held_out is None:
+            return self
+        weight = np.ones(len(held_out)) if self.sample_weight is None else self.sample_weight
+        return replace(self, sample_weight=np.where(held_out, 0.0, weight), held_out=held_out, given_weight=self.counts)
+
+    def over(self, data: Any) -> Self:
+        """Return inputs whose rows are read from ``data``: the same ones, in another place."""
+        return self if data is self.data else replace(self, data=data)
 
     @property
     def labels(self) -> tuple[Any, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -120,12 +120,9 @@ def held_out_rows(extra: Mapping[str, Any], codes: np.ndarray, seed: int, classe
     return plain_folds(len(codes), seed, [float(share)])[0] if classes is None else stratified_split(codes, float(share), seed, classes)
 
 
-def with_held_out(inputs: InputsT, held_out: np.ndarray | None) -> InputsT:
-    """Return what a fit gets, with the weights of the held-out rows zero: a split is a mask, never a copy."""
-    if held_out is None:
-        return inputs
-    weight = np.ones(len(held_out)) if inputs.sample_weight is None else inputs.sample_weight
-    return replace(inputs, sample_weight=np.where(held_out, 0.0, weight), held_out=held_out, given_weight=inputs.counts)
+def scores_of(rows: Inputs, values: np.ndarray) -> dict[str, Any]:
+    """Return accuracy, or R2, of what ``(n_machines, n)`` decision values say of the rows of a fit, and how many answers there are."""
+    return accuracy_metrics([fit_tracker(rows, rows.held_out)], dict(enumerate(values)))
 
 
 def stratified_split(codes: np.ndarray, share: float, seed: int, classes: Sequence[Any] = ()) -> np.ndarray:

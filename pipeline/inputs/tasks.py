@@ -16,7 +16,7 @@ from ...storage.data import in_memory
 from ..records.config import MethodConfig
 from ..records.context import RunContext
 from .labels import Inputs, labels_of, refuse_missing_names, resolve_loss, row_costs, store_inputs
-from .scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
+from .scores import AccuracyTracker, R2Tracker, held_out_rows
 
 if TYPE_CHECKING:
     from ..grams.given import GivenGrams
@@ -183,7 +183,7 @@ def store_task_inputs(ctx: RunContext, name: str) -> TaskInputs:
 def held_out_task_inputs(ctx: RunContext, name: str, extra: Mapping[str, Any]) -> TaskInputs:
     """Return what :func:`store_task_inputs` does, without the rows that ``extra`` holds out; every task must have others."""
     inputs = store_task_inputs(ctx, name)
-    inputs = with_held_out(inputs, held_out_rows(extra, inputs.target, ctx.seed, inputs.classes))
+    inputs = inputs.without(held_out_rows(extra, inputs.target, ctx.seed, inputs.classes))
     refuse_empty(inputs, ctx.data.url)
     return inputs
 

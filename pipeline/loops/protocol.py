@@ -1,68 +1,13 @@
-"""The contract of every iterative method: an explicit state, a step, a model.
-
-Nothing but the state survives a step: so a killed run that is resumed ends bit-equal to an undisturbed one.
-"""
+"""What states of several methods have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ...kernels.bounds import sound_gap
-
-if TYPE_CHECKING:
-    from ..records.context import RunContext
-
-
-class LoopState(Protocol):
-    """What every state has: the number of steps behind it, and why it is final (``None``: it is not)."""
-
-    @property
-    def iteration(self) -> int:
-        """Number of steps behind this state."""
-        ...
-
-    @property
-    def stop(self) -> str | None:
-        """Reason of the stop, or ``None``."""
-        ...
-
-
-S = TypeVar("S", bound=LoopState)
-
-
-@dataclass(frozen=True)
-class Step(Generic[S]):
-    """One step: the new state and the figures to show for it."""
-
-    state: S
-    metrics: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Outcome(Generic[S]):
-    """The end of a loop: its last state, the rows of its history, and the iteration that it was resumed at, if it was."""
-
-    state: S
-    history: tuple[Mapping[str, Any], ...]
-    resumed_at: int | None = None
-
-
-class Loop(Protocol[S]):
-    """An iteration on an explicit state."""
-
-    state_type: type[S]
-
-    def init(self, ctx: RunContext) -> S:
-        """Return the state before the first step."""
-        ...
-
-    def step(self, state: S, ctx: RunContext) -> Step[S]:
-        """Return the state after one more step."""
-        ...
 
 
 class Bounded:

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ..records.context import ignore
-from .protocol import LoopState, Step, joint_stop
+from ..core.resources import ignore
+from ..core.result import State, Step
+from .protocol import joint_stop
 
 if TYPE_CHECKING:
     from ..records.context import RunContext
 
-S = TypeVar("S", bound=LoopState)
+S = TypeVar("S", bound=State)
 
 SUMS = ("objective", "gap", "lower_bound", "upper_bound", "restricted_gap", "n_added", "looked_at", "machines")  # figures that add up
 

@@ -28,7 +28,7 @@ class LinearPredictor(Predictor):
         values = np.zeros((ctx.data.n_rows, len(model.intercepts)))
         for features in _pieces(model.features):
             coef: Matrix = model.coef[:, features]
-            values += multiply_rows(fetch_columns(ctx, features), coef.toarray() if sp.issparse(coef) else coef)
+            values += multiply_rows(fetch_columns(ctx.data, ctx, features), coef.toarray() if sp.issparse(coef) else coef)
         if model.row_scaled:
             values *= ctx.data.scale.row_factor[:, None]  # pyright: ignore[reportOptionalSubscript] (checked)
         values += model.intercepts

@@ -19,6 +19,7 @@ from ..records.scale import FeatureScale
 Ref = BlockRef | MemoryRef
 Task = tuple[Ref, ...]
 Columns = np.ndarray | sp.csc_array
+Blocks = BlockStore | MemoryBlocks  # data in blocks of columns: a store, or arrays
 
 TASK_BYTES = 64 << 20  # a task takes a fixed byte group of stripes, from the plan and never from the number of workers
 
@@ -44,7 +45,7 @@ class Block:
         return column_table(self.ref, name)
 
 
-def source_of(ref: Ref) -> BlockStore | MemoryBlocks:
+def source_of(ref: Ref) -> Blocks:
     """Return the store (opened once per process) or the arrays a reference points into."""
     return ref.source if isinstance(ref, MemoryRef) else open_shared(ref.url, ref.digest)
 
@@ -53,7 +54,7 @@ _SERIALS: weakref.WeakKeyDictionary[MemoryBlocks, int] = weakref.WeakKeyDictiona
 _NUMBERS = itertools.count(1)
 
 
-def serial(data: BlockStore | MemoryBlocks) -> int:
+def serial(data: Blocks) -> int:
     """Return a number of its own for arrays in memory, whose references look alike; 0 for a store, whose references name its digest."""
     return _SERIALS.setdefault(data, next(_NUMBERS)) if isinstance(data, MemoryBlocks) else 0
 
@@ -61,7 +62,7 @@ def serial(data: BlockStore | MemoryBlocks) -> int:
 _STATS: weakref.WeakKeyDictionary[MemoryBlocks, dict[str, np.ndarray]] = weakref.WeakKeyDictionary()
 
 
-def table_of(data: BlockStore | MemoryBlocks, name: str, lo: int = 0, hi: int | None = None) -> np.ndarray:
+def table_of(data: Blocks, name: str, lo: int = 0, hi: int | None = None) -> np.ndarray:
     """Return columns ``lo:hi`` of a column table: stored, or for arrays in memory computed when first asked for."""
     if not isinstance(data, MemoryBlocks) or name not in _MEASURES:
         return data.column_table(name, lo, hi)
@@ -92,7 +93,7 @@ def column_table(ref: Ref, name: str) -> np.ndarray:
     return table_of(source_of(ref), name, *ref.cols)
 
 
-Rows = BlockStore | MemoryBlocks | JoinedStores  # rows of numbers, wherever they lie
+Rows = Blocks | JoinedStores  # rows of numbers, wherever they lie
 
 _CONSTANT: weakref.WeakKeyDictionary[Rows, np.ndarray] = weakref.WeakKeyDictionary()
 
@@ -202,7 +203,7 @@ _Place = tuple[str, str, int, tuple[int, int], tuple[int, int], int, int]
 _PLACES: weakref.WeakKeyDictionary[MemoryBlocks, list[list[_Place]]] = weakref.WeakKeyDictionary()
 
 
-def column_tasks(data: BlockStore | MemoryBlocks) -> list[Task]:
+def column_tasks(data: Blocks) -> list[Task]:
     """Return the tasks of a pass over all columns."""
     if isinstance(data, MemoryBlocks):
         if data not in _PLACES:

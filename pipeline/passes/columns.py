@@ -11,8 +11,8 @@ import scipy.sparse as sp
 
 from ...cluster import BlockProgram, Plan, plan
 from ...storage import BlockStore, MemoryBlocks
-from ..records.context import RunContext
-from .blocks import Columns, Task, column_tasks, columns_of, features_inside, table_of, task_bytes, tasks_holding
+from ..core.resources import Resources
+from .blocks import Blocks, Columns, Task, column_tasks, columns_of, features_inside, table_of, task_bytes, tasks_holding
 
 FETCH_BYTES = 24 << 20  # columns of one pass: whoever puts them side by side holds them twice
 
@@ -31,7 +31,7 @@ def fetch_chunk(task: Task, features: np.ndarray) -> Columns:
     return stack([columns_of(ref, features_inside(ref, features)) for ref in task])
 
 
-def column_sizes(data: BlockStore | MemoryBlocks, features: np.ndarray) -> np.ndarray:
+def column_sizes(data: Blocks, features: np.ndarray) -> np.ndarray:
     """Return the bytes of each raw column, row indices included, int64 ``(len(features),)``."""
     size = data.meta.itemsize
     if data.meta.kind == "dense":
@@ -41,17 +41,17 @@ def column_sizes(data: BlockStore | MemoryBlocks, features: np.ndarray) -> np.nd
     return (size + 4) * np.array(counts, np.int64) + 8
 
 
-def entry_count(data: BlockStore | MemoryBlocks) -> int:
+def entry_count(data: Blocks) -> int:
     """Return the entries of a data set: non-zeros, or all of dense data."""
     if data.meta.kind == "dense":
         return int(data.n_rows * data.n_cols)
     return int(np.asarray(data.column_table("counts"), np.int64).sum())
 
 
-_HEAVIEST: weakref.WeakKeyDictionary[BlockStore | MemoryBlocks, tuple[np.ndarray, np.ndarray]] = weakref.WeakKeyDictionary()
+_HEAVIEST: weakref.WeakKeyDictionary[Blocks, tuple[np.ndarray, np.ndarray]] = weakref.WeakKeyDictionary()
 
 
-def heaviest_entries(data: BlockStore | MemoryBlocks, columns: int) -> int:
+def heaviest_entries(data: Blocks, columns: int) -> int:
     """Return the stored values of as many columns as have most, of sparse data (the counts of a wide store are looked at once)."""
     known = _HEAVIEST.get(data)
     if known is None:
@@ -77,17 +77,17 @@ def _batches(data: BlockStore, features: np.ndarray) -> Iterator[tuple[np.ndarra
         yield features[chosen], int(sizes[chosen].sum())
 
 
-def fetch_columns(ctx: RunContext, features: np.ndarray, *, order: Literal["C", "F"] = "C") -> Columns:
+def fetch_columns(data: Blocks, resources: Resources, features: np.ndarray, *, order: Literal["C", "F"] = "C") -> Columns:
     """Return the raw columns of sorted distinct ``features``: ``(n_samples, len(features))``, sparse if the data is; dense ones out of
     memory in C or in Fortran order.
 
     Scaling is not applied here: see :func:`scaled`. Those of arrays in memory are copied in one walk over the rows, which stripes would
     repeat. Many columns of a store come in several passes, so that no worker holds them all.
     """
-    if isinstance(ctx.data, MemoryBlocks):
-        return ctx.data.columns(features, order=order)
-    tasks, batches = column_tasks(ctx.data), _batches(ctx.data, features)
-    return stack([ctx.run_pass(columns_pass(tasks_holding(tasks, batch), nbytes, batch)) for batch, nbytes in batches])
+    if isinstance(data, MemoryBlocks):
+        return data.columns(features, order=order)
+    tasks, batches = column_tasks(data), _batches(data, features)
+    return stack([resources.run_pass(columns_pass(tasks_holding(tasks, batch), nbytes, batch)) for batch, nbytes in batches])
 
 
 def columns_pass(tasks: Sequence[Task], nbytes: int, *broadcast: object) -> Plan[Columns]:
@@ -100,7 +100,7 @@ def columns_pass(tasks: Sequence[Task], nbytes: int, *broadcast: object) -> Plan
     return plan(BlockProgram("columns", fetch_chunk, stack, fetch_bytes, nbytes, combine_bytes=2 * nbytes), tasks, *broadcast)
 
 
-def columns_bytes(data: BlockStore | MemoryBlocks, count: int, most: int | None = None) -> int:
+def columns_bytes(data: Blocks, count: int, most: int | None = None) -> int:
     """Return the bytes of the largest step of the passes that fetch at most ``count`` columns, whichever they are, of at most so many bytes
     in all.
     """

@@ -6,9 +6,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...storage.errors import Matrix, SparseMatrix
-from ..records.context import RunContext
+from ..core.resources import Resources
 from ..records.scale import FeatureScale
-from .blocks import scale_as_given, scale_of
+from .blocks import Blocks, scale_as_given, scale_of
 from .columns import Columns, fetch_columns
 
 
@@ -34,14 +34,15 @@ def inverse_row_norms(X: Matrix) -> np.ndarray:
     return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
 
 
-def fetch_scaled(ctx: RunContext, features: np.ndarray) -> Columns:
+def fetch_scaled(data: Blocks, resources: Resources, features: np.ndarray) -> Columns:
     """Fetch the columns of sorted distinct ``features`` and scale them as stored."""
-    return scaled(fetch_columns(ctx, features), scale_as_given(ctx.data, features), ctx.data.scale.row_factor)
+    return scaled(fetch_columns(data, resources, features), scale_as_given(data, features), data.scale.row_factor)
 
 
-def scaled_columns(ctx: RunContext, features: np.ndarray, *, centred: bool) -> Columns:
+def scaled_columns(data: Blocks, resources: Resources, features: np.ndarray, *, centred: bool) -> Columns:
     """Fetch the columns of sorted distinct ``features`` in one column pass, and scale them; they are picked and appended one by one."""
-    return scaled(fetch_columns(ctx, features, order="F"), scale_of(ctx.data, features, centred=centred), ctx.data.scale.row_factor)
+    columns = fetch_columns(data, resources, features, order="F")
+    return scaled(columns, scale_of(data, features, centred=centred), data.scale.row_factor)
 
 
 def _scaled_sparse(raw: SparseMatrix, scale: FeatureScale, row_factor: np.ndarray | None) -> sp.csc_array:

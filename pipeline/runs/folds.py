@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ...storage import RunStore
+from ..core.engine import ask, iterate, result_of
 from ..inputs.folds import draw_masks, row_groups
 from ..inputs.labels import Inputs, store_inputs
 from ..inputs.tasks import store_tasks, with_tasks
-from ..loops.run import run_loop
 from ..method import Method
 from ..models.held_out_scores import HeldOutRows, Scoring, score_columns
 from ..records.context import RunContext
@@ -127,25 +127,25 @@ def fit_fold(search: Search, point: int, fold: int, ctx: RunContext, folder: Pat
     with RunStore.begin(_place(folder, point, fold), record) as run:
         done = run.read_json("summary")
         if done is None:
-            done = known or fit_figures(search, point, fold, replace(ctx, run=run))
+            done = known or fit_figures(search, point, fold, replace(ctx, scratch=run))
             run.drop_scratch()
             run.write_json("summary", done)
     return done
 
 
 def fit_figures(search: Search, point: int, fold: int, ctx: RunContext) -> dict[str, Any]:
-    """Return the figures of a fit, run to its end, from the checkpoints of ``ctx.run`` if there are any."""
+    """Return the figures of a fit, run to its end, from the checkpoints of ``ctx.scratch`` if there are any."""
     ready = search.prepared(point, fold, ctx)
-    outcome = run_loop(ready.loop, ctx)
+    outcome = iterate(search.info.method, ready, ctx, store=ctx.scratch)
     last = outcome.history[-1] if outcome.history else {}
     names = f"train_{search.measure}", f"test_{search.measure}"
     scores = {name: last[name] for name in names if _known(last.get(name)) is not None}
-    figures = {**ready.end(outcome.state, ctx).summary, **scores}
+    figures = {**result_of(search.info.method, ready, outcome, ctx).summary, **scores}
     if search.scoring is not None:
         mask, is_scored = search.masks[fold], _known(figures.get(f"test_{search.measure}")) is not None
-        values = ready.decision_values(outcome.state, ctx) if is_scored else np.full((1, len(mask)), np.nan)
-        classes, kind = ready.labelled(ready.inputs).classes, search.info.method.probability_kind(search.configs[point])
-        rows = HeldOutRows(ready.truth(ready.inputs), None if classes is None else len(classes), mask, kind)
+        values = ask(search.info.method, ready, "decision_values")(outcome.state, ctx) if is_scored else np.full((1, len(mask)), np.nan)
+        classes, kind = ready.inputs.labelled.classes, search.info.method.probability_kind(search.configs[point])
+        rows = HeldOutRows(ready.inputs.truth, None if classes is None else len(classes), mask, kind)
         figures["scores"] = {name: _known(value) for name, value in rows.scores(search.scoring, values).items()}
     return figures
 

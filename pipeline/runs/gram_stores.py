@@ -17,6 +17,7 @@ from ...storage.grams.store import begin_replacement, end_replacement
 from ...storage.places import check_place
 from ...storage.urls import holds_store
 from ..core.memory import Memory, process_bytes, refuse_step, tight_worker_notes
+from ..core.resources import Emit, Tally, ignore
 from ..grams.grams import Grams, build_blocks
 from ..grams.settings import GramSettings
 from ..grams.sources import RowPair, block_rows, pair_bytes, pairs, row_pairs
@@ -24,7 +25,7 @@ from ..inputs.kernels import check_rows, closed_kernels
 from ..inputs.scaling import as_its_grams, as_scaled
 from ..records.compute import ComputeOptions
 from ..records.config import MethodConfig, Scale, make_config
-from ..records.context import Emit, RunContext, Tally, ignore
+from ..records.context import RunContext
 from .run import ConfigMismatch, executing
 
 __all__ = ["GramOutcome", "KernelSpec", "as_kernels", "as_specs", "build_grams", "checked_kernels", "kernel_grid", "repair_grams"]
@@ -124,7 +125,7 @@ def build_grams(
     began = time.perf_counter()
     emit, tally = on_event or ignore, Tally()
     with executing(options, store, tee((emit, tally.listen)), "grams.grams") as executor:
-        ctx = RunContext(executor, store, None, driver_bytes(driver_memory), emit, tally=tally)
+        ctx = RunContext(executor, data=store, driver_memory=driver_bytes(driver_memory), emit=emit, tally=tally)
         Grams(ctx, specs, GramSettings.of(ctx, specs, "store", replacement or out))
         ctx.confirm()
     if replacement is not None:
@@ -228,7 +229,7 @@ def repair_grams(
         specs = _recomputable(grams, tasks)
         if tasks:
             with executing(options, blocks, emit, "grams.grams") as executor:
-                ctx = RunContext(executor, blocks, None, driver_bytes(driver_memory), emit)
+                ctx = RunContext(executor, data=blocks, driver_memory=driver_bytes(driver_memory), emit=emit)
                 grams.commit(build_blocks(ctx, tasks, specs, row_pairs(ctx.data, list(specs.values()), grams.meta.block)))
     figures = {"damaged": len(report.damaged), "blocks_computed": len(tasks), "bytes": sum(task.nbytes for task in tasks)}
     seconds = time.perf_counter() - began

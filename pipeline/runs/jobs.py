@@ -18,11 +18,12 @@ import numpy as np
 from ...cluster import BlockProgram, bytes_text, open_executor, plan
 from ...storage import RunLocked, open_shared
 from ..core.memory import OVERHEAD
+from ..core.resources import Shared, resolve
 from ..method import Method
 from ..models.held_out_scores import read_scoring
 from ..passes.blocks import join_lists
 from ..records.config import make_config
-from ..records.context import RunContext, Shared, resolve
+from ..records.context import RunContext
 from ..registry import MethodInfo
 from .folds import Search, build_search, fit_figures, fit_fold, is_done
 from .run import jsonable
@@ -50,7 +51,7 @@ def run_job(job: FitJob, info: MethodInfo, order: Shared) -> list[dict[str, Any]
     """Return the figures of a fit (on a worker); ``order`` is the text of what all jobs are told, see :func:`_order`."""
     told = json.loads(resolve(order).tobytes())
     with open_executor(None) as executor:
-        ctx = RunContext(executor, open_shared(told["data"], told["digest"]), None, told["driver_memory"], seed=told["seed"])
+        ctx = RunContext(executor, data=open_shared(told["data"], told["digest"]), driver_memory=told["driver_memory"], seed=told["seed"])
         configs = [make_config(info.config, params) for params in told["params"]]
         split = {name: told[name] for name in ("folds", "seed", "repeats")}
         scoring, column = read_scoring(told["scoring"]), told["group_column"]
@@ -86,7 +87,7 @@ def run_jobs(search: Search, ctx: RunContext, folder: Path) -> Mapping[tuple[int
     if not jobs:
         return {}
     program = BlockProgram("fits", run_job, join_lists, lambda job: job.memory, RESULT_BYTES * len(jobs), patient=True)
-    done = ctx.run_pass(plan(program, jobs, search.info, ctx.broadcast("fits", _order(search, ctx, folder), len(jobs))))
+    done = ctx.run_pass(plan(program, jobs, search.info, ctx.share("fits", _order(search, ctx, folder), len(jobs))))
     return {(job.point, job.fold): figures for job, figures in zip(jobs, done, strict=True)}
 
 

@@ -16,12 +16,13 @@ from ...storage.errors import Json
 from ...storage.runs.models import model_class
 from ..calibration.at_fit import calibrate_run, fold_plan
 from ..calibration.fits import Fit, known_calibration
+from ..core.resources import Emit, ignore
 from ..estimators.base import Estimator, has_probabilities
 from ..estimators.probabilities import LateCalibration
 from ..models.calibration import Calibration
 from ..records.compute import ComputeOptions
 from ..records.config import make_config
-from ..records.context import Emit, RunContext, ignore
+from ..records.context import RunContext
 from ..registry import MethodInfo
 from .decisions import as_decided
 from .run import executing, method_named, open_data
@@ -99,7 +100,7 @@ def calibration_of(run: str, where: ComputeOptions | None = None, emit: Emit = i
         data = _data_of(folder, info)
         with executing(where or ComputeOptions(), data, emit, info.method.programs) as executor:
             memory, seed = int(record["driver_memory"]), int(record["seed"])
-            ctx = RunContext(executor, data, folder if place else None, memory, emit, seed)
+            ctx = RunContext(executor, data=data, scratch=folder if place else None, driver_memory=memory, emit=emit, seed=seed)
             calibration = calibrate_run(_fit(folder, info, ctx), ctx)
             ctx.confirm()
         if place is not None:
@@ -113,7 +114,9 @@ def calibration_plan(run: Path) -> dict[str, Any]:
     folder = RunStore.open(run)
     info, record = method_named(folder.config["method"]), folder.config
     with one_thread(), open_executor(None) as executor:
-        ctx = RunContext(executor, _data_of(folder, info), None, int(record["driver_memory"]), ignore, int(record["seed"]))
+        ctx = RunContext(
+            executor, data=_data_of(folder, info), driver_memory=int(record["driver_memory"]), emit=ignore, seed=int(record["seed"])
+        )
         fit = _fit(folder, info, ctx)
         folds = fit.folds(ctx.seed)
         plan = fold_plan(fit, ctx, folds)

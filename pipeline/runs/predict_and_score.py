@@ -16,6 +16,7 @@ from ...kernels.svm.triclass import crossing_point
 from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageError, digest_of
 from ...storage.errors import UserData
 from ..core.memory import Memory, few_blocks_kept, process_bytes, refuse, refuse_step
+from ..core.resources import Emit, ignore
 from ..estimators.base import Estimator, predictor_of
 from ..inputs.covariates import Covariates, given_covariates
 from ..inputs.scores import held_out_rows, predicted_codes, r_squared, task_accuracies, task_variances
@@ -25,7 +26,7 @@ from ..models.calibration import Calibration, brier_score, class_probabilities, 
 from ..models.linear import LinearModel
 from ..models.task import TaskModel
 from ..records.compute import ComputeOptions
-from ..records.context import Emit, RunContext, ignore
+from ..records.context import RunContext
 from ..records.csv_texts import CsvTexts
 from ..records.run_view import HELD_OUT_ROWS, OTHER_ROWS, TRAINING_ROWS
 from .evaluation import evaluate_classes, evaluate_numbers
@@ -64,7 +65,7 @@ def _decide(
     if message := replaced_data(folder):
         emit({"event": "warning", "message": message})
     with one_thread(), open_executor(where.config(), events=emit) as executor, few_blocks_kept(memory, limit, executor.kind):
-        ctx = RunContext(executor, data, None, limit, emit, covariates=covariates)
+        ctx = RunContext(executor, data=data, driver_memory=limit, emit=emit, covariates=covariates)
         values = predictor_of(estimator).decision_values(estimator.model_, ctx)
         ctx.confirm()
     if digest_of(model) != digest:
@@ -338,7 +339,7 @@ def _path(
 ) -> list[dict[str, Any]]:
     """Return a measure of the decision values of some rows by the model after every round."""
     with one_thread(), open_executor(where.config()) as executor:
-        ctx = RunContext(executor, data, driver_memory=driver_bytes(where.driver_memory), covariates=covariates)
+        ctx = RunContext(executor, data=data, driver_memory=driver_bytes(where.driver_memory), covariates=covariates)
         along = predictor_of(estimator).staged_decision_values(estimator.model_, ctx)
     return [{"n_selected": count, **measure(values[rows])} for count, values in along]
 

@@ -12,8 +12,9 @@ import numpy as np
 from ...cluster import Executor, Plan
 from ...storage import BlockStore, to_arrays
 from ..core.memory import Item, driver_plan, process_plan, total_bytes
+from ..core.resources import Emit
 from ..models.predictor import Predictor
-from ..records.context import Emit, RunContext
+from ..records.context import RunContext
 
 _OBJECT_BYTES = 40  # bytes of a number, or of a short label, as an object of Python with its place in a list
 
@@ -103,7 +104,7 @@ def first_pass(predictor: Predictor, model: object, data: BlockStore, limit: int
 def planned_pass(use: Callable[[RunContext], Any], data: BlockStore, limit: int, emit: Emit) -> Plan[Any] | None:
     """Return the first pass of a use of a model, which is not run; ``None`` where there is none, as of a model of intercepts alone."""
     try:
-        use(RunContext(_Planning(), data, None, limit, emit))
+        use(RunContext(_Planning(), data=data, driver_memory=limit, emit=emit))
     except _FirstPass as found:
         return found.work
     return None

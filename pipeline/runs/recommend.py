@@ -14,11 +14,12 @@ from ...kernels.jit import one_thread
 from ...storage import BlockStore, DataError, RunStore
 from ...storage.temporary import temporary_folder
 from ..core.memory import Memory, driver_plan, process_bytes, process_plan, refuse, refuse_step, total_bytes
+from ..core.resources import Emit, ignore
 from ..estimators.base import predictor_of
 from ..methods.social_strength.model import SocialModel
 from ..methods.social_strength.predict import Recommendation, SocialPredictor
 from ..records.compute import ComputeOptions
-from ..records.context import Emit, RunContext, ignore
+from ..records.context import RunContext
 from ..records.csv_texts import CsvTexts
 from .load import load_model
 from .outputs import refuse_foreign
@@ -112,7 +113,7 @@ def use_store(
     with one_thread(), open_executor(options.config(), events=emit) as executor, temporary_folder() as folder:
         # What tasks share lies in a run of its own, removed at exit.
         shared = None if executor.kind == "sync" else RunStore.create(folder / "run", {})
-        result = use(RunContext(executor, use.data, shared, limit, emit))
+        result = use(RunContext(executor, data=use.data, scratch=shared, driver_memory=limit, emit=emit))
         use.data.confirm()
     return {"rows": write(result), "out": out}
 

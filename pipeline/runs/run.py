@@ -25,14 +25,15 @@ from ...storage.places import check_place
 from ...storage.temporary import sweep_folders
 from ..calibration.at_fit import calibrate_run, full_plan
 from ..calibration.fits import Fit, kept_grams
+from ..core.engine import BOUNDS, ask, begin_event, iterate, result_of
 from ..core.memory import CACHE_SHARE, Memory, few_blocks_kept, process_bytes, process_plan, refuse_step, tight_worker_notes
+from ..core.resources import Emit, Tally, ignore, once, warn_once
+from ..core.result import Outcome
 from ..inputs.scaling import as_scaled
-from ..loops.protocol import Outcome
-from ..loops.run import begin_event, run_loop
 from ..method import Method
 from ..records.compute import ComputeOptions
 from ..records.config import MethodConfig, make_config
-from ..records.context import Emit, RunContext, Tally, ignore, once, warn_once
+from ..records.context import RunContext
 from ..records.names import nearest
 from ..registry import METHODS, MethodInfo
 from .decisions import as_decided
@@ -314,7 +315,9 @@ def _raise_memory(folder: RunStore, options: ComputeOptions) -> tuple[int, Compu
 def _context(
     executor: Executor, store: BlockStore, folder: RunStore | None, record: Mapping[str, Any], emit: Emit, limit: int | None = None
 ) -> RunContext:
-    return RunContext(executor, store, folder, int(record["driver_memory"]), emit, int(record["seed"]), limit=limit)
+    return RunContext(
+        executor, data=store, scratch=folder, driver_memory=int(record["driver_memory"]), emit=emit, seed=int(record["seed"]), limit=limit
+    )
 
 
 @dataclass(frozen=True)
@@ -335,7 +338,7 @@ def _prepare(info: MethodInfo, config: MethodConfig, store: BlockStore, record: 
 
 def _plan(info: MethodInfo, config: MethodConfig, ctx: RunContext, record: Mapping[str, Any]) -> _Ready:
     told: list[str] = []
-    ready = info.prepare(config, replace(ctx, tell=once(told.append)), record["extra"])
+    ready = info.prepare(config, replace(ctx, warn=once(told.append)), record["extra"])
     plan = full_plan(info.method, ready, ctx) if config.calibrates else ready.plan
     return _Ready(ready, {**plan, "notes": told} if told else plan)
 
@@ -368,18 +371,17 @@ def _run(
             emit({"event": "warning", "message": f"the store keeps covariates, which {info.name} does not use"})
         if executor.kind != "sync" and not ready.distributed:
             emit({"event": "warning", "message": alone_text(info.name, where.cluster)})
-        ctx = replace(ctx, beside=ready.beside)
+        ctx = replace(ctx, beside=getattr(ready, "beside", ()))
         memory = Memory.planned(plan)
         refuse_step(info.name, memory, ctx.fit_limit, executor.kind)
         with few_blocks_kept(memory, ctx.fit_limit, executor.kind):
             emit(begin_event(info.name, ready.config))
-            outcome = run_loop(ready.loop, ctx)
-            end = ready.end(outcome.state, ctx)
-            model, own, tables = end.model, end.summary, ready.tables(outcome.state, end.model)
-            doubts = [end.contradiction] if end.contradiction else []
-            doubts += ready.all_warnings(outcome.state, model, ctx, outcome.history, own)
-            del end
-            fit = Fit(info.method, ready.config, ready.inputs, grams=kept_grams(ready.loop))
+            outcome = iterate(info.method, ready, ctx, store=folder)
+            result = result_of(info.method, ready, outcome, ctx)
+            model, own, tables = result.model, result.summary, ask(info.method, ready, "tables")(outcome.state, result.model)
+            doubts = [*([result.unfinished] if result.stop == BOUNDS else []), *result.warnings]
+            del result
+            fit = Fit(info.method, ready.config, ready.inputs, grams=kept_grams(ready))
             del ready  # what its loop holds makes room for the fits of a calibration
             model = replace(model, calibration=calibrate_run(fit, ctx)) if config.calibrates else model
         ctx.confirm()

@@ -11,7 +11,7 @@ from ...storage import BlockStore, DataError, DigestMismatch, RunStore, SchemaEr
 from ...storage.places import is_local
 from ...storage.source import Source
 from ...storage.temporary import temporary_folder
-from ..records.context import Emit
+from ..core.resources import Emit
 
 
 @contextmanager

@@ -10,10 +10,10 @@ from ...kernels.jit import one_thread
 from ...storage import RunStore, StorageError
 from ...storage.temporary import temporary_folder
 from ..core.memory import Memory, few_blocks_kept, process_plan, refuse_step
-from ..method import Method
+from ..core.resources import Emit, ignore
 from ..records.compute import ComputeOptions
 from ..records.config import make_config
-from ..records.context import Emit, RunContext, ignore
+from ..records.context import RunContext
 from ..registry import METHODS, MethodInfo
 from .run import executing, method_named, open_data
 
@@ -69,20 +69,19 @@ def selection_stability(
     kind, emit = options.config().kind, on_event or ignore
     # Rows are held out by the seed of the run, drawn by that of the resamples.
     with one_thread(), open_executor(None) as here:
-        ctx = RunContext(here, data, None, limit, ignore, int(record["seed"]))
+        ctx = RunContext(here, data=data, driver_memory=limit, emit=ignore, seed=int(record["seed"]))
         _, inputs = info.method.read_inputs(config, ctx, record["extra"])
         ctx = replace(ctx, seed=root)
-        loop = info.module("stability").bootstrap_loop(config, inputs, ctx, n_resamples)
-        ready: Method = info.method(config, inputs, loop, ctx)
-        plan = ready.plan
+        problem = info.module("stability").bootstrap_problem(config, inputs, ctx, n_resamples)
+        plan = problem.plan
     memory = Memory.planned(plan)
     refuse_step("stability", memory, limit, kind)
     if dry_run:
         place = process_plan(plan["driver_bytes"], plan["task_bytes"], data, limit, kind)
-        return {"method": info.name, "data": data.url, "resamples": n_resamples, "distributed": list(ready.distributed), **place, **plan}
+        return {"method": info.name, "data": data.url, "resamples": n_resamples, "distributed": list(problem.distributed), **place, **plan}
     with temporary_folder() as scratch, executing(options, data, emit, info.method.programs) as executor:
-        ctx = RunContext(executor, data, RunStore.create(scratch / "run", {}), limit, emit, root)
+        ctx = RunContext(executor, data=data, scratch=RunStore.create(scratch / "run", {}), driver_memory=limit, emit=emit, seed=root)
         with few_blocks_kept(memory, limit, executor.kind):
-            rows, summary = info.module("stability").stability_table(loop, inputs, folder.read_model(tuple(info.method.models)), ctx)
+            rows, summary = info.module("stability").stability_table(problem, folder.read_model(tuple(info.method.models)), ctx)
         ctx.confirm()
     return {"method": info.name, "data": data.url, **summary, "features": rows}

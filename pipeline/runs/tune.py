@@ -16,15 +16,16 @@ from ...kernels.jit import one_thread
 from ...storage import BlockStore, DataError, RunStore
 from ...storage.places import check_place
 from ...storage.temporary import temporary_folder
+from ..core.engine import iterate
+from ..core.resources import Emit, ignore, once
 from ..grams.contents import confirm_read_whole
 from ..inputs.folds import SharedLoop, row_groups
 from ..inputs.labels import store_inputs
 from ..inputs.scaling import as_scaled
-from ..loops.run import run_loop
 from ..models.held_out_scores import HeldOutRows, Scoring, read_scoring, score_columns
 from ..records.compute import ComputeOptions
 from ..records.config import make_config
-from ..records.context import Emit, RunContext, ignore, once
+from ..records.context import RunContext
 from ..records.run_view import measure_of
 from ..registry import MethodInfo
 from .run import RunOutcome, executing, jsonable, method_named, open_data, run_method, same_as_before
@@ -73,7 +74,7 @@ class _Grid:
 
     def context(self, executor: Executor, where: ComputeOptions, emit: Emit = ignore) -> RunContext:
         tell = once(lambda message: emit({"event": "warning", "message": message}))
-        return RunContext(executor, self.store, None, where.driver_bytes, emit, self.seed, tell=tell)
+        return RunContext(executor, data=self.store, driver_memory=where.driver_bytes, emit=emit, seed=self.seed, warn=tell)
 
     def search(self, ctx: RunContext) -> Search:
         from .folds import build_search
@@ -140,7 +141,7 @@ def _check_scoring(grid: _Grid, ctx: RunContext) -> None:
         inputs = store_inputs(ctx, grid.info.name)
     else:
         ready = grid.info.prepare(grid.configs[0], ctx, grid.extra)
-        inputs = ready.labelled(ready.inputs)
+        inputs = ready.inputs.labelled
     grid.scoring.check(inputs.classes, inputs.target)
 
 
@@ -172,8 +173,8 @@ def _shared_rows(
         record |= {} if grid.column is None else {"group_column": grid.column}
         measured = _measured(grid, shared)
         with RunStore.begin(folder / f"{name}-{k}", record) as run:
-            inner = replace(ctx, run=run)
-            outcome = run_loop(shared.loop, inner)
+            inner = replace(ctx, scratch=run)
+            outcome = iterate(grid.info.method, shared.loop, inner, store=run)
             history = list(outcome.history)
             if grid.scoring is not None and shared.decide is not None:
                 history[-1] = {**history[-1], **measured(dict(enumerate(shared.decide(outcome.state, inner))))}

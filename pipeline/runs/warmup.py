@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..records.context import Emit
+from ..core.resources import Emit
 
 
 def run_cases(emit: Emit) -> dict[str, float]:

@@ -17,12 +17,13 @@ from gramplane.pipeline import (
     tune,
     use_client,
 )
-from gramplane.pipeline.loops.run import run_loop
+from gramplane.pipeline.core.engine import iterate
+from gramplane.pipeline.core.resources import INLINE_BYTES
 from gramplane.pipeline.methods.fgm.config import FGMConfig
 from gramplane.pipeline.methods.fgm.method import FGM
 from gramplane.pipeline.methods.fgm.score_pass import Query, score_program
 from gramplane.pipeline.passes import blocks
-from gramplane.pipeline.records.context import INLINE_BYTES, RunContext
+from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import RunStore, set_cache_limit
 from gramplane.storage.ingest import ingest
 from tests.support.clusters import CommandCluster
@@ -65,9 +66,10 @@ def stored(path, X, y, **options):
 def machine(executor, store, folder, groups=None, memory=2 << 30, **params):
     """Everything a fit on an executor finds, and its model."""
     config = FGMConfig(**{**PARAMS, **params})
-    ctx = RunContext(executor, store, RunStore.create(folder, {}), memory, limit=1 << 40)
-    run = FGM.start(*FGM.read_inputs(config, ctx, {"groups": groups}), ctx)
-    return run.model(run_loop(run.loop, ctx).state, ctx)
+    ctx = RunContext(executor, data=store, scratch=RunStore.create(folder, {}), driver_memory=memory, limit=1 << 40)
+    method = FGM()
+    problem = method.problem(*method.read_inputs(config, ctx, {"groups": groups}), ctx)
+    return method.result(problem, iterate(method, problem, ctx, store=ctx.scratch).state, ctx).model
 
 
 def everything(model):
@@ -202,9 +204,9 @@ def test_workers_stay_within_the_memory_of_the_plan(pair, tmp_path):
     store = stored(tmp_path / "a.zarr", X, np.arange(40_000) % 2)
     atoms = FGMConfig(B=4)
     queries = (Query(atoms.B),)
-    ctx = RunContext(executor, store, RunStore.create(tmp_path / "run", {}))
-    loop = FGM.start(*FGM.read_inputs(atoms, ctx, {}), ctx).loop
-    work = plan(score_program(queries, store.n_rows), blocks.column_tasks(store), loop.atoms, np.ones((1, 40_000)), queries)
+    ctx = RunContext(executor, data=store, scratch=RunStore.create(tmp_path / "run", {}))
+    problem = FGM().problem(*FGM().read_inputs(atoms, ctx, {}), ctx)
+    work = plan(score_program(queries, store.n_rows), blocks.column_tasks(store), problem.atoms, np.ones((1, 40_000)), queries)
     assert X.nbytes > 2 * work.memory_bound
     executor.run_on_workers(set_cache_limit, 0)
     try:

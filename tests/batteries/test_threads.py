@@ -109,7 +109,7 @@ def test_steps_of_passes_hold_one_thread_on_workers_that_have_more(tmp_path):
         cluster.start_worker(OPENBLAS_NUM_THREADS="2", OMP_NUM_THREADS="2")
         with open_executor(cluster.config) as executor:
             assert executor.run(plan(program, [Ref()] * 3)) == 2
-            assert RunContext(executor, None).run_pass(plan(program, [Ref()] * 3)) == 1
+            assert RunContext(executor, data=None).run_pass(plan(program, [Ref()] * 3)) == 1
 
 
 def bits_with(threads):

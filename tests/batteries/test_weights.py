@@ -85,7 +85,8 @@ def test_kernels_are_normalised_over_rows_as_often_as_they_count(policy, tmp_pat
     rows, specs = np.repeat(np.arange(300), counts), as_specs(KERNELS, 4)
     with open_executor(None) as executor:
         ctx = [
-            RunContext(executor, ingest((part, np.zeros(len(part))), tmp_path / str(len(part)), task="regression")) for part in (X, X[rows])
+            RunContext(executor, data=ingest((part, np.zeros(len(part))), tmp_path / str(len(part)), task="regression"))
+            for part in (X, X[rows])
         ]
         settings = GramSettings.of(ctx[0], specs, policy, str(tmp_path / "grams"))
         weighted = Grams(ctx[0], specs, replace(settings, counts=counts.astype(float)), centre=True)

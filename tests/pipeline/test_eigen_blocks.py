@@ -41,8 +41,8 @@ def engine(tmp_path, monkeypatch):
     monkeypatch.setattr(WorkerEngine, "takes", lambda *_: True)
     sink = MemorySink()
     with open_executor(None, events=sink) as executor:
-        ctx = RunContext(executor, MemoryBlocks(np.zeros((330, 1))), RunStore.create(tmp_path / "run", {}))
-        yield WorkerEngine(ctx, ctx.run, 330, 1 << 30, keeps_blocks=True), sink
+        ctx = RunContext(executor, data=MemoryBlocks(np.zeros((330, 1))), scratch=RunStore.create(tmp_path / "run", {}))
+        yield WorkerEngine(ctx, ctx.scratch, 330, 1 << 30, keeps_blocks=True), sink
 
 
 def in_parts(seed: int = 0) -> SymmetricOperator:

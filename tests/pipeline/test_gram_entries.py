@@ -32,7 +32,7 @@ def test_every_policy_gives_the_same_entries(tmp_path, normalize):
     specs = [spec.__class__(spec.name, spec.params, spec.columns, normalize) for spec in as_specs(["rbf(gamma=0.5)", "poly(degree=2)"], 3)]
     i, j = rng.integers(0, 270, (2, 500))
     with open_executor(None) as executor:
-        ctx = RunContext(executor, data)
+        ctx = RunContext(executor, data=data)
         found = [
             Grams(ctx, specs, GramSettings(policy, 128, str(tmp_path / "g"))).entries(i, j) for policy in ("memory", "recompute", "store")
         ]

@@ -48,7 +48,7 @@ PROBLEMS = {
 def opened(store, tmp_path, policy="store", *, memory=LITTLE, run=None, sink=None, kernels=KERNELS, centre=False):
     """The matrices over an executor in this process."""
     with open_executor(None, events=sink) as executor:
-        ctx = RunContext(executor, store, run, memory, emit=sink or (lambda event: None))
+        ctx = RunContext(executor, data=store, scratch=run, driver_memory=memory, emit=sink or (lambda event: None))
         specs = as_specs(kernels, D)
         settings = GramSettings.of(ctx, specs, policy, str(tmp_path / "grams") if policy == "store" else None)
         return Grams(ctx, specs, settings, centre=centre)
@@ -148,7 +148,7 @@ def test_the_policy_and_its_reason_are_said(store, tmp_path):
     for name, memory, path in (("memory", 1 << 30, None), ("recompute", LITTLE, None), ("store", LITTLE, str(tmp_path / "g"))):
         sink = MemorySink()
         with open_executor(None) as executor:
-            ctx = RunContext(executor, store, None, memory, emit=sink)
+            ctx = RunContext(executor, data=store, driver_memory=memory, emit=sink)
             Grams(ctx, as_specs(KERNELS, D), GramSettings.of(ctx, as_specs(KERNELS, D), "auto", path))
         told[name] = sink.named("grams")[0]
         assert told[name]["grams"] == name

@@ -38,7 +38,7 @@ def store(data, tmp_path_factory):
 
 
 def opened(policy, store, tmp_path, kernels, executor, **options):
-    ctx = RunContext(executor, store)
+    ctx = RunContext(executor, data=store)
     specs = as_specs(kernels, 5)
     settings = GramSettings.of(ctx, specs, policy, str(tmp_path / "grams") if policy == "store" else None)
     return Grams(ctx, specs, settings, **options)
@@ -83,7 +83,7 @@ def test_kernels_that_join_are_filled_behind_those_that_are_there(data, store, t
     theta, vectors = np.random.default_rng(3).random(len(KERNELS)), np.random.default_rng(4).standard_normal((N, 2))
     products = [ProductSpec.of([spec]) for spec in as_specs(KERNELS[:2], 5)] + [ProductSpec.of(list(as_specs(KERNELS[1:3], 5)))]
     with open_executor(None) as executor:
-        ctx = RunContext(executor, store)
+        ctx = RunContext(executor, data=store)
         before = Grams(ctx, products[:2])
         bank = before._bank
         after, anew = Grams(ctx, products, known=before), Grams(ctx, products)
@@ -106,7 +106,7 @@ def test_a_sum_beyond_the_drivers_memory_answers_by_passes(data, store, tmp_path
         whole = opened("memory", store, tmp_path, KERNELS, executor).combine(theta).array.astype(float)
         for policy in ("store", "recompute"):
             grams = opened(policy, store, tmp_path, KERNELS, executor)
-            grams.ctx = RunContext(executor, store, driver_memory=1 << 18)
+            grams.ctx = RunContext(executor, data=store, driver_memory=1 << 18)
             far = grams.combine(theta)
             assert not hasattr(far, "array") and far.n == N
             np.testing.assert_array_equal(entries(far, wanted[:2], wanted[2:]), whole.astype(np.float32)[np.ix_(wanted[:2], wanted)])
@@ -176,7 +176,7 @@ def test_a_task_of_a_pass_takes_pairs_up_to_its_bytes_and_no_more():
 
 def test_a_store_policy_needs_a_path(data, store):
     with open_executor(None) as executor, pytest.raises(ValueError, match="needs a path"):
-        GramSettings.of(RunContext(executor, store), as_specs(["linear"], 5), "store")
+        GramSettings.of(RunContext(executor, data=store), as_specs(["linear"], 5), "store")
 
 
 @pytest.mark.parametrize(("kernels", "centre"), [(KERNELS, False), (CENTRED, True)])

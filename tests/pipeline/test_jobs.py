@@ -41,7 +41,7 @@ class Workers:
 
 
 def search(store, points, method="group-lasso", n_folds=3, **context):
-    ctx = RunContext(context.pop("executor", Workers()), store, seed=1, **context)
+    ctx = RunContext(context.pop("executor", Workers()), data=store, seed=1, **context)
     info = METHODS[method]
     return folds.build_search(ctx, info, [info.config(**point) for point in points], points, {}, n_folds, 1), ctx
 
@@ -56,7 +56,7 @@ def test_a_job_has_the_figures_that_this_process_has(tmp_path):
     assert set(done) == {(point, fold) for point in range(2) for fold in range(3)}
     with open_executor(None) as executor:
         for point, fold in done:
-            here = folds.fit_fold(one, point, fold, RunContext(executor, store, seed=1), tmp_path / "here")
+            here = folds.fit_fold(one, point, fold, RunContext(executor, data=store, seed=1), tmp_path / "here")
             assert json.dumps(here) == json.dumps(done[point, fold])
             assert RunStore.open(tmp_path / "jobs" / f"cv-{point}-{fold}").read_json("summary") == json.loads(json.dumps(here))
 
@@ -66,7 +66,7 @@ def test_what_is_done_is_not_done_again_and_what_was_begun_goes_on(tmp_path, mon
     one, ctx = search(store, POINTS)
     whole = jobs.run_jobs(one, ctx, tmp_path / "whole")
     with open_executor(None) as executor:
-        folds.fit_fold(one, 0, 1, RunContext(executor, store, seed=1), tmp_path / "jobs")
+        folds.fit_fold(one, 0, 1, RunContext(executor, data=store, seed=1), tmp_path / "jobs")
 
     class Stopped(Exception):
         pass
@@ -118,7 +118,7 @@ def test_fits_whose_passes_are_distributed_are_no_jobs(tmp_path):
     one, ctx = search(store, points)
     assert set(jobs.run_jobs(one, ctx, tmp_path / "jobs")) == {(1, 0), (1, 1), (1, 2)}
     with open_executor(None) as executor:
-        assert jobs.run_jobs(one, RunContext(executor, store, seed=1), tmp_path / "sync") == {}
+        assert jobs.run_jobs(one, RunContext(executor, data=store, seed=1), tmp_path / "sync") == {}
 
 
 def test_what_jobs_share_travels_as_an_array(tmp_path):

@@ -185,8 +185,8 @@ def test_sums_over_pairs_of_tasks_and_signs_are_the_forms_of_vectors_and_of_thei
     dag = parse_graph("subsets(gaussian[0:3])", 2.0, D, np.ones(D))
     specs = [dag.kernel(key) for key in dag.children(dag.roots()[0])] + [dag.kernel(np.array([1, 1, 0] + [0] * (dag.width - 3)))]
     with open_executor() as executor:
-        ctx = RunContext(executor, BlockStore.open(str(folder / "classes")), driver_memory=1 << 30)
-        near, far = (machines.outside_forms(betas, one) for one in (ctx, RunContext(executor, ctx.data, driver_memory=1 << 19)))
+        ctx = RunContext(executor, data=BlockStore.open(str(folder / "classes")), driver_memory=1 << 30)
+        near, far = (machines.outside_forms(betas, one) for one in (ctx, RunContext(executor, data=ctx.data, driver_memory=1 << 19)))
         assert isinstance(near, VectorForms) and isinstance(far, SignedForms)
         for a, b in zip(near.split_totals(specs), far.split_totals(specs), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-9)

@@ -101,7 +101,7 @@ def test_decision_values_of_a_run_are_those_of_its_model(name):
     seen = {}
 
     def keep(run, state):
-        seen["values"] = run.decision_values(state, RunContext(run.ctx.executor, run.ctx.data))
+        seen["values"] = run.decision_values(state, RunContext(run.ctx.executor, data=run.ctx.data))
 
     estimator._keep_run = keep
     estimator.fit(SMALL, TARGET)

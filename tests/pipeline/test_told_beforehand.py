@@ -41,12 +41,12 @@ def said(fit):
 
 def test_a_driver_that_holds_much_is_told_and_one_beyond_its_limit_refused():
     told, held = [], [("kernels", 80 * 9000**2), ("rows", 72000)]
-    check_memory("mkl", held, RunContext(None, None, driver_memory=1 << 40, tell=told.append), "fewer rows")
+    check_memory("mkl", held, RunContext(None, data=None, driver_memory=1 << 40, warn=told.append), "fewer rows")
     assert len(told) == 1 and told[0].startswith("mkl: this process may hold up to 6.035 GiB (kernels 6.035 GiB")
     assert told[0].endswith("fewer rows, or a smaller driver_memory make it less")
-    check_memory("mkl", held[1:], RunContext(None, None, tell=told.append), "fewer rows")
+    check_memory("mkl", held[1:], RunContext(None, data=None, warn=told.append), "fewer rows")
     with pytest.raises(MemoryBoundExceeded, match=r"would hold 6.035 GiB .* it may hold driver_memory=1 GiB"):
-        check_memory("mkl", held, RunContext(None, None, driver_memory=1 << 30, tell=told.append), "fewer rows")
+        check_memory("mkl", held, RunContext(None, data=None, driver_memory=1 << 30, warn=told.append), "fewer rows")
     assert len(told) == 1
 
 
@@ -127,13 +127,13 @@ def test_memory_is_raised_where_a_run_goes_on_never_lowered(tmp_path):
 
 def test_decisions_follow_the_memory_that_a_run_began_with_and_refusals_the_newest(tmp_path, monkeypatch):
     store, run, seen = ingest(rows(60), tmp_path / "data"), str(tmp_path / "run"), []
-    inner = runs.run_loop
+    inner = runs.iterate
 
-    def look(loop, ctx):
+    def look(method, problem, ctx, **more):
         seen.append((ctx.driver_memory >> 30, ctx.fit_limit >> 30))
-        return inner(loop, ctx)
+        return inner(method, problem, ctx, **more)
 
-    monkeypatch.setattr(runs, "run_loop", look)
+    monkeypatch.setattr(runs, "iterate", look)
     with pytest.raises(KeyboardInterrupt):
         run_method("mkl", {}, data=str(store.url), run=run, driver_memory="1GiB", on_event=stop_after(1))
     assert resume_run(run, driver_memory="2GiB").status == "done" and seen == [(1, 1), (1, 2)]

@@ -164,7 +164,7 @@ def tree_bytes(folder: Path) -> dict[str, bytes]:
 
 def is_resumable(run: Path) -> int:
     """Check that a stopped run has a sound checkpoint, no summary and no half-written files; return the checkpoint's round."""
-    from gramplane.pipeline.methods.fgm.loop import FGMState
+    from gramplane.pipeline.methods.fgm.method import FGMState
 
     store = RunStore.open(run)
     assert store.read_json("summary") is None

@@ -115,7 +115,7 @@ def _job(method: str, params: dict[str, Any], options: dict[str, Any], limit: st
 
     info = METHODS[method]
     with open_executor(None) as executor:
-        ctx = RunContext(executor, BlockStore.open(options["data"]), None, driver_bytes(limit))
+        ctx = RunContext(executor, data=BlockStore.open(options["data"]), driver_memory=driver_bytes(limit))
         search = build_search(ctx, info, [make_config(info.config, params)], [params], {}, 3, 0)
         ready, order = search.prepared(0, 0, ctx), _order(search, ctx, Path(f"{options['run']}-jobs"))
         nbytes = job_bytes(ready)

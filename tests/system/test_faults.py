@@ -276,7 +276,7 @@ def machine_on(folder, grams, run, cluster, on_event=None):
     data, specs = BlockStore.open(folder / "store").with_scale("standard", centred=True), as_specs(GRAM_KERNELS, 20)
     y = np.where(data.target() > 0, 1.0, -1.0)
     with one_thread(), executing(ComputeOptions(cluster), data, on_event or (lambda event: None)) as executor:
-        ctx = RunContext(executor, data, RunStore.create(run, {}), 15 << 20)
+        ctx = RunContext(executor, data=data, scratch=RunStore.create(run, {}), driver_memory=15 << 20)
         found = Grams(ctx, specs, GramSettings.of(ctx, specs, "store", str(grams)))
         solution = solve_smo(found.combine(np.full(8, 0.125)), svc_problem(y, 1.0))
         forms = found.forms(solution.beta)

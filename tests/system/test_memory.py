@@ -57,7 +57,10 @@ def test_gram_matrices_stay_within_the_peak_planned_for_their_workers(tmp_path):
     kernels = [f"rbf(gamma={0.001 * 2**q})" for q in range(16)]
     said = build_grams(data.url, kernels, str(tmp_path / "g"), cluster="local:2", worker_memory=limit, dry_run=True).figures
     with executing(ComputeOptions("local:2", limit), data, events.append, "grams") as executor:
-        ctx, specs = RunContext(executor, data, RunStore.create(tmp_path / "run", {}), 40 << 20), as_specs(kernels, 10)
+        ctx, specs = (
+            RunContext(executor, data=data, scratch=RunStore.create(tmp_path / "run", {}), driver_memory=40 << 20),
+            as_specs(kernels, 10),
+        )
         grams = Grams(ctx, specs, GramSettings.of(ctx, specs, "store", str(tmp_path / "g")))
         grams.forms(np.ones(n))
         found = solve_smo(grams.combine(np.full(16, 0.0625)), svc_problem(np.where(data.target() > 0, 1.0, -1.0), 1.0), tol=1e-2)

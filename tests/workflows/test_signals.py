@@ -11,6 +11,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -163,14 +164,14 @@ def test_what_is_said_before_the_first_round_is_said_afterwards_too(command: str
 def test_what_is_said_after_the_first_round_is_said_afterwards_too(tmp_path: Path, monkeypatch, capsys):
     from gramplane.pipeline.runs import run as running
 
-    real = running.run_loop
+    real = running.iterate
 
-    def interrupted(loop: object, ctx: object) -> None:
-        real(loop, ctx)
+    def interrupted(*given: Any, **more: Any) -> None:
+        real(*given, **more)
         raise Interrupted(signal.SIGINT)
 
     assert main(["ingest", str(SMOKE), str(tmp_path / "store"), "--quiet"]) == 0
-    monkeypatch.setattr(running, "run_loop", interrupted)
+    monkeypatch.setattr(running, "iterate", interrupted)
     assert main(["fit", "fgm", "--data", str(tmp_path / "store"), "--run", str(tmp_path / "run"), "--set", "max_rounds=2"]) == 130
     assert "what is finished is kept, run the same command again to continue" in capsys.readouterr().err
     monkeypatch.undo()

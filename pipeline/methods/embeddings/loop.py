@@ -31,9 +31,9 @@ from ....kernels.spectral.embeddings import (
 )
 from ....kernels.spectral.neighbors import Nearest, neighbour_graph
 from ....storage import DataError
+from ...core.result import Step
 from ...grams.eigen_blocks import worker_engine
 from ...grams.neighbours import nearest_neighbours, squared_distances
-from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import EmbeddingConfig, MVEConfig, SPEConfig
 from .rows_pass import TriplesPass, row_geometry

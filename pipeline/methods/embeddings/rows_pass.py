@@ -15,9 +15,10 @@ from ....kernels.eigen.column_block import TILE_ROWS
 from ....kernels.spectral.embeddings import leading_directions, normalise_columns
 from ....kernels.spectral.triple_losses import worst_triples
 from ....storage import BlockStore, MemoryBlocks, open_shared
+from ...core.resources import Shared, resolve
 from ...grams.sources import FREED_BYTES, rows_of
 from ...passes.blocks import add_parts, join_lists
-from ...records.context import RunContext, Shared, resolve
+from ...records.context import RunContext
 
 Rows: TypeAlias = Any  # `(n, d)` in double precision: an array or CSR
 Step = Callable[..., np.ndarray | list[Any]]
@@ -79,7 +80,7 @@ def row_geometry(ctx: RunContext, count: int) -> tuple[float, np.ndarray]:
     mean = ctx.run_pass(passes.means()) / data.n_rows
     if passes.by_scatter:
         return _by_scatter(ctx, passes, mean)
-    shared = ctx.broadcast("row-mean", mean, len(passes.pairs))
+    shared = ctx.share("row-mean", mean, len(passes.pairs))
     norm2 = float(ctx.run_pass(passes.norm(shared))[0])
     return norm2, _by_iteration(ctx, passes, mean) if count else np.zeros((data.n_rows, 0))
 
@@ -105,8 +106,8 @@ def _by_iteration(ctx: RunContext, passes: GeometryPasses, mean: np.ndarray) -> 
     values = np.zeros(passes.width)
     for _ in range(MAX_ITERATIONS):
         block = np.linalg.qr(block - block.mean(axis=0))[0]
-        inner = ctx.run_pass(passes.inner(ctx.broadcast("row-block", block, tasks)))
-        weights = ctx.broadcast("row-weights", inner, tasks)
+        inner = ctx.run_pass(passes.inner(ctx.share("row-block", block, tasks)))
+        weights = ctx.share("row-weights", inner, tasks)
         image = np.concatenate(ctx.run_pass(passes.products(mean, weights)))
         image = image - image.mean(axis=0)
         values, turned = np.linalg.eigh(block.T @ image)
@@ -284,7 +285,7 @@ class TriplesPass:
         """Return what :func:`gramplane.kernels.spectral.triple_losses.worst_triples` does."""
         arrays = {"factor": factor, "starts": starts, "neighbours": neighbours}
         tasks = len(triple_spans(*factor.shape))
-        shared = [self.ctx.broadcast(f"triples-{name}", array, tasks) for name, array in arrays.items()]
+        shared = [self.ctx.share(f"triples-{name}", array, tasks) for name, array in arrays.items()]
         found = self.ctx.run_pass(triples_pass(*factor.shape, len(neighbours), *shared))
         return np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
 

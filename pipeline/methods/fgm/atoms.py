@@ -20,12 +20,12 @@ from ....kernels.features import expansions, groups
 from ....kernels.features.groups import build_groups
 from ....kernels.features.rows_at_hand import RowsAtHand
 from ....kernels.features.scores import DualVector, TopB, apply_scaling, correlations_many, select_sparse, top_b
-from ....storage import BlockStore, DataError, MemoryBlocks, MemoryRef
+from ....storage import DataError, MemoryRef
+from ...core.resources import INLINE_BYTES, Resources
 from ...inputs.labels import Inputs
-from ...passes.blocks import Block, load_blocks, scale_of, serial, table_of
+from ...passes.blocks import Block, Blocks, load_blocks, scale_of, serial, table_of
 from ...passes.columns import Columns
 from ...passes.scaling import scaled, scaled_values
-from ...records.context import INLINE_BYTES, RunContext
 from ...records.data_set import feature_namer
 from ...records.scale import FeatureScale
 from .config import FGMConfig
@@ -54,7 +54,7 @@ def _multiply_columns(columns: Columns, factor: np.ndarray) -> Columns:
     return sp.csc_array((data, columns.indices, columns.indptr), shape=columns.shape)
 
 
-def feature_ranges(data: BlockStore | MemoryBlocks, features: np.ndarray, *, centred: bool) -> tuple[np.ndarray, np.ndarray]:
+def feature_ranges(data: Blocks, features: np.ndarray, *, centred: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return the smallest and largest (scaled) value of some features, see :func:`~gramplane.pipeline.passes.blocks.scale_of`."""
     scale = scale_of(data, features, centred=centred)
     low, high = (scaled_values(table_of(data, name)[features], scale) for name in ("minimum", "maximum"))
@@ -95,7 +95,7 @@ class LinearAtoms:
         """What tells these columns from others of the same coordinates and factors."""
         return ""
 
-    def search_bytes(self, data: BlockStore | MemoryBlocks, sizes: Sequence[int], driver_memory: int) -> int:
+    def search_bytes(self, data: Blocks, sizes: Sequence[int], driver_memory: int) -> int:
         """Return the bytes of a step of the pass that looks for so many atoms of every machine."""
         return score_pass(data, tuple(Query(size) for size in sizes)).memory_bound
 
@@ -103,7 +103,7 @@ class LinearAtoms:
         """Return the number of candidates among so many features."""
         return n_features
 
-    def for_workers(self, ctx: RunContext) -> LinearAtoms:
+    def for_workers(self, resources: Resources) -> LinearAtoms:
         """Return the form of these atoms that travels with tasks."""
         return self
 
@@ -120,9 +120,9 @@ class LinearAtoms:
         """Return the merged list: no feature is ever cut."""
         return partial.top
 
-    def select(self, ctx: RunContext, duals: np.ndarray, queries: Sequence[Query]) -> list[TopB]:
+    def select(self, data: Blocks, resources: Resources, duals: np.ndarray, queries: Sequence[Query]) -> list[TopB]:
         """Return the best features for every dual vector (one pass)."""
-        return select_atoms(ctx, self, duals, queries)
+        return select_atoms(data, resources, self, duals, queries)
 
     def squares(self, top: TopB) -> np.ndarray:
         """Return the scores ``||c_atom||^2`` of ranked atoms."""
@@ -141,7 +141,7 @@ class LinearAtoms:
         """Return the coordinate of each column of the atoms' cut and its factor."""
         return ids, np.ones(ids.size)
 
-    def build(self, data: BlockStore | MemoryBlocks, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
+    def build(self, data: Blocks, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
         """Return the cut's columns from the (scaled) columns of ``features``."""
         return take_columns(raw, features, ids)
 
@@ -168,12 +168,14 @@ class GroupAtoms(LinearAtoms):
         """The group index."""
         return _load_index(self.parts) if self.index is None else self.index
 
-    def for_workers(self, ctx: RunContext) -> GroupAtoms:
+    def for_workers(self, resources: Resources) -> GroupAtoms:
         """Return atoms whose index lies in the run store: it grows with the number of features."""
-        if self.index is None or self.index.members.nbytes < INLINE_BYTES or ctx.run is None or ctx.executor.kind == "sync":
+        if self.index is None or self.index.members.nbytes < INLINE_BYTES or resources.scratch is None or resources.executor.kind == "sync":
             return self
         values = {each.name: getattr(self.index, each.name) for each in fields(self.index)}
-        stored = {name: ctx.run.put_array(f"groups-{name}", value) for name, value in values.items() if isinstance(value, np.ndarray)}
+        stored = {
+            name: resources.scratch.put_array(f"groups-{name}", value) for name, value in values.items() if isinstance(value, np.ndarray)
+        }
         return GroupAtoms(parts=tuple({**values, **stored}.items()), centred=self.centred)
 
     def count(self, n_features: int) -> int:
@@ -199,12 +201,12 @@ class GroupAtoms(LinearAtoms):
         """Rank the groups that stripe borders cut among the others."""
         return partial.top if partial.cut is None else groups.finish_partials(partial.top, *partial.cut, query.size)
 
-    def select(self, ctx: RunContext, duals: np.ndarray, queries: Sequence[Query]) -> list[TopB]:
+    def select(self, data: Blocks, resources: Resources, duals: np.ndarray, queries: Sequence[Query]) -> list[TopB]:
         """Return the best groups; a tree in this process is searched with pruning, elsewhere its groups are summed by stripe."""
-        if self.groups.kind != "tree" or ctx.executor.kind != "sync":
-            return select_atoms(ctx, self, duals, queries)
-        blocks = load_blocks(tuple(ctx.data.column_blocks()), centred=self.centred)
-        correlations = np.hstack([self.correlations(block, scaled_duals(ctx, duals)) for block in blocks])
+        if self.groups.kind != "tree" or resources.executor.kind != "sync":
+            return select_atoms(data, resources, self, duals, queries)
+        blocks = load_blocks(tuple(data.column_blocks()), centred=self.centred)
+        correlations = np.hstack([self.correlations(block, scaled_duals(data, duals)) for block in blocks])
         return [groups.tree_select(c, self.groups, query.size)[0] for c, query in zip(correlations, queries, strict=True)]
 
     def squares(self, top: TopB) -> np.ndarray:
@@ -229,7 +231,7 @@ class GroupAtoms(LinearAtoms):
         """Return the groups' features and their factors ``sqrt(sum eta)``."""
         return groups.cut_columns(self.groups, ids)
 
-    def build(self, data: BlockStore | MemoryBlocks, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
+    def build(self, data: Blocks, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
         """Return the members' columns times their factors."""
         members, factors = self.coordinates(ids)
         return _multiply_columns(take_columns(raw, features, members), factors)
@@ -283,7 +285,7 @@ class ExpansionAtoms(LinearAtoms):
         width = self.map.width
         return (ids[:, None] * width + np.arange(width)).ravel(), np.ones(ids.size * width)
 
-    def build(self, data: BlockStore | MemoryBlocks, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
+    def build(self, data: Blocks, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
         """Return the expanded columns of the chosen features."""
         low, high = feature_ranges(data, ids, centred=self.centred)
         return expansions.expand(take_columns(raw, features, ids), self.map, low, high)
@@ -307,7 +309,7 @@ def build_atoms(config: FGMConfig, inputs: Inputs) -> Atoms:
     return LinearAtoms(centred=centred)
 
 
-def _additive_expansion(config: FGMConfig, data: BlockStore | MemoryBlocks, centred: bool) -> expansions.Expansion:
+def _additive_expansion(config: FGMConfig, data: Blocks, centred: bool) -> expansions.Expansion:
     if data.scale.kind == "unit-row":
         raise ValueError(f"feature_map={config.feature_map!r} cannot be used on rows scaled to unit norm; ingest with another scale")
     name = "hik" if config.feature_map == "hik" else "additive_gaussian"
@@ -319,7 +321,7 @@ def _additive_expansion(config: FGMConfig, data: BlockStore | MemoryBlocks, cent
     return expansions.Expansion(name, gamma=config.gamma, n_bins=config.n_bins)
 
 
-def map_warnings(config: FGMConfig, data: BlockStore | MemoryBlocks, centred: bool) -> list[str]:
+def map_warnings(config: FGMConfig, data: Blocks, centred: bool) -> list[str]:
     """Return a warning of ranges on which the additive Gaussian map is far from its kernel (docs/theory/fgm.md, "Additive maps")."""
     if config.feature_map != "additive_gaussian":
         return []

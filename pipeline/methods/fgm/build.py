@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 
 from ....kernels.mixed_norm import SOLVERS, GroupProblem
+from ...core.resources import Resources
 from ...inputs.labels import Inputs
-from ...passes.blocks import scale_of
+from ...passes.blocks import Blocks, scale_of
 from ...passes.scaling import scaled_columns
-from ...records.context import RunContext
 from ...records.data_set import feature_namer
 from .atoms import feature_ranges
 from .config import FGMConfig
@@ -49,15 +49,15 @@ def last_weights(problem: MachineProblem, machine: MachineState) -> MachineWeigh
     return machine.weights() if machine.rounds else _null_weights(problem)
 
 
-def refit_weights(atoms: Atoms, problem: MachineProblem, machine: MachineState, ctx: RunContext) -> MachineWeights:
+def refit_weights(data: Blocks, atoms: Atoms, problem: MachineProblem, machine: MachineState, resources: Resources) -> MachineWeights:
     """Return weights on the selected atoms with a plain ridge penalty and C = 20 (Tan, Tsang and Wang's de-biasing)."""
     selected, config = selected_atoms([machine]), problem.config
     if not len(selected):
         return _null_weights(problem)
     features = atoms.features(selected)
     coordinates, factors = atoms.coordinates(selected)
-    design = Design(ctx.data.n_rows, len(factors))
-    design.append(atoms.build(ctx.data, scaled_columns(ctx, features, centred=atoms.centred), features, selected))
+    design = Design(data.n_rows, len(factors))
+    design.append(atoms.build(data, scaled_columns(data, resources, features, centred=atoms.centred), features, selected))
     rows = design.rows(problem.y, problem.cost * (REFIT_C / float(config.C)), problem.loss, problem.basis)
     ridge = GroupProblem(rows, np.array([0, len(factors)], np.int64))
     solution = SOLVERS["newton"](ridge, warm=None, tol=config.inner_tol, max_iter=None)

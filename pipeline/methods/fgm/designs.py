@@ -20,19 +20,19 @@ from ....kernels.mixed_norm import ROW_BLOCK, ROW_OPERATIONS, BlockedRows, RowDa
 from ....kernels.mixed_norm.elimination import FreeBasis
 from ....kernels.mixed_norm.row_block import RememberingBlock
 from ....kernels.mixed_norm.rows_blocked import FAN_IN
-from ....storage import BlockStore, MemoryBlocks, block_cache, pick_columns
+from ....storage import block_cache, pick_columns
 from ...core.memory import Item, refuse
-from ...passes.blocks import Columns, Ref, scale_of, serial, source_of
+from ...core.resources import Resources, Shared, resolve
+from ...passes.blocks import Blocks, Columns, Ref, scale_of, serial, source_of
 from ...passes.columns import heaviest_entries, stack
 from ...passes.scaling import scaled, scaled_columns
-from ...records.context import RunContext, Shared, resolve
 from .model import MachineState
 from .score_pass import Query
 
 DRIVER_SHARE = 0.5  # share of the driver's memory that the cuts' columns may take; sparse ones are held twice while a cut is added
 
 
-def solve_at(data: BlockStore | MemoryBlocks, columns: int, driver_memory: int) -> str:
+def solve_at(data: Blocks, columns: int, driver_memory: int) -> str:
     """Return ``"driver"`` or ``"workers"``: where sub-problems with ``columns`` columns in all are solved. Decided once per run, from sizes
     alone. A single block of rows cannot be split, so it always stays on the driver.
     """
@@ -41,7 +41,7 @@ def solve_at(data: BlockStore | MemoryBlocks, columns: int, driver_memory: int) 
     return "workers"
 
 
-def rows_step(data: BlockStore | MemoryBlocks, columns: int, atoms: ColumnMaker, q: int) -> int:
+def rows_step(data: Blocks, columns: int, atoms: ColumnMaker, q: int) -> int:
     """Return the bytes of the largest step on blocks of rows of a machine with so many columns, q of them without a penalty beside, where
     sub-problems are solved there.
     """
@@ -49,11 +49,8 @@ def rows_step(data: BlockStore | MemoryBlocks, columns: int, atoms: ColumnMaker,
     return max(rows_pass("planned", parts, size).memory_bound for size in (sums_bytes(columns, q), None))
 
 
-def driver_items(
-    data: BlockStore | MemoryBlocks, columns: int, first: int, machines: int, driver_memory: int, q: int = 0
-) -> tuple[Item, ...]:
+def driver_items(data: Blocks, columns: int, first: int, machines: int, driver_memory: int, q: int = 0) -> tuple[Item, ...]:
     """Return what the driver holds of machines with so many columns in all: scores, vectors, q covariates, and columns that lie here.
-
     A single block of rows whose columns of all rounds are beyond the driver's share is planned with those of the ``first`` round; each
     round looks again.
     """
@@ -70,7 +67,7 @@ def driver_items(
     return (*items, cut_columns(data, first if beyond else columns), fetched)
 
 
-def cut_columns(data: BlockStore | MemoryBlocks, columns: int) -> Item:
+def cut_columns(data: Blocks, columns: int) -> Item:
     """Return what columns of cuts take on the driver."""
     size = design_bytes(data, columns)
     return ("columns of the cuts", size) if data.meta.kind == "dense" else ("columns of the cuts, twice while one is added", 2 * size)
@@ -102,7 +99,7 @@ class ColumnMaker(Protocol):
         """Return the features behind atoms."""
         ...
 
-    def build(self, data: BlockStore | MemoryBlocks, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
+    def build(self, data: Blocks, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
         """Return the columns of atoms."""
         ...
 
@@ -125,7 +122,7 @@ class Atoms(ColumnMaker, Protocol):
         """Features that the columns of an atom are made of, at most."""
         ...
 
-    def search_bytes(self, data: BlockStore | MemoryBlocks, sizes: Sequence[int], driver_memory: int) -> int:
+    def search_bytes(self, data: Blocks, sizes: Sequence[int], driver_memory: int) -> int:
         """Return the bytes of the largest step of the passes that look for so many atoms of every machine."""
         ...
 
@@ -133,7 +130,7 @@ class Atoms(ColumnMaker, Protocol):
         """Return the number of candidates among so many features."""
         ...
 
-    def select(self, ctx: RunContext, duals: np.ndarray, queries: Sequence[Query]) -> Sequence[Any]:
+    def select(self, data: Blocks, resources: Resources, duals: np.ndarray, queries: Sequence[Query]) -> Sequence[Any]:
         """Return the best atoms for every dual vector."""
         ...
 
@@ -145,7 +142,7 @@ class Atoms(ColumnMaker, Protocol):
         """Return those of the atoms of a cut that have one of the coordinates, which are the cut's with weight."""
         ...
 
-    def for_workers(self, ctx: RunContext) -> ColumnMaker:
+    def for_workers(self, resources: Resources) -> ColumnMaker:
         """Return the form that travels with tasks."""
         ...
 
@@ -213,8 +210,8 @@ class Designs:
     ``capacities`` are the columns each machine may have at most.
     """
 
-    def __init__(self, atoms: Atoms, capacities: list[int]) -> None:
-        self._atoms, self._capacities = atoms, capacities
+    def __init__(self, data: Blocks, atoms: Atoms, capacities: list[int]) -> None:
+        self._data, self._atoms, self._capacities = data, atoms, capacities
         self._designs: dict[int, Design | RemoteDesign] = {}
         self._fetched: tuple[np.ndarray, Columns] = np.zeros(0, np.int64), np.zeros((0, 0))  # features, and their columns, of the last pass
 
@@ -228,18 +225,20 @@ class Designs:
         """Forget the machines that are not among ``running``."""
         self._designs = {k: design for k, design in self._designs.items() if k in running}
 
-    def extend(self, ctx: RunContext, machines: Sequence[MachineState], cuts: Mapping[int, np.ndarray | None]) -> None:
+    def extend(self, resources: Resources, machines: Sequence[MachineState], cuts: Mapping[int, np.ndarray | None]) -> None:
         """Append each machine's new cut (``None``: only rebuild what is missing); one column pass serves all machines."""
         missing = {k: [*(() if k in self._designs else machines[k].cuts), *(() if cut is None else (cut,))] for k, cut in cuts.items()}
-        if solve_at(ctx.data, sum(self._capacities), ctx.driver_memory) == "driver":
-            return self._append_local(ctx, missing)
+        if solve_at(self._data, sum(self._capacities), resources.driver_memory) == "driver":
+            return self._append_local(resources, missing)
         for k, cuts_of_machine in missing.items():
-            remote = cast("RemoteDesign", self._designs.setdefault(k, RemoteDesign(ctx, self._atoms.for_workers(ctx))))
+            remote = cast(
+                "RemoteDesign", self._designs.setdefault(k, RemoteDesign(self._data, resources, self._atoms.for_workers(resources)))
+            )
             for ids in cuts_of_machine:
                 remote.append(ids)
 
     def beside(
-        self, ctx: RunContext, machines: Sequence[MachineState], candidates: Mapping[int, np.ndarray]
+        self, resources: Resources, machines: Sequence[MachineState], candidates: Mapping[int, np.ndarray]
     ) -> dict[int, Design | RemoteDesign]:
         """Return some machines' columns with each of their candidates behind them as a cut of its own; one column pass serves all."""
         after: dict[int, Design | RemoteDesign] = {}
@@ -247,35 +246,35 @@ class Designs:
         for k, ids in candidates.items():
             design, one_by_one = self._designs[k], [ids[i : i + 1] for i in range(len(ids))]
             if isinstance(design, RemoteDesign):
-                after[k] = RemoteDesign(ctx, self._atoms.for_workers(ctx))
+                after[k] = RemoteDesign(self._data, resources, self._atoms.for_workers(resources))
                 for cut in (*machines[k].cuts, *one_by_one):
                     after[k].append(cut)
             else:
-                parts = [self._atoms.build(ctx.data, self._columns(ctx, features), features, cut) for cut in one_by_one]
+                parts = [self._atoms.build(self._data, self._columns(resources, features), features, cut) for cut in one_by_one]
                 after[k] = design.joined(parts)
         return after
 
-    def _append_local(self, ctx: RunContext, missing: Mapping[int, list[np.ndarray]]) -> None:
-        if design_bytes(ctx.data, sum(self._capacities)) > DRIVER_SHARE * ctx.driver_memory:
+    def _append_local(self, resources: Resources, missing: Mapping[int, list[np.ndarray]]) -> None:
+        if design_bytes(self._data, sum(self._capacities)) > DRIVER_SHARE * resources.driver_memory:
             count = sum(len(ids) for cuts in missing.values() for ids in cuts)
             count += sum(sum(design.widths) for design in self._designs.values())
-            refuse_columns([cut_columns(ctx.data, count)], ctx.fit_limit)
+            refuse_columns([cut_columns(self._data, count)], resources.fit_limit)
         parts = [self._atoms.features(ids) for cuts in missing.values() for ids in cuts]
         features = parts[0] if len(parts) == 1 else np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
-        raw = self._columns(ctx, features) if len(features) else np.zeros((ctx.data.n_rows, 0))
+        raw = self._columns(resources, features) if len(features) else np.zeros((self._data.n_rows, 0))
         for k, cuts in missing.items():
-            design = self._designs.setdefault(k, Design(ctx.data.n_rows, self._capacities[k]))
+            design = self._designs.setdefault(k, Design(self._data.n_rows, self._capacities[k]))
             assert isinstance(design, Design)
             for ids in cuts:
-                design.append(self._atoms.build(ctx.data, raw, features, ids))
+                design.append(self._atoms.build(self._data, raw, features, ids))
 
-    def _columns(self, ctx: RunContext, features: np.ndarray) -> Columns:
+    def _columns(self, resources: Resources, features: np.ndarray) -> Columns:
         """Return (scaled) columns, out of those fetched last where they are among them."""
         known, columns = self._fetched
         if not set(features.tolist()) <= set(known.tolist()):
             del columns
             self._fetched = np.zeros(0, np.int64), np.zeros((0, 0))  # those of the last cut make room
-            columns = scaled_columns(ctx, features, centred=self._atoms.centred)
+            columns = scaled_columns(self._data, resources, features, centred=self._atoms.centred)
             if isinstance(columns, np.ndarray):
                 columns = np.asfortranarray(columns)  # they are picked and appended one by one
             known, columns = self._fetched = features, columns
@@ -331,11 +330,11 @@ def _concatenate(parts: Sequence[Sums]) -> Sums:
 class RemoteDesign:
     """Columns of the cuts, left where the rows are; the counterpart of :class:`gramplane.pipeline.methods.fgm.designs.Design`."""
 
-    def __init__(self, ctx: RunContext, atoms: ColumnMaker) -> None:
-        self._ctx, self._atoms = ctx, atoms
+    def __init__(self, data: Blocks, resources: Resources, atoms: ColumnMaker) -> None:
+        self._data, self._resources, self._atoms = data, resources, atoms
         self._cuts: list[np.ndarray] = []
         self._free: tuple[FreeBasis, list[Shared]] | None = None
-        self._digest = hashlib.sha256(f"{serial(ctx.data)} {type(atoms).__name__} {atoms.signature} {atoms.centred}".encode())
+        self._digest = hashlib.sha256(f"{serial(data)} {type(atoms).__name__} {atoms.signature} {atoms.centred}".encode())
         self.widths: list[int] = []
 
     def append(self, ids: np.ndarray) -> None:
@@ -348,7 +347,7 @@ class RemoteDesign:
 
     def rows(self, y: np.ndarray, cost: np.ndarray, loss: SumLoss, basis: FreeBasis) -> BlockedRows:
         """Return row access for the solver; every operation is one pass over the blocks of rows."""
-        labels, costs = self._ctx.broadcast("labels", y), self._ctx.broadcast("costs", cost)
+        labels, costs = self._resources.share("labels", y), self._resources.share("costs", cost)
 
         def add(name: str, query: RowQuery) -> Sums:
             return self._run(name, query, (labels, costs), basis, sums_bytes(sum(self.widths), basis.q))
@@ -360,7 +359,7 @@ class RemoteDesign:
 
     def decision_values(self, omega: np.ndarray, bias: float) -> np.ndarray:
         """Return the decision values ``Z omega - bias``, ``(n_samples,)``."""
-        n = self._ctx.data.n_rows
+        n = self._data.n_rows
         if not self.widths:
             return np.full(n, -bias)
         return self._run("decision", RowQuery(sum_loss("squared"), omega), (np.zeros(n), np.zeros(n)), None)[0] - bias
@@ -368,16 +367,16 @@ class RemoteDesign:
     def _run(self, name: str, query: RowQuery, targets: tuple[Shared, Shared], basis: FreeBasis | None, sums: int | None = None) -> Sums:
         free = () if basis is None else self._shared(basis)
         columns, token, cuts = sum(self.widths), self._digest.hexdigest(), tuple(self._cuts)
-        parts = row_parts(self._ctx.data, token, columns, self._atoms, cuts, 0 if basis is None else basis.q, free)
-        return self._ctx.run_pass(rows_pass(name, parts, sums, *targets, name, query))
+        parts = row_parts(self._data, token, columns, self._atoms, cuts, 0 if basis is None else basis.q, free)
+        return self._resources.run_pass(rows_pass(name, parts, sums, *targets, name, query))
 
     def _shared(self, basis: FreeBasis) -> Sequence[Shared]:
         """Return the columns without a penalty block by block, as tasks get them; a bias alone needs none to be sent."""
         if not len(basis.means):
             return ()
         if self._free is None or self._free[0] is not basis:
-            edges = row_edges(self._ctx.data.n_rows)
-            self._free = basis, [self._ctx.broadcast(f"covariates-{lo}", basis.columns[lo:hi]) for lo, hi in edges]
+            edges = row_edges(self._data.n_rows)
+            self._free = basis, [self._resources.share(f"covariates-{lo}", basis.columns[lo:hi]) for lo, hi in edges]
         return self._free[1]
 
 
@@ -387,7 +386,7 @@ def row_edges(n: int) -> list[tuple[int, int]]:
 
 
 def row_parts(
-    data: BlockStore | MemoryBlocks,
+    data: Blocks,
     token: str,
     columns: int,
     atoms: ColumnMaker,
@@ -421,13 +420,13 @@ def sums_bytes(p: int, q: int) -> int:
     return 8 * ((p + q) * (p + q) + p + q + 3)
 
 
-def part_bytes(data: BlockStore | MemoryBlocks, columns: int) -> int:
+def part_bytes(data: Blocks, columns: int) -> int:
     """Bound the bytes of so many columns on one block of rows: dense, or sparse ones that may all lie there."""
     dense = 8 * min(ROW_BLOCK, data.n_rows) * columns
     return dense if data.meta.kind == "dense" else min(dense, design_bytes(data, columns))
 
 
-def design_bytes(data: BlockStore | MemoryBlocks, columns: int) -> int:
+def design_bytes(data: Blocks, columns: int) -> int:
     """Bound the bytes of ``columns`` columns of the data on the driver: dense, or the heaviest sparse ones by their counts."""
     if data.meta.kind == "dense":
         return 8 * data.n_rows * columns

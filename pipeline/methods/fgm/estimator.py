@@ -24,8 +24,7 @@ from ...inputs.covariates import covariates_to_decide, covariates_to_fit
 from ...inputs.labels import Inputs
 from .atoms import build_atoms
 from .config import FGMConfig
-from .loop import FGMState
-from .method import FGM
+from .method import FGM, FGMProblem, FGMState
 from .model import FGMModel, MachineState, selected_atoms
 from .predict import decision_values, model_columns
 from .stability import bootstrap_frequencies
@@ -63,7 +62,7 @@ class PathPoint:
 class _FGM(Selection, Estimator):
     """What both estimators share."""
 
-    _method = FGM
+    _method = FGM()
     _takes_all_memory = True
     _forms = {"accept_sparse": ["csc", "csr"], "accept_large_sparse": True}
 
@@ -134,9 +133,9 @@ class _FGM(Selection, Estimator):
         check_is_fitted(self, "model_")
         return _of_machines([_path(self.model_, machine) for machine in self.model_.machines])
 
-    def _keep_run(self, run: FGM, state: FGMState) -> None:
+    def _keep_run(self, problem: FGMProblem, inputs: Inputs, state: FGMState) -> None:
         # For selection_stability; dropped when the estimator is pickled.
-        self._training = run.inputs
+        self._training = inputs
 
     def _chart_tables(self) -> dict[str, list[dict[str, Any]]]:
         tables, inputs = super()._chart_tables(), getattr(self, "_training", None)
@@ -218,7 +217,7 @@ class _FGM(Selection, Estimator):
             raise ValueError("selection_stability needs X and y: the training data is not kept in a saved estimator")
         config = self._config()
         with self._context(inputs.data) as ctx:
-            return bootstrap_frequencies(config, inputs, ctx, n_resamples, self.selected_)
+            return bootstrap_frequencies(config, inputs.over(ctx.data), ctx, n_resamples, self.selected_)
 
 
 class FGMClassifier(_FGM, Classifier):
@@ -640,8 +639,8 @@ class _FGMPath(CrossValidated):
 
     def _unit(self, start: Start) -> float:
         auto = start.config.model_copy(update={"C": "auto"})
-        run = FGM.start(auto, start.inputs, start.ctx)
-        return float(np.exp(np.mean([np.log(machine.C) for machine in run.loop.init(start.ctx).machines])))
+        state = self._method.init(self._method.problem(auto, start.inputs, start.ctx), start.ctx)
+        return float(np.exp(np.mean([np.log(machine.C) for machine in state.machines])))
 
     def _chains(self, start: Start, known: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
         config: FGMConfig = start.config
@@ -651,7 +650,7 @@ class _FGMPath(CrossValidated):
         if is_asked or 2 * self.best_params_.get("max_rounds", 0) <= config.most_rounds:
             return []
         wide = WIDER * config.B
-        n_atoms = FGM.start(config, start.inputs, start.ctx).loop.atoms.count(int(start.ctx.data.n_cols))
+        n_atoms = self._method.problem(config, start.inputs, start.ctx).n_atoms
         return [[{**point, "B": wide} for point in known]] if wide * config.most_rounds <= n_atoms else []
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from ...inputs.folds import SharedLoop, draw_masks, group_by_parameters, row_groups
 from ...records.context import RunContext
 from .config import FGMConfig, resolve_config
-from .method import FGM, shared_loop
+from .method import FGM, shared_problem
 
 # Parameters that change the candidates or how they are read: points that differ in them cannot share a pass.
 ATOM_PARAMETERS = ("feature_map", "gamma", "coef0", "n_bins", "group_weight", "fit_intercept")
@@ -20,14 +20,14 @@ def shared_loops(
     ctx: RunContext, grid: Sequence[FGMConfig], extra: Mapping[str, Any], folds: int, seed: int, column: str | None = None
 ) -> list[SharedLoop]:
     """Return the loops that evaluate a grid by cross-validation on row masks."""
-    _, inputs = FGM.read_inputs(grid[0], ctx, {name: extra.get(name) for name in ("groups", "covariates")})
+    _, inputs = FGM().read_inputs(grid[0], ctx, {name: extra.get(name) for name in ("groups", "covariates")})
     masks = draw_masks(inputs, folds, seed, row_groups(inputs.data, column, folds))
     loops = []
     for points in group_by_parameters([resolve_config(config, inputs) for config in grid], ATOM_PARAMETERS):
-        loop = shared_loop(ctx, [grid[k] for k in points], inputs, masks, ctx.driver_memory)
-        loop.follow(inputs, list(masks) * len(points))
-        loop.goes_all_rounds = True
-        loops.append(SharedLoop(points, loop))
+        problem = shared_problem([resolve_config(grid[k], inputs) for k in points], inputs, masks, ctx)
+        problem.follow(list(masks) * len(points))
+        problem.goes_all_rounds = True
+        loops.append(SharedLoop(points, problem))
     return loops
 
 

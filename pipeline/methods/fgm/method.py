@@ -1,93 +1,133 @@
-"""The Feature Generating Machine as a method: from a store to a loop, from its state to model, summary and tables."""
+"""The Feature Generating Machine (Tan, Tsang, Wang, JMLR 15, 2014): the outer cutting planes.
+
+Problem (docs/theory/fgm.md): ``min_{w,g} 1/2 ||w||_B^2 + P(Xw + Ag)``, A columns without a penalty, with ``||w||_B^2 = min_d sum w_j^2 /
+d_j`` over ``0 <= d <= 1, sum d <= B``; one round adds the set of B atoms that violates the dual most (15) and refits the mixed-norm problem
+(31).
+
+=============  ==================================================
+symbol         name
+=============  ==================================================
+u              residual, ``duals`` in a pass
+C_t, S_t       ``MachineState.cuts``
+omega, g       ``RoundRecord.omega``, ``.bias``, ``.covariate_coef``
+mu_h           ``RoundRecord.cut_weights``
+F_t            ``RoundRecord.objective``
+Delta_t        ``RoundRecord.outer_gap`` (or its scaled, tighter form)
+=============  ==================================================
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property
-from typing import Any, Self
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, ClassVar
 
 import numpy as np
 
+from ....kernels.mixed_norm import SOLVERS, GroupProblem, GroupSolution
 from ...core.memory import driver_plan
+from ...core.method import Method
+from ...core.resources import Resources
+from ...core.result import Result, Step
 from ...inputs.covariates import covariates_to_fit
 from ...inputs.labels import Inputs, store_inputs
-from ...inputs.scores import held_out_rows, with_held_out
-from ...method import Method
-from ...passes.blocks import column_tasks
+from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics, fit_tracker, held_out_rows, scores_of
+from ...passes.blocks import Blocks, column_tasks
 from ...passes.columns import columns_bytes
 from ...records.context import RunContext
 from .atoms import build_atoms, map_warnings
 from .build import build_model, last_weights, refit_weights
 from .config import FGMConfig, resolve_config
-from .designs import design_bytes, driver_items, refuse_columns, rows_step, solve_at
-from .loop import FGMLoop, FGMState, certificates
-from .model import FGMModel, selected_atoms
+from .designs import Atoms, Designs, design_bytes, driver_items, refuse_columns, rows_step, solve_at
+from .model import FGMModel, MachineState, selected_atoms, union_of_atoms
 from .predict import FGMPredictor
-from .problem import machine_problems
+from .problem import MachineProblem, candidates, chances, close_round, initial_state, machine_problems, next_cut, stand_out
+from .score_pass import Query
 from .tables import covariate_tables, group_tables, path_rows, selected_rows
 
+THRESHOLD_SLACK = 1.0 - 1e-9  # scores known from the cuts' columns are summed in another order than a pass does: a bound must allow for it
 
-class FGM(Method):
-    """Linear machines on few features, chosen by cutting planes."""
 
-    name = "fgm"
-    config_type = FGMConfig
-    models = {FGMModel: FGMPredictor()}
-    programs = "methods.fgm.score_pass"
-    shares_points = True
+@dataclass(frozen=True)
+class FGMState:
+    """State of the loop: one entry per machine."""
+
+    record_name: ClassVar[str] = "FGMState"
+    iteration: int
+    machines: tuple[MachineState, ...]
+
+    @property
+    def stop(self) -> str | None:
+        """Reason why every machine has stopped, or ``None``."""
+        reasons = [machine.stop for machine in self.machines]
+        return None if None in reasons else str(reasons[-1])
+
+
+@dataclass
+class _Clock:
+    """Seconds by phase of one step."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    mark: float = field(default_factory=time.perf_counter)
+
+    def lap(self, phase: str) -> None:
+        now = time.perf_counter()
+        self.seconds[f"seconds_{phase}"] = self.seconds.get(f"seconds_{phase}", 0.0) + now - self.mark
+        self.mark = now
+
+
+@dataclass(eq=False)
+class FGMProblem:
+    """Machines that share the passes of a fit, each with its own problem: classes, folds, resamples, grid points; and their columns."""
 
     config: FGMConfig
     inputs: Inputs
-    loop: FGMLoop
+    atoms: Atoms
+    problems: tuple[MachineProblem, ...]
+    driver_memory: int  # by which columns are placed
+    warnings: tuple[str, ...] = ()  # what the user should know before the first round
+    trackers: tuple[AccuracyTracker | R2Tracker, ...] = ()  # of the fits whose accuracy, or R2, is followed
+    goes_all_rounds: bool = False  # on a path, whose every number of rounds is looked at, also where parameters let chance end it
+    keeps_columns: bool = False  # also of machines that have stopped, for decisions along the path
+    # what is measured of the decision values of all machines after every round, beside the accuracy of trackers
+    further: Callable[[Mapping[int, np.ndarray]], dict[str, Any]] | None = None
 
-    @classmethod
-    def read_inputs(cls, config: FGMConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[FGMConfig, Inputs]:
-        """Return parameters, and target, weights, groups and covariates of a store; ``extra`` may hold ``groups``, ``covariates`` and
-        ``test_share``. Raises DataError: a store without a target, or with one class only; covariates given twice, or unusable.
-        """
-        inputs = store_inputs(ctx, cls.name)
-        groups = ctx.data.groups() if extra.get("groups") is None else extra["groups"]
-        held_out = held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
-        covariates = None
-        if extra.get("covariates") is not None or ctx.data.has_table("covariates"):
-            covariates = covariates_to_fit(extra.get("covariates"), ctx.data)
-        return config, with_held_out(replace(inputs, groups=groups, covariates=covariates), held_out)
+    def __post_init__(self) -> None:
+        self.designs = Designs(self.data, self.atoms, self.capacities)
+        self._priced: dict[int, MachineProblem] = {}
 
-    @classmethod
-    def build_loop(cls, config: FGMConfig, inputs: Inputs, ctx: RunContext) -> FGMLoop:
-        """Return the loop of a fit: one machine for two classes or a real target, else one per class. Raises ValueError: a loss, groups, a
-        map or covariates that do not suit, a class without weight; MemoryBoundExceeded: more scores and columns than the memory allows.
-        """
-        loop = shared_loop(ctx, [config], inputs, [inputs.held_out], ctx.fit_limit)
-        available = loop.atoms.count(int(inputs.data.n_cols))
-        if available < config.B:
-            ctx.warn(f"B={config.B} {_few_atoms(available)}; at most B={available} can be used")
-        return loop
+    @property
+    def data(self) -> Blocks:
+        """What is learnt from."""
+        return self.inputs.data
 
-    @classmethod
-    def decided(cls, config: FGMConfig, inputs: Inputs, ctx: RunContext) -> FGMConfig:
-        """Return parameters with the number of atoms of a cut, where it was left to its default and there are fewer."""
-        if "B" in config.model_fields_set:
-            return config
-        available = build_atoms(config, inputs).count(int(inputs.data.n_cols))
-        if available >= config.B:
-            return config
-        ctx.tell(f"B: {config.B} by default {_few_atoms(available)}, so B={available} is taken")
-        return config.model_copy(update={"B": available})
+    def follow(self, masks: Sequence[np.ndarray | None]) -> None:
+        """Follow the accuracy, or R2, of every fit: its machines are consecutive, its rows held out are those of a mask."""
+        self.trackers = tuple(fit_tracker(self.inputs, mask, k * self.inputs.n_machines) for k, mask in enumerate(masks))
 
-    @classmethod
-    def start(cls, config: FGMConfig, inputs: Inputs, ctx: RunContext) -> Self:
-        """Return the method ready to run on inputs, with what depends on the target decided."""
-        return super().start(resolve_config(config, inputs), inputs, ctx)
+    @property
+    def capacities(self) -> list[int]:
+        """Columns that the cuts of each machine have at most (the widest atom of each kind is known)."""
+        return [problem.config.B * problem.config.most_rounds * self.atoms.width for problem in self.problems]
 
-    @classmethod
-    def prepare(cls, config: FGMConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Self:
-        """Return the method ready to run on ``ctx.data``; a run follows the accuracy of every round, which takes decisions on all rows."""
-        run = super().prepare(config, ctx, extra)
-        run.loop.follow(run.inputs, [run.inputs.held_out])
-        return run
+    @property
+    def columns(self) -> tuple[int, int]:
+        """Columns that all machines together have at most, and after their first round."""
+        return sum(self.capacities), sum(problem.config.B * self.atoms.width for problem in self.problems)
+
+    @property
+    def asked_at_most(self) -> list[int]:
+        """How many atoms each machine asks of a search at most: with those that may not be chosen again."""
+        return [config.B * (1 if config.allow_repeat else 1 + config.most_rounds) for config in (one.config for one in self.problems)]
+
+    @property
+    def n_atoms(self) -> int:
+        """How many atoms there are to choose from."""
+        return self.atoms.count(int(self.data.n_cols))
 
     @property
     def q(self) -> int:
@@ -97,10 +137,10 @@ class FGM(Method):
     @cached_property
     def plan(self) -> dict[str, Any]:
         """Tasks and bytes per round, memory of a task and of the driver."""
-        loop, data, memory = self.loop, self.inputs.data, self.ctx.driver_memory
-        tasks, (columns, first), machines = column_tasks(data), loop.columns, len(loop.problems)
-        plan = {"atoms": loop.atoms.kind, "solve_at": solve_at(data, columns, memory)}
-        plan |= {"design_bytes_at_most": design_bytes(data, columns), "n_atoms": loop.atoms.count(int(data.n_cols)), "machines": machines}
+        data, memory = self.data, self.driver_memory
+        tasks, (columns, first), machines = column_tasks(data), self.columns, len(self.problems)
+        plan = {"atoms": self.atoms.kind, "solve_at": solve_at(data, columns, memory)}
+        plan |= {"design_bytes_at_most": design_bytes(data, columns), "n_atoms": self.n_atoms, "machines": machines}
         plan |= {"rounds_at_most": self.config.most_rounds, "passes_at_most": self.config.most_rounds + 1, "tasks_per_pass": len(tasks)}
         plan |= {"bytes_read_per_pass": int(sum(ref.nbytes for task in tasks for ref in task))}
         plan |= {"task_bytes": max(self._steps()), **({"covariates": self.q} if self.q else {})}
@@ -108,94 +148,288 @@ class FGM(Method):
 
     def _steps(self) -> Iterator[int]:
         """Yield the bytes of the largest steps: of a search, of rows of a machine, of all columns that a resumed run fetches again."""
-        loop, data, memory = self.loop, self.inputs.data, self.ctx.driver_memory
-        yield loop.atoms.search_bytes(data, loop.asked_at_most, memory)
-        if solve_at(data, loop.columns[0], memory) == "workers":
-            yield rows_step(data, max(loop.capacities), loop.atoms, max(problem.basis.q for problem in loop.problems))
-        if self.config.debias or solve_at(data, loop.columns[0], memory) == "driver":
-            yield columns_bytes(data, loop.columns[0] // loop.atoms.width * loop.atoms.n_read, memory)
+        data, memory = self.data, self.driver_memory
+        yield self.atoms.search_bytes(data, self.asked_at_most, memory)
+        if solve_at(data, self.columns[0], memory) == "workers":
+            yield rows_step(data, max(self.capacities), self.atoms, max(problem.basis.q for problem in self.problems))
+        if self.config.debias or solve_at(data, self.columns[0], memory) == "driver":
+            yield columns_bytes(data, self.columns[0] // self.atoms.width * self.atoms.n_read, memory)
 
     @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""
         return ("feature scores", *(("sub-problems, by rows",) if self.plan["solve_at"] != "driver" else ()))
 
-    @classmethod
-    def shared_fits(cls, configs: Sequence[FGMConfig], inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
-        """Return one run of fits without the rows of every mask: they share candidates and passes."""
-        return cls(resolve_config(configs[0], inputs), inputs, shared_loop(ctx, configs, inputs, masks, ctx.fit_limit), ctx)
+    def priced(self, k: int, machine: MachineState) -> MachineProblem:
+        """Return the problem of a machine with the weight of its losses, which the first search may have found."""
+        if k not in self._priced:
+            self._priced[k] = self.problems[k].priced(machine.C)
+        return self._priced[k]
 
-    def follow_path(self, before: FGM | None) -> None:
-        """Go all rounds, and keep the columns of machines that stop."""
-        self.loop.keeps_columns = self.loop.goes_all_rounds = True
+    def decision_values(self, state: FGMState, resources: Resources) -> np.ndarray:
+        """Return what all machines decide on all rows, ``(n_machines, n)``; after the rounds that a state has, which may have more cuts."""
+        self.designs.extend(resources, state.machines, {k: None for k in range(len(self.problems)) if k not in self.designs})
+        values = np.empty((len(self.problems), len(self.problems[0].y)))
+        for k, (problem, machine) in enumerate(zip(self.problems, state.machines, strict=True)):
+            bias, coef = (machine.bias, machine.covariate_coef) if machine.rounds else (problem.null.bias, problem.null.covariate_coef)
+            omega = np.zeros(sum(self.designs[k].widths))
+            omega[: len(machine.omega)] = machine.omega
+            values[k] = self.designs[k].decision_values(omega, bias) + problem.covariate_values(coef)
+        return values
 
-    def path_values(self, state: FGMState, ctx: RunContext) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
-        """Yield the decision values after every number of rounds; of refits on the selection at the end alone."""
-        if self.config.debias:
-            yield from super().path_values(state, ctx)
-            return
-        done, values = max(len(machine.rounds) for machine in state.machines), np.zeros((0, 0))
-        for rounds in range(1, self.config.most_rounds + 1):
-            if rounds <= done:
-                machines = tuple(replace(machine, rounds=machine.rounds[:rounds]) for machine in state.machines)
-                values = self.loop.decision_values(replace(state, machines=machines), ctx)
-            yield {"max_rounds": rounds}, values
 
-    def model_values(self, model: FGMModel, ctx: RunContext) -> np.ndarray:
-        """Return the decision values of all rows, with their covariates."""
-        return super().model_values(model, replace(ctx, covariates=self.inputs.covariates))
+class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
+    """Linear machines on few features, chosen by cutting planes."""
 
-    def values_at_hand(self, state: FGMState, model: FGMModel, ctx: RunContext) -> np.ndarray:
-        """Return the decision values of all rows from the columns of the cuts, which need not be fetched again."""
-        return self.model_values(model, ctx) if self.config.debias else self.loop.decision_values(state, ctx)
+    name = "fgm"
+    config_type = FGMConfig
+    state = FGMState
+    models = {FGMModel: FGMPredictor()}
+    programs = "methods.fgm.score_pass"
+    shares_points = True
 
-    def model(self, state: FGMState, ctx: RunContext) -> FGMModel:
-        """Return the model of the last round, or of the refit on its selection."""
-        atoms, pairs = self.loop.atoms, [(self.loop.priced(k, machine), machine) for k, machine in enumerate(state.machines)]
-        weights = [refit_weights(atoms, *pair, ctx) if self.config.debias else last_weights(*pair) for pair in pairs]
-        return build_model(self.config, self.inputs, atoms, state.machines, weights)
+    def read_inputs(self, config: FGMConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[FGMConfig, Inputs]:
+        """Return parameters, and target, weights, groups and covariates of a store; ``extra`` may hold ``groups``, ``covariates`` and
+        ``test_share``. Raises DataError: a store without a target, or with one class only; covariates given twice, or unusable.
+        """
+        data, inputs = resources.data, store_inputs(resources, self.name)
+        groups = data.groups() if extra.get("groups") is None else extra["groups"]
+        held_out = held_out_rows(extra, inputs.target, resources.seed, inputs.classes)
+        covariates = None
+        if extra.get("covariates") is not None or data.has_table("covariates"):
+            covariates = covariates_to_fit(extra.get("covariates"), data)
+        return config, replace(inputs, groups=groups, covariates=covariates).without(held_out)
 
-    def warnings(self, state: FGMState, model: FGMModel, ctx: RunContext) -> list[str]:
-        """Return on which features an additive map is inaccurate."""
-        return list(self.loop.warnings)
+    def prepare(self, config: FGMConfig, resources: RunContext, extra: Mapping[str, Any]) -> FGMProblem:
+        """Return the problem of a run, which follows the accuracy of every round: that takes decisions on all rows."""
+        problem = super().prepare(config, resources, extra)
+        problem.follow([problem.inputs.held_out])
+        return problem
 
-    def summary(self, state: FGMState, model: FGMModel) -> dict[str, Any]:
-        """Return certificates, rounds, and how many features (groups, products) were selected."""
-        figures, over = certificates(state.machines), "what was chosen so far; outer_gap is over all features"
-        certificate = {"objective": figures["objective"], "gap": figures["gap"], "certified_over": over, "outer_gap": figures["outer_gap"]}
-        rounds = max((len(machine.rounds) for machine in state.machines), default=0)
-        counts: dict[str, object] = {"rounds": rounds, "n_selected": len(selected_atoms(state.machines)), "n_features": model.n_features}
-        if model.covariate_names:
-            counts["covariates"] = len(model.covariate_names)
-        prices = [machine.C for machine in state.machines]
-        counts["C"] = prices[0] if len(prices) == 1 else prices
-        return {**certificate, **counts, "stop": state.stop, "classes": json.loads(model.classes_json)}
+    def decided(self, config: FGMConfig, inputs: Inputs, resources: Resources) -> FGMConfig:
+        """Return parameters with the loss of the target, and the number of atoms of a cut where it was left to its default and there are
+        fewer.
+        """
+        config = resolve_config(config, inputs)
+        if "B" in config.model_fields_set:
+            return config
+        available = build_atoms(config, inputs).count(int(inputs.data.n_cols))
+        if available >= config.B:
+            return config
+        resources.warn(f"B: {config.B} by default {_few_atoms(available)}, so B={available} is taken")
+        return config.model_copy(update={"B": available})
 
-    def tables(self, state: FGMState, model: FGMModel) -> dict[str, list[dict[str, Any]]]:
+    def problem(self, config: FGMConfig, inputs: Inputs, resources: Resources) -> FGMProblem:
+        """Return the problem of a fit: one machine for two classes or a real target, else one per class. Raises ValueError: a loss, groups,
+        a map or covariates that do not suit, a class without weight; MemoryBoundExceeded: more scores and columns than the memory allows.
+        """
+        problem = shared_problem([self.decided(config, inputs, resources)], inputs, [inputs.held_out], resources)
+        if problem.n_atoms < problem.config.B:
+            resources.doubt(f"B={problem.config.B} {_few_atoms(problem.n_atoms)}; at most B={problem.n_atoms} can be used")
+        return problem
+
+    def init(self, problem: FGMProblem, resources: Resources) -> FGMState:
+        """Return the state before the first round: the candidates of the start dual."""
+        for message in problem.warnings:
+            resources.emit({"event": "warning", "message": message})
+        queries = [Query(one.config.B) for one in problem.problems]
+        duals = np.stack([one.null.residual for one in problem.problems])
+        tops = problem.atoms.select(problem.data, resources, duals, queries)
+        starts = zip(problem.problems, tops, strict=True)
+        return FGMState(0, tuple(initial_state(one, top, problem.atoms.squares(top), problem.n_atoms) for one, top in starts))
+
+    def step(self, problem: FGMProblem, state: FGMState, resources: Resources) -> Step[FGMState]:
+        """Add one cut to every running machine, refit, and score the new dual vectors."""
+        clock = _Clock()
+        running = [k for k, machine in enumerate(state.machines) if machine.stop is None]
+        cuts = {k: next_cut(problem.priced(k, state.machines[k]), state.machines[k]) for k in running}
+        problem.designs.extend(resources, state.machines, cuts)
+        clock.lap("columns")
+        solved = {k: _solve(problem, k, state.machines[k], cuts[k]) for k in running}
+        clock.lap("solve")
+        new = FGMState(state.iteration + 1, tuple(_score(problem, state, solved, resources)))
+        clock.lap("score")
+        accuracy = _accuracy(problem, new, resources)
+        clock.lap("accuracy")
+        running = [k for k, machine in enumerate(new.machines) if machine.stop is None]
+        # After the last round what is left decides on the training rows.
+        if running and not (problem.trackers or problem.keeps_columns):
+            problem.designs.restrict({*running})
+        return Step(new, {**_metrics(new, [*solved]), **accuracy, **clock.seconds})
+
+    def result(self, problem: FGMProblem, state: FGMState, resources: Resources) -> Result[FGMModel]:
+        """Return the model of the last round, or of the refit on its selection, with its certificates."""
+        config, atoms, machines = problem.config, problem.atoms, state.machines
+        pairs = [(problem.priced(k, machine), machine) for k, machine in enumerate(machines)]
+        if config.debias:
+            weights = [refit_weights(problem.data, atoms, *pair, resources) for pair in pairs]
+        else:
+            weights = [last_weights(*pair) for pair in pairs]
+        model, prices = build_model(config, problem.inputs, atoms, machines, weights), [machine.C for machine in machines]
+        known = certificates(machines)
+        figures = {
+            "outer_gap": known["outer_gap"],
+            "rounds": max((len(machine.rounds) for machine in machines), default=0),
+            "n_selected": len(selected_atoms(machines)),
+            "n_features": model.n_features,
+            **({"covariates": problem.q} if problem.q else {}),
+            "C": prices[0] if len(prices) == 1 else prices,
+            "classes": json.loads(model.classes_json),
+        }
+        return Result(
+            model,
+            state.stop,
+            objective=known["objective"],
+            gap=known["gap"],
+            certified_over="what was chosen so far; outer_gap is over all features",
+            figures=figures,
+            warnings=problem.warnings,
+            scores=partial(self._scores, problem, state, model, resources),
+        )
+
+    def _scores(self, problem: FGMProblem, state: FGMState, model: FGMModel, resources: Resources) -> dict[str, Any]:
+        """Return accuracy, or R2, of the training rows, from the columns of the cuts, which need not be fetched again."""
+        is_refit = problem.config.debias
+        values = self.model_values(problem, model, resources) if is_refit else problem.decision_values(state, resources)
+        return scores_of(problem.inputs, values)
+
+    def tables(self, problem: FGMProblem, state: FGMState, model: FGMModel) -> dict[str, list[dict[str, Any]]]:
         """Return the selected coordinates with names and weights, the heaviest first, coefficients of covariates, and selected groups."""
-        return {**self.model_tables(model), **group_tables(model, self.loop.atoms)}
+        return {**self.model_tables(model), **group_tables(model, problem.atoms)}
 
-    @classmethod
-    def model_tables(cls, model: FGMModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+    def model_tables(self, model: FGMModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return what :meth:`tables` does; ``names``: of all features, where the model has none."""
         known = model if model.names is not None or names is None else replace(model, names=tuple(names[j] for j in model.features))
         return {"selected": selected_rows(known), "path_weights": path_rows(known), **covariate_tables(known)}
+
+    # -- fits that leave rows out ------------------------------------------------------------------------------------------------------
+
+    def shared_fits(
+        self, configs: Sequence[FGMConfig], inputs: Inputs, masks: Sequence[np.ndarray], resources: Resources
+    ) -> FGMProblem | None:
+        """Return one problem of fits without the rows of every mask: they share candidates and passes."""
+        return shared_problem([resolve_config(config, inputs) for config in configs], inputs, masks, resources)
+
+    def follow_path(self, problem: FGMProblem, before: FGMProblem | None) -> None:
+        """Go all rounds, and keep the columns of machines that stop."""
+        problem.keeps_columns = problem.goes_all_rounds = True
+
+    def path_values(self, problem: FGMProblem, state: FGMState, resources: Resources) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+        """Yield the decision values after every number of rounds; of refits on the selection at the end alone."""
+        if problem.config.debias:
+            yield from super().path_values(problem, state, resources)
+            return
+        done, values = max(len(machine.rounds) for machine in state.machines), np.zeros((0, 0))
+        for rounds in range(1, problem.config.most_rounds + 1):
+            if rounds <= done:
+                machines = tuple(replace(machine, rounds=machine.rounds[:rounds]) for machine in state.machines)
+                values = problem.decision_values(replace(state, machines=machines), resources)
+            yield {"max_rounds": rounds}, values
 
 
 def _few_atoms(available: int) -> str:
     return f"exceeds the {available} features (groups, products) there are to choose from"
 
 
-def shared_loop(ctx: RunContext, configs: Sequence[FGMConfig], inputs: Inputs, masks: Sequence[np.ndarray | None], limit: int) -> FGMLoop:
-    """Return one loop for the fits of every parameters on every mask of rows held out; they share candidates and passes. ``limit`` is what
-    scores, vectors and columns may take on the driver.
-    """
-    configs = [resolve_config(config, inputs) for config in configs]
+def shared_problem(configs: Sequence[FGMConfig], inputs: Inputs, masks: Sequence[np.ndarray | None], resources: Resources) -> FGMProblem:
+    """Return one problem for the fits of every parameters, with their loss resolved, on every mask of rows held out."""
     atoms = build_atoms(configs[0], inputs)
     available = atoms.count(int(inputs.data.n_cols))
     clipped = [config.model_copy(update={"B": min(config.B, available)}) for config in configs]
-    problems = [problem for config in clipped for mask in masks for problem in machine_problems(config, with_held_out(inputs, mask))]
-    loop = FGMLoop(atoms, problems, map_warnings(configs[0], inputs.data, atoms.centred))
-    q = 0 if inputs.covariates is None else inputs.covariates.q
-    refuse_columns(driver_items(inputs.data, *loop.columns, len(problems), ctx.driver_memory, q), limit)
-    return loop
+    problems = [one for config in clipped for mask in masks for one in machine_problems(config, inputs.without(mask))]
+    return checked_problem(configs[0], inputs, atoms, problems, resources, map_warnings(configs[0], inputs.data, atoms.centred))
+
+
+def checked_problem(
+    config: FGMConfig,
+    inputs: Inputs,
+    atoms: Atoms,
+    problems: Sequence[MachineProblem],
+    resources: Resources,
+    warnings: Sequence[str] = (),
+) -> FGMProblem:
+    """Return a problem of machines whose scores, vectors and columns the driver may hold. Raises MemoryBoundExceeded: it may not."""
+    problem = FGMProblem(config, inputs, atoms, tuple(problems), resources.driver_memory, tuple(warnings))
+    held = driver_items(problem.data, *problem.columns, len(problem.problems), problem.driver_memory, problem.q)
+    refuse_columns(held, resources.fit_limit)
+    return problem
+
+
+def _accuracy(problem: FGMProblem, state: FGMState, resources: Resources) -> dict[str, Any]:
+    if not problem.trackers:
+        return {}
+    values = dict(enumerate(problem.decision_values(state, resources)))
+    metrics = accuracy_metrics(problem.trackers, values) | ({} if problem.further is None else problem.further(values))
+    counts = [max(len(selected_atoms([state.machines[k]])) for k in tracker.machines) for tracker in problem.trackers]
+    return {**metrics, "selected": counts} if len(counts) > 1 else metrics
+
+
+def _solve(problem: FGMProblem, k: int, machine: MachineState, cut: np.ndarray) -> tuple[MachineState, GroupSolution]:
+    one, atoms = problem.priced(k, machine), problem.atoms
+    config = one.config
+    coordinates, factors = atoms.coordinates(cut)
+    cuts, columns, all_factors = (*machine.cuts, cut), (*machine.coordinates, coordinates), (*machine.factors, factors)
+    starts = np.array([0, *itertools.accumulate(map(len, all_factors))], np.int64)
+    rows = problem.designs[k].rows(one.y, one.cost, one.loss, one.basis)
+    warm = one.warm_start(machine, len(factors))
+    name = config.solver if config.solver != "auto" else "apg" if config.inner_stop == "decrease" else "newton"
+    options = {"until": config.inner_stop} if name == "apg" else {}
+    # Overflow ends in a clear error of the solver, which looks at every objective.
+    with np.errstate(over="ignore", invalid="ignore"):
+        solution = SOLVERS[name](GroupProblem(rows, starts), warm=warm, tol=config.inner_tol, max_iter=config.max_inner, **options)
+    weights = (solution.omega[low:high] for low, high in itertools.pairwise(starts.tolist()))
+    parts = zip(cuts, columns, weights, strict=True)
+    selected = union_of_atoms([atoms.with_weight(ids, own[omega != 0]) for ids, own, omega in parts])
+    record = one.record(solution, selected)
+    new = {"cuts": cuts, "coordinates": columns, "factors": all_factors, "rounds": (*machine.rounds, record)}
+    return replace(machine, **new), solution
+
+
+def _score(
+    problem: FGMProblem, state: FGMState, solved: Mapping[int, tuple[MachineState, GroupSolution]], resources: Resources
+) -> list[MachineState]:
+    machines, prunes = list(state.machines), problem.data.meta.kind == "sparse"
+    queries = [_query(problem, k, *solution, prunes) for k, solution in solved.items()]
+    duals, searched = np.stack([solution.residual for _, solution in solved.values()]), dict[int, tuple[Any, np.ndarray]]()
+    for k, top in zip(solved, problem.atoms.select(problem.data, resources, duals, queries), strict=True):
+        (machine, solution), squares = solved[k], problem.atoms.squares(top)
+        machines[k] = close_round(problem.priced(k, machine), machine, top, squares, solution.residual)
+        searched[k] = top, squares
+    may_stop = not problem.goes_all_rounds and problem.data.meta.kind == "dense"
+    going = [k for k in solved if may_stop and machines[k].stop is None and problem.problems[k].config.stops_at_chance]
+    asks = {k: candidates(machines[k]) for k in going}
+    new = {k: ids for k, ids in asks.items() if len(ids)}
+    for k, design in (problem.designs.beside(resources, machines, new) if new else {}).items():
+        one, (top, squares) = problem.priced(k, machines[k]), searched[k]
+        rows = design.rows(one.y, one.cost, one.loss, one.basis)
+        widths = design.widths[-len(new[k]) :]
+        own = squares[np.isin(np.asarray(top.ids), new[k])]
+        by_chance = chances(one, machines[k], rows, widths, own, solved[k][1].residual)
+        if not stand_out(by_chance, problem.n_atoms):
+            machines[k] = replace(machines[k], stop="chance")
+    return machines
+
+
+def _query(problem: FGMProblem, k: int, machine: MachineState, solution: GroupSolution, prunes: bool) -> Query:
+    config = problem.problems[k].config
+    if not config.allow_repeat:
+        # The best B new atoms are among the best B + (number used) of all.
+        return Query(config.B + len(machine.drawn))
+    if problem.atoms.kind != "linear" or not prunes:
+        return Query(config.B)
+    # The scores |c_j| of the selected features are known from the sub-problem.
+    _, first = np.unique(np.concatenate(machine.cuts), return_index=True)
+    known = np.abs(solution.correlations[first])
+    bound = np.sort(known)[-config.B] if known.size >= config.B else 0.0
+    return Query(config.B, threshold=float(bound) * THRESHOLD_SLACK)
+
+
+def certificates(machines: Sequence[MachineState]) -> dict[str, float]:
+    """Return objective, gap of the sub-problem and gap to the exact optimum, summed over the machines."""
+    return {name: float(sum(getattr(machine, name) for machine in machines)) for name in ("objective", "gap", "outer_gap")}
+
+
+def _metrics(state: FGMState, running: Sequence[int]) -> dict[str, Any]:
+    n_selected = int(max((machine.rounds[-1].n_selected for machine in state.machines if machine.rounds), default=0))
+    steps = {"inner_steps": int(sum(state.machines[k].rounds[-1].inner_steps for k in running)), "machines": len(running)}
+    return {**certificates(state.machines), "n_selected": n_selected, **steps}

@@ -16,12 +16,12 @@ from ....cluster import plan
 from ....kernels.features import pairs as kp
 from ....kernels.features.pairs_dense import dense_tiles
 from ....kernels.features.pairs_sparse import expected_products, head_pairs
-from ....storage import BlockStore, MemoryBlocks
+from ....storage import MemoryBlocks
 from ...core.memory import refuse
-from ...passes.blocks import column_tasks, scale_of, table_of
+from ...core.resources import Resources
+from ...passes.blocks import Blocks, column_tasks, scale_of, table_of
 from ...passes.columns import Columns, columns_bytes, entry_count
 from ...passes.scaling import scaled_columns
-from ...records.context import RunContext
 from .pairs_pass import Screened, Shared, Tile, column_ranges, key_at, range_program, row_max_program, screen_program, tile_program
 from .score_pass import Query
 
@@ -50,7 +50,7 @@ class PairColumns:
         """Return the coordinates themselves; their factors are part of the columns."""
         return ids, np.ones(len(ids))
 
-    def build(self, data: BlockStore | MemoryBlocks, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
+    def build(self, data: Blocks, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
         """Return the product columns."""
         return kp.pair_columns(raw, features, ids, self.map)
 
@@ -77,7 +77,7 @@ class PairAtoms(PairColumns):
         """Return the number of coordinates: linear terms, squares and products."""
         return (n_features + 1) * (n_features + 2) // 2 - 1
 
-    def search_bytes(self, data: BlockStore | MemoryBlocks, sizes: Sequence[int], driver_memory: int) -> int:
+    def search_bytes(self, data: Blocks, sizes: Sequence[int], driver_memory: int) -> int:
         """Return the bytes of the largest step of a search: bounds, and products of tiles, or of as many surviving columns as may be."""
         B, tasks = max(sizes), column_tasks(data)
         steps = [plan(screen_program(B, data.n_cols), tasks).memory_bound]
@@ -88,10 +88,10 @@ class PairAtoms(PairColumns):
         products = plan(range_program(B), column_ranges(0, max(data.n_cols, 1), self.limits.budget, survivors))
         return max(*steps, heads, plan(row_max_program(data.n_rows), tasks).memory_bound, products.memory_bound)
 
-    def select(self, ctx: RunContext, duals: np.ndarray, queries: Sequence[Query]) -> list[kp.TopPairs]:
+    def select(self, data: Blocks, resources: Resources, duals: np.ndarray, queries: Sequence[Query]) -> list[kp.TopPairs]:
         """Return the best coordinates for every dual vector."""
-        search = self._search_dense if ctx.data.meta.kind == "dense" else self._search_sparse
-        return [search(ctx, u, query.size) for u, query in zip(duals, queries, strict=True)]
+        search = self._search_dense if data.meta.kind == "dense" else self._search_sparse
+        return [search(data, resources, u, query.size) for u, query in zip(duals, queries, strict=True)]
 
     def squares(self, top: kp.TopPairs) -> np.ndarray:
         """Return the scores of ranked coordinates."""
@@ -101,40 +101,40 @@ class PairAtoms(PairColumns):
         """Return the coordinates with weight: each is an atom."""
         return coordinates
 
-    def for_workers(self, ctx: RunContext) -> PairColumns:
+    def for_workers(self, resources: Resources) -> PairColumns:
         """Return the form that travels with tasks: without what is remembered between rounds."""
         return PairColumns(self.map, centred=self.centred)
 
-    def _search_dense(self, ctx: RunContext, u: np.ndarray, B: int) -> kp.TopPairs:
-        dual = ctx.broadcast("dual", u)
-        self._check_dense(ctx.data)
-        best = self._screen(ctx, dual, np.zeros(0), B, 0.0).best
-        products = ctx.run_pass(plan(tile_program(B), _tiles(ctx.data), self.centred, dual, self.map, B, key_at(best, B)))
+    def _search_dense(self, data: Blocks, resources: Resources, u: np.ndarray, B: int) -> kp.TopPairs:
+        dual = resources.share("dual", u)
+        self._check_dense(data)
+        best = self._screen(data, resources, dual, np.zeros(0), B, 0.0).best
+        products = resources.run_pass(plan(tile_program(B), _tiles(data), self.centred, dual, self.map, B, key_at(best, B)))
         return kp.merge_top_pairs([best, products], B)
 
-    def _check_dense(self, data: BlockStore | MemoryBlocks) -> None:
+    def _check_dense(self, data: Blocks) -> None:
         n, d = data.n_rows, data.n_cols
         products, budget = n * d * (d - 1) // 2, kp.DENSE_GAIN * self.limits.budget
         if products > budget:
             raise kp.TooManyProducts(f"{d} dense features form {products:.3g} products over {n} rows; the budget is {budget:.3g}")
 
-    def _search_sparse(self, ctx: RunContext, u: np.ndarray, B: int) -> kp.TopPairs:
+    def _search_sparse(self, data: Blocks, resources: Resources, u: np.ndarray, B: int) -> kp.TopPairs:
         if self._counts is None:
-            self._counts = table_of(ctx.data, "counts")
+            self._counts = table_of(data, "counts")
         leading = kp.most_frequent(self._counts, self.limits.head_start)
-        best = self._head(ctx, u, leading, B, 0, 0.0)
+        best = self._head(data, resources, u, leading, B, 0, 0.0)
         if self._row_max is None:
-            self._row_max = np.asarray(ctx.run_pass(plan(row_max_program(ctx.data.n_rows), column_tasks(ctx.data), self.centred)))
-        dual, weight = ctx.broadcast("dual", u), ctx.broadcast("weight", kp.row_weight(u, self._row_max))
-        screen = self._screen(ctx, dual, weight, B, key_at(best, B))
+            self._row_max = np.asarray(resources.run_pass(plan(row_max_program(data.n_rows), column_tasks(data), self.centred)))
+        dual, weight = resources.share("dual", u), resources.share("weight", kp.row_weight(u, self._row_max))
+        screen = self._screen(data, resources, dual, weight, B, key_at(best, B))
         best = kp.merge_top_pairs([best, screen.best], B)
         screen = self._screen_again(screen._replace(best=best), B, by_frequency=True)
-        ctx.emit({"event": "pairs", "survivors": len(screen.ids), "threshold": key_at(best, B)})
+        resources.emit({"event": "pairs", "survivors": len(screen.ids), "threshold": key_at(best, B)})
         done = int(np.isin(screen.ids, leading).sum())
         head = screen.ids[: max(self.limits.max_head, done)]
-        best = kp.merge_top_pairs([best, self._head(ctx, u, head, B, done, key_at(best, B))], B)
+        best = kp.merge_top_pairs([best, self._head(data, resources, u, head, B, done, key_at(best, B))], B)
         if len(screen.ids) > len(head):
-            best = self._fallback(ctx, u, dual, self._screen_again(screen._replace(best=best), B), head, B)
+            best = self._fallback(data, resources, u, dual, self._screen_again(screen._replace(best=best), B), head, B)
         return best
 
     def _screen_again(self, screen: Screened, B: int, by_frequency: bool = False) -> Screened:
@@ -147,55 +147,57 @@ class PairAtoms(PairColumns):
             ids, bound = ids[order], bound[order]
         return Screened(screen.best, ids, bound)
 
-    def _screen(self, ctx: RunContext, dual: Shared, weight: Shared, B: int, threshold: float) -> Screened:
-        program = screen_program(B, ctx.data.n_cols)
-        return ctx.run_pass(plan(program, column_tasks(ctx.data), self.centred, dual, weight, self.map, B, threshold))
+    def _screen(self, data: Blocks, resources: Resources, dual: Shared, weight: Shared, B: int, threshold: float) -> Screened:
+        program = screen_program(B, data.n_cols)
+        return resources.run_pass(plan(program, column_tasks(data), self.centred, dual, weight, self.map, B, threshold))
 
-    def _head(self, ctx: RunContext, u: np.ndarray, ids: np.ndarray, B: int, done: int, threshold: float) -> kp.TopPairs:
-        X, columns = self._fetch(ctx, ids)
+    def _head(self, data: Blocks, resources: Resources, u: np.ndarray, ids: np.ndarray, B: int, done: int, threshold: float) -> kp.TopPairs:
+        X, columns = self._fetch(data, resources, ids)
         return head_pairs(X, u, ids, self.map, B, columns=columns, done=done, threshold=threshold)
 
-    def _fallback(self, ctx: RunContext, u: np.ndarray, dual: Shared, screen: Screened, searched: np.ndarray, B: int) -> kp.TopPairs:
+    def _fallback(
+        self, data: Blocks, resources: Resources, u: np.ndarray, dual: Shared, screen: Screened, searched: np.ndarray, B: int
+    ) -> kp.TopPairs:
         done, bar = int(np.isin(screen.ids, searched).sum()), key_at(screen.best, B)
         if done == len(screen.ids):
             return screen.best
         assert self._counts is not None
         entries = int(self._counts[screen.ids].sum(dtype=np.int64))
         survivors = "columns that survive the screening, their copies, and those of a task", SURVIVOR_BYTES * entries
-        refuse("fgm", [survivors], ctx.fit_limit, "drop rare features")
+        refuse("fgm", [survivors], resources.fit_limit, "drop rare features")
         order = np.argsort(screen.ids)
-        X = sp.csc_array(scaled_columns(ctx, screen.ids[order], centred=self.centred)[:, np.argsort(order)])
+        X = sp.csc_array(scaled_columns(data, resources, screen.ids[order], centred=self.centred)[:, np.argsort(order)])
         products = expected_products(X, u, done=done)
         if products > self.limits.budget:
-            survivors = f"{len(screen.ids)} of {ctx.data.n_cols} features survive the screening and form {products:.3g} products"
+            survivors = f"{len(screen.ids)} of {data.n_cols} features survive the screening and form {products:.3g} products"
             remedy = "Features of equal frequency and size defeat the screening: drop rare features"
             raise kp.TooManyProducts(f"{survivors}; the budget is {self.limits.budget:.3g}. {remedy}")
-        shared = tuple(ctx.broadcast(f"survivors-{name}", array) for name, array in (("x", X.data), ("i", X.indices), ("p", X.indptr)))
+        shared = tuple(resources.share(f"survivors-{name}", array) for name, array in (("x", X.data), ("i", X.indices), ("p", X.indptr)))
         parts = column_ranges(done, len(screen.ids), products, RANGE_BYTES * X.nnz)
-        extra = (shared, dual, ctx.broadcast("survivors", screen.ids), ctx.broadcast("bounds", screen.bound), self.map, B, bar)
-        return kp.merge_top_pairs([screen.best, ctx.run_pass(plan(range_program(B), parts, *extra))], B)
+        extra = (shared, dual, resources.share("survivors", screen.ids), resources.share("bounds", screen.bound), self.map, B, bar)
+        return kp.merge_top_pairs([screen.best, resources.run_pass(plan(range_program(B), parts, *extra))], B)
 
-    def _fetch(self, ctx: RunContext, ids: np.ndarray) -> tuple[sp.csc_array, np.ndarray]:
+    def _fetch(self, data: Blocks, resources: Resources, ids: np.ndarray) -> tuple[sp.csc_array, np.ndarray]:
         """Return columns that include ``ids``, and the index of each of these: those in memory, or copies that stay between rounds."""
-        if isinstance(ctx.data, MemoryBlocks) and ctx.data.scale.row_factor is None:
-            scale = scale_of(ctx.data, np.sort(ids), centred=self.centred)
+        if isinstance(data, MemoryBlocks) and data.scale.row_factor is None:
+            scale = scale_of(data, np.sort(ids), centred=self.centred)
             if scale.factor is None and scale.shift is None:
-                return sp.csc_array(ctx.data.by_columns), ids
+                return sp.csc_array(data.by_columns), ids
         missing = np.setdiff1d(ids, self._cached_ids)
         if len(missing):
             if len(self._cached_ids) + len(missing) > MAX_CACHED_COLUMNS:
                 self._cached_ids, self._cached, missing = np.zeros(0, np.int64), None, np.sort(ids)
-            fetched = scaled_columns(ctx, missing, centred=self.centred)
+            fetched = scaled_columns(data, resources, missing, centred=self.centred)
             parts = [fetched] if self._cached is None else [self._cached, fetched]
             self._cached = parts[0] if len(parts) == 1 else sp.csc_array(sp.hstack(parts, format="csc"))
             self._cached_ids = np.concatenate((self._cached_ids, missing))
         if self._cached is None:
-            self._cached = sp.csc_array((ctx.data.n_rows, 0))
+            self._cached = sp.csc_array((data.n_rows, 0))
         order = np.argsort(self._cached_ids)
         return sp.csc_array(self._cached), order[np.searchsorted(self._cached_ids, ids, sorter=order)]
 
 
-def _tiles(data: BlockStore | MemoryBlocks) -> list[Tile]:
+def _tiles(data: Blocks) -> list[Tile]:
     """Return the tasks of the dense search."""
     n, ref = data.n_rows, data.column_blocks()[0]
     width = int(np.clip(TILE_BYTES // (16 * max(n, 1)), 1, 1024))

@@ -16,10 +16,10 @@ from ....cluster import BlockProgram
 from ....kernels.features import pairs as kp
 from ....kernels.features.pairs_dense import dense_bounds, dense_pairs
 from ....kernels.features.pairs_sparse import fallback_pairs
+from ...core.resources import Shared, resolve
 from ...passes.blocks import Ref, Task, load_blocks, scale_of, source_of, task_bytes
 from ...passes.columns import Columns
 from ...passes.scaling import scaled
-from ...records.context import Shared, resolve
 from ...records.scale import FeatureScale
 
 RANGE_PRODUCTS = 2_000_000_000  # products of one fallback task, some ten seconds

@@ -69,7 +69,7 @@ def column_count(data: BlockStore, feature: int) -> int:
 def _store_columns(model: FGMModel, ctx: RunContext) -> Columns:
     """Return the model's coordinates of every row of a store (one column pass)."""
     row_factor = ctx.data.scale.row_factor if model.row_scaled else None
-    return mapped_columns(model, fetch_columns(ctx, model.features), row_factor)
+    return mapped_columns(model, fetch_columns(ctx.data, ctx, model.features), row_factor)
 
 
 def model_columns(model: FGMModel, X: Matrix) -> Columns:

@@ -1,7 +1,7 @@
 """One problem of an FGM fit, of labels -1 and +1 or of real targets, and the rules by which its machine cuts and stops.
 
-Several problems (classes one-vs-rest, folds, resamples, parameter settings) share the passes of one loop, see
-:mod:`gramplane.pipeline.methods.fgm.loop`.
+Several problems (classes one-vs-rest, folds, resamples, parameter settings) share the passes of one fit, see
+:mod:`gramplane.pipeline.methods.fgm.method`.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from ....cluster import BlockProgram, Plan, plan
 from ....kernels.features.groups import CutGroups
 from ....kernels.features.groups import merge_partials as merge_cut_groups
 from ....kernels.features.scores import TopB, merge_top
-from ....storage import ArrayRef, BlockStore, MemoryBlocks
-from ...passes.blocks import Block, Task, column_tasks, load_blocks, task_bytes
-from ...records.context import RunContext, resolve
+from ....storage import ArrayRef
+from ...core.resources import Resources, resolve
+from ...passes.blocks import Block, Blocks, Task, column_tasks, load_blocks, task_bytes
 
 
 class Query(NamedTuple):
@@ -47,7 +47,7 @@ class ScoredAtoms(Protocol):
         """Score the atoms of one stripe for every dual vector."""
         ...
 
-    def for_workers(self, ctx: RunContext) -> ScoredAtoms:
+    def for_workers(self, resources: Resources) -> ScoredAtoms:
         """Return the form that travels with tasks."""
         ...
 
@@ -88,19 +88,19 @@ def score_program(queries: tuple[Query, ...], n_rows: int, name: str = "feature-
     return BlockProgram(name, score_chunk, partial(merge_machines, queries=queries), lambda task: 2 * task_bytes(task) + vectors, result)
 
 
-def score_pass(data: BlockStore | MemoryBlocks, queries: tuple[Query, ...], *broadcast: object) -> Plan[list[Partial]]:
+def score_pass(data: Blocks, queries: tuple[Query, ...], *broadcast: object) -> Plan[list[Partial]]:
     """Return the scoring pass over all stripes."""
     return plan(score_program(queries, data.n_rows), column_tasks(data), *broadcast)
 
 
-def scaled_duals(ctx: RunContext, duals: np.ndarray) -> np.ndarray:
+def scaled_duals(data: Blocks, duals: np.ndarray) -> np.ndarray:
     """Return the dual vectors times the row factors: ``(r x)'u = x'(r u)``."""
-    row_factor = ctx.data.scale.row_factor
+    row_factor = data.scale.row_factor
     return duals if row_factor is None else duals * row_factor
 
 
-def select_atoms(ctx: RunContext, atoms: ScoredAtoms, duals: np.ndarray, queries: Sequence[Query]) -> list[TopB]:
+def select_atoms(data: Blocks, resources: Resources, atoms: ScoredAtoms, duals: np.ndarray, queries: Sequence[Query]) -> list[TopB]:
     """Return the best atoms by ``(-score, id)`` for each of the ``(n_machines, n_samples)`` dual vectors ``u = alpha * y``."""
     queries = tuple(queries)
-    work = score_pass(ctx.data, queries, atoms.for_workers(ctx), ctx.broadcast("dual", scaled_duals(ctx, duals)), queries)
-    return [atoms.complete(result, query) for result, query in zip(ctx.run_pass(work), queries, strict=True)]
+    work = score_pass(data, queries, atoms.for_workers(resources), resources.share("dual", scaled_duals(data, duals)), queries)
+    return [atoms.complete(result, query) for result, query in zip(resources.run_pass(work), queries, strict=True)]

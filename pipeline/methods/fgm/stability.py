@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from ...core.engine import iterate
+from ...core.resources import Resources
 from ...inputs.labels import Inputs
-from ...loops.run import run_loop
-from ...records.context import RunContext
 from ...records.data_set import feature_namer
 from .atoms import build_atoms
 from .config import FGMConfig, resolve_config
-from .designs import driver_items, refuse_columns
-from .loop import FGMLoop
+from .method import FGM, FGMProblem, checked_problem
 from .model import FGMModel, positions, selected_atoms
 from .problem import MachineProblem, machine_problems
 
@@ -29,35 +28,33 @@ def _resample(problems: list[MachineProblem], seed: np.random.SeedSequence) -> l
     return [problem for problem in resampled if problem.is_solvable]
 
 
-def bootstrap_loop(config: FGMConfig, inputs: Inputs, ctx: RunContext, n_resamples: int) -> FGMLoop:
-    """Return one loop for all resamples, which share its passes. Raises MemoryBoundExceeded: more scores and columns than memory allows."""
+def bootstrap_problem(config: FGMConfig, inputs: Inputs, resources: Resources, n_resamples: int) -> FGMProblem:
+    """Return one problem for all resamples, which share its passes. Raises MemoryBoundExceeded: more columns than memory allows."""
     config = resolve_config(config, inputs)
     atoms = build_atoms(config, inputs)
     available = atoms.count(int(inputs.data.n_cols))
     problems = machine_problems(config.model_copy(update={"B": min(config.B, available)}), inputs)
-    seeds = np.random.SeedSequence(ctx.seed).spawn(n_resamples)
-    loop = FGMLoop(atoms, [problem for seed in seeds for problem in _resample(problems, seed)])
-    q = 0 if inputs.covariates is None else inputs.covariates.q
-    refuse_columns(driver_items(inputs.data, *loop.columns, len(loop.problems), ctx.driver_memory, q), ctx.fit_limit)
-    return loop
+    seeds = np.random.SeedSequence(resources.seed).spawn(n_resamples)
+    resampled = [problem for seed in seeds for problem in _resample(problems, seed)]
+    return checked_problem(config, inputs, atoms, resampled, resources)
 
 
-def _selections(loop: FGMLoop, ctx: RunContext) -> tuple[np.ndarray, np.ndarray]:
+def _selections(problem: FGMProblem, resources: Resources) -> tuple[np.ndarray, np.ndarray]:
     """Return the atoms that some resample selects, ascending, and the share of the resamples that do."""
-    machines = run_loop(loop, ctx, keep=False).state.machines
+    machines = iterate(FGM(), problem, resources).state.machines
     selections = [ids for machine in machines if len(ids := selected_atoms([machine]))]
     ids, counts = np.unique(np.concatenate(selections or [np.zeros(0, np.int64)]), axis=0, return_counts=True)
     return ids, counts / max(len(machines), 1)
 
 
-def bootstrap_frequencies(config: FGMConfig, inputs: Inputs, ctx: RunContext, n_resamples: int, reference: np.ndarray) -> np.ndarray:
-    """Return how often atoms are selected over ``n_resamples`` resamples that share the passes of one loop. One frequency per atom; for
+def bootstrap_frequencies(config: FGMConfig, inputs: Inputs, resources: Resources, n_resamples: int, reference: np.ndarray) -> np.ndarray:
+    """Return how often atoms are selected over ``n_resamples`` resamples that share the passes of one fit. One frequency per atom; for
     pairs one per row of ``reference``.
     """
-    loop = bootstrap_loop(config, inputs, ctx, n_resamples)
-    ids, shares = _selections(loop, ctx)
+    problem = bootstrap_problem(config, inputs, resources, n_resamples)
+    ids, shares = _selections(problem, resources)
     if config.feature_map != "poly2":
-        frequencies = np.zeros(loop.atoms.count(int(inputs.data.n_cols)))
+        frequencies = np.zeros(problem.n_atoms)
         frequencies[ids] = shares
         return frequencies
     known = {tuple(pair) for pair in reference.tolist()}
@@ -67,12 +64,12 @@ def bootstrap_frequencies(config: FGMConfig, inputs: Inputs, ctx: RunContext, n_
     return frequencies
 
 
-def stability_table(loop: FGMLoop, inputs: Inputs, model: FGMModel, ctx: RunContext) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def stability_table(problem: FGMProblem, model: FGMModel, resources: Resources) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return a row for everything that some resample or the model selects, the steadiest first, and what they come to."""
-    ids, shares = _selections(loop, ctx)
+    ids, shares = _selections(problem, resources)
     chosen = set(_keys(selected_atoms(model.machines)))
     found = dict(zip(_keys(ids), shares.tolist(), strict=True))
-    of_groups, name = loop.atoms.kind == "groups", feature_namer(inputs.data)
+    of_groups, name = problem.atoms.kind == "groups", feature_namer(problem.data)
     ranked = sorted({*found, *chosen}, key=lambda key: (-found.get(key, 0.0), key))
     names = [f"group {key[0]}" if of_groups else "*".join(name(j) for j in key if j >= 0) for key in ranked]
     rows = [
@@ -80,7 +77,7 @@ def stability_table(loop: FGMLoop, inputs: Inputs, model: FGMModel, ctx: RunCont
     ]
     frequencies = [found.get(key, 0.0) for key in sorted(chosen)]
     summary = {
-        "resamples": len(loop.problems) // max(inputs.n_machines, 1),
+        "resamples": len(problem.problems) // max(problem.inputs.n_machines, 1),
         "n_selected": len(frequencies),
         "mean_frequency": float(np.mean(frequencies)) if frequencies else None,
         "steady": sum(share >= MIN_STEADY for share in found.values()),

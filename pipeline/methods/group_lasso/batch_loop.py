@@ -27,8 +27,8 @@ from ....kernels.group_lasso.penalty import GroupPenalty
 from ....kernels.group_lasso.row_problem import RowProblem
 from ....kernels.losses import mean_loss
 from ...core.memory import refuse
+from ...core.result import Step
 from ...inputs.scores import NAN, R2Tracker, accuracy_metrics
-from ...loops.protocol import Step
 from ...passes.scaling import fetch_scaled
 from ...records.context import RunContext
 from .batch_problem import BatchMachine, BatchProblem, BatchResult, BatchState
@@ -127,7 +127,7 @@ class BatchLoop:
     def _scores(self, state: BatchState, ctx: RunContext) -> dict[str, Any]:
         """Return accuracies (R2) of the last model: what a run shows, and folds are compared by."""
         tracker = self.problem.tracker
-        if tracker is None or (ctx.run is None and tracker.held_out is None):
+        if tracker is None or (ctx.scratch is None and tracker.held_out is None):
             return {}
         if state.stop is None:
             name = "r2" if isinstance(tracker, R2Tracker) else "accuracy"
@@ -225,7 +225,7 @@ class BatchLoop:
             new = np.setdiff1d(members, columns.features)
             holding = working_set_columns(ctx.data, np.concatenate([columns.features, new]))
             refuse("group-lasso", [holding], ctx.fit_limit, FEWER_COLUMNS)
-            columns.append(new, fetch_scaled(ctx, new))
+            columns.append(new, fetch_scaled(ctx.data, ctx, new))
         return columns
 
     def _certify(self, machine: BatchMachine, m: int, solution: RowSolution, z: np.ndarray, lam: float) -> BatchMachine:

@@ -13,13 +13,13 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from ....kernels.group_lasso.streams import StreamLearner, StreamPoint
 from ....kernels.jit import one_thread
 from ....storage.errors import UserData
+from ...core.result import State
 from ...estimators.base import Classifier, Regressor, checked_weight
 from ...estimators.cv import CrossValidated, Grid, Start
 from ...estimators.frames import feature_labels, named_groups
 from ...estimators.inputs import Callbacks, Column, Seed, UserRows, label_array, warn_user
 from ...estimators.streams import RESTART, StreamEstimator
 from ...inputs.labels import Inputs, class_factors
-from ...loops.protocol import LoopState
 from ...models.linear import LinearModel
 from .inputs import chosen_groups, machine_targets
 from .learners import LearnerFactory
@@ -66,13 +66,13 @@ class _GroupLasso(StreamEstimator):
     def _groups(self, n_features: int, stored: object = None) -> object:
         return chosen_groups(named_groups(self, n_features), self.edges, stored)
 
-    def _keep_run(self, run: GroupLasso, state: LoopState) -> None:
+    def _keep_run(self, problem: GroupLasso, inputs: Inputs, state: State) -> None:
         # A stream goes on from here with partial_fit; rows of a scaled store would not be those that come then.
-        if isinstance(state, StreamState) and run.inputs.data.scale.kind == "none":
-            loop: Any = run.loop
+        if isinstance(state, StreamState) and inputs.data.scale.kind == "none":
+            loop: Any = problem.loop
             self._learners, self._place_in_stream = loop.learners, state.point
 
-    def _unfinished(self, state: LoopState) -> str:
+    def _unfinished(self, state: State) -> str:
         if isinstance(state, StreamState):
             return ""
         reason = f"max_iter={self.get_params()['max_iter']}" if state.stop == "max_iter" else "round-off"

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ....kernels.group_lasso.streams import StreamLearner, StreamPoint
+from ...core.result import Step
 from ...inputs.labels import Inputs, row_weights
-from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics, fit_tracker, with_held_out
-from ...loops.protocol import Step
+from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics, fit_tracker
 from ...records.context import RunContext
 from .config import GroupLassoConfig
 from .inputs import machine_targets
@@ -110,7 +110,7 @@ class GridLoop:
 
 def grid_fits(learners: LearnerFactory, inputs: Inputs, masks: Sequence[np.ndarray]) -> list[GridFit]:
     """Return one fit for the rows outside of every mask."""
-    return [GridFit(learners, row_weights(learners.config, with_held_out(inputs, mask)), fit_tracker(inputs, mask)) for mask in masks]
+    return [GridFit(learners, row_weights(learners.config, inputs.without(mask)), fit_tracker(inputs, mask)) for mask in masks]
 
 
 def fits_in_a_pass(state_bytes: int, folds: int, driver_memory: int) -> int:

@@ -13,7 +13,7 @@ from ....kernels.group_lasso.penalty import GroupPenalty, edge_groups, group_pen
 from ....kernels.losses import LossName
 from ....storage.errors import UserData
 from ...inputs.labels import Inputs, labels_of, resolve_loss, store_inputs
-from ...inputs.scores import held_out_rows, with_held_out
+from ...inputs.scores import held_out_rows
 from ...records.context import RunContext
 from .config import GroupLassoConfig
 
@@ -40,7 +40,7 @@ def read_store(ctx: RunContext, extra: Mapping[str, Any]) -> Inputs:
     """
     inputs = store_inputs(ctx, "group-lasso")
     groups = chosen_groups(extra.get("groups"), extra.get("edges"), ctx.data.groups())
-    return with_held_out(replace(inputs, groups=groups), held_out_rows(extra, inputs.target, ctx.seed, inputs.classes))
+    return replace(inputs, groups=groups).without(held_out_rows(extra, inputs.target, ctx.seed, inputs.classes))
 
 
 def machine_targets(inputs: Inputs) -> np.ndarray:

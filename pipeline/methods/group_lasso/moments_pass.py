@@ -16,9 +16,10 @@ from ....kernels.features.rows_at_hand import row_product
 from ....kernels.features.scores import correlations_many
 from ....kernels.group_lasso.on_moments import row_moments
 from ....storage import BlockStore, MemoryBlocks, MemoryRef, block_cache
+from ...core.resources import Shared, resolve
 from ...passes.blocks import Columns, Ref, Task, add_parts, column_tasks, scale_as_given, source_of, task_bytes
 from ...passes.scaling import fetch_scaled, scaled
-from ...records.context import RunContext, Shared, resolve
+from ...records.context import RunContext
 
 ROWS = 1 << 16  # rows of a block whose moments are summed by one task; chunks of dense stores end at its multiples
 MIN_SHARE_OF_ROWS = 0.1  # share of the columns with weights from which whole rows are read rather than these columns
@@ -54,7 +55,7 @@ def feature_slopes(ctx: RunContext, U: np.ndarray) -> np.ndarray:
     """Return ``U X`` over all (scaled) columns, ``(m, n_features)``, of ``(m, n)`` vectors over the rows, in one pass."""
     row_factor = ctx.data.scale.row_factor
     duals, tasks = U if row_factor is None else U * row_factor, column_tasks(ctx.data)
-    return ctx.run_pass(slopes_pass(ctx.data, len(U), ctx.broadcast("slopes", duals, len(tasks))))
+    return ctx.run_pass(slopes_pass(ctx.data, len(U), ctx.share("slopes", duals, len(tasks))))
 
 
 def slopes_pass(data: BlockStore | MemoryBlocks, m: int, *broadcast: object) -> Plan[np.ndarray]:
@@ -117,7 +118,7 @@ def moments_pass(ctx: RunContext, targets: np.ndarray, cost: np.ndarray, *, cent
     if centre and ctx.data.meta.kind == "dense":
         first = RowsRef(refs[0].ref, (0, min(FIRST_ROWS, ctx.data.n_rows)), 0).load()
         shift = np.asarray(first, dtype=np.float64).mean(axis=0)
-    shared = ctx.broadcast("targets", targets, len(refs)), ctx.broadcast("costs", cost, len(refs))
+    shared = ctx.share("targets", targets, len(refs)), ctx.share("costs", cost, len(refs))
     return ctx.run_pass(raw_moments_pass(ctx.data, targets.shape[1], *shared, shift)), shift
 
 
@@ -136,7 +137,7 @@ def decision_values(ctx: RunContext, weights: np.ndarray, biases: np.ndarray) ->
     values = np.tile(biases[:, None], (1, ctx.data.n_rows))
     for lo in range(0, len(features), width):
         part = features[lo : lo + width]
-        values += np.asarray(fetch_scaled(ctx, part) @ weights[:, part].T).T
+        values += np.asarray(fetch_scaled(ctx.data, ctx, part) @ weights[:, part].T).T
     return values
 
 

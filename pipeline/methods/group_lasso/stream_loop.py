@@ -8,8 +8,8 @@ import numpy as np
 
 from ....kernels.group_lasso.streams import StreamLearner
 from ....kernels.losses import mean_loss
+from ...core.result import Step
 from ...inputs.labels import Inputs, row_weights
-from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import GroupLassoConfig
 from .inputs import machine_targets

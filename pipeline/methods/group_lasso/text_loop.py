@@ -11,8 +11,8 @@ from ....kernels.group_lasso.dual_averaging import Rows
 from ....kernels.group_lasso.streams import StreamLearner
 from ....storage import DataError
 from ....storage.ingest.text.svmlight import Consumed, TextPiece
+from ...core.result import Step
 from ...inputs.labels import Inputs, class_factors
-from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import GroupLassoConfig
 from .inputs import machine_targets
@@ -64,7 +64,7 @@ class TextLoop:
 
     def _expect_same_beginning(self, state: StreamState, ctx: RunContext) -> None:
         """Have the beginning of the text read again and compared with what the run learned from."""
-        record = None if ctx.run is None else (ctx.run.checkpoint_about() or {}).get("text")
+        record = None if ctx.scratch is None else (ctx.scratch.checkpoint_about() or {}).get("text")
         if record is not None:
             self.text.expect(Consumed(record["bytes"], record["crc32c"]))
         ctx.emit({"event": "phase", "phase": f"the first {state.offset} bytes of the text are read again, to see that they are the same"})

@@ -17,13 +17,15 @@ import numpy as np
 from ....kernels.graphs.kernel_graphs import KernelDag
 from ....kernels.graphs.norms import NodeSet
 from ....storage.urls import holds_store
+from ...core.resources import ignore
+from ...core.result import Step
 from ...grams.grams import Grams
 from ...grams.settings import GramSettings
 from ...grams.sources import block_rows
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.active_set import ActiveRule, ActiveState, Restricted, Violations, active_step
-from ...loops.protocol import OverActiveSet, Step
-from ...records.context import RunContext, ignore
+from ...loops.protocol import OverActiveSet
+from ...records.context import RunContext
 from .config import HKLConfig
 from .frontier import FrontierSearch
 from .machines import SharedMachines

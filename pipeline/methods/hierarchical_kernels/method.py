@@ -6,19 +6,20 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from ....kernels.graphs.kernel_graphs import KernelDag
 from ....kernels.graphs.parsing import DEFAULT_GRAPH
 from ...core.memory import Item, check_memory, driver_plan
+from ...core.resources import BANK_SHARE
 from ...grams.plans import GramPasses, sum_plan, sum_work
 from ...grams.settings import tables_item, task_forms_item
 from ...grams.weighted_sum import fits_driver, sum_item
 from ...inputs.labels import Inputs, resolve_loss, store_inputs
 from ...inputs.memory import vectors_item
-from ...inputs.scores import fit_tracker, held_out_rows, with_held_out
+from ...inputs.scores import fit_tracker, held_out_rows
 from ...inputs.tasks import TaskInputs, checked_task_kernel, store_tasks, task_fit, with_tasks
 from ...loops.active_set import EVERYWHERE
 from ...method import Method, heaviest_first
@@ -28,7 +29,7 @@ from ...models.kernel_predict import KernelPredictor
 from ...models.task import TaskModel, machine_stack
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
-from ...records.context import BANK_SHARE, RunContext
+from ...records.context import RunContext
 from ...records.data_set import DataSet
 from .config import HKLConfig
 from .graph import associated_features, base_kernels, resolve_graph
@@ -58,6 +59,20 @@ class HKLInputs:
         """What is learnt from."""
         return self.rows.data
 
+    @property
+    def labelled(self) -> Inputs:
+        """The rows with their classes."""
+        return self.rows
+
+    @property
+    def truth(self) -> np.ndarray:
+        """Class of every row as its index, or its number."""
+        return self.rows.target
+
+    def without(self, held_out: np.ndarray | None) -> Self:
+        """Return inputs with the weights of some rows zero."""
+        return replace(self, rows=self.rows.without(held_out))
+
 
 class HKL(Method):
     """Machines on kernels chosen from a graph of them, a kernel only together with its ancestors."""
@@ -74,7 +89,7 @@ class HKL(Method):
     def read_inputs(cls, config: HKLConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[HKLConfig, HKLInputs]:
         """Return parameters, and target, weights and tasks of a store; ``extra`` may hold ``test_share``."""
         rows, tasks = store_inputs(ctx, cls.name), store_tasks(ctx.data)
-        rows = with_held_out(rows, held_out_rows(extra, rows.target, ctx.seed, rows.classes))
+        rows = rows.without(held_out_rows(extra, rows.target, ctx.seed, rows.classes))
         return config, HKLInputs(rows if tasks is None else with_tasks(rows, tasks, ctx.data.url))
 
     @classmethod
@@ -143,16 +158,6 @@ class HKL(Method):
         """What workers do."""
         work = sum_work(self._hulls[0].settings, self.ctx.data.n_rows, self.ctx.driver_memory)
         return *work, "forms of kernels outside the hull"
-
-    @classmethod
-    def labelled(cls, inputs: HKLInputs) -> Inputs:
-        """Return the rows with their classes."""
-        return inputs.rows
-
-    @classmethod
-    def without(cls, inputs: HKLInputs, held_out: np.ndarray) -> HKLInputs:
-        """Return inputs with the weights of some rows zero."""
-        return replace(inputs, rows=with_held_out(inputs.rows, held_out))
 
     def model(self, state: HKLState, ctx: RunContext) -> KernelModel | TaskModel:
         """Return the model of the least primal value."""
@@ -235,7 +240,7 @@ def default_graph(rows: Inputs, ctx: RunContext) -> str | None:
     chosen = "" if count >= d else f"[{','.join(map(str, associated_features(rows, count)))}]"
     of = "all of them" if count >= d else f"the {count:,} whose values or squares correlate most with the target"
     wider = f"dag='{DEFAULT_GRAPH}' takes all products, 'subsets(gaussian[0:50])' those of some features"
-    ctx.tell(f"dag: products of {d:,} features are too many to look at, so kernels of single features are taken, of {of}; {wider}")
+    ctx.warn(f"dag: products of {d:,} features are too many to look at, so kernels of single features are taken, of {of}; {wider}")
     return f"subsets(gaussian{chosen}; depth=1)"
 
 

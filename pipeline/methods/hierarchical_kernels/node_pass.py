@@ -126,7 +126,7 @@ def node_forms(ctx: RunContext, specs: Sequence[AnyKernel], vectors: np.ndarray)
     forms = [np.zeros((0, len(columns)))]
     for part in _batches(specs, KERNELS_PER_PASS):
         work = _forms_pass(_node_pairs(ctx, part), len(part), len(columns), _parts_share(part))
-        shared = ctx.broadcast("vectors", columns, work.n_tasks)
+        shared = ctx.share("vectors", columns, work.n_tasks)
         forms.append(total_forms(ctx.run_pass(replace(work, broadcast=(forms_chunk, shared, None, None)))))
     return np.concatenate(forms)
 

@@ -12,9 +12,10 @@ import numpy as np
 from ....cluster import BlockProgram, Plan, plan
 from ....kernels.alignment.alignment import Alignments, alignments
 from ....storage import ArrayRef
+from ...core.resources import resolve
 from ...passes.blocks import Block, Task, join_lists, load_blocks, source_of, task_bytes
 from ...passes.scaling import scaled
-from ...records.context import RunContext, resolve
+from ...records.context import RunContext
 from ...records.scale import FeatureScale
 
 
@@ -44,7 +45,7 @@ def align_features(ctx: RunContext, tasks: Sequence[Task], targets: np.ndarray, 
     how often each row counts; rows of weight 0 are as if they were not there. Raises ValueError: values that are not finite, fewer than two
     rows, or a constant target.
     """
-    table = ctx.broadcast("targets", np.concatenate([targets, weight[None, :]]))
+    table = ctx.share("targets", np.concatenate([targets, weight[None, :]]))
     parts = ctx.run_pass(alignments_pass(tasks, targets.nbytes, table, kernel))
     return Alignments(*np.concatenate([part for _, part in sorted(parts, key=lambda item: item[0])], axis=1))
 

@@ -13,9 +13,10 @@ from ....kernels.grams.feature_sums import PRODUCT_COLUMNS, add_feature_sums, fe
 from ....kernels.svm.decomposition import MIN_WORKING_SET, ROW_BYTES, WORKING_SET
 from ....storage import ArrayRef, BlockStore, MemoryBlocks
 from ...core.memory import OVERHEAD
+from ...core.resources import resolve
 from ...passes.blocks import Task, add_parts, column_tasks, columns_of, scale_of, source_of, task_bytes, tasks_holding
 from ...passes.scaling import scaled
-from ...records.context import RunContext, resolve
+from ...records.context import RunContext
 
 MAX_COLUMNS = 256  # columns that are dense at a time
 MAX_PARTS_BYTES = 256 << 20  # partial sums of one pass: with larger matrices fewer tasks go into one, which bounds what the driver holds
@@ -118,7 +119,7 @@ def feature_kernel_sum(ctx: RunContext, ids: np.ndarray, weights: np.ndarray, wi
     n = ctx.data.n_rows
     if not len(ids):
         return np.zeros((n, n))
-    table = ctx.broadcast("weights", np.stack([ids.astype(np.float64), weights, widths]))
+    table = ctx.share("weights", np.stack([ids.astype(np.float64), weights, widths]))
     tasks = tasks_holding(column_tasks(ctx.data), ids)
     size, alone = _tasks_at_once(n, ctx.driver_memory), len(tasks) == 1
     total = ctx.run_pass(_matrix_pass(tasks[:size], table, alone))
@@ -156,7 +157,7 @@ class FeatureGram:
 
     def __init__(self, ctx: RunContext, ids: np.ndarray, weights: np.ndarray, widths: np.ndarray) -> None:
         self._ctx = ctx
-        self._table = ctx.broadcast("weights", np.stack([ids.astype(np.float64), weights, widths]))
+        self._table = ctx.share("weights", np.stack([ids.astype(np.float64), weights, widths]))
         self._tasks = tasks_holding(column_tasks(ctx.data), ids)
         gaussian = bool(widths[0])
         self._diagonal = np.full(self.n, weights.sum()) if gaussian else self._pass("feature-diagonal", diagonal_chunk, self.n)
@@ -181,7 +182,7 @@ class FeatureGram:
 
     def matvec(self, v: np.ndarray) -> np.ndarray:
         """Return ``K v`` (one pass)."""
-        return self._pass("feature-product", product_chunk, self.n, self._ctx.broadcast("vector", v))
+        return self._pass("feature-product", product_chunk, self.n, self._ctx.share("vector", v))
 
     def _pass(self, name: str, chunk: Callable[..., np.ndarray], size: int, *argument: Table) -> np.ndarray:
         return self._ctx.run_pass(values_pass(name, chunk, self._tasks, size, self._table, *argument))
@@ -268,7 +269,7 @@ def _cell_batch(ctx: RunContext, cells: Cells, batch: range, scales: np.ndarray,
     table = np.concatenate(columns, axis=1)
     tasks = tasks_holding(column_tasks(ctx.data), np.sort(table[0].astype(np.int64)))
     item = 4 if table[1, 0] else 8
-    return ctx.run_pass(_cells_pass(tasks, len(batch), item, ctx.broadcast("cells", table), len(batch)))
+    return ctx.run_pass(_cells_pass(tasks, len(batch), item, ctx.share("cells", table), len(batch)))
 
 
 def _cells_pass(tasks: Sequence[Task], count: int, item: int, *broadcast: object) -> Plan[np.ndarray]:

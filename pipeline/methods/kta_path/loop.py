@@ -16,10 +16,10 @@ import scipy.sparse as sp
 from ....kernels.alignment.alignment import Alignments
 from ....kernels.alignment.path import DIVERGENCES, AlignmentProblem, juncture_points, kernel_path, p_grid, threshold, weights_at
 from ...core.memory import Item, refuse
+from ...core.result import Step
 from ...grams.given import GivenGrams
 from ...inputs.labels import Inputs, labels_of
 from ...inputs.scores import AccuracyTracker, accuracies
-from ...loops.protocol import Step
 from ...passes.blocks import column_tasks
 from ...records.context import RunContext
 from .alignment_pass import align_features

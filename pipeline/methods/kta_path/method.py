@@ -16,7 +16,7 @@ from ...core.memory import Item, check_memory, driver_plan, refuse
 from ...grams.given import GivenGrams
 from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.memory import vectors_item
-from ...inputs.scores import held_out_rows, with_held_out
+from ...inputs.scores import held_out_rows
 from ...method import Method
 from ...models.kernel import KernelModel
 from ...models.kernel_predict import KernelPredictor
@@ -57,7 +57,7 @@ class KTAPath(Method):
         inputs = store_inputs(ctx, cls.name)
         if inputs.classes is None:
             raise DataError(f"the target is real-valued; {cls.name} needs classes", ctx.data.url)
-        return config, with_held_out(inputs, held_out_rows(extra, inputs.target, ctx.seed, inputs.classes))
+        return config, inputs.without(held_out_rows(extra, inputs.target, ctx.seed, inputs.classes))
 
     @classmethod
     def build_loop(cls, config: KTAPathConfig, inputs: Inputs, ctx: RunContext) -> KTALoop:
@@ -143,7 +143,7 @@ class KTAPath(Method):
     @classmethod
     def without(cls, inputs: Inputs, held_out: np.ndarray) -> Inputs:
         """Return inputs with the weights of some rows zero; nothing is measured on them along the path."""
-        return replace(with_held_out(inputs, held_out), held_out=None)
+        return replace(inputs.without(held_out), held_out=None)
 
     def decision_values(self, state: KTAState, ctx: RunContext) -> np.ndarray:
         """Return what the last machine of the path decides on all rows, ``(n_machines, n_samples)``."""

@@ -24,12 +24,13 @@ from ....kernels.svm.ridge import solve_ridge
 from ....kernels.svm.smo import solve_to_gap
 from ....kernels.tasks.group_search import GroupSearch, TaskLattice, group_forms, kernel_norms, kernel_shares, pair_weights, search_groups
 from ....storage import DataError
+from ...core.result import Step
 from ...grams.grams import Grams
 from ...inputs.kernel_checks import emit_warnings
 from ...inputs.scores import accuracy_metrics
 from ...inputs.tasks import TaskLoop
 from ...loops.active_set import EVERYWHERE, FINISHED, ActiveRule, ActiveState, Restricted, Violations, active_step, dual_point
-from ...loops.protocol import OverActiveSet, Step
+from ...loops.protocol import OverActiveSet
 from ...records.context import RunContext
 from .config import LatentTaskConfig
 

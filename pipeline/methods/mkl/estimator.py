@@ -13,14 +13,14 @@ from ...estimators.inputs import Callbacks, Seed
 from ...estimators.kernels import KernelEstimator, UserKernels
 from ...models.kernel import KernelModel, is_selected
 from .config import MKLConfig
-from .loop import MKLState
 from .method import MKL
+from .problem import MKLState
 
 
 class _MKL(KernelEstimator):
     """What both estimators share."""
 
-    _method = MKL
+    _method = MKL()
     _takes_all_memory = True
 
     def _unfinished(self, state: MKLState) -> str:

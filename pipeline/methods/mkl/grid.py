@@ -8,7 +8,7 @@ from typing import Any
 from ...inputs.folds import GRAM_PARAMETERS, SharedLoop, draw_masks, group_by_parameters, row_groups, table_rows
 from ...records.context import RunContext
 from .config import MKLConfig
-from .method import MKL, shared_loop
+from .method import MKL, shared_problem
 
 
 def shared_loops(
@@ -21,11 +21,11 @@ def shared_loops(
         raise ValueError("solver='single' chooses its kernel by folds of its own; run it once per setting")
     shared = []
     for points in group_by_parameters(grid, GRAM_PARAMETERS):
-        first, inputs = MKL.read_inputs(grid[points[0]], ctx, {})
-        first = MKL.decided(first, inputs, ctx)
+        first, inputs = MKL().read_inputs(grid[points[0]], ctx, {})
+        first = MKL().decided(first, inputs, ctx)
         masks = draw_masks(inputs, folds, seed, row_groups(inputs.data, column, folds))
-        loop = shared_loop(ctx, [first, *(grid[k] for k in points[1:])], inputs, masks)
-        shared.append(SharedLoop(points, loop, lambda state, ctx, loop=loop: list(loop.decision_values(state))))
+        problem = shared_problem([first, *(grid[k] for k in points[1:])], inputs, masks, ctx)
+        shared.append(SharedLoop(points, problem, lambda state, ctx, problem=problem: list(problem.decision_values(state))))
     return shared
 
 

@@ -118,7 +118,7 @@ class TaskGrams:
             self._pairs = [LoadedPair(pair.rows, pair.cols, block) for block, pair in zip(blocks, self._pairs, strict=True)]
             return kernel_sums(self.n, sums, counts)
         batches = split_batches(self._pairs, self.layout)
-        shared = None if counts is None else self.ctx.broadcast("counts", counts, len(batches))
+        shared = None if counts is None else self.ctx.share("counts", counts, len(batches))
         return kernel_sums(self.n, self.ctx.run_pass(sums_pass(sums_chunk, batches, self.k, shared)), counts)
 
 

@@ -21,13 +21,14 @@ from ....kernels.svm.smo import Accuracy
 from ....kernels.tasks import multitask
 from ....kernels.weights.domains import Simplex
 from ....storage.grams.layout import GramLayout
+from ...core.result import Step
 from ...grams.given import GivenGrams
 from ...grams.lazy import LazyGrams
 from ...grams.settings import GramSettings
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...inputs.tasks import TaskProblem
 from ...loops.kernel_weights import best_multiple
-from ...loops.protocol import Bounded, Step, joint_stop
+from ...loops.protocol import Bounded, joint_stop
 from ...loops.weight_steps import mirror_step
 from ...models.kernel import is_selected
 from ...records.context import RunContext

@@ -16,7 +16,6 @@ from ...core.memory import Item, check_memory, driver_plan
 from ...grams.settings import GramSettings
 from ...inputs.kernels import given_grams_or_none, resolved_kernels
 from ...inputs.memory import fewer_kernels, vectors_item
-from ...inputs.scores import with_held_out
 from ...inputs.tasks import TaskInputs, TaskProblem, held_out_task_inputs, pooled_problem, task_fit
 from ...method import Method, bound_figures, bounds_summary
 from ...models.kernel import is_selected, kernel_names
@@ -165,7 +164,7 @@ def shared_loop(
     problems, fits, fit_configs = [], [], []
     for config in configs:
         for mask in masks:
-            part = with_held_out(inputs, mask)
+            part = inputs.without(mask)
             fits.append(task_fit(part, len(problems)))
             for machine in range(inputs.n_machines):
                 pooled = pooled_problem(config, part, machine)

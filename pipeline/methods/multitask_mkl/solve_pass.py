@@ -19,12 +19,12 @@ from ....kernels.jit import one_thread
 from ....kernels.svm.dual import DualProblem, Scratch
 from ....kernels.svm.smo import Accuracy, solve_machine
 from ....storage.grams.layout import GramLayout
+from ...core.resources import Shared, resolve
 from ...grams.grams import load_programs as load_gram_programs
 from ...grams.pair_passes import Build, build_pass
 from ...grams.settings import Policy
 from ...grams.sources import FREED_BYTES, apply_norms
 from ...passes.blocks import join_lists
-from ...records.context import Shared, resolve
 from .task_blocks_pass import BATCH_BYTES, TaskPair
 
 CACHE_BYTES = 256 << 20  # blocks of one task that stay in memory between its sum and its forms; of a larger one they are loaded twice

@@ -20,12 +20,13 @@ from ....kernels.grams.spec import KernelSpec
 from ....storage import BlockStore, GramStore, MemoryBlocks, open_shared
 from ....storage.errors import Matrix
 from ....storage.grams.layout import GramLayout
+from ...core.resources import BANK_SHARE
 from ...grams.given import GivenGrams
 from ...grams.pairs import StoredPair
 from ...grams.settings import PLACES, GramSettings, Policy
 from ...grams.sources import TILE, RowData, TextRows, rows_of
 from ...records.config import GramPolicy
-from ...records.context import BANK_SHARE, RunContext
+from ...records.context import RunContext
 
 BLOCK_BYTES = 32 << 20  # entries of one block pair, all kernels together
 BATCH_BYTES = 64 << 20  # entries of the tasks that one step of a pass takes together; a larger task is a step of its own

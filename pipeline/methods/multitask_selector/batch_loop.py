@@ -18,8 +18,8 @@ from ....kernels.group_lasso import on_rows as batch
 from ....kernels.group_lasso.row_problem import RowProblem, TaskRows
 from ....kernels.group_lasso.task_selection import task_penalty
 from ....kernels.losses import mean_loss
+from ...core.result import Step
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
-from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import SelectorConfig
 from .inputs import SelectorData, Solution, auto_lam, objective_value, penalty_weight

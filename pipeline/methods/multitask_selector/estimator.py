@@ -20,7 +20,7 @@ from ...estimators.kernels import is_text
 from ...estimators.selection import Selection
 from ...estimators.streams import RESTART, StreamEstimator
 from ...estimators.tasks import add_tasks
-from ...inputs.labels import class_factors
+from ...inputs.labels import Inputs, class_factors
 from ...inputs.tasks import known_codes, task_codes
 from ...models.linear import LinearModel
 from ...passes.columns import fetch_columns
@@ -244,10 +244,10 @@ class MultiTaskSelector(Selection, StreamEstimator):
         self._fit(add_tasks(self._inputs(X, y, sample_weight), X, task), config)
         return self
 
-    def _keep_run(self, run: Selector, state: SelectorState) -> None:
+    def _keep_run(self, problem: Selector, inputs: Inputs, state: SelectorState) -> None:
         # A stream goes on with rows as they come, so only from sums over rows that were taken as they are.
-        config = run.config
-        if config.algorithm == "da" and config.refit is None and config.task_offset is None and run.inputs.data.scale.kind == "none":
+        config = problem.config
+        if config.algorithm == "da" and config.refit is None and config.task_offset is None and inputs.data.scale.kind == "none":
             self._stream = TaskLearner.after(config, state.stream)
 
     @property
@@ -405,4 +405,4 @@ class MultiTaskSelector(Selection, StreamEstimator):
         if not is_store(X):
             return super().transform(X)
         with self._stored(X) as ctx:
-            return fetch_columns(ctx, self.model_.features)
+            return fetch_columns(ctx.data, ctx, self.model_.features)

@@ -173,7 +173,7 @@ class Selector(Method):
 
 def _way(config: SelectorConfig, inputs: TaskInputs, ctx: RunContext) -> Way:
     """Return the way that a run was decided to go, or goes if it begins now."""
-    decided = None if ctx.run is None else ctx.run.read_json("decisions")
+    decided = None if ctx.scratch is None else ctx.scratch.read_json("decisions")
     if isinstance(decided, dict):
         return decided.get("engine", "memory")  # (runs of earlier versions have all rows in memory)
     if config.loss == "hinge" and config.algorithm == "fista":

@@ -14,6 +14,7 @@ from ....cluster import BlockProgram, Plan, plan
 from ....kernels.group_lasso.penalty import GroupPenalty, single_features
 from ....kernels.group_lasso.task_gradients import BATCH_BYTES, feature_norms, feature_reaches
 from ....storage import block_cache
+from ...core.resources import Shared, resolve
 from ...passes.blocks import (
     Ref,
     Task,
@@ -25,7 +26,7 @@ from ...passes.blocks import (
     task_bytes,
     tasks_holding,
 )
-from ...records.context import RunContext, Shared, resolve
+from ...records.context import RunContext
 
 
 class Query(NamedTuple):
@@ -81,7 +82,7 @@ def task_norms(
     tasks = feature_tasks(ctx, features)
     query = Query(n_tasks, float(penalty.kappa[0]), float(penalty.inner[0]), with_reaches)
     shared = (("features", features), ("task-slopes", vectors), ("task-codes", codes))
-    arrays = (ctx.broadcast(name, array, len(tasks)) for name, array in shared)
+    arrays = (ctx.share(name, array, len(tasks)) for name, array in shared)
     return ctx.run_pass(norms_pass(tasks, ctx.data.n_rows, n_tasks, len(features), *arrays, query))
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from ....kernels.group_lasso.step_lengths import StepWatch
 from ....kernels.group_lasso.task_selection import CLOSE, Diverged, OpenRound, Rounds, TaskStream, run_rounds, task_penalty
 from ....kernels.losses import mean_loss
+from ...core.result import Step
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
-from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import SelectorConfig
 from .inputs import SelectorData, Solution, divergence_message, look_at, objective_value, penalty_weight

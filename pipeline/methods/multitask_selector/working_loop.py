@@ -24,8 +24,8 @@ from ....kernels.group_lasso.task_gradients import norm_move
 from ....kernels.group_lasso.task_selection import task_penalty
 from ....kernels.losses import mean_loss
 from ...core.memory import refuse
+from ...core.result import Step
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
-from ...loops.protocol import Step
 from ...passes.blocks import column_tasks
 from ...passes.columns import columns_bytes
 from ...passes.scaling import fetch_scaled
@@ -132,7 +132,7 @@ class WorkingLoop:
         for lo, hi in zip((ends - state.joined)[columns.n_batches :], ends[columns.n_batches :], strict=True):
             items = set_items(ctx.data, np.sort(state.features[:hi]), self.data.n_tasks, ctx.driver_memory)
             refuse("multitask-selector", items, ctx.fit_limit, FEWER_COLUMNS)
-            fetched = fetch_scaled(ctx, state.features[lo:hi])
+            fetched = fetch_scaled(ctx.data, ctx, state.features[lo:hi])
             rows = fetched if isinstance(fetched, np.ndarray) else sp.csr_array(fetched)
             columns.append(state.features[lo:hi], rows[self.order])
         return columns

@@ -24,10 +24,10 @@ from ....kernels.spectral.neighbors import MAX_DENSE_BASIS_ROWS, count_component
 from ....kernels.spectral.pair_losses import EntryTerms
 from ....kernels.spectral.problem import Evaluation, PairConstraints, SpectralProblem, select_random_pairs, select_uncertain_pairs
 from ...core.memory import Item, total_bytes
+from ...core.result import Step
 from ...grams.eigen_blocks import worker_engine
 from ...grams.eigen_plan import EigenPlan, dense_matrix_item
 from ...grams.neighbours import nearest_neighbours, squared_distances
-from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import NPKLConfig
 

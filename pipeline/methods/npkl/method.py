@@ -61,7 +61,7 @@ class NPKL(Method):
         if n < 2:
             raise ValueError(f"n_samples={n}: a kernel over pairs of rows needs at least 2")
         if config.n_neighbors >= n:
-            ctx.warn(f"n_neighbors={config.n_neighbors} exceeds the {n - 1} other rows")
+            ctx.doubt(f"n_neighbors={config.n_neighbors} exceeds the {n - 1} other rows")
         if config.base is not None and config.base > n:
             raise ValueError(f"base={config.base}: there are {n} rows, and no more functions on them")
         pairs = pair_constraints(inputs.constraints, n)

@@ -21,8 +21,9 @@ from ....kernels.rules.newton import MAX_PLANES
 from ....kernels.rules.propositions import Propositions
 from ....kernels.rules.row_blocks import COUNTS, OF_ZONE, PRODUCT, ROWS, SIDE_BY_SIDE, Ask, BlockedRows, HullRequest, SpreadRows, answer
 from ....kernels.rules.search import COMPATIBLE, MAX_LENGTH, MAX_VIOLATORS, ViolatorSearch
+from ...core.resources import Shared
 from ...passes.blocks import add_parts, join_lists, serial
-from ...records.context import RunContext, Shared
+from ...records.context import RunContext
 from .row_pass import (
     Asked,
     BitsPart,
@@ -131,7 +132,7 @@ class RowBlocks:
 
     def share(self, name: str, array: np.ndarray) -> Shared:
         """Return an array as the tasks of a pass receive it."""
-        return self.ctx.broadcast(f"rule-{name}", array, len(self.ranges))
+        return self.ctx.share(f"rule-{name}", array, len(self.ranges))
 
     @cached_property
     def tables(self) -> TaskTables:

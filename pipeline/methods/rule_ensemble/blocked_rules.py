@@ -87,4 +87,4 @@ class _BlockedCutRows:
 
     def column(self, e: int) -> np.ndarray:
         blocks, column = self.rules.lattice.blocks, self.rules.rules.propositions.column[e]
-        return dense_column(fetch_columns(blocks.ctx, np.array([column])), 0)[blocks.used]
+        return dense_column(fetch_columns(blocks.ctx.data, blocks.ctx, np.array([column])), 0)[blocks.used]

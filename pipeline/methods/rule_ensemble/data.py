@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 
@@ -61,6 +62,20 @@ class RuleInputs:
     def data(self) -> DataSet:
         """What is learnt from."""
         return self.rows.data
+
+    @property
+    def labelled(self) -> Inputs:
+        """The rows with their classes."""
+        return self.rows
+
+    @property
+    def truth(self) -> np.ndarray:
+        """Class of every row as its index, or its number."""
+        return self.rows.target
+
+    def without(self, held_out: np.ndarray | None) -> Self:
+        """Return inputs with the weights of some rows zero."""
+        return replace(self, rows=self.rows.without(held_out))
 
 
 @dataclass(frozen=True)
@@ -143,7 +158,7 @@ def read_rule_data(
 
 def raw_columns(ctx: RunContext, columns: np.ndarray) -> Columns:
     """Return some columns of the data as they are stored, ``(n_samples, len(columns))``; no pass where there are none."""
-    return fetch_columns(ctx, columns) if len(columns) else np.zeros((ctx.data.n_rows, 0))
+    return fetch_columns(ctx.data, ctx, columns) if len(columns) else np.zeros((ctx.data.n_rows, 0))
 
 
 def renumber(items: Sequence[Sequence[int]]) -> tuple[np.ndarray, list[list[int]]]:

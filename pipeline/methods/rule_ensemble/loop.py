@@ -24,9 +24,9 @@ import numpy as np
 
 from ....kernels.rules.bits import MAX_UNPACKED_BYTES
 from ....kernels.rules.lattice import RuleLattice
+from ...core.result import Step
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.active_set import ActiveRule, ActiveState, active_step, unchanged_figures
-from ...loops.protocol import Step
 from ...records.context import RunContext
 from .blocked_lattice import BlockedLattice
 from .blocked_rules import BlockedRules

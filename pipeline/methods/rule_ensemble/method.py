@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -13,8 +12,8 @@ import numpy as np
 from ....storage import DataError
 from ....storage.data import column_numbers
 from ...core.memory import check_memory, driver_plan
-from ...inputs.labels import Inputs, labels_of, refuse_idle_classes, row_costs, store_inputs
-from ...inputs.scores import AccuracyTracker, held_out_rows, with_held_out
+from ...inputs.labels import labels_of, refuse_idle_classes, row_costs, store_inputs
+from ...inputs.scores import AccuracyTracker, held_out_rows
 from ...inputs.tasks import TaskInputs, checked_task_kernel, refuse_more_classes, store_tasks, task_fit, with_tasks
 from ...method import Method
 from ...passes.blocks import column_tasks
@@ -56,7 +55,7 @@ class Rule(Method):
         if rows.classes is None:
             raise DataError("the target is real-valued; rule-ensemble separates classes (ingest with --task classification)", ctx.data.url)
         rows = rows if tasks is None else with_tasks(rows, tasks, ctx.data.url)
-        rows = with_held_out(rows, held_out_rows(extra, rows.target, ctx.seed, rows.classes))
+        rows = rows.without(held_out_rows(extra, rows.target, ctx.seed, rows.classes))
         return config, RuleInputs.of(rows, ctx.data.feature_names(), ctx.data.encoding)
 
     @classmethod
@@ -135,16 +134,6 @@ class Rule(Method):
     def warm_start(self, fresh: RuleState, before: Rule, last: RuleState) -> RuleState:
         """Return the conjunctions with weight of the fit before; not its active set, which only grows."""
         return self.loop.continued(fresh, last, self.ctx)
-
-    @classmethod
-    def labelled(cls, inputs: RuleInputs) -> Inputs:
-        """Return the rows with their classes."""
-        return inputs.rows
-
-    @classmethod
-    def without(cls, inputs: RuleInputs, held_out: np.ndarray) -> RuleInputs:
-        """Return inputs with the weights of some rows zero."""
-        return replace(inputs, rows=with_held_out(inputs.rows, held_out))
 
     def decision_values(self, state: RuleState, ctx: RunContext) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``; of tasks one, that of each row's task."""

@@ -11,8 +11,9 @@ import numpy as np
 from ....cluster import BlockProgram, Plan, plan
 from ....kernels.rules.bits import MAX_UNPACKED_BYTES, Words, count_ones, pack_bits
 from ....kernels.rules.propositions import Propositions, column_propositions
+from ...core.resources import Shared, resolve
 from ...passes.blocks import Columns, Task, column_tasks, join_lists, load_blocks, task_bytes
-from ...records.context import RunContext, Shared, resolve
+from ...records.context import RunContext
 
 DIGEST_BYTES, OUTLINE_BYTES = 16, 200  # of the truth of a proposition; and what a proposition takes on its way
 OUTLINE_ROOM = 2 * MAX_UNPACKED_BYTES  # propositions of a column unpacked
@@ -81,7 +82,7 @@ def _outlined(propositions: Propositions, column: int, values: np.ndarray) -> Ou
 def outlined_propositions(ctx: RunContext, counts: np.ndarray, n_thresholds: int, categorical: Sequence[int]) -> Propositions:
     """Return the propositions of :func:`packed_propositions` without their bits: whoever has the rows makes them."""
     tasks, n = column_tasks(ctx.data), int(np.count_nonzero(counts))
-    shared = ctx.broadcast("rule-rows", counts, len(tasks)), n_thresholds, frozenset(int(j) for j in categorical)
+    shared = ctx.share("rule-rows", counts, len(tasks)), n_thresholds, frozenset(int(j) for j in categorical)
     parts = ctx.run_pass(outline_pass(tasks, n, n_thresholds, *shared))
     if not parts:
         return Propositions.none()
@@ -127,7 +128,7 @@ def packed_propositions(ctx: RunContext, counts: np.ndarray, n_thresholds: int, 
     """
     tasks = column_tasks(ctx.data)
     n = int(np.count_nonzero(counts))
-    shared = ctx.broadcast("rule-rows", counts, len(tasks)), n_thresholds, frozenset(int(j) for j in categorical)
+    shared = ctx.share("rule-rows", counts, len(tasks)), n_thresholds, frozenset(int(j) for j in categorical)
     parts = ctx.run_pass(pack_pass(tasks, n, n_thresholds, *shared))
     if not parts:
         return Packed(Propositions.none(), np.zeros((0, max(-(-n // 64), 1)), np.uint64))

@@ -20,8 +20,8 @@ from ....kernels.rules.propositions import Propositions
 from ....kernels.rules.row_blocks import OF_ZONE, PRODUCT, SIDE_BY_SIDE, HullRequest, answer, merge_rows
 from ....kernels.rules.search import COMPATIBLE, SignedRows, ViolatorSearch, kinds_of_pairs, order_signed_rows
 from ....storage import block_cache
+from ...core.resources import Shared, resolve
 from ...passes.blocks import Ref, add_parts, source_of
-from ...records.context import Shared, resolve
 from .proposition_pass import dense_column, packed_flags
 
 GROUP_BYTES, GROUP_COLUMNS = 16 << 20, 16  # raw values of one block that are read at once; chunks of dense stores have so many columns

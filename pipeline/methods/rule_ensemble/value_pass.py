@@ -10,8 +10,8 @@ import numpy as np
 
 from ....kernels.rules.bits import Words, count_ones, pack_conjunctions, unpack_bits
 from ....kernels.rules.propositions import CutMachine, Propositions, cut_changes
+from ...core.resources import Shared, resolve
 from ...passes.blocks import Ref
-from ...records.context import Shared, resolve
 from .proposition_pass import packed_flags
 from .row_pass import BitsPart, TaskTables, block_columns, rows_at_once
 

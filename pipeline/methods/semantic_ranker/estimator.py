@@ -412,7 +412,7 @@ class VisualRank(Estimator):
             # A matrix in memory serves where it lies.
             seed = seed_of(self.random_state)
             with self._shown() as shown, fit_context(data, "sync", fan_out(self.callbacks, self.verbose, shown), seed, shown) as ctx:
-                yield replace(ctx, warn=warn_user)
+                yield replace(ctx, doubt=warn_user)
             return
         with super()._context(data) as ctx:
             yield ctx

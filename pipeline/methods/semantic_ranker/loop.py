@@ -17,7 +17,7 @@ import numpy as np
 
 from ....kernels.spectral.dual_ascent import SpectralState, advance_ascent, begin_ascent, kernel_at, progress_figures
 from ....kernels.spectral.problem import Evaluation
-from ...loops.protocol import Step
+from ...core.result import Step
 from ...records.context import RunContext
 from .config import RankerConfig
 from .images import Images

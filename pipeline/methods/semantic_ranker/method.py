@@ -93,7 +93,7 @@ class Ranker(Method):
             return _queries_loop(config, inputs, table, ctx)
         check_memory(cls.name, driver_items(data.n_rows, data.n_cols), ctx, "rank the images of one query at a time")
         if config.n_neighbors >= data.n_rows > 1:
-            ctx.warn(f"n_neighbors={config.n_neighbors} exceeds the {data.n_rows - 1} other images")
+            ctx.doubt(f"n_neighbors={config.n_neighbors} exceeds the {data.n_rows - 1} other images")
         return RankerLoop(config, read_images(config, data, inputs.tags), ctx.seed)
 
     @cached_property
@@ -230,7 +230,7 @@ def _queries_loop(config: RankerConfig, inputs: RankerInputs, table: QueryTable,
     """Return the loop of many queries, whose tags are looked at before work starts."""
     smallest = int(np.argmin(table.sizes))
     if config.n_neighbors >= table.sizes[smallest]:
-        ctx.warn(f"n_neighbors={config.n_neighbors} exceeds the {table.sizes[smallest] - 1} other images of query {table.names[smallest]}")
+        ctx.doubt(f"n_neighbors={config.n_neighbors} exceeds the {table.sizes[smallest] - 1} other images of query {table.names[smallest]}")
     check_memory(Ranker.name, _table_items(len(table.rows), config), ctx, "fewer queries at a time")
     carries = [carried_bytes(query_vectors(config, table, inputs.tags, q)[0]) for q in range(len(table.names))]
     loop = QueriesLoop(config, table, inputs.tags, np.array(carries))

@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from ....storage.errors import UserData
-from ...loops.protocol import Step, joint_stop
+from ...core.result import Step
+from ...loops.protocol import joint_stop
 from ...records.context import RunContext
 from .config import RankerConfig
 from .queries import QueryTable, batch_groups, rank_batch, task_groups

@@ -20,8 +20,8 @@ from ....kernels.ranking.random_walk import (
 )
 from ....storage import BlockStore, MemoryBlocks
 from ....storage.errors import Matrix
+from ...core.result import Step
 from ...grams.sources import READ, rows_of
-from ...loops.protocol import Step
 from ...passes.blocks import scale_as_given
 from ...records.context import RunContext
 from .config import VisualRankConfig

@@ -14,9 +14,10 @@ import scipy.sparse as sp
 from ....cluster import BlockProgram, Plan, plan
 from ....storage import BlockStore, MemoryBlocks
 from ....storage.errors import Matrix
+from ...core.resources import Shared, resolve
 from ...passes.blocks import Ref, Task, add_parts, column_tasks, load_block, source_of, task_bytes
 from ...passes.scaling import scaled
-from ...records.context import RunContext, Shared, resolve
+from ...records.context import RunContext
 from ...records.scale import FeatureScale
 
 COPIES = 6  # of a stripe while it is clipped, in float64 and with indices in 64 bits, where it is read in float32
@@ -84,7 +85,7 @@ def walk_plan(data: BlockStore | MemoryBlocks, r: Shared, keeps_diagonal: bool) 
 
 def walk_product(ctx: RunContext, r: np.ndarray, keeps_diagonal: bool) -> np.ndarray:
     """Return ``S r`` of the similarity that ``ctx.data`` holds, ``(n,)``; one pass."""
-    shared = ctx.broadcast("scores", r, len(column_tasks(ctx.data)))
+    shared = ctx.share("scores", r, len(column_tasks(ctx.data)))
     total = ctx.run_pass(walk_plan(ctx.data, shared, keeps_diagonal))
     return total[:-1] + total[-1] / len(r)
 

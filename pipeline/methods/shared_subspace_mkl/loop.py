@@ -27,10 +27,11 @@ from ....kernels.svm.smo import solve_to_gap
 from ....kernels.tasks import shared_subspace as subspace
 from ....kernels.tasks.multitask import power_norm
 from ....kernels.tasks.subspace_interior import InteriorPath, InteriorPoint, PointView
+from ...core.result import Step
 from ...grams.grams import Grams
 from ...inputs.scores import accuracy_metrics
 from ...inputs.tasks import TaskLoop
-from ...loops.protocol import Bounded, Step
+from ...loops.protocol import Bounded
 from ...records.context import RunContext
 from .config import SharedSubspaceConfig
 from .interior import PathMatrices, interior_fits

@@ -20,13 +20,14 @@ from ....kernels.grams.spec import KernelSpec
 from ....kernels.jit import one_thread
 from ....kernels.ranking.user_kernels import LANCZOS_STEPS, least_eigenvalues, scaled_block
 from ....storage import DataError
+from ...core.resources import Shared, resolve
 from ...grams.given import SYMMETRIC, GivenKernel
 from ...grams.grams import load_programs as load_programs
 from ...grams.sources import FREED_BYTES
 from ...passes.blocks import Task, add_parts, column_tasks, join_lists, load_block, source_of, task_bytes
 from ...passes.scaling import scaled
 from ...passes.spans import Spans, add_spans, merge_spans
-from ...records.context import RunContext, Shared, resolve
+from ...records.context import RunContext
 from ...records.scale import FeatureScale
 from .tile_pass import TALL_BLOCKS, ViewBlock, ViewTile, tile_bytes, view_tiles
 
@@ -212,9 +213,7 @@ class BlockViews:
     def normal(self) -> Normal:
         """The normalisation as tasks take it."""
         tables = self._normal.tables
-        return (
-            self._normal if tables is None else replace(self._normal, tables=self.ctx.broadcast("norms", resolve(tables), len(self.tiles)))
-        )
+        return self._normal if tables is None else replace(self._normal, tables=self.ctx.share("norms", resolve(tables), len(self.tiles)))
 
     @property
     def given(self) -> bool:
@@ -245,7 +244,7 @@ class BlockViews:
         codes = blocks[0] * self.n + blocks[1]
         order = np.argsort(codes, kind="stable")
         placed = [PlacedTile(tile, self._bounds(tile, codes[order])) for tile in self.tiles]
-        shared = self.ctx.broadcast("places", np.ascontiguousarray(upper[:, order]), len(placed))
+        shared = self.ctx.share("places", np.ascontiguousarray(upper[:, order]), len(placed))
         work = survey_pass(placed, (self.k, self.n, self.block), upper.shape[1], self.normal, shared)
         found: Survey = self.ctx.run_pass(work)
         extremes, entries = np.empty((2, self.k, self.n)), np.empty((self.k, upper.shape[1]))
@@ -261,7 +260,7 @@ class BlockViews:
 
     def sums(self, factors: np.ndarray, shifts: np.ndarray, mask: np.ndarray) -> MatrixSums:
         """Return the sums of the views over the users in the mask ``(n,)``; one pass."""
-        shared = self.factors(factors), self.ctx.broadcast("mask", mask, len(self.tiles))
+        shared = self.factors(factors), self.ctx.share("mask", mask, len(self.tiles))
         found: Sums = self.ctx.run_pass(sums_pass(self.tiles, (self.k, self.n, self.block), self.normal, *shared))
         rows, diagonals = np.zeros((self.k, self.n)), np.zeros((self.k, self.n))
         for whole, part in ((rows, found.rows), (diagonals, found.diagonal)):
@@ -271,7 +270,7 @@ class BlockViews:
 
     def factors(self, factors: np.ndarray) -> Shared:
         """Return row factors of raw entries ``(k, n)`` as tasks take them."""
-        return self.ctx.broadcast("factors", factors * self.scale[:, None], len(self.tiles))
+        return self.ctx.share("factors", factors * self.scale[:, None], len(self.tiles))
 
     def least_eigenvalues(self, factors: np.ndarray) -> np.ndarray:
         """Return the least eigenvalue of every view before its shift, ``(k,)``, or a little less: by Lanczos steps, some side by side.
@@ -322,11 +321,11 @@ class BlockViews:
     def _column_products(self, which: list[int], vectors: np.ndarray) -> np.ndarray:
         tasks = column_tasks(self.ctx.data)
         columns = tuple(q * self.n if self.given else self.specs[q].columns for q in which)
-        shared = self.ctx.broadcast("vectors", vectors, len(tasks))
+        shared = self.ctx.share("vectors", vectors, len(tasks))
         return self.ctx.run_pass(column_products_pass(tasks, vectors.size, columns, self.n, shared))
 
     def _block_products(self, which: list[int], vectors: np.ndarray) -> np.ndarray:
-        shared = self.ctx.broadcast("vectors", vectors, len(self.tiles))
+        shared = self.ctx.share("vectors", vectors, len(self.tiles))
         out = np.zeros(vectors.shape)
         for span, values in self.ctx.run_pass(block_products_pass(self.tiles, vectors.size, tuple(which), shared)).items():
             out[:, :, slice(*span)] = values
@@ -339,7 +338,7 @@ class BlockViews:
         """
         data, r = self.ctx.data, np.random.default_rng(0).standard_normal(self.n)
         tasks = column_tasks(data)
-        found = self.ctx.run_pass(symmetry_pass(tasks, self.n, self.k, self.ctx.broadcast("vectors", r, len(tasks))))
+        found = self.ctx.run_pass(symmetry_pass(tasks, self.n, self.k, self.ctx.share("vectors", r, len(tasks))))
         for q, (one, other) in enumerate(found):
             if np.abs(one - other).max() > SYMMETRIC * np.sqrt(self.n) * max(float(np.abs(one).max()), float(np.abs(other).max())):
                 raise DataError(f"view {q} is not symmetric", "" if data.url == "memory" else data.url)

@@ -18,11 +18,11 @@ from ....kernels.ranking.pair_ranking import ImportMachine, empty_machine, full_
 from ....kernels.ranking.user_kernels import FactorGram, PairGram, pair_block, pair_diagonal, row_factors, similarity_features
 from ....kernels.svm.dual import DenseGram, Gram
 from ....storage import DataError
+from ...core.result import Step
 from ...grams.given import NEGATIVE, GivenGrams
 from ...grams.lazy import LazyGrams
 from ...grams.settings import GramSettings
 from ...grams.weighted_sum import MATRIX_SHARE
-from ...loops.protocol import Step
 from ...records.context import RunContext
 from ...records.data_set import DataSet
 from .block_pass import BlockViews

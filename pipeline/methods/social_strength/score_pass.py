@@ -14,11 +14,12 @@ from ....kernels.grams.blocks import gram_block
 from ....kernels.ranking.tags import TopLists
 from ....kernels.ranking.user_kernels import scaled_block
 from ....storage.errors import SparseMatrix
+from ...core.resources import Shared, resolve
 from ...grams.given import GivenKernel
 from ...grams.sources import rows_at, rows_of
 from ...passes.blocks import join_lists
 from ...passes.spans import Spans, add_spans, merge_spans
-from ...records.context import RunContext, Shared, resolve
+from ...records.context import RunContext
 from ...records.data_set import DataSet
 from .block_pass import Normal
 from .tile_pass import ViewBlock, ViewTile, similar_columns, tile_bytes, view_tiles
@@ -66,8 +67,8 @@ class Scorer:
     def shared(self, ctx: RunContext, tasks: int) -> Scorer:
         """Return it as tasks take it."""
         tables = self.normal.tables
-        normal = self.normal if tables is None else Normal(ctx.broadcast("norms", resolve(tables), tasks), self.normal.scalars)
-        return Scorer(normal, ctx.broadcast("factors", resolve(self.factors), tasks), self.shifts, self.weights, self.offsets)
+        normal = self.normal if tables is None else Normal(ctx.share("norms", resolve(tables), tasks), self.normal.scalars)
+        return Scorer(normal, ctx.share("factors", resolve(self.factors), tasks), self.shifts, self.weights, self.offsets)
 
 
 def top_chunk(tile: ViewTile, scorer: Scorer, first: int) -> list[list[TopLists]]:
@@ -146,7 +147,7 @@ def group_lists(
     tiles = view_tiles(ctx.data, specs, "all")
     rows, width = tiles[0].rows[1] - tiles[0].rows[0], candidates.shape[1]
     size = 16 * first * rows + 512
-    indices, indptr = (ctx.broadcast(name, getattr(candidates, name), len(tiles)) for name in ("indices", "indptr"))
+    indices, indptr = (ctx.share(name, getattr(candidates, name), len(tiles)) for name in ("indices", "indptr"))
 
     def step_bytes(tile: ViewTile) -> int:
         return tile_bytes(tile) + 8 * rows * width + 16 * tile.layout.edge * (width + tile.layout.edge) + 40 * candidates.nnz + size
@@ -180,7 +181,7 @@ def strength_products(ctx: RunContext, specs: Sequence[Any], scorer: Scorer, vec
         return tile_bytes(tile) + 32 * tile.layout.edge**2 + 2 * bound
 
     program = BlockProgram("strength-products", strength_chunk, add_spans, step_bytes, bound)
-    shared = scorer.shared(ctx, len(tiles)), ctx.broadcast("vectors", vectors, len(tiles))
+    shared = scorer.shared(ctx, len(tiles)), ctx.share("vectors", vectors, len(tiles))
     out = np.zeros(vectors.shape)
     for span, values in ctx.run_pass(plan(program, tiles, *shared)).items():
         out[:, slice(*span)] = values

@@ -18,12 +18,12 @@ from ....kernels.alignment.target_alignment import MatrixSums
 from ....kernels.jit import one_thread
 from ....kernels.ranking.user_kernels import least_eigenvalue, scaled_block
 from ....kernels.svm.dual import Gram
+from ...core.resources import Shared, resolve
 from ...grams.grams import Filled, Grams, Norms, place_pair
 from ...grams.grams import load_programs as load_programs
 from ...grams.pair_passes import matrix_bytes, pair_batches
 from ...grams.sources import PairRef, load_normalised, pair_bytes
 from ...passes.blocks import join_lists
-from ...records.context import Shared, resolve
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class ViewGrams(Grams):
 
     def matrix_sums(self, scaling: Scaling, mask: np.ndarray) -> MatrixSums:
         """Return the sums of the views over the users in the mask ``(n,)``; one pass."""
-        shared = self._factors(scaling), self.ctx.broadcast("mask", mask.astype(np.float64), len(self._refs))
+        shared = self._factors(scaling), self.ctx.share("mask", mask.astype(np.float64), len(self._refs))
         result = shares_bytes(self.k, self.settings.block)
         products, rows, diagonals = np.zeros((self.k, self.k)), np.zeros((self.k, self.n)), np.zeros((self.k, self.n))
         for part in self._view_pass("view-sums", shares_chunk, result, self._norms, *shared):
@@ -175,7 +175,7 @@ class ViewGrams(Grams):
         return matrix
 
     def _factors(self, scaling: Scaling) -> Shared:
-        return self.ctx.broadcast("factors", scaling.factors * self.scale[:, None], len(self._refs))
+        return self.ctx.share("factors", scaling.factors * self.scale[:, None], len(self._refs))
 
     def _view_pass(
         self, name: str, chunk: Callable[..., list[Any]], result: int, *broadcast: object, refs: list[PairRef] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,7 +16,7 @@ from ...grams.given import GivenGrams
 from ...grams.sources import TextRows, read_rows, rows_of
 from ...inputs.folds import fold_masks
 from ...inputs.kernels import check_rows, closed_kernels, resolved_kernels
-from ...inputs.labels import class_factors, label_spelling
+from ...inputs.labels import Inputs, class_factors, label_spelling
 from ...models.kernel_predict import spans
 from ...passes.blocks import Rows
 from ...records.joined import JoinedStores
@@ -40,6 +40,22 @@ class TriClassInputs:
     classes: tuple[Any, ...] = (-1, 1)  # the two labels
     held_out: np.ndarray | None = None  # (n_labelled,) mask of rows that are not learnt from but measured
     unlabelled_store: BlockStore | None = None  # where a run found its unlabelled rows
+
+    @property
+    def labelled(self) -> Inputs:
+        """The labelled rows; those of neither class do not count."""
+        weight = np.ones(len(self.labels)) if self.sample_weight is None else self.sample_weight
+        used = self.relevant if self.held_out is None else self.relevant & ~self.held_out
+        return Inputs(self.data, (self.labels > 0).astype(np.int64), self.classes, np.where(used, weight, 0.0))
+
+    @property
+    def truth(self) -> np.ndarray:
+        """Class of every labelled row as its index, -1 of rows of neither class."""
+        return np.where(self.relevant, (self.labels > 0).astype(np.int64), -1)
+
+    def without(self, held_out: np.ndarray) -> TriClassInputs:
+        """Return inputs without some of the labelled rows."""
+        return replace(self, held_out=held_out if self.held_out is None else self.held_out | held_out)
 
     @property
     def counts(self) -> np.ndarray | None:

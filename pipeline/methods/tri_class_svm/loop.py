@@ -19,10 +19,10 @@ from ....kernels.svm import triclass_search as solver
 from ....kernels.svm.dual import Gram
 from ....kernels.svm.triclass import Points
 from ....kernels.svm.triclass_search import SearchSettings, SearchState
+from ...core.result import Step
 from ...grams.grams import Grams
 from ...grams.lazy import LazyGrams
 from ...grams.settings import GramSettings
-from ...loops.protocol import Step
 from ...records.context import RunContext
 from ...records.joined import JoinedStores
 from .config import TriClassConfig

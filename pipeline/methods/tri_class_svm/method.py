@@ -72,7 +72,7 @@ class TriClass(Method):
         url = extra.get("unlabelled")
         labels, classes = split_labels(y, config.irrelevant_label, stored.sample_weight, ctx.data.url, has_unlabelled=url is not None)
         held_out = held_out_rows(extra, stored.target, ctx.seed, stored.classes)
-        decisions = {} if ctx.run is None else ctx.run.read_json("decisions") or {}
+        decisions = {} if ctx.scratch is None else ctx.scratch.read_json("decisions") or {}
         store = None if url is None else opened(str(url), cls.name, decisions.get("unlabelled_digest"))
         rows, count = join_stores(stored.data, store), 0 if store is None else store.n_rows
         return config, TriClassInputs(rows, labels, count, stored.sample_weight, classes, held_out, store)
@@ -183,23 +183,6 @@ class TriClass(Method):
         return config.model_copy(update={"validation": 0})
 
     @classmethod
-    def labelled(cls, inputs: TriClassInputs) -> Inputs:
-        """Return the labelled rows; those of neither class do not count."""
-        weight = np.ones(len(inputs.labels)) if inputs.sample_weight is None else inputs.sample_weight
-        used = inputs.relevant if inputs.held_out is None else inputs.relevant & ~inputs.held_out
-        return Inputs(inputs.data, (inputs.labels > 0).astype(np.int64), inputs.classes, np.where(used, weight, 0.0))
-
-    @classmethod
-    def truth(cls, inputs: TriClassInputs) -> np.ndarray:
-        """Return the class of every labelled row as its index, -1 of rows of neither class."""
-        return np.where(inputs.relevant, (inputs.labels > 0).astype(np.int64), -1)
-
-    @classmethod
-    def without(cls, inputs: TriClassInputs, held_out: np.ndarray) -> TriClassInputs:
-        """Return inputs without some of the labelled rows."""
-        return replace(inputs, held_out=held_out if inputs.held_out is None else inputs.held_out | held_out)
-
-    @classmethod
     def shared_fits(
         cls, configs: Sequence[TriClassConfig], inputs: TriClassInputs, masks: Sequence[np.ndarray], ctx: RunContext
     ) -> Self | None:
@@ -207,7 +190,7 @@ class TriClass(Method):
         if len(configs) > 1:
             return None
         config, inputs = configs[0], inputs if inputs.unlabelled_store is not None else replace(inputs, data=ctx.data)
-        parts = [cls.without(inputs, mask).held_out for mask in masks]
+        parts = [inputs.without(mask).held_out for mask in masks]
         return cls(config, inputs, cls.loop_over(config, inputs, parts, (), ctx), ctx)
 
     def decision_values(self, state: TriClassState, ctx: RunContext) -> np.ndarray:

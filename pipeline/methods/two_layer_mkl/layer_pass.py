@@ -15,12 +15,12 @@ from ....cluster import BlockProgram, Plan, plan
 from ....kernels.bank.products import TileSums, tile_sums, total_forms
 from ....kernels.bank.two_layer import bank_sums, block_layer, block_sums, exponentiate, is_refused
 from ....kernels.svm.dual import Gram
+from ...core.resources import Shared, resolve
 from ...grams.grams import Filled, Grams, Norms, place_pair
 from ...grams.pair_passes import forms_bytes, matrix_bytes, pair_batches
 from ...grams.sources import PairRef, load_normalised, pair_bytes
 from ...grams.weighted_sum import combined_gram
 from ...passes.blocks import join_lists
-from ...records.context import Shared, resolve
 
 
 def layer_chunk(ref: PairRef, weights: np.ndarray, norms: Norms) -> list[Filled]:
@@ -115,4 +115,4 @@ class LayerGrams(Grams):
         return total_forms(self.ctx.run_pass(work))[:, 0]
 
     def _shared(self, beta: np.ndarray) -> Shared:
-        return self.ctx.broadcast("beta", np.ascontiguousarray(beta, np.float64))
+        return self.ctx.share("beta", np.ascontiguousarray(beta, np.float64))

@@ -17,11 +17,12 @@ from ....kernels.bank.two_layer import Layer, TwoLayerObjective, TwoLayerPoint, 
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.dual import DualProblem, Scratch
 from ....storage import DataError
+from ...core.result import Step
 from ...grams.given import GivenGrams
 from ...grams.settings import GramSettings
 from ...inputs.kernel_checks import emit_warnings
 from ...inputs.scores import AccuracyTracker, accuracy_metrics
-from ...loops.protocol import Step, joint_stop
+from ...loops.protocol import joint_stop
 from ...records.context import RunContext
 from .config import TwoLayerConfig
 from .layer_pass import LayerGrams

@@ -19,7 +19,7 @@ from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.memory import check_machines, vectors_item
-from ...inputs.scores import AccuracyTracker, held_out_rows, with_held_out
+from ...inputs.scores import AccuracyTracker, held_out_rows
 from ...method import Method, followed_tables
 from ...models.kernel import KernelModel
 from ...models.kernel_build import build_model
@@ -53,7 +53,7 @@ class TwoLayer(Method):
         config, inputs = with_gram_store(config, store_inputs(ctx, cls.name))
         if inputs.classes is None:
             raise DataError(f"the target is real-valued; {cls.name} separates classes (ingest with --task classification)", ctx.data.url)
-        return config, with_held_out(inputs, held_out_rows(extra, inputs.target, ctx.seed, inputs.classes))
+        return config, inputs.without(held_out_rows(extra, inputs.target, ctx.seed, inputs.classes))
 
     @classmethod
     def build_loop(cls, config: TwoLayerConfig, inputs: Inputs, ctx: RunContext) -> TwoLayerLoop:

@@ -16,9 +16,10 @@ import scipy.sparse as sp
 from ....cluster import BlockProgram, Plan, plan
 from ....kernels.weights.umkl import PENALTY_SHARE, BasisArray
 from ....kernels.weights.umkl_strips import Largest, bases_of_codes, largest_residuals, merge_largest, row_products, solve_code
+from ...core.resources import Shared, resolve
 from ...grams.sources import FREED_BYTES, READ, TILE, pair_bytes
 from ...passes.blocks import join_lists, scale_as_given
-from ...records.context import RunContext, Shared, resolve
+from ...records.context import RunContext
 from .rows_pass import COLUMNS, HELD_BYTES, PassRows, Points, Strip, rows_of_sets
 
 MAX_CANDIDATES = TILE - 1  # with the point itself one tile of kernels
@@ -177,7 +178,7 @@ def codes_pass(strips: Sequence[Points], memory: CodesMemory, *broadcast: object
 
 def _residuals(ctx: RunContext, strips: Sequence[Points], inner: Products, codes: Codes, count: int, memory: CodesMemory) -> Largest:
     arrays = (("ends", codes.indptr), ("candidates", codes.ids), ("codes", codes.values))
-    shared = (ctx.broadcast(name, array, len(strips)) for name, array in arrays)
+    shared = (ctx.share(name, array, len(strips)) for name, array in arrays)
     return ctx.run_pass(residuals_pass(strips, memory, count, inner, count, *shared))
 
 
@@ -186,6 +187,6 @@ def solve_codes(
 ) -> Codes:
     """Return the codes of all points over their candidates."""
     arrays = (("penalties", penalties), ("ends", codes.indptr), ("candidates", codes.ids))
-    shared = (ctx.broadcast(name, array, len(strips)) for name, array in arrays)
+    shared = (ctx.share(name, array, len(strips)) for name, array in arrays)
     parts = ctx.run_pass(codes_pass(strips, memory, inner, *shared))
     return Codes(codes.indptr, codes.ids, np.concatenate([values for _, values in sorted(parts, key=lambda part: part[0])]))

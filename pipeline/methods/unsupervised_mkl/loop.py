@@ -14,10 +14,10 @@ import numpy as np
 
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.weights.umkl import solve_simplex_qp
+from ...core.result import Step
 from ...grams.grams import Grams
 from ...grams.lazy import LazyGrams
 from ...grams.settings import GramSettings
-from ...loops.protocol import Step
 from ...records.context import RunContext
 from .column_sum_pass import mean_largest_sums
 from .config import UMKLConfig

@@ -66,7 +66,7 @@ class UMKL(Method):
             raise ValueError(f"n_samples={data.n_rows}: every sample is rebuilt from others, so there must be at least 2")
         n_bases = min(config.n_bases, data.n_rows - 1)
         if n_bases < config.n_bases:
-            ctx.warn(f"n_bases={config.n_bases} exceeds the {n_bases} other samples")
+            ctx.doubt(f"n_bases={config.n_bases} exceeds the {n_bases} other samples")
         specs = resolved_kernels(config.kernels, data, "none" if config.normalize == "column_sum" else config.normalize)
         way = choose_way(config, gram_settings(config, specs, data, ctx), data, len(specs), n_bases, ctx.driver_memory)
         check_memory(cls.name, way.items, ctx, "fewer rows or kernels")

@@ -97,10 +97,10 @@ class PassSweep:
         asked = Rebuilding(grams.of_bases(factors), self._n_bases, config.gamma1, config.gamma2, config.stop)
         points = points_of(ctx.data, self._n_bases, grams.settings.block)
         if before is None and config.start != "greedy":
-            bases = ctx.broadcast("bases", self._coded(ctx, points, weights), len(points))
+            bases = ctx.share("bases", self._coded(ctx, points, weights), len(points))
             return _sweep_of(run_bases(ctx, terms_pass(points, asked, bases)))
         strips, total = grams.strips(weights * factors, points)
-        kept = None if before is None or not config.safeguard else ctx.broadcast("bases", before, len(points))
+        kept = None if before is None or not config.safeguard else ctx.share("bases", before, len(points))
         return _sweep_of(run_bases(ctx, choose_pass(strips, total, asked, kept)))
 
     def _coded(self, ctx: RunContext, points: Sequence[Points], weights: np.ndarray) -> BasisArray:

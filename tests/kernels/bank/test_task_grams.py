@@ -34,7 +34,7 @@ def store(tmp_path_factory):
 
 
 def opened(policy, store, tmp_path, executor, kernels=KERNELS):
-    ctx = RunContext(executor, store)
+    ctx = RunContext(executor, data=store)
     specs = as_specs(kernels, 5)
     return Grams(ctx, specs, GramSettings.of(ctx, specs, policy, str(tmp_path / "grams") if policy == "store" else None), centre=True)
 
@@ -117,7 +117,7 @@ def test_a_pooled_sum_beyond_the_driver_has_the_entries_of_the_matrix(store, tmp
         near = opened("memory", store, tmp_path, executor).combine_tasks(weights, codes).array
         grams = opened(policy, store, tmp_path, executor)
         run = RunStore.create(tmp_path / "run", {}) if has_run else None
-        grams.ctx = RunContext(executor, store, run, driver_memory=1 << 18)
+        grams.ctx = RunContext(executor, data=store, scratch=run, driver_memory=1 << 18)
         assert not grams.holds_sum
         far = grams.combine_tasks(weights, codes)
         wanted, v = np.array([299, 0, 130, 7]), rng.standard_normal(N)

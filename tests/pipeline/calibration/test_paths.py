@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from gramplane import pipeline
-from gramplane.pipeline.calibration.paths import Continued
-from gramplane.pipeline.loops.run import run_loop
+from gramplane.pipeline.core.engine import iterate
 from gramplane.pipeline.method import FOLD_TOL_FACTOR
 from gramplane.pipeline.registry import METHODS
 from tests.support.searches import KERNELS, LABELS, TASKS, X, Y
@@ -19,18 +18,16 @@ def fits(name, chain, **more):
     machine._fit = lambda inputs, config=None: given.append(inputs)  # what is fitted, and no fit
     machine.fit(X, LABELS if "Classifier" in name else Y, **more)
     inputs, method = given[0], machine._method
-    with machine._context(method.labelled(inputs).data) as ctx:
+    with machine._context(inputs.labelled.data) as ctx:
         before = None
         for C in chain:
             config = machine._config().model_copy(update={"C": C})
-            alone, run = (method.start(config, inputs, ctx) for _ in range(2))
-            cold = run_loop(alone.loop, ctx, keep=False).state
+            alone, run = (method.problem(config, inputs, ctx) for _ in range(2))
+            cold = iterate(method, alone, ctx).state
             if before is None:
-                before = run, run_loop(run.loop, ctx, keep=False).state
+                before = run, iterate(method, run, ctx).state
                 continue
-            last = before
-            loop = Continued(run.loop, lambda fresh, run=run, last=last: run.warm_start(fresh, *last))
-            before = run, run_loop(loop, ctx, keep=False).state
+            before = run, iterate(method, run, ctx, start=run.warm_start(run.init(ctx), *before)).state
             yield method, alone, cold, *before
 
 

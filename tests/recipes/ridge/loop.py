@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gramplane.pipeline.loops.protocol import Step
+from gramplane.pipeline.core.result import Step
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def test_real_targets_order_the_map():
 
 
 def context(store, run=None, seed=0):
-    return RunContext(open_executor("sync").__enter__(), store, run=run, seed=seed)
+    return RunContext(open_executor("sync").__enter__(), data=store, scratch=run, seed=seed)
 
 
 class Stopped(Exception):
@@ -120,7 +120,7 @@ def test_a_run_stopped_after_any_step_resumes_to_the_same_bits(name, tmp_path):
                 raise Stopped
 
         run = RunStore.open(folder) if folder.exists() else RunStore.create(folder, {})
-        ctx = RunContext(open_executor("sync").__enter__(), store, run=run, emit=sink)
+        ctx = RunContext(open_executor("sync").__enter__(), data=store, scratch=run, emit=sink)
         ready = METHODS[name].prepare(config, ctx, {})
         outcome = run_loop(ready.loop, ctx)
         model = ready.model(outcome.state, ctx)

@@ -63,7 +63,7 @@ def test_a_graph_alone_is_embedded_as_the_problem_is_written():
 
 def inputs():
     data = MemoryBlocks(X)
-    ctx = RunContext(open_executor("sync").__enter__(), data)
+    ctx = RunContext(open_executor("sync").__enter__(), data=data)
     return ctx, EmbeddingInputs(data, None)
 
 

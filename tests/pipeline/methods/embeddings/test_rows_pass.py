@@ -37,7 +37,7 @@ def test_geometry_by_blocks_is_that_of_all_rows(executor, monkeypatch, kind, cou
     X = rows(d=200) if kind == "wide" else np.where(np.abs(rows()) < 1, 0, rows())
     data = MemoryBlocks(sp.csr_array(X) if kind == "sparse" else X)
     norm2, directions = leading_directions(data.X if kind == "sparse" else X, 2)
-    ctx = RunContext(executor[0], data)
+    ctx = RunContext(executor[0], data=data)
     whole = row_geometry(ctx, count)
     assert whole[0] == norm2 and np.array_equal(whole[1], directions[:, :count])
     monkeypatch.setattr(rows_pass, "WHOLE_ROWS", 32)
@@ -55,11 +55,11 @@ def test_distances_of_pairs_by_blocks(executor, monkeypatch, tmp_path):
     for form in (X, sp.csr_array(X)):
         for data in (MemoryBlocks(form), ingest(form, tmp_path / type(form).__name__)):
             monkeypatch.setattr(neighbours, "ROWS", 4096)
-            whole = squared_distances(RunContext(executor[0], data), i, j)
+            whole = squared_distances(RunContext(executor[0], data=data), i, j)
             np.testing.assert_allclose(whole, expected, rtol=1e-12)
             monkeypatch.setattr(neighbours, "ROWS", 16)
             monkeypatch.setattr(neighbours, "PAIRS", 7)
-            np.testing.assert_array_equal(squared_distances(RunContext(executor[0], data), i, j), whole)
+            np.testing.assert_array_equal(squared_distances(RunContext(executor[0], data=data), i, j), whole)
 
 
 def test_triples_by_rows_have_the_bits_of_one_piece(executor, monkeypatch):
@@ -68,7 +68,7 @@ def test_triples_by_rows_have_the_bits_of_one_piece(executor, monkeypatch):
     starts, ids = graph.indptr.astype(np.int64), np.sort(graph.indices.astype(np.int64))
     whole = worst_triples(factor, starts, ids)
     monkeypatch.setattr(rows_pass, "TRIPLE_WORK", 1)
-    found = TriplesPass(RunContext(executor[0], MemoryBlocks(factor)))(factor, starts, ids)
+    found = TriplesPass(RunContext(executor[0], data=MemoryBlocks(factor)))(factor, starts, ids)
     assert [event["n_tasks"] for event in executor[1].named("plan")] == [3]
     np.testing.assert_array_equal(found[0], whole[0])
     np.testing.assert_array_equal(found[1], whole[1])

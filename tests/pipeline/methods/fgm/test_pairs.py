@@ -29,11 +29,11 @@ class Search:
 
     def __init__(self, X: Any, pair_map: PairMap = MAP, limits: PairLimits | None = None, stripe_bytes: int = 4 << 20) -> None:
         self.events = MemorySink()
-        self.ctx = RunContext(Executor(events=self.events), MemoryBlocks(X, stripe_bytes=stripe_bytes), emit=self.events)
+        self.ctx = RunContext(Executor(events=self.events), data=MemoryBlocks(X, stripe_bytes=stripe_bytes), emit=self.events)
         self.atoms = PairAtoms(pair_map.gamma, pair_map.coef0, limits)
 
     def __call__(self, u: np.ndarray, B: int) -> TopPairs:
-        [top] = self.atoms.select(self.ctx, u[None, :], [Query(B)])
+        [top] = self.atoms.select(self.ctx.data, self.ctx, u[None, :], [Query(B)])
         return top
 
     def survivors(self) -> list[int]:

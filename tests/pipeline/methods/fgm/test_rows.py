@@ -7,9 +7,9 @@ import scipy.sparse as sp
 from gramplane.cluster import MemoryBoundExceeded, MemorySink, open_executor
 from gramplane.kernels.mixed_norm import ROW_BLOCK
 from gramplane.pipeline import load_model, resume_run, run_method
+from gramplane.pipeline.core.engine import iterate
 from gramplane.pipeline.inputs.covariates import checked_covariates
 from gramplane.pipeline.inputs.labels import Inputs
-from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.fgm import designs as fgm_designs
 from gramplane.pipeline.methods.fgm.config import FGMConfig
 from gramplane.pipeline.methods.fgm.designs import solve_at
@@ -50,11 +50,11 @@ def machines(data, y, memory, groups=None, weight=None, events=None, covariates=
     known = None if covariates is None else checked_covariates(covariates, len(y))
     inputs = Inputs(data, y, classes, weight, groups, covariates=known)
     with open_executor(events=events) as executor:
-        ctx = RunContext(executor, data, driver_memory=memory, limit=1 << 40)
-        run = FGM.start(config, inputs, ctx)
-        run.loop.follow(inputs, [None])
-        outcome = run_loop(run.loop, ctx)
-        return run.model(outcome.state, ctx), outcome
+        ctx = RunContext(executor, data=data, driver_memory=memory, limit=1 << 40)
+        problem = FGM().problem(config, inputs, ctx)
+        problem.follow([None])
+        outcome = iterate(FGM(), problem, ctx)
+        return FGM().result(problem, outcome.state, ctx).model, outcome
 
 
 def everything(found):

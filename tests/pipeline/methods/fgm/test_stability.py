@@ -131,7 +131,7 @@ def test_the_inner_stop_of_the_paper_ends_steps_by_their_decrease(monkeypatch):
         return solve(*given, **options)
 
     monkeypatch.setattr("gramplane.kernels.mixed_norm.SOLVERS", {"apg": watched})
-    monkeypatch.setattr("gramplane.pipeline.methods.fgm.loop.SOLVERS", {"apg": watched})
+    monkeypatch.setattr("gramplane.pipeline.methods.fgm.method.SOLVERS", {"apg": watched})
     params = {"B": 4, "max_rounds": 4, "inner_tol": 1e-3}
     by_gap, by_decrease = (FGMClassifier(**params, solver="apg", inner_stop=stop).fit(X, y) for stop in ("gap", "decrease"))
     auto = FGMClassifier(**params, inner_stop="decrease").fit(X, y)

@@ -12,13 +12,14 @@ import zarr
 
 from gramplane.cluster import MemorySink
 from gramplane.pipeline import FGMClassifier, cross_validate, load_model, predict_store, run_method, score_store, tune
+from gramplane.pipeline.core.engine import iterate
+from gramplane.pipeline.core.resources import resolve
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.inputs.scores import stratified_folds, stratified_split
-from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.fgm import score_pass as feature_scores
 from gramplane.pipeline.methods.fgm.config import FGMConfig
 from gramplane.pipeline.methods.fgm.method import FGM
-from gramplane.pipeline.records.context import RunContext, resolve
+from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import BlockStore, MemoryBlocks, block_cache
 from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import bits, classes, forms, planted
@@ -89,8 +90,8 @@ def test_stripes_in_memory_do_not_matter(atoms):
     for stripe in (64, 5000):
         inputs = Inputs(MemoryBlocks(sp.csc_array(X), stripe_bytes=stripe), (y > 0).astype(int), (-1, 1), None, ATOMS[atoms].get("groups"))
         with _executor() as executor:
-            ctx = RunContext(executor, inputs.data)
-            state = run_loop(FGM.build_loop(config, inputs, ctx), ctx).state
+            ctx = RunContext(executor, data=inputs.data)
+            state = iterate(FGM(), FGM().problem(config, inputs, ctx), ctx).state
         found.append([record.omega.tobytes() for record in state.machines[0].rounds])
     assert found[0] == found[1]
 

@@ -54,7 +54,7 @@ def problem_of(y, loss="squared", share=0.1, **options):
 def fitted(problem, data, run=None, **options):
     with open_executor("sync") as executor:
         loop = BatchLoop(problem)
-        outcome = run_loop(loop, RunContext(executor, data, run, **options), keep=run is not None)
+        outcome = run_loop(loop, RunContext(executor, data=data, scratch=run, **options), keep=run is not None)
     return loop.result(outcome.state), outcome
 
 
@@ -174,7 +174,7 @@ def test_stores_and_memory_give_the_same_bits(tmp_path, scale, monkeypatch):
     held = MemoryBlocks(X, y, scale=store.scale)
     Z = scaled(X, scale_as_given(store, slice(0, D)), store.scale.row_factor)
     with open_executor("sync") as executor:
-        here, there = (RunContext(executor, data) for data in (held, store))
+        here, there = (RunContext(executor, data=data) for data in (held, store))
         U = np.random.default_rng(1).normal(size=(2, len(y)))
         np.testing.assert_allclose(feature_slopes(there, U), U @ Z, atol=1e-10)
         assert (feature_slopes(here, U) == feature_slopes(there, U)).all()
@@ -207,9 +207,9 @@ def test_slopes_take_no_more_than_their_plan(tmp_path, shape, sparse, scale, mon
         events, U = MemorySink(), np.ones((count, shape[0]))
         with open_executor("sync", events=events) as executor:
             monkeypatch.setattr(passes, "slopes_chunk", plain)
-            feature_slopes(RunContext(executor, store), U)  # compiles
+            feature_slopes(RunContext(executor, data=store), U)  # compiles
             monkeypatch.setattr(passes, "slopes_chunk", measured)
-            feature_slopes(RunContext(executor, store), U)
+            feature_slopes(RunContext(executor, data=store), U)
         planned = events.named("plan")[-1]["memory_bound"]
         assert max(taken) <= planned <= 3 * max(taken), count
 
@@ -233,7 +233,7 @@ def test_a_resumed_fit_has_the_bits_of_an_undisturbed_one(tmp_path, engine, loss
     run = RunStore.create(tmp_path / "run", {})
     cut = replace(problem, max_iter=2)
     with open_executor("sync") as executor:
-        ctx, loop = RunContext(executor, MemoryBlocks(X), run), BatchLoop(problem)
+        ctx, loop = RunContext(executor, data=MemoryBlocks(X), scratch=run), BatchLoop(problem)
         state = loop.init(ctx)
         for _ in range(cut.max_iter):
             state = loop.step(state, ctx).state

@@ -481,7 +481,7 @@ def test_grids_of_penalty_and_gamma_read_the_rows_once(tmp_path, monkeypatch):
 
 def context(store, memory):
     with open_executor(None) as executor:
-        return RunContext(executor, store, None, memory)
+        return RunContext(executor, data=store, driver_memory=memory)
 
 
 def test_batch_fits_and_real_targets_are_tuned_too(tmp_path):

@@ -60,7 +60,7 @@ def test_a_sum_over_pieces_of_columns_is_rounded_once(kernel, monkeypatch):
     # In one piece, in two, of which one rounding does, and in five, which are added in double precision.
     for columns in (30, 16, 7):
         monkeypatch.setattr(kernel_sum_pass, "MAX_COLUMNS", columns)
-        ctx, ids = RunContext(Executor(), MemoryBlocks(X, y)), np.arange(30)
+        ctx, ids = RunContext(Executor(), data=MemoryBlocks(X, y)), np.arange(30)
         widths = np.full(30, 1.5 if kernel == "rbf" else 0.0)
         found[columns] = kernel_sum_pass.feature_kernel_sum(ctx, ids, np.linspace(0.5, 2.0, 30), widths)
         assert found[columns].dtype == (np.float32 if kernel == "rbf" else np.float64)

@@ -94,7 +94,7 @@ def test_identical_matrices_work_and_are_told():
 def test_more_kernels_than_memory_allows(kind):
     def check(k, memory):
         settings = GramSettings(kind, 128)
-        ctx = RunContext(None, None, driver_memory=memory)
+        ctx = RunContext(None, data=None, driver_memory=memory)
         check_machines(settings, machines_items(settings, 3000, k, 1, memory), 3000, k, ctx, "mkl")
 
     told = {

@@ -139,7 +139,7 @@ def test_solvers_of_regressions_end_at_one_optimum():
 
 def grams_over(X, kernels, block=128):
     with open_executor(None) as executor:
-        return Grams(RunContext(executor, MemoryBlocks(X)), as_specs(kernels, X.shape[1]), GramSettings("memory", block))
+        return Grams(RunContext(executor, data=MemoryBlocks(X)), as_specs(kernels, X.shape[1]), GramSettings("memory", block))
 
 
 def test_forms_by_blocks():

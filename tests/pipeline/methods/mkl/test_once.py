@@ -123,8 +123,8 @@ def test_the_plan_counts_nothing_for_what_lies_there_already(monkeypatch):
     K, y = matrices(n=200)
     kernels, memory = [GivenKernel(q, normalize="trace") for q in range(4)], 1 << 16
     with open_executor(None) as executor:
-        settings = GramSettings.of(RunContext(executor, GivenGrams(K, room=0), driver_memory=memory), kernels)
-        copied = GramSettings.of(RunContext(executor, GivenGrams(K.astype(np.float64)), driver_memory=memory), kernels)
+        settings = GramSettings.of(RunContext(executor, data=GivenGrams(K, room=0), driver_memory=memory), kernels)
+        copied = GramSettings.of(RunContext(executor, data=GivenGrams(K.astype(np.float64)), driver_memory=memory), kernels)
     assert settings.policy == "memory" and settings.items(200, 4, memory)[0][1] == 0 and "where they lie" in settings.reason
     assert copied.policy == "recompute"
     assert total_bytes(machines_items(settings, 200, 4, 1, memory)) < PackedBank.bytes_for(4, 200)
@@ -174,4 +174,4 @@ def test_a_factor_decides_as_eigenvalues_do(least, monkeypatch):
 def test_a_driver_may_hold_half_of_the_machine_unless_told():
     assert default_driver_memory() == machine_memory() // 2
     K, _ = matrices()
-    assert RunContext(None, GivenGrams(K)).driver_memory == default_driver_memory()
+    assert RunContext(None, data=GivenGrams(K)).driver_memory == default_driver_memory()

@@ -91,7 +91,7 @@ def test_classes_end_where_rows_in_memory_do(tmp_path, loss, scale, tol):
 def steps_of(store, params, limit=LITTLE):
     """Yield loop and state after every step."""
     with open_executor(None) as executor:
-        ctx = RunContext(executor, store, None, limit)
+        ctx = RunContext(executor, data=store, driver_memory=limit)
         ready = Selector.prepare(SelectorConfig(**params), ctx, {})
         state = ready.loop.init(ctx)
         while state.stop is None:

@@ -182,7 +182,7 @@ def test_a_step_passes_no_fewer_entries_than_there_are_weights(monkeypatch):
         monkeypatch.setattr("gramplane.pipeline.methods.multitask_selector.rows.STEP_ENTRIES", entries)
         with open_executor(None) as executor:
             plan = Selector.build_loop(
-                SelectorConfig(lam=0.1, algorithm="da", epochs=200, penalty="amtfs"), inputs, RunContext(executor, inputs.data)
+                SelectorConfig(lam=0.1, algorithm="da", epochs=200, penalty="amtfs"), inputs, RunContext(executor, data=inputs.data)
             ).schedule
         assert plan == ((10, 1) if limit > X.size else (1, -(-np.count_nonzero(X) // limit)))
 
@@ -210,7 +210,7 @@ def test_regret_is_what_was_paid_less_what_the_last_model_pays(monkeypatch):
         config = SelectorConfig(lam=0.1, gamma=20.0, epochs=2, loss="logistic", penalty="amtfs", algorithm="da", fit_intercept=False)
         inputs = with_tasks(Inputs(MemoryBlocks(X), (signs > 0).astype(int), ("down", "up")), task)
         with open_executor(None) as executor:
-            ctx = RunContext(executor, inputs.data)
+            ctx = RunContext(executor, data=inputs.data)
             loop = Selector.build_loop(config, inputs, ctx)
             state = run_loop(loop, ctx, keep=False).state
         order = np.concatenate([np.append(loop.epoch_order(epoch), -1) for epoch in range(2)])

@@ -181,7 +181,7 @@ def test_selections_of_a_fit():
     drawn = SimpleNPKL(C=0.3, selection="random", n_select=4, random_state=3).fit(X, triples)
     T = pair_constraints(triples, 40)
     with open_executor(None) as executor:
-        entries = gaussian_at(RunContext(executor, MemoryBlocks(X)), T, np.random.default_rng(0))
+        entries = gaussian_at(RunContext(executor, data=MemoryBlocks(X)), T, np.random.default_rng(0))
     least = np.lexsort((np.arange(40), margins(T, entries)))[:4]
     expected = [t for t in T.triples().tolist() if t[0] in least or t[1] in least]
     assert active.constraints_.tolist() == expected
@@ -233,7 +233,7 @@ def test_the_pass_has_the_bits_of_the_search_in_memory(kind, monkeypatch, tmp_pa
             monkeypatch.setattr(neighbour_pass, "ROWS", rows)
             monkeypatch.setattr(neighbour_pass, "CANDIDATE_BYTES", limit)
             for data in (MemoryBlocks(given), store):
-                found = nearest_neighbours(RunContext(executor, data), 6)
+                found = nearest_neighbours(RunContext(executor, data=data), 6)
                 np.testing.assert_array_equal(found.ids, whole.ids)
                 np.testing.assert_array_equal(found.squares, whole.squares)
 
@@ -243,7 +243,7 @@ def test_a_search_takes_no_more_than_its_plan(n, d, k):
     """Many neighbours weigh more than the rows that they are looked for among."""
     data, events = MemoryBlocks(np.random.default_rng(0).normal(size=(n, d))), MemorySink()
     with open_executor(None, events=events) as executor:
-        nearest_neighbours(RunContext(executor, data), k)
+        nearest_neighbours(RunContext(executor, data=data), k)
     plan = neighbour_pass.plan_neighbours(data, k)
     (told,) = events.named("plan")
     assert (plan["tasks_per_pass"], plan["task_bytes"]) == (told["n_tasks"], told["memory_bound"])
@@ -267,7 +267,7 @@ def test_workers_change_no_bit(tmp_path, monkeypatch):
     monkeypatch.setattr(neighbour_pass, "CANDIDATE_BYTES", 1)
     for workers in (1, 2):
         with open_executor(f"local:{workers}") as executor:
-            np.testing.assert_array_equal(nearest_neighbours(RunContext(executor, store), 5).ids, whole.ids)
+            np.testing.assert_array_equal(nearest_neighbours(RunContext(executor, data=store), 5).ids, whole.ids)
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ def test_searches_below_propositions_end_where_the_walk_ends(limits, monkeypatch
 @pytest.fixture
 def ctx():
     with open_executor(None) as executor:
-        yield lambda X: RunContext(executor, MemoryBlocks(X))
+        yield lambda X: RunContext(executor, data=MemoryBlocks(X))
 
 
 def lattice_of(X, y, ctx):
@@ -137,7 +137,7 @@ def test_propositions_are_the_same_with_and_without_their_bits():
     X[:, 3], X[:, 7] = X[:, 2], np.nan
     X[:, 5] = np.resize([0, 1, 2], 150)
     with open_executor(None) as executor:
-        ctx = RunContext(executor, MemoryBlocks(X, stripe_bytes=4096))
+        ctx = RunContext(executor, data=MemoryBlocks(X, stripe_bytes=4096))
         mask = np.arange(150) % 5 > 0
         packed, outlined = packed_propositions(ctx, mask, 4, (5,)).propositions, outlined_propositions(ctx, mask, 4, (5,))
     for name in type(packed).__dataclass_fields__:

@@ -62,7 +62,7 @@ def ctx():
     from gramplane.cluster import open_executor
 
     with open_executor(None) as executor:
-        yield lambda data: RunContext(executor, data)
+        yield lambda data: RunContext(executor, data=data)
 
 
 # --- the certificate, on lattices that can be listed -------------------------------------------------------------------------------

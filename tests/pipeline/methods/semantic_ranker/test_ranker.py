@@ -273,7 +273,7 @@ def test_planted_images_are_ranked_better_than_by_looks_or_by_the_search():
 
 
 def run_context(executor, store, path):
-    return RunContext(executor, store, RunStore.create(path, {}), seed=0)
+    return RunContext(executor, data=store, scratch=RunStore.create(path, {}), seed=0)
 
 
 def test_a_killed_loop_ends_with_the_same_bits(tmp_path):
@@ -284,7 +284,7 @@ def test_a_killed_loop_ends_with_the_same_bits(tmp_path):
         ctx = run_context(executor, store, tmp_path / "run")
         ready = Ranker.start(config, RankerInputs(store, q.tags, np.full(36, 1 / 36)), ctx)
         loop = ready.loop
-        straight = run_loop(loop, RunContext(executor, store)).state
+        straight = run_loop(loop, RunContext(executor, data=store)).state
 
         class Killed(Exception):
             pass
@@ -423,11 +423,11 @@ def test_the_limits_of_a_fit_warn_and_refuse():
     with pytest.warns(ConvergenceWarning, match="max_iter=2 ended the fit with a relative gap above tol=1e-05"):
         assert not SemanticKernelRanker(max_iter=2).fit(q.X, q.tags).converged_
     with open_executor(None) as executor:
-        ctx = RunContext(executor, MemoryBlocks(q.X), driver_memory=1 << 15)
+        ctx = RunContext(executor, data=MemoryBlocks(q.X), driver_memory=1 << 15)
         with pytest.raises(MemoryBoundExceeded, match=r"semantic-ranker: this process would hold .* KiB .*rank the images of one query"):
             Ranker.build_loop(RankerConfig(), RankerInputs(ctx.data, q.tags, np.full(36, 1 / 36)), ctx)
         with pytest.raises(ValueError, match="n_neighbors=36 exceeds the 35 other images"):
-            Ranker.prepare(RankerConfig(n_neighbors=36), RunContext(executor, ctx.data), {"tags": q.tag_lines()})
+            Ranker.prepare(RankerConfig(n_neighbors=36), RunContext(executor, data=ctx.data), {"tags": q.tag_lines()})
 
 
 def test_groups_without_ties_have_no_order():

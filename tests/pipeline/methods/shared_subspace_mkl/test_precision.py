@@ -97,7 +97,7 @@ def search(**options):
 def states(config, inputs, state=None, **context):
     """All states of a search, from one on."""
     with open_executor(None) as executor:
-        ctx = RunContext(executor, inputs.data, **context)
+        ctx = RunContext(executor, data=inputs.data, **context)
         loop = SharedSubspace.build_loop(config, inputs, ctx)
         found = [loop.init(ctx) if state is None else state]
         while found[-1].stop is None:

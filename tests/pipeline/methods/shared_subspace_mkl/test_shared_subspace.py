@@ -153,7 +153,7 @@ def test_every_iterate_is_feasible_and_bounded(q, solver):
     inputs = with_tasks(SharedSubspaceMKLRegressor(MIXED, scale=None)._inputs(X, Z), TASK)
     config = SharedSubspaceConfig(kernels=MIXED, q=q, solver=solver, tol=1e-9, max_iter=6, loss="squared")
     with open_executor(None) as executor:
-        ctx = RunContext(executor, inputs.data)
+        ctx = RunContext(executor, data=inputs.data)
         loop = SharedSubspace.build_loop(config, inputs, ctx)
         state = loop.init(ctx)
         power = np.inf if q == 2 else q / (2 - q)
@@ -244,7 +244,7 @@ def test_what_the_driver_cannot_hold_is_said_before_work_starts(solver, memory, 
     inputs = with_tasks(SharedSubspaceMKLRegressor(MIXED, scale=None)._inputs(X, Z), TASK)
     config = SharedSubspaceConfig(kernels=MIXED, solver=solver)
     with open_executor(None) as executor, pytest.raises(MemoryBoundExceeded, match=message):
-        SharedSubspace.build_loop(config, inputs, RunContext(executor, MemoryBlocks(X), driver_memory=memory))
+        SharedSubspace.build_loop(config, inputs, RunContext(executor, data=MemoryBlocks(X), driver_memory=memory))
 
 
 def test_a_step_of_a_pass_is_planned_with_the_forms_of_all_pairs_of_tasks():
@@ -252,7 +252,7 @@ def test_a_step_of_a_pass_is_planned_with_the_forms_of_all_pairs_of_tasks():
     for tasks in (TASK, TASK % 2):
         inputs = with_tasks(SharedSubspaceMKLRegressor(MIXED, scale=None)._inputs(X, Z), tasks)
         with open_executor(None) as executor:
-            ctx = RunContext(executor, inputs.data)
+            ctx = RunContext(executor, data=inputs.data)
             loop = SharedSubspace.start(SharedSubspaceConfig(kernels=MIXED, grams="recompute"), inputs, ctx).loop
             planned[loop.n_tasks] = GramPasses(loop.grams.over(ctx), loop.specs, loop.settings).task_forms(2, loop.n_tasks)
     # Entries of two vectors, in two numbers each, four times: what a step holds, and what it adds.
@@ -262,7 +262,7 @@ def test_a_step_of_a_pass_is_planned_with_the_forms_of_all_pairs_of_tasks():
 def test_the_plan_tells_tasks_and_the_bytes_of_the_pooled_matrix():
     inputs = with_tasks(SharedSubspaceMKLRegressor(MIXED, scale=None)._inputs(X, Z), TASK)
     with open_executor(None) as executor:
-        ctx = RunContext(executor, inputs.data)
+        ctx = RunContext(executor, data=inputs.data)
         method = SharedSubspace.start(SharedSubspaceConfig(kernels=MIXED), inputs, ctx)
         loop = method.loop
         plan, matrix = method.plan, loop.grams(ctx).combine_tasks(loop.init(ctx).coupling, loop.codes).array

@@ -79,7 +79,7 @@ def test_passes_are_those_of_whole_matrices(source, monkeypatch):
     k, rng = len(raw), np.random.default_rng(1)
     places = rng.integers(0, N, (2, 400))
     with open_executor(None) as executor:
-        views = BlockViews(RunContext(executor, data), specs)
+        views = BlockViews(RunContext(executor, data=data), specs)
         assert len(views.tiles) >= 2 and views.block < N
         maxima, sizes, entries = views.survey(places)
         np.testing.assert_allclose(maxima, raw.max(axis=2), rtol=1e-5)
@@ -102,7 +102,7 @@ def test_passes_are_those_of_whole_matrices(source, monkeypatch):
 def test_a_view_with_equal_row_factors_is_not_searched_and_indeed_has_no_negative_eigenvalue(monkeypatch):
     X, _, _ = community()
     with open_executor(None) as executor:
-        views = BlockViews(RunContext(executor, MemoryBlocks(X)), as_specs(["rbf(gamma=0.1)"], 28))
+        views = BlockViews(RunContext(executor, data=MemoryBlocks(X)), as_specs(["rbf(gamma=0.1)"], 28))
         monkeypatch.setattr(views, "_search", lambda *_: pytest.fail("searched"))
         near = 1.0 + 0.5 * block_pass.EQUAL_FACTORS * np.random.default_rng(0).random((1, N))
         assert views.least_eigenvalues(near).tolist() == [0.0]

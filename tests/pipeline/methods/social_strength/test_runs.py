@@ -40,7 +40,7 @@ def test_passes_over_several_blocks_are_those_of_whole_matrices(policy, monkeypa
     raw = raw.astype(np.float32).astype(np.float64)
     data = GivenGrams(raw, definite=False)
     with open_executor(None) as executor:
-        ctx = RunContext(executor, data)  # type: ignore[arg-type]
+        ctx = RunContext(executor, data=data)  # type: ignore[arg-type]
         grams = ViewGrams(ctx, data.kernels(), GramSettings.of(ctx, data.kernels(), policy), centre=True)
         assert grams.settings.block < n
         maxima, sizes = grams.extremes()
@@ -186,13 +186,13 @@ def test_workers_give_the_same_bits(users, tmp_path):
 def test_stores_of_users_are_scored_as_new_users(users, tmp_path):
     _, X, table = users
     fitted = SocialStrengthRanker(0.05, kernels=SPECS).fit(X, table[:, :2], table[:, 2])
-    ctx = RunContext(None, ingest(X[:5], tmp_path / "new"))  # type: ignore[arg-type]
+    ctx = RunContext(None, data=ingest(X[:5], tmp_path / "new"))  # type: ignore[arg-type]
     found = SocialPredictor().decision_values(fitted.model_, ctx)
     assert found.shape == (5, 40)
     np.testing.assert_array_equal(fitted.decision_function(tmp_path / "new"), found)
     others = ~np.eye(40, dtype=bool)[:5]
     np.testing.assert_allclose(found[others], fitted.score_users(np.arange(5))[others], atol=1e-5)
-    narrow = RunContext(None, ingest(X[:5, :20], tmp_path / "narrow"))  # type: ignore[arg-type]
+    narrow = RunContext(None, data=ingest(X[:5, :20], tmp_path / "narrow"))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="has 20 features, the model was trained on 28"):
         SocialPredictor().decision_values(fitted.model_, narrow)
     raw, pairs, z = problem()

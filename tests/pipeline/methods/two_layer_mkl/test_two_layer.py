@@ -170,7 +170,7 @@ def search_inputs(policy, rule, normalize="trace", **more):
     rng = np.random.default_rng(0)
     mu, beta = rng.random(4), rng.normal(size=140)
     with open_executor(None) as executor:
-        grams = LayerGrams(RunContext(executor, MemoryBlocks(X)), specs, GramSettings(policy, 128), centre=True)
+        grams = LayerGrams(RunContext(executor, data=MemoryBlocks(X)), specs, GramSettings(policy, 128), centre=True)
         K2 = oracle.second_layer(normalised(KERNELS, X, normalize), mu)
         point = TwoLayerPoint(mu, 0.0, 0.0, np.zeros(4), beta, 0.1, K2 @ beta + 0.1)
         return X, K2, point, best_candidate(config, 1.0, grams, point)

@@ -1,4 +1,4 @@
-"""Generalized multiple kernel learning: one machine on a weighted sum of kernels whose weights are learnt with it.
+"""The problem of generalized multiple kernel learning: machines on a weighted sum of kernels whose weights are learnt with them.
 
 Problem (docs/theory/mkl.md): ``min over theta in Theta of J(theta)``, J the value of a support vector machine with the kernel
 ``sum_q theta_q K_q``, over an elastic net, a simplex, or an lp ball of weights (Yang, Xu, Ye, King, Lyu, 2011). Machines one-vs-rest have
@@ -7,9 +7,9 @@ their own weights and share the passes over the Gram matrices.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,31 +18,34 @@ from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.dual import DualProblem
 from ....kernels.weights.domains import ElasticNetSet, LpBall, NormDomain
 from ....storage import DataError
-from ...grams.given import GivenGrams
+from ...core.memory import driver_plan
 from ...grams.grams import Grams
 from ...grams.lazy import lazy_grams
+from ...grams.plans import GramPasses, sum_plan, sum_work
 from ...grams.settings import GramSettings
-from ...inputs.kernel_checks import emit_warnings
+from ...inputs.labels import Inputs
+from ...inputs.memory import machines_items
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.kernel_weights import (
     GAP_SHARE,
+    MIN_KERNELS_TO_SHRINK,
     STEPS_BEFORE_LEVEL,
     Trial,
     WeightState,
     add_cut,
-    initial_state,
     make_trial,
     shrink_working_set,
     solve_fixed,
     solve_machine,
     with_best,
 )
-from ...loops.protocol import Step, joint_stop
+from ...loops.protocol import joint_stop
 from ...loops.weight_steps import STEPPERS, TRIES_LAST_WEIGHTS, WeightSearch, uses_model
 from ...models.kernel import is_selected
 from ...records.context import RunContext
+from ...records.data_set import DataSet
 from .config import MKLConfig
-from .forms import Solved, certify_with_all_kernels, quadratic_forms, with_second_order_model
+from .forms import Solved, certify_with_all_kernels, cuts_at_once, quadratic_forms, with_second_order_model
 
 UNFINISHED = ("max_iter", "flat")  # reasons of a stop before the tolerance was reached
 SLOW_STEP_SHARE = 0.7  # a step that leaves more of the gap than this is slow: after some of them in a row the level method takes a step
@@ -54,11 +57,12 @@ N_CHECKED_ROWS = 512  # rows of the matrices whose eigenvalues tell which kernel
 
 @dataclass(frozen=True)
 class MKLState:
-    """State of the loop: one search for weights per machine."""
+    """One search for weights per machine; with ``solver="single"`` the scores of the kernels so far."""
 
     record_name: ClassVar[str] = "MKLState"
     iteration: int
     machines: tuple[WeightState, ...]
+    scores: np.ndarray = field(default_factory=lambda: np.zeros(0))  # (iteration,) validation scores: accuracy, or R^2 for regression
 
     @property
     def stop(self) -> str | None:
@@ -73,62 +77,61 @@ def weight_set(config: MKLConfig) -> NormDomain:
     return ElasticNetSet({"elastic_net": config.v, "simplex": 1.0, "l2": 0.0}[config.constraint])
 
 
-class MKLLoop:
-    """The search for kernel weights of one or several machines.
+@dataclass(eq=False)
+class MKLProblem:
+    """Machines that share the passes over Gram matrices: classes, folds, grid points, each with its own weights."""
 
-    The policy of the Gram matrices is decided from sizes where no ``settings`` are given. ``fits`` are classifiers and regressions whose
-    accuracy, or R2, is followed; ``data`` precomputed matrices, which the kernels are over in place of the run's data set; ``configs`` the
-    parameters of each machine, where they differ: what concerns the matrices is ``config``'s.
-    """
+    config: MKLConfig  # what concerns the matrices is the same for all machines
+    inputs: Inputs
+    specs: tuple[KernelSpec, ...]
+    problems: tuple[DualProblem, ...]
+    settings: GramSettings
+    planned: RunContext  # where it was made: what decides the passes
+    fits: tuple[AccuracyTracker | R2Tracker, ...] = ()  # classifiers and regressions whose accuracy, or R2, is followed
+    configs: tuple[MKLConfig, ...] = ()  # of each machine, where they differ
 
-    state_type = MKLState
-
-    def __init__(
-        self,
-        config: MKLConfig,
-        specs: Sequence[KernelSpec],
-        problems: Sequence[DualProblem],
-        settings: GramSettings | None = None,
-        fits: Sequence[AccuracyTracker | R2Tracker] = (),
-        data: GivenGrams | None = None,
-        configs: Sequence[MKLConfig] | None = None,
-    ) -> None:
-        self.config, self.specs, self.problems = config, tuple(specs), tuple(problems)
-        self.settings, self.fits, self.data = settings, tuple(fits), data
-        self.configs = tuple([config] * len(self.problems) if configs is None else configs)
+    def __post_init__(self) -> None:
+        self.configs = self.configs or (self.config,) * len(self.problems)
         self.domains = tuple(weight_set(one) for one in self.configs)
-        self.grams = lazy_grams(self.specs, settings, data)
+        self.grams = lazy_grams(self.specs, self.settings, self.data)
 
-    def init(self, ctx: RunContext) -> MKLState:
-        """Return equal weights for every machine."""
-        grams = self.grams(ctx)
-        emit_warnings(grams, ctx)
-        return MKLState(0, tuple(initial_state(domain, grams.k, grams.n) for domain in self.domains))
+    @property
+    def data(self) -> DataSet:
+        """What the kernels are over: rows, or precomputed matrices."""
+        return self.inputs.data
 
-    def step(self, state: MKLState, ctx: RunContext) -> Step[MKLState]:
-        """Solve every running machine at its weights, add the cuts, and choose the next weights."""
-        began = time.perf_counter()
-        grams, machines = self.grams(ctx), list(state.machines)
-        running = [m for m, machine in enumerate(machines) if machine.stop is None]
-        solved = [self._solve(grams, m, machines[m], machines[m].theta) for m in running]
-        after_machines = time.perf_counter()
-        trials = quadratic_forms(grams, [machines[m] for m in running], [self.problems[m] for m in running], solved)
-        after_forms = time.perf_counter()
-        for m, trial in zip(running, trials, strict=True):
-            machines[m] = self._advance(grams, m, machines[m], trial, state.iteration + 1)
-        new = MKLState(state.iteration + 1, tuple(machines))
-        seconds = {
-            "seconds_machine": after_machines - began,
-            "seconds_forms": after_forms - after_machines,
-            "seconds_weights": time.perf_counter() - after_forms,
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """Gram policy, tasks of a pass, memory of a task."""
+        n, k, machines = self.data.n_rows, len(self.specs), len(self.problems)
+        passes = GramPasses(self.grams.over(self.planned), self.specs, self.settings)
+        return {
+            **self.settings.describe(n, k),
+            **driver_plan(machines_items(self.settings, n, k, machines, self.planned.driver_memory)),
+            "machines": machines,
+            "iterations_at_most": self.config.max_iter,
+            **sum_plan(passes, *self._form_bytes(passes)),
         }
-        return Step(new, {**self._metrics(new, running), **seconds})
+
+    def _form_bytes(self, passes: GramPasses) -> list[int]:
+        """Return the bytes of forms of all machines, of cuts where kernels may have left, and of products where models may be made."""
+        vectors = [len(self.problems)]
+        if len(self.specs) >= MIN_KERNELS_TO_SHRINK:
+            vectors.append(min(cuts_at_once(passes.k, passes.n), max(config.max_iter for config in self.configs)))
+        pairs = zip(self.configs, self.domains, strict=True)
+        models = sum(uses_model(config.solver, domain) for config, domain in pairs) if passes.holds_sum else 0
+        return [*map(passes.forms, vectors), *([passes.products(models)] if models else [])]
+
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        return sum_work(self.settings, self.data.n_rows, self.planned.driver_memory)
 
     def decision_values(self, state: MKLState) -> np.ndarray:
         """Return what the best machines decide on all rows, ``(n_machines, n_samples)``, in the unit of the target."""
         return np.stack([problem.unit.values(one.best_decision) for problem, one in zip(self.problems, state.machines, strict=True)])
 
-    def _advance(self, grams: Grams, m: int, before: WeightState, trial: Trial, iteration: int) -> WeightState:
+    def advance(self, grams: Grams, m: int, before: WeightState, trial: Trial, iteration: int) -> WeightState:
         """Return a machine's state after a trial: one more cut, and the next weights or a reason to stop."""
         problem, config, domain = self.problems[m], self.configs[m], self.domains[m]
         state = self._choose_weights(grams, m, before, trial)
@@ -136,7 +139,7 @@ class MKLLoop:
             state = replace(state, stop="max_iter")
         if state.stop == "tol" and config.solver in TRIES_LAST_WEIGHTS:
             # For its upper bound alone.
-            last = self._solve(grams, m, state, state.theta).solution
+            last = self.solve(grams, m, state, state.theta).solution
             state = with_best(state, make_trial(problem, state.theta, last, np.zeros(len(state.theta))))
         elif state.stop is not None and not state.whole:
             # The bound over all kernels is reported, and the search stops all the same.
@@ -164,11 +167,12 @@ class MKLLoop:
 
         def evaluate(theta: np.ndarray, warm: np.ndarray) -> Trial:
             start = replace(before, active=state.active, theta=theta, beta=warm)
-            return quadratic_forms(grams, [start], [problem], [replace(self._solve(grams, m, start, theta), matrix=None)])[0]
+            return quadratic_forms(grams, [start], [problem], [replace(self.solve(grams, m, start, theta), matrix=None)])[0]
 
         return STEPPERS[config.solver](state, trial, WeightSearch(self.domains[m], config.tau, config.tol, evaluate))
 
-    def _solve(self, grams: Grams, m: int, state: WeightState, theta: np.ndarray) -> Solved:
+    def solve(self, grams: Grams, m: int, state: WeightState, theta: np.ndarray) -> Solved:
+        """Return a machine's solution at some weights."""
         config, problem, gram = self.configs[m], self.problems[m], grams.combine(theta)
         if config.solver == "uniform":
             solution = solve_fixed(gram, problem, config.tol)
@@ -181,7 +185,8 @@ class MKLLoop:
             return Solved(solution)
         return with_second_order_model(gram, problem, solution, int(state.active.sum()))
 
-    def _metrics(self, state: MKLState, running: Sequence[int]) -> dict[str, Any]:
+    def metrics(self, state: MKLState, running: Sequence[int]) -> dict[str, Any]:
+        """Return the figures of a step."""
         machines = state.machines
         units = [problem.unit for problem in self.problems]
         areas = [unit.size**2 for unit in units]

@@ -1,0 +1,153 @@
+"""Method: how one method is set up, iterated and finished; the engine derives everything else."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from .result import M, Result, S, Step
+
+if TYPE_CHECKING:
+    from ..models.predictor import Predictor
+    from ..records.config import MethodConfig
+    from .resources import Resources
+
+C = TypeVar("C", bound="MethodConfig")
+
+
+class Problem(Protocol):
+    """A config with every "auto" resolved, its inputs, and caches that may be rebuilt.
+
+    Its ``plan`` is a mapping of what a run will do: ``task_bytes``, what the driver holds, and figures of its own.
+    """
+
+    config: Any
+    inputs: Any
+
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do of a run: each kind of task in words. Empty: all of it is the work of one process."""
+        ...
+
+
+P = TypeVar("P", bound=Problem)
+
+FOLD_TOL_FACTOR = 10.0  # of tolerances in fits made for their decision values: what is left changes them less than other rows would
+
+
+class Method(ABC, Generic[C, P, S, M]):
+    """A method. Everything else (command, run directory, resume, report, estimator) is derived by the engine.
+
+    All of its functions are functions of their arguments; caches live on the problem and are rebuilt after a resume.
+    """
+
+    name: ClassVar[str]  # command
+    config_type: ClassVar[type[MethodConfig]]  # parameter model
+    state: ClassVar[type[Any]]  # record of a state, to load checkpoints
+    models: ClassVar[Mapping[type, Predictor]]  # record types of its models, to load runs, and what decides with each
+    programs: ClassVar[str] = "grams.grams"  # module under `pipeline` with the block programs that a worker loads before it is measured
+    held: ClassVar[Sequence[Any]] = ()
+
+    # Of fits that leave rows out:
+    fold_tols: ClassVar[Mapping[str, float]] = {}  # tolerances that such fits may widen, with upper limits
+    starts_from_whole: ClassVar[bool] = False  # whether paths of folds begin where a fit of all rows ends
+    shares_points: ClassVar[bool] = False  # whether fits of several parameters share passes, and do not start from one another
+
+    @abstractmethod
+    def problem(self, config: C, inputs: Any, resources: Resources) -> P:
+        """Resolve every "auto" parameter and check config, inputs and memory. Runs nothing, writes nothing."""
+
+    @abstractmethod
+    def init(self, problem: P, resources: Resources) -> S:
+        """Return the initial state."""
+
+    @abstractmethod
+    def step(self, problem: P, state: S, resources: Resources) -> Step[S]:
+        """Return the next state and its row of the history."""
+
+    @abstractmethod
+    def result(self, problem: P, state: S, resources: Resources) -> Result[M]:
+        """Return the result of a final state."""
+
+    @abstractmethod
+    def read_inputs(self, config: C, resources: Any, extra: Mapping[str, Any]) -> tuple[C, Any]:
+        """Return parameters and inputs of a run on a store; ``extra`` holds what the user gave beside it."""
+
+    @abstractmethod
+    def tables(self, problem: P, state: S, model: M) -> dict[str, list[dict[str, Any]]]:
+        """Return the report's tables: name to rows."""
+
+    def model_tables(self, model: M, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return those that follow from a model alone; ``names`` are the features', where the model does not know them."""
+        return {}
+
+    def decided(self, config: C, inputs: Any, resources: Resources) -> C:
+        """Return parameters with what they leave to the data filled in: by the data alone, and once, for a run writes it down."""
+        return config
+
+    def prepare(self, config: C, resources: Any, extra: Mapping[str, Any]) -> P:
+        """Return the problem of a run on ``resources.data``."""
+        return self.problem(*self.read_inputs(config, resources, extra), resources)
+
+    def predictor(self, model: M) -> Predictor:
+        """Return what decides with a model of this method."""
+        return self.models[type(model)]
+
+    def decision_values(self, problem: P, state: S, resources: Resources) -> np.ndarray:
+        """Return the decision values of all labelled rows, ``(n_machines, n_labelled)``, machines fit after fit."""
+        return self.model_values(problem, self.result(problem, state, resources).model, resources)
+
+    def model_values(self, problem: P, model: M, resources: Resources) -> np.ndarray:
+        """Return what a model decides on all labelled rows, ``(n_machines, n_labelled)``."""
+        rows = resources.over(problem.inputs.data, covariates=getattr(problem.inputs, "covariates", None))
+        return self.predictor(model).decision_values(model, rows).T
+
+    # -- fits that leave rows out ------------------------------------------------------------------------------------------------------
+
+    def is_logistic(self, config: C) -> bool:
+        """Return whether decision values of classifiers with these parameters are log odds: those of the logistic loss."""
+        return getattr(config, "loss", None) == "logistic"
+
+    def probability_kind(self, config: C) -> str:
+        """Return how decision values of a fit with these parameters become probabilities: logistic, sigmoid or isotonic."""
+        if self.is_logistic(config):
+            return "logistic"
+        return "isotonic" if getattr(config, "probability", None) == "isotonic" else "sigmoid"
+
+    def for_folds(self, config: C) -> C:
+        """Return the parameters of fits that are made for their decision values alone: tolerances are wider."""
+        given = {name: getattr(config, name) for name in self.fold_tols}
+        wider = {name: max(min(FOLD_TOL_FACTOR * tol, self.fold_tols[name]), tol) for name, tol in given.items() if tol is not None}
+        return config.model_copy(update=wider) if wider else config
+
+    def without(self, inputs: Any, held_out: np.ndarray) -> Any:
+        """Return inputs with the weights of some rows ``(n_labelled,)`` zero."""
+        return inputs.without(held_out)
+
+    def shared_fits(self, configs: Sequence[C], inputs: Any, masks: Sequence[np.ndarray], resources: Resources) -> P | None:
+        """Return one problem of fits with each of some parameters, and for each without the rows of every mask, where such fits share
+        passes; else ``None``. MemoryBoundExceeded: together they are more than the memory allows.
+        """
+        return None
+
+    def follow_path(self, problem: P, before: P | None) -> None:
+        """Make a problem ready for :meth:`path_values`, and take over what one on the same rows has made of the data, if there was one."""
+
+    def warm_start(self, problem: P, fresh: S, before: P, last: S) -> S:
+        """Return the state to begin with where a fit with other parameters on the same rows, ``before``, ended with ``last``; ``fresh`` is
+        the state to begin with otherwise.
+        """
+        return fresh
+
+    def fold_start(self, problem: P, fresh: S, whole: P, last: S) -> S:
+        """Return the state to begin with where a fit of all rows with the same parameters, ``whole``, ended with ``last``."""
+        return fresh
+
+    def path_values(self, problem: P, state: S, resources: Resources) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+        """Yield what the models along the path of the fits decide on all labelled rows, each with the parameters that a fit would end there
+        with. Without a path that is the end.
+        """
+        yield {}, self.decision_values(problem, state, resources)

@@ -1,0 +1,69 @@
+"""What a fit goes through and ends with: states, steps, the result.
+
+Nothing but the state survives a step: so a killed run that is resumed ends bit-equal to an undisturbed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+
+class State(Protocol):
+    """What every state has: the number of steps behind it, and why it is final (``None``: it is not)."""
+
+    @property
+    def iteration(self) -> int:
+        """Number of steps behind this state."""
+        ...
+
+    @property
+    def stop(self) -> str | None:
+        """Reason of the stop, or ``None``."""
+        ...
+
+
+S = TypeVar("S", bound=State)
+M = TypeVar("M")
+
+
+@dataclass(frozen=True)
+class Step(Generic[S]):
+    """One step: the new state and the figures to show for it."""
+
+    state: S
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[S]):
+    """The end of an iteration: its last state, the rows of its history, and the iteration that it was resumed at, if it was."""
+
+    state: S
+    history: tuple[Mapping[str, Any], ...]
+    resumed_at: int | None = None
+
+
+@dataclass(frozen=True)
+class Result(Generic[M]):
+    """A finished fit."""
+
+    model: M
+    stop: str | None
+    converged: bool | None = None  # None: there is nothing to converge to, or the estimator says it
+    objective: float | None = None
+    gap: float | None = None  # bound on the distance to the optimum; None: no certificate
+    certified_over: str = ""  # the problem that the bound refers to
+    figures: Mapping[str, Any] = field(default_factory=dict)  # further numbers of the summary
+    warnings: Sequence[str] = ()
+    unfinished: str = ""  # text of the ConvergenceWarning
+    # accuracy, or R2, of the training rows, and how many answers they get, from what is at hand; None: there is no target
+    scores: Callable[[], Mapping[str, Any]] | None = None
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Figures of the finished fit as a small JSON object."""
+        certificate = {"objective": self.objective, "gap": self.gap, "certified_over": self.certified_over or None}
+        known = {name: value for name, value in certificate.items() if value is not None}
+        return {**known, **self.figures, "stop": self.stop}
