@@ -65,5 +65,4 @@ class Result(Generic[M]):
     def summary(self) -> dict[str, Any]:
         """Figures of the finished fit as a small JSON object."""
         certificate = {"objective": self.objective, "gap": self.gap, "certified_over": self.certified_over or None}
-        known = {name: value for name, value in certificate.items() if value is not None}
-        return {**known, **self.figures, "stop": self.stop}
+        return {**certificate, **self.figures, "stop": self.stop}

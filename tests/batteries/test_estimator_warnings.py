@@ -42,7 +42,7 @@ def test_a_warning_names_the_line_of_the_user(name):
 
 @pytest.mark.parametrize("name", [name for name in FITS if not name.startswith("in a ")])
 def test_bounds_that_contradict_each_other_are_told(name, monkeypatch):
-    monkeypatch.setattr("gramplane.pipeline.method.sound_gap", lambda gap, upper: sound_gap(-1e-5 * abs(upper) - 1e-300, upper))
+    monkeypatch.setattr("gramplane.pipeline.core.engine.sound_gap", lambda gap, upper: sound_gap(-1e-5 * abs(upper) - 1e-300, upper))
     with pytest.warns(ConvergenceWarning, match="lies below the lower one"):
         model = FITS[name]()
     assert model.stop_reason_ == "bounds" and model.converged_ is False

@@ -231,7 +231,7 @@ def test_arrays_in_memory_take_rounds_without_a_copy_of_all_rows(monkeypatch):
     model = MultiTaskSelector(**ROUNDS).fit(X, y, codes)
     for rows in (X, sp.csr_array(X)):
         with monkeypatch.context() as patch:
-            patch.setattr("gramplane.pipeline.records.context.default_driver_memory", lambda: LITTLE)
+            patch.setattr("gramplane.pipeline.core.resources.default_driver_memory", lambda: LITTLE)
             patch.setattr(RunContext, "driver_memory", LITTLE, raising=False)
             few = MultiTaskSelector(**ROUNDS).fit(rows, y, codes)
         assert few.coef_.tobytes() == model.coef_.tobytes()

@@ -175,7 +175,7 @@ def stop_at(step):
 def test_the_same_bits_on_no_one_and_two_workers_and_after_kills(tmp_path, monkeypatch):
     """A start from sparse codes has all passes in it; bases and codes travel as files of the run."""
     monkeypatch.setattr(rows_pass, "STRIP_BYTES", 12 * 300 * 50)
-    monkeypatch.setattr("gramplane.pipeline.records.context.INLINE_BYTES", 0)
+    monkeypatch.setattr("gramplane.pipeline.core.resources.INLINE_BYTES", 0)
     X, params = points(7), {"start": "kernel-sparse-coding", "max_iter": 3}
     _, _, here = fit(tmp_path, "here", X, params)
     events = []
