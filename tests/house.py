@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -172,42 +171,6 @@ def code_lines(path: Path) -> int:
     return sum(1 for k, line in enumerate(lines, 1) if k not in docs and line.strip() and not line.lstrip().startswith("#"))
 
 
-WALK = """
-import os, sys, tempfile
-import numpy as np
-from gramplane.workflows import cli
-
-with tempfile.TemporaryDirectory() as folder:
-    X = np.random.default_rng(0).normal(size=(60, 20))
-    np.savez(f"{folder}/x.npz", X=X, y=np.where(X[:, 0] > 0, 1, -1))
-    cli.main(["ingest", f"{folder}/x.npz", f"{folder}/store"])
-    entered, root = {}, os.path.dirname(os.path.dirname(cli.__file__))
-
-    def enter(frame, event, arg):
-        if event == "call" and frame.f_code.co_name != "<module>" and frame.f_code.co_filename.startswith(root + os.sep):
-            entered.setdefault(os.path.relpath(frame.f_code.co_filename, root))
-
-    fit = ["fit", "fgm", "--data", f"{folder}/store", "--set", "B=3", "--run"]
-    cli.main([*fit, f"{folder}/first"])  # what is only imported is not entered
-    sys.setprofile(enter)
-    cli.main([*fit, f"{folder}/second"])
-    sys.setprofile(None)
-print("WALK", *(name for name in entered if not name.startswith("tests")))
-"""
-
-
-@cache
-def files_of_a_fit() -> list[str]:
-    """Return the product files that ``gramplane fit fgm`` enters, in this order."""
-    ran = subprocess.run([sys.executable, "-c", WALK], capture_output=True, text=True, check=True)
-    return next(line for line in ran.stdout.splitlines() if line.startswith("WALK ")).split()[1:]
-
-
-def files_before_arithmetic() -> int:
-    """Count the files that are entered before the first arithmetic of the fit."""
-    return next(k for k, name in enumerate(files_of_a_fit()) if name.startswith("kernels/") and name != "kernels/jit.py")
-
-
 def figures() -> list[Figure]:
     """Return every figure with its goal."""
     files = product_files()
@@ -220,7 +183,6 @@ def figures() -> list[Figure]:
         Figure("test files side by side in one folder", tests, 30, where_tests),
         Figure("circles of imports", len(circles), 0, "; ".join(" <-> ".join(group) for group in circles)),
         Figure("imports from one system into another", len(crossing), 0, "; ".join(crossing)),
-        Figure("files entered before the first arithmetic of fit fgm", files_before_arithmetic(), 26, f"of {len(files_of_a_fit())}", 54),
         Figure("annotations that say Any", sum(map(annotations_of_any, files)), 350, limit=430),
         Figure("lines of code", sum(map(code_lines, files)), 50_000, limit=66_000),
     ]
