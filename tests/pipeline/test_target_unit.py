@@ -8,7 +8,9 @@ from sklearn.datasets import load_diabetes
 from sklearn.model_selection import train_test_split
 
 import gramplane.pipeline as api
+from gramplane.cluster import open_executor
 from gramplane.pipeline import METHODS
+from gramplane.pipeline.core.engine import ask
 from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.registry import METHODS as REGISTRY
 
@@ -100,8 +102,10 @@ def test_decision_values_of_a_run_are_those_of_its_model(name):
     estimator = machine(name)
     seen = {}
 
-    def keep(run, state):
-        seen["values"] = run.decision_values(state, RunContext(run.ctx.executor, data=run.ctx.data))
+    def keep(problem, inputs, state):
+        with open_executor(None) as executor:
+            ctx = RunContext(executor, data=inputs.labelled.data)
+            seen["values"] = ask(estimator._method, problem, "decision_values")(state, ctx)
 
     estimator._keep_run = keep
     estimator.fit(SMALL, TARGET)
