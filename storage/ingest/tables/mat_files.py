@@ -180,7 +180,8 @@ def _read_cells(source: _Bytes, order: str, shape: tuple[int, ...]) -> list[str]
         flags = np.frombuffer(source.small(order, 64)[1], order + "u4")
         if len(flags) != 2 or int(flags[0]) & 0xFF != _CHAR:
             return None
-        source.small(order, 512), source.small(order, 4096)
+        source.small(order, 512)
+        source.small(order, 4096)
         kind, data = source.small(order, _TEXT)
         texts.append(data.decode() if kind == _UTF8 else "".join(map(chr, np.frombuffer(data, order + _TYPES[kind]).tolist())))
     return texts
