@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 
 from ..kernels.bounds import sound_gap
+from .core.method import FOLD_TOL_FACTOR
 from .core.result import Result, State, Step
 from .inputs.labels import Inputs
 from .inputs.scores import scores_of
@@ -23,9 +24,6 @@ C = TypeVar("C", bound=MethodConfig)
 I = TypeVar("I", bound=Any)  # noqa: E741 (inputs)
 S = TypeVar("S", bound=State)
 M = TypeVar("M")
-
-
-FOLD_TOL_FACTOR = 10.0  # of tolerances in fits made for their decision values: what is left changes them less than other rows would
 
 
 @dataclass(frozen=True)

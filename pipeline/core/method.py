@@ -49,7 +49,6 @@ class Method(ABC, Generic[C, P, S, M]):
     state: ClassVar[type[Any]]  # record of a state, to load checkpoints
     models: ClassVar[Mapping[type, Predictor]]  # record types of its models, to load runs, and what decides with each
     programs: ClassVar[str] = "grams.grams"  # module under `pipeline` with the block programs that a worker loads before it is measured
-    held: ClassVar[Sequence[Any]] = ()
 
     # Of fits that leave rows out:
     fold_tols: ClassVar[Mapping[str, float]] = {}  # tolerances that such fits may widen, with upper limits

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -101,7 +100,7 @@ def test_twine_finds_nothing(built: Path) -> None:
 
 @pytest.mark.slow
 def test_the_two_commands_of_the_readme(tmp_path: Path) -> None:
-    """In an empty environment and with cold caches: 60 s of a processor for the install, 10 s for the demo."""
+    """In an empty environment and with cold caches; what they take is measured by ``benchmarks.first_run``."""
     install, demo = next(block.text for block in blocks(ROOT / "README.md") if block.language == "sh").strip().splitlines()
     assert demo == "gramplane demo"
     checkout = tmp_path / "checkout"
@@ -109,13 +108,6 @@ def test_the_two_commands_of_the_readme(tmp_path: Path) -> None:
     shutil.copytree(ROOT, checkout, ignore=skip, symlinks=True)
     homes = {"HOME": str(tmp_path), "PIP_NO_CACHE_DIR": "1", "NUMBA_CACHE_DIR": str(tmp_path / "numba")}
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")} | homes
-    took = [_processor_seconds(command, checkout, environment) for command in (install, f". .venv/bin/activate && {demo}")]
+    for command in (install, f". .venv/bin/activate && {demo}"):
+        subprocess.run(["bash", "-c", f"set -e; {command}"], cwd=checkout, env=environment, check=True, timeout=1200)
     assert (checkout / "gramplane-demo" / "report.html").exists()
-    assert took[0] <= 60 and took[1] <= 10, f"install {took[0]:.1f} s, demo {took[1]:.1f} s of a processor"
-
-
-def _processor_seconds(command: str, folder: Path, environment: dict[str, str]) -> float:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(["bash", "-c", f"set -e; {command}"], cwd=folder, env=environment, check=True, timeout=1200)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

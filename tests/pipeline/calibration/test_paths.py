@@ -5,7 +5,7 @@ import pytest
 
 from gramplane import pipeline
 from gramplane.pipeline.core.engine import ask, iterate
-from gramplane.pipeline.method import FOLD_TOL_FACTOR
+from gramplane.pipeline.core.method import FOLD_TOL_FACTOR
 from gramplane.pipeline.registry import METHODS
 from tests.support.searches import KERNELS, LABELS, TASKS, X, Y
 
