@@ -45,15 +45,16 @@ from gramplane.kernels.rules.machine import solve_rules
 from gramplane.kernels.svm.dual import DenseGram, DualProblem, ridge_problem, svc_problem
 from gramplane.kernels.svm.ridge import solve_ridge
 from gramplane.kernels.svm.smo import solve_smo
+from gramplane.pipeline.core.engine import iterate
 from gramplane.pipeline.estimators.inputs import fan_out, fit_context
+from gramplane.pipeline.grams.lazy import hand_over
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.inputs.tasks import with_tasks
-from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.hierarchical_kernels.config import HKLConfig
 from gramplane.pipeline.methods.hierarchical_kernels.method import HKL, HKLInputs
 from gramplane.pipeline.methods.hierarchical_kernels.restricted import HKLMaster, RestrictedProblem, first_master
 from gramplane.pipeline.methods.multitask_mkl.config import MultiTaskMKLConfig
-from gramplane.pipeline.methods.multitask_mkl.method import MultiTaskMKL, shared_loop
+from gramplane.pipeline.methods.multitask_mkl.method import MultiTaskMKL
 from gramplane.pipeline.methods.rule_ensemble.mirror import solve_mirror
 from gramplane.pipeline.models.task import TaskModel
 from gramplane.pipeline.models.task_predict import decide_task_rows
@@ -207,6 +208,7 @@ def kta_tables(options: Any) -> None:
 
 # -- multitask_mkl -----------------------------------------------------------------------------------------------------------
 
+MULTITASK = MultiTaskMKL()
 NORMS = (2.0, 6.0, 8.67)
 COST, TOL = 1.0, 1e-3
 SCORED = (0.1, 0.3, 1.0, 3.0)
@@ -231,14 +233,14 @@ class Search:
         config = MultiTaskMKLConfig(kernels=list(kernels), C=cost, tol=TOL, **options)
         inputs = with_tasks(Inputs(MemoryBlocks(X), (y > 0).astype(np.int64), (-1, 1)), task)
         ctx = RunContext(open_executor(None).__enter__(), data=inputs.data, driver_memory=8 << 30)
-        self._method = MultiTaskMKL.start(config, inputs, ctx)
-        self._method.loop.grams(ctx)
+        self._problem, self._ctx = MULTITASK.problem(config, inputs, ctx), ctx
+        self._problem.grams(ctx)
 
     def run(self) -> Any:
-        return run_loop(self._method.loop, self._method.ctx, keep=False).state
+        return iterate(MULTITASK, self._problem, self._ctx).state
 
     def model(self, state: Any) -> TaskModel:
-        return self._method.model(state, self._method.ctx)
+        return MULTITASK.result(self._problem, state, self._ctx).model
 
 
 def task_loops(grams: list[np.ndarray], y: np.ndarray, task: np.ndarray, cost: float = COST) -> list[Machine]:
@@ -356,10 +358,13 @@ def regressions(X: np.ndarray, y: np.ndarray, task: np.ndarray, kernels: list[st
     inputs = with_tasks(Inputs(MemoryBlocks(X), y, None), task)
     with open_executor(None) as executor:
         ctx = RunContext(executor, data=inputs.data, driver_memory=8 << 30)
-        loop = shared_loop(ctx, configs, inputs, [None])
-        state = run_loop(loop, ctx, keep=False).state
+        problem = MULTITASK.shared_fits(configs, inputs, [None], ctx)
+        state = iterate(MULTITASK, problem, ctx).state
         parts = [replace(state, searches=(search,)) for search in state.searches]
-        return [MultiTaskMKL(config, inputs, loop, ctx).model(part, ctx) for config, part in zip(configs, parts, strict=True)]
+        own = [replace(problem, config=config) for config in configs]
+        for one in own:
+            hand_over(problem.grams, one)
+        return [MULTITASK.result(one, part, ctx).model for one, part in zip(own, parts, strict=True)]
 
 
 @bench.program(parts="memory,school", splits=10, norms="6", reps=(5, 1))

@@ -61,6 +61,13 @@ class Result(Generic[M]):
     # accuracy, or R2, of the training rows, and how many answers they get, from what is at hand; None: there is no target
     scores: Callable[[], Mapping[str, Any]] | None = None
 
+    @classmethod
+    def bounded(cls, model: Any, stop: str | None, certified_over: str, figures: Mapping[str, Any], **more: Any) -> Result[Any]:
+        """Return the result of a model whose figures have both bounds of its optimum."""
+        upper, lower = model.figures["upper_bound"], model.figures["lower_bound"]
+        known = {"lower_bound": lower, "upper_bound": upper, **figures}
+        return cls(model, stop, objective=upper, gap=upper - lower, certified_over=certified_over, figures=known, **more)
+
     @property
     def summary(self) -> dict[str, Any]:
         """Figures of the finished fit as a small JSON object."""

@@ -90,10 +90,10 @@ class TaskModel:
         return weights[:, task, None] * (self.support_tasks == task)
 
 
-def task_counts(model: TaskModel, stop: str | None) -> dict[str, Any]:
-    """Return what a summary says of the size of a model, of its classes, and of why its search ended."""
+def task_counts(model: TaskModel) -> dict[str, Any]:
+    """Return what a summary says of the size of a model, and of its classes."""
     counts = {"n_kernels": model.n_kernels, "n_tasks": len(model.tasks), "n_support": len(model.support_ids)}
-    return {**counts, "stop": stop, "classes": json.loads(model.classes_json)}
+    return {**counts, "classes": json.loads(model.classes_json)}
 
 
 def task_table(names: Sequence[Any], codes: np.ndarray, beta: np.ndarray, intercepts: np.ndarray) -> list[dict[str, Any]]:

@@ -150,7 +150,8 @@ class LatentTask(Method):
             "n_nodes": state.active.nodes.size,
             "n_selected": len(groups),
             "n_groups": int((groups.sum(axis=1) > 1).sum()),
-            **task_counts(model, state.stop),
+            **task_counts(model),
+            "stop": state.stop,
         }
 
     def tables(self, state: LatentState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:

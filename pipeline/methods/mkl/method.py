@@ -24,7 +24,7 @@ from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.memory import check_machines, machines_items
 from ...inputs.scores import AccuracyTracker, R2Tracker, held_out_rows, scores_of
 from ...loops.kernel_weights import continue_search, initial_state
-from ...method import bound_figures, bounds_summary, followed_tables
+from ...method import bound_figures, followed_tables
 from ...models.kernel import KernelModel, is_selected
 from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
@@ -95,23 +95,14 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
         paths, biases = {f"weights_path_{m}": one.path for m, one in enumerate(machines)}, np.array([one.best_bias for one in machines])
         unit = problem.problems[0].unit
         model = build_model(problem.config, problem.inputs, grams, theta, beta, biases, figures, paths, unit=unit)
-        certificate = bounds_summary(model, "all kernels")
         counts = {
             "n_selected": int(np.sum(np.any([is_selected(row, problem.config.threshold) for row in model.theta], axis=0))),
             "n_kernels": int(model.theta.shape[1]),
             "n_support": len(model.support_ids),
             "classes": json.loads(model.classes_json),
         }
-        return Result(
-            model,
-            state.stop,
-            objective=certificate.pop("objective"),
-            gap=certificate.pop("gap"),
-            certified_over=certificate.pop("certified_over"),
-            figures={**certificate, **counts},
-            warnings=kernel_warnings(grams),
-            scores=partial(self._scores, problem, state),
-        )
+        scores = partial(self._scores, problem, state)
+        return Result.bounded(model, state.stop, "all kernels", counts, warnings=kernel_warnings(grams), scores=scores)
 
     def _scores(self, problem: MKLProblem, state: MKLState) -> dict[str, Any]:
         return scores_of(problem.inputs, problem.decision_values(state))

@@ -20,7 +20,7 @@ from .method import MultiTaskMKL
 class _MultiTaskMKL(TaskEstimator):
     """What both estimators share."""
 
-    _method = MultiTaskMKL
+    _method = MultiTaskMKL()
 
     def _set_model(self, model: TaskModel) -> None:
         super()._set_model(model)

@@ -1,4 +1,4 @@
-"""Grids and folds of multiple kernel learning for many tasks: every (parameters, fold) is a search of one loop on shared matrices."""
+"""Grids and folds of multiple kernel learning for many tasks: every (parameters, fold) is a search of one problem on shared matrices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...inputs.folds import GRAM_PARAMETERS, SharedLoop, draw_masks, group_by_pa
 from ...inputs.tasks import store_task_inputs
 from ...records.context import RunContext
 from .config import MultiTaskMKLConfig
-from .method import MultiTaskMKL, shared_loop
+from .method import MultiTaskMKL
 
 
 def shared_loops(
@@ -18,13 +18,14 @@ def shared_loops(
     """Return the loops that evaluate a grid by cross-validation on row masks, folds stratified by task. Raises ValueError: fewer than two
     folds; DataError: a task with fewer rows than folds.
     """
-    inputs = store_task_inputs(ctx, MultiTaskMKL.name)
+    method = MultiTaskMKL()
+    inputs = store_task_inputs(ctx, method.name)
     masks = draw_masks(inputs, folds, seed, row_groups(inputs.data, column, folds))
     shared = []
     for points in group_by_parameters(grid, GRAM_PARAMETERS):
-        first = MultiTaskMKL.decided(grid[points[0]], inputs, ctx)
-        loop = shared_loop(ctx, [first, *(grid[point] for point in points[1:])], inputs, masks)
-        shared.append(SharedLoop(points, loop, lambda state, ctx, loop=loop: list(loop.decision_values(state))))
+        first = method.decided(grid[points[0]], inputs, ctx)
+        problem = method.shared_fits([first, *(grid[point] for point in points[1:])], inputs, masks, ctx)
+        shared.append(SharedLoop(points, problem, lambda state, ctx, problem=problem: list(problem.decision_values(state))))
     return shared
 
 

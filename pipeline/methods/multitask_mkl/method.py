@@ -1,143 +1,161 @@
-"""Multiple kernel learning for many tasks as a method: from a store to a loop, from its state to model, summary and tables."""
+"""Multiple kernel learning for many tasks as a method: from a store to a problem, from its state to model, summary and tables."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Any, Self
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from ....kernels.target_unit import TargetUnit
+from ....kernels.svm.smo import Accuracy
 from ....kernels.tasks.multitask import task_kernel_weights
-from ....storage.grams.layout import GramLayout
-from ...core.memory import Item, check_memory, driver_plan
-from ...grams.settings import GramSettings
-from ...inputs.kernels import given_grams_or_none, resolved_kernels
-from ...inputs.memory import fewer_kernels, vectors_item
+from ...core.memory import check_memory
+from ...core.method import Method
+from ...core.result import Result, Step
+from ...inputs.kernels import given_grams_or_none, resolved_kernels, with_decided_kernels
+from ...inputs.memory import fewer_kernels
+from ...inputs.scores import scores_of
 from ...inputs.tasks import TaskInputs, TaskProblem, held_out_task_inputs, pooled_problem, task_fit
-from ...method import Method, bound_figures, bounds_summary
+from ...method import bound_figures
 from ...models.kernel import is_selected, kernel_names
 from ...models.task import TaskModel, by_class, machine_stack, task_counts, task_table
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
 from ...records.context import RunContext
 from .config import MultiTaskMKLConfig
-from .loop import UNFINISHED, MultiTaskLoop, MultiTaskState
-from .solve_pass import largest_step, split_batches
-from .task_blocks_pass import BATCH_BYTES, entries_bytes, task_layout, task_pairs, task_settings
+from .problem import FIRST_TOL, UNFINISHED, MultiTaskProblem, MultiTaskState, driver_items
+from .task_blocks_pass import task_layout, task_settings
 
 MAX_COLUMNS = 20  # kernels whose weights a report shows by task
 
 
-class MultiTaskMKL(Method):
+class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, TaskModel]):
     """Machines of many tasks on kernels that they choose together."""
 
     name = "multitask-mkl"
     config_type = MultiTaskMKLConfig
+    state = MultiTaskState
     models = {TaskModel: TaskPredictor()}
     fold_tols = {"tol": 1e-2}
     programs = "methods.multitask_mkl.solve_pass"
 
-    config: MultiTaskMKLConfig
-    inputs: TaskInputs
-    loop: MultiTaskLoop
-
-    @classmethod
-    def read_inputs(cls, config: MultiTaskMKLConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[MultiTaskMKLConfig, TaskInputs]:
+    def read_inputs(
+        self, config: MultiTaskMKLConfig, resources: RunContext, extra: Mapping[str, Any]
+    ) -> tuple[MultiTaskMKLConfig, TaskInputs]:
         """Return parameters, and target, weights and tasks of a store; ``extra`` may hold ``test_share``."""
         if config.kernels == "precomputed":
             raise ValueError("kernels='precomputed': a run computes its kernels from the rows of its store; give matrices to the estimator")
-        return config, held_out_task_inputs(ctx, cls.name, extra)
+        return config, held_out_task_inputs(resources, self.name, extra)
 
-    @classmethod
-    def build_loop(cls, config: MultiTaskMKLConfig, inputs: TaskInputs, ctx: RunContext) -> MultiTaskLoop:
-        """Return the loop of a fit. Raises ValueError: kernels that do not suit the data or cannot be formed within tasks, or a loss that
-        does not suit the target; MemoryBoundExceeded: more kernels or rows than the memory allows.
+    def decided(self, config: MultiTaskMKLConfig, inputs: TaskInputs, resources: RunContext) -> MultiTaskMKLConfig:
+        """Return parameters that name their kernels."""
+        return with_decided_kernels(config, inputs.data, resources, inputs.counts)
+
+    def problem(self, config: MultiTaskMKLConfig, inputs: TaskInputs, resources: RunContext) -> MultiTaskProblem:
+        """Return the problem of a fit. Raises ValueError: kernels that do not suit the data or cannot be formed within tasks, or a loss
+        that does not suit the target; MemoryBoundExceeded: more kernels or rows than the memory allows.
         """
-        return shared_loop(ctx, [config], inputs, [inputs.held_out])
+        return self.shared_fits([self.decided(config, inputs, resources)], inputs, [inputs.held_out], resources)
 
-    @cached_property
-    def plan(self) -> dict[str, Any]:
-        """Where the entries lie, tasks of a pass, memory of a step."""
-        loop, settings, layout, k = self.loop, self.loop.settings, self.loop.layout, len(self.loop.specs)
-        data = self.ctx.data if loop.data is None else loop.data
-        batches = split_batches(task_pairs(data, loop.specs, layout, loop.order, settings.dtype), layout)
-        return {
-            **driver_plan(driver_items(settings, layout, k, len(loop.problems))),
-            "grams": settings.policy,
-            "gram_reason": settings.reason,
-            "gram_block_rows": layout.block,
-            "kernels": k,
-            "gram_bytes": entries_bytes(layout, k, settings.dtype),
-            "gram_store": settings.store,
-            "learning_tasks": loop.n_tasks,
-            "machines": loop.n_tasks * len(loop.problems),
-            "iterations_at_most": self.config.max_iter,
-            "tasks_per_pass": 0 if settings.policy == "memory" else len(batches),
-            "task_bytes": largest_step(batches, k, settings.policy),
-        }
+    def init(self, problem: MultiTaskProblem, resources: RunContext) -> MultiTaskState:
+        """Return equal weights and shares for every fit."""
+        problem.grams(resources)
+        return MultiTaskState(0, tuple(problem.initial_search(config) for config in problem.configs))
 
-    @property
-    def distributed(self) -> tuple[str, ...]:
-        """What workers do."""
-        return () if self.loop.settings.policy == "memory" else ("Gram blocks of tasks", "solves of tasks")
+    def step(self, problem: MultiTaskProblem, state: MultiTaskState, resources: RunContext) -> Step[MultiTaskState]:
+        """Solve the machines of every running fit, bound the optimum, and choose the next weights."""
+        grams, searches = problem.grams(resources), list(state.searches)
+        running = [m for m, search in enumerate(searches) if search.stop is None]
+        seconds = 0.0
+        for m in running:
+            began = time.perf_counter()
+            search = searches[m]
+            accuracy = Accuracy(FIRST_TOL, search.machine_aim(problem.configs[m].tol) / problem.inputs.n_tasks)
+            weights = task_kernel_weights(search.weights, search.shares)
+            machines = grams.solve(problem.losses[m].problem, search.beta, weights, accuracy, search.dual_beta)
+            seconds += time.perf_counter() - began
+            searches[m] = problem.advance(m, search, machines, state.iteration + 1)
+        new = MultiTaskState(state.iteration + 1, tuple(searches))
+        return Step(new, {**problem.metrics(new, len(running)), "seconds_machines": seconds})
 
-    @classmethod
-    def shared_fits(
-        cls, configs: Sequence[MultiTaskMKLConfig], inputs: TaskInputs, masks: Sequence[np.ndarray], ctx: RunContext
-    ) -> Self | None:
-        """Return one run of fits without the rows of every mask: they share Gram matrices."""
-        return cls(configs[0], inputs, shared_loop(ctx, configs, inputs, masks), ctx)
-
-    def warm_start(self, fresh: MultiTaskState, before: MultiTaskMKL, last: MultiTaskState) -> MultiTaskState:
-        """Return what the searches before ended with, as far as it holds for another C."""
-        scale, parts = self.config.C / before.config.C, zip(fresh.searches, last.searches, self.loop.problems, strict=True)
-        bounds = before.config.model_copy(update={"C": self.config.C}) == self.config
-        return replace(fresh, searches=tuple(one.continued(end, losses.problem, scale, bounds) for one, end, losses in parts))
-
-    def model(self, state: MultiTaskState, ctx: RunContext) -> TaskModel:
-        """Return the model of the least primal value."""
-        searches, back = state.searches, np.argsort(self.inputs.order)  # from the order of tasks to that of the data
+    def result(self, problem: MultiTaskProblem, state: MultiTaskState, resources: RunContext) -> Result[TaskModel]:
+        """Return the model of the least primal value, with bounds, and how many kernels and rows were selected."""
+        searches, inputs = state.searches, problem.inputs
+        back = np.argsort(inputs.order)  # from the order of tasks to that of the data
         figures = bound_figures(searches, state, UNFINISHED)
         arrays = {
             "kernel_weights": machine_stack([one.best_weights for one in searches]),
             "task_shares": machine_stack([one.best_shares for one in searches]),
             **{"weights_path" if len(searches) == 1 else f"weights_path_{m}": one.path for m, one in enumerate(searches)},
         }
-        norms = self.loop.grams(ctx).normalizations
+        norms = problem.grams(resources).normalizations
         norms = [norm if norm.diag_root is None else replace(norm, diag_root=norm.diag_root[back]) for norm in norms]
         weights = machine_stack([task_kernel_weights(one.best_weights, one.best_shares) for one in searches])
         solution = machine_stack([one.best_beta[back] for one in searches]), machine_stack([one.best_bias for one in searches])
-        return build_task_model(self.config, self.inputs, self.loop.specs, norms, weights, *solution, figures, arrays, unit=self._unit)
+        model = build_task_model(problem.config, inputs, problem.specs, norms, weights, *solution, figures, arrays, unit=problem.unit)
+        selected = [is_selected(one.best_weights, problem.config.threshold) for one in searches]
+        counts = {"n_selected": int(np.any(selected, axis=0).sum()), **task_counts(model)}
+        scores = partial(self._scores, problem, state)
+        return Result.bounded(model, state.stop, "all kernels", counts, scores=scores)
 
-    @property
-    def _unit(self) -> TargetUnit:
-        return self.loop.problems[0].problem.unit
+    def _scores(self, problem: MultiTaskProblem, state: MultiTaskState) -> dict[str, Any]:
+        return scores_of(problem.inputs, problem.decision_values(state))
 
-    def decision_values(self, state: MultiTaskState, ctx: RunContext) -> np.ndarray:
+    def decision_values(self, problem: MultiTaskProblem, state: MultiTaskState, resources: RunContext) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
-        return self.loop.decision_values(state)
+        return problem.decision_values(state)
 
-    def summary(self, state: MultiTaskState, model: TaskModel) -> dict[str, Any]:
-        """Return bounds, and how many kernels and rows were selected."""
-        selected = [is_selected(weights, self.config.threshold) for weights in np.atleast_2d(model.arrays["kernel_weights"])]
-        n_selected = int(np.any(selected, axis=0).sum())
-        return {**bounds_summary(model, "all kernels"), "n_selected": n_selected, **task_counts(model, state.stop)}
-
-    def tables(self, state: MultiTaskState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
+    def tables(self, problem: MultiTaskProblem, state: MultiTaskState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, their part in every task, and the tasks."""
-        codes, names = self.inputs.codes[self.loop.order], self.inputs.names
-        tasks = [{"tasks": task_table(names, codes, one.best_beta, self._unit.values(one.best_bias))} for one in state.searches]
-        return {**self.model_tables(model, self.column_names), **(tasks[0] if len(tasks) == 1 else by_class(tasks, self.inputs.labels))}
+        names, codes = problem.inputs.names, problem.inputs.codes[problem.inputs.order]
+        tasks = [{"tasks": task_table(names, codes, one.best_beta, problem.unit.values(one.best_bias))} for one in state.searches]
+        more = tasks[0] if len(tasks) == 1 else by_class(tasks, problem.inputs.labels)
+        return {**self.model_tables(model, problem.planned.data.feature_names()), **more}
 
-    @classmethod
-    def model_tables(cls, model: TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+    def model_tables(self, model: TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, and their part in every task."""
         weights = np.atleast_2d(model.arrays["kernel_weights"])
         tables = [_tables(model.machine(m), one, names) for m, one in enumerate(weights)]
         return tables[0] if len(tables) == 1 else by_class(tables, model.labels)
+
+    # -- fits that leave rows out ------------------------------------------------------------------------------------------------------
+
+    def shared_fits(
+        self, configs: Sequence[MultiTaskMKLConfig], inputs: TaskInputs, masks: Sequence[np.ndarray | None], resources: RunContext
+    ) -> MultiTaskProblem:
+        """Return one problem for the fits with all parameters on all masks of rows held out; they share Gram matrices, as do classes."""
+        first, given = configs[0], given_grams_or_none(inputs.data)
+        specs = resolved_kernels(first.kernels, inputs.data, first.normalize)
+        layout = task_layout(np.diff(inputs.edges).tolist(), len(specs))
+        policy = "auto" if given is not None and first.grams == "store" else first.grams
+        # For p > 2 kernels may weigh thousands in a task, and the rounding of single precision with them.
+        single = all(config.p == 2 for config in configs) or getattr(given and given.source, "dtype", None) == np.float32
+        dtype = "float32" if single else "float64"
+        settings = task_settings(resources, layout, len(specs), policy, None if given is not None else first.gram_store, dtype)
+        settings = replace(settings, counts=None if inputs.counts is None else inputs.counts[inputs.order])
+        losses, fits, fit_configs = [], [], []
+        for config in configs:
+            for mask in masks:
+                part = inputs.without(mask)
+                fits.append(task_fit(part, len(losses)))
+                for machine in range(inputs.n_machines):
+                    pooled = pooled_problem(config, part, machine)
+                    losses.append(TaskProblem(pooled.problem.part(inputs.order), pooled.constants))
+                    fit_configs.append(config)
+        check_memory(self.name, driver_items(settings, layout, len(specs), len(losses)), resources, fewer_kernels(settings))
+        matrices = tuple(specs), tuple(losses), settings, layout
+        return MultiTaskProblem(first, inputs, *matrices, resources, tuple(fits), tuple(fit_configs))
+
+    def warm_start(
+        self, problem: MultiTaskProblem, fresh: MultiTaskState, before: MultiTaskProblem, last: MultiTaskState
+    ) -> MultiTaskState:
+        """Return what the searches before ended with, as far as it holds for another C."""
+        scale, parts = problem.config.C / before.config.C, zip(fresh.searches, last.searches, problem.losses, strict=True)
+        bounds = before.config.model_copy(update={"C": problem.config.C}) == problem.config
+        return replace(fresh, searches=tuple(one.continued(end, losses.problem, scale, bounds) for one, end, losses in parts))
 
 
 def _tables(model: TaskModel, weights: np.ndarray, names: Sequence[str] | None) -> dict[str, list[dict[str, Any]]]:
@@ -146,41 +164,3 @@ def _tables(model: TaskModel, weights: np.ndarray, names: Sequence[str] | None) 
     order = order[is_selected(weights, threshold)[order]]
     parts = [{"task": task, **{kernels[q]: float(model.weights[q, t]) for q in order[:MAX_COLUMNS]}} for t, task in enumerate(model.tasks)]
     return {"kernels": [{"kernel": kernels[q], "weight": float(weights[q])} for q in order], "task_kernels": parts}
-
-
-def shared_loop(
-    ctx: RunContext, configs: Sequence[MultiTaskMKLConfig], inputs: TaskInputs, masks: Sequence[np.ndarray | None]
-) -> MultiTaskLoop:
-    """Return one loop for the fits of every parameters on every mask of rows held out; they share Gram matrices, as do their classes."""
-    first, given = configs[0], given_grams_or_none(inputs.data)
-    specs = resolved_kernels(first.kernels, inputs.data, first.normalize)
-    layout = task_layout(np.diff(inputs.edges).tolist(), len(specs))
-    policy = "auto" if given is not None and first.grams == "store" else first.grams
-    # For p > 2 kernels may weigh thousands in a task, and the rounding of single precision with them.
-    single = all(config.p == 2 for config in configs) or getattr(given and given.source, "dtype", None) == np.float32
-    dtype = "float32" if single else "float64"
-    settings = task_settings(ctx, layout, len(specs), policy, None if given is not None else first.gram_store, dtype)
-    settings = replace(settings, counts=None if inputs.counts is None else inputs.counts[inputs.order])
-    problems, fits, fit_configs = [], [], []
-    for config in configs:
-        for mask in masks:
-            part = inputs.without(mask)
-            fits.append(task_fit(part, len(problems)))
-            for machine in range(inputs.n_machines):
-                pooled = pooled_problem(config, part, machine)
-                problems.append(TaskProblem(pooled.problem.part(inputs.order), pooled.constants))
-                fit_configs.append(config)
-    check_memory(MultiTaskMKL.name, driver_items(settings, layout, len(specs), len(problems)), ctx, fewer_kernels(settings))
-    return MultiTaskLoop(specs, fit_configs, problems, fits, settings, layout, inputs.order, given)
-
-
-def driver_items(settings: GramSettings, layout: GramLayout, k: int, fits: int) -> tuple[Item, ...]:
-    """Return what the driver holds of k kernels within tasks: all entries or those of one step, a task's sum, vectors."""
-    b, whole, largest = np.dtype(settings.dtype).itemsize, entries_bytes(layout, k, settings.dtype), max(layout.groups)
-    one_step = "kernels of the tasks of one step", min(whole, max(BATCH_BYTES, b * k * largest**2))
-    return (
-        ("kernels within the tasks", whole) if settings.policy == "memory" else one_step,
-        ("weighted sum of the largest task, and the solver's copy of it", 2 * b * largest**2),
-        ("weights of kernels in tasks, forms, and copies of them", 64 * k * len(layout.groups) * fits),
-        vectors_item(sum(layout.groups), fits),
-    )

@@ -134,7 +134,7 @@ class SharedSubspace(Method):
 
     def summary(self, state: SubspaceState, model: TaskModel) -> dict[str, Any]:
         """Return bounds, and how many rows were selected."""
-        return {**bounds_summary(model, "all kernels and couplings of tasks"), **task_counts(model, state.stop)}
+        return {**bounds_summary(model, "all kernels and couplings of tasks"), **task_counts(model), "stop": state.stop}
 
     def tables(self, state: SubspaceState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by trace, eigenvalues of their couplings, couplings of tasks, and the tasks."""

@@ -9,24 +9,23 @@ between them ends the search.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ....kernels.svm.dual import DualProblem
-from ....kernels.svm.smo import Accuracy
+from ....kernels.target_unit import TargetUnit
 from ....kernels.tasks import multitask
 from ....kernels.weights.domains import Simplex
 from ....storage.grams.layout import GramLayout
-from ...core.result import Step
-from ...grams.given import GivenGrams
+from ...core.memory import Item, driver_plan
 from ...grams.lazy import LazyGrams
 from ...grams.settings import GramSettings
+from ...inputs.memory import vectors_item
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
-from ...inputs.tasks import TaskProblem
+from ...inputs.tasks import TaskInputs, TaskProblem
 from ...loops.kernel_weights import best_multiple
 from ...loops.protocol import Bounded, joint_stop
 from ...loops.weight_steps import mirror_step
@@ -34,6 +33,8 @@ from ...models.kernel import is_selected
 from ...records.context import RunContext
 from .config import MultiTaskMKLConfig
 from .grams import TaskGrams, TaskMachines
+from .solve_pass import largest_step, split_batches
+from .task_blocks_pass import BATCH_BYTES, entries_bytes, task_pairs
 
 UNFINISHED = ("max_iter",)  # reasons of a stop before the tolerance was reached
 FIRST_TOL = 1e-2  # tolerance at which a machine is first solved, in units of the slope of its dual
@@ -95,7 +96,7 @@ class TaskSearch(Bounded):
 
 @dataclass(frozen=True)
 class MultiTaskState:
-    """State of the loop: one search per fit."""
+    """One search per fit."""
 
     record_name: ClassVar[str] = "MultiTaskState"
     iteration: int
@@ -107,70 +108,82 @@ class MultiTaskState:
         return joint_stop([search.stop for search in self.searches], UNFINISHED)
 
 
-class MultiTaskLoop:
-    """The search for kernel weights of one or several fits on the same tasks, each with its parameters and its problem.
+@dataclass(eq=False)
+class MultiTaskProblem:
+    """The search for kernel weights of one or several fits on the same tasks, each with its parameters and its losses."""
 
-    ``order`` are the rows of the data task by task; ``data`` is what the kernels are over, where that is not the data set of the run:
-    precomputed matrices.
-    """
+    config: MultiTaskMKLConfig  # what concerns the matrices is the same for all fits
+    inputs: TaskInputs
+    specs: tuple[Any, ...]
+    losses: tuple[TaskProblem, ...]  # rows task by task
+    settings: GramSettings
+    layout: GramLayout
+    planned: RunContext  # where it was made: what decides the passes
+    fits: tuple[AccuracyTracker | R2Tracker, ...]
+    configs: tuple[MultiTaskMKLConfig, ...]
 
-    state_type = MultiTaskState
+    def __post_init__(self) -> None:
+        order = self.inputs.order
+        self.grams = LazyGrams(lambda ctx: TaskGrams(ctx, self.specs, self.layout, order, self.settings), self.inputs.data)
 
-    def __init__(
-        self,
-        specs: Sequence[Any],
-        configs: Sequence[MultiTaskMKLConfig],
-        problems: Sequence[TaskProblem],
-        fits: Sequence[AccuracyTracker | R2Tracker],
-        settings: GramSettings,
-        layout: GramLayout,
-        order: np.ndarray,
-        data: GivenGrams | None = None,
-    ) -> None:
-        self.specs, self.configs, self.problems, self.fits = tuple(specs), tuple(configs), tuple(problems), tuple(fits)
-        self.settings, self.layout, self.order, self.data = settings, layout, order, data
-        self.edges = np.concatenate([[0], np.cumsum(layout.groups)]).astype(np.int64)
-        self.grams = LazyGrams(lambda ctx: TaskGrams(ctx, self.specs, layout, order, settings), data)
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """Where the entries lie, tasks of a pass, memory of a step."""
+        settings, layout, k, n_tasks = self.settings, self.layout, len(self.specs), self.inputs.n_tasks
+        batches = split_batches(task_pairs(self.inputs.data, self.specs, layout, self.inputs.order, settings.dtype), layout)
+        return {
+            **driver_plan(driver_items(settings, layout, k, len(self.losses))),
+            "grams": settings.policy,
+            "gram_reason": settings.reason,
+            "gram_block_rows": layout.block,
+            "kernels": k,
+            "gram_bytes": entries_bytes(layout, k, settings.dtype),
+            "gram_store": settings.store,
+            "learning_tasks": n_tasks,
+            "machines": n_tasks * len(self.losses),
+            "iterations_at_most": self.config.max_iter,
+            "tasks_per_pass": 0 if settings.policy == "memory" else len(batches),
+            "task_bytes": largest_step(batches, k, settings.policy),
+        }
 
     @property
-    def n_tasks(self) -> int:
-        """Number of tasks."""
-        return len(self.layout.groups)
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        return () if self.settings.policy == "memory" else ("Gram blocks of tasks", "solves of tasks")
 
-    def init(self, ctx: RunContext) -> MultiTaskState:
-        """Return equal weights and shares for every fit."""
-        self.grams(ctx)
-        return MultiTaskState(0, tuple(self._initial_search(config) for config in self.configs))
+    @property
+    def unit(self) -> TargetUnit:
+        """Unit of the target, in which coefficients and decision values of the model are."""
+        return self.losses[0].problem.unit
 
-    def _initial_search(self, config: MultiTaskMKLConfig) -> TaskSearch:
-        k, zeros = len(self.specs), np.zeros(self.layout.n)
-        weights, shares = multitask.even_weights(k, config.q), multitask.even_shares(k, self.n_tasks, config.p)
-        best, dual = (weights, shares, zeros, np.zeros(self.n_tasks), zeros), (zeros, np.zeros_like(shares))
+    def decision_values(self, state: MultiTaskState) -> np.ndarray:
+        """Return what the best machines decide on all rows, ``(n_searches, n_samples)``, in the order and unit of the data."""
+        values = np.empty((len(state.searches), self.layout.n))
+        for row, losses, search in zip(values, self.losses, state.searches, strict=True):
+            row[self.inputs.order] = losses.problem.unit.values(search.best_decision)
+        return values
+
+    def initial_search(self, config: MultiTaskMKLConfig) -> TaskSearch:
+        """Return equal weights and shares."""
+        k, n_tasks, zeros = len(self.specs), self.inputs.n_tasks, np.zeros(self.layout.n)
+        weights, shares = multitask.even_weights(k, config.q), multitask.even_shares(k, n_tasks, config.p)
+        best, dual = (weights, shares, zeros, np.zeros(n_tasks), zeros), (zeros, np.zeros_like(shares))
         paces, nested = np.full(k, FIRST_EXPONENT), config.solver == "mirror"
         return TaskSearch(weights, shares, zeros, np.zeros((0, k)), np.inf, 0.0, *best, *dual, paces, np.zeros(k), nested=nested)
 
-    def step(self, state: MultiTaskState, ctx: RunContext) -> Step[MultiTaskState]:
-        """Solve the machines of every running fit, bound the optimum, and choose the next weights."""
-        grams, searches = self.grams(ctx), list(state.searches)
-        running = [m for m, search in enumerate(searches) if search.stop is None]
-        seconds = 0.0
-        for m in running:
-            began = time.perf_counter()
-            search, config, losses = searches[m], self.configs[m], self.problems[m]
-            accuracy = Accuracy(FIRST_TOL, search.machine_aim(config.tol) / self.n_tasks)
-            weights = multitask.task_kernel_weights(search.weights, search.shares)
-            machines = grams.solve(losses.problem, search.beta, weights, accuracy, search.dual_beta)
-            seconds += time.perf_counter() - began
-            search = choose_next(self._with_bounds(search, config, losses, machines), config, losses, machines)
-            searches[m] = with_stop(search, config, state.iteration + 1)
-        new = MultiTaskState(state.iteration + 1, tuple(searches))
-        return Step(new, {**self._metrics(new, len(running)), "seconds_machines": seconds})
+    def advance(self, m: int, search: TaskSearch, machines: TaskMachines, iteration: int) -> TaskSearch:
+        """Return a search after its machines were solved: with bounds, and the next weights or a reason to stop."""
+        config, losses = self.configs[m], self.losses[m]
+        search = choose_next(self._with_bounds(search, config, losses, machines), config, losses, machines)
+        if search.gap <= config.tol * search.upper:
+            return replace(search, stop="tol")
+        return replace(search, stop="max_iter") if iteration >= config.max_iter else search
 
     def _with_bounds(self, search: TaskSearch, config: MultiTaskMKLConfig, losses: TaskProblem, machines: TaskMachines) -> TaskSearch:
         """Return the search with bounds and best point brought up to date."""
-        weights = multitask.task_kernel_weights(search.weights, search.shares)
+        weights, edges = multitask.task_kernel_weights(search.weights, search.shares), self.inputs.edges
         solution, p, q = (machines.beta, machines.decision, machines.forms), config.p, config.q
-        bounds = multitask.certify_machine(losses.problem, self.edges, *solution, weights, p, q)
+        bounds = multitask.certify_machine(losses.problem, edges, *solution, weights, p, q)
         forms = search.dual_forms, machines.forms, machines.joint
         mixed = multitask.mixed_dual(losses.problem, search.dual_beta, machines.beta, forms, p, q)
         better, raised = bounds.primal < search.upper, mixed.value > search.lower
@@ -181,20 +194,14 @@ class MultiTaskLoop:
         if not better:
             return search
         bias = np.where(losses.constants != 0, losses.constants, bounds.biases)
-        decision = machines.decision + np.repeat(bias, np.diff(self.edges))
+        decision = machines.decision + np.repeat(bias, np.diff(edges))
         search = replace(search, upper=bounds.primal, best_weights=search.weights, best_shares=search.shares)
         return replace(search, best_beta=machines.beta, best_bias=bias, best_decision=decision)
 
-    def decision_values(self, state: MultiTaskState) -> np.ndarray:
-        """Return what the best machines decide on all rows, ``(n_searches, n_samples)``, in the order and unit of the data."""
-        values = np.empty((len(state.searches), self.layout.n))
-        for row, losses, search in zip(values, self.problems, state.searches, strict=True):
-            row[self.order] = losses.problem.unit.values(search.best_decision)
-        return values
-
-    def _metrics(self, state: MultiTaskState, running: int) -> dict[str, Any]:
+    def metrics(self, state: MultiTaskState, running: int) -> dict[str, Any]:
+        """Return the figures of a step."""
         searches = state.searches
-        units = [losses.problem.unit for losses in self.problems]
+        units = [losses.problem.unit for losses in self.losses]
         upper = sum(unit.size**2 * search.upper for unit, search in zip(units, searches, strict=True))
         lower = sum(unit.size**2 * search.lower for unit, search in zip(units, searches, strict=True))
         counts = [int(np.sum(is_selected(one.best_weights, config.threshold))) for one, config in zip(searches, self.configs, strict=True)]
@@ -205,16 +212,9 @@ class MultiTaskLoop:
             "relative_gap": max(search.relative_gap for search in searches),
             "n_selected": max(counts),
             **({"selected": [max(counts[m] for m in fit.machines) for fit in self.fits]} if len(self.fits) > 1 else {}),
-            "machines": running * self.n_tasks,
+            "machines": running * self.inputs.n_tasks,
             **accuracy_metrics(self.fits, decisions),
         }
-
-
-def with_stop(search: TaskSearch, config: MultiTaskMKLConfig, iteration: int) -> TaskSearch:
-    """Return the search with the reason of its end, if it has one."""
-    if search.gap <= config.tol * search.upper:
-        return replace(search, stop="tol")
-    return replace(search, stop="max_iter") if iteration >= config.max_iter else search
 
 
 def choose_next(search: TaskSearch, config: MultiTaskMKLConfig, losses: TaskProblem, machines: TaskMachines) -> TaskSearch:
@@ -250,3 +250,15 @@ def _nested_step(
         return replace(search, shares=shares)
     weights = mirror_step(Simplex(), search.weights, -0.5 * strengths, search.moves + 1)
     return replace(search, weights=weights, shares=shares, moves=search.moves + 1)
+
+
+def driver_items(settings: GramSettings, layout: GramLayout, k: int, fits: int) -> tuple[Item, ...]:
+    """Return what the driver holds of k kernels within tasks: all entries or those of one step, a task's sum, vectors."""
+    b, whole, largest = np.dtype(settings.dtype).itemsize, entries_bytes(layout, k, settings.dtype), max(layout.groups)
+    one_step = "kernels of the tasks of one step", min(whole, max(BATCH_BYTES, b * k * largest**2))
+    return (
+        ("kernels within the tasks", whole) if settings.policy == "memory" else one_step,
+        ("weighted sum of the largest task, and the solver's copy of it", 2 * b * largest**2),
+        ("weights of kernels in tasks, forms, and copies of them", 64 * k * len(layout.groups) * fits),
+        vectors_item(sum(layout.groups), fits),
+    )
