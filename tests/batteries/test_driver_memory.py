@@ -13,7 +13,7 @@ from gramplane.cluster import MemoryBoundExceeded, parse_bytes
 from gramplane.pipeline import METHODS, run_method, score_store, tune
 from gramplane.pipeline.core.memory import OVERHEAD, refuse
 from gramplane.pipeline.methods.kta_path import loop as kta_path
-from gramplane.pipeline.methods.npkl.loop import eigenpairs_item
+from gramplane.pipeline.methods.npkl.problem import eigenpairs_item
 from gramplane.storage import block_cache
 from gramplane.storage.ingest import ingest
 from tests.support.driver_memory import Case, Taken, measured, write_store

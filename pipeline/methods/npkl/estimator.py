@@ -15,7 +15,8 @@ from ....storage.data import in_memory
 from ...estimators.inputs import Callbacks, Column, Seed, UserRows, seed_of
 from ...estimators.kernels import SpectralEstimator
 from ...models.spectral import SpectralModel
-from .method import NPKL, NPKLInputs
+from .method import NPKL
+from .problem import NPKLInputs
 
 
 class SimpleNPKL(SpectralEstimator):
@@ -108,7 +109,7 @@ class SimpleNPKL(SpectralEstimator):
     non-parametric kernel learning algorithms, J. Machine Learning Research 12, 2011.
     """
 
-    _method = NPKL
+    _method = NPKL()
     _needs_target = True
 
     max_iter: int

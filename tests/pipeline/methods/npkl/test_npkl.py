@@ -28,9 +28,8 @@ from gramplane.kernels.spectral.problem import close_pairs, margins, pair_constr
 from gramplane.pipeline import load_model, predict_store, resume_run, run_method, score_store
 from gramplane.pipeline.grams import neighbours as neighbour_pass
 from gramplane.pipeline.grams.neighbours import nearest_neighbours
-from gramplane.pipeline.methods.npkl.config import NPKLConfig
 from gramplane.pipeline.methods.npkl.estimator import SimpleNPKL
-from gramplane.pipeline.methods.npkl.loop import NPKLLoop, gaussian_at
+from gramplane.pipeline.methods.npkl.problem import gaussian_at
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import DataError, MemoryBlocks
 from gramplane.storage.ingest import ingest
@@ -453,7 +452,6 @@ def test_bad_data_and_bad_calls(tmp_path):
     store = ingest(X[:4], tmp_path / "data.zarr")
     with pytest.raises(ValueError, match="n_neighbors=5 exceeds the 3 other rows"):
         run_method("npkl", {}, data=store.url, run=str(tmp_path / "run"), extra={"constraints": [[0, 1, 1]]})
-    assert NPKLLoop(NPKLConfig(), pair_constraints([(0, 1, 1)], 4), 3, 0).given.size == 1
 
 
 def test_the_contract_of_estimators():
