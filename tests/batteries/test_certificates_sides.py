@@ -187,7 +187,7 @@ SIDES = {
         {"scale": None, "lam": 0.05, "algorithm": "fista", "tol": 1e-7, "max_iter": 2000},
         lambda model: told.group_lasso(model, WIDE, WIDE_Y, np.arange(40), "half squared"),
         {"gramplane.pipeline.methods.group_lasso.memory.GRAM_COLUMNS": 10, "params": {"tol": 5e-4}},
-        "gramplane.pipeline.methods.group_lasso.batch_loop.solve_rows",
+        "gramplane.pipeline.methods.group_lasso.batch_problem.solve_rows",
         data=(WIDE, WIDE_Y, {"task": "regression"}),
     ),
     "group-lasso-screened": Sides(
@@ -195,11 +195,11 @@ SIDES = {
         {"scale": None, "lam": 0.05, "algorithm": "fista", "tol": 1e-7, "max_iter": 2000},
         lambda model: told.group_lasso(model, WIDE, WIDE_LABELS, np.arange(40), "logistic"),
         {
-            "gramplane.pipeline.methods.group_lasso.batch_loop.FIRST_GROUPS": 2,
-            "gramplane.pipeline.methods.group_lasso.batch_loop.MORE_GROUPS": 1,
+            "gramplane.pipeline.methods.group_lasso.batch_problem.FIRST_GROUPS": 2,
+            "gramplane.pipeline.methods.group_lasso.batch_problem.MORE_GROUPS": 1,
         },
-        "gramplane.pipeline.methods.group_lasso.batch_loop.solve_rows",
-        {"gramplane.pipeline.methods.group_lasso.batch_loop.FIRST_GROUPS": 40},
+        "gramplane.pipeline.methods.group_lasso.batch_problem.solve_rows",
+        {"gramplane.pipeline.methods.group_lasso.batch_problem.FIRST_GROUPS": 40},
         data=(WIDE, WIDE_LABELS, {}),
     ),
     "multitask-selector": Sides(

@@ -219,7 +219,7 @@ def test_a_forbidden_import_is_seen(file: str, source: str):
         ),
         ("pipeline/methods/mkl/loop.py", "from ...loops.run import run_loop\nfrom ...passes import columns\nfrom .atoms import take"),
         ("pipeline/methods/fgm/estimator.py", "from ...estimators.base import Estimator\nfrom .grid import shared_loops"),
-        ("pipeline/methods/group_lasso/text_loop.py", "from .stream_loop import StreamLoop"),
+        ("pipeline/methods/group_lasso/text_problem.py", "from .stream_problem import stream_plan"),
         ("pipeline/runs/run.py", "from ..registry import METHODS\nfrom ..methods.fgm.method import FGM"),
         ("workflows/runner.py", "from ..pipeline import run_method\nfrom ..storage import BlockStore"),
         ("storage/ingest/_jit.py", "import numba"),

@@ -21,6 +21,7 @@ from ...estimators.inputs import Callbacks, Column, Seed, UserRows, label_array,
 from ...estimators.streams import RESTART, StreamEstimator
 from ...inputs.labels import Inputs, class_factors
 from ...models.linear import LinearModel
+from .batch_problem import BatchProblem
 from .inputs import chosen_groups, machine_targets
 from .learners import LearnerFactory
 from .method import GroupLasso
@@ -39,7 +40,7 @@ def _takes_streams(estimator: Any) -> bool:
 class _GroupLasso(StreamEstimator):
     """What classifier and regressor share."""
 
-    _method = GroupLasso
+    _method = GroupLasso()
     _iterations = "rounds"
     _forms = {"accept_sparse": "csr"}
 
@@ -66,11 +67,14 @@ class _GroupLasso(StreamEstimator):
     def _groups(self, n_features: int, stored: object = None) -> object:
         return chosen_groups(named_groups(self, n_features), self.edges, stored)
 
-    def _keep_run(self, problem: GroupLasso, inputs: Inputs, state: State) -> None:
+    def _fit_place(self, data: Any) -> str | None:
+        # Rows that are learnt one after another are the work of one process.
+        return super()._fit_place(data) if self._config().resolved().algorithm == "fista" else "sync"
+
+    def _keep_run(self, problem: Any, inputs: Inputs, state: State) -> None:
         # A stream goes on from here with partial_fit; rows of a scaled store would not be those that come then.
         if isinstance(state, StreamState) and inputs.data.scale.kind == "none":
-            loop: Any = problem.loop
-            self._learners, self._place_in_stream = loop.learners, state.point
+            self._learners, self._place_in_stream = problem.learners, state.point
 
     def _unfinished(self, state: State) -> str:
         if isinstance(state, StreamState):
@@ -523,8 +527,8 @@ class _GroupLassoPath(CrossValidated):
 
     def _default_values(self, grid: Grid, count: int, start: Start) -> np.ndarray:
         config, inputs, ctx = start
-        batch: UserData = GroupLasso.start(config.model_copy(update={"lam": "auto", "algorithm": "fista"}), inputs, ctx).loop
-        largest = batch.result(batch.step(batch.init(ctx), ctx).state).lambda_max
+        batch = BatchProblem.of(config.model_copy(update={"lam": "auto", "algorithm": "fista"}), inputs, ctx)
+        largest = batch.solution(batch.step(batch.init(ctx), ctx).state).lambda_max
         decades = 2 if inputs.data.n_cols > inputs.data.n_rows else 3
         return (largest or 1.0) * np.logspace(0, -decades, count)
 

@@ -100,3 +100,9 @@ def group_arrays(penalty: GroupPenalty, labels: np.ndarray, active: np.ndarray, 
     squares = np.square(weights[:, members]).sum(axis=0)
     norms = np.sqrt(np.bincount(np.repeat(np.arange(len(active)), sizes), squares, len(active)))
     return {"active_groups": labels[active], "group_norms": norms, "group_sizes": sizes}
+
+
+def selected_figures(model: LinearModel) -> dict[str, Any]:
+    """Return how many features and groups a model selects, and its classes."""
+    counts = {"n_selected": len(model.features), "n_groups": len(model.arrays["active_groups"]), "n_features": model.n_features}
+    return {**counts, "classes": json.loads(model.classes_json)}

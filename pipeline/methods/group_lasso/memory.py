@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....storage import BlockStore, MemoryBlocks
+from ....storage import MemoryBlocks
 from ....storage.ingest.text.svmlight import PIECE
 from ....storage.layout import STRIPE_BYTES
 from ...core.memory import Item, total_bytes
 from ...passes.columns import column_sizes, entry_count
 from ...passes.rows import has_rows, rows_to_make
 from .learners import LearnerFactory
-from .moments_pass import moment_bytes
+from .moments_pass import Data, moment_bytes
 from .text import TextData
-
-Data = BlockStore | MemoryBlocks
 
 GRAM_COLUMNS = 512  # up to so many columns a squared loss is solved on the moments of all of them
 FIRST_GROUPS = 20  # groups that join the empty working set

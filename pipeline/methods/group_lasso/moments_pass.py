@@ -16,10 +16,11 @@ from ....kernels.features.rows_at_hand import row_product
 from ....kernels.features.scores import correlations_many
 from ....kernels.group_lasso.on_moments import row_moments
 from ....storage import BlockStore, MemoryBlocks, MemoryRef, block_cache
-from ...core.resources import Shared, resolve
+from ...core.resources import Resources, Shared, resolve
 from ...passes.blocks import Columns, Ref, Task, add_parts, column_tasks, scale_as_given, source_of, task_bytes
 from ...passes.scaling import fetch_scaled, scaled
-from ...records.context import RunContext
+
+Data = BlockStore | MemoryBlocks
 
 ROWS = 1 << 16  # rows of a block whose moments are summed by one task; chunks of dense stores end at its multiples
 MIN_SHARE_OF_ROWS = 0.1  # share of the columns with weights from which whole rows are read rather than these columns
@@ -51,14 +52,14 @@ def _side_by_side(parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate(parts, axis=1)
 
 
-def feature_slopes(ctx: RunContext, U: np.ndarray) -> np.ndarray:
+def feature_slopes(data: Data, resources: Resources, U: np.ndarray) -> np.ndarray:
     """Return ``U X`` over all (scaled) columns, ``(m, n_features)``, of ``(m, n)`` vectors over the rows, in one pass."""
-    row_factor = ctx.data.scale.row_factor
-    duals, tasks = U if row_factor is None else U * row_factor, column_tasks(ctx.data)
-    return ctx.run_pass(slopes_pass(ctx.data, len(U), ctx.share("slopes", duals, len(tasks))))
+    row_factor = data.scale.row_factor
+    duals, tasks = U if row_factor is None else U * row_factor, column_tasks(data)
+    return resources.run_pass(slopes_pass(data, len(U), resources.share("slopes", duals, len(tasks))))
 
 
-def slopes_pass(data: BlockStore | MemoryBlocks, m: int, *broadcast: object) -> Plan[np.ndarray]:
+def slopes_pass(data: Data, m: int, *broadcast: object) -> Plan[np.ndarray]:
     """Return the pass over the slopes of m vectors over the rows."""
     result = 8 * m * data.n_cols
 
@@ -91,7 +92,7 @@ class RowsRef:
         return scaled(raw, scale_as_given(data, slice(0, data.n_cols)), row_factor)
 
 
-def row_refs(data: BlockStore | MemoryBlocks) -> list[RowsRef]:
+def row_refs(data: Data) -> list[RowsRef]:
     """Return the blocks of rows of the data, in order."""
     ref, n = data.column_blocks()[0], data.n_rows
     ranges = [(lo, min(lo + ROWS, n)) for lo in range(0, n, ROWS)]
@@ -104,40 +105,42 @@ def moments_chunk(part: RowsRef, targets: Shared, cost: Shared, shift: np.ndarra
     return row_moments(part.load(), resolve(targets)[span], resolve(cost)[span], shift=shift)
 
 
-def moment_bytes(data: BlockStore | MemoryBlocks, n_targets: int) -> int:
+def moment_bytes(data: Data, n_targets: int) -> int:
     """Return the bytes of the raw moments."""
     return 8 * (int(data.n_cols) + n_targets + 1) ** 2
 
 
-def moments_pass(ctx: RunContext, targets: np.ndarray, cost: np.ndarray, *, centre: bool) -> tuple[np.ndarray, np.ndarray | None]:
+def moments_pass(
+    data: Data, resources: Resources, targets: np.ndarray, cost: np.ndarray, *, centre: bool
+) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the raw moments of all rows (see :func:`gramplane.kernels.group_lasso.on_moments.row_moments`) and the shift they are about.
     ``targets`` are ``(n, m)``, ``cost`` ``(n,)``. With ``centre`` dense columns are summed about the mean of the first rows; the shift is
     ``None`` where there is none.
     """
-    refs, shift = row_refs(ctx.data), None
-    if centre and ctx.data.meta.kind == "dense":
-        first = RowsRef(refs[0].ref, (0, min(FIRST_ROWS, ctx.data.n_rows)), 0).load()
+    refs, shift = row_refs(data), None
+    if centre and data.meta.kind == "dense":
+        first = RowsRef(refs[0].ref, (0, min(FIRST_ROWS, data.n_rows)), 0).load()
         shift = np.asarray(first, dtype=np.float64).mean(axis=0)
-    shared = ctx.share("targets", targets, len(refs)), ctx.share("costs", cost, len(refs))
-    return ctx.run_pass(raw_moments_pass(ctx.data, targets.shape[1], *shared, shift)), shift
+    shared = resources.share("targets", targets, len(refs)), resources.share("costs", cost, len(refs))
+    return resources.run_pass(raw_moments_pass(data, targets.shape[1], *shared, shift)), shift
 
 
-def raw_moments_pass(data: BlockStore | MemoryBlocks, n_targets: int, *broadcast: object) -> Plan[np.ndarray]:
+def raw_moments_pass(data: Data, n_targets: int, *broadcast: object) -> Plan[np.ndarray]:
     """Return the pass over the moments of all rows."""
     # A task holds a block as read and scaled; a sparse one as CSC and CSR may weigh half as much again.
     program = BlockProgram("moments", moments_chunk, add_parts, lambda part: 3 * part.nbytes, moment_bytes(data, n_targets))
     return plan(program, row_refs(data), *broadcast)
 
 
-def decision_values(ctx: RunContext, weights: np.ndarray, biases: np.ndarray) -> np.ndarray:
+def decision_values(data: Data, resources: Resources, weights: np.ndarray, biases: np.ndarray) -> np.ndarray:
     """Return ``(n_machines, n)`` decision values of all rows; columns with weights are fetched, few at a time."""
-    features, width, data = np.flatnonzero(weights.any(axis=0)), columns_at_once(ctx.data.n_rows, ctx.driver_memory), ctx.data
+    features, width = np.flatnonzero(weights.any(axis=0)), columns_at_once(data.n_rows, resources.driver_memory)
     if isinstance(data, MemoryBlocks) and data.meta.kind == "dense" and len(features) > MIN_SHARE_OF_ROWS * data.n_cols:
         return _whole_rows(data, weights, biases)
-    values = np.tile(biases[:, None], (1, ctx.data.n_rows))
+    values = np.tile(biases[:, None], (1, data.n_rows))
     for lo in range(0, len(features), width):
         part = features[lo : lo + width]
-        values += np.asarray(fetch_scaled(ctx.data, ctx, part) @ weights[:, part].T).T
+        values += np.asarray(fetch_scaled(data, resources, part) @ weights[:, part].T).T
     return values
 
 

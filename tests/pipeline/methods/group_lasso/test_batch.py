@@ -16,12 +16,13 @@ from gramplane.kernels.group_lasso.on_rows import solve_rows
 from gramplane.kernels.group_lasso.penalty import group_penalty
 from gramplane.kernels.group_lasso.row_problem import RowProblem, TaskRows
 from gramplane.kernels.losses import mean_loss
+from gramplane.pipeline.inputs.labels import Inputs
+from gramplane.pipeline.inputs.scores import scores_of
 from gramplane.pipeline.loops.run import run_loop
-from gramplane.pipeline.method import Method
 from gramplane.pipeline.methods.group_lasso import moments_pass as passes
-from gramplane.pipeline.methods.group_lasso.batch_loop import BatchLoop
 from gramplane.pipeline.methods.group_lasso.batch_problem import BatchProblem
-from gramplane.pipeline.methods.group_lasso.method import BatchGroupLasso
+from gramplane.pipeline.methods.group_lasso.batch_terms import BatchTerms
+from gramplane.pipeline.methods.group_lasso.config import GroupLassoConfig
 from gramplane.pipeline.methods.group_lasso.moments_pass import feature_slopes, moments_pass
 from gramplane.pipeline.passes.blocks import scale_as_given
 from gramplane.pipeline.passes.scaling import scaled
@@ -48,14 +49,19 @@ def problem_of(y, loss="squared", share=0.1, **options):
     penalty = group_penalty(index, np.sqrt(index.sizes), options.pop("inner", 0.3))
     targets = np.atleast_2d(y)
     n = targets.shape[1]
-    return BatchProblem(targets, np.full(n, 1.0 / n), loss, penalty, options.pop("lam", share * 0.3), **options)
+    return BatchTerms(targets, np.full(n, 1.0 / n), loss, penalty, options.pop("lam", share * 0.3), **options)
 
 
-def fitted(problem, data, run=None, **options):
+def batch(terms, ctx):
+    return BatchProblem(GroupLassoConfig(), Inputs(ctx.data, terms.targets[0], None), terms, np.arange(terms.penalty.n_groups), ctx)
+
+
+def fitted(terms, data, run=None, **options):
     with open_executor("sync") as executor:
-        loop = BatchLoop(problem)
-        outcome = run_loop(loop, RunContext(executor, data=data, scratch=run, **options), keep=run is not None)
-    return loop.result(outcome.state), outcome
+        ctx = RunContext(executor, data=data, scratch=run, **options)
+        problem = batch(terms, ctx)
+        outcome = run_loop(problem, ctx, keep=run is not None)
+    return problem.solution(outcome.state), outcome
 
 
 def whole(problem, X, m=0):
@@ -162,7 +168,7 @@ def test_overlapping_groups_keep_a_copy_each():
     np.testing.assert_allclose(results[0].objective, results[1].objective, rtol=1e-7)
     columns = X[:, index.members]
     apart = build_groups(np.repeat(np.arange(index.n_groups), index.sizes), columns.shape[1])
-    copied = BatchProblem(y[None], np.full(90, 1 / 90), "squared", group_penalty(apart, np.sqrt(apart.sizes)), 0.03, tol=1e-8)
+    copied = BatchTerms(y[None], np.full(90, 1 / 90), "squared", group_penalty(apart, np.sqrt(apart.sizes)), 0.03, tol=1e-8)
     np.testing.assert_allclose(fitted(copied, MemoryBlocks(columns))[0].objective, results[0].objective, rtol=1e-7)
 
 
@@ -176,10 +182,10 @@ def test_stores_and_memory_give_the_same_bits(tmp_path, scale, monkeypatch):
     with open_executor("sync") as executor:
         here, there = (RunContext(executor, data=data) for data in (held, store))
         U = np.random.default_rng(1).normal(size=(2, len(y)))
-        np.testing.assert_allclose(feature_slopes(there, U), U @ Z, atol=1e-10)
-        assert (feature_slopes(here, U) == feature_slopes(there, U)).all()
+        np.testing.assert_allclose(feature_slopes(store, there, U), U @ Z, atol=1e-10)
+        assert (feature_slopes(held, here, U) == feature_slopes(store, there, U)).all()
         cost = np.full(len(y), 1.0 / len(y))
-        (a, shift), (b, _) = (moments_pass(ctx, y[:, None], cost, centre=True) for ctx in (here, there))
+        (a, shift), (b, _) = (moments_pass(ctx.data, ctx, y[:, None], cost, centre=True) for ctx in (here, there))
         assert (a == b).all()
         rows = np.column_stack([Z - shift, y, np.ones(len(y))])
         np.testing.assert_allclose(a[0], rows.T @ rows / len(y), atol=1e-10)
@@ -207,9 +213,9 @@ def test_slopes_take_no_more_than_their_plan(tmp_path, shape, sparse, scale, mon
         events, U = MemorySink(), np.ones((count, shape[0]))
         with open_executor("sync", events=events) as executor:
             monkeypatch.setattr(passes, "slopes_chunk", plain)
-            feature_slopes(RunContext(executor, data=store), U)  # compiles
+            feature_slopes(store, RunContext(executor, data=store), U)  # compiles
             monkeypatch.setattr(passes, "slopes_chunk", measured)
-            feature_slopes(RunContext(executor, data=store), U)
+            feature_slopes(store, RunContext(executor, data=store), U)
         planned = events.named("plan")[-1]["memory_bound"]
         assert max(taken) <= planned <= 3 * max(taken), count
 
@@ -224,19 +230,20 @@ def test_blocks_of_rows_weigh_what_their_refs_say(monkeypatch):
 def test_a_resumed_fit_has_the_bits_of_an_undisturbed_one(tmp_path, engine, loss, monkeypatch):
     X, y = planted(loss)
     problem = problem_of(y, loss, engine=engine, tol=1e-8, share=0.03, max_iter=12)
-    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso.batch_loop.PROXIMAL_STEPS", 20)
-    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso.batch_loop.SWEEPS", 5)
-    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso.batch_loop.FIRST_GROUPS", 2)
-    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso.batch_loop.MORE_GROUPS", 2)
+    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso.batch_problem.PROXIMAL_STEPS", 20)
+    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso.batch_problem.SWEEPS", 5)
+    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso.batch_problem.FIRST_GROUPS", 2)
+    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso.batch_problem.MORE_GROUPS", 2)
     straight, outcome = fitted(problem, MemoryBlocks(X))
     assert outcome.state.iteration > 2
     run = RunStore.create(tmp_path / "run", {})
     cut = replace(problem, max_iter=2)
     with open_executor("sync") as executor:
-        ctx, loop = RunContext(executor, data=MemoryBlocks(X), scratch=run), BatchLoop(problem)
-        state = loop.init(ctx)
+        ctx = RunContext(executor, data=MemoryBlocks(X), scratch=run)
+        cut_short = batch(problem, ctx)
+        state = cut_short.init(ctx)
         for _ in range(cut.max_iter):
-            state = loop.step(state, ctx).state
+            state = cut_short.step(state, ctx).state
         run.save_checkpoint(state.iteration, state)
     resumed, _ = fitted(problem, MemoryBlocks(X), run)
     assert (resumed.weights == straight.weights).all()
@@ -269,12 +276,12 @@ def test_what_is_said_of_a_fit_on_moments_is_what_its_decisions_say(bias, scale,
     X, y = planted()
     seen = []
 
-    def both(self, *given):
-        seen.append((from_moments(self, *given), Method.scores_at_hand(self, *given)))
+    def both(self, state, model, ctx):
+        seen.append((from_moments(self, state, model, ctx), scores_of(self.inputs, self.decision_values(state, ctx))))
         return seen[-1][0]
 
-    from_moments = BatchGroupLasso.scores_at_hand
-    monkeypatch.setattr(BatchGroupLasso, "scores_at_hand", both)
+    from_moments = BatchProblem._scores_at_hand
+    monkeypatch.setattr(BatchProblem, "_scores_at_hand", both)
     for lam in (0.05, 1e3):
         GroupLassoRegressor(lam=lam, algorithm="fista", fit_intercept=bias, scale=scale).fit(X, y)
     for found, told in seen:

@@ -1,8 +1,9 @@
-"""One pass over a text as a loop: a step takes a piece of text."""
+"""One pass over a text: a step takes a piece of text."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,23 +11,27 @@ import numpy as np
 from ....kernels.group_lasso.dual_averaging import Rows
 from ....kernels.group_lasso.streams import StreamLearner
 from ....storage import DataError
-from ....storage.ingest.text.svmlight import Consumed, TextPiece
+from ....storage.ingest.text.svmlight import PIECE, Consumed, TextPiece
+from ...core.memory import check_memory
+from ...core.resources import Resources
 from ...core.result import Step
 from ...inputs.labels import Inputs, class_factors
-from ...records.context import RunContext
 from .config import GroupLassoConfig
 from .inputs import machine_targets
 from .learners import LearnerFactory
+from .memory import stream_items
+from .stream_problem import stream_plan
 from .stream_state import StreamState, Totals
 
 
-class TextLoop:
+class TextProblem:
     """One pass over a text, in its order."""
 
     state_type = StreamState
+    distributed = ()
     too_long = ""  # what to tell of steps that were
 
-    def __init__(self, config: GroupLassoConfig, inputs: Inputs) -> None:
+    def __init__(self, config: GroupLassoConfig, inputs: Inputs, resources: Resources) -> None:
         self.config, self.inputs, self.text = config, inputs, inputs.data.text
         self.learners = LearnerFactory.create(config, inputs, int(inputs.data.n_cols))
         self._factors = np.ones(0)
@@ -34,17 +39,25 @@ class TextLoop:
             if inputs.classes is None:
                 raise ValueError(f"class_weight={config.class_weight!r}: the target holds real numbers, there are no classes")
             self._factors = class_factors(config.class_weight, inputs.labels, inputs.target)
+        check_memory("group-lasso", stream_items(self.learners, inputs.data), resources, "algorithm='fista', fewer features")
 
-    def init(self, ctx: RunContext) -> StreamState:
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """Where the text comes from, bytes of a step, memory of the state."""
+        data = self.inputs.data
+        source = "standard input" if data.url == "-" else "text"
+        return {**stream_plan(self.config, self.learners, data), "rows_from": source, "text_bytes_per_step": PIECE}
+
+    def init(self, resources: Resources) -> StreamState:
         """Return the state before the first row."""
         return StreamState.start(self.learners.learner().point())
 
-    def step(self, state: StreamState, ctx: RunContext) -> Step[StreamState]:
+    def step(self, state: StreamState, resources: Resources) -> Step[StreamState]:
         """Take the rows of a piece of text. Raises DataError: the next line breaks a rule; all rows before it are learned, and in the last
         checkpoint.
         """
         if state.offset != self.text.consumed.nbytes:
-            self._expect_same_beginning(state, ctx)
+            self._expect_same_beginning(state, resources)
         piece = self._read(state)
         learner = self.learners.learner(state.point)
         before = Totals.of(learner)
@@ -62,12 +75,14 @@ class TextLoop:
         consumed = self.text.consumed
         return {"text": {"bytes": consumed.nbytes, "crc32c": consumed.crc}}
 
-    def _expect_same_beginning(self, state: StreamState, ctx: RunContext) -> None:
+    def _expect_same_beginning(self, state: StreamState, resources: Resources) -> None:
         """Have the beginning of the text read again and compared with what the run learned from."""
-        record = None if ctx.scratch is None else (ctx.scratch.checkpoint_about() or {}).get("text")
+        record = None if resources.scratch is None else (resources.scratch.checkpoint_about() or {}).get("text")
         if record is not None:
             self.text.expect(Consumed(record["bytes"], record["crc32c"]))
-        ctx.emit({"event": "phase", "phase": f"the first {state.offset} bytes of the text are read again, to see that they are the same"})
+        resources.emit(
+            {"event": "phase", "phase": f"the first {state.offset} bytes of the text are read again, to see that they are the same"}
+        )
 
     def _read(self, state: StreamState) -> TextPiece:
         try:
