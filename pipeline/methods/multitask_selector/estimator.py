@@ -25,11 +25,12 @@ from ...inputs.tasks import known_codes, task_codes
 from ...models.linear import LinearModel
 from ...passes.columns import fetch_columns
 from ...passes.scaling import inverse_row_norms
-from .batch_loop import CUT_SHORT, BatchState
+from .batch_problem import CUT_SHORT, BatchState
 from .inputs import task_rows
 from .method import Selector, selected_weights, stream_model
 from .partial_fit import TaskLearner
-from .rounds_loop import SelectorState
+from .problem import SelectorProblem
+from .rounds_problem import SelectorState
 
 
 def _classifies(estimator: Any) -> bool:
@@ -153,7 +154,7 @@ class MultiTaskSelector(Selection, StreamEstimator):
     Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, chapter 4.
     """
 
-    _method = Selector
+    _method = Selector()
     _needs_target = True
 
     algorithm: str
@@ -244,7 +245,11 @@ class MultiTaskSelector(Selection, StreamEstimator):
         self._fit(add_tasks(self._inputs(X, y, sample_weight), X, task), config)
         return self
 
-    def _keep_run(self, problem: Selector, inputs: Inputs, state: SelectorState) -> None:
+    def _fit_place(self, data: Any) -> str | None:
+        # Rounds of rows are the work of one process.
+        return super()._fit_place(data) if self._config().resolved().algorithm == "fista" else "sync"
+
+    def _keep_run(self, problem: SelectorProblem, inputs: Inputs, state: SelectorState) -> None:
         # A stream goes on with rows as they come, so only from sums over rows that were taken as they are.
         config = problem.config
         if config.algorithm == "da" and config.refit is None and config.task_offset is None and inputs.data.scale.kind == "none":

@@ -1,43 +1,43 @@
-"""Feature selection over many tasks as a method: from a store to a loop, from its state to model, summary and tables."""
+"""Feature selection over many tasks as a method: which way a fit goes, and what its end says."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Any, Self
+from functools import partial
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from ....storage.errors import Matrix
-from ...core.memory import check_memory, driver_plan
+from ...core.method import Method
+from ...core.resources import Resources
+from ...core.result import Result, Step
 from ...inputs.labels import resolve_loss
+from ...inputs.scores import scores_of
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, refuse_more_classes, task_fit
-from ...method import Method, name_features
+from ...method import name_features
 from ...models.linear import LinearModel, raw_coefficients
 from ...models.linear_predict import LinearPredictor
-from ...passes.rows import NEEDS_ROWS, has_rows
 from ...records.context import RunContext
 from ...records.data_set import source_names
-from .batch_loop import BatchLoop, BatchState
+from .batch_problem import BatchProblem, BatchState
 from .config import SelectorConfig
-from .inputs import selector_data
-from .memory import FEWER_COLUMNS, Way, choose_way, driver_items
+from .memory import Way, choose_way
 from .partial_fit import TaskLearner
-from .rounds_loop import RoundsLoop, SelectorState
-from .rows import BlockRows
-from .working_loop import WorkingLoop, WorkingState
+from .problem import SelectorProblem
+from .rounds_problem import RoundsProblem, SelectorState
+from .working_problem import WorkingProblem, WorkingState
 
 UNFINISHED = ("max_iter", "no_progress")  # reasons of a stop before the tolerance was reached
 MAX_TASK_FEATURES = 40  # features whose weights a report shows by task
 
 State = SelectorState | BatchState | WorkingState
-SelectorLoop = RoundsLoop | BatchLoop | WorkingLoop
 
 
-class Selector(Method):
+class Selector(Method[SelectorConfig, Any, Any, LinearModel]):
     """Linear machines of many tasks that choose their features together."""
 
     name = "multitask-selector"
@@ -45,116 +45,87 @@ class Selector(Method):
     models = {LinearModel: LinearPredictor()}
     programs = "methods.multitask_selector.norms_pass"
 
-    config: SelectorConfig
-    inputs: TaskInputs
-    loop: Any  # (a SelectorLoop, each with its own state)
-
-    @classmethod
-    def read_inputs(cls, config: SelectorConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[SelectorConfig, TaskInputs]:
+    def read_inputs(self, config: SelectorConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[SelectorConfig, TaskInputs]:
         """Return parameters, and target, weights and tasks of a store; ``extra`` may hold ``test_share``."""
-        return config, held_out_task_inputs(ctx, cls.name, extra)
+        return config, held_out_task_inputs(resources, self.name, extra)
 
-    @classmethod
-    def decided(cls, config: SelectorConfig, inputs: TaskInputs, ctx: RunContext) -> SelectorConfig:
-        """Return the parameters with the algorithm; the lam of a batch is found when it begins."""
-        return config.resolved()
-
-    @classmethod
-    def build_loop(cls, config: SelectorConfig, inputs: TaskInputs, ctx: RunContext) -> SelectorLoop:
-        """Return the loop of a fit. Raises ValueError: a loss that does not suit the target; DataError: no row has a positive weight;
-        MemoryBoundExceeded: weights, and rows or columns, are more than the driver may hold.
+    def problem(self, config: SelectorConfig, inputs: TaskInputs, resources: Resources) -> SelectorProblem:
+        """Return the problem of a fit; the lam of a batch is found when it begins. Raises ValueError: a loss that does not suit the
+        target; DataError: no row has a positive weight; MemoryBoundExceeded: weights, and rows or columns, are more than the driver may
+        hold.
         """
+        config = config.resolved()
         refuse_more_classes(inputs)
         resolve_loss(config.loss, inputs.classes, ["squared"], ["logistic", "hinge"])
-        way = _way(config, inputs, ctx)
-        items = driver_items(inputs.data, inputs.n_tasks, config.algorithm, ctx.driver_memory, way)
-        remedy = "feed the rows in pieces with MultiTaskSelector.partial_fit"
-        if way != "memory":
-            remedy = FEWER_COLUMNS if way == "working_set" else remedy if has_rows(inputs.data) else f"{NEEDS_ROWS}, {remedy}"
-        check_memory(cls.name, items, ctx, remedy)
-        data = selector_data(config, inputs)
-        if config.algorithm == "da":
-            return RoundsLoop(config, data, ctx.seed, BlockRows(data, ctx.driver_memory) if way == "blocks" else None)
-        return WorkingLoop(config, data, ctx.driver_memory) if way == "working_set" else BatchLoop(config, data)
+        way = _way(config, inputs, resources)
+        batch = WorkingProblem if way == "working_set" else BatchProblem
+        return (RoundsProblem if config.algorithm == "da" else batch)(config, inputs, resources, way)
 
-    @classmethod
-    def prepare(cls, config: SelectorConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Self:
-        """Return the method ready to run on ``ctx.data``; a run follows accuracy or R2, which takes decisions on all rows."""
-        run = super().prepare(config, ctx, extra)
-        run.loop.trackers = (task_fit(run.inputs),)
-        return run
+    def prepare(self, config: SelectorConfig, resources: RunContext, extra: Mapping[str, Any]) -> SelectorProblem:
+        """Return the problem of a run; it follows accuracy or R2, which takes decisions on all rows."""
+        problem = super().prepare(config, resources, extra)
+        problem.trackers = (task_fit(problem.inputs),)
+        return problem
 
-    @cached_property
-    def plan(self) -> dict[str, Any]:
-        """Which way the fit goes, steps, rounds or sweeps, memory."""
-        way = _way(self.config, self.inputs, self.ctx)
-        items = driver_items(self.inputs.data, self.inputs.n_tasks, self.config.algorithm, self.ctx.driver_memory, way)
-        return {"learning_tasks": self.inputs.n_tasks, "task_bytes": 0, "engine": way, **driver_plan(items), **self.loop.plan}
+    def init(self, problem: SelectorProblem, resources: Resources) -> State:
+        """Return weights of zero."""
+        return problem.init(resources)
 
-    @property
-    def distributed(self) -> tuple[str, ...]:
-        """What workers do: of a working set the passes over all features; rounds, and rows in memory, are the work of one process."""
-        return ("gradients of the tasks, feature by feature",) if self.plan["engine"] == "working_set" else ()
+    def step(self, problem: SelectorProblem, state: State, resources: Resources) -> Step[State]:
+        """Return the state after some more rounds, sweeps or steps."""
+        return problem.step(state, resources)
 
-    def model_values(self, model: LinearModel, ctx: RunContext) -> np.ndarray:
+    def result(self, problem: SelectorProblem, state: State, resources: Resources) -> Result[LinearModel]:
+        """Return the model of the last weights, with the certificate of a batch; intercepts hold the offsets of the tasks."""
+        solution, data, inputs = problem.solution(state), problem.data, problem.inputs
+        scale, (lam, largest) = data.scale, problem.penalties(state)
+        coef, intercepts = raw_coefficients(solution.weights, solution.intercepts + data.offsets, scale.factor, scale.shift)
+        count = state.t if isinstance(state, SelectorState) else state.sweeps
+        converged = state.stop not in UNFINISHED and np.isfinite(solution.gap)
+        figures = {"objective": solution.objective, "gap": solution.gap, "iterations": float(count)}
+        figures |= {"converged": float(converged), "lam": lam, "lambda_max": largest}
+        model = _linear_model(problem.config, inputs.names, inputs.classes, coef, intercepts, figures)
+        model = replace(model, row_scaled=inputs.data.scale.kind == "unit-row", arrays={"offsets": data.offsets})
+        model = model.scaled_by(scale.factor)
+        gap = solution.gap if np.isfinite(solution.gap) else None
+        return Result(
+            model,
+            state.stop,
+            objective=solution.objective,
+            gap=gap,
+            certified_over="" if gap is None else ("all features", "the selected features")[min(state.phase, 1)],
+            figures={
+                problem.counter: int(count),
+                "lam": lam,
+                "n_selected": len(model.features),
+                "nonzeros": int(np.count_nonzero(selected_weights(model))),
+                "n_tasks": len(model.intercepts),
+                "classes": None if model.classes is None else list(model.classes),
+            },
+            warnings=_warnings(problem, model),
+            scores=partial(self._scores_at_hand, problem, model, resources),
+        )
+
+    def _scores_at_hand(self, problem: SelectorProblem, model: LinearModel, resources: Resources) -> dict[str, Any]:
+        return scores_of(problem.inputs.labelled, self.model_values(problem, model, resources))
+
+    def model_values(self, problem: SelectorProblem, model: LinearModel, resources: Resources) -> np.ndarray:
         """Return the decision value of each row's task, ``(1, n_samples)``."""
-        values = super().model_values(replace(model, tasks_json="null"), ctx)
-        return np.take_along_axis(values.T, self.inputs.codes[:, None], axis=1).T
+        values = super().model_values(problem, replace(model, tasks_json="null"), resources)
+        return np.take_along_axis(values.T, problem.inputs.codes[:, None], axis=1).T
 
-    def values_at_hand(self, state: State, model: LinearModel, ctx: RunContext) -> np.ndarray:
-        """Return the decision values of the model."""
-        return self.model_values(model, ctx)
-
-    def model(self, state: State, ctx: RunContext) -> LinearModel:
-        """Return the model of the last weights; intercepts hold the offsets of the tasks."""
-        solution, data = self.loop.solution(state), self.loop.data
-        scale, intercepts = data.scale, solution.intercepts + data.offsets
-        coef, intercepts = raw_coefficients(solution.weights, intercepts, scale.factor, scale.shift)
-        iterations, converged = float(self.loop.count(state)), float(state.stop not in UNFINISHED and np.isfinite(solution.gap))
-        figures = {"objective": solution.objective, "gap": solution.gap, "iterations": iterations, "converged": converged}
-        known = (float(self.config.lam), np.nan) if isinstance(state, SelectorState) else (self.loop.lam(state), state.lambda_max)
-        figures |= dict(zip(("lam", "lambda_max"), known, strict=True))
-        model = _linear_model(self.config, self.inputs.names, self.inputs.classes, coef, intercepts, figures)
-        model = replace(model, row_scaled=self.inputs.data.scale.kind == "unit-row", arrays={"offsets": data.offsets})
-        return model.scaled_by(scale.factor)
-
-    def warnings(self, state: State, model: LinearModel, ctx: RunContext) -> list[str]:
-        """Return that steps were too long, or that nothing was selected."""
-        lam = model.figures["lam"]
-        if isinstance(self.loop, RoundsLoop) and self.loop.watch.message:
-            return [self.loop.watch.message]
-        if lam == 0 or len(model.features):
-            return []
-        return [f"lam={lam:g} selects no feature: every weight is zero; choose a smaller one"]
-
-    def summary(self, state: State, model: LinearModel) -> dict[str, Any]:
-        """Return the certificate of a batch, and what was selected."""
-        gap = model.figures["gap"] if np.isfinite(model.figures["gap"]) else None
-        return {
-            "objective": model.figures["objective"],
-            "gap": gap,
-            "certified_over": None if gap is None else ("all features", "the selected features")[min(state.phase, 1)],
-            self.loop.counter: int(model.figures["iterations"]),
-            "lam": model.figures["lam"],
-            "n_selected": len(model.features),
-            "nonzeros": int(np.count_nonzero(selected_weights(model))),
-            "n_tasks": len(model.intercepts),
-            "stop": state.stop,
-            "classes": None if model.classes is None else list(model.classes),
-        }
-
-    def tables(self, state: State, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
+    def tables(self, problem: SelectorProblem, state: Any, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
         """Return features by the norm of their weights over tasks, their weights by task, the tasks; of a stream also its steps."""
-        data, tasks, counts = self.loop.data, self.inputs.names, np.count_nonzero(selected_weights(model), axis=1)
+        data, tasks, counts = problem.data, problem.inputs.names, np.count_nonzero(selected_weights(model), axis=1)
         sizes = np.bincount(data.codes, data.weight > 0, len(tasks))
         rows = [
             {"task": name, "rows": int(sizes[q]), "features": int(counts[q]), "intercept": float(model.intercepts[q])}
             for q, name in enumerate(tasks)
         ]
-        return {**self.model_tables(model, source_names(self.ctx.data)), "tasks": rows, **self.loop.tables(state)}
+        steps = {"stream": problem.regret_curve(state)} if isinstance(problem, RoundsProblem) else {}
+        return {**self.model_tables(model, source_names(problem.inputs.data)), "tasks": rows, **steps}
 
-    @classmethod
-    def model_tables(cls, model: LinearModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+    def model_tables(self, model: LinearModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return features by the norm of their weights over tasks, and their weights by task."""
         features, weights = model.features, model.scaled_weights()
         texts, norms = name_features(features, names), np.sqrt(np.square(weights).sum(axis=0))
@@ -171,14 +142,24 @@ class Selector(Method):
         return {"selected": selected, "task_features": by_task}
 
 
-def _way(config: SelectorConfig, inputs: TaskInputs, ctx: RunContext) -> Way:
+def _warnings(problem: SelectorProblem, model: LinearModel) -> list[str]:
+    """Return that steps were too long, or that nothing was selected."""
+    lam = model.figures["lam"]
+    if isinstance(problem, RoundsProblem) and problem.watch.message:
+        return [problem.watch.message]
+    if lam == 0 or len(model.features):
+        return []
+    return [f"lam={lam:g} selects no feature: every weight is zero; choose a smaller one"]
+
+
+def _way(config: SelectorConfig, inputs: TaskInputs, resources: Resources) -> Way:
     """Return the way that a run was decided to go, or goes if it begins now."""
-    decided = None if ctx.scratch is None else ctx.scratch.read_json("decisions")
+    decided = None if resources.scratch is None else resources.scratch.read_json("decisions")
     if isinstance(decided, dict):
         return decided.get("engine", "memory")  # (runs of earlier versions have all rows in memory)
     if config.loss == "hinge" and config.algorithm == "fista":
         return "working_set"  # a path takes the moments of its features at every step: the fewer the better
-    return choose_way(inputs.data, inputs.n_tasks, config.algorithm, ctx.driver_memory)
+    return choose_way(inputs.data, inputs.n_tasks, config.algorithm, resources.driver_memory)
 
 
 def stream_model(config: SelectorConfig, learner: TaskLearner, names: Sequence[Any], classes: Sequence[Any] | None) -> LinearModel:

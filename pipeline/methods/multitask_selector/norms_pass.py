@@ -13,8 +13,8 @@ import numpy as np
 from ....cluster import BlockProgram, Plan, plan
 from ....kernels.group_lasso.penalty import GroupPenalty, single_features
 from ....kernels.group_lasso.task_gradients import BATCH_BYTES, feature_norms, feature_reaches
-from ....storage import block_cache
-from ...core.resources import Shared, resolve
+from ....storage import BlockStore, MemoryBlocks, block_cache
+from ...core.resources import Resources, Shared, resolve
 from ...passes.blocks import (
     Ref,
     Task,
@@ -26,7 +26,6 @@ from ...passes.blocks import (
     task_bytes,
     tasks_holding,
 )
-from ...records.context import RunContext
 
 
 class Query(NamedTuple):
@@ -61,29 +60,25 @@ def join_norms(parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate(parts, axis=1)
 
 
-def feature_tasks(ctx: RunContext, features: np.ndarray) -> list[Task]:
-    """Return the tasks of a pass over sorted features: stripes that hold one of them."""
-    tasks = column_tasks(ctx.data)
-    return tasks if len(features) == ctx.data.n_cols else tasks_holding(tasks, features)
-
-
 def task_norms(
-    ctx: RunContext, features: np.ndarray, slopes: np.ndarray, cost: np.ndarray, codes: np.ndarray, n_tasks: int, penalty: GroupPenalty,
-    with_reaches: bool,
+    data: BlockStore | MemoryBlocks, resources: Resources, features: np.ndarray, slopes: np.ndarray, cost: np.ndarray, codes: np.ndarray,
+    n_tasks: int, penalty: GroupPenalty, with_reaches: bool,
 ) -> np.ndarray:  # fmt: skip
     """Return dual norms and reaches ``(2, len(features))`` of sorted distinct features, in one pass over the stripes that hold them.
 
     ``slopes``, ``cost``, ``codes``: ``(n,)`` minus the derivative, weight in the mean loss, and task of every row, in the data's order.
     """
-    row_factor = ctx.data.scale.row_factor
+    row_factor = data.scale.row_factor
     vectors = np.stack([cost * slopes, cost])
     if row_factor is not None:
         vectors *= np.stack([row_factor, row_factor * row_factor])
-    tasks = feature_tasks(ctx, features)
+    tasks = column_tasks(data)
+    if len(features) < data.n_cols:
+        tasks = tasks_holding(tasks, features)
     query = Query(n_tasks, float(penalty.kappa[0]), float(penalty.inner[0]), with_reaches)
     shared = (("features", features), ("task-slopes", vectors), ("task-codes", codes))
-    arrays = (ctx.share(name, array, len(tasks)) for name, array in shared)
-    return ctx.run_pass(norms_pass(tasks, ctx.data.n_rows, n_tasks, len(features), *arrays, query))
+    arrays = (resources.share(name, array, len(tasks)) for name, array in shared)
+    return resources.run_pass(norms_pass(tasks, data.n_rows, n_tasks, len(features), *arrays, query))
 
 
 def norms_pass(tasks: Sequence[Task], n: int, n_tasks: int, features: int, *broadcast: object) -> Plan[np.ndarray]:

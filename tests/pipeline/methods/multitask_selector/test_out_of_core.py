@@ -8,7 +8,7 @@ from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.kernels.group_lasso.task_selection import task_penalty
 from gramplane.pipeline import MultiTaskSelector, load_model, resume_run, run_method
 from gramplane.pipeline.inputs.scores import plain_folds
-from gramplane.pipeline.methods.multitask_selector import memory, working_loop
+from gramplane.pipeline.methods.multitask_selector import memory, working_problem
 from gramplane.pipeline.methods.multitask_selector.config import SelectorConfig
 from gramplane.pipeline.methods.multitask_selector.method import Selector
 from gramplane.pipeline.passes.columns import entry_count
@@ -27,8 +27,8 @@ LITTLE = 400 << 10
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     monkeypatch.setattr("gramplane.storage.ingest.options.STRIPE_BYTES", 12_000)
-    monkeypatch.setattr(working_loop, "FIRST_FEATURES", 4)
-    monkeypatch.setattr(working_loop, "MORE_FEATURES", 3)
+    monkeypatch.setattr(working_problem, "FIRST_FEATURES", 4)
+    monkeypatch.setattr(working_problem, "MORE_FEATURES", 3)
 
 
 def problem(seed=0, real=True):
@@ -89,15 +89,15 @@ def test_classes_end_where_rows_in_memory_do(tmp_path, loss, scale, tol):
 
 
 def steps_of(store, params, limit=LITTLE):
-    """Yield loop and state after every step."""
+    """Yield problem and state after every step."""
     with open_executor(None) as executor:
         ctx = RunContext(executor, data=store, driver_memory=limit)
-        ready = Selector.prepare(SelectorConfig(**params), ctx, {})
-        state = ready.loop.init(ctx)
+        problem = Selector().prepare(SelectorConfig(**params), ctx, {})
+        state = problem.init(ctx)
         while state.stop is None:
-            step = ready.loop.step(state, ctx)
+            step = problem.step(state, ctx)
             state = step.state
-            yield ready.loop, state, step.metrics
+            yield problem, state, step.metrics
 
 
 def exact_norms(loop, state, X):
@@ -130,9 +130,10 @@ def test_what_is_not_looked_at_cannot_enter_and_the_last_look_is_at_all(tmp_path
 
 def test_a_pass_that_hides_a_feature_is_told_by_the_optimum(tmp_path, monkeypatch):
     """The certificate rests on the pass: with a feature hidden from it the objective stays above the optimum by more than the gap."""
-    store, whole = stored(tmp_path / "data"), working_loop.task_norms
+    store, whole = stored(tmp_path / "data"), working_problem.task_norms
     true = run(BATCH, store, tmp_path / "true").summary
-    monkeypatch.setattr(working_loop, "task_norms", lambda ctx, features, *rest: whole(ctx, features, *rest) * (features != 3))
+    without_3 = lambda data, ctx, features, *rest: whole(data, ctx, features, *rest) * (features != 3)  # noqa: E731
+    monkeypatch.setattr(working_problem, "task_norms", without_3)
     false = run(BATCH, store, tmp_path / "false").summary
     assert false["objective"] - true["objective"] > 10 * (false["gap"] + true["gap"])
 

@@ -13,9 +13,9 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.pipeline import GroupLassoRegressor, MultiTaskSelector, load_model, predict_store, run_method, score_store, tune
+from gramplane.pipeline.core.engine import iterate
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.inputs.tasks import with_tasks
-from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.multitask_selector.config import SelectorConfig
 from gramplane.pipeline.methods.multitask_selector.method import Selector
 from gramplane.pipeline.records.context import RunContext
@@ -181,9 +181,13 @@ def test_a_step_passes_no_fewer_entries_than_there_are_weights(monkeypatch):
     for entries, limit in ((1, weights), (60, 60), (10**9, 10**9)):
         monkeypatch.setattr("gramplane.pipeline.methods.multitask_selector.rows.STEP_ENTRIES", entries)
         with open_executor(None) as executor:
-            plan = Selector.build_loop(
-                SelectorConfig(lam=0.1, algorithm="da", epochs=200, penalty="amtfs"), inputs, RunContext(executor, data=inputs.data)
-            ).schedule
+            plan = (
+                Selector()
+                .problem(
+                    SelectorConfig(lam=0.1, algorithm="da", epochs=200, penalty="amtfs"), inputs, RunContext(executor, data=inputs.data)
+                )
+                .schedule
+            )
         assert plan == ((10, 1) if limit > X.size else (1, -(-np.count_nonzero(X) // limit)))
 
 
@@ -211,11 +215,11 @@ def test_regret_is_what_was_paid_less_what_the_last_model_pays(monkeypatch):
         inputs = with_tasks(Inputs(MemoryBlocks(X), (signs > 0).astype(int), ("down", "up")), task)
         with open_executor(None) as executor:
             ctx = RunContext(executor, data=inputs.data)
-            loop = Selector.build_loop(config, inputs, ctx)
-            state = run_loop(loop, ctx, keep=False).state
-        order = np.concatenate([np.append(loop.epoch_order(epoch), -1) for epoch in range(2)])
+            rounds = Selector().problem(config, inputs, ctx)
+            state = iterate(Selector(), rounds, ctx).state
+        order = np.concatenate([np.append(rounds.epoch_order(epoch), -1) for epoch in range(2)])
         t, W, _, told, *_ = dense_rounds(X, signs, codes, order, 3, 0.1, 0.0, 20.0, "logistic")
-        found, last = loop.regret_curve(state), np.logaddexp(0.0, -signs * (X * W[:, codes].T).sum(axis=1))
+        found, last = rounds.regret_curve(state), np.logaddexp(0.0, -signs * (X * W[:, codes].T).sum(axis=1))
         assert (found[-1]["rows"], found[-1]["features"]) == (180, (W != 0).any(axis=1).sum())
         assert found[-1]["mean_loss"] == pytest.approx(told.mean())
         penalties = state.along[:, 2] @ (state.along[:, 4] - state.along[-1, 4])

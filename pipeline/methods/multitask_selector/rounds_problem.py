@@ -16,12 +16,15 @@ import numpy as np
 from ....kernels.group_lasso.step_lengths import StepWatch
 from ....kernels.group_lasso.task_selection import CLOSE, Diverged, OpenRound, Rounds, TaskStream, run_rounds, task_penalty
 from ....kernels.losses import mean_loss
+from ...core.resources import Resources
 from ...core.result import Step
-from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
-from ...records.context import RunContext
+from ...inputs.scores import accuracy_metrics
+from ...inputs.tasks import TaskInputs
 from .config import SelectorConfig
-from .inputs import SelectorData, Solution, divergence_message, look_at, objective_value, penalty_weight
-from .rows import MemoryRows, RowSource
+from .inputs import Solution, divergence_message, look_at, objective_value, penalty_weight
+from .memory import Way
+from .problem import SelectorProblem
+from .rows import BlockRows, MemoryRows, RowSource
 
 N_STEPS = 20  # a fit of few rows and many epochs takes about this many steps, so that its progress can be seen
 
@@ -52,23 +55,26 @@ class SelectorState:
         return TaskStream(self.t, self.sums.copy(), self.bias.copy(), self.paid.copy(), self.norms.copy())
 
 
-class RoundsLoop:
-    """Rounds of one row per task, epoch after epoch, in orders drawn from ``seed``; ``trackers`` follow accuracy or R2, if any.
+class RoundsProblem(SelectorProblem):
+    """Rounds of one row per task, epoch after epoch, in orders drawn from the seed.
 
-    ``source``: where the rows come from; by default all of them lie in memory. It changes steps and memory, and no weight.
+    Where the rows come from, memory or blocks, changes steps and memory, and no weight.
     """
 
     state_type = SelectorState
     counter = "rounds"
 
-    def __init__(self, config: SelectorConfig, data: SelectorData, seed: int, source: RowSource | None = None) -> None:
-        self.config, self.data, self.seed = config, data, seed
-        self.source: RowSource = MemoryRows(data) if source is None else source
+    def __init__(self, config: SelectorConfig, inputs: TaskInputs, resources: Resources, way: Way) -> None:
+        super().__init__(config, inputs, resources, way)
+        self.source: RowSource = BlockRows(self.data, resources.driver_memory) if way == "blocks" else MemoryRows(self.data)
         self._order: tuple[int, np.ndarray] = (-1, np.zeros(0, np.int64))
         self.watch = StepWatch(config.gamma)
-        self.trackers: tuple[AccuracyTracker | R2Tracker, ...] = ()
 
-    def init(self, ctx: RunContext) -> SelectorState:
+    def penalties(self, state: SelectorState) -> tuple[float, float]:
+        """Return the weight of the penalty; the least that selects nothing is not asked for."""
+        return float(self.config.lam), np.nan
+
+    def init(self, resources: Resources) -> SelectorState:
         """Return the state before the first round."""
         return self._start_phase(0, 0, self.data.selectable, np.zeros((0, 6)))
 
@@ -82,7 +88,7 @@ class RoundsLoop:
         penalty = task_penalty(config.penalty, self.data.n_features, config.r)
         return Rounds(penalty, penalty_weight(config, state.phase), config.gamma, config.loss, config.fit_intercept, selectable)
 
-    def step(self, state: SelectorState, ctx: RunContext) -> Step[SelectorState]:
+    def step(self, state: SelectorState, resources: Resources) -> Step[SelectorState]:
         """Read the next epochs, or the next part of one."""
         stream, rounds = state.stream, self.rounds(state)
         order, epoch, part = self.next_rows(state.epoch, state.part)
@@ -135,14 +141,6 @@ class RoundsLoop:
         weights, intercepts = rounds.weights(stream), rounds.intercepts(stream)
         value = objective_value(self.config, self.data, rounds.lam, weights, self.source.decide(weights, intercepts))
         return Solution(weights, intercepts, value, float("nan"))
-
-    def count(self, state: SelectorState) -> int:
-        """Return the number of rounds of the last phase."""
-        return state.t
-
-    def tables(self, state: SelectorState) -> dict[str, list[dict[str, Any]]]:
-        """Return the stream step by step."""
-        return {"stream": self.regret_curve(state)}
 
     def regret_curve(self, state: SelectorState) -> list[dict[str, Any]]:
         """Return a row per step of a finished stream: rows so far, loss of the step and of all rows so far, average regret, features.
@@ -197,9 +195,8 @@ class RoundsLoop:
         entries, limit = self.source.step_entries()
         return max(min(limit // entries, -(-self.config.epochs // N_STEPS)), 1), min(-(-entries // limit), self.n_rounds)
 
-    @property
-    def plan(self) -> dict[str, int]:
-        """Rounds, steps and epochs."""
+    def steps_plan(self) -> dict[str, Any]:
+        """Return rounds, steps and epochs."""
         epochs, parts = self.schedule
         return {"rounds_per_epoch": self.n_rounds, "epochs_per_step": epochs, "steps_per_epoch": parts, "epochs": self.config.epochs}
 
@@ -215,7 +212,7 @@ class RoundsLoop:
     def _drawn_order(self, epoch: int) -> np.ndarray:
         used = self.data.used_rows
         if self.config.shuffle:
-            shuffled = np.random.default_rng(np.random.SeedSequence((self.seed, 0x57EA, epoch))).permutation(used)
+            shuffled = np.random.default_rng(np.random.SeedSequence((self.planned.seed, 0x57EA, epoch))).permutation(used)
             # Numbers of two bytes are sorted by counting.
             codes = self.data.codes.astype(np.min_scalar_type(self.data.n_tasks))
             used = shuffled[np.argsort(codes[shuffled], kind="stable")]

@@ -24,17 +24,17 @@ from ....kernels.group_lasso.task_gradients import norm_move
 from ....kernels.group_lasso.task_selection import task_penalty
 from ....kernels.losses import mean_loss
 from ...core.memory import refuse
+from ...core.resources import Resources
 from ...core.result import Step
-from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
+from ...inputs.scores import accuracy_metrics
 from ...passes.blocks import column_tasks
 from ...passes.columns import columns_bytes
 from ...passes.scaling import fetch_scaled
-from ...records.context import RunContext
-from .batch_loop import CUT_SHORT, STEP_LIMITS
-from .config import SelectorConfig
-from .inputs import SelectorData, Solution, auto_lam, penalty_weight
+from .batch_problem import CUT_SHORT, STEP_LIMITS
+from .inputs import Solution, auto_lam
 from .memory import FEWER_COLUMNS, FIRST_FEATURES, moments_fit, set_items
 from .norms_pass import norms_pass, task_norms
+from .problem import SelectorProblem
 
 MORE_FEATURES = 10  # features that may join a later set at least; it may also double
 INNER_TOL_SHARE = 0.3  # a set's problem is solved to this share of the tolerance
@@ -73,30 +73,22 @@ class WorkingState:
         return sound_gap(self.objective - self.lower, self.objective)
 
 
-class WorkingLoop:
+class WorkingProblem(SelectorProblem):
     """Descends on a working set until the gap over all features closes; then, with ``refit``, on the selected features alone."""
 
     state_type = WorkingState
-    counter = "sweeps"
+    distributed = ("gradients of the tasks, feature by feature",)
+    _columns: tuple[int, WorkingColumns] | None = None
 
-    def __init__(self, config: SelectorConfig, data: SelectorData, driver_memory: int) -> None:
-        self.config, self.data, self._driver_memory = config, data, driver_memory
-        self.trackers: tuple[AccuracyTracker | R2Tracker, ...] = ()
-        self._columns: tuple[int, WorkingColumns] | None = None
-
-    def init(self, ctx: RunContext) -> WorkingState:
+    def init(self, resources: Resources) -> WorkingState:
         """Return the state of an empty set; where the weight of the penalty follows from the data, a pass over all features finds it."""
         start = self._start_phase(0, 0, self.data.selectable, np.zeros(0, np.int64), np.zeros((self.data.n_tasks, 0)))
         if self.config.lam != "auto":
             return start
-        slopes = self._solve(replace(start, lam=1.0), self._working_columns(start, ctx), ctx).slopes
-        known = self._look(replace(start, slopes=slopes), start.kept, ctx)
+        slopes = self._solve(replace(start, lam=1.0), self._working_columns(start, resources), resources).slopes
+        known = self._look(replace(start, slopes=slopes), start.kept, resources)
         largest = float(known.bounds[known.kept].max(initial=0.0))
         return replace(known, lam=auto_lam(self.data, largest), lambda_max=largest)
-
-    def lam(self, state: WorkingState) -> float:
-        """Return the weight of the penalty of a phase."""
-        return penalty_weight(self.config, state.phase, state.lam)
 
     def _start_phase(self, iteration: int, phase: int, kept: np.ndarray, features: np.ndarray, weights: np.ndarray) -> WorkingState:
         n, d, n_tasks = len(self.data.codes), self.data.n_features, self.data.n_tasks
@@ -124,57 +116,57 @@ class WorkingLoop:
     def _cost(self) -> np.ndarray:
         return self.data.mean_weights[self.order]
 
-    def _working_columns(self, state: WorkingState, ctx: RunContext) -> WorkingColumns:
+    def _working_columns(self, state: WorkingState, resources: Resources) -> WorkingColumns:
         """Return the columns of a set; those that are missing are fetched, as they joined."""
         if self._columns is None or self._columns[0] != state.phase:
             self._columns = state.phase, WorkingColumns(self._cost, self.config.fit_intercept, self.edges)
         columns, ends = self._columns[1], np.cumsum(state.joined)
         for lo, hi in zip((ends - state.joined)[columns.n_batches :], ends[columns.n_batches :], strict=True):
-            items = set_items(ctx.data, np.sort(state.features[:hi]), self.data.n_tasks, ctx.driver_memory)
-            refuse("multitask-selector", items, ctx.fit_limit, FEWER_COLUMNS)
-            fetched = fetch_scaled(ctx.data, ctx, state.features[lo:hi])
+            items = set_items(self.data.data, np.sort(state.features[:hi]), self.data.n_tasks, resources.driver_memory)
+            refuse("multitask-selector", items, resources.fit_limit, FEWER_COLUMNS)
+            fetched = fetch_scaled(self.data.data, resources, state.features[lo:hi])
             rows = fetched if isinstance(fetched, np.ndarray) else sp.csr_array(fetched)
             columns.append(state.features[lo:hi], rows[self.order])
         return columns
 
     # -- steps ---------------------------------------------------------------------------------------------------------------
 
-    def step(self, state: WorkingState, ctx: RunContext) -> Step[WorkingState]:
+    def step(self, state: WorkingState, resources: Resources) -> Step[WorkingState]:
         """Solve the problem of the working set, look at the features that can violate, and let those join that do most."""
-        columns = self._working_columns(state, ctx)
-        solution = self._solve(state, columns, ctx)
+        columns = self._working_columns(state, resources)
+        solution = self._solve(state, columns, resources)
         intercepts = solution.biases - solution.copies @ columns.means
         after = replace(state, iteration=state.iteration + 1, sweeps=state.sweeps + solution.steps, weights=solution.copies)
         after = replace(after, intercepts=intercepts, objective=solution.objective)
-        certified, n_looked_at = self._certify(after, solution.slopes, ctx)
+        certified, n_looked_at = self._certify(after, solution.slopes, resources)
         metrics = {**self._metrics(certified, n_looked_at), **self._scores(certified, columns)}
         return Step(self._next(certified, solution.stop), metrics)
 
-    def _solve(self, state: WorkingState, columns: WorkingColumns, ctx: RunContext) -> RowSolution:
+    def _solve(self, state: WorkingState, columns: WorkingColumns, resources: Resources) -> RowSolution:
         config, p, tol = self.config, len(state.features), state.inner_tol
         if config.loss != "squared" and np.isfinite(state.objective) and np.isfinite(state.gap):
             # Far from the optimum a set is not worth a close solution: it will grow.
             tol = max(tol, GAP_SHARE * state.gap / state.objective)
         loss, penalty = mean_loss(config.loss), task_penalty(config.penalty, p, config.r)
-        problem = RowProblem(columns, self._target, self._cost, loss, penalty, self.lam(state), config.fit_intercept)
-        method = "auto" if moments_fit(p, self.data.n_tasks, ctx.driver_memory) else "fista"
+        problem = RowProblem(columns, self._target, self._cost, loss, penalty, self.penalties(state)[0], config.fit_intercept)
+        method = "auto" if moments_fit(p, self.data.n_tasks, resources.driver_memory) else "fista"
         limit = max(min(STEP_LIMITS[config.loss], config.max_iter - state.sweeps), 0)
         warm = {"warm": state.weights, "biases": state.intercepts + state.weights @ columns.means}
         return solve_rows(problem, **warm, tol=tol, max_iter=limit, method=method)
 
-    def _certify(self, state: WorkingState, slopes: np.ndarray, ctx: RunContext) -> tuple[WorkingState, int]:
+    def _certify(self, state: WorkingState, slopes: np.ndarray, resources: Resources) -> tuple[WorkingState, int]:
         """Return the state with bounds and dual value at its slopes, and how many features were looked at."""
-        lam, penalty = self.lam(state), task_penalty(self.config.penalty, 1, self.config.r)
+        lam, penalty = self.penalties(state)[0], task_penalty(self.config.penalty, 1, self.config.r)
         moved = replace(state, bounds=state.bounds + norm_move(penalty, self._cost, state.slopes, slopes) * state.reaches, slopes=slopes)
         can_violate = state.kept & (moved.bounds * (1.0 + BOUND_SLACK) > lam)
         looked_at = [can_violate]
-        after = self._with_dual(self._look(moved, can_violate, ctx))
+        after = self._with_dual(self._look(moved, can_violate, resources))
         if self._is_closed(after) and (state.kept & ~can_violate).any():
             looked_at.append(state.kept & ~can_violate)
-            after = self._with_dual(self._look(after, looked_at[1], ctx))
+            after = self._with_dual(self._look(after, looked_at[1], resources))
         return after, int(sum(mask.sum() for mask in looked_at))
 
-    def _look(self, state: WorkingState, which: np.ndarray, ctx: RunContext) -> WorkingState:
+    def _look(self, state: WorkingState, which: np.ndarray, resources: Resources) -> WorkingState:
         """Return the state with the norms of some features in the place of their bounds: a pass over the stripes that hold them."""
         features = np.flatnonzero(which)
         if not len(features):
@@ -183,7 +175,7 @@ class WorkingLoop:
         slopes[self.order] = state.slopes
         is_first = bool(np.isinf(state.bounds[features]).any())
         penalty = task_penalty(self.config.penalty, 1, self.config.r)
-        norms, reaches = task_norms(ctx, features, slopes, data.mean_weights, codes, data.n_tasks, penalty, is_first)
+        norms, reaches = task_norms(data.data, resources, features, slopes, data.mean_weights, codes, data.n_tasks, penalty, is_first)
         bounds, known = state.bounds.copy(), state.reaches.copy()
         bounds[features] = norms
         if is_first:
@@ -192,7 +184,7 @@ class WorkingLoop:
 
     def _with_dual(self, state: WorkingState) -> WorkingState:
         """Return the state with the dual value of its slopes, scaled so that no bound exceeds lam."""
-        loss, lam = mean_loss(self.config.loss), self.lam(state)
+        loss, lam = mean_loss(self.config.loss), self.penalties(state)[0]
         largest = float(state.bounds[state.kept].max(initial=0.0))
         return replace(state, lower=max(state.lower, loss.dual_value(self._target, self._cost, state.slopes, largest, lam)))
 
@@ -203,7 +195,7 @@ class WorkingLoop:
         """Return the state with its reason to stop or the features that join, or that of the second fit before its first step."""
         if self._is_closed(state):
             return self._end_phase(state, "gap")
-        violates = state.kept & (state.bounds > self.lam(state))
+        violates = state.kept & (state.bounds > self.penalties(state)[0])
         violates[state.features] = False
         ids = np.flatnonzero(violates)
         limit = max(MORE_FEATURES, len(state.features)) if len(state.features) else FIRST_FEATURES
@@ -248,15 +240,14 @@ class WorkingLoop:
         biases = state.intercepts + state.weights @ columns.means + self.data.offsets
         return accuracy_metrics(self.trackers, {0: values + biases[codes]})
 
-    @property
-    def plan(self) -> dict[str, Any]:
-        """Tasks of a pass over all features, what they read and take, and steps of both fits."""
+    def steps_plan(self) -> dict[str, Any]:
+        """Return the tasks of a pass over all features, what they read and take, and steps of both fits."""
         data, tasks = self.data.data, column_tasks(self.data.data)
         passes = {"tasks_per_pass": len(tasks), "bytes_read_per_pass": int(sum(ref.nbytes for task in tasks for ref in task))}
         fits = 1 if self.config.refit is None else 2
         norms = norms_pass(tasks, data.n_rows, self.data.n_tasks, data.n_cols)
         # A set may come to all columns that the driver may hold twice.
-        memory = max(norms.memory_bound, columns_bytes(data, data.n_cols, self._driver_memory // 2))
+        memory = max(norms.memory_bound, columns_bytes(data, data.n_cols, self.planned.driver_memory // 2))
         return {**passes, "task_bytes": memory, "sweeps_at_most": self.config.max_iter * fits}
 
     def solution(self, state: WorkingState) -> Solution:
@@ -264,11 +255,3 @@ class WorkingLoop:
         weights = np.zeros((self.data.n_tasks, self.data.n_features))
         weights[:, state.features] = state.weights
         return Solution(weights, state.intercepts, state.objective, state.gap)
-
-    def count(self, state: WorkingState) -> int:
-        """Return the number of sweeps of the last phase."""
-        return state.sweeps
-
-    def tables(self, state: WorkingState) -> dict[str, list[dict[str, Any]]]:
-        """Return no table of its own."""
-        return {}

@@ -18,12 +18,12 @@ from ....kernels.group_lasso import on_rows as batch
 from ....kernels.group_lasso.row_problem import RowProblem, TaskRows
 from ....kernels.group_lasso.task_selection import task_penalty
 from ....kernels.losses import mean_loss
+from ...core.resources import Resources
 from ...core.result import Step
-from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
-from ...records.context import RunContext
-from .config import SelectorConfig
-from .inputs import SelectorData, Solution, auto_lam, objective_value, penalty_weight
+from ...inputs.scores import accuracy_metrics
+from .inputs import Solution, auto_lam, objective_value
 from .memory import moments_fit
+from .problem import SelectorProblem
 
 STEP_LIMITS = {"squared": 500, "logistic": 5, "hinge": 100}  # sweeps, Newton steps or steps on the path of a step of the loop, by loss
 CUT_SHORT = 2  # phase of a second fit after a selection that max_iter ended: however it ends, the fit is unfinished
@@ -47,27 +47,18 @@ class BatchState:
     lambda_max: float = math.nan
 
 
-class BatchLoop:
-    """Descends until the gap closes; then, with ``refit``, on the selected features alone; ``trackers`` follow accuracy or R2, if any."""
+class BatchProblem(SelectorProblem):
+    """Descends until the gap closes; then, with ``refit``, on the selected features alone."""
 
     state_type = BatchState
-    counter = "sweeps"
 
-    def __init__(self, config: SelectorConfig, data: SelectorData) -> None:
-        self.config, self.data = config, data
-        self.trackers: tuple[AccuracyTracker | R2Tracker, ...] = ()
-
-    def init(self, ctx: RunContext) -> BatchState:
+    def init(self, resources: Resources) -> BatchState:
         """Return weights of zero, and the weight of the penalty where it follows from the data."""
         start = self._empty(0, 0, self.data.selectable)
         if self.config.lam != "auto":
             return start
-        largest = batch.lambda_max(self.problem(replace(start, lam=1.0)))
+        largest = batch.lambda_max(self.rows_problem(replace(start, lam=1.0)))
         return replace(start, lam=auto_lam(self.data, largest), lambda_max=largest)
-
-    def lam(self, state: BatchState) -> float:
-        """Return the weight of the penalty of a phase."""
-        return penalty_weight(self.config, state.phase, state.lam)
 
     def _empty(self, iteration: int, phase: int, selectable: np.ndarray) -> BatchState:
         weights = np.zeros((self.data.n_tasks, self.data.n_features))
@@ -78,28 +69,27 @@ class BatchLoop:
         rows = self.data.rows
         return sp.csr_array((rows.values, rows.indices, rows.indptr), shape=(rows.n, self.data.n_features))[self.data.used_rows]
 
-    def problem(self, state: BatchState) -> RowProblem:
+    def rows_problem(self, state: BatchState) -> RowProblem:
         """Return the problem of a phase, over the features that may have weights."""
         config, rows, order = self.config, self.data.rows, self.data.used_rows
         edges = np.concatenate([[0], np.cumsum(np.bincount(rows.codes[order], minlength=self.data.n_tasks))]).astype(np.int64)
         X = self._sorted_rows if state.kept.all() else self._sorted_rows[:, np.flatnonzero(state.kept)]
         penalty = task_penalty(config.penalty, int(np.count_nonzero(state.kept)), config.r)
         losses = rows.target[order], self.data.mean_weights[order], mean_loss(config.loss)
-        return RowProblem(TaskRows(X, edges), *losses, penalty, self.lam(state), config.fit_intercept)
+        return RowProblem(TaskRows(X, edges), *losses, penalty, self.penalties(state)[0], config.fit_intercept)
 
-    @property
-    def plan(self) -> dict[str, int]:
-        """Bytes of the moments of all tasks, and sweeps of both fits."""
+    def steps_plan(self) -> dict[str, Any]:
+        """Return the bytes of the moments of all tasks, and sweeps of both fits."""
         fits = 1 if self.config.refit is None else 2
         return {"moment_bytes": 8 * self.data.n_tasks * (self.data.n_features + 2) ** 2, "sweeps_at_most": self.config.max_iter * fits}
 
-    def step(self, state: BatchState, ctx: RunContext) -> Step[BatchState]:
+    def step(self, state: BatchState, resources: Resources) -> Step[BatchState]:
         """Descend until the gap closes, or a fixed number of times."""
         config, columns = self.config, np.flatnonzero(state.kept)
-        method = "auto" if moments_fit(self.data.n_features, self.data.n_tasks, ctx.driver_memory) else "fista"
+        method = "auto" if moments_fit(self.data.n_features, self.data.n_tasks, resources.driver_memory) else "fista"
         limit = min(STEP_LIMITS[config.loss], config.max_iter - state.sweeps)
         warm = {"warm": state.weights[:, columns], "biases": state.intercepts}
-        solution = batch.solve_rows(self.problem(state), **warm, tol=config.tol, max_iter=limit, method=method)
+        solution = batch.solve_rows(self.rows_problem(state), **warm, tol=config.tol, max_iter=limit, method=method)
         weights = np.zeros_like(state.weights)
         weights[:, columns] = solution.copies
         after = replace(state, iteration=state.iteration + 1, sweeps=state.sweeps + solution.steps, weights=weights)
@@ -134,13 +124,5 @@ class BatchLoop:
     def solution(self, state: BatchState) -> Solution:
         """Return the weights with their objective, summed anew over the rows, and their gap."""
         values = self.data.rows.decide(state.weights, state.intercepts)
-        value = objective_value(self.config, self.data, self.lam(state), state.weights, values)
+        value = objective_value(self.config, self.data, self.penalties(state)[0], state.weights, values)
         return Solution(state.weights, state.intercepts, value, sound_gap(state.gap, state.objective))
-
-    def count(self, state: BatchState) -> int:
-        """Return the number of sweeps of the last phase."""
-        return state.sweeps
-
-    def tables(self, state: BatchState) -> dict[str, list[dict[str, Any]]]:
-        """Return no table of its own."""
-        return {}
