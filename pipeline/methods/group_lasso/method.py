@@ -22,7 +22,7 @@ from ...records.data_set import source_names
 from .batch_problem import BatchProblem
 from .batch_terms import BatchState
 from .config import GroupLassoConfig
-from .grid import GridProblem, GridState, fits_in_a_pass, grid_fits
+from .grid_problem import GridProblem, GridState, fits_in_a_pass, grid_fits
 from .inputs import read_store
 from .learners import LearnerFactory, selected_figures
 from .measures import regret_rows
