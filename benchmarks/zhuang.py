@@ -43,7 +43,7 @@ from gramplane.kernels.spectral.neighbors import nearest_rows, neighbour_graph
 from gramplane.kernels.spectral.problem import close_pairs, pair_constraints
 from gramplane.pipeline.methods.embeddings.config import MVEConfig
 from gramplane.pipeline.methods.embeddings.estimator import ColoredMVU, MinimumVolumeEmbedding, StructurePreservingEmbedding
-from gramplane.pipeline.methods.embeddings.loop import build_graph
+from gramplane.pipeline.methods.embeddings.problem import build_graph
 from gramplane.pipeline.methods.semantic_ranker.estimator import SemanticKernelRanker, VisualRank
 from gramplane.pipeline.methods.social_strength.scores import direct_scores, hit_rates, user_scores
 from gramplane.pipeline.records.context import RunContext

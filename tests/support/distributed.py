@@ -43,7 +43,7 @@ TILES: dict[str, Any] = {
 MAPS: dict[str, Any] = {
     **TILES,
     "gramplane.kernels.spectral.embeddings.MAX_NEWTON_ROWS": 100,
-    "gramplane.pipeline.methods.embeddings.method.MAX_NEWTON_ROWS": 100,
+    "gramplane.pipeline.methods.embeddings.problem.MAX_NEWTON_ROWS": 100,
 }
 
 BLOCKED_LATTICE = "gramplane.pipeline.methods.rule_ensemble.blocked_lattice"

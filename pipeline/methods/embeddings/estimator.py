@@ -17,6 +17,7 @@ from ...models.spectral import SpectralModel
 from ...records.data_set import DataSet, require
 from . import method
 from .labels import Labels, read_labels
+from .problem import EmbeddingInputs
 
 Graph = sp.sparray | sp.spmatrix | np.ndarray | Sequence[Sequence[int]] | None
 
@@ -61,7 +62,7 @@ def _matrix_edges(matrix: sp.coo_array) -> np.ndarray:
 class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SpectralEstimator):
     """What the three share."""
 
-    _method: ClassVar[type[method.Embedding]]
+    _method: ClassVar[method.Embedding]
 
     def fit(self, X: UserRows, y: Column = None, *, graph: Graph = None) -> Self:
         """Learn the map of some rows.
@@ -83,7 +84,7 @@ class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SpectralEsti
             with a row outside the data or linked with itself, with weights that are not symmetric, negative or not finite.
         """
         data, _ = self._data(X)
-        self._fit(method.EmbeddingInputs(data, self._labels(data, y), read_graph(graph, data.n_rows)))
+        self._fit(EmbeddingInputs(data, self._labels(data, y), read_graph(graph, data.n_rows)))
         return self
 
     def fit_transform(self, X: UserRows, y: Column = None, *, graph: Graph = None) -> np.ndarray:
@@ -182,7 +183,7 @@ class ColoredMVU(_Embedding):
     Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011), section 3.5.
     """
 
-    _method = method.ColoredMVU
+    _method = method.ColoredMVU()
     _needs_target = True
 
     label_kernel: str | np.ndarray | sp.sparray | sp.spmatrix | None
@@ -235,7 +236,7 @@ class ColoredMVU(_Embedding):
             different labels, a label kernel that is not symmetric and positive semidefinite.
         """
         data, _ = self._data(X)
-        self._fit(method.EmbeddingInputs(data, self._labels(data, y), read_graph(graph, data.n_rows), self._matrix()))
+        self._fit(EmbeddingInputs(data, self._labels(data, y), read_graph(graph, data.n_rows), self._matrix()))
         return self
 
     def _plain(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -339,7 +340,7 @@ class MinimumVolumeEmbedding(_Embedding):
     Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011), section 3.5.
     """
 
-    _method = method.MVE
+    _method = method.MVE()
 
     def __init__(
         self,
@@ -443,7 +444,7 @@ class StructurePreservingEmbedding(_Embedding):
     Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011), section 3.5.
     """
 
-    _method = method.SPE
+    _method = method.SPE()
 
     def __init__(
         self,

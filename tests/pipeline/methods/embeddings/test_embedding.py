@@ -11,19 +11,19 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor
-from gramplane.pipeline.loops.run import run_loop
+from gramplane.pipeline.core.engine import iterate
 from gramplane.pipeline.methods.embeddings.config import ColoredMVUConfig, MVEConfig, SPEConfig
 from gramplane.pipeline.methods.embeddings.estimator import ColoredMVU, MinimumVolumeEmbedding, StructurePreservingEmbedding
 from gramplane.pipeline.methods.embeddings.labels import neighbour_accuracy, read_labels
-from gramplane.pipeline.methods.embeddings.loop import edge_squares
-from gramplane.pipeline.methods.embeddings.method import MVE, SPE, EmbeddingInputs
+from gramplane.pipeline.methods.embeddings.method import MVE, SPE
 from gramplane.pipeline.methods.embeddings.method import ColoredMVU as ColoredMVUMethod
+from gramplane.pipeline.methods.embeddings.problem import EmbeddingInputs, edge_squares
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import DataError, MemoryBlocks, RunStore
 from gramplane.storage.ingest import ingest
 
 ALL = {"colored": ColoredMVU, "volume": MinimumVolumeEmbedding, "structure": StructurePreservingEmbedding}
-METHODS = {"colored": ColoredMVUMethod, "volume": MVE, "structure": SPE}
+METHODS = {"colored": ColoredMVUMethod(), "volume": MVE(), "structure": SPE()}
 LEAST_CHECKS = 40
 
 
@@ -121,10 +121,11 @@ def test_a_run_stopped_after_any_step_resumes_to_the_same_bits(name, tmp_path):
 
         run = RunStore.open(folder) if folder.exists() else RunStore.create(folder, {})
         ctx = RunContext(open_executor("sync").__enter__(), data=store, scratch=run, emit=sink)
-        ready = METHODS[name].prepare(config, ctx, {})
-        outcome = run_loop(ready.loop, ctx)
-        model = ready.model(outcome.state, ctx)
-        return outcome, model, ready.summary(outcome.state, model), ready.tables(outcome.state, model)
+        method = METHODS[name]
+        problem = method.prepare(config, ctx, {})
+        outcome = iterate(method, problem, ctx, store=run)
+        found = method.result(problem, outcome.state, ctx)
+        return outcome, found.model, found.summary, method.tables(problem, outcome.state, found.model)
 
     outcome, model, summary, tables = course(tmp_path / "straight")
     assert outcome.state.iteration >= 2
@@ -141,10 +142,11 @@ def test_a_run_stopped_after_any_step_resumes_to_the_same_bits(name, tmp_path):
 def test_every_state_of_a_working_set_has_a_dual_variable_per_triple():
     X, _ = blobs(4)
     ctx = context(MemoryBlocks(X))
-    loop = SPE.build_loop(SPEConfig(graph="union", n_neighbors=3, tol=1e-5), EmbeddingInputs(ctx.data, None), ctx)
-    states = [loop.init(ctx)]
+    spe = METHODS["structure"]
+    problem = spe.problem(SPEConfig(graph="union", n_neighbors=3, tol=1e-5), EmbeddingInputs(ctx.data, None), ctx)
+    states = [spe.init(problem, ctx)]
     while states[-1].stop is None:
-        states.append(loop.step(states[-1], ctx).state)
+        states.append(spe.step(problem, states[-1], ctx).state)
     assert len(states) > 2 and [len(state.alpha) for state in states] == [len(state.triples) for state in states]
 
 
@@ -153,17 +155,18 @@ def test_summary_and_tables_of_a_run(name, tmp_path):
     X, y = blobs(5, 40)
     store = ingest((X, np.array(["no", "yes"])[y]), tmp_path / "data.zarr")
     ctx = context(store)
-    ready = METHODS[name].prepare(METHODS[name].config_type(graph="union"), ctx, {"test_share": 0.25})
-    outcome = run_loop(ready.loop, ctx, keep=False)
-    model = ready.model(outcome.state, ctx)
-    summary, tables = ready.summary(outcome.state, model), ready.tables(outcome.state, model)
+    method = METHODS[name]
+    problem = method.prepare(method.config_type(graph="union"), ctx, {"test_share": 0.25})
+    outcome = iterate(method, problem, ctx)
+    found = method.result(problem, outcome.state, ctx)
+    model, summary, tables = found.model, found.summary, method.tables(problem, outcome.state, found.model)
     assert summary["classes"] == ["no", "yes"] and summary["graph_components"] == 1 and summary["isolated_rows"] == 0
     assert 0.5 <= summary["test_accuracy"] <= 1 and 0.5 <= summary["train_accuracy"] <= 1
     assert sum(row["held_out"] for row in tables["embedding"]) == 10
     assert [row["label"] for row in tables["embedding"]] == np.array(["no", "yes"])[y].tolist()
     np.testing.assert_array_equal([[row["component_0"], row["component_1"]] for row in tables["embedding"]], model.predictions())
     assert sum(row["share"] for row in tables["spectrum"]) == pytest.approx(1, abs=1e-6)
-    assert summary["edges"] == len(model.arrays["edges"]) and ready.plan["tasks_per_pass"] == 1
+    assert summary["edges"] == len(model.arrays["edges"]) and problem.plan["tasks_per_pass"] == 1
     estimator = ALL[name].from_model(model, {}, outcome.history)
     np.testing.assert_array_equal(estimator.embedding_, model.predictions())
     assert estimator.graph == "union" and estimator.n_iter_ == outcome.state.iteration
@@ -177,8 +180,8 @@ def test_the_fit_does_not_see_labels_held_out(tmp_path):
     models = []
     for data in (store, moved):
         ctx = context(data)
-        ready = ColoredMVUMethod.prepare(ColoredMVUConfig(graph="union"), ctx, {"held_out": mask})
-        models.append(ready.model(run_loop(ready.loop, ctx, keep=False).state, ctx))
+        problem = METHODS["colored"].prepare(ColoredMVUConfig(graph="union"), ctx, {"held_out": mask})
+        models.append(METHODS["colored"].result(problem, iterate(METHODS["colored"], problem, ctx).state, ctx).model)
     np.testing.assert_array_equal(models[0].arrays["scores"], models[1].arrays["scores"])
 
 
@@ -257,9 +260,11 @@ def test_bad_data_is_refused(tmp_path):
     with pytest.raises(ValueError, match="NaN"):
         MinimumVolumeEmbedding().fit(np.full((5, 4), np.nan))
     with pytest.raises(MemoryBoundExceeded, match=r"mve: this process would hold 84.* KiB .*matrices of a decomposition 27 KiB"):
-        MVE.build_loop(MVEConfig(), EmbeddingInputs(MemoryBlocks(X), None), replace(context(MemoryBlocks(X)), driver_memory=1 << 10))
+        METHODS["volume"].problem(
+            MVEConfig(), EmbeddingInputs(MemoryBlocks(X), None), replace(context(MemoryBlocks(X)), driver_memory=1 << 10)
+        )
     with pytest.raises(DataError, match="there is no target; colored-mvu needs one"):
-        ColoredMVUMethod.prepare(ColoredMVUConfig(), context(ingest(X, tmp_path / "plain.zarr")), {})
+        METHODS["colored"].prepare(ColoredMVUConfig(), context(ingest(X, tmp_path / "plain.zarr")), {})
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -1,7 +1,5 @@
 """Graphs and kernels of labels that are given; the cost of a violation in the unit of the problem as it is written."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,10 +7,10 @@ import scipy.sparse as sp
 from gramplane.cluster import open_executor
 from gramplane.kernels.spectral.embeddings import violation_unit
 from gramplane.pipeline import load_model
-from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.embeddings.config import SPEConfig
 from gramplane.pipeline.methods.embeddings.estimator import ColoredMVU, MinimumVolumeEmbedding, StructurePreservingEmbedding
-from gramplane.pipeline.methods.embeddings.method import SPE, EmbeddingInputs
+from gramplane.pipeline.methods.embeddings.method import SPE
+from gramplane.pipeline.methods.embeddings.problem import EmbeddingInputs
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks
 from gramplane.workflows.cli import main
@@ -61,40 +59,20 @@ def test_a_graph_alone_is_embedded_as_the_problem_is_written():
     assert StructurePreservingEmbedding(tol=1e-2).fit(graph=ring(n)).converged_
 
 
-def inputs():
-    data = MemoryBlocks(X)
-    ctx = RunContext(open_executor("sync").__enter__(), data=data)
-    return ctx, EmbeddingInputs(data, None)
-
-
 def test_auto_is_the_cost_at_which_a_violation_weighs_as_much_as_the_graph():
-    ctx, given = inputs()
-    loop = SPE.build_loop(SPEConfig(graph="union"), given, ctx)
-    unit = violation_unit(loop.setting(ctx).graph)
+    ctx = RunContext(open_executor("sync").__enter__(), data=MemoryBlocks(X))
+    setting = SPE().problem(SPEConfig(graph="union"), EmbeddingInputs(ctx.data, None), ctx).setting(ctx)
+    unit = violation_unit(setting.graph)
     auto, same = (StructurePreservingEmbedding(graph="union", C=C, tol=1e-2).fit(X) for C in ("auto", unit))
     np.testing.assert_array_equal(auto.embedding_, same.embedding_)
     assert unit == auto.C_
     none = StructurePreservingEmbedding(graph="union", C=1e-9, tol=1e-4).fit(X)
     K = none.kernel_block()
-    values = np.linalg.eigvalsh(loop.setting(ctx).structure.target.dense())
+    values = np.linalg.eigvalsh(setting.structure.target.dense())
     best = np.sqrt(none.cap_ * np.sum(np.maximum(values, 0) ** 2))
     # A violation of the mean squared distance of a flat kernel on the cap, 2 sqrt(2B)/n, costs that best value.
     assert unit * 2 * np.sqrt(2 * none.cap_) / len(X) == pytest.approx(best, rel=1e-6)
     assert -none.objective_ == pytest.approx(best, rel=1e-3) and np.sum(K * K) == pytest.approx(none.cap_, rel=1e-6)
-
-
-def test_a_run_of_an_earlier_version_keeps_its_unit():
-    ctx, given = inputs()
-    loop = SPE.build_loop(SPEConfig(graph="union", C=1.5), given, ctx)
-    unit = loop.setting(ctx).violation_unit
-    began = loop.init(ctx)
-    assert began.violation_cost == 1.5 and loop.setting(ctx).cost_of(began) == 1.5
-    old = replace(began, violation_cost=np.nan)
-    assert loop.setting(ctx).cost_of(old) == 1.5 * unit
-    old = loop.step(old, ctx).state
-    new = SPE.build_loop(SPEConfig(graph="union", C=1.5 * unit), given, ctx)
-    np.testing.assert_array_equal(old.upper, new.step(new.init(ctx), ctx).state.upper)
-    assert run_loop(new, ctx, keep=False).state.stop == "gap"
 
 
 @pytest.mark.parametrize(

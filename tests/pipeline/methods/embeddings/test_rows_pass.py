@@ -92,7 +92,7 @@ def test_projected_gradients_on_many_rows_are_those_in_tiles(monkeypatch, tmp_pa
 
     store = ingest((rows(150, 3), np.arange(150) % 2), tmp_path / "data").url
     monkeypatch.setattr("gramplane.kernels.spectral.embeddings.MAX_NEWTON_ROWS", 100)
-    monkeypatch.setattr("gramplane.pipeline.methods.embeddings.method.MAX_NEWTON_ROWS", 100)
+    monkeypatch.setattr("gramplane.pipeline.methods.embeddings.problem.MAX_NEWTON_ROWS", 100)
     monkeypatch.setattr("gramplane.kernels.eigen.positive_part.MAX_DENSE_ROWS", 100)
     monkeypatch.setattr("gramplane.kernels.eigen.positive_part.MAX_BLOCK_SHARE", 0.9)
     params, filtered = {"graph": "union", "tol": 0.05, "B": 1e4}, []
@@ -127,7 +127,7 @@ def test_a_plan_names_the_passes_of_its_configuration(tmp_path):
 @pytest.mark.parametrize("method", ["colored-mvu", "spe"])
 @pytest.mark.parametrize("newton_rows", [1500, 50])
 def test_a_run_ends_within_the_bytes_of_its_plan(method, newton_rows, tmp_path, monkeypatch):
-    for module in ("kernels.spectral.embeddings", "pipeline.methods.embeddings.method"):
+    for module in ("kernels.spectral.embeddings", "pipeline.methods.embeddings.problem"):
         monkeypatch.setattr(f"gramplane.{module}.MAX_NEWTON_ROWS", newton_rows)
     store = ingest((rows(60, 3), np.arange(60) % 2), tmp_path / "data").url
     given = {"data": store, "run": str(tmp_path / "run"), "params": {"graph": "union", "max_iter": 2}}
@@ -141,7 +141,7 @@ def test_a_run_ends_within_the_bytes_of_its_plan(method, newton_rows, tmp_path, 
 
 
 def test_a_plan_beyond_newtons_rows_says_where_the_eigensolver_works(tmp_path, monkeypatch):
-    monkeypatch.setattr("gramplane.pipeline.methods.embeddings.method.MAX_NEWTON_ROWS", 100)
+    monkeypatch.setattr("gramplane.pipeline.methods.embeddings.problem.MAX_NEWTON_ROWS", 100)
     store = ingest((rows(900, 3), np.arange(900) % 2), tmp_path / "data").url
     options = {"data": store, "run": str(tmp_path / "run"), "dry_run": True}
     here, beyond = (run_method("mve", {}, driver_memory=memory, **options).plan for memory in ("1GiB", "20MiB"))

@@ -1,0 +1,241 @@
+"""The problem of an embedding: a graph of rows, what is known of them, and what is made of it once.
+
+A step is one Newton step of coloured maximum variance unfolding, one convex problem of minimum volume embedding, one round of cutting
+planes of structure preserving embedding; the state holds the best kernel so far, so that a run that is cut short still has a map. See
+:mod:`gramplane.kernels.spectral.embeddings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....kernels.spectral.embeddings import (
+    DEFAULT_CAP_RATIO,
+    EmbeddingState,
+    Neighbourhood,
+    Solver,
+    StructureProblem,
+    build_neighbourhood,
+    colored_problem,
+    colored_step,
+    label_target,
+    structure_problem,
+    structure_step,
+    violation_unit,
+    volume_step,
+)
+from ....kernels.spectral.neighbors import Nearest, neighbour_graph
+from ....kernels.spectral.newton import MAX_NEWTON_ROWS
+from ....storage import BlockStore, DataError, MemoryBlocks
+from ...core.memory import Item, driver_plan, total_bytes
+from ...grams.eigen_blocks import worker_engine
+from ...grams.eigen_plan import EigenPlan
+from ...grams.neighbours import nearest_neighbours, plan_distances, plan_neighbours, squared_distances
+from ...records.context import RunContext
+from .config import EmbeddingConfig, MVEConfig, SPEConfig
+from .labels import Labels
+from .rows_pass import MAX_SCATTER_COLUMNS, WHOLE_ROWS, TriplesPass, geometry_bytes, row_geometry, triples_pass
+
+Edges = tuple[np.ndarray, np.ndarray]  # rows and columns, rows < columns
+TakeStep = Callable[..., EmbeddingState]
+
+N_MATRICES = 6  # matrices of all rows that a decomposition holds
+
+
+@dataclass(frozen=True)
+class EmbeddingInputs:
+    """Rows, and what is known of them."""
+
+    data: BlockStore | MemoryBlocks
+    labels: Labels | None
+    edges: np.ndarray | None = None  # (m, 2) of a graph in place of that of nearest neighbours
+    label_matrix: np.ndarray | None = None  # (n, n) kernel of the labels
+    label_file: str = ""  # that it was read from
+
+    def over(self, data: Any) -> Self:
+        """Return inputs whose rows are read from ``data``: the same ones, in another place."""
+        return replace(self, data=data)
+
+
+def build_graph(config: EmbeddingConfig, ctx: RunContext, given: Edges | None = None) -> Neighbourhood:
+    """Return the graph of a fit on ``ctx.data``: of nearest neighbours, unless its edges are given. Raises DataError: no edge."""
+    n = ctx.data.n_rows
+    if given is None:
+        nearest = nearest_neighbours(ctx, min(config.n_neighbors, n - 1))
+        i, j = sp.triu(neighbour_graph(nearest.ids, config.graph), 1, format="coo").coords
+        if not len(i):
+            raise DataError(f"graph={config.graph!r}: no two rows are neighbours of each other; take more neighbours, or graph='union'")
+        i, j = i.astype(np.int64), j.astype(np.int64)
+        squares = edge_squares(nearest, i, j)
+    else:
+        i, j = given
+        squares = squared_distances(ctx, i, j)
+    norm2, directions = row_geometry(ctx, directions_of(config))
+    return build_neighbourhood(n, i, j, squares, norm2, directions)
+
+
+def directions_of(config: EmbeddingConfig) -> int:
+    """Return how many leading directions of the rows a map begins with."""
+    return config.n_components if isinstance(config, MVEConfig) else 0
+
+
+def edge_squares(nearest: Nearest, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    """Return the squared distances of edges from the lists of neighbours that hold them, at one end or at both."""
+    n = len(nearest.ids)
+    keys = (np.arange(n)[:, None] * n + nearest.ids).ravel()
+    order = np.argsort(keys, kind="stable")
+    keys, squares = keys[order], nearest.squares.ravel()[order]
+    out = np.empty(len(i))
+    for rows, cols in ((i, j), (j, i)):
+        position = np.minimum(np.searchsorted(keys, rows * n + cols), len(keys) - 1)
+        is_listed = keys[position] == rows * n + cols
+        out[is_listed] = squares[position[is_listed]]
+    return out
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a fit works on: the graph, the cap, what the eigensolver may use."""
+
+    config: EmbeddingConfig
+    graph: Neighbourhood
+    B: float
+    solver: Solver
+    ctx: RunContext
+    label_factor: np.ndarray | None
+
+    @property
+    def violation_cost(self) -> float:
+        """C of a structure preserving embedding, as the problem is written; NaN of the others, which have no such cost."""
+        if not isinstance(self.config, SPEConfig):
+            return np.nan
+        return violation_unit(self.graph, self.solver) if self.config.C == "auto" else float(self.config.C)
+
+    @cached_property
+    def structure(self) -> StructureProblem:
+        """The problem of a structure preserving embedding, but for its C."""
+        return replace(structure_problem(self.graph, 1.0, self.B, self.solver), find_worst=TriplesPass(self.ctx))
+
+    @cached_property
+    def step(self) -> TakeStep:
+        """The function that takes a step."""
+        config, limits = self.config, {"tol": self.config.tol, "max_iter": self.config.max_iter}
+        if isinstance(config, SPEConfig):
+            return partial(self._structure_step, **limits)
+        C = float(config.C)
+        if isinstance(config, MVEConfig):
+            return partial(volume_step, self.graph, count=config.n_components, C=C, B=self.B, solver=self.solver, **limits)
+        assert self.label_factor is not None
+        return partial(colored_step, colored_problem(self.graph, label_target(self.label_factor), C, self.B, self.solver), **limits)
+
+    def _structure_step(self, state: EmbeddingState, *, tol: float, max_iter: int) -> EmbeddingState:
+        return structure_step(replace(self.structure, C=float(state.violation_cost)), state, tol=tol, max_iter=max_iter)
+
+
+@dataclass(eq=False)
+class EmbeddingProblem:
+    """One of the three embeddings of rows; the type of its parameters says which."""
+
+    config: EmbeddingConfig
+    inputs: EmbeddingInputs
+    given: Edges | None  # edges in place of those of nearest neighbours
+    planned: RunContext  # where it was made: what decides the passes
+    label_factor: np.ndarray | None = None  # (n, r) of the label kernel of a coloured one
+    _setting: Setting | None = None
+
+    @property
+    def data(self) -> BlockStore | MemoryBlocks:
+        """The rows."""
+        return self.inputs.data
+
+    def setting(self, ctx: RunContext) -> Setting:
+        """Return graph, cap and solver: a function of data and parameters, made when first asked for."""
+        if self._setting is None:
+            graph, memory = build_graph(self.config, ctx, self.given), self._solver_memory
+            solver = Solver(memory, worker_engine(ctx, graph.n, memory, keeps_blocks=True))
+            # Rows that are all alike, or none at all, leave the size of the map open.
+            default = DEFAULT_CAP_RATIO * graph.energy if graph.energy > 0 else float(graph.n)
+            B = default if self.config.B is None else self.config.B
+            self._setting = Setting(self.config, graph, B, solver, ctx, self.label_factor)
+        return self._setting
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """Passes over rows, and what the driver holds. The rank of K shows on the way: the bytes of the eigensolver are the least."""
+        data, given, solver = self.data, self.given, self._solver
+        search = plan_neighbours(data, min(self.config.n_neighbors, data.n_rows - 1)) if given is None else plan_distances(data, *given)
+        step = max(search["task_bytes"], geometry_bytes(data, directions_of(self.config)), self._triples_bytes())
+        return {
+            **search,
+            **driver_plan(self.driver_items),
+            **({} if solver is None else solver.describe(total_bytes(self._others_items))),
+            **({"task_bytes": step} if solver is None else solver.task_figures(step)),
+            "iterations_at_most": self.config.max_iter,
+            "graph": self.config.graph if given is None else "given",
+        }
+
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        rows, solver = "neighbours" if self.given is None else "distances along the graph", self._solver
+        triples = ("the most violated triple of every row",) if isinstance(self.config, SPEConfig) else ()
+        return (rows, "size and directions of the rows", *triples, *(() if solver is None else solver.work()))
+
+    @property
+    def driver_items(self) -> tuple[Item, ...]:
+        """What the driver holds: decompositions of matrices of all rows with Newton's edges, or the least eigenpairs; the graph."""
+        n, solver = self.data.n_rows, self._solver
+        if solver is not None:
+            return (solver.least_item(), *self._others_items)
+        matrices = "matrices of a decomposition", 8 * N_MATRICES * n * n
+        along = "eigenvectors along the edges of the graph", 8 * n * (0 if isinstance(self.config, SPEConfig) else self._n_edges)
+        return (matrices, along, *self._others_items)
+
+    @property
+    def _others_items(self) -> tuple[Item, ...]:
+        """What the driver holds beside the decomposition."""
+        n, d = self.data.n_rows, self.data.n_cols
+        neighbours = 0 if self.given is not None else min(self.config.n_neighbors, n - 1)
+        items = [("graph of neighbours", 200 * n * neighbours + 100 * self._n_edges)]
+        if self.inputs.label_matrix is not None:
+            items.append(("kernel of the labels that is given, and its decomposition", 32 * n * n))
+        if n > WHOLE_ROWS and self.data.meta.kind != "sparse" and d <= MAX_SCATTER_COLUMNS:
+            items.append(("scatter matrix of the rows, or directions of an iteration", 24 * d * d))
+        return tuple(items)
+
+    @property
+    def _n_edges(self) -> int:
+        """Edges of the graph, at most."""
+        n = self.data.n_rows
+        return n * min(self.config.n_neighbors, n - 1) if self.inputs.edges is None else len(self.inputs.edges)
+
+    @property
+    def _solver_memory(self) -> int:
+        return self.planned.driver_memory - total_bytes(self._others_items)
+
+    @property
+    def _solver(self) -> EigenPlan | None:
+        """What is known of the eigensolver; ``None`` where matrices of all rows are decomposed."""
+        n = self.data.n_rows
+        if n <= MAX_NEWTON_ROWS or isinstance(self.config, SPEConfig):
+            return None
+        # The low rank part of the matrix that is decomposed: a factor of the label kernel, or directions of a map.
+        factor = directions_of(self.config) if self.label_factor is None else self.label_factor.shape[1]
+        here, entries = self.planned.executor.kind == "sync", n + 2 * self._n_edges
+        return EigenPlan(n, n, entries, eigenpairs_item, self._solver_memory, here=here, factor=factor, adds=True)
+
+    def _triples_bytes(self) -> int:
+        """Return the bytes of a task on triples, where K has as many eigenvalues as rows."""
+        n = self.data.n_rows
+        return triples_pass(n, n, 2 * self._n_edges).memory_bound if isinstance(self.config, SPEConfig) else 0
+
+
+def eigenpairs_item(n: int, columns: float, rank: float) -> Item:
+    """Return what eigenpairs of n rows take, whose number shows on the way, with the eigensolver's block of columns."""
+    return "eigenpairs, here one", int(n * (8 * columns + 32 * rank) + 40 * columns**2)
