@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -22,13 +22,12 @@ from ...estimators.inputs import Callbacks, Column, Seed, UserRows, encoded, fea
 from ...estimators.kernels import KernelEstimator
 from ...estimators.probabilities import LateCalibration, late_calibration
 from ...estimators.selection import Selection
-from ...method import Method
 from ...models.calibration import class_probabilities
 from ...models.kernel import KernelModel
 from ...models.kernel_predict import gram_decision_values, row_decision_values, scaled_rows
 from ...records.context import RunContext
 from .config import KTAPathConfig
-from .loop import KTAState, path_weights
+from .loop import path_weights
 from .machines import Kernels, PathPoint, PathTrainer
 from .method import KTAPath
 from .path_model import machine_model, weights_along
@@ -318,7 +317,7 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
         arrays, training = {"traces": self.traces_, "widths": self.widths_}, self._training
         late = None
         if config.probability is not False:
-            fit = Fit(KTAPath, config, training, partial(values_at, point.p))
+            fit = Fit(KTAPath, config.model_copy(update={"p": point.p}), training)
             late = late_calibration(fit, self._fit_place(training.data), seed_of(self.random_state), self._takes_all_memory)
         return PathMachine(
             point, self.classes_, float(config.C), lambda: machine_model(config, training, arrays, figures, point), self, late
@@ -539,9 +538,3 @@ class PathMachine:
         if calibration is None:
             raise ValueError("probability=False: this machine has no probabilities; set another and ask for the machine again")
         return class_probabilities(calibration, self._values(X))
-
-
-def values_at(p: float, run: Method, state: KTAState, ctx: RunContext) -> np.ndarray:
-    """Return what the machine at p decides on all rows, ``(n_machines, n)``."""
-    assert isinstance(run, KTAPath)
-    return run.machine(state, ctx, p).values
