@@ -11,8 +11,8 @@ from ...estimators.base import Classifier
 from ...estimators.inputs import Callbacks, Seed
 from ...estimators.kernels import KernelEstimator, UserKernels
 from ...models.kernel import KernelModel
-from .loop import TwoLayerState
 from .method import TwoLayer
+from .problem import TwoLayerState
 
 
 class TwoLayerMKLClassifier(KernelEstimator, Classifier):
@@ -122,7 +122,7 @@ class TwoLayerMKLClassifier(KernelEstimator, Classifier):
     Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011), chapter 4.
     """
 
-    _method = TwoLayer
+    _method = TwoLayer()
     _takes_all_memory = True
 
     def __init__(

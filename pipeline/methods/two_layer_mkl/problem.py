@@ -7,8 +7,8 @@ objective falls is then added (:mod:`gramplane.pipeline.methods.two_layer_mkl.ne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,17 +17,20 @@ from ....kernels.bank.two_layer import Layer, TwoLayerObjective, TwoLayerPoint, 
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.dual import DualProblem, Scratch
 from ....storage import DataError
-from ...core.result import Step
-from ...grams.given import GivenGrams
+from ...core.memory import Item, driver_plan
+from ...grams.plans import BLOCKS_WORK, SUM_WORK, GramPasses
 from ...grams.settings import GramSettings
-from ...inputs.kernel_checks import emit_warnings
+from ...grams.weighted_sum import MATRIX_SHARE
+from ...inputs.labels import Inputs
+from ...inputs.memory import vectors_item
 from ...inputs.scores import AccuracyTracker, accuracy_metrics
 from ...loops.protocol import joint_stop
 from ...records.context import RunContext
 from .config import TwoLayerConfig
-from .layer_pass import LayerGrams
-from .new_kernels import best_candidate
+from .layer_pass import LayerGrams, layer_pass_bytes
+from .new_kernels import N_WIDTHS, best_candidate
 
+LAYER_WORK = ("second layer", "sums of the kernels weighted by it")
 UNFINISHED = ("max_iter", "flat")  # reasons of a stop before a tolerance was reached
 N_CHECKED_ROWS = 512  # rows of a matrix whose eigenvalues are computed when a machine met negative curvature
 MIN_NEGATIVE_SHARE = 1e-5  # a negative eigenvalue beyond this share of the largest one is no round-off
@@ -78,41 +81,79 @@ class TwoLayerState:
     stop: str | None = None
 
 
-class TwoLayerLoop:
-    """Steps of all machines side by side, from the kernels ``specs``.
+@dataclass(eq=False)
+class TwoLayerProblem:
+    """Machines side by side on the exponential of a weighted sum of the kernels ``specs``, and of those that are added."""
 
-    ``fits``: classifiers whose accuracy is followed; ``data``: precomputed matrices, which the kernels are over in place of the run's data
-    set; ``layer_by_passes``: the second layer is beyond the driver's memory: passes answer for it; ``weight``: how often rows count,
-    ``(n,)``, those held out not at all.
-    """
+    config: TwoLayerConfig
+    inputs: Inputs
+    specs: tuple[KernelSpec, ...]
+    problems: tuple[DualProblem, ...]
+    settings: GramSettings
+    layer_by_passes: bool  # the second layer is beyond the driver's memory: passes answer for it
+    planned: RunContext  # where it was made: what decides the passes
 
-    state_type = TwoLayerState
-
-    def __init__(
-        self,
-        config: TwoLayerConfig,
-        specs: Sequence[KernelSpec],
-        problems: Sequence[DualProblem],
-        settings: GramSettings,
-        fits: Sequence[AccuracyTracker] = (),
-        data: GivenGrams | None = None,
-        layer_by_passes: bool = False,
-        weight: np.ndarray | None = None,
-    ) -> None:
-        self.config, self.specs, self.problems = config, tuple(specs), tuple(problems)
-        self.weight, self.penalty = weight, resolve_penalty(config, self.problems[0].n if weight is None else float(weight.sum()))
-        self.settings, self.fits, self.data, self.layer_by_passes = settings, tuple(fits), data, layer_by_passes
+    def __post_init__(self) -> None:
+        inputs = self.inputs
+        self.fits = (AccuracyTracker(0, inputs.n_machines, inputs.target, inputs.held_out),)
+        # How often rows count, those held out not at all.
+        self.weight, rows = inputs.sample_weight, inputs.data.n_rows
+        self.penalty = resolve_penalty(self.config, rows if self.weight is None else float(self.weight.sum()))
+        self.n_new = most_new_kernels(self.config)
         self._grams: LayerGrams | None = None
         self._scratch, self._kernels_checked = Scratch(), False
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """Gram policy, tasks of a pass, memory of a task and of the driver."""
+        config, n = self.config, self.inputs.data.n_rows
+        # Over the first layer with as many new kernels as it may have.
+        passes = GramPasses(self.planned.over(self.inputs.data), self.kernels(np.ones(self.n_new)), self.settings)
+        return {
+            **self.settings.describe(n, len(self.specs)),
+            **driver_plan(self.driver_items()),
+            "machines": len(self.problems) * config.n_restarts,
+            "penalty": self.penalty,
+            "new_kernels_at_most": config.max_new_kernels if config.infinite else 0,
+            "iterations_at_most_per_round": config.max_iter,
+            "tasks_per_pass": len(passes.refs),
+            "task_bytes": max(self._steps(passes)),
+            "second_layer": "by passes" if self.layer_by_passes else "on the driver",
+            "second_layer_bytes": layer_bytes(n),
+        }
+
+    def _steps(self, passes: GramPasses) -> list[int]:
+        """Return the bytes of what makes both layers, asks them, tries new kernels, and answers a solver."""
+        refs, block = passes.refs, passes.settings.block
+        steps = [passes.load(), passes.solver() if self.layer_by_passes else 0]
+        if self.n_new:
+            steps.append(replace(passes, settings=replace(self.settings, policy="recompute")).load())
+        if self.n_new or not passes.is_here:
+            steps.append(layer_pass_bytes(refs, passes.k, block, whole=not (self.layer_by_passes or passes.is_here)))
+        return steps
+
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        if self.settings.policy == "memory":
+            return (BLOCKS_WORK,)
+        return (BLOCKS_WORK, *LAYER_WORK, *(SUM_WORK if self.layer_by_passes else ()))
+
+    def driver_items(self) -> tuple[Item, ...]:
+        """Return what the driver holds of the first layer: entries of kernels, the second layer, vectors of the machines."""
+        n, k, memory = self.inputs.data.n_rows, len(self.specs) + self.n_new, self.planned.driver_memory
+        working_set = "a solver's working set of the second layer", int(MATRIX_SHARE * memory)
+        whole = "second layer in double precision, and the solver's copy of it", layer_bytes(n)
+        vectors = vectors_item(n, len(self.problems) * self.config.n_restarts)
+        return self.settings.items(n, k, memory)[0], working_set if self.layer_by_passes else whole, vectors
 
     def kernels(self, widths: np.ndarray) -> tuple[KernelSpec, ...]:
         """Return all kernels, added ones last."""
         return (*self.specs, *(KernelSpec("rbf", (("gamma", float(width)),), None, self.config.normalize) for width in widths))
 
-    def grams(self, widths: np.ndarray, ctx: RunContext) -> LayerGrams:
+    def grams(self, widths: np.ndarray, resources: RunContext) -> LayerGrams:
         """Return the Gram matrices of all kernels: a function of data and settings, made anew after a resume."""
-        specs = self.kernels(widths)
-        ctx = ctx if self.data is None else replace(ctx, data=self.data)
+        specs, ctx = self.kernels(widths), resources.over(self.inputs.data)
         if self._grams is None or self._grams.specs != specs:
             self._grams = None  # frees the old ones first
             self._grams = LayerGrams(ctx, specs, self.settings, centre=True)
@@ -120,39 +161,16 @@ class TwoLayerLoop:
         self._grams.ctx = ctx
         return self._grams
 
-    def machine(self, index: int, count: int, widths: np.ndarray, ctx: RunContext) -> TwoLayerObjective:
+    def machine(self, index: int, count: int, widths: np.ndarray, resources: RunContext) -> TwoLayerObjective:
         """Return objective and gradient of one machine of ``count``, starts of one problem together."""
         problem = self.problems[index * len(self.problems) // count]
-        return TwoLayerObjective(self.grams(widths, ctx), problem, self.penalty, self._scratch)
+        return TwoLayerObjective(self.grams(widths, resources), problem, self.penalty, self._scratch)
 
-    def init(self, ctx: RunContext) -> TwoLayerState:
-        """Return the machines at random weights."""
-        rng, grams = np.random.default_rng(ctx.seed), self.grams(np.zeros(0), ctx)
-        emit_warnings(grams, ctx)
-        count, none = len(self.problems) * self.config.n_restarts, np.zeros(0)
-        heights = np.average(grams.diagonals(), axis=1, weights=self.weight)
-        machines = []
-        for index in range(count):
-            point = self.machine(index, count, none, ctx).start(rng, heights)
-            self._check(point, grams)
-            machines.append(LayerState.at(point, first_length(point, self.penalty), np.zeros((0, grams.k))))
-        return TwoLayerState(0, tuple(machines), none)
-
-    def step(self, state: TwoLayerState, ctx: RunContext) -> Step[TwoLayerState]:
-        """Take one step with every machine that moves; when none does, keep the best starts and look for a new kernel."""
-        count = len(state.machines)
-        machines = tuple(
-            machine if machine.stop else self._move(machine, self.machine(index, count, state.widths, ctx))
-            for index, machine in enumerate(state.machines)
-        )
-        new = replace(state, iteration=state.iteration + 1, machines=machines)
-        metrics = self._metrics(new)
-        return Step(self._end_round(new, ctx) if all(machine.stop for machine in machines) else new, metrics)
-
-    def _move(self, machine: LayerState, problem: TwoLayerObjective) -> LayerState:
+    def move(self, machine: LayerState, problem: TwoLayerObjective) -> LayerState:
+        """Return a machine after one step."""
         config, old = self.config, machine.point()
         point, eta, tried = self._descend(problem, old, machine.eta)
-        self._check(point, problem.layer)
+        self.check(point, problem.layer)
         still = machine.still + 1 if old.value - point.value <= config.decrease_tol * abs(old.value) else 0
         new = replace(LayerState.at(point, eta, np.vstack([machine.path, point.mu])), still=still, steps=machine.steps + 1)
         return replace(new, stop=self._stop_reason(new, point is old, tried))
@@ -176,7 +194,8 @@ class TwoLayerLoop:
             return "decrease"
         return "max_iter" if machine.steps >= self.config.max_iter else None
 
-    def _check(self, point: TwoLayerPoint, layer: Layer) -> None:
+    def check(self, point: TwoLayerPoint, layer: Layer) -> None:
+        """Refuse a kernel that is not positive semi-definite, once a machine has met negative curvature."""
         if point.indefinite and not self._kernels_checked:
             self._kernels_checked = True
             assert isinstance(layer, LayerGrams)
@@ -188,30 +207,30 @@ class TwoLayerLoop:
         groups = [state.machines[first : first + starts] for first in range(0, len(state.machines), starts)]
         return tuple(min(group, key=lambda machine: machine.value) for group in groups)
 
-    def _end_round(self, state: TwoLayerState, ctx: RunContext) -> TwoLayerState:
+    def end_round(self, state: TwoLayerState, resources: RunContext) -> TwoLayerState:
         """Keep the best starts, and stop or add kernels."""
         state = replace(state, machines=self.best(state))
         count = self.config.max_new_kernels - len(state.widths) if self.config.infinite else 0
-        widths = self._choose_widths(state, ctx)[:count] if count > 0 else []
+        widths = self._choose_widths(state, resources)[:count] if count > 0 else []
         if widths:
-            return self._add_kernels(state, widths, ctx)
+            return self._add_kernels(state, widths, resources)
         return replace(state, stop=joint_stop([machine.stop for machine in state.machines], UNFINISHED))
 
-    def _choose_widths(self, state: TwoLayerState, ctx: RunContext) -> list[float]:
+    def _choose_widths(self, state: TwoLayerState, resources: RunContext) -> list[float]:
         """Return the widths that help some machine, the most helpful first; none when the one added last got no weight."""
         if len(state.widths) and not any(machine.mu[-1] > 0.0 for machine in state.machines):
             return []
-        grams = self.grams(state.widths, ctx)
+        grams = self.grams(state.widths, resources)
         candidates = [best_candidate(self.config, self.penalty, grams, machine.point(), self.weight) for machine in state.machines]
         helpful = [one for one in candidates if one is not None and one.gain > self.config.tol * self.penalty]
         widths = [one.width for one in sorted(helpful, key=lambda one: (-one.gain, one.width))]
         # A kernel that is there already may seem to help a machine that stopped before its optimum.
         return list(dict.fromkeys(width for width in widths if not np.isclose(width, state.widths, rtol=SAME_WIDTH_TOL).any()))
 
-    def _add_kernels(self, state: TwoLayerState, added: list[float], ctx: RunContext) -> TwoLayerState:
+    def _add_kernels(self, state: TwoLayerState, added: list[float], resources: RunContext) -> TwoLayerState:
         widths, count = np.append(state.widths, added), len(state.machines)
         machines = [
-            self._add_to_machine(machine, len(added), self.machine(index, count, widths, ctx))
+            self._add_to_machine(machine, len(added), self.machine(index, count, widths, resources))
             for index, machine in enumerate(state.machines)
         ]
         return replace(state, widths=widths, machines=tuple(machines))
@@ -229,7 +248,8 @@ class TwoLayerLoop:
         path = np.hstack([machine.path, np.zeros((len(machine.path), added))])
         return LayerState.at(point, first_length(point, self.penalty), path)
 
-    def _metrics(self, state: TwoLayerState) -> dict[str, Any]:
+    def metrics(self, state: TwoLayerState) -> dict[str, Any]:
+        """Return the figures of a step."""
         machines = self.best(state)
         return {
             "objective": float(sum(machine.value + machine.gap for machine in machines)),
@@ -241,6 +261,16 @@ class TwoLayerLoop:
             "machines": sum(machine.stop is None for machine in state.machines),
             **accuracy_metrics(self.fits, {m: machine.decision for m, machine in enumerate(machines)}),
         }
+
+
+def most_new_kernels(config: TwoLayerConfig) -> int:
+    """Return how many kernels may be added, those that are only tried among them."""
+    return config.max_new_kernels + N_WIDTHS if config.infinite else 0
+
+
+def layer_bytes(n: int) -> int:
+    """Return the bytes of the second layer of n rows in double precision, and of the solver's copy of it."""
+    return 16 * n * n
 
 
 def resolve_penalty(config: TwoLayerConfig, n_rows: float) -> float:
