@@ -20,8 +20,8 @@ from ...estimators.inputs import Callbacks, Seed, UserRows
 from ...estimators.kernels import KernelEstimator
 from ...models.kernel import KernelModel
 from ...models.kernel_predict import scaled_rows, support_rows, used_specs
-from .loop import UMKLState
-from .method import UMKL, UMKLInputs
+from .method import UMKL
+from .problem import UMKLInputs, UMKLState
 
 Rows = np.ndarray | sp.csr_array
 
@@ -113,7 +113,7 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
     Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011), chapter 5.
     """
 
-    _method = UMKL
+    _method = UMKL()
 
     def __init__(
         self,
