@@ -23,10 +23,13 @@ from ...estimators.inputs import Callbacks, Seed, fan_out, fit_context, seed_of,
 from ...estimators.kernels import KernelEstimator, SpectralEstimator
 from ...models.spectral import SpectralModel
 from ...records.context import RunContext
-from .method import Ranker, RankerInputs, WalkInputs, query_figures
+from .method import Ranker
 from .method import VisualRank as WalkMethod
 from .model import RankingModel
 from .predict import UnseenImages, is_fitted_store
+from .problem import RankerInputs
+from .queries_problem import query_figures
+from .walk_problem import WalkInputs
 
 
 class SemanticKernelRanker(SpectralEstimator):
@@ -119,7 +122,7 @@ class SemanticKernelRanker(SpectralEstimator):
     Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011), chapter 6.
     """
 
-    _method = Ranker
+    _method = Ranker()
     _many = False
 
     def __init__(
@@ -350,7 +353,7 @@ class VisualRank(Estimator):
     Jing, Baluja: VisualRank, IEEE TPAMI 30, 2008; Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011), section 6.2.
     """
 
-    _method = WalkMethod
+    _method = WalkMethod()
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ from ....kernels.spectral.neighbors import nearest_rows, neighbour_graph
 from ....storage import BlockStore, MemoryBlocks
 from ....storage.errors import Matrix, UserData
 from ...grams.sources import all_rows
+from ...passes.blocks import scale_of
 from .config import RankerConfig
 
 
@@ -101,3 +102,15 @@ def pair_squares(rows: Matrix, pairs: np.ndarray) -> np.ndarray:
         return np.zeros(0)
     difference = rows[pairs[:, 0]] - rows[pairs[:, 1]]
     return np.asarray((difference.multiply(difference) if sp.issparse(difference) else difference * difference).sum(axis=1)).ravel()
+
+
+def stored_images(rows: Matrix, data: BlockStore | MemoryBlocks) -> dict[str, np.ndarray]:
+    """Return ``(n, d)`` images, and how those to come are scaled, as arrays of a model."""
+    scale = scale_of(data, np.arange(data.n_cols))
+    arrays = {"scale_factor": scale.factor, "scale_shift": scale.shift}
+    if sp.issparse(rows):
+        parts = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr, "shape": np.array(rows.shape)}
+        arrays |= {f"images_{name}": array for name, array in parts.items()}
+    else:
+        arrays |= {"images": rows}
+    return {name: array for name, array in arrays.items() if array is not None}

@@ -1,4 +1,4 @@
-"""Scores of images by a fitted ranking, whether it has seen them or not, and what a model holds for that."""
+"""Scores of images by a fitted ranking, whether it has seen them or not."""
 
 from __future__ import annotations
 
@@ -19,25 +19,12 @@ from ...models.kernel_predict import spans
 from ...models.predictor import check_width
 from ...models.spectral import SpectralModel
 from ...models.spectral_predict import SpectralPredictor
-from ...passes.blocks import scale_of
 from ...passes.scaling import inverse_row_norms, scaled
 from ...records.context import RunContext
 from ...records.scale import FeatureScale
 from .config import RankerConfig
 
 BATCH_ROWS = 1024  # unseen images that are scored at a time
-
-
-def stored_images(rows: Matrix, data: BlockStore | MemoryBlocks) -> dict[str, np.ndarray]:
-    """Return ``(n, d)`` images, and how those to come are scaled, as arrays of a model."""
-    scale = scale_of(data, np.arange(data.n_cols))
-    arrays = {"scale_factor": scale.factor, "scale_shift": scale.shift}
-    if sp.issparse(rows):
-        parts = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr, "shape": np.array(rows.shape)}
-        arrays |= {f"images_{name}": array for name, array in parts.items()}
-    else:
-        arrays |= {"images": rows}
-    return {name: array for name, array in arrays.items() if array is not None}
 
 
 def model_images(model: SpectralModel) -> Matrix:

@@ -1,37 +1,208 @@
-"""The problem of a ranking: from images to what one eigendecomposition evaluates."""
+r"""Re-ranking the images of a query by a kernel learnt from looks and tags (Zhuang, thesis, 2011, chapter 6).
+
+The kernel agrees with the tags as far as visual neighbours allow:
+
+.. math::
+
+    \min_{K \succeq 0, \; \mathrm{tr} KK \le B} -\mathrm{tr}(K H K_t H)
+    + \frac{C}{2} \sum_{(i,j) \in E} \max(0, K_{ii} + K_{jj} - 2 K_{ij} - d_{ij}^2)^2 \quad (6.2)
+
+with tag vectors T, :math:`K_t = T T'`, pairs E of visual neighbours and their squared distances. One step is one eigendecomposition of the
+dual ascent that all kernels known by their spectrum share. A random walk on K then gives the scores.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
-from ....kernels.eigen.operator import SymmetricOperator
-from ....kernels.eigen.positive_part import normalized_laplacian
-from ....kernels.jit import one_thread
-from ....kernels.spectral.neighbors import nearest_rows, neighbour_graph, smooth_basis
-from ....kernels.spectral.pair_losses import DistanceTerms
-from ....kernels.spectral.problem import SpectralProblem
-from ....storage.errors import Matrix
+from ....kernels.ranking.random_walk import average_precision, normalise_prior, rank_rows, top_precision
+from ....kernels.spectral.dual_ascent import SpectralState, advance_ascent, begin_ascent, kernel_at, progress_figures
+from ....storage import BlockStore, MemoryBlocks
+from ....storage.errors import UserData
+from ...core.memory import Item, driver_plan
+from ...core.resources import Resources
+from ...core.result import Result, Step
+from ...grams.weighted_sum import MATRIX_SHARE
+from ...models.spectral import SpectralModel
+from ...records.data_set import require
 from .config import RankerConfig
-from .images import Images
+from .images import read_images, stored_images
+from .queries import N_MATRICES, QueryTable, read_queries, tag_source
+from .ranking import build_problem, ranking_figures, walk_on_kernel
+
+MAX_RANKED, MAX_TEXT = 50, 80  # images in the table of the ranking, and characters of their tags
+TOP_SIZES = (3, 5, 10, 20, 50, 100)  # lengths of the top lists that are judged where the store says which images are relevant
+MIN_SPREAD = 1e-9  # scores whose range is below this share of their mean are equal
 
 
-def build_problem(config: RankerConfig, images: Images, seed: int = 0) -> SpectralProblem:
-    """Return problem (6.2) on some images."""
-    n = images.n
-    target = SymmetricOperator(sp.csr_array((n, n)), factor=images.vectors, centre=True)
-    terms = DistanceTerms(n, images.pairs[:, 0], images.pairs[:, 1], -1.0)
-    basis = None if config.base is None else centred_basis(images.rows, config)
-    cap = float(n) if config.B is None else config.B
-    return SpectralProblem(target, terms, -images.distances, "squared_hinge", config.C, B=cap, basis=basis, seed=seed)
+@dataclass(frozen=True)
+class RankerInputs:
+    """Images, their tags (a string or list of each, or counts), and the prior of the walk, ``(n,)`` of sum one; perhaps queries."""
+
+    data: BlockStore | MemoryBlocks
+    tags: UserData
+    prior: np.ndarray
+    table: QueryTable | None = None
+
+    @classmethod
+    def read(cls, data: BlockStore | MemoryBlocks, tags: UserData, prior: ArrayLike | None, queries: UserData = None) -> Self:
+        """Return the inputs, with the prior that was given, else the weights of a store's rows, else a uniform one.
+
+        Raises ValueError: images without features, a prior that is none, or queries that are none.
+        """
+        require(data, "semantic-ranker", "columns")
+        if prior is None and data.has_table("weight"):
+            prior = data.row_table("weight")
+        if queries is None:
+            return cls(data, tags, normalise_prior(prior, data.n_rows))
+        given = None if prior is None else normalise_prior(prior, data.n_rows)
+        table = read_queries(queries, data.n_rows, given)
+        return cls(data, tag_source(tags, data.n_rows), normalise_prior(None, data.n_rows) if given is None else given, table)
+
+    def over(self, data: Any) -> Self:
+        """Return inputs whose rows are read from ``data``: the same ones, in another place."""
+        return replace(self, data=data)
 
 
-def centred_basis(rows: Matrix, config: RankerConfig) -> np.ndarray:
-    """Return the smoothest functions of the visual neighbour graph, ``(n, r)`` orthonormal columns of sum zero."""
-    n = rows.shape[0]
-    graph = neighbour_graph(nearest_rows(rows, min(config.n_neighbors, n - 1)).ids, "union")
-    basis = smooth_basis(normalized_laplacian(graph), min(config.base or n, n))
-    # A kernel of (6.2) has K 1 = 0; on functions of sum zero it has that here, too.
-    with one_thread():
-        left, values, _ = np.linalg.svd(basis - basis.mean(axis=0), full_matrices=False)
-    return np.ascontiguousarray(left[:, values > 1e-8])
+@dataclass(eq=False)
+class RankerProblem:
+    """The images of one query: the ascent on the dual of (6.2), all of it in this process."""
+
+    config: RankerConfig
+    inputs: RankerInputs
+    planned: Resources  # where it was made
+    distributed = ()
+    state_type = SpectralState
+
+    def __post_init__(self) -> None:
+        self.images = read_images(self.config, self.inputs.data, self.inputs.tags)
+        self.spectral = build_problem(self.config, self.images, self.planned.seed)
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """Images, tags and pairs, and steps, which the driver does alone."""
+        images, basis = self.images, self.spectral.basis
+        tags = {"tags": len(np.unique(images.vectors.indices)), "untagged": images.untagged, "pairs": len(images.pairs)}
+        steps = {"base": images.n if basis is None else basis.shape[1], "iterations_at_most": self.config.max_iter}
+        held = driver_plan(driver_items(images.n, images.rows.shape[1]))
+        return {**held, "images": images.n, **tags, **steps, "tasks_per_pass": 0, "task_bytes": 0}
+
+    def init(self, resources: Resources) -> SpectralState:
+        """Return the state before the first evaluation: no distance counts."""
+        return begin_ascent(self.spectral, np.zeros(len(self.images.pairs)))
+
+    def step(self, state: SpectralState, resources: Resources) -> Step[SpectralState]:
+        """Evaluate once, and move."""
+        new = advance_ascent(self.spectral, state, tol=self.config.tol, max_iter=self.config.max_iter)
+        return Step(new, {**progress_figures(self.spectral, new), "active_pairs": int(np.count_nonzero(new.best_alpha))})
+
+    def result(self, state: SpectralState) -> Result[SpectralModel]:
+        """Return the kernel of least objective so far with its certificate, the scores of the walk on it, and what unseen images are
+        compared with; top-N precision if the store says which images are relevant.
+        """
+        data, images, prior = self.inputs.data, self.images, self.inputs.prior
+        kernel = kernel_at(self.spectral, state, tol=self.config.tol)
+        scores = walk_on_kernel(self.config, kernel, prior, in_memory=8 * images.n**2 <= MATRIX_SHARE * self.planned.driver_memory)
+        figures = ranking_figures(images, self.spectral, state, kernel, scores, row_scaled=data.scale.kind == "unit-row")
+        arrays = {"scores": scores.values, "prior": prior, "pairs": images.pairs, "alpha": state.best_alpha}
+        arrays |= stored_images(images.rows, data)
+        record = self.config.model_dump_json(), stored_digest(data), images.n
+        model = SpectralModel(*record, kernel.part.vectors, kernel.spectrum, figures, arrays)
+        relevant, messages = relevant_rows(data), ranking_warnings(model)
+        judged = {} if relevant is None else {"precision": {str(row["n"]): row["precision"] for row in precisions(model, relevant)}}
+        return Result(
+            model,
+            state.stop,
+            objective=figures["objective"],
+            gap=figures["gap"],
+            certified_over="the kernel, before the random walk",
+            figures={
+                "images": images.n,
+                "pairs": len(images.pairs),
+                "active_pairs": int(np.count_nonzero(state.best_alpha)),
+                "untagged": images.untagged,
+                "rank": len(kernel.spectrum),
+                "cap_used": figures["cap_used"],
+                "walk_steps": int(figures["walk_steps"]),
+                "score_spread": figures["score_spread"],
+                "top": [int(row) for row in rank_rows(scores.values)[:5]],
+                **judged,
+                **({"remark": " ".join(messages)} if messages else {}),
+            },
+            warnings=messages,
+        )
+
+    def tables(self, model: SpectralModel) -> dict[str, list[dict[str, Any]]]:
+        """Return the first images, the spectrum, and the precision if it is known."""
+        scores, prior = model.arrays["scores"], model.arrays["prior"]
+        relevant = relevant_rows(self.inputs.data)
+        first = []
+        for rank, row in enumerate(rank_rows(scores)[:MAX_RANKED], 1):
+            tags = tag_text(self.inputs.tags, row)
+            entry = {"rank": rank, "row": int(row), "score": float(scores[row]), "prior": float(prior[row]), "tags": tags}
+            first.append(entry if relevant is None else {**entry, "relevant": int(relevant[row])})
+        total = float(model.eigenvalues.sum())
+        spectrum = [{"index": k, "eigenvalue": float(lam), "share": float(lam) / total} for k, lam in enumerate(model.eigenvalues, 1)]
+        tables = {"ranking": first, "spectrum": spectrum}
+        if relevant is None:
+            return tables
+        averages = [{"ranking": name, "average_precision": average_precision(model.arrays[name], relevant)} for name in ("scores", "prior")]
+        return {**tables, "precision": precisions(model, relevant), "average_precision": averages}
+
+
+def driver_items(n: int, d: int) -> tuple[Item, ...]:
+    """Return what the driver holds of the images of a query."""
+    return ("images, as read and in float64", 16 * n * d), ("matrices over the images", 8 * N_MATRICES * n * n)
+
+
+def stored_digest(data: BlockStore | MemoryBlocks) -> str:
+    """Return the digest of a store; nothing of arrays."""
+    return data.digest if isinstance(data, BlockStore) else ""
+
+
+def tag_text(tags: UserData, row: int) -> str:
+    """Return the tags of an image as a table shows them."""
+    if hasattr(tags, "shape") and (sp.issparse(tags) or tags.ndim == 2):
+        text = " ".join(map(str, np.flatnonzero(tags[[row]].toarray() if sp.issparse(tags) else tags[row]).tolist()))
+    else:
+        text = " ".join(tags[row].split() if isinstance(tags[row], str) else map(str, tags[row]))
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."
+
+
+def relevant_rows(data: BlockStore | MemoryBlocks) -> np.ndarray | None:
+    """Return which images are relevant if the data's target has two values: those with the greater one. The fit does not look at it."""
+    if not data.has_table("y"):
+        return None
+    values = np.unique(data.target())
+    return data.target() == values[1] if len(values) == 2 else None
+
+
+def is_flat(spread: Any, n: Any, error: Any) -> Any:
+    """Return whether the scores of n images are equal, from their range in units of their mean and the error of the walk."""
+    return spread <= np.maximum(MIN_SPREAD, n * error)
+
+
+def ranking_warnings(model: SpectralModel) -> list[str]:
+    """Return what a user should know of a ranking: here, that there is none."""
+    spread = model.figures["score_spread"]
+    if not is_flat(spread, model.n_rows, model.figures["walk_error"]):
+        return []
+    return [
+        f"the scores of all images are equal to {max(spread, MIN_SPREAD):.0e} of their mean, so their order tells nothing: images fall "
+        "into groups without ties between them, which keep their share of the prior; a prior, or tags in common, would tell them apart"
+    ]
+
+
+def precisions(model: SpectralModel, relevant: np.ndarray) -> list[dict[str, Any]]:
+    """Return rows of top-N precision, with that of the prior."""
+    sizes = [size for size in TOP_SIZES if size <= len(relevant)]
+    by_scores, by_prior = (top_precision(model.arrays[name], relevant, sizes).tolist() for name in ("scores", "prior"))
+    is_uniform, chance = bool(np.ptp(model.arrays["prior"]) == 0), float(relevant.mean())
+    rows = zip(sizes, by_scores, by_prior, strict=True)
+    return [{"n": size, "precision": a, "prior": None if is_uniform else b, "chance": chance} for size, a, b in rows]

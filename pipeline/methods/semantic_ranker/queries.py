@@ -21,7 +21,6 @@ from ....storage.errors import Matrix, UserData
 from ...grams.neighbours import load_programs as load_programs
 from ...grams.sources import FREED_BYTES, READ, TASKS, rows_at
 from ...passes.blocks import join_lists
-from ...records.context import RunContext
 from .config import RankerConfig
 from .images import compare_images, read_tags
 from .ranking import RankedQuery, rank_query
@@ -261,10 +260,3 @@ def joined_bytes(results: Sequence[int]) -> int:
 def result_bytes(sizes: np.ndarray, config: RankerConfig) -> int:
     """Bound the bytes of the results of some queries: scores, pairs of neighbours with their dual variables, figures."""
     return int((8 + 16 * config.n_neighbors) * np.sum(sizes) + 1024 * len(sizes))
-
-
-def rank_batch(
-    ctx: RunContext, config: RankerConfig, table: QueryTable, tags: UserData, groups: Sequence[tuple[int, int]]
-) -> list[RankedQuery]:
-    """Return the queries of some tasks, ranked: one pass."""
-    return ctx.run_pass(ranking_plan(ctx.data, config, table, tags, groups, ctx.seed))

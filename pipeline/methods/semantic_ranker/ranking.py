@@ -1,17 +1,23 @@
-"""From a learnt kernel to a ranking: the random walk on it, and what is said of both."""
+"""From images to a ranking: the problem of the kernel, the random walk on it, and what is said of both."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
+from ....kernels.eigen.operator import SymmetricOperator
+from ....kernels.eigen.positive_part import normalized_laplacian
+from ....kernels.jit import one_thread
 from ....kernels.ranking.random_walk import Scores, walk_on_factor, walk_scores
 from ....kernels.spectral.dual_ascent import SpectralState, advance_ascent, begin_ascent, kernel_at, relative_gap
+from ....kernels.spectral.neighbors import nearest_rows, neighbour_graph, smooth_basis
+from ....kernels.spectral.pair_losses import DistanceTerms
 from ....kernels.spectral.problem import Evaluation, SpectralProblem, cap_used
+from ....storage.errors import Matrix
 from .config import RankerConfig
 from .images import Images
-from .problem import build_problem
 
 
 class RankedQuery(NamedTuple):
@@ -22,6 +28,27 @@ class RankedQuery(NamedTuple):
     alpha: np.ndarray  # (e,)
     figures: dict[str, float]
     stop: str
+
+
+def build_problem(config: RankerConfig, images: Images, seed: int = 0) -> SpectralProblem:
+    """Return problem (6.2) on some images."""
+    n = images.n
+    target = SymmetricOperator(sp.csr_array((n, n)), factor=images.vectors, centre=True)
+    terms = DistanceTerms(n, images.pairs[:, 0], images.pairs[:, 1], -1.0)
+    basis = None if config.base is None else centred_basis(images.rows, config)
+    cap = float(n) if config.B is None else config.B
+    return SpectralProblem(target, terms, -images.distances, "squared_hinge", config.C, B=cap, basis=basis, seed=seed)
+
+
+def centred_basis(rows: Matrix, config: RankerConfig) -> np.ndarray:
+    """Return the smoothest functions of the visual neighbour graph, ``(n, r)`` orthonormal columns of sum zero."""
+    n = rows.shape[0]
+    graph = neighbour_graph(nearest_rows(rows, min(config.n_neighbors, n - 1)).ids, "union")
+    basis = smooth_basis(normalized_laplacian(graph), min(config.base or n, n))
+    # A kernel of (6.2) has K 1 = 0; on functions of sum zero it has that here, too.
+    with one_thread():
+        left, values, _ = np.linalg.svd(basis - basis.mean(axis=0), full_matrices=False)
+    return np.ascontiguousarray(left[:, values > 1e-8])
 
 
 def walk_on_kernel(config: RankerConfig, kernel: Evaluation, prior: np.ndarray, *, in_memory: bool = True) -> Scores:

@@ -6,8 +6,6 @@ and gives ``S[:, a] r[a]``; these are added in the order of a fixed tree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import scipy.sparse as sp
 
@@ -67,11 +65,6 @@ def stochastic_chunk(task: Task) -> bool:
     return True
 
 
-def all_true(parts: Sequence[bool]) -> bool:
-    """Combine step of a question that all tasks must affirm."""
-    return all(parts)
-
-
 def _step_bytes(task: Task, n: int) -> int:
     return COPIES * task_bytes(task) + 24 * n
 
@@ -93,5 +86,5 @@ def walk_product(ctx: RunContext, r: np.ndarray, keeps_diagonal: bool) -> np.nda
 def is_stochastic_store(ctx: RunContext) -> bool:
     """Return whether the similarity is an S already; one pass."""
     n = ctx.data.n_rows
-    program = BlockProgram("walk-columns", stochastic_chunk, all_true, lambda task: _step_bytes(task, n), 16)
+    program = BlockProgram("walk-columns", stochastic_chunk, all, lambda task: _step_bytes(task, n), 16)
     return ctx.run_pass(plan(program, column_tasks(ctx.data)))

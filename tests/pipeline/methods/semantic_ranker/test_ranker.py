@@ -12,10 +12,11 @@ from sklearn.utils.estimator_checks import check_estimator
 from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.kernels.ranking.pair_ranking import graph_laplacian
 from gramplane.kernels.ranking.random_walk import top_precision
-from gramplane.pipeline.loops.run import run_loop
+from gramplane.pipeline.core.engine import fit, iterate
 from gramplane.pipeline.methods.semantic_ranker.config import RankerConfig
 from gramplane.pipeline.methods.semantic_ranker.estimator import SemanticKernelRanker, VisualRank
-from gramplane.pipeline.methods.semantic_ranker.method import Ranker, RankerInputs
+from gramplane.pipeline.methods.semantic_ranker.method import Ranker
+from gramplane.pipeline.methods.semantic_ranker.problem import RankerInputs
 from gramplane.pipeline.models.spectral import SpectralModel
 from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.synthetic.images import planted_images
@@ -282,28 +283,31 @@ def test_a_killed_loop_ends_with_the_same_bits(tmp_path):
     config = RankerConfig(tol=1e-9)
     with open_executor(None) as executor:
         ctx = run_context(executor, store, tmp_path / "run")
-        ready = Ranker.start(config, RankerInputs(store, q.tags, np.full(36, 1 / 36)), ctx)
-        loop = ready.loop
-        straight = run_loop(loop, RunContext(executor, data=store)).state
+        inputs = RankerInputs(store, q.tags, np.full(36, 1 / 36))
 
         class Killed(Exception):
             pass
 
-        class Dying(type(loop)):
-            def step(self, state, ctx):
+        class Dying(Ranker):
+            def step(self, problem, state, resources):
                 if state.iteration == 4:
                     raise Killed
-                return super().step(state, ctx)
+                return super().step(problem, state, resources)
 
+        def ended(method):
+            problem = method.problem(config, inputs, ctx)
+            outcome = iterate(method, problem, ctx, store=ctx.scratch)
+            return outcome.resumed_at, method.result(problem, outcome.state, ctx).model
+
+        straight = fit(Ranker(), config, inputs, RunContext(executor, data=store)).result.model
         with pytest.raises(Killed):
-            run_loop(Dying(config, loop.images, 0), ctx)
-        outcome = run_loop(Ranker.build_loop(config, ready.inputs, ctx), ctx)
-        assert outcome.resumed_at == 4
-        a, b = (ready.model(state, ctx) for state in (straight, outcome.state))
-    for name, array in a.arrays.items():
-        np.testing.assert_array_equal(array, b.arrays[name])
-    np.testing.assert_array_equal(a.eigenvectors, b.eigenvectors)
-    assert a.figures == b.figures
+            ended(Dying())
+        resumed_at, model = ended(Ranker())
+    assert resumed_at == 4
+    for name, array in straight.arrays.items():
+        np.testing.assert_array_equal(array, model.arrays[name])
+    np.testing.assert_array_equal(straight.eigenvectors, model.eigenvectors)
+    assert straight.figures == model.figures
 
 
 def test_a_model_is_saved_and_read(tmp_path):
@@ -319,17 +323,23 @@ def test_a_model_is_saved_and_read(tmp_path):
     np.testing.assert_array_equal(loaded.score_samples(q.X[:4] + 0.1), found.score_samples(q.X[:4] + 0.1))
 
 
+def told(config, ctx, extra):
+    """Everything that a run tells."""
+    ranker = Ranker()
+    problem = ranker.prepare(config, ctx, extra)
+    state = iterate(ranker, problem, ctx).state
+    found = ranker.result(problem, state, ctx)
+    return found.model, found.summary, ranker.tables(problem, state, found.model), problem.plan
+
+
 def test_a_run_tells_its_ranking(tmp_path):
     q = query(60)
     store = ingest((q.X, q.relevant.astype(int)), tmp_path / "images.zarr")
     with open_executor(None) as executor:
         ctx = run_context(executor, store, tmp_path / "run")
-        ready = Ranker.prepare(RankerConfig(), ctx, {"tags": q.tag_lines()})
-        state = run_loop(ready.loop, ctx).state
-        model = ready.model(state, ctx)
+        model, summary, tables, plan = told(RankerConfig(), ctx, {"tags": q.tag_lines()})
     peer = SemanticKernelRanker().fit(q.X, q.tags)
     np.testing.assert_allclose(model.predictions()[:, 0], peer.scores_, atol=1e-9)
-    tables, summary = ready.tables(state, model), ready.summary(state, model)
     assert [row["row"] for row in tables["ranking"]] == peer.rank(50).tolist()
     assert len(tables["spectrum"]) == len(model.eigenvalues) == summary["rank"]
     assert sum(row["share"] for row in tables["spectrum"]) == pytest.approx(1.0)
@@ -338,8 +348,8 @@ def test_a_run_tells_its_ranking(tmp_path):
     assert summary["precision"]["10"] == expected[2]
     assert summary["cap_used"] == pytest.approx(1.0)
     assert summary["top"] == peer.rank(5).tolist()
-    assert ready.plan["images"] == 60
-    assert ready.plan["pairs"] == len(model.arrays["pairs"])
+    assert plan["images"] == 60
+    assert plan["pairs"] == len(model.arrays["pairs"])
 
 
 def test_without_relevance_there_is_nothing_to_judge(tmp_path):
@@ -347,11 +357,9 @@ def test_without_relevance_there_is_nothing_to_judge(tmp_path):
     store = ingest(q.X, tmp_path / "images.zarr")
     with open_executor(None) as executor:
         ctx = run_context(executor, store, tmp_path / "run")
-        ready = Ranker.prepare(RankerConfig(), ctx, {"tags": q.tag_lines(), "prior": np.arange(36).tolist()})
-        state = run_loop(ready.loop, ctx).state
-        model = ready.model(state, ctx)
-    assert set(ready.tables(state, model)) == {"ranking", "spectrum"}
-    assert "precision" not in ready.summary(state, model)
+        model, summary, tables, _ = told(RankerConfig(), ctx, {"tags": q.tag_lines(), "prior": np.arange(36).tolist()})
+    assert set(tables) == {"ranking", "spectrum"}
+    assert "precision" not in summary
     np.testing.assert_allclose(model.arrays["prior"], np.arange(36) / np.arange(36).sum())
 
 
@@ -425,9 +433,9 @@ def test_the_limits_of_a_fit_warn_and_refuse():
     with open_executor(None) as executor:
         ctx = RunContext(executor, data=MemoryBlocks(q.X), driver_memory=1 << 15)
         with pytest.raises(MemoryBoundExceeded, match=r"semantic-ranker: this process would hold .* KiB .*rank the images of one query"):
-            Ranker.build_loop(RankerConfig(), RankerInputs(ctx.data, q.tags, np.full(36, 1 / 36)), ctx)
+            Ranker().problem(RankerConfig(), RankerInputs(ctx.data, q.tags, np.full(36, 1 / 36)), ctx)
         with pytest.raises(ValueError, match="n_neighbors=36 exceeds the 35 other images"):
-            Ranker.prepare(RankerConfig(n_neighbors=36), RunContext(executor, data=ctx.data), {"tags": q.tag_lines()})
+            Ranker().prepare(RankerConfig(n_neighbors=36), RunContext(executor, data=ctx.data), {"tags": q.tag_lines()})
 
 
 def test_groups_without_ties_have_no_order():

@@ -8,7 +8,7 @@ import pytest
 
 from gramplane.pipeline import load_model, resume_run, run_method
 from gramplane.pipeline.methods.semantic_ranker.estimator import SemanticKernelRanker
-from gramplane.pipeline.methods.semantic_ranker.loop import RankerLoop
+from gramplane.pipeline.methods.semantic_ranker.problem import RankerProblem
 from gramplane.pipeline.synthetic.images import planted_images
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.cli import main
@@ -79,17 +79,17 @@ def test_a_loaded_run_is_the_estimator(tmp_path, query):
 def test_a_killed_run_ends_with_the_same_bits(tmp_path, query, monkeypatch):
     data, extra = str(tmp_path / "images"), {"tags": query.tag_lines()}
     straight = run_method("semantic-ranker", {}, data=data, run=str(tmp_path / "straight"), extra=extra)
-    step = RankerLoop.step
+    step = RankerProblem.step
 
     def dying(self, state, ctx):
         if state.iteration == 3:
             raise KeyboardInterrupt
         return step(self, state, ctx)
 
-    monkeypatch.setattr(RankerLoop, "step", dying)
+    monkeypatch.setattr(RankerProblem, "step", dying)
     with pytest.raises(KeyboardInterrupt):
         run_method("semantic-ranker", {}, data=data, run=str(tmp_path / "killed"), extra=extra)
-    monkeypatch.setattr(RankerLoop, "step", step)
+    monkeypatch.setattr(RankerProblem, "step", step)
     resumed = resume_run(str(tmp_path / "killed"))
     assert resumed.summary["objective"] == straight.summary["objective"]
     a, b = (load_model(tmp_path / name) for name in ("straight", "killed"))

@@ -1,0 +1,141 @@
+"""Scores by a random walk on a given similarity: power iteration in this process, or by passes where the matrix has no room there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from ....kernels.ranking.random_walk import Walk, is_stochastic, max_walk_steps, normalise_prior, walk_error, walk_on
+from ....storage import BlockStore, DataError, MemoryBlocks
+from ....storage.errors import Matrix
+from ...core.memory import Item, driver_plan
+from ...grams.sources import READ, rows_of
+from ...passes.blocks import scale_as_given
+from ...passes.columns import entry_count
+from ...records.context import RunContext
+from ...records.data_set import require
+from .config import VisualRankConfig
+from .walk_pass import is_stochastic_store, walk_plan, walk_product
+
+DENSE_ENTRY, SPARSE_ENTRY = 16, 40  # bytes of an entry as read and as weights, while both are there
+
+
+@dataclass(frozen=True)
+class WalkInputs:
+    """A similarity of rows, square, and the prior of the walk, ``(n,)`` of sum one."""
+
+    data: BlockStore | MemoryBlocks
+    prior: np.ndarray
+
+    @classmethod
+    def read(cls, data: BlockStore | MemoryBlocks, prior: ArrayLike | None) -> Self:
+        """Return the inputs, with the prior that was given, else the weights of a store's rows, else a uniform one.
+
+        Raises ValueError: data that are not square, or a prior that is none.
+        """
+        require(data, "visual-rank", "columns")
+        if data.n_rows != data.n_cols:
+            where = "" if data.url == "memory" else data.url
+            raise DataError(f"similarity: shape ({data.n_rows}, {data.n_cols}); it must be square, (n_samples, n_samples)", where)
+        if prior is None and data.has_table("weight"):
+            prior = data.row_table("weight")
+        return cls(data, normalise_prior(prior, data.n_rows))
+
+    def over(self, data: Any) -> Self:
+        """Return inputs whose similarity is read from ``data``: the same one, in another place."""
+        return replace(self, data=data)
+
+
+@dataclass(frozen=True)
+class WalkState:
+    """State of a power iteration."""
+
+    record_name: ClassVar[str] = "WalkState"
+    iteration: int
+    scores: np.ndarray  # (n,)
+    products: int  # with S
+    change: float  # of the last product, as an l1 norm
+    keeps_diagonal: bool
+    stop: str | None = None  # "tol", "max_iter", "stalled" (by rounding) or "closed form"
+
+
+@dataclass(eq=False)
+class WalkProblem:
+    """Scores of the rows of a similarity."""
+
+    config: VisualRankConfig
+    inputs: WalkInputs
+    in_memory: bool  # the matrix is read into this process
+    _walk: Walk | None = None
+
+    @property
+    def most(self) -> int:
+        """Products at most."""
+        config = self.config
+        return min(max_walk_steps(config.damping, config.tol), config.max_iter or np.iinfo(np.int64).max)
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """Where products are computed, and the tasks of one."""
+        data, passes = self.inputs.data, {"tasks_per_pass": 0, "task_bytes": 0}
+        if not self.in_memory:
+            work = walk_plan(data, self.inputs.prior, False)
+            passes = {"tasks_per_pass": work.n_tasks, "task_bytes": work.memory_bound}
+        sizes = {"n_rows": data.n_rows, "products_on": "matrix" if self.in_memory else "passes"}
+        products = 0 if self.config.solver == "exact" else self.most
+        return {**driver_plan(self.driver_items), **sizes, "products_at_most": products, **passes}
+
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        return () if self.in_memory else ("products with the similarity",)
+
+    @property
+    def driver_items(self) -> tuple[Item, ...]:
+        """What the driver holds."""
+        system = (("matrix of the system, and its factors", 32 * self.inputs.data.n_rows**2),) if self.config.solver == "exact" else ()
+        return (*walk_items(self.inputs.data, in_memory=self.in_memory), *system)
+
+    def keeps_diagonal(self, ctx: RunContext) -> bool:
+        """Return whether a row is similar to itself; ``"auto"``: where the matrix is an S already."""
+        if self.config.diagonal != "auto":
+            return self.config.diagonal == "keep"
+        return bool(is_stochastic(_matrix(ctx.data)) if self.in_memory else is_stochastic_store(ctx))
+
+    def stochastic(self, state: WalkState, ctx: RunContext) -> Walk:
+        """Return S in this process, made when first asked for."""
+        if self._walk is None:
+            self._walk = walk_on(_matrix(ctx.data), "keep" if state.keeps_diagonal else "zero")
+        return self._walk
+
+    def product(self, r: np.ndarray, state: WalkState, ctx: RunContext) -> np.ndarray:
+        """Return S r."""
+        if not self.in_memory:
+            return walk_product(ctx, r, state.keeps_diagonal)
+        return self.stochastic(state, ctx).product(r)
+
+    def error(self, state: WalkState) -> float:
+        """Return the bound of the l1 distance of the scores from the exact ones."""
+        return 0.0 if state.stop == "closed form" else walk_error(state.change, self.config.damping)
+
+
+def walk_items(data: BlockStore | MemoryBlocks, *, in_memory: bool) -> tuple[Item, ...]:
+    """Return what the driver holds of a walk."""
+    vectors = "scores and prior", 64 * data.n_rows
+    if not in_memory:
+        return (vectors,)
+    nbytes = DENSE_ENTRY * data.n_rows**2 if data.meta.kind == "dense" else SPARSE_ENTRY * entry_count(data)
+    return vectors, ("similarity, as read and as weights", nbytes)
+
+
+def _matrix(data: BlockStore | MemoryBlocks) -> Matrix:
+    """Return the similarity that a data set holds, dense or CSR."""
+    if isinstance(data, MemoryBlocks) and data.scale.kind == "none":
+        return data.X
+    parts = [rows_of(data, lo, min(lo + READ, data.n_rows), scale_as_given) for lo in range(0, data.n_rows, READ)]
+    return sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts)
