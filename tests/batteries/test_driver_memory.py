@@ -12,7 +12,7 @@ import pytest
 from gramplane.cluster import MemoryBoundExceeded, parse_bytes
 from gramplane.pipeline import METHODS, run_method, score_store, tune
 from gramplane.pipeline.core.memory import OVERHEAD, refuse
-from gramplane.pipeline.methods.kta_path import loop as kta_path
+from gramplane.pipeline.methods.kta_path import problem as kta_path
 from gramplane.pipeline.methods.npkl.problem import eigenpairs_item
 from gramplane.storage import block_cache
 from gramplane.storage.ingest import ingest
@@ -297,13 +297,13 @@ def test_weights_of_a_path_are_counted_once_the_alignments_tell_how_many(tmp_pat
     most = next(row["bytes"] for row in plan["driver_holds"] if row["what"] == kta_path.weights_item(0)[0])
     assert most == 48 * 3000 * plan["points"]
     states = []
-    advance = kta_path.KTALoop._advance
+    advance = kta_path.KTAProblem.advance
 
     def seen(self, state):
         states.append(advance(self, state))
         return states[-1]
 
-    monkeypatch.setattr(kta_path.KTALoop, "_advance", seen)
+    monkeypatch.setattr(kta_path.KTAProblem, "advance", seen)
     run_method("kta-path", params, **place, run=str(tmp_path / "run"))
     last = states[-1]
     assert len(last.p) == plan["points"] and len(last.indices) == kta_path.path_size(kta_path.KTAPathConfig(**params), last) < most // 48

@@ -27,10 +27,10 @@ from ...models.kernel import KernelModel
 from ...models.kernel_predict import gram_decision_values, row_decision_values, scaled_rows
 from ...records.context import RunContext
 from .config import KTAPathConfig
-from .loop import path_weights
 from .machines import Kernels, PathPoint, PathTrainer
 from .method import KTAPath
 from .path_model import machine_model, weights_along
+from .problem import path_weights
 
 
 class KTASelectionPath(Selection, KernelEstimator, Classifier):
@@ -129,7 +129,7 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
     Jawanpuria: Learning Kernels for Multiple Predictive Tasks. PhD thesis (2014), chapter 7.
     """
 
-    _method = KTAPath
+    _method = KTAPath()
     _takes_all_memory = True
     _kernels_parameter = "kernel"
 
@@ -317,7 +317,7 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
         arrays, training = {"traces": self.traces_, "widths": self.widths_}, self._training
         late = None
         if config.probability is not False:
-            fit = Fit(KTAPath, config.model_copy(update={"p": point.p}), training)
+            fit = Fit(self._method, config.model_copy(update={"p": point.p}), training)
             late = late_calibration(fit, self._fit_place(training.data), seed_of(self.random_state), self._takes_all_memory)
         return PathMachine(
             point, self.classes_, float(config.C), lambda: machine_model(config, training, arrays, figures, point), self, late

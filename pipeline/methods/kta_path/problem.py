@@ -1,4 +1,4 @@
-"""Kernel selection along a path of norms as a loop, a batch a step: alignments of tasks, then weights of points, then machines.
+"""Kernel selection along a path of norms, a batch a step: alignments of tasks, then weights of points, then machines.
 
 Problem (docs/theory/kta_path.md):
 ``min over eta >= 0 of lam1 sum B_F(eta_i, eta0) + lam2 sum eta_i^p - sum eta_i a_i`` for p from p_start down to
@@ -7,29 +7,45 @@ p_end (Jawanpuria, PhD thesis 2014, equation 7.1 and algorithm 5), a_i the align
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
+from ....cluster import Plan
 from ....kernels.alignment.alignment import Alignments
 from ....kernels.alignment.path import DIVERGENCES, AlignmentProblem, juncture_points, kernel_path, p_grid, threshold, weights_at
-from ...core.memory import Item, refuse
-from ...core.result import Step
+from ...core.memory import Item, driver_plan, refuse
+from ...core.resources import Resources
 from ...grams.given import GivenGrams
 from ...inputs.labels import Inputs, labels_of
+from ...inputs.memory import vectors_item
 from ...inputs.scores import AccuracyTracker, accuracies
-from ...passes.blocks import column_tasks
+from ...passes.blocks import Task, column_tasks
 from ...records.context import RunContext
-from .alignment_pass import align_features
+from .alignment_pass import align_features, alignments_pass
 from .config import KTAPathConfig
-from .machines import Kernels, PathPoint, PathTrainer, SharedSums, given_grams, machine_points
+from .kernel_sum_pass import MATRIX_COPIES, CellSums, matrix_fits, sum_passes
+from .machines import (
+    CELL_SHARE,
+    MAX_SINGLE_POINTS,
+    TABLE_COPIES,
+    Kernels,
+    PathPoint,
+    PathTrainer,
+    SharedSums,
+    given_grams,
+    machine_points,
+)
 
 BATCH_TASKS = 16  # tasks of the alignment pass in one step
 BATCH_POINTS = 25  # points of the path in one step
 BATCH_MACHINES = 26  # machines in one step
 N_DEFAULT_KERNELS = 10  # kernels that the default lam2 leaves at p_end, or a fifth of all where that is less, but at least three
+CELLS = "matrices of cells, which share the kernels of many points"
 MIN_TRACE_SHARE = 1e-12  # a centred trace below this share of the plain one is rounding
 
 
@@ -51,16 +67,6 @@ class KTAState:
     newton_steps: np.ndarray  # (points,)
     scored: np.ndarray  # (machines, 3) point, accuracy on training rows and on rows held out (NaN without any) of the machines so far
     beta: np.ndarray  # (n_machines, n_samples) coefficients of the last of them; no rows before the first
-
-    @property
-    def alignments(self) -> Alignments:
-        """Figures of the kernels."""
-        return Alignments(*self.table)
-
-    @property
-    def kernels(self) -> Kernels:
-        """What sums of the kernels are made of."""
-        return Kernels(*self.table[:3])
 
     @property
     def weights(self) -> sp.csr_array:
@@ -106,55 +112,111 @@ def _load_below_selected(loads: np.ndarray, useful: int) -> float:
     return 0.5 * float(values[last] + (values[last + 1] if last + 1 < len(values) else 0.0))
 
 
-class KTALoop:
+@dataclass(eq=False)
+class KTAProblem:
     """The path of one data set; rows held out have weight 0."""
 
-    state_type = KTAState
+    config: KTAPathConfig
+    inputs: Inputs
+    planned: Resources  # where it was made: what decides the passes
 
-    def __init__(self, config: KTAPathConfig, inputs: Inputs) -> None:
-        self.config, self.inputs = config, inputs
+    def __post_init__(self) -> None:
+        config, inputs, data = self.config, self.inputs, self.inputs.data
         self.fit = AccuracyTracker(0, inputs.n_machines, inputs.target, inputs.held_out)
         self.grid = p_grid(config.p_start, config.p_end, config.dp)
+        self._at_once = min(config.n_machines, BATCH_MACHINES, len(self.grid))  # machines along the path
+        self._entry_bytes = 4 if config.kernel == "rbf" else 8
+        self._fits = matrix_fits(data.n_rows, data.n_cols, self.planned.driver_memory)
         self.trains = True  # whether machines along the path are a part of it
         self.sums: SharedSums | None = None  # matrices that machines along the path share, for those with another C
-        self.machine: tuple[KTAState, PathPoint] | None = None  # the machine that predicts, of the state that was last asked for it
+        self._machine: tuple[KTAState, PathPoint] | None = None  # the machine that predicts, of the state that was last asked for it
 
-    def init(self, ctx: RunContext) -> KTAState:
-        """Return the state without alignments and points."""
-        none, ids = np.zeros(0), np.zeros(0, np.int64)
-        machines = np.zeros((0, 3)), np.zeros((0, ctx.data.n_rows))
-        return KTAState(0, None, 0, np.zeros((4, 0)), np.nan, np.nan, none, ids, ids, none, ids, *machines)
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """Points of the path, tasks of a pass, where machines are solved."""
+        points, data = len(self.grid), self.inputs.data
+        tasks, fits = column_tasks(data), self._fits
+        sizes = {"kernels": int(data.n_cols), "points": points}
+        machines = {"machines": self.inputs.n_machines, "machine_points": self.config.n_machines}
+        passes = {"tasks_per_pass": len(tasks), "task_bytes": max(work.memory_bound for work in self._passes(tasks))}
+        solves = {"solve_on": "matrix" if fits else "passes", "matrix_bytes": MATRIX_COPIES * data.n_rows**2 if fits else 0}
+        return {**driver_plan(self.driver_items(points)), **sizes, **machines, **passes, **solves}
 
-    def step(self, state: KTAState, ctx: RunContext) -> Step[KTAState]:
-        """Align another batch of kernels, solve another batch of points, or train another batch of machines."""
-        if np.isnan(state.lam1):
-            new = self._align(state, ctx)
-        elif len(state.p) < len(self.grid):
-            new = self._advance(state)
-        else:
-            new = self._train(state, ctx)
-        new = replace(new, iteration=state.iteration + 1)
-        reached = {"p": float(new.p[-1]), "n_active": int(new.counts[-1])} if len(new.p) else {"p": np.nan, "n_active": np.nan}
-        figures = {"n_aligned": new.table.shape[1], "n_points": len(new.p), **reached, "newton_steps": int(new.newton_steps.sum())}
-        return Step(new, {**figures, "n_machines": len(new.scored)})
+    def _passes(self, tasks: Sequence[Task]) -> Iterator[Plan[Any]]:
+        """Yield the passes of the fit, nothing of which runs."""
+        data = self.inputs.data
+        targets = 8 * data.n_rows * self.inputs.n_machines
+        yield from (alignments_pass(tasks[lo : lo + BATCH_TASKS], targets) for lo in range(0, len(tasks), BATCH_TASKS))
+        yield from sum_passes(data, self._entry_bytes, self._most_cells, self.planned.driver_memory)
 
-    def _align(self, state: KTAState, ctx: RunContext) -> KTAState:
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        machines = "Gram blocks of machines" if self._fits else "products and entries of the machines' kernels"
+        return ("alignments of features", machines)
+
+    def driver_items(self, points: int) -> tuple[Item, ...]:
+        """Return what the driver holds: figures of every feature, weights at all of them at some points, vectors, matrices of a machine.
+        Where a point's matrix does not fit there are passes instead.
+        """
+        n, d, machines = self.inputs.data.n_rows, self.inputs.data.n_cols, self._at_once
+        features = "alignments, traces, widths and weights of the features", 80 * d
+        vectors = features, weights_item(points * d), vectors_item(n, self.inputs.n_machines)
+        if not self._fits:
+            return vectors
+        matrix = "sums of kernels, the matrix, and the solver's copy of it", MATRIX_COPIES * n * n
+        if machines <= MAX_SINGLE_POINTS:
+            single = "the matrix that one task sums, and the copy a solver shrinks", 13 * n * n
+            return (*vectors, single if len(column_tasks(self.inputs.data)) == 1 else matrix)
+        most = int(CELL_SHARE * self.planned.driver_memory)
+        table = "weights of kernels at the machines, while cells are cut", min(TABLE_COPIES * d * machines, most)
+        summed = CELLS, 2 * self._entry_bytes * self._most_cells * n * n
+        # The table is gone once the cells are cut.
+        return (*vectors, matrix, max(summed, table, key=lambda item: item[1]))
+
+    @property
+    def _most_cells(self) -> int:
+        """How many cells there are at most, whose matrices many points share; none where there are few."""
+        if self._at_once <= MAX_SINGLE_POINTS:
+            return 0
+        rows = self.planned.over(self.inputs.data)
+        return min(self.inputs.data.n_cols, CellSums.max_count(rows, CELL_SHARE, self._entry_bytes))
+
+    def trainer(self, state: KTAState, resources: Resources) -> PathTrainer:
+        """Return what trains machines at points of the path."""
+        return PathTrainer(self.config, self.inputs, resources.over(self.inputs.data), Kernels(*state.table[:3]))
+
+    def machine(self, state: KTAState, resources: Resources) -> PathPoint:
+        """Return the machine at the point of the path that the parameters name, or at the last one before it that has a kernel: solved
+        once, for the model and for what is said of it.
+        """
+        if self._machine is None or self._machine[0] is not state:
+            config, p = self.config, machine_p(self.config, state)
+            chosen = path_weights(config, (state.lam1, state.lam2), state.table[0], path_junctures(config, state), p)
+            # Started from nothing, the machine is the same whatever points came before.
+            self._machine = state, self.trainer(state, resources).at(p, *chosen)
+        return self._machine[1]
+
+    def align(self, state: KTAState, resources: Resources) -> KTAState:
+        """Return the state with the alignments of another batch of kernels."""
+        rows = resources.over(self.inputs.data)
         if isinstance(self.inputs.data, GivenGrams):
-            batch, done, n_tasks = given_alignments(ctx, self.inputs), 1, 1
+            batch, done, n_tasks = given_alignments(rows, self.inputs), 1, 1
         else:
-            tasks = column_tasks(ctx.data)
+            tasks = column_tasks(rows.data)
             n_tasks, done = len(tasks), min(state.tasks + BATCH_TASKS, len(tasks))
-            batch = align_features(ctx, tasks[state.tasks : done], class_targets(self.inputs), row_counts(self.inputs), self.config.kernel)
+            batch = align_features(rows, tasks[state.tasks : done], class_targets(self.inputs), row_counts(self.inputs), self.config.kernel)
         table = np.concatenate([state.table, np.stack(batch)], axis=1)
         lam1, lam2 = resolve_regularisation(self.config, table[0]) if done == n_tasks else (np.nan, np.nan)
         new = replace(state, tasks=done, table=table, lam1=lam1, lam2=lam2)
         if done == n_tasks:
             # How many weights there will be follows from the alignments; the plan only had an upper bound.
             items = [weights_item(path_size(self.config, new))]
-            refuse("kta-path", items, ctx.fit_limit, "fewer points (dp), a smaller p_start or a larger lam2")
+            refuse("kta-path", items, resources.fit_limit, "fewer points (dp), a smaller p_start or a larger lam2")
         return new
 
-    def _advance(self, state: KTAState) -> KTAState:
+    def advance(self, state: KTAState) -> KTAState:
+        """Return the state with another batch of points."""
         config, first = self.config, len(state.p)
         last = min(first + BATCH_POINTS, len(self.grid))
         problem, points = path_problem(config, state.lam1, state.lam2), self.grid[first:last]
@@ -167,13 +229,13 @@ class KTALoop:
         needs_no_machine = not self.trains or (config.n_machines == 1 and self.fit.held_out is None) or not new.counts.any()
         return replace(new, stop="end" if needs_no_machine and last == len(self.grid) else None)
 
-    def _train(self, state: KTAState, ctx: RunContext) -> KTAState:
+    def train(self, state: KTAState, resources: Resources) -> KTAState:
+        """Return the state with another batch of machines."""
         points = machine_points(state.counts, self.config.n_machines, machine_point(self.config, state))
         first, last = len(state.scored), min(len(state.scored) + BATCH_MACHINES, len(points))
-        chosen = points[first:last]
-        trainer = PathTrainer(self.config, self.inputs, ctx, state.kernels)
-        scored, beta = [state.scored], state.beta
-        for k, point in zip(chosen, trainer.along(state.p[chosen], state.weights[chosen], beta if first else None), strict=True):
+        chosen, scored, beta = points[first:last], [state.scored], state.beta
+        along = self.trainer(state, resources).along(state.p[chosen], state.weights[chosen], beta if first else None)
+        for k, point in zip(chosen, along, strict=True):
             scored.append(np.array([[k, *accuracies(self.fit, dict(enumerate(point.values)))]]))
             beta = point.beta
         return replace(state, scored=np.concatenate(scored), beta=beta, stop="end" if last == len(points) else None)
