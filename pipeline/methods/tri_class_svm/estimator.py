@@ -24,8 +24,8 @@ from ...inputs.scaling import as_scaled
 from ...models.kernel import KernelModel
 from .config import TriClassConfig
 from .inputs import TriClassInputs, TriClassRows, join_stores, kernel_text, split_labels, three_way_labels
-from .loop import TriClassState
 from .method import TriClass, validation_rows
+from .problem import TriClassState
 
 
 class TriClassSVC(KernelEstimator, Classifier):
@@ -149,7 +149,7 @@ class TriClassSVC(KernelEstimator, Classifier):
     Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, chapter 5.
     """
 
-    _method = TriClass
+    _method = TriClass()
     _kernels_parameter = "kernel"
 
     kernel: Any

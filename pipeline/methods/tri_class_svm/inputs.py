@@ -57,6 +57,10 @@ class TriClassInputs:
         """Return inputs without some of the labelled rows."""
         return replace(self, held_out=held_out if self.held_out is None else self.held_out | held_out)
 
+    def over(self, data: TriClassRows) -> TriClassInputs:
+        """Return inputs whose rows are read from ``data``: the same ones, in another place."""
+        return replace(self, data=data)
+
     @property
     def counts(self) -> np.ndarray | None:
         """How often rows count, labelled ones and then unlabelled ones, ``(n,)``; ``None``: each once. Rows held out count as well."""

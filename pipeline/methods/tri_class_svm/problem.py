@@ -1,4 +1,4 @@
-"""The tri-class support vector machine as a loop: a step solves the next convex problem of every start that still runs.
+"""The tri-class support vector machine: a step solves the next convex problem of every start that still runs.
 
 Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, chapter 5. All starts, and
 the folds of a validation, share one Gram matrix; the first step fits the machine on the labelled rows and the one with every unlabelled
@@ -9,29 +9,42 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from functools import cached_property
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 
 from ....kernels.grams.spec import KernelSpec
-from ....kernels.jit import one_thread
 from ....kernels.svm import triclass_search as solver
 from ....kernels.svm.dual import Gram
 from ....kernels.svm.triclass import Points
 from ....kernels.svm.triclass_search import SearchSettings, SearchState
-from ...core.result import Step
+from ....storage import BlockStore
+from ...core.memory import Item, driver_plan, total_bytes
 from ...grams.grams import Grams
 from ...grams.lazy import LazyGrams
-from ...grams.settings import GramSettings
+from ...grams.plans import GramPasses
+from ...grams.settings import PLACES, GramSettings
+from ...grams.sources import group_pairs
+from ...grams.weighted_sum import MATRIX_SHARE, working_set_item
+from ...passes.blocks import Rows
 from ...records.context import RunContext
 from ...records.joined import JoinedStores
 from .config import TriClassConfig
-from .inputs import TriClassInputs, TriClassRows, rows_here
-from .linear_pass import LinearGram
+from .inputs import TriClassInputs, rows_bytes, rows_here
+from .linear_pass import LinearGram, rows_task_bytes, stripe_tasks, suits
 
 NAN = float("nan")
 BASELINES = ("SVM", "U-SVM")  # machines that the fit is compared with: on the labelled rows, and with every unlabelled row irrelevant
 PATH_COLUMNS = ("iteration", "start", "objective", "minus", "zero", "plus", "flips")  # columns of the path
+
+ROWS_SHARE = 0.25  # share of the driver's memory that the rows of two stores may take where they are read into this process
+
+DISTRIBUTED = {
+    "matrix": ("Gram blocks",),
+    "blocks": ("Gram blocks", "products with the Gram matrix", "its entries between rows of a working set"),
+    "rows": ("products of the rows with vectors", "rows of a working set"),
+}
 
 
 @dataclass(frozen=True)
@@ -61,50 +74,83 @@ class Layout:
     rows_here: bool = False  # whether the rows of two stores are read into this process, where there are no workers
 
 
-class TriClassLoop:
-    """Searches from several starts on the rows of a fit.
-
-    ``points``: of the fit (or of ``n_fits`` fits side by side), and of every fold of a validation; ``masks``: labelled rows held out of
-    these, or ``None``; ``data``: rows where they are not the data set of the run. A validation that nobody asked for (``"auto"``) follows
-    the fit, and takes its best start alone.
+@dataclass(eq=False)
+class TriClassProblem:
+    """Searches from several starts on the rows of a fit. A validation that nobody asked for (``"auto"``) follows the fit, and takes its
+    best start alone.
     """
 
-    state_type = TriClassState
+    config: TriClassConfig
+    inputs: TriClassInputs
+    spec: KernelSpec
+    layout: Layout
+    points: tuple[Points, ...]  # of the fit, or of fits side by side, and of every fold of a validation
+    masks: tuple[np.ndarray | None, ...]  # labelled rows held out of these
+    n_fits: int
+    planned: RunContext  # where it was made: what decides the passes
 
-    def __init__(
-        self,
-        config: TriClassConfig,
-        spec: KernelSpec,
-        layout: Layout,
-        inputs: TriClassInputs,
-        points: Sequence[Points],
-        masks: Sequence[np.ndarray | None],
-        data: TriClassRows | None = None,
-        n_fits: int = 1,
-    ) -> None:
-        self.n_fits, self.is_brief = n_fits, config.validation == "auto" and len(points) > n_fits
-        self.config, self.spec, self.layout, self.inputs = config, spec, layout, inputs
-        self.points, self.masks, self.data = tuple(points), tuple(masks), data
-        self.names = start_names(config)
+    def __post_init__(self) -> None:
+        self.names = start_names(self.config)
+        self.is_brief = self.config.validation == "auto" and len(self.points) > self.n_fits
         self._lazy_grams: LazyGrams[Grams] | LazyGrams[LinearGram] | None = None
         self._gram: Gram | None = None
 
-    def grams(self, ctx: RunContext) -> Grams | LinearGram:
-        """Return the Gram matrix, its passes to run where ``ctx`` says."""
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """Rows, where the Gram matrix lies and who solves with it, tasks, memory of a task."""
+        inputs, layout, n_folds = self.inputs, self.layout, len(self.points) - self.n_fits
+        machines = count_machines(self.config, self.n_fits, n_folds)
+        return {
+            **layout.settings.describe(inputs.data.n_rows, 1),
+            **driver_plan(driver_items(self.config, layout, inputs, self.planned.driver_memory, machines)),
+            "kernel": str(self.spec),
+            "labelled": len(inputs.labels),
+            "unlabelled": inputs.n_unlabelled,
+            "unlabelled_digest": None if inputs.unlabelled_store is None else inputs.unlabelled_store.digest,
+            "starts": list(self.names),
+            "validation_folds": n_folds,
+            "iterations_at_most": (1 + self.config.max_iter) * (2 if self.is_brief else 1),
+            "solver_reads": layout.solver_reads,
+            **self._tasks(),
+        }
+
+    def _tasks(self) -> dict[str, int]:
+        data, layout = self.inputs.data, self.layout
+        if layout.solver_reads == "rows":
+            rows = cast("Rows", data)
+            return {"tasks_per_pass": len(stripe_tasks(rows)), "task_bytes": rows_task_bytes(rows, self.planned.driver_memory)}
+        passes = GramPasses(self.planned.over(data), [self.spec], layout.settings)
+        if layout.solver_reads == "blocks":
+            step = passes.solver(repeats=2 if is_twofold(self.config) else 1)
+            return {"tasks_per_pass": len(group_pairs(passes.refs)), "task_bytes": max(passes.load(), step)}
+        return {"tasks_per_pass": passes.tasks, "task_bytes": max(passes.load(), passes.sum())}
+
+    @property
+    def beside(self) -> tuple[BlockStore, ...]:
+        """The unlabelled store."""
+        return () if self.inputs.unlabelled_store is None else (self.inputs.unlabelled_store,)
+
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        return DISTRIBUTED[self.layout.solver_reads]
+
+    def grams(self, resources: RunContext) -> Grams | LinearGram:
+        """Return the Gram matrix, its passes to run where ``resources`` say."""
         if self._lazy_grams is None:
-            data, is_alone = self.data, ctx.executor.kind == "sync"
-            if isinstance(data, JoinedStores) and self.layout.rows_here and is_alone:
+            data: Any = self.inputs.data
+            if isinstance(data, JoinedStores) and self.layout.rows_here and resources.executor.kind == "sync":
                 data = rows_here(data)
             if self.layout.solver_reads == "rows":
-                self._lazy_grams = LazyGrams(lambda its_ctx: LinearGram(its_ctx, self.spec), data)
+                self._lazy_grams = LazyGrams(lambda ctx: LinearGram(ctx, self.spec), data)
             else:
-                self._lazy_grams = LazyGrams(lambda its_ctx: Grams(its_ctx, [self.spec], self.layout.settings), data)
-        return self._lazy_grams(ctx)
+                self._lazy_grams = LazyGrams(lambda ctx: Grams(ctx, [self.spec], self.layout.settings), data)
+        return self._lazy_grams(resources)
 
-    def gram(self, ctx: RunContext) -> Gram:
+    def gram(self, resources: RunContext) -> Gram:
         """Return the matrix for the solver, with the mean of the unlabelled points where their balance is fixed."""
         if self._gram is None:
-            grams = self.grams(ctx)
+            grams = self.grams(resources)
             if isinstance(grams, LinearGram):
                 gram: Gram = grams
             else:
@@ -118,25 +164,17 @@ class TriClassLoop:
         c = self.config
         return SearchSettings(c.algorithm, c.tol, c.inner_tol, c.max_iter, 1.0 / c.C, c.D)
 
-    def init(self, ctx: RunContext) -> TriClassState:
-        """Return the state before the first machine."""
-        return TriClassState(0, (), (), np.zeros((0, len(PATH_COLUMNS))))
-
-    def step(self, state: TriClassState, ctx: RunContext) -> Step[TriClassState]:
-        """Fit the first machines, or solve the next convex problem of every start that runs."""
-        with one_thread():
-            new = self._advance(state, self.gram(ctx), ctx.seed)
-        running = any(machine.stop is None for machine in new.machines) or self._waits(new)
-        new = replace(new, path=np.concatenate([state.path, self._path_rows(state, new)]), stop=None if running else self.best(new).stop)
-        return Step(new, self._metrics(state, new))
-
-    def _advance(self, state: TriClassState, gram: Gram, seed: int) -> TriClassState:
+    def advance(self, state: TriClassState, gram: Gram, seed: int) -> TriClassState:
+        """Return the state with the first machines, or with one more convex problem of every start that runs solved."""
         if not state.iteration:
-            return self._start(state, gram, seed, range(self.n_fits if self.is_brief else len(self.points)), self.names)
-        if self._waits(state) and all(machine.stop for machine in state.machines):
+            new = self._start(state, gram, seed, range(self.n_fits if self.is_brief else len(self.points)), self.names)
+        elif self._waits(state) and all(machine.stop for machine in state.machines):
             best = min(range(len(self.names)), key=lambda k: state.machines[k].objective)
-            return self._start(state, gram, seed, range(self.n_fits, len(self.points)), [self.names[best]])
-        return self._improve_all(state, gram)
+            new = self._start(state, gram, seed, range(self.n_fits, len(self.points)), [self.names[best]])
+        else:
+            new = self._improve_all(state, gram)
+        running = any(machine.stop is None for machine in new.machines) or self._waits(new)
+        return replace(new, path=np.concatenate([state.path, self._path_rows(state, new)]), stop=None if running else self.best(new).stop)
 
     def _waits(self, state: TriClassState) -> bool:
         """Return whether the folds of a validation have not begun."""
@@ -192,7 +230,8 @@ class TriClassLoop:
         right = self.right(machine, rows)
         return float(right.mean()) if right.size else NAN
 
-    def _metrics(self, before: TriClassState, new: TriClassState) -> dict[str, Any]:
+    def metrics(self, before: TriClassState, new: TriClassState) -> dict[str, Any]:
+        """Return the figures of a step."""
         best, unit, mask = self.best(new), 1.0 / self.config.C, self.masks[0]
         held_out = np.zeros(len(self.inputs.labels), dtype=bool) if mask is None else mask
         steps = sum(machine.steps for machine in new.machines) - sum(machine.steps for machine in before.machines)
@@ -244,6 +283,57 @@ class TriClassLoop:
             if lost - won > (lost + won) ** 0.5:
                 better.append((name, lost, won))
         return max(better, key=lambda item: item[1] - item[2], default=None)
+
+
+def decide(config: TriClassConfig, spec: KernelSpec, inputs: TriClassInputs, resources: RunContext, machines: int) -> Layout:
+    """Return the matrix in this process where it and what is made of it fit the driver's memory, else passes over its blocks."""
+    data, limit = inputs.data, resources.driver_memory
+    near = replace(GramSettings.of(resources.over(data), [spec], config.grams), counts=inputs.counts)
+    here = Layout(near, rows_here=rows_bytes(data) <= ROWS_SHARE * limit)
+    if 4 * data.n_rows**2 <= MATRIX_SHARE * limit and total_bytes(driver_items(config, here, inputs, limit, machines)) <= limit:
+        return here
+    if suits(spec, data):
+        return Layout(replace(near, policy="recompute", reason="never made: a linear kernel is known by its rows"), "rows")
+    if config.grams != "auto" or near.in_place:
+        return Layout(near, "blocks")
+    # The passes of a solver would not look at a bank in memory.
+    reason = f"{PLACES['recompute']}, or once into the run directory: {near.reason.partition(': ')[2]}"
+    return Layout(replace(near, policy="recompute", reason=reason), "blocks")
+
+
+def is_twofold(config: TriClassConfig) -> bool:
+    """Return whether unlabelled rows have two variables of a convex problem each."""
+    return config.algorithm != "mm" and not config.all_relevant
+
+
+def count_machines(config: TriClassConfig, fits: int, folds: int) -> int:
+    """Return the machines of some fits and of the folds of a validation: every start, and the two they begin from."""
+    starts = len(start_names(config))
+    return fits * (starts + len(BASELINES)) + folds * ((1 if config.validation == "auto" else starts) + len(BASELINES))
+
+
+def driver_items(config: TriClassConfig, layout: Layout, inputs: TriClassInputs, limit: int, machines: int) -> tuple[Item, ...]:
+    """Return what the driver holds of n rows, u of them unlabelled: rows, kernel, the matrix of a convex problem, vectors, model."""
+    data, n, u = inputs.data, inputs.data.n_rows, inputs.n_unlabelled
+    twofold, nbytes = is_twofold(config), rows_bytes(data)
+    vectors = (
+        ("variables of a convex problem, and vectors over them", 256 * (n + (u if twofold else 0))),
+        ("labels, costs, coefficients and decision values of every machine", 64 * n * machines),
+        ("rows of the model", nbytes),
+    )
+    if layout.solver_reads == "rows":
+        return (working_set_item(limit), ("weights of the features", 40 * data.n_cols), *vectors)
+    matrices = layout.settings.items(n, 1, limit)
+    if layout.solver_reads == "blocks":
+        return (matrices[0], working_set_item(limit), *vectors)
+    if layout.rows_here and isinstance(data, JoinedStores):
+        matrices = (("rows of both stores, side by side", nbytes), *matrices)
+    if config.balance is not None:
+        matrices = (*matrices, ("matrix with the mean of the unlabelled rows", 4 * n * n))
+    if twofold:
+        # Rows with two variables are copied as often into the matrix of those that move.
+        matrices = (*matrices, ("matrix of the variables that move", 4 * (n + u) ** 2))
+    return (*matrices, *vectors)
 
 
 def _starting_point(name: str, points: Points, labelled: SearchState, universum: SearchState, seed: int) -> SearchState:
