@@ -123,6 +123,14 @@ def test_a_code_has_no_more_candidates_than_there_is_room_for(tmp_path, monkeypa
     assert all((np.sort(row) == np.unique(row)).all() and (row >= 0).all() for row in found.bases_)
 
 
+def test_a_plan_lists_what_the_chosen_way_holds(tmp_path):
+    given = {"data": ingest(points(), tmp_path / "data.zarr").url, "run": str(tmp_path / "run"), "dry_run": True}
+    whole = run_method("unsupervised-mkl", {**PARAMS, "grams": "memory"}, **given).plan
+    passes = run_method("unsupervised-mkl", {**PARAMS, "grams": "memory"}, driver_memory=whole["driver_bytes"] - 1, **given).plan
+    assert (whole["points"], passes["points"]) == ("in this process", "by passes")
+    assert whole["driver_bytes"] > 36 * 300**2 > passes["driver_bytes"]
+
+
 @pytest.mark.parametrize("policy", ["memory", "store"])
 def test_where_kernels_lie(tmp_path, small_tasks, policy):
     """None in a bank, which passes could not read; the sum of stored ones is a file of the run, and gone at the end."""
