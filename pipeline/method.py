@@ -289,9 +289,3 @@ def bound_figures(machines: Sequence[Any], state: State, unfinished: Sequence[st
         sound_gap(one.upper - one.lower, one.upper)
     bounds = {name: float(sum(getattr(one, name.removesuffix("_bound")) for one in machines)) for name in ("lower_bound", "upper_bound")}
     return {**bounds, "iterations": float(state.iteration), "converged": float(state.stop not in unfinished)}
-
-
-def bounds_summary(model: Any, certified_over: str) -> dict[str, Any]:
-    """Return what a summary says of such a model's certificate."""
-    upper, lower = model.figures["upper_bound"], model.figures["lower_bound"]
-    return {"objective": upper, "gap": upper - lower, "certified_over": certified_over, "lower_bound": lower, "upper_bound": upper}

@@ -41,6 +41,7 @@ class MethodInfo:
     regressor: str | None = None
     others: tuple[str, ...] = ()  # further public names of `estimator.py`
     cross_validated: tuple[str, ...] = ()  # classes there that choose their parameters by cross-validation
+    one_vs_rest: bool = False  # whether the class is of a method of two classes: of more each is learnt against the rest
 
     @property
     def package(self) -> str:
@@ -84,6 +85,10 @@ class MethodInfo:
         from .core.method import Method
 
         found = getattr(self.module("method"), self.stem)
+        if self.one_vs_rest:
+            from .core.one_vs_rest import OneVsRest
+
+            return OneVsRest(found())
         return found() if issubclass(found, Method) else found
 
     @property
@@ -171,6 +176,7 @@ METHODS = {
             "LatentTask",
             "LatentTaskMKLClassifier",
             "LatentTaskMKLRegressor",
+            one_vs_rest=True,
         ),
         MethodInfo(
             "rule-ensemble",
@@ -204,6 +210,7 @@ METHODS = {
             "SharedSubspace",
             "SharedSubspaceMKLClassifier",
             "SharedSubspaceMKLRegressor",
+            one_vs_rest=True,
         ),
         MethodInfo("multitask-selector", "Feature selection over many tasks", "multitask_selector", "Selector", "MultiTaskSelector"),
         MethodInfo("npkl", "Non-parametric kernel from pairs of rows", "npkl", "NPKL", "SimpleNPKL"),

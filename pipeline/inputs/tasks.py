@@ -16,10 +16,9 @@ from ...storage.data import in_memory
 from ..records.config import MethodConfig
 from ..records.context import RunContext
 from .labels import Inputs, labels_of, refuse_missing_names, resolve_loss, row_costs, store_inputs
-from .scores import AccuracyTracker, R2Tracker, held_out_rows
+from .scores import AccuracyTracker, R2Tracker, fit_tracker, held_out_rows
 
 if TYPE_CHECKING:
-    from ..grams.given import GivenGrams
     from ..grams.settings import GramSettings
     from ..records.data_set import DataSet
 
@@ -238,7 +237,6 @@ def pooled_problem(config: Any, inputs: TaskInputs, machine: int = 0) -> TaskPro
 
     Raises ValueError: a loss of classes on a real target or the other way round.
     """
-    config = with_loss_weight(config, inputs)
     loss = resolve_loss(config.loss, inputs.classes, ("epsilon_insensitive", "squared"), ("hinge", "squared"))
     constants = single_label_tasks(inputs, machine)
     cost, target = np.where(constants[inputs.codes] != 0, 0.0, row_costs(config, inputs)), inputs.signs(machine)
@@ -250,29 +248,32 @@ def pooled_problem(config: Any, inputs: TaskInputs, machine: int = 0) -> TaskPro
     return TaskProblem(replace(problem, groups=inputs.codes), constants)
 
 
-class TaskLoop:
-    """What loops over one machine of all tasks know.
+@dataclass(eq=False)
+class PooledTasks:
+    """What problems of one machine of all tasks have in common: its losses, and the kernels that it reads."""
 
-    ``losses`` are those of all rows in the order of the data, with one equality per task. ``fits`` follow accuracy, or R2, on training rows
-    and rows held out. ``data`` is what the kernels are over, where that is not the data set of the run: precomputed matrices.
-    """
+    config: Any
+    inputs: TaskInputs
+    specs: tuple[Any, ...]
+    losses: TaskProblem  # of all rows in the order of the data, with one equality per task
+    settings: GramSettings
+    planned: RunContext  # where it was made: what decides the passes
 
-    def __init__(
-        self,
-        config: Any,
-        specs: Sequence[Any],
-        losses: TaskProblem,
-        settings: GramSettings,
-        fits: Sequence[AccuracyTracker | R2Tracker] = (),
-        data: GivenGrams | None = None,
-    ) -> None:
-        assert losses.problem.groups is not None
-        self.config, self.specs, self.problem, self.constants = config, tuple(specs), losses.problem, losses.constants
-        self.codes, self.n_tasks, self.unit = losses.problem.groups, len(losses.constants), losses.problem.unit
-        self.settings, self.fits, self.data = settings, tuple(fits), data
+    def __post_init__(self) -> None:
         from ..grams.lazy import lazy_grams  # rows with tasks are read without them
 
-        self.grams = lazy_grams(self.specs, settings, data)
+        self.dual, self.constants, self.unit = self.losses.problem, self.losses.constants, self.losses.problem.unit
+        self.codes, self.n_tasks = self.inputs.codes, self.inputs.n_tasks
+        # What follows accuracy, or R2; of more than two classes all machines together say it.
+        self.fits = (fit_tracker(self.inputs, self.inputs.held_out),) if self.inputs.n_machines == 1 else ()
+        self.grams = lazy_grams(self.specs, self.settings, self.inputs.data)
+
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        from ..grams.plans import sum_work
+
+        return sum_work(self.settings, self.inputs.data.n_rows, self.planned.driver_memory)
 
 
 def checked_task_kernel(kernel: object, n_tasks: int) -> np.ndarray | None:

@@ -253,7 +253,7 @@ SIDES = {
         {"scale": None, "kernels": LINEAR, "normalize": "none", "q": 1.5, "C": 0.7, "tol": 4e-4, "max_iter": 400},
         lambda model: told.subspace(model, [X[:, part] for part in ([0, 1], [2, 3], [4], [5])], SIGNS, CODES, "hinge"),
         {"gramplane.pipeline.methods.shared_subspace_mkl.interior.MAX_SYSTEM_ROWS": 1},
-        "gramplane.pipeline.methods.shared_subspace_mkl.loop.SubspaceLoop._choose_next",
+        "gramplane.pipeline.methods.shared_subspace_mkl.problem.SubspaceProblem._choose_next",
         rel=1e-5,
         slack=1e-5,
         data=TASKS,

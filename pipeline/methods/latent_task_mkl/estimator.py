@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ...core.one_vs_rest import OneVsRest, class_model, of_machines
 from ...estimators.inputs import Callbacks, Seed
 from ...estimators.kernels import UserKernels
 from ...estimators.tasks import TaskClassifier, TaskEstimator, TaskRegressor
 from ...models.task import TaskModel
-from ...one_vs_rest import class_model, of_machines
 from .config import LatentTaskConfig
-from .loop import Certificate, LatentState
 from .method import LatentTask
+from .problem import Certificate, LatentState
 
 STOPS = {
     "max_iter": "max_iter={0.max_iter}",
@@ -33,7 +33,7 @@ class TaskGroup:
 class _LatentTaskMKL(TaskEstimator):
     """What both estimators share."""
 
-    _method = LatentTask
+    _method = OneVsRest(LatentTask())
     _takes_all_memory = True
 
     def _unfinished(self, state: LatentState) -> str:

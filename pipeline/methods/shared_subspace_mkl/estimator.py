@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from ...core.one_vs_rest import OneVsRest, class_model
 from ...estimators.inputs import Callbacks, Seed
 from ...estimators.kernels import UserKernels
 from ...estimators.tasks import TaskClassifier, TaskEstimator, TaskRegressor
 from ...models.task import TaskModel, machine_stack
-from ...one_vs_rest import class_model
 from .config import SharedSubspaceConfig
 from .method import SharedSubspace
 
@@ -16,7 +16,7 @@ from .method import SharedSubspace
 class _SharedSubspace(TaskEstimator):
     """What both estimators share."""
 
-    _method = SharedSubspace
+    _method = OneVsRest(SharedSubspace())
 
     def _set_model(self, model: TaskModel) -> None:
         super()._set_model(model)

@@ -11,7 +11,7 @@ from sklearn.svm import SVC
 from gramplane.kernels.graphs.norms import NodeSet, psi_gradient
 from gramplane.kernels.tasks.group_search import TaskLattice, group_forms, kernel_norms, kernel_shares
 from gramplane.pipeline import LatentTaskMKLClassifier, LatentTaskMKLRegressor, MKLClassifier
-from gramplane.pipeline.methods.latent_task_mkl.loop import refuse_negative
+from gramplane.pipeline.methods.latent_task_mkl.problem import refuse_negative
 from gramplane.storage import DataError
 from gramplane.storage.ingest import ingest
 from tests.support.checks import SEVEN_DIGITS, run_checks

@@ -8,11 +8,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gramplane.cluster import open_executor
 from gramplane.pipeline.inputs.tasks import with_tasks
-from gramplane.pipeline.methods.shared_subspace_mkl import loop as shared_subspace
+from gramplane.pipeline.methods.shared_subspace_mkl import problem as shared_subspace
 from gramplane.pipeline.methods.shared_subspace_mkl.config import SharedSubspaceConfig
 from gramplane.pipeline.methods.shared_subspace_mkl.estimator import SharedSubspaceMKLClassifier, SharedSubspaceMKLRegressor
-from gramplane.pipeline.methods.shared_subspace_mkl.loop import MANY_TASKS, MAX_DEAR_SEARCH_STEPS, MAX_SEARCH_STEPS, SubspaceState
 from gramplane.pipeline.methods.shared_subspace_mkl.method import SharedSubspace
+from gramplane.pipeline.methods.shared_subspace_mkl.problem import MANY_TASKS, MAX_DEAR_SEARCH_STEPS, MAX_SEARCH_STEPS, SubspaceState
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage.records import from_arrays, to_arrays
 from tests.support.subspace import KERNELS, LOSSES, fitted, rows, target
@@ -98,10 +98,11 @@ def states(config, inputs, state=None, **context):
     """All states of a search, from one on."""
     with open_executor(None) as executor:
         ctx = RunContext(executor, data=inputs.data, **context)
-        loop = SharedSubspace.build_loop(config, inputs, ctx)
-        found = [loop.init(ctx) if state is None else state]
+        method = SharedSubspace()
+        one = method.problem(config, inputs, ctx)
+        found = [method.init(one, ctx) if state is None else state]
         while found[-1].stop is None:
-            found.append(loop.step(found[-1], ctx).state)
+            found.append(method.step(one, found[-1], ctx).state)
         return found
 
 

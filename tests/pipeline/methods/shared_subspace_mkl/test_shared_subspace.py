@@ -154,15 +154,16 @@ def test_every_iterate_is_feasible_and_bounded(q, solver):
     config = SharedSubspaceConfig(kernels=MIXED, q=q, solver=solver, tol=1e-9, max_iter=6, loss="squared")
     with open_executor(None) as executor:
         ctx = RunContext(executor, data=inputs.data)
-        loop = SharedSubspace.build_loop(config, inputs, ctx)
-        state = loop.init(ctx)
+        method = SharedSubspace()
+        found = method.problem(config, inputs, ctx)
+        state = method.init(found, ctx)
         power = np.inf if q == 2 else q / (2 - q)
         while state.stop is None:
             for D in (state.coupling, state.best_coupling):
                 traces = np.trace(D, axis1=1, axis2=2)
                 assert (traces.max() if q == 2 else np.sum(traces**power)) == pytest.approx(1.0)
                 assert np.linalg.eigvalsh(D).min() >= -1e-12
-            before, state = state, loop.step(state, ctx).state
+            before, state = state, method.step(found, state, ctx).state
             assert state.lower <= state.upper and state.lower >= before.lower
             assert state.upper <= before.upper * (1 + 1e-6)
 
@@ -244,7 +245,7 @@ def test_what_the_driver_cannot_hold_is_said_before_work_starts(solver, memory, 
     inputs = with_tasks(SharedSubspaceMKLRegressor(MIXED, scale=None)._inputs(X, Z), TASK)
     config = SharedSubspaceConfig(kernels=MIXED, solver=solver)
     with open_executor(None) as executor, pytest.raises(MemoryBoundExceeded, match=message):
-        SharedSubspace.build_loop(config, inputs, RunContext(executor, data=MemoryBlocks(X), driver_memory=memory))
+        SharedSubspace().problem(config, inputs, RunContext(executor, data=MemoryBlocks(X), driver_memory=memory))
 
 
 def test_a_step_of_a_pass_is_planned_with_the_forms_of_all_pairs_of_tasks():
@@ -253,8 +254,8 @@ def test_a_step_of_a_pass_is_planned_with_the_forms_of_all_pairs_of_tasks():
         inputs = with_tasks(SharedSubspaceMKLRegressor(MIXED, scale=None)._inputs(X, Z), tasks)
         with open_executor(None) as executor:
             ctx = RunContext(executor, data=inputs.data)
-            loop = SharedSubspace.start(SharedSubspaceConfig(kernels=MIXED, grams="recompute"), inputs, ctx).loop
-            planned[loop.n_tasks] = GramPasses(loop.grams.over(ctx), loop.specs, loop.settings).task_forms(2, loop.n_tasks)
+            found = SharedSubspace().problem(SharedSubspaceConfig(kernels=MIXED, grams="recompute"), inputs, ctx)
+            planned[found.n_tasks] = GramPasses(found.grams.over(ctx), found.specs, found.settings).task_forms(2, found.n_tasks)
     # Entries of two vectors, in two numbers each, four times: what a step holds, and what it adds.
     assert planned[4] - planned[2] == 4 * 2 * 2 * 8 * len(MIXED) * (4**2 - 2**2)
 
@@ -263,9 +264,9 @@ def test_the_plan_tells_tasks_and_the_bytes_of_the_pooled_matrix():
     inputs = with_tasks(SharedSubspaceMKLRegressor(MIXED, scale=None)._inputs(X, Z), TASK)
     with open_executor(None) as executor:
         ctx = RunContext(executor, data=inputs.data)
-        method = SharedSubspace.start(SharedSubspaceConfig(kernels=MIXED), inputs, ctx)
-        loop = method.loop
-        plan, matrix = method.plan, loop.grams(ctx).combine_tasks(loop.init(ctx).coupling, loop.codes).array
+        found = SharedSubspace().problem(SharedSubspaceConfig(kernels=MIXED), inputs, ctx)
+        grams = found.grams(ctx)
+        plan, matrix = found.plan, grams.combine_tasks(found.first_state(grams).coupling, found.codes).array
     assert plan["learning_tasks"] == 4 and plan["pooled_matrix_bytes"] == matrix.nbytes
 
 

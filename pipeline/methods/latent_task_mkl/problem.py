@@ -10,9 +10,9 @@ they keep the certificate from closing.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,12 +24,14 @@ from ....kernels.svm.ridge import solve_ridge
 from ....kernels.svm.smo import solve_to_gap
 from ....kernels.tasks.group_search import GroupSearch, TaskLattice, group_forms, kernel_norms, kernel_shares, pair_weights, search_groups
 from ....storage import DataError
-from ...core.result import Step
+from ...core.memory import Item, driver_plan
+from ...core.one_vs_rest import JointState
 from ...grams.grams import Grams
-from ...inputs.kernel_checks import emit_warnings
-from ...inputs.scores import accuracy_metrics
-from ...inputs.tasks import TaskLoop
-from ...loops.active_set import EVERYWHERE, FINISHED, ActiveRule, ActiveState, Restricted, Violations, active_step, dual_point
+from ...grams.plans import GramPasses, sum_plan
+from ...grams.settings import GramSettings, task_forms_items
+from ...inputs.memory import machines_items
+from ...inputs.tasks import PooledTasks
+from ...loops.active_set import EVERYWHERE, FINISHED, ActiveRule, ActiveState, Restricted, Violations, dual_point
 from ...loops.protocol import OverActiveSet
 from ...records.context import RunContext
 from .config import LatentTaskConfig
@@ -48,7 +50,7 @@ class Certificate:
     """What is proven of a fit over all groups of tasks.
 
     ``gap``: distance of the objective to the optimum over all groups, at most; ``relative_gap``: the same, as a share of the objective;
-    ``complete``: whether no group above the threshold escaped the search: neither its caps nor those of the loop cut it off;
+    ``complete``: whether no group above the threshold escaped the search: neither its caps nor those of the fit cut it off;
     ``sufficient``: relative gap by the thesis' sufficient condition, sums over descendants of the groups next to the working set (6.6);
     usually useless; ``visits``: groups that the last search looked at, of ``2^T - 1``.
     """
@@ -85,21 +87,29 @@ class GroupMachine:
 
 @dataclass(frozen=True)
 class LatentState(OverActiveSet):
-    """State of the loop: the working set of groups, and the machine over it."""
+    """The working set of groups, and the machine over it."""
 
     record_name: ClassVar[str] = "LatentState"
     active: ActiveState
     machine: GroupMachine
 
 
-class LatentLoop(TaskLoop):
+@dataclass(frozen=True)
+class LatentClassesState(JointState[LatentState]):
+    """State of the machines of several classes."""
+
+    record_name: ClassVar[str] = "LatentClassesState"
+    parts: tuple[LatentState, ...]
+
+
+class LatentProblem(PooledTasks):
     """The search for groups of tasks and the weights of their kernels; tasks of one label take no part in groups."""
 
-    state_type = LatentState
     config: LatentTaskConfig
 
-    def __init__(self, config: LatentTaskConfig, *parts: Any) -> None:
-        super().__init__(config, *parts)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        config = self.config
         # With constants alone, one of them stands for a lattice without work.
         learned = np.flatnonzero(self.constants == 0)
         self.learned = learned if len(learned) else np.zeros(1, np.int64)
@@ -108,26 +118,27 @@ class LatentLoop(TaskLoop):
         stall_tol = 0.1 * config.tol if config.stop_at_rest else None
         self.rule = ActiveRule(config.tol, config.max_rounds, config.max_groups, MAX_ADDED, True, stall_tol)
 
-    def init(self, ctx: RunContext) -> LatentState:
-        """Return the sources of the lattice with equal weights."""
-        grams, lattice = self.grams(ctx), self.lattice
-        emit_warnings(grams, ctx)
-        empty = NodeSet.empty(lattice.width, np.uint64)
-        nodes = empty.with_hulls(lattice.sources(), lattice.parents, lattice.penalties)
-        shares = kernel_shares(np.zeros((nodes.size, grams.k)), self.config.p)
-        weights, zeros = start_weights(nodes.hull)[:, None] * shares, np.zeros(grams.n)
-        forms = np.zeros((grams.k, lattice.n_tasks, lattice.n_tasks))
-        machine = GroupMachine(weights, zeros, forms, 0, 0, np.inf, weights, zeros, self.constants, zeros)
-        return LatentState(ActiveState(nodes), machine)
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """Gram policy, tasks of a pass, memory of a task."""
+        n, k = self.inputs.data.n_rows, len(self.specs)
+        passes = GramPasses(self.grams.over(self.planned), self.specs, self.settings)
+        return {
+            **self.settings.describe(n, k),
+            **driver_plan(driver_items(self.settings, n, k, self.n_tasks, self.planned.driver_memory)),
+            "learning_tasks": self.n_tasks,
+            "groups": 2.0 ** len(self.learned) - 1.0,
+            "iterations_at_most": self.config.max_iter,
+            **sum_plan(passes, passes.task_forms(1, self.n_tasks)),
+        }
 
-    def step(self, state: LatentState, ctx: RunContext) -> Step[LatentState]:
-        """Solve one machine; where the working set is solved, look at all groups outside and take in the worst, or stop."""
-        began = time.perf_counter()
-        active, machine, figures = active_step(state.active, state.machine, self, self.rule, ctx)
-        if active.stop is None and machine.solves >= self.config.max_iter:
-            active = replace(active, stop="max_iter")
-        figures = self.unit.figures(figures) | accuracy_metrics(self.fits, {0: self.unit.values(machine.decision)})
-        return Step(LatentState(active, machine), {**figures, "seconds_step": time.perf_counter() - began})
+    def first_machine(self) -> tuple[NodeSet, GroupMachine]:
+        """Return the sources of the lattice, with equal weights."""
+        lattice, k, zeros = self.lattice, len(self.specs), np.zeros(self.dual.n)
+        nodes = NodeSet.empty(lattice.width, np.uint64).with_hulls(lattice.sources(), lattice.parents, lattice.penalties)
+        weights = start_weights(nodes.hull)[:, None] * kernel_shares(np.zeros((nodes.size, k)), self.config.p)
+        forms = np.zeros((k, lattice.n_tasks, lattice.n_tasks))
+        return nodes, GroupMachine(weights, zeros, forms, 0, 0, np.inf, weights, zeros, self.constants, zeros)
 
     # -- what the active-set loop asks for -----------------------------------------------------------------------------------------
 
@@ -135,7 +146,7 @@ class LatentLoop(TaskLoop):
         """Solve one machine at the newest weights and take those that are best for its functions."""
         config, grams = self.config, self.grams(ctx)
         gram = grams.combine_tasks(self.pair_weights(nodes, master.weights), self.codes)
-        solution = solve_machine(gram, self.problem, master.beta, min(tol, 0.1) * MACHINE_SHARE)
+        solution = solve_machine(gram, self.dual, master.beta, min(tol, 0.1) * MACHINE_SHARE)
         forms = grams.task_forms(solution.beta, self.codes, self.n_tasks)
         refuse_negative(grams, forms, solution, self.codes)
         forms = forms[:, self.learned[:, None], self.learned]
@@ -150,7 +161,7 @@ class LatentLoop(TaskLoop):
         if upper < master.upper:
             machine = self._with_best(machine, upper, solution)
         machine = replace(machine, weights=self._best_weights(nodes, norms, master.steps))
-        point = dual_point(self.problem, solution.beta)
+        point = dual_point(self.dual, solution.beta)
         is_last = machine.steps >= MAX_STEPS or machine.solves >= config.max_iter
         done = is_last or machine.upper - point.value(bound.value) <= tol * machine.upper
         return machine, Restricted(machine.upper, point, bound.value, done)
@@ -207,11 +218,21 @@ class LatentLoop(TaskLoop):
         outside = ~nodes.holds(lattice.keys(search.groups))
         frontier = lattice.groups(lattice.frontier(nodes.keys))
         sums = lattice.descendant_bounds(frontier, machine.forms.sum(axis=0), config.mu)
-        lower = dual_point(self.problem, machine.beta).value(max(bound, float(sums.max(initial=0.0))))
+        lower = dual_point(self.dual, machine.beta).value(max(bound, float(sums.max(initial=0.0))))
         scale = machine.upper if machine.upper > 0 else 1.0
         gap = sound_gap(machine.upper - active.certified if np.isfinite(active.certified) else machine.upper, machine.upper)
         complete = search.complete and not outside.any() and active.stop in FINISHED
         return Certificate(gap, gap / scale, complete, sound_gap(machine.upper - lower, machine.upper) / scale, search.visits)
+
+    def ranked_groups(self, state: LatentState) -> tuple[np.ndarray, np.ndarray]:
+        """Return the groups with weight as ``(n_groups, T)``, the heaviest first, and the weights of their kernels ``(n_groups, k)``."""
+        nodes, weights = state.active.nodes, state.machine.best_weights
+        totals = weights.sum(axis=1)
+        heavy = np.flatnonzero(totals > self.config.threshold * totals.max(initial=0.0))
+        order = heavy[np.argsort(-totals[heavy], kind="stable")]
+        groups = np.zeros((len(order), self.n_tasks), bool)
+        groups[:, self.learned] = self.lattice.groups(nodes.keys[order])
+        return groups, weights[order]
 
     def _best_weights(self, nodes: NodeSet, norms: np.ndarray, steps: int) -> np.ndarray:
         """Return the weights that are best for functions of given norms ``(W, k)``, after a little smoothing."""
@@ -241,3 +262,8 @@ def solve_machine(gram: Gram, problem: DualProblem, warm: np.ndarray, share: flo
     if not np.isfinite(problem.hi).all():  # squared loss
         return solve_ridge(gram, problem, warm=warm, tol=RIDGE_TOL * max(float(np.abs(problem.c).max()), 1e-300))
     return solve_to_gap(gram, problem, warm=warm, tol=min(0.1, 10.0 * share), aim=lambda solution: share * abs(solution.upper))
+
+
+def driver_items(settings: GramSettings, n: int, k: int, n_tasks: int, driver_memory: int) -> tuple[Item, ...]:
+    """Return what the driver holds: kernels, a pooled sum or the solver's part of it, one machine, forms of pairs of tasks."""
+    return *machines_items(settings, n, k, 1, driver_memory), *task_forms_items(n, k, n_tasks, settings.policy)

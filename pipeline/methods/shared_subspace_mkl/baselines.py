@@ -1,8 +1,8 @@
 """The thesis' searches for a shared subspace, in coordinates of the pooled feature space: mirror descent, and alternation (MTSFL).
 
 Both know the Gram matrices by their factors, made once by an eigendecomposition of every kernel. Their machines are independent tasks. A
-point W of theirs is turned into couplings and coefficients of :mod:`gramplane.pipeline.methods.shared_subspace_mkl.loop` at the end, by one
-solve that cannot be worse.
+point W of theirs is turned into couplings and coefficients of :mod:`gramplane.pipeline.methods.shared_subspace_mkl.problem` at the end, by
+one solve that cannot be worse.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from ....kernels.svm.dual import DenseGram
 from ....kernels.tasks import shared_subspace as pooled
 from ....kernels.tasks.shared_subspace import SubspaceBounds, best_coupling, dual_value, machine_value
 from ...grams.grams import Grams
-from ...records.context import RunContext
-from .loop import SubspaceLoop, SubspaceState
+from .problem import SubspaceProblem, SubspaceState
 
 
-class PooledLoop(SubspaceLoop):
+class FactoredProblem(SubspaceProblem):
     """What both searches share: factors, and a step from matrices ``Q_j`` to machines, bounds and parts W."""
 
     _factors: list[np.ndarray] | None = None
@@ -46,32 +45,33 @@ class PooledLoop(SubspaceLoop):
         seconds = time.perf_counter() - began
         G = pooled.factor_products(factors, pooled.scatter_by_task(solution.beta, self.codes, self.n_tasks))
         W = [half.part(part) for half, part in zip(halves, G, strict=True)]
-        primal, biases = machine_value(self.problem, solution.decision, pooled.part_norms(W, q))
-        limits = SubspaceBounds(primal, dual_value(self.problem, solution.beta, pooled.pair_forms(G), q), biases)
+        primal, biases = machine_value(self.dual, solution.decision, pooled.part_norms(W, q))
+        limits = SubspaceBounds(primal, dual_value(self.dual, solution.beta, pooled.pair_forms(G), q), biases)
         coupling = best_coupling(pooled.part_roots(W), q)
         return self.with_bounds(replace(state, beta=solution.beta), coupling, solution.beta, solution.decision, limits), G, W, seconds
 
-    def finish(self, state: SubspaceState) -> SubspaceState:
+    def finish(self, state: SubspaceState, grams: Grams) -> SubspaceState:
         """Return the state with the reason of its end, if it has one: then with the best point as couplings and their machine."""
-        state = super().finish(state)
-        if state.stop is None or self.grams.found is None:
+        state = super().finish(state, grams)
+        if state.stop is None:
             return state
-        solution, _ = self.solve_coupled(replace(state, beta=state.best_beta), state.best_coupling, self.grams.found)
-        forms = self.forms(solution.beta, self.grams.found)
+        solution, _ = self.solve_coupled(replace(state, beta=state.best_beta), state.best_coupling, grams)
+        forms = self.forms(solution.beta, grams)
         # The parts were as good already but for round-off: the machine of the couplings is what the model predicts with.
         return self.with_solution(replace(state, upper=np.inf), state.best_coupling, solution, forms)
 
 
-class MirrorLoop(PooledLoop):
+class MirrorProblem(FactoredProblem):
     """Matrix mirror descent with the entropy as distance (chapter 4 of the thesis), bounded by the step-weighted mean of the machines."""
 
-    def init(self, ctx: RunContext) -> SubspaceState:
+    def first_state(self, grams: Grams) -> SubspaceState:
         """Return the state before the first machine."""
-        state, factors = super().init(ctx), self.factors(self.grams(ctx))
+        state, factors = super().first_state(grams), self.factors(grams)
         squares = np.zeros(pooled.Squares(self.codes).size)
-        return replace(state, sums=squares, constants=pooled.start_constants(factors, self.config.q), average=np.zeros(self.problem.n))
+        return replace(state, sums=squares, constants=pooled.start_constants(factors, self.config.q), average=np.zeros(self.dual.n))
 
-    def _step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
+    def advance(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
+        """Return the state with the next machines, bounds and parts, and the seconds of the machines."""
         factors, squares = self.factors(grams), pooled.Squares(self.codes)
         point = pooled.mirror_point(factors, squares, state.sums, state.constants, self.config.q)
         state, G, _, seconds = self.solve_independent(state, point.halves, grams)
@@ -79,12 +79,12 @@ class MirrorLoop(PooledLoop):
         length = state.length + step
         average = state.average + (step / length if length > 0 else 0.0) * (state.beta - state.average)
         mean = pooled.pair_forms(pooled.factor_products(factors, pooled.scatter_by_task(average, self.codes, self.n_tasks)))
-        lower = max(state.lower, dual_value(self.problem, average, mean, self.config.q))
+        lower = max(state.lower, dual_value(self.dual, average, mean, self.config.q))
         sums = state.sums + step * squares.outer(state.beta)
         return replace(state, sums=sums, constants=point.constants, average=average, length=length, lower=lower), seconds
 
 
-class AlternatingLoop(PooledLoop):
+class AlternatingProblem(FactoredProblem):
     """Alternating minimisation on one kernel or the average of several (multi-task sparse feature learning)."""
 
     @property
@@ -92,10 +92,11 @@ class AlternatingLoop(PooledLoop):
         """One kernel, the average."""
         return np.full((1, len(self.specs)), 1.0 / len(self.specs))
 
-    def _step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
+    def advance(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
+        """Return the state with the next machines, bounds and parts, and the seconds of the machines."""
         half = pooled.alternating_half(state.part, self.factors(grams)[0].shape[1], self.smoothing(state))
         state, _, W, seconds = self.solve_independent(state, [half], grams)
         return replace(state, part=W[0]), seconds
 
 
-LOOPS = {"auto": SubspaceLoop, "mirror": MirrorLoop, "alternate": AlternatingLoop}  # the search of every solver
+PROBLEMS = {"auto": SubspaceProblem, "mirror": MirrorProblem, "alternate": AlternatingProblem}  # the search of every solver

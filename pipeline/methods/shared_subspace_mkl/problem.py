@@ -7,7 +7,7 @@ Long steps are not monotone: the best point is kept, and when neither bound has 
 steps of the alternation, which descend. A search that has not ended after some steps goes on by the interior path
 (:mod:`gramplane.kernels.tasks.subspace_interior`) where the rows are few enough for its systems. ``tol`` only ends the search: nothing on
 its way depends on it, so that a smaller one goes on from where a larger one would have ended and is never worse. The thesis' searches, in
-coordinates of the pooled feature space, are in :mod:`gramplane.pipeline.methods.shared_subspace_mkl.baselines_loop`.
+coordinates of the pooled feature space, are in :mod:`gramplane.pipeline.methods.shared_subspace_mkl.baselines`.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import ClassVar
+from functools import cached_property, partial
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ....kernels.jit import one_thread
 from ....kernels.svm.dual import DenseGram, DualSolution, Gram
 from ....kernels.svm.ridge import RidgeSolver
 from ....kernels.svm.smo import solve_to_gap
 from ....kernels.tasks import shared_subspace as subspace
 from ....kernels.tasks.multitask import power_norm
 from ....kernels.tasks.subspace_interior import InteriorPath, InteriorPoint, PointView
-from ...core.result import Step
+from ...core.memory import Item, driver_plan
+from ...core.one_vs_rest import JointState
 from ...grams.grams import Grams
-from ...inputs.scores import accuracy_metrics
-from ...inputs.tasks import TaskLoop
+from ...grams.plans import GramPasses, sum_plan
+from ...grams.settings import GramSettings, task_forms_items
+from ...inputs.memory import machines_items
+from ...inputs.tasks import PooledTasks
 from ...loops.protocol import Bounded
-from ...records.context import RunContext
 from .config import SharedSubspaceConfig
-from .interior import PathMatrices, interior_fits
+from .interior import PathMatrices, interior_bytes, interior_fits
 
 UNFINISHED = ("max_iter",)  # reasons of a stop before the tolerance was reached
 FIRST_TOL = 1e-2  # tolerance at which a machine is first solved, in units of the slope of its dual
@@ -89,42 +90,56 @@ class SubspaceState(Bounded):
     stop: str | None = None  # why it ended
 
 
-class SubspaceLoop(TaskLoop):
+@dataclass(frozen=True)
+class SubspaceClassesState(JointState[SubspaceState]):
+    """State of the machines of several classes."""
+
+    record_name: ClassVar[str] = "SubspaceClassesState"
+    parts: tuple[SubspaceState, ...]
+
+
+class SubspaceProblem(PooledTasks):
     """The search for couplings of T tasks."""
 
-    state_type = SubspaceState
     config: SharedSubspaceConfig
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """Where the entries lie, and what the driver holds."""
+        n, k, n_tasks, memory = self.inputs.data.n_rows, len(self.specs), self.n_tasks, self.planned.driver_memory
+        passes = GramPasses(self.grams.over(self.planned), self.specs, self.settings)
+        # Losses without curvature ask for the forms of two machines; the interior path for products of every task.
+        forms = passes.task_forms(1 if self.dual.ridge is not None else 2, n_tasks)
+        has_path = self.config.solver == "auto" and interior_fits(n, k, n_tasks, memory)
+        return {
+            **self.settings.describe(n, k),
+            **driver_plan(driver_items(self.config, self.settings, n, k, n_tasks, memory)),
+            **sum_plan(passes, forms, passes.products(n_tasks) if has_path else 0),
+            "learning_tasks": n_tasks,
+            "pooled_matrix_bytes": 4 * n**2,
+            "iterations_at_most": self.config.max_iter,
+        }
 
     @property
     def mix(self) -> np.ndarray:
         """``(m, k)`` kernels of the search as sums of those of the fit."""
         return np.eye(len(self.specs))
 
-    def init(self, ctx: RunContext) -> SubspaceState:
+    def first_state(self, grams: Grams) -> SubspaceState:
         """Return the state before the first machine: tasks that are not coupled, kernels with equal traces."""
-        self.grams(ctx)
-        m, n = len(self.mix), self.problem.n
+        m, n = len(self.mix), self.dual.n
         start, zeros = subspace.even_coupling(m, self.n_tasks, self.config.q), np.zeros(n)
         steps = MAX_SEARCH_STEPS if self.n_tasks < MANY_TASKS else MAX_DEAR_SEARCH_STEPS
-        bias, takeover = np.zeros(self.n_tasks), steps if interior_fits(n, m, self.n_tasks, ctx.driver_memory) else NEVER
+        bias, takeover = np.zeros(self.n_tasks), steps if interior_fits(n, m, self.n_tasks, self.planned.driver_memory) else NEVER
         best = (start, zeros, bias, zeros)
         return SubspaceState(0, start, zeros, np.inf, 0.0, *best, pace=np.ones(m), slack=np.full(m, np.inf), takeover=takeover)
 
-    def step(self, state: SubspaceState, ctx: RunContext) -> Step[SubspaceState]:
-        """Solve the machine, bound the optimum, and choose the next couplings."""
-        with one_thread():
-            state, seconds = self._step(state, self.grams(ctx))
-        state = self.finish(replace(state, iteration=state.iteration + 1))
-        figures = {"objective": state.upper, "gap": state.gap, "lower_bound": state.lower, "upper_bound": state.upper}
-        decisions = {0: self.unit.values(state.best_decision)}
-        figures = self.unit.figures(figures) | {"relative_gap": state.relative_gap, "machines": 1, **accuracy_metrics(self.fits, decisions)}
-        return Step(state, {**figures, "seconds_machines": seconds})
-
-    def _step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
+    def advance(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
+        """Return the state with the next machine, bounds and couplings, and the seconds of the machine."""
         if state.iteration >= state.takeover:
             return self._interior_step(state, grams)
         solution, seconds = self.solve_coupled(state, state.coupling, grams)
-        is_mixed = self.problem.ridge is None
+        is_mixed = self.dual.ridge is None
         vectors = [solution.beta, state.average + solution.beta] if is_mixed and state.average.size else [solution.beta]
         forms, *joint = self.several_forms(vectors, grams)
         state = self.with_solution(state, state.coupling, solution, forms)
@@ -135,7 +150,7 @@ class SubspaceLoop(TaskLoop):
     def _interior_step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
         """Return the state after a step of the interior path, and the seconds of its system; without a step the search goes on."""
         matrices = PathMatrices(grams, self.codes, self.n_tasks, partial(self.forms, grams=grams))
-        path = InteriorPath(self.problem, self.n_tasks, self.config.q, matrices)
+        path = InteriorPath(self.dual, self.n_tasks, self.config.q, matrices)
         began = time.perf_counter()
         point = path.start(state.beta) if state.interior is None else state.interior
         view = path.view(point)
@@ -149,11 +164,11 @@ class SubspaceLoop(TaskLoop):
     def _with_view(self, state: SubspaceState, view: PointView, grams: Grams) -> SubspaceState:
         """Return the state with the bounds of a point of the path: couplings scaled to norm one, coefficients with sums of zero."""
         size, q = subspace.coupling_size(view.coupling, self.config.q), self.config.q
-        beta = self.problem.feasible(view.beta)
+        beta = self.dual.feasible(view.beta)
         forms = view.forms if np.array_equal(beta, view.beta) else self.forms(beta, grams)
         coupling, decision = view.coupling / size, view.decision / size
-        primal, biases = subspace.machine_value(self.problem, decision, float(power_norm(subspace.nuclear_norms(coupling, view.forms), q)))
-        limits = subspace.SubspaceBounds(primal, subspace.dual_value(self.problem, beta, forms, q), biases)
+        primal, biases = subspace.machine_value(self.dual, decision, float(power_norm(subspace.nuclear_norms(coupling, view.forms), q)))
+        limits = subspace.SubspaceBounds(primal, subspace.dual_value(self.dual, beta, forms, q), biases)
         return self.with_bounds(replace(state, beta=beta), coupling, view.beta, decision, limits)
 
     def _mix_machines(self, state: SubspaceState, forms: np.ndarray, joint: np.ndarray | None = None) -> SubspaceState:
@@ -170,7 +185,7 @@ class SubspaceLoop(TaskLoop):
         for new in MEAN_SHARES:
             old = 1.0 - new
             mean = old * before + new * state.beta, old**2 * before_forms + old * new * cross + new**2 * forms
-            tried.append((subspace.dual_value(self.problem, *mean, self.config.q), *mean))
+            tried.append((subspace.dual_value(self.dual, *mean, self.config.q), *mean))
         lower, average, average_forms = max(tried, key=lambda one: one[0])
         slow = 0 if lower > state.lower else state.slow
         return replace(state, average=average, average_forms=average_forms, slow=slow, lower=max(lower, state.lower))
@@ -192,19 +207,19 @@ class SubspaceLoop(TaskLoop):
 
     def solve(self, gram: Gram, state: SubspaceState) -> DualSolution:
         """Return the machine on a matrix, as exact as the gap of the search asks for."""
-        if self.problem.ridge is not None:
-            scale = float(np.abs(self.problem.c).max()) or 1.0
+        if self.dual.ridge is not None:
+            scale = float(np.abs(self.dual.c).max()) or 1.0
             limit = MAX_REFINEMENTS if isinstance(gram, DenseGram) else None
-            return RidgeSolver().solve(gram, self.problem, warm=state.beta, tol=RIDGE_TOL * scale, max_iter=limit)
+            return RidgeSolver().solve(gram, self.dual, warm=state.beta, tol=RIDGE_TOL * scale, max_iter=limit)
 
         def aim(solution: DualSolution) -> float:
             return GAP_SHARE * (state.gap if np.isfinite(state.gap) else solution.upper)
 
-        return solve_to_gap(gram, self.problem, warm=state.beta, tol=FIRST_TOL, aim=aim)
+        return solve_to_gap(gram, self.dual, warm=state.beta, tol=FIRST_TOL, aim=aim)
 
     def with_solution(self, state: SubspaceState, coupling: np.ndarray, solution: DualSolution, forms: np.ndarray) -> SubspaceState:
         """Return the state with the machine at a coupling, bounds and best point brought up to date."""
-        limits = subspace.subspace_bounds(self.problem, solution.beta, solution.decision, forms, coupling, self.config.q)
+        limits = subspace.subspace_bounds(self.dual, solution.beta, solution.decision, forms, coupling, self.config.q)
         return self.with_bounds(replace(state, beta=solution.beta), coupling, solution.beta, solution.decision, limits)
 
     def with_bounds(
@@ -239,8 +254,23 @@ class SubspaceLoop(TaskLoop):
         last = SMOOTHING_GAP_SHARE * min(state.relative_gap, 1.0) / self.n_tasks
         return max(FIRST_SMOOTHING * SMOOTHING_DECAY ** (state.iteration - state.since), last)
 
-    def finish(self, state: SubspaceState) -> SubspaceState:
+    def finish(self, state: SubspaceState, grams: Grams) -> SubspaceState:
         """Return the state with the reason of its end, if it has one."""
         if state.gap <= self.config.tol * state.upper:
             return replace(state, stop="tol")
         return replace(state, stop="max_iter") if state.iteration >= self.config.max_iter else state
+
+
+def driver_items(
+    config: SharedSubspaceConfig, settings: GramSettings, n: int, k: int, n_tasks: int, driver_memory: int
+) -> tuple[Item, ...]:
+    """Return what the driver holds: kernels, the pooled sum and its machine, couplings, and what the chosen solver adds to them."""
+    forms = task_forms_items(n, k, n_tasks, settings.policy)
+    couplings = "couplings of tasks, and copies of them", 96 * k * n_tasks**2
+    common = (*machines_items(settings, n, k, 1, driver_memory), *forms, couplings)
+    if config.solver != "auto":
+        kernels = k if config.solver == "mirror" else 1
+        return (*common, ("factors of the pooled kernels", 8 * n * n * (2 * kernels + 3)))
+    if not interior_fits(n, k, n_tasks, driver_memory):
+        return common
+    return (*common, ("system of the interior path", interior_bytes(n, k, n_tasks)))

@@ -1,0 +1,182 @@
+"""OneVsRest: a method of two classes on several ones: a machine of each class against the rest, side by side, on the same matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Generic
+
+import numpy as np
+
+from ..inputs.scores import scores_of
+from ..loops.protocol import joint_stop
+from ..models.task import TaskModel, by_class
+from ..models.task_build import build_task_model
+from ..records.context import RunContext
+from .memory import Item, Memory, check_memory, driver_plan
+from .method import Method
+from .resources import ignore
+from .result import Result, S, Step
+
+ALL_HOLD = ("converged", "certificate_complete")  # figures that are those of the worst machine
+SUMS = ("objective", "gap", "lower_bound", "upper_bound", "restricted_gap", "n_added", "looked_at", "machines")  # figures that add up
+
+
+@dataclass(frozen=True)
+class JointState(Generic[S]):
+    """Where the machine of every class stands; a method declares a record of its own, with its states."""
+
+    iteration: int
+    parts: tuple[S, ...]
+    figures: tuple[dict[str, float], ...]  # of the newest step of each
+    stop: str | None = None
+
+
+@dataclass(eq=False)
+class JointProblem:
+    """The problems of every class against the rest; they read the same matrices, which the first of them makes."""
+
+    parts: tuple[Any, ...]
+    state_type: type[Any]
+
+    def __post_init__(self) -> None:
+        first = self.parts[0]
+        self.config, self.inputs, self.grams, self.distributed = first.config, first.inputs, first.grams, first.distributed
+        for part in self.parts[1:]:
+            part.grams = self.grams
+
+    @property
+    def items(self) -> list[Item]:
+        """What the driver holds: of the first machine everything, of the others what is not matrices that they share."""
+        first, count = self.parts[0], len(self.parts)
+        shared = first.settings.items(self.inputs.data.n_rows, len(first.specs), first.planned.driver_memory)
+        return [item if item in shared else (item[0], count * item[1]) for item in Memory.planned(first.plan).items]
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """The plan of one machine, with what all of them hold."""
+        return {**self.parts[0].plan, **driver_plan(self.items), "machines": len(self.parts)}
+
+
+class OneVsRest(Method[Any, Any, Any, TaskModel]):
+    """A ``single`` method on any number of classes; a target of two, or of numbers, it passes on.
+
+    The single one makes the problem of a class of its ``machine``, says with ``joint_state`` which record has the states of several, and
+    with ``finished`` which reasons of a stop say that nothing is left to do.
+    """
+
+    def __init__(self, single: Any) -> None:
+        self.single = single
+        vars(self).update({name: getattr(single, name) for name in ("name", "config_type", "state", "models", "programs")})
+
+    def read_inputs(self, config: Any, resources: RunContext, extra: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Return parameters, and target, weights and tasks of a store; ``extra`` holds what the user gave beside it."""
+        return self.single.read_inputs(config, resources, extra)
+
+    def problem(self, config: Any, inputs: Any, resources: RunContext) -> Any:
+        """Return the problem of a fit. Raises MemoryBoundExceeded: together the machines are more than the memory allows."""
+        first = self.single.problem(config, inputs, resources)
+        if inputs.n_machines == 1:
+            return first
+        others = (self.single.problem(first.config, inputs, resources, machine) for machine in range(1, inputs.n_machines))
+        joint = JointProblem((first, *others), self.single.joint_state)
+        check_memory(self.name, joint.items, resources, "fewer rows, kernels or classes")
+        return joint
+
+    def init(self, problem: Any, resources: RunContext) -> Any:
+        """Return the state before the first step; what is to be said of the data is said once."""
+        if not isinstance(problem, JointProblem):
+            return self.single.init(problem, resources)
+        quiet = replace(resources, emit=ignore)
+        parts = tuple(self.single.init(part, quiet if k else resources) for k, part in enumerate(problem.parts))
+        return problem.state_type(0, parts, tuple({} for _ in parts))
+
+    def step(self, problem: Any, state: Any, resources: RunContext) -> Step[Any]:
+        """Take a step of every machine that runs."""
+        if not isinstance(problem, JointProblem):
+            return self.single.step(problem, state, resources)
+        parts, figures, seconds = list(state.parts), list(state.figures), dict[str, float]()
+        for k, (part, own) in enumerate(zip(problem.parts, state.parts, strict=True)):
+            if own.stop is None:
+                step = self.single.step(part, own, resources)
+                parts[k], figures[k] = step.state, {name: float(value) for name, value in step.metrics.items()}
+                for name in [name for name in figures[k] if name.startswith("seconds")]:
+                    seconds[name] = seconds.get(name, 0.0) + figures[k].pop(name)
+        reasons = [own.stop for own in parts]
+        stop = joint_stop(reasons, [reason for reason in reasons if reason is not None and reason not in self.single.finished])
+        new = problem.state_type(state.iteration + 1, tuple(parts), tuple(figures), stop)
+        scores = scores_of(problem.inputs, self.decision_values(problem, new, resources))
+        return Step(new, {**joined_figures(figures), **scores, **seconds})
+
+    def result(self, problem: Any, state: Any, resources: RunContext) -> Result[TaskModel]:
+        """Return the model of all machines, with their figures together; of the matrices, which they share, all say the same."""
+        if not isinstance(problem, JointProblem):
+            return self.single.result(problem, state, resources)
+        results = [self.single.result(part, own, resources) for part, own in zip(problem.parts, state.parts, strict=True)]
+        model, rows = self._model(problem, state, [one.model for one in results], resources), [one.figures for one in results]
+        numbers = [name for name, value in rows[0].items() if isinstance(value, int | float) and not isinstance(value, bool)]
+        joined = joined_figures([{name: row[name] for name in numbers} for row in rows])
+        flags = {name: all(row[name] for row in rows) for name, value in rows[0].items() if isinstance(value, bool)}
+        return Result(
+            model,
+            state.stop,
+            objective=sum(one.objective for one in results),
+            gap=sum(one.gap for one in results),
+            certified_over=min((one.certified_over for one in results), key=lambda text: (len(text), text)),
+            figures={**rows[0], **joined, **flags, "n_support": len(model.support_ids)},
+            warnings=results[0].warnings,
+            scores=lambda: scores_of(problem.inputs, self.decision_values(problem, state, resources)),
+        )
+
+    def _model(self, problem: JointProblem, state: Any, models: Sequence[TaskModel], resources: RunContext) -> TaskModel:
+        beta = np.zeros((len(models), len(problem.inputs.codes)))
+        for row, model in zip(beta, models, strict=True):
+            row[model.support_ids] = model.beta
+        parts = [model.figures for model in models]
+        worst = {name: min(one[name] for one in parts) for name in ALL_HOLD if name in parts[0]}
+        figures = {**joined_figures(parts), **worst, "iterations": float(state.iteration)}
+        figures |= {f"{name}_{m}": value for m, model in enumerate(models) for name, value in model.figures.items()}
+        arrays = {f"{name}_{m}": value for m, model in enumerate(models) for name, value in model.arrays.items()}
+        weights, intercepts = (np.stack([getattr(model, name) for model in models]) for name in ("weights", "intercepts"))
+        specs, norms = problem.parts[0].specs, problem.grams(resources).normalizations
+        return build_task_model(problem.config, problem.inputs, specs, norms, weights, beta, intercepts, figures, arrays)
+
+    def decision_values(self, problem: Any, state: Any, resources: RunContext) -> np.ndarray:
+        """Return the decision values of all rows, ``(n_machines, n_samples)``."""
+        if not isinstance(problem, JointProblem):
+            return self.single.decision_values(problem, state, resources)
+        pairs = zip(problem.parts, state.parts, strict=True)
+        return np.concatenate([self.single.decision_values(part, own, resources) for part, own in pairs])
+
+    def tables(self, problem: Any, state: Any, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
+        """Return the tables of all machines, class by class."""
+        if not isinstance(problem, JointProblem):
+            return self.single.tables(problem, state, model)
+        pairs = enumerate(zip(problem.parts, state.parts, strict=True))
+        return by_class([self.single.tables(part, own, class_model(model, m)) for m, (part, own) in pairs], problem.inputs.labels)
+
+    def model_tables(self, model: TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return those that follow from a model alone, class by class."""
+        tables = [self.single.model_tables(class_model(model, m), names) for m in range(model.n_machines)]
+        return tables[0] if len(tables) == 1 else by_class(tables, model.labels)
+
+
+def joined_figures(figures: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """Return the figures of all machines as those of one: sums of what adds up, else the largest."""
+    return {name: sum(one[name] for one in figures) if name in SUMS else max(one[name] for one in figures) for name in figures[0]}
+
+
+def class_model(model: TaskModel, machine: int) -> TaskModel:
+    """Return the model of one class against the rest, with its own figures and arrays; one of two classes is itself."""
+    if model.n_machines == 1:
+        return model
+    ending = f"_{machine}"
+    figures = {name.removesuffix(ending): value for name, value in model.figures.items() if name.endswith(ending)}
+    arrays = {name.removesuffix(ending): value for name, value in model.arrays.items() if name.endswith(ending)}
+    return replace(model.machine(machine), figures=figures, arrays=arrays)
+
+
+def of_machines(parts: list[Any]) -> Any:
+    """Return what an estimator says of its machines: of a single one the thing itself, else a list."""
+    return parts[0] if len(parts) == 1 else parts
