@@ -33,7 +33,7 @@ from ...kernels.graphs.norms import DualPoint, NodeSet
 from ...kernels.svm.dual import DualProblem
 
 if TYPE_CHECKING:
-    from ..records.context import RunContext
+    from ..core.resources import Resources
 
 M = TypeVar("M")
 
@@ -140,15 +140,15 @@ class ActiveState:
 class ActiveProblem(Protocol[M]):
     """What a method brings to the loop; ``M`` is its own record of the restricted problem (weights, dual variables)."""
 
-    def solve(self, nodes: NodeSet, master: M, tol: float, ctx: RunContext) -> tuple[M, Restricted]:
+    def solve(self, nodes: NodeSet, master: M, tol: float, resources: Any, /) -> tuple[M, Restricted]:
         """Work on the restricted problem until its gap is ``tol`` relative to its value, or for one slice of work."""
         ...
 
-    def frontier(self, nodes: NodeSet, master: M, threshold: float, ctx: RunContext) -> Violations:
+    def frontier(self, nodes: NodeSet, master: M, threshold: float, resources: Any, /) -> Violations:
         """Visit the nodes next to the hull, those with all parents inside."""
         ...
 
-    def everywhere(self, nodes: NodeSet, master: M, threshold: float, ctx: RunContext) -> Violations:
+    def everywhere(self, nodes: NodeSet, master: M, threshold: float, resources: Any, /) -> Violations:
         """Visit all nodes outside, as deep as the method can."""
         ...
 
@@ -180,28 +180,28 @@ def violation_threshold(restricted: Restricted, tol: float) -> float:
 
 
 def active_step(
-    state: ActiveState, master: M, problem: ActiveProblem[M], rule: ActiveRule, ctx: RunContext
+    state: ActiveState, master: M, problem: ActiveProblem[M], rule: ActiveRule, resources: Resources
 ) -> tuple[ActiveState, M, dict[str, Any]]:
     """Give the master one slice of work; when it is done, visit nodes outside, and add the worst violators with their hulls or stop.
 
     Returns new state and master; figures of the step for the history.
     """
-    master, restricted = problem.solve(state.nodes, master, state.master_tol(rule.tol), ctx)
+    master, restricted = problem.solve(state.nodes, master, state.master_tol(rule.tol), resources)
     state = replace(state, iteration=state.iteration + 1, upper=restricted.upper, lower=restricted.lower, bound=restricted.bound)
     if not restricted.done:
         return state, master, _figures(state, 0, 0)
     limit = violation_threshold(restricted, rule.tol)
-    violations = problem.frontier(state.nodes, master, limit, ctx)
+    violations = problem.frontier(state.nodes, master, limit, resources)
     state = _with_certificate(replace(state, rounds=state.rounds + 1), restricted, violations)
     n_visited = violations.looked_at
     is_close = restricted.gap <= LOOK_OUTSIDE_SHARE * rule.tol * abs(restricted.upper)
     if not len(violations.keys) and is_close and rule.exhaustive and violations.depth != EVERYWHERE:
-        violations = problem.everywhere(state.nodes, master, limit, ctx)
+        violations = problem.everywhere(state.nodes, master, limit, resources)
         state, n_visited = _with_certificate(state, restricted, violations), n_visited + violations.looked_at
     nodes, depth = state.nodes, violations.depth
     state = _grow_or_stop(state, restricted, violations, is_close, problem, rule)
     if state.stop in CUT_SHORT and rule.exhaustive and depth is None:
-        violations = problem.everywhere(state.nodes, master, limit, ctx)
+        violations = problem.everywhere(state.nodes, master, limit, resources)
         state, n_visited = _with_certificate(state, restricted, violations), n_visited + violations.looked_at
     if state.nodes is not nodes:
         master = problem.enlarged(master, nodes, state.nodes)

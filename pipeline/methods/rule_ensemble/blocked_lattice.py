@@ -21,9 +21,8 @@ from ....kernels.rules.newton import MAX_PLANES
 from ....kernels.rules.propositions import Propositions
 from ....kernels.rules.row_blocks import COUNTS, OF_ZONE, PRODUCT, ROWS, SIDE_BY_SIDE, Ask, BlockedRows, HullRequest, SpreadRows, answer
 from ....kernels.rules.search import COMPATIBLE, MAX_LENGTH, MAX_VIOLATORS, ViolatorSearch
-from ...core.resources import Shared
-from ...passes.blocks import add_parts, join_lists, serial
-from ...records.context import RunContext
+from ...core.resources import Resources, Shared
+from ...passes.blocks import Blocks, add_parts, join_lists, serial
 from .row_pass import (
     Asked,
     BitsPart,
@@ -116,7 +115,8 @@ def fits_a_task(p: int, n: int) -> bool:
 class RowBlocks:
     """The rows in use in blocks of the data's rows: how many and which, and how tasks find what they need of them."""
 
-    ctx: RunContext
+    data: Blocks
+    resources: Resources
     used: np.ndarray  # (n_samples,) bool
     rows: tuple[np.ndarray, ...]  # of every task, positions among the rows in use, ascending
     y: tuple[np.ndarray, ...]
@@ -132,7 +132,7 @@ class RowBlocks:
 
     def share(self, name: str, array: np.ndarray) -> Shared:
         """Return an array as the tasks of a pass receive it."""
-        return self.ctx.share(f"rule-{name}", array, len(self.ranges))
+        return self.resources.share(f"rule-{name}", array, len(self.ranges))
 
     @cached_property
     def tables(self) -> TaskTables:
@@ -144,10 +144,10 @@ class RowBlocks:
         """Return the bits of propositions, block by block; newer ones of a name replace older ones."""
         table = np.array([propositions.column, propositions.kind, propositions.cut], np.float64)
         known = np.array([propositions.known_column, propositions.known_value], np.float64)
-        token = hashlib.sha256(f"{serial(self.ctx.data)} {self.size}".encode() + self.used.tobytes() + table.tobytes() + known.tobytes())
+        token = hashlib.sha256(f"{serial(self.data)} {self.size}".encode() + self.used.tobytes() + table.tobytes() + known.tobytes())
         arrays = (("mask", self.used.astype(np.uint8)), (name, table), (f"{name}-categories", known))
         shared = [self.share(each, array) for each, array in arrays]
-        ref, digest = self.ctx.data.column_blocks()[0], token.hexdigest()
+        ref, digest = self.data.column_blocks()[0], token.hexdigest()
         before = np.concatenate([[0], np.cumsum(self.used)])
         offsets = np.cumsum([0, *(len(rows) for rows in self.rows)])
         parts = []
@@ -175,7 +175,7 @@ class RowBlocks:
             return step.task + (reading_bytes(first) if isinstance(first, BitsPart) else 0)
 
         program = BlockProgram(f"rule-{name}", chunk, combine, memory, step.result, combine_bytes=step.merging)
-        return self.ctx.run_pass(plan(program, refs, *shared, split_every=FAN_IN))
+        return self.resources.run_pass(plan(program, refs, *shared, split_every=FAN_IN))
 
 
 class BlockedLattice(Conjunctions):
@@ -395,7 +395,7 @@ class BlockedSearch:
         bits = max(reading_bytes(part) for part, _ in self._refs) + sum(part.nbytes for part, _ in self._refs)
         step = subtrees_step(bits, signed, query.max_visits, len(self._lattice.rows))
         program = BlockProgram("rule-subtrees", subtree_chunk, join_lists, lambda group: step.task, step.result)
-        return self._blocks.ctx.run_pass(plan(program, groups, query, FAN_IN, split_every=FAN_IN))
+        return self._blocks.resources.run_pass(plan(program, groups, query, FAN_IN, split_every=FAN_IN))
 
 
 def subtree_bytes(max_visits: int, tasks: int) -> int:

@@ -36,7 +36,7 @@ class BlockedRules:
         return cls(lattice, Rules(propositions.take(used), tuple(tuple(item) for item in few), weights))
 
     def _parts(self, ranges: Sequence[tuple[int, int]]) -> list[ValuesPart]:
-        data = self.lattice.blocks.ctx.data
+        data = self.lattice.blocks.data
         return value_parts(data.column_blocks()[0], serial(data), self.rules.propositions, data.meta.itemsize, ranges)
 
     def _truth(self, part: ValuesPart) -> int:
@@ -87,4 +87,4 @@ class _BlockedCutRows:
 
     def column(self, e: int) -> np.ndarray:
         blocks, column = self.rules.lattice.blocks, self.rules.rules.propositions.column[e]
-        return dense_column(fetch_columns(blocks.ctx.data, blocks.ctx, np.array([column])), 0)[blocks.used]
+        return dense_column(fetch_columns(blocks.data, blocks.resources, np.array([column])), 0)[blocks.used]

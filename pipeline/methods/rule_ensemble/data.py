@@ -14,10 +14,10 @@ from ....kernels.rules.propositions import Propositions
 from ....kernels.rules.search import MAX_LENGTH
 from ....storage.encoding.record import TableColumns
 from ...core.memory import Item, refuse, total_bytes
+from ...core.resources import Resources
 from ...inputs.labels import Inputs
+from ...passes.blocks import Blocks
 from ...passes.columns import Columns, fetch_columns
-from ...records.context import RunContext
-from ...records.data_set import DataSet
 from .blocked_lattice import GATHERED_BYTES, ROW_BLOCK, BlockedLattice, RowBlocks, block_rows, fits_a_task
 from .config import RuleConfig
 from .proposition_pass import dense_column, outlined_propositions, packed_propositions
@@ -59,7 +59,7 @@ class RuleInputs:
         return cls(rows, names, encoding.coded_levels, origins, nominal)
 
     @property
-    def data(self) -> DataSet:
+    def data(self) -> Blocks:
         """What is learnt from."""
         return self.rows.data
 
@@ -72,6 +72,10 @@ class RuleInputs:
     def truth(self) -> np.ndarray:
         """Class of every row as its index, or its number."""
         return self.rows.target
+
+    def over(self, data: Blocks) -> Self:
+        """Return inputs whose rows are read from ``data``."""
+        return replace(self, rows=self.rows.over(data))
 
     def without(self, held_out: np.ndarray | None) -> Self:
         """Return inputs with the weights of some rows zero."""
@@ -126,39 +130,40 @@ def lies_in_blocks(config: RuleConfig, n: int, d: int, machines: int, limit: int
 
 
 def read_rule_data(
-    ctx: RunContext, config: RuleConfig, tasks: Sequence[RuleTask], similarity: np.ndarray, categorical: Sequence[int], n_samples: int
+    data: Blocks, resources: Resources, config: RuleConfig, tasks: Sequence[RuleTask], similarity: np.ndarray, categorical: Sequence[int]
 ) -> RuleData:
     """Return propositions and lattice of the rows that tasks use; one pass over the columns.
 
     Raises MemoryBoundExceeded: there are more propositions than the driver may hold.
     """
+    n_samples = data.n_rows
     counts = np.zeros(n_samples, np.uint8 if tasks[0].counts is None else np.float64)
     for task in tasks:
         counts[task.rows] = 1 if task.counts is None else task.counts
     used = counts > 0
-    n, d, position = int(used.sum()), ctx.data.n_cols, np.cumsum(used) - 1
+    n, d, position = int(used.sum()), data.n_cols, np.cumsum(used) - 1
     rows, y, cost = zip(*((position[task.rows], task.y, task.cost) for task in tasks), strict=True)
-    if lies_in_blocks(config, n_samples, d, len(tasks), ctx.driver_memory):
+    if lies_in_blocks(config, n_samples, d, len(tasks), resources.driver_memory):
         most = most_propositions(config, d, n_samples)
-        blocks = RowBlocks(ctx, used, rows, y, cost, block_rows(most, n_samples))
-        propositions = outlined_propositions(ctx, counts, config.n_thresholds, categorical)
+        blocks = RowBlocks(data, resources, used, rows, y, cost, block_rows(most, n_samples))
+        propositions = outlined_propositions(data, resources, counts, config.n_thresholds, categorical)
         # Categories may be more than what was planned for.
         items = driver_items(config, max(propositions.size, 1), n_samples, d, len(tasks), True)
-        refuse("rule-ensemble", items, ctx.fit_limit, REMEDY)
+        refuse("rule-ensemble", items, resources.fit_limit, REMEDY)
         has_subtrees = fits_a_task(most, n_samples)
         blocked = BlockedLattice(blocks, propositions, similarity, config.a, config.skip_implied, has_subtrees)
         return RuleData(propositions, blocked, np.flatnonzero(used))
-    packed = packed_propositions(ctx, counts, config.n_thresholds, categorical)
+    packed = packed_propositions(data, resources, counts, config.n_thresholds, categorical)
     # What was planned is the most there may be; what there is decides, before anything of its size is made of it.
     items = driver_items(config, packed.propositions.size, n, d, len(tasks), False)
-    refuse("rule-ensemble", items, ctx.fit_limit, REMEDY)
+    refuse("rule-ensemble", items, resources.fit_limit, REMEDY)
     lattice = RuleLattice(packed.columns, n, rows, y, cost, similarity, config.a, config.skip_implied)
     return RuleData(packed.propositions, lattice, np.flatnonzero(used))
 
 
-def raw_columns(ctx: RunContext, columns: np.ndarray) -> Columns:
+def raw_columns(data: Blocks, resources: Resources, columns: np.ndarray) -> Columns:
     """Return some columns of the data as they are stored, ``(n_samples, len(columns))``; no pass where there are none."""
-    return fetch_columns(ctx.data, ctx, columns) if len(columns) else np.zeros((ctx.data.n_rows, 0))
+    return fetch_columns(data, resources, columns) if len(columns) else np.zeros((data.n_rows, 0))
 
 
 def renumber(items: Sequence[Sequence[int]]) -> tuple[np.ndarray, list[list[int]]]:

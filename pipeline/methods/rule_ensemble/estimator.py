@@ -144,7 +144,7 @@ class RuleEnsembleClassifier(TransformerMixin, KernelEstimator, TaskClassifier):
     Jawanpuria: Learning kernels for multiple predictive tasks (thesis, IIT Bombay, 2014), chapter 5.
     """
 
-    _method = Rule
+    _method = Rule()
     _kernels_parameter = None
     _frame_form = "codes"
     _forms = {**Estimator._forms, "ensure_all_finite": "allow-nan"}
@@ -288,7 +288,7 @@ class RuleEnsembleClassifier(TransformerMixin, KernelEstimator, TaskClassifier):
         check_is_fitted(self, "model_")
         if is_store(X):
             with self._stored(X) as ctx:
-                flags = rule_matrix(self.model_, raw_columns(ctx, self.model_.columns), ctx.data.n_rows)
+                flags = rule_matrix(self.model_, raw_columns(ctx.data, ctx, self.model_.columns), ctx.data.n_rows)
         else:
             flags = rule_matrix(self.model_, *self._columns(X))
         return flags[:, self.model_.by_weight].astype(np.float64)

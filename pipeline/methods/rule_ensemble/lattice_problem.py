@@ -13,8 +13,8 @@ from ....kernels.graphs.hulls import NodeSet
 from ....kernels.graphs.norms import DualPoint
 from ....kernels.rules.machine import solve_rules
 from ....kernels.rules.search import MAX_LENGTH, ViolatorSearch, is_full, joined_searches
+from ...core.resources import Resources
 from ...loops.active_set import EVERYWHERE, Restricted, Violations
-from ...records.context import RunContext
 from .config import RuleConfig
 from .data import Lattice
 from .mirror import solve_mirror
@@ -39,7 +39,7 @@ class LatticeProblem:
         self._lattice, self._config = lattice, config
         self.parents, self.penalties = lattice.parents, lattice.penalties
 
-    def solve(self, nodes: NodeSet, master: RuleMaster, tol: float, ctx: RunContext) -> tuple[RuleMaster, Restricted]:
+    def solve(self, nodes: NodeSet, master: RuleMaster, tol: float, resources: Resources) -> tuple[RuleMaster, Restricted]:
         """Solve the restricted problem."""
         problem = self._lattice.problem(nodes, self._config.rho)
         if self._config.solver == "mirror":
@@ -49,7 +49,7 @@ class LatticeProblem:
         solution = RuleMaster(point.G, point.bias, np.concatenate(point.alpha), master.steps + point.steps)
         return solution, Restricted(point.objective, DualPoint(point.linear, 0.0, point.step_bound), point.bound)
 
-    def frontier(self, nodes: NodeSet, master: RuleMaster, threshold: float, ctx: RunContext) -> Violations:
+    def frontier(self, nodes: NodeSet, master: RuleMaster, threshold: float, resources: Resources) -> Violations:
         """Visit the children of the hull, as far as they may be among the worst: no more of them can join."""
         rows = self._lattice.signed(split_alpha(self._lattice, master))
 
@@ -79,7 +79,7 @@ class LatticeProblem:
                 return joined_searches(above, search, search.values == edge)._replace(visits=visits)
             search = above
 
-    def everywhere(self, nodes: NodeSet, master: RuleMaster, threshold: float, ctx: RunContext) -> Violations:
+    def everywhere(self, nodes: NodeSet, master: RuleMaster, threshold: float, resources: Resources) -> Violations:
         """Visit all conjunctions, longer and longer ones while the visits last."""
         budget, depth_reached, visits = self._config.max_visits, None, 0
         rows = self._lattice.signed(split_alpha(self._lattice, master))

@@ -1,76 +1,89 @@
-"""Rule ensembles as a method: from a store to a loop, from its state to model, summary and tables."""
+"""Rule ensembles on the lattice of conjunctions (Jawanpuria, PhD thesis, 2014, section 5.4).
+
+First the active set (:mod:`gramplane.pipeline.loops.active_set`): rules on a hull by joint re-weighting, the frontier by one walk over
+packed columns, then all conjunctions by branch and bound. Then, in steps of their own, the cuts of the selected rules move to the training
+values with the least loss, and the rules are fitted again on their hull.
+
+=============  ==================================================
+symbol         name
+=============  ==================================================
+W, d           ``RuleState.active.nodes``
+f = G L'       ``RuleMaster.weights``
+alpha          ``RuleMaster.alpha``
+certificate    ``ActiveState.certificate``
+=============  ==================================================
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ....storage import DataError
 from ....storage.data import column_numbers
-from ...core.memory import check_memory, driver_plan
+from ...core.memory import check_memory
+from ...core.method import Method
+from ...core.resources import Resources
+from ...core.result import Result, Step
 from ...inputs.labels import labels_of, refuse_idle_classes, row_costs, store_inputs
-from ...inputs.scores import AccuracyTracker, held_out_rows
+from ...inputs.scores import AccuracyTracker, accuracy_metrics, held_out_rows, scores_of
 from ...inputs.tasks import TaskInputs, checked_task_kernel, refuse_more_classes, store_tasks, task_fit, with_tasks
-from ...method import Method
-from ...passes.blocks import column_tasks
-from ...passes.columns import columns_bytes
+from ...loops.active_set import ActiveState, active_step, unchanged_figures
 from ...records.context import RunContext
-from .blocked_lattice import block_rows, fits_a_task, largest_step
 from .config import RuleConfig
-from .data import REMEDY, RuleInputs, RuleTask, driver_items, lies_in_blocks, most_propositions
-from .loop import RuleLoop
+from .data import REMEDY, RuleInputs, RuleTask, driver_items
+from .lattice_problem import LatticeProblem
 from .model import RuleModel, rule_certificate, rule_table
 from .model_build import build_rule_model
 from .predict import RulePredictor
-from .proposition_pass import outline_pass, pack_pass
-from .state import RuleState
+from .problem import RulesProblem
+from .refinement import is_better, prune_rules, refine_rules
+from .state import RuleMaster, RuleState
 
 MACHINE_C, MAX_C = 10.0, 50.0  # of C="auto", for every machine and at most (docs/defaults.md)
 
+MAX_SWEEPS = 6  # times that cuts are moved and rules fitted again
 
-class Rule(Method):
+
+class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
     """A classifier of readable rules, chosen from all conjunctions at once."""
 
     name = "rule-ensemble"
     config_type = RuleConfig
+    state = RuleState
     models = {RuleModel: RulePredictor()}
     fold_tols = {"tol": 1e-2, "rest": 1e-2}
     programs = "methods.rule_ensemble.blocked_rules"
 
-    config: RuleConfig
-    inputs: RuleInputs
-    loop: RuleLoop
-
-    @classmethod
-    def read_inputs(cls, config: RuleConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[RuleConfig, RuleInputs]:
+    def read_inputs(self, config: RuleConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[RuleConfig, RuleInputs]:
         """Return parameters, and classes, weights and tasks of a store; ``extra`` may hold ``test_share``.
 
         Raises DataError: the target is real-valued, or a task is empty.
         """
-        rows, tasks = store_inputs(ctx, cls.name), store_tasks(ctx.data)
+        data, rows = resources.data, store_inputs(resources, self.name)
+        tasks = store_tasks(data)
         if rows.classes is None:
-            raise DataError("the target is real-valued; rule-ensemble separates classes (ingest with --task classification)", ctx.data.url)
-        rows = rows if tasks is None else with_tasks(rows, tasks, ctx.data.url)
-        rows = rows.without(held_out_rows(extra, rows.target, ctx.seed, rows.classes))
-        return config, RuleInputs.of(rows, ctx.data.feature_names(), ctx.data.encoding)
+            raise DataError("the target is real-valued; rule-ensemble separates classes (ingest with --task classification)", data.url)
+        rows = rows if tasks is None else with_tasks(rows, tasks, data.url)
+        rows = rows.without(held_out_rows(extra, rows.target, resources.seed, rows.classes))
+        return config, RuleInputs.of(rows, data.feature_names(), data.encoding)
 
-    @classmethod
-    def decided(cls, config: RuleConfig, inputs: RuleInputs, ctx: RunContext) -> RuleConfig:
+    def decided(self, config: RuleConfig, inputs: RuleInputs, resources: Resources) -> RuleConfig:
         """Return parameters with the weight of the losses."""
         return config if config.C != "auto" else config.model_copy(update={"C": min(MACHINE_C * inputs.rows.n_machines, MAX_C)})
 
-    @classmethod
-    def build_loop(cls, config: RuleConfig, inputs: RuleInputs, ctx: RunContext) -> RuleLoop:
-        """Return the loop of a fit.
+    def problem(self, config: RuleConfig, inputs: RuleInputs, resources: Resources) -> RulesProblem:
+        """Return the problem of a fit.
 
         Raises ValueError: a similarity that does not suit the tasks, or a categorical column that is not there; DataError: a class without
         a row of positive weight; MemoryBoundExceeded: even a single proposition, with hulls of ``max_rules`` conjunctions, is more than the
         driver may hold.
         """
+        config = self.decided(config, inputs, resources)
         rows, cost = inputs.rows, row_costs(config, inputs.rows)
         n, n_cols = len(rows.target), inputs.data.n_cols
         chosen = [entry for entry in column_numbers(config.categorical or (), n_cols, "categorical") if entry not in inputs.nominal]
@@ -85,84 +98,97 @@ class Rule(Method):
             machines = [RuleTask(used, labels_of(rows, machine)[used], cost[used], counts) for machine in range(rows.n_machines)]
             fit, codes = AccuracyTracker(0, len(machines), rows.target, rows.held_out), None
         similarity = task_similarity(config.task_kernel, len(machines), codes is not None)
+        problem = RulesProblem(config, inputs, tuple(machines), similarity, tuple(categorical), resources, (fit,), codes)
         # How many propositions there are is known after the first pass, which looks again.
-        is_blocked = lies_in_blocks(config, n, n_cols, len(machines), ctx.driver_memory)
-        check_memory(cls.name, driver_items(config, 1, n, 1, len(machines), is_blocked), ctx, REMEDY)
-        return RuleLoop(config, machines, similarity, categorical, n, (fit,), codes)
+        check_memory(self.name, driver_items(config, 1, n, 1, len(machines), problem.in_blocks), resources, REMEDY)
+        return problem
 
-    @cached_property
-    def _in_blocks(self) -> bool:
-        data = self.ctx.data
-        return lies_in_blocks(self.config, data.n_rows, data.n_cols, len(self.loop.tasks), self.ctx.driver_memory)
+    def init(self, problem: RulesProblem, resources: Resources) -> RuleState:
+        """Return the empty conjunction and the best single propositions."""
+        lattice = problem.rules(resources).lattice
+        nodes = lattice.start(problem.config.add)
+        weights = np.zeros((nodes.size, lattice.root.shape[1]))
+        master = RuleMaster(weights, np.zeros(len(problem.tasks)), np.zeros(sum(len(task.rows) for task in problem.tasks)))
+        return RuleState(0, ActiveState(nodes), master)
 
-    @cached_property
-    def plan(self) -> dict[str, Any]:
-        """Tasks of a pass over columns, and of one over rows where these lie in blocks; memory of a task, and of the driver, with as many
-        propositions as there may be.
-        """
-        config, data, machines = self.config, self.ctx.data, len(self.loop.tasks)
-        tasks, n, d = column_tasks(data), data.n_rows, data.n_cols
-        most = most_propositions(config, d, n)
-        figures: dict[str, Any] = {"machines": machines, "rows": "blocks" if self._in_blocks else "driver", "tasks_per_pass": len(tasks)}
-        if self._in_blocks:
-            rows = block_rows(most, n)
-            figures |= {"rows_per_block": rows, "row_blocks": -(-n // rows)}
-            # Of the values of rules a column at a time comes to the driver.
-            propositions, columns = outline_pass(tasks, n, config.n_thresholds), 1
-            others = largest_step(most, n, machines, config.max_rules, config.max_visits)
+    def step(self, problem: RulesProblem, state: RuleState, resources: Resources) -> Step[RuleState]:
+        """Return the state after one round of the active set, or one move of the cuts."""
+        new, figures = (self._grow if state.active.stop is None else self._refine)(problem, state, resources)
+        prune = problem.config.prune
+        if new.kept is not None:
+            n_selected = len(new.kept.above(prune)[0])
         else:
-            propositions, columns, others = pack_pass(tasks, n, config.n_thresholds), config.max_rules, 0
-        step = max(propositions.memory_bound, columns_bytes(data, columns), others)
-        held = driver_plan(driver_items(config, most, n, d, machines, self._in_blocks))
-        return {**figures, "task_bytes": step, **held, "max_rules": config.max_rules, "max_visits": config.max_visits}
+            sizes = np.sqrt(np.sum(new.master.weights**2, axis=1))
+            n_selected = int(np.sum(sizes > prune * sizes.max(initial=0.0)))
+        accuracy = accuracy_metrics(problem.fits, dict(enumerate(problem.row_values(new, resources).T))) if problem.fits else {}
+        return Step(new, {**figures, "newton_steps": new.master.steps, "n_selected": n_selected, **accuracy})
 
-    @property
-    def distributed(self) -> tuple[str, ...]:
-        """What workers do."""
-        if not self._in_blocks:
-            return ("propositions of features",)
-        most, n = most_propositions(self.config, self.ctx.data.n_cols, self.ctx.data.n_rows), self.ctx.data.n_rows
-        search = "searches below single propositions" if fits_a_task(most, n) else "sums of candidates over blocks of rows"
-        return ("propositions of features", "sums and counts of conjunctions over blocks of rows", search, "changes of cuts")
+    def _grow(self, problem: RulesProblem, state: RuleState, resources: Resources) -> tuple[RuleState, dict[str, Any]]:
+        config, data = problem.config, problem.rules(resources)
+        active, master, figures = active_step(state.active, state.master, LatticeProblem(data.lattice, config), problem.rule, resources)
+        state = RuleState(state.iteration + 1, active, master)
+        if active.stop is not None:
+            is_last = not (config.refine_cuts or config.refit)
+            rules = prune_rules(state.hull_rules(data), data.lattice, config.prune, is_last)
+            state = replace(state, kept=rules, stop=active.stop if is_last else None)
+        return state, {"phase": "grow", **figures, "refit_objective": float("nan")}
 
-    def follow_path(self, before: Rule | None) -> None:
-        """Take over the propositions, and leave what is decided to the end."""
-        self.loop.fits = ()
-        if before is not None:
-            self.loop.take_over(before.loop)
+    def _refine(self, problem: RulesProblem, state: RuleState, resources: Resources) -> tuple[RuleState, dict[str, Any]]:
+        config, active, old = problem.config, state.active, state.kept
+        assert old is not None
+        rules = refine_rules(old, problem, resources)
+        is_last = not config.refine_cuts or rules.sweep >= MAX_SWEEPS or not is_better(old, rules, config.tol)
+        if old.sweep > 0 and rules.objective > old.objective:
+            rules = old
+        figures = {**unchanged_figures(active), "n_nodes": rules.nodes.size, "refit_objective": rules.objective}
+        state = RuleState(state.iteration + 1, active, state.master, rules, active.stop if is_last else None)
+        return state, {"phase": "refine", **figures}
 
-    def warm_start(self, fresh: RuleState, before: Rule, last: RuleState) -> RuleState:
-        """Return the conjunctions with weight of the fit before; not its active set, which only grows."""
-        return self.loop.continued(fresh, last, self.ctx)
-
-    def decision_values(self, state: RuleState, ctx: RunContext) -> np.ndarray:
-        """Return the decision values of all rows, ``(n_machines, n_samples)``; of tasks one, that of each row's task."""
-        return self.loop.row_values(state, ctx).T
-
-    def model(self, state: RuleState, ctx: RunContext) -> RuleModel:
-        """Return the model of the last state: the selected rules, and the active set they came from."""
-        return build_rule_model(self.config, self.inputs, self.loop.data(ctx), state, ctx)
-
-    def summary(self, state: RuleState, model: RuleModel) -> dict[str, Any]:
-        """Return the certificate, and how many rules of which length were selected."""
+    def result(self, problem: RulesProblem, state: RuleState, resources: Resources) -> Result[RuleModel]:
+        """Return the model of the selected rules and the active set they came from, with the certificate of that."""
+        model = build_rule_model(problem, state, resources)
         certificate = rule_certificate(model)
         depth, has_gap = certificate["depth"], not np.isnan(certificate["gap"])
         bounded = f"rules of at most {depth} conditions" if depth else "none: rules next to the working set were looked at only"
-        gaps = {name: certificate[name] if has_gap else None for name in ("gap", "relative_gap")}
-        scope = {"restricted_gap": certificate["restricted_gap"], "certified_over": "all rules" if certificate["complete"] else bounded}
-        mean_length = float(model.lengths.mean()) if model.n_rules else 0.0
-        rules = {"rounds": state.active.rounds, "n_selected": model.n_rules, "mean_length": mean_length}
-        last = {"n_nodes": state.active.nodes.size, "stop": state.active.stop, "classes": json.loads(model.classes_json)}
-        return {"objective": model.figures["objective"], **gaps, **scope, **rules, **last}
+        return Result(
+            model,
+            state.active.stop,
+            objective=model.figures["objective"],
+            gap=certificate["gap"] if has_gap else None,
+            certified_over="all rules" if certificate["complete"] else bounded,
+            figures={
+                "relative_gap": certificate["relative_gap"] if has_gap else None,
+                "restricted_gap": certificate["restricted_gap"],
+                "rounds": state.active.rounds,
+                "n_selected": model.n_rules,
+                "mean_length": float(model.lengths.mean()) if model.n_rules else 0.0,
+                "n_nodes": state.active.nodes.size,
+                "classes": json.loads(model.classes_json),
+            },
+            scores=lambda: scores_of(problem.inputs.rows, self.decision_values(problem, state, resources)),
+        )
 
-    def tables(self, state: RuleState, model: RuleModel) -> dict[str, list[dict[str, Any]]]:
+    def decision_values(self, problem: RulesProblem, state: RuleState, resources: Resources) -> np.ndarray:
+        """Return the decision values of all rows, ``(n_machines, n_samples)``; of tasks one, that of each row's task."""
+        return problem.row_values(state, resources).T
+
+    def tables(self, problem: RulesProblem, state: RuleState, model: RuleModel) -> dict[str, list[dict[str, Any]]]:
         """Return the rules, largest weight first."""
         return self.model_tables(model)
 
-    @classmethod
-    def model_tables(cls, model: RuleModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+    def model_tables(self, model: RuleModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return what :meth:`tables` does."""
         return {"rules": rule_table(model)}
+
+    def follow_path(self, problem: RulesProblem, before: RulesProblem | None) -> None:
+        """Take over the propositions, and leave what is decided to the end."""
+        problem.fits = ()
+        if before is not None:
+            problem.take_over(before)
+
+    def warm_start(self, problem: RulesProblem, fresh: RuleState, before: RulesProblem, last: RuleState) -> RuleState:
+        """Return the conjunctions with weight of the fit before; not its active set, which only grows."""
+        return problem.continued(fresh, last)
 
 
 def _task_machines(inputs: TaskInputs, cost: np.ndarray) -> list[RuleTask]:

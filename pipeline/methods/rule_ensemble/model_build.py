@@ -11,30 +11,25 @@ import numpy as np
 from ....kernels.bounds import sound_gap
 from ....kernels.graphs.norms import DualPoint
 from ....kernels.rules.propositions import ABOVE, AT_MOST, Propositions
+from ...core.resources import Resources
 from ...inputs.tasks import TaskInputs
 from ...loops.active_set import EVERYWHERE
-from ...records.context import RunContext
 from .blocked_lattice import BlockedLattice
 from .blocked_rules import BlockedRules
-from .config import RuleConfig
-from .data import Lattice, RuleData, RuleInputs, raw_columns, renumber, rule_flags
+from .data import Lattice, raw_columns, renumber, rule_flags
 from .lattice_problem import split_alpha
 from .model import RuleModel
+from .problem import RulesProblem
 from .state import RuleState, SelectedRules
 
 MAX_PROPOSITIONS, MAX_ROWS = 30, 1000
 """Up to so many propositions and rows the thesis' certificate is computed, too: beyond, it tells nothing."""
 
 
-def build_rule_model(
-    config: RuleConfig,
-    about: RuleInputs,
-    data: RuleData,
-    state: RuleState,
-    ctx: RunContext,
-) -> RuleModel:
+def build_rule_model(problem: RulesProblem, state: RuleState, resources: Resources) -> RuleModel:
     """Return the model of the last state: the selected rules, equal ones as one, and the active set they came from."""
     assert state.kept is not None
+    config, about, data = problem.config, problem.inputs, problem.rules(resources)
     inputs = about.rows
     propositions, items, weights = _merge_rules(state.kept, config.prune)
     hull = state.hull_rules(data)
@@ -45,29 +40,30 @@ def build_rule_model(
         tasks_json=json.dumps(list(inputs.names) if isinstance(inputs, TaskInputs) else None),
         names_json=json.dumps(None if about.names is None else [str(name) for name in about.names]),
         categories_json=json.dumps({str(column): list(values) for column, values in about.categories.items()}),
-        n_features=int(ctx.data.n_cols),
+        n_features=int(about.data.n_cols),
         propositions=propositions,
         **_packed_lists("rule", items),
         weights=weights,
         intercepts=-state.kept.bias,
-        support=_supports(data, propositions, items, weights, ctx),
+        support=_supports(problem, propositions, items, weights, resources),
         active_propositions=data.propositions.take(active),
         **_packed_lists("active", active_items),
         active_weights=hull.weights,
         figures={**_figures(state, state.kept, config.tol), "descendant_gap": descendant_gap(data.lattice, state)},
         origins_json=json.dumps({str(column): list(origin) for column, origin in about.origins.items()}),
-        first_feature=int(getattr(ctx.data, "first_feature", 0)),
+        first_feature=int(getattr(about.data, "first_feature", 0)),
     )
 
 
 def _supports(
-    data: RuleData, propositions: Propositions, items: Sequence[Sequence[int]], weights: np.ndarray, ctx: RunContext
+    problem: RulesProblem, propositions: Propositions, items: Sequence[Sequence[int]], weights: np.ndarray, resources: Resources
 ) -> np.ndarray:
     """Return on how many rows in use each rule holds."""
+    data = problem.rules(resources)
     if isinstance(data.lattice, BlockedLattice):
         return BlockedRules.of(data.lattice, propositions, items, weights).supports()
     columns = np.unique(propositions.column[sorted({j for item in items for j in item})])
-    flags = rule_flags(propositions, items, columns, raw_columns(ctx, columns), ctx.data.n_rows)
+    flags = rule_flags(propositions, items, columns, raw_columns(problem.data, resources, columns), problem.data.n_rows)
     return flags[data.rows].sum(axis=0).astype(np.int64)
 
 

@@ -26,7 +26,7 @@ class RulePredictor(Predictor):
         """
         data = ctx.data
         check_width(model.n_features, False, data)
-        raw = raw_columns(ctx, model.columns)
+        raw = raw_columns(data, ctx, model.columns)
         unseen = unseen_values(model, raw)
         if unseen:
             ctx.emit({"event": "warning", "message": unseen_message(unseen)})

@@ -11,9 +11,8 @@ import numpy as np
 from ....cluster import BlockProgram, Plan, plan
 from ....kernels.rules.bits import MAX_UNPACKED_BYTES, Words, count_ones, pack_bits
 from ....kernels.rules.propositions import Propositions, column_propositions
-from ...core.resources import Shared, resolve
-from ...passes.blocks import Columns, Task, column_tasks, join_lists, load_blocks, task_bytes
-from ...records.context import RunContext
+from ...core.resources import Resources, Shared, resolve
+from ...passes.blocks import Blocks, Columns, Task, column_tasks, join_lists, load_blocks, task_bytes
 
 DIGEST_BYTES, OUTLINE_BYTES = 16, 200  # of the truth of a proposition; and what a proposition takes on its way
 OUTLINE_ROOM = 2 * MAX_UNPACKED_BYTES  # propositions of a column unpacked
@@ -79,11 +78,13 @@ def _outlined(propositions: Propositions, column: int, values: np.ndarray) -> Ou
     return Outlined(propositions, np.concatenate(sizes), tuple(digests))
 
 
-def outlined_propositions(ctx: RunContext, counts: np.ndarray, n_thresholds: int, categorical: Sequence[int]) -> Propositions:
+def outlined_propositions(
+    data: Blocks, resources: Resources, counts: np.ndarray, n_thresholds: int, categorical: Sequence[int]
+) -> Propositions:
     """Return the propositions of :func:`packed_propositions` without their bits: whoever has the rows makes them."""
-    tasks, n = column_tasks(ctx.data), int(np.count_nonzero(counts))
-    shared = ctx.share("rule-rows", counts, len(tasks)), n_thresholds, frozenset(int(j) for j in categorical)
-    parts = ctx.run_pass(outline_pass(tasks, n, n_thresholds, *shared))
+    tasks, n = column_tasks(data), int(np.count_nonzero(counts))
+    shared = resources.share("rule-rows", counts, len(tasks)), n_thresholds, frozenset(int(j) for j in categorical)
+    parts = resources.run_pass(outline_pass(tasks, n, n_thresholds, *shared))
     if not parts:
         return Propositions.none()
     propositions = Propositions.joined_all([part.propositions for part in parts])
@@ -120,16 +121,16 @@ def pack_chunk(task: Task, counts: Shared, n_thresholds: int, categorical: froze
     return [Packed(found, pack_bits(found.flags(np.arange(found.size), column, values))) for found, column, values in parts]
 
 
-def packed_propositions(ctx: RunContext, counts: np.ndarray, n_thresholds: int, categorical: Sequence[int]) -> Packed:
+def packed_propositions(data: Blocks, resources: Resources, counts: np.ndarray, n_thresholds: int, categorical: Sequence[int]) -> Packed:
     """Return the propositions of all columns from the rows that count: no constant ones, equal ones once.
 
     ``counts``: ``(n_samples,)`` how often rows count, float64, or a mask of single bytes of those that do. A numeric column has
     ``n_thresholds`` cuts; the values of ``categorical`` columns are names.
     """
-    tasks = column_tasks(ctx.data)
+    tasks = column_tasks(data)
     n = int(np.count_nonzero(counts))
-    shared = ctx.share("rule-rows", counts, len(tasks)), n_thresholds, frozenset(int(j) for j in categorical)
-    parts = ctx.run_pass(pack_pass(tasks, n, n_thresholds, *shared))
+    shared = resources.share("rule-rows", counts, len(tasks)), n_thresholds, frozenset(int(j) for j in categorical)
+    parts = resources.run_pass(pack_pass(tasks, n, n_thresholds, *shared))
     if not parts:
         return Packed(Propositions.none(), np.zeros((0, max(-(-n // 64), 1)), np.uint64))
     propositions = Propositions.joined_all([part.propositions for part in parts])

@@ -13,12 +13,13 @@ from ....kernels.rules.lattice import RuleLattice
 from ....kernels.rules.machine import solve_rules
 from ....kernels.rules.newton import bias_root
 from ....kernels.rules.propositions import ABOVE, AT_MOST, CutMachine, Propositions, refine_cuts
-from ...records.context import RunContext
+from ...core.resources import Resources
 from .blocked_lattice import BlockedLattice
 from .blocked_rules import BlockedRules
 from .config import RuleConfig
-from .data import Lattice, RuleData, raw_columns, renumber
+from .data import Lattice, raw_columns, renumber
 from .lattice_problem import MAX_REWEIGHTINGS
+from .problem import RulesProblem
 from .proposition_pass import dense_column
 from .state import SelectedRules
 from .value_pass import Rules
@@ -29,14 +30,15 @@ BIAS_SMOOTHING = 1e-2  # width of the hinge's parabola where the bias alone is f
 ROUND_OFF = 1e-12  # share of the largest weight below which that of the empty conjunction, which the bias stands for, is round-off
 
 
-def refine_rules(rules: SelectedRules, data: RuleData, config: RuleConfig, ctx: RunContext) -> SelectedRules:
+def refine_rules(rules: SelectedRules, problem: RulesProblem, resources: Resources) -> SelectedRules:
     """Return the rules with moved cuts and weights fitted again, as far as the parameters say."""
+    config, data = problem.config, problem.rules(resources)
     if isinstance(data.lattice, BlockedLattice):
         blocked, values = data.lattice, {}
         rules, lattice = restrict_propositions(rules, config, blocked.of)
     else:
         local, columns = data.lattice, rules.columns_above(config.prune)
-        raw = raw_columns(ctx, columns)
+        raw = raw_columns(problem.data, resources, columns)
         values = {int(column): dense_column(raw, k)[data.rows] for k, column in enumerate(columns)}
         rules, lattice = restrict_propositions(rules, config, lambda propositions: _with_values(local, propositions, values))
     if config.refine_cuts and np.isin(rules.propositions.kind, (AT_MOST, ABOVE)).any():

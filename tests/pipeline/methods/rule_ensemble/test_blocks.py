@@ -11,11 +11,13 @@ import scipy.sparse as sp
 from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.pipeline import RuleEnsembleClassifier, load_model, resume_run, run_method
 from gramplane.pipeline.core.memory import total_bytes
-from gramplane.pipeline.methods.rule_ensemble import blocked_lattice, data, method
+from gramplane.pipeline.inputs.labels import Inputs
+from gramplane.pipeline.methods.rule_ensemble import blocked_lattice, data, problem
 from gramplane.pipeline.methods.rule_ensemble.blocked_lattice import BlockedLattice, block_rows, largest_step
 from gramplane.pipeline.methods.rule_ensemble.config import RuleConfig
-from gramplane.pipeline.methods.rule_ensemble.data import RuleTask
-from gramplane.pipeline.methods.rule_ensemble.loop import RuleLoop
+from gramplane.pipeline.methods.rule_ensemble.data import RuleInputs, RuleTask
+from gramplane.pipeline.methods.rule_ensemble.method import Rule
+from gramplane.pipeline.methods.rule_ensemble.problem import RulesProblem
 from gramplane.pipeline.methods.rule_ensemble.proposition_pass import outlined_propositions, packed_propositions
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks
@@ -30,7 +32,7 @@ PARAMS = {"C": 3.0, "n_thresholds": 2, "max_visits": 5000, "max_rounds": 4, "max
 def place_rows(monkeypatch, mode):
     """Let rows lie in this process, in one block, or in blocks of 64 rows: hulls gathered and searches by lengths, or solved by
     passes and searched below single propositions."""
-    for module in (data, method):
+    for module in (data, problem):
         monkeypatch.setattr(module, "lies_in_blocks", lambda *sizes: mode != "here")
         if "small" in mode:
             monkeypatch.setattr(module, "block_rows", lambda p, n: 64)
@@ -123,7 +125,7 @@ def ctx():
 def lattice_of(X, y, ctx):
     config = RuleConfig(n_thresholds=3, C=1.0)
     task = data.RuleTask(np.arange(len(y)), np.where(y == 1, 1.0, -1.0), np.ones(len(y)))
-    return data.read_rule_data(ctx(X), config, [task], np.eye(1), (), len(y)).lattice
+    return data.read_rule_data(MemoryBlocks(X), ctx(X), config, [task], np.eye(1), ()).lattice
 
 
 def search_of(X, y, ctx):
@@ -139,7 +141,8 @@ def test_propositions_are_the_same_with_and_without_their_bits():
     with open_executor(None) as executor:
         ctx = RunContext(executor, data=MemoryBlocks(X, stripe_bytes=4096))
         mask = np.arange(150) % 5 > 0
-        packed, outlined = packed_propositions(ctx, mask, 4, (5,)).propositions, outlined_propositions(ctx, mask, 4, (5,))
+        packed = packed_propositions(ctx.data, ctx, mask, 4, (5,)).propositions
+        outlined = outlined_propositions(ctx.data, ctx, mask, 4, (5,))
     for name in type(packed).__dataclass_fields__:
         np.testing.assert_array_equal(getattr(outlined, name), getattr(packed, name))
 
@@ -187,9 +190,11 @@ def test_the_driver_is_planned_without_rows_times_propositions():
 def test_more_propositions_than_the_driver_may_name_are_refused(ctx):
     X, y = np.random.default_rng(0).normal(size=(70, 500)), np.resize([-1.0, 1.0], 70)
     config = RuleConfig(n_thresholds=69, max_rules=50, max_visits=1000)
-    loop = RuleLoop(config, [RuleTask(np.arange(70), y, np.ones(70))], np.eye(1), (), 70)
+    task, inputs = RuleTask(np.arange(70), y, np.ones(70)), RuleInputs(Inputs(MemoryBlocks(X), (y > 0).astype(int), (0, 1)))
+    resources = replace(ctx(X), driver_memory=56 << 20)
+    rules = RulesProblem(config, inputs, (task,), np.eye(1), (), resources)
     with pytest.raises(MemoryBoundExceeded, match=r"this process would hold .*propositions, not their rows.*n_thresholds or max_rules"):
-        loop.init(replace(ctx(X), driver_memory=56 << 20))
+        Rule().init(rules, resources)
 
 
 # --- workers -------------------------------------------------------------------------------------------------------------------------

@@ -17,11 +17,13 @@ from gramplane.kernels.rules.lattice import RuleLattice
 from gramplane.kernels.rules.machine import solve_rules
 from gramplane.kernels.rules.propositions import Propositions
 from gramplane.pipeline import RuleEnsembleClassifier, load_model, predict_store, run_method, score_store
-from gramplane.pipeline.methods.rule_ensemble import loop as rules
+from gramplane.pipeline.inputs.labels import Inputs
+from gramplane.pipeline.methods.rule_ensemble import method as rules
 from gramplane.pipeline.methods.rule_ensemble.config import RuleConfig
-from gramplane.pipeline.methods.rule_ensemble.data import RuleTask
-from gramplane.pipeline.methods.rule_ensemble.loop import RuleLoop
+from gramplane.pipeline.methods.rule_ensemble.data import RuleInputs, RuleTask
+from gramplane.pipeline.methods.rule_ensemble.method import Rule
 from gramplane.pipeline.methods.rule_ensemble.model_build import descendant_gap
+from gramplane.pipeline.methods.rule_ensemble.problem import RulesProblem
 from gramplane.pipeline.methods.rule_ensemble.proposition_pass import packed_propositions
 from gramplane.pipeline.passes.blocks import byte_groups
 from gramplane.pipeline.records.context import RunContext
@@ -47,14 +49,20 @@ def fitted():
 
 
 def grow(config, flags, y, ctx):
-    """The loop over given 0/1 columns, without refinement, with every state it passed."""
+    """The problem over given 0/1 columns, without refinement, with every state that was passed."""
     X = np.column_stack([flags.T, 0.1 * np.arange(len(y))])[:, :-1]
-    loop = RuleLoop(config, [RuleTask(np.arange(len(y)), y, np.full(len(y), config.C))], np.eye(1), (), len(y))
-    context = ctx(MemoryBlocks(X))
-    states = [loop.init(context)]
+    task = RuleTask(np.arange(len(y)), y, np.full(len(y), config.C))
+    inputs = RuleInputs(Inputs(MemoryBlocks(X), (y > 0).astype(int), (0, 1)))
+    resources = ctx(inputs.data)
+    method, problem = Rule(), RulesProblem(config, inputs, (task,), np.eye(1), (), resources)
+    states = [method.init(problem, resources)]
     while states[-1].stop is None:
-        states.append(loop.step(states[-1], context).state)
-    return loop, states, context
+        states.append(method.step(problem, states[-1], resources).state)
+    return problem, states, resources
+
+
+def packed(resources, *rest):
+    return packed_propositions(resources.data, resources, *rest)
 
 
 @pytest.fixture
@@ -75,8 +83,8 @@ def test_the_certificate_is_never_below_the_true_gap_and_every_active_set_is_a_h
     flags = (rng.random((3, 60)) < 0.5).astype(float)
     y = np.where((flags[0] * flags[1] + flags[2] * (1 - flags[0]) + (rng.random(60) < 0.15)) % 2 > 0.5, 1.0, -1.0)
     config = RuleConfig(rho=rho, a=1.5, C=4.0, tol=1e-2, add=2, rest=None, refine_cuts=False, refit=False, skip_implied=False)
-    loop, states, context = grow(config, flags, y, ctx)
-    lattice = loop.data(context).lattice
+    problem, states, resources = grow(config, flags, y, ctx)
+    lattice = problem.rules(resources).lattice
     assert lattice.p == 6
     every = lattice.hull(lattice.named([list(item) for size in range(7) for item in combinations(range(6), size)]))
     best = solve_rules(lattice.problem(every, rho), tol=1e-4)
@@ -151,7 +159,7 @@ def test_predictions_of_rules_are_those_of_kernels(ctx):
     """f_w = mu_w sum_i alpha_i y_i phi_w(x_i) as rules, and as a machine on the kernels phi_w phi_w'."""
     X, y = planted(80)
     sign = np.where(y == 1, 1.0, -1.0)
-    found = packed_propositions(ctx(MemoryBlocks(X)), np.ones(80, bool), 3, ())
+    found = packed(ctx(MemoryBlocks(X)), np.ones(80, bool), 3, ())
     from gramplane.kernels.graphs.norms import effective_weights
 
     lattice = RuleLattice(found.columns, 80, (np.arange(80),), (sign,), (np.ones(80),), np.eye(1), 2.0)
@@ -271,7 +279,7 @@ def test_a_step_is_planned_with_the_propositions_of_its_own_columns(ctx, monkeyp
     monkeypatch.setattr(RunContext, "run_pass", lambda self, work: seen.append(work) or run_pass(self, work))
     monkeypatch.setattr(byte_groups, "__defaults__", (1,))  # a stripe is a task
     X, _ = planted(100, 30)
-    packed_propositions(ctx(MemoryBlocks(X, stripe_bytes=4 * 100 * X.itemsize)), np.ones(100, bool), 5, ())
+    packed(ctx(MemoryBlocks(X, stripe_bytes=4 * 100 * X.itemsize)), np.ones(100, bool), 5, ())
     (work,) = seen
     assert [ref.cols for refs in work.refs for ref in refs] == [(0, 16), (16, 30)] and len(work.refs) == 2
     # Two propositions a cut, one more cut's worth for values that are missing; 64 bytes beside the bits of each.
@@ -280,8 +288,8 @@ def test_a_step_is_planned_with_the_propositions_of_its_own_columns(ctx, monkeyp
 
 def test_propositions_do_not_depend_on_chunks(ctx):
     X, _ = planted(100, 30)
-    one = packed_propositions(ctx(MemoryBlocks(X)), np.arange(100) % 5 > 0, 4, (2,))
-    two = packed_propositions(ctx(MemoryBlocks(X, stripe_bytes=1024)), np.arange(100) % 5 > 0, 4, (2,))
+    one = packed(ctx(MemoryBlocks(X)), np.arange(100) % 5 > 0, 4, (2,))
+    two = packed(ctx(MemoryBlocks(X, stripe_bytes=1024)), np.arange(100) % 5 > 0, 4, (2,))
     np.testing.assert_array_equal(one.columns, two.columns)
     for name in Propositions.__dataclass_fields__:
         np.testing.assert_array_equal(getattr(one.propositions, name), getattr(two.propositions, name))
