@@ -50,15 +50,11 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
             )
         return config, inputs.without(held_out_rows(extra, inputs.target, resources.seed, inputs.classes))
 
-    def decided(self, config: TwoLayerConfig, inputs: Inputs, resources: RunContext) -> TwoLayerConfig:
-        """Return parameters that name their kernels."""
-        return with_decided_kernels(config, inputs.data, resources, inputs.counts)
-
     def problem(self, config: TwoLayerConfig, inputs: Inputs, resources: RunContext) -> TwoLayerProblem:
         """Return the problem of a fit. Raises ValueError: kernels that do not suit the data; MemoryBoundExceeded: more kernels or rows than
         the memory allows.
         """
-        config, data = self.decided(config, inputs, resources), inputs.data
+        config, data = with_decided_kernels(config, inputs.data, resources, inputs.counts), inputs.data
         if config.infinite and data.holds != "columns":
             raise ValueError("infinite=True computes Gaussian kernels from features; strings and given matrices have none")
         specs, n = tuple(resolved_kernels(config.kernels, data, config.normalize)), data.n_rows

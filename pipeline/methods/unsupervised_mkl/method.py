@@ -39,15 +39,11 @@ class UMKL(Method[UMKLConfig, UMKLProblem, UMKLState, KernelModel]):
         """Return parameters and rows; a target is not read."""
         return config, UMKLInputs(resources.data)
 
-    def decided(self, config: UMKLConfig, inputs: UMKLInputs, resources: RunContext) -> UMKLConfig:
-        """Return parameters that name their kernels."""
-        return with_decided_kernels(config, inputs.data, resources)
-
     def problem(self, config: UMKLConfig, inputs: UMKLInputs, resources: RunContext) -> UMKLProblem:
         """Return the problem of a fit. Raises ValueError: data without coordinates (strings, matrices), or fewer than two rows;
         MemoryBoundExceeded: more rows than the driver's memory allows.
         """
-        config, data = self.decided(config, inputs, resources), inputs.data
+        config, data = with_decided_kernels(config, inputs.data, resources), inputs.data
         if data.holds != "columns":
             raise ValueError(
                 "unsupervised MKL rebuilds samples from others, so it needs their features: no strings, no precomputed kernels"
