@@ -22,9 +22,9 @@ from ...grams.given import SYMMETRIC, GivenGrams, as_stack
 from ...models.kernel_predict import spans
 from . import scores as scoring
 from .links import read_links
-from .loop import SocialState
-from .method import Social, SocialInputs
+from .method import Social
 from .model import SocialModel
+from .problem import SocialInputs, SocialState
 from .recommend import LABEL_STEPS, LABEL_TOL, spread_labels
 from .tile_pass import is_similarity
 
@@ -114,7 +114,7 @@ class SocialStrengthRanker(KernelEstimator):
     Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011), chapter 7. Its labels ``1 - z`` are read as ``2z - 1``.
     """
 
-    _method = Social
+    _method = Social()
     model_: SocialModel  # pyright: ignore[reportIncompatibleVariableOverride]
     normalize: str
 

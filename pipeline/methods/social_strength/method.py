@@ -1,288 +1,327 @@
-"""Social strength modelling as a method: from views and training pairs to a loop, from its state to a model of ties and tables."""
+"""Social strength modelling (Zhuang: Kernel learning, thesis, 2011, chapter 7): weigh the views of users, then learn to rank pairs.
+
+The first step makes the views comparable and weighs them by their alignment with the links; the next ones solve the logistic problem over
+the training pairs (:mod:`gramplane.kernels.ranking.pair_ranking`), by rounds of Newton steps, or one import vector a step.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from ....kernels.alignment.target_alignment import MatrixSums, solve_aligned_weights
 from ....kernels.bounds import sound_gap
-from ....kernels.ranking.user_kernels import LANCZOS_STEPS
-from ....storage import BlockStore
-from ...core.memory import Item, check_memory, driver_plan, total_bytes
-from ...grams.given import GivenGrams, GivenKernel
-from ...grams.plans import GramPasses
+from ....kernels.ranking.pair_ranking import full_gap, import_step, rank_pairs
+from ....kernels.ranking.user_kernels import row_factors
+from ....storage import BlockStore, DataError
+from ...core.memory import check_memory, total_bytes
+from ...core.method import Method
+from ...core.result import Result, Step
+from ...grams.given import NEGATIVE, GivenGrams
 from ...grams.settings import GramSettings
-from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
+from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kernels, with_gram_store
 from ...inputs.labels import Inputs
-from ...method import Method
 from ...models.kernel import kernel_names
 from ...models.kernel_build import data_scaling, support_rows_of
 from ...records.context import RunContext
 from ...records.data_set import DataSet
-from .block_pass import Normal, lanczos_views, view_passes
+from .block_pass import BlockViews
 from .config import SocialConfig
 from .links import Links, read_links
-from .loop import LOOKUP_ENTRIES, SocialLoop, SocialState
 from .model import SocialModel
 from .predict import SocialPredictor
-from .score_pass import Scorer, top_lists, top_plan
+from .problem import LOOKUP_ENTRIES, SocialInputs, SocialProblem, SocialState, is_given_kernel
+from .score_pass import Scorer, top_lists
 from .scores import TOP_SIZE, hit_table, pair_scores, scorer_of, train_hits
-from .tile_pass import TileLayout, is_similarity, similarity_kernels, view_tiles
-from .view_pass import view_pass_bytes
+from .tile_pass import TileLayout, is_similarity, similarity_kernels
+from .view_pass import Scaling, ViewGrams
+
+FIRST_ROUND_STEPS = 16
+"""Newton steps of the first round; every next one takes twice as many. A round starts from the best certified point of the one before,
+which may lie behind its last step: many short rounds would not get anywhere."""
 
 
-@dataclass(frozen=True)
-class SocialInputs:
-    """Users (their features, or matrices of their similarities), and the ties that are known."""
-
-    data: DataSet
-    links: Links
-
-
-class Social(Method):
+class Social(Method[SocialConfig, SocialProblem, SocialState, SocialModel]):
     """The strength of ties between users: weights of several views of them, and a ranking learnt from some pairs."""
 
     name = "social-strength"
     config_type = SocialConfig
+    state = SocialState
     models = {SocialModel: SocialPredictor()}
     programs = "methods.social_strength.view_pass"
 
-    config: SocialConfig
-    inputs: SocialInputs
-    loop: SocialLoop
-
-    @classmethod
-    def read_inputs(cls, config: SocialConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[SocialConfig, SocialInputs]:
+    def read_inputs(self, config: SocialConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[SocialConfig, SocialInputs]:
         """Return parameters, users and pairs; ``extra["pairs"]`` has rows u, v, z. The views may be those of a Gram store."""
+        data = resources.data
         if config.kernels == "precomputed" and config.gram_store is None:
-            if is_similarity(ctx.data):
-                return config, SocialInputs(ctx.data, read_links(extra["pairs"], ctx.data.n_rows))
+            if is_similarity(data):
+                return config, SocialInputs(data, read_links(extra["pairs"], data.n_rows))
             raise ValueError(
                 "social-strength needs views: kernels over the users (--kernels), a Gram store of matrices (--grams), or a sparse store "
                 "whose columns are similarities side by side, one for each user in every view"
             )
         # Views that are not shifted must be positive semi-definite themselves.
-        config, inputs = with_gram_store(config, Inputs(ctx.data, np.zeros(0), None), definite=config.normalize == "none")
+        config, inputs = with_gram_store(config, Inputs(data, np.zeros(0), None), definite=config.normalize == "none")
         return config, SocialInputs(inputs.data, read_links(extra["pairs"], inputs.data.n_rows))
 
-    @classmethod
-    def build_loop(cls, config: SocialConfig, inputs: SocialInputs, ctx: RunContext) -> SocialLoop:
-        """Return the loop of a fit. Raises MemoryBoundExceeded: more users than the driver can hold the matrix of."""
-        data = inputs.data
+    def decided(self, config: SocialConfig, inputs: SocialInputs, resources: RunContext) -> SocialConfig:
+        """Return parameters that name their kernels."""
+        return with_decided_kernels(config, inputs.data, resources)
+
+    def problem(self, config: SocialConfig, inputs: SocialInputs, resources: RunContext) -> SocialProblem:
+        """Return the problem of a fit. Raises MemoryBoundExceeded: more users than the driver can hold the matrix of."""
+        config, data = self.decided(config, inputs, resources), inputs.data
+        normalization = "cosine" if config.normalize == "cosine" else "none"
         if config.kernels == "precomputed" and is_similarity(data):
-            return _block_loop(config, similarity_kernels(data, _normalization(config)), inputs, ctx)
-        specs = resolved_kernels(config.kernels, data, _normalization(config))
-        loop = SocialLoop(config, specs, gram_settings(config, specs, data, ctx), inputs.links, given_grams_or_none(data))
-        items = driver_items(loop, data.n_rows, ctx)
-        if total_bytes(items) > ctx.driver_memory and _goes_by_blocks(config, data):
-            return _block_loop(config, specs, inputs, ctx)
+            return _block_problem(config, similarity_kernels(data, normalization), inputs, resources)
+        specs = resolved_kernels(config.kernels, data, normalization)
+        problem = SocialProblem(config, inputs, tuple(specs), gram_settings(config, specs, data, resources), resources)
+        items = problem.driver_items
+        if total_bytes(items) > resources.driver_memory and _goes_by_blocks(config, data):
+            return _block_problem(config, specs, inputs, resources)
         remedy = "fewer users" if config.pair_kernel == "similarity" else "fewer users, or pair_kernel='similarity', which goes by blocks"
-        check_memory(cls.name, items, ctx, remedy)
-        return loop
+        check_memory(self.name, items, resources, remedy)
+        return problem
 
-    @cached_property
-    def plan(self) -> dict[str, Any]:
-        """Gram policy, tasks of a pass, memory of a task, pairs."""
-        loop, config, data, z = self.loop, self.config, self.inputs.data, self.loop.links.z
-        if loop.by_blocks:
-            tasks, step = _block_tasks(loop, data, self.ctx)
-            passes = {**loop.settings.describe(data.n_rows, len(loop.specs)), "tasks_per_pass": tasks, "task_bytes": step}
+    def init(self, problem: SocialProblem, resources: RunContext) -> SocialState:
+        """Return the state before the views are weighed."""
+        k, m = len(problem.specs), len(problem.links.z)
+        views = np.full(k, k**-0.5), np.zeros((k, 0)), np.zeros(k), 0.0, 0.0, np.zeros(k)
+        # Without a coefficient every pair has the loss ln 2, and nothing is certified.
+        return SocialState(0, *views, np.zeros(0, np.int64), np.zeros(m), float(np.log(2)), np.inf)
+
+    def step(self, problem: SocialProblem, state: SocialState, resources: RunContext) -> Step[SocialState]:
+        """Weigh the views, or take a round over the pairs."""
+        if not state.iteration:
+            new, phase = _weigh_views(problem, state, resources), "weights"
+        elif problem.config.n_import is None:
+            new, phase = _newton_round(problem, state, resources), "newton"
         else:
-            grams = GramPasses(loop.grams.over(self.ctx), loop.specs, loop.settings)
-            passes = {**loop.settings.describe(data.n_rows, len(loop.specs)), "tasks_per_pass": len(grams.refs)}
-            passes["task_bytes"] = max(self._matrix_steps(grams))
-        return {
-            **passes,
-            **driver_plan(driver_items(loop, data.n_rows, self.ctx)),
-            "scores_on": "blocks" if loop.by_blocks else "matrix",
-            "users": data.n_rows,
-            "pairs": len(z),
-            "linked_pairs": int(z.sum()),
-            "iterations_at_most": 1 + (config.max_iter if config.n_import is None else min(config.n_import, len(z))),
-        }
+            new, phase = _add_import(problem, state, resources), "import"
+        new = replace(new, iteration=state.iteration + 1)
+        metrics = {"phase": phase, "objective": new.objective, "gap": new.gap, "alignment": new.alignment}
+        more = {"n_selected": int(np.count_nonzero(new.theta)), "n_import": len(new.chosen), "newton_steps": new.newton_steps}
+        return Step(new, {**metrics, **more})
 
-    def _matrix_steps(self, grams: GramPasses) -> Iterator[int]:
-        """Yield the bytes of passes over views whose scores are a matrix here: of the entries, and of views made of them."""
-        links = self.loop.links
-        yield from (grams.load(), view_pass_bytes(grams.refs, grams.k, grams.settings.block))
-        yield grams.entries(max(len(links.z), min(LOOKUP_ENTRIES, links.target.nnz // 2)))
-        if self.config.normalize != "none":
-            yield grams.sum()
-
-    @property
-    def distributed(self) -> tuple[str, ...]:
-        """What workers do."""
-        return ("Gram blocks of views", "lists of candidates") if self.loop.by_blocks else ("Gram blocks of views",)
-
-    def model(self, state: SocialState, ctx: RunContext) -> SocialModel:
-        """Return the model of ties."""
-        loop, config = self.loop, self.config
-        data: Any = self.inputs.data
-        grams, coef = (loop.views if loop.by_blocks else loop.grams)(ctx), loop.coefficients(state, ctx)
+    def result(self, problem: SocialProblem, state: SocialState, resources: RunContext) -> Result[SocialModel]:
+        """Return the model of ties with its certificate, and the area under the curve of the learnt ranking over the training pairs."""
+        config, links, users = problem.config, problem.links, problem.inputs.users
+        grams, coef = (problem.views if problem.by_blocks else problem.grams)(resources), state.coef
+        if config.n_import is not None:
+            coef = problem.import_machine(state, resources).coefficients()
         with_coefficient = np.flatnonzero(coef)
         offset, view_weights = 0.0, np.zeros(len(state.theta))
+        views = problem.entries(state, resources)
         if config.pair_kernel == "similarity":
             offset = float(coef.sum())
-            view_weights = config.view_scale**2 * state.theta * (loop.entries(state, ctx) @ coef)
+            view_weights = config.view_scale**2 * state.theta * (views @ coef)
         # Baselines over the training pairs: sorting by K_u, by equal weights, and by every view.
-        views = loop.entries(state, ctx)
-        baselines = [_area(loop.links.z, row) for row in np.vstack([state.theta @ views, views.mean(axis=0), views])]
-        bounds = {
+        baselines = [_area(links.z, row) for row in np.vstack([state.theta @ views, views.mean(axis=0), views])]
+        figures = {
             "objective": state.objective,
             "gap": sound_gap(state.gap, state.objective),
             "alignment": state.alignment,
             "uniform_alignment": state.uniform,
+            "iterations": float(state.iteration),
+            "newton_steps": float(state.newton_steps),
+            "converged": float(state.stop not in ("max_iter", "stalled")),
         }
-        steps = {"iterations": float(state.iteration), "newton_steps": float(state.newton_steps)}
         model = SocialModel(
             params_json=config.model_dump_json(),
-            kernels_json=json.dumps([spec.to_json() for spec in loop.specs]),
-            n_features=int(data.n_cols),
-            n_train=data.n_rows,
-            precomputed=isinstance(data, GivenGrams) or is_given_kernel(loop.specs),
+            kernels_json=json.dumps([spec.to_json() for spec in problem.specs]),
+            n_features=int(users.n_cols),
+            n_train=users.n_rows,
+            precomputed=isinstance(users, GivenGrams) or is_given_kernel(problem.specs),
             **{name: getattr(state, name) for name in ("theta", "factors", "shifts")},
             norms=tuple(grams.normalizations),
-            pairs=loop.links.pairs[with_coefficient],
+            pairs=links.pairs[with_coefficient],
             coef=coef[with_coefficient],
             view_weights=view_weights,
             offset=offset,
-            figures={**bounds, **steps, "converged": float(state.stop not in ("max_iter", "stalled"))},
+            figures=figures,
             arrays={"singles": state.singles, "chosen": state.chosen, "baseline_auc": np.array(baselines)},
-            **data_scaling(data),
-            **self._users(),
-            **self._matrices(state, view_weights, ctx),
+            **data_scaling(users),
+            **_users(problem),
+            **_matrices(problem, state, view_weights, resources),
         )
-        return self._with_hits(model, state, ctx) if loop.by_blocks else model
+        model = _with_hits(problem, model, state, resources) if problem.by_blocks else model
+        return Result(
+            model,
+            state.stop,
+            objective=float(state.objective),
+            gap=float(figures["gap"]),
+            certified_over="the training pairs, for these weights of the views",
+            figures={
+                "alignment": float(state.alignment),
+                "uniform_alignment": float(state.uniform),
+                "n_selected": int(np.count_nonzero(state.theta)),
+                "n_kernels": len(state.theta),
+                "pairs": len(links.z),
+                "pairs_kept": len(model.coef),
+                "auc": learnt_area(model, links),
+            },
+        )
 
-    def _users(self) -> dict[str, Any]:
-        """Return the fields of a model that say where its users are: in it, but of a store that goes by blocks there."""
-        data: Any = self.inputs.data
-        if self.loop.by_blocks and isinstance(data, BlockStore):
-            return {"rows": None, "texts": (), "data_url": data.url, "data_digest": data.digest}
-        if self.loop.by_blocks and is_given_kernel(self.loop.specs):
-            return {"rows": sp.csr_array(data.X), "texts": ()}
-        rows, texts = (None, ()) if isinstance(data, GivenGrams) else support_rows_of(data, np.arange(data.n_rows))
-        return {"rows": rows, "texts": texts}
-
-    def _matrices(self, state: SocialState, view_weights: np.ndarray, ctx: RunContext) -> dict[str, Any]:
-        """Return the weighted sums of the views, ``(n, n)``: by alignment, and as they were learnt; by blocks there are none."""
-        if self.loop.by_blocks:
-            return {"kernel": np.zeros((0, 0), np.float32), "strengths": np.zeros((0, 0), np.float32)}
-        strengths = np.zeros((0, self.inputs.data.n_rows), np.float32)
-        if self.config.pair_kernel == "similarity":
-            strengths = self.loop.grams(ctx).weighted(state.scaling, view_weights)
-        return {"kernel": self.loop.kernel(state, ctx), "strengths": strengths}
-
-    def _with_hits(self, model: SocialModel, state: SocialState, ctx: RunContext) -> SocialModel:
-        """Return a model by blocks with what the tables tell of the training links: one pass over all scores."""
-        scorers = scorer_of(model), scorer_of(model, direct=True)
-        weights, offsets = (np.concatenate([getattr(one, name) for one in scorers]) for name in ("weights", "offsets"))
-        both = Scorer(scorers[0].normal, scorers[0].factors, model.shifts, weights, offsets)
-        lists = top_lists(ctx, self.loop.specs, both, min(TOP_SIZE, model.n_train - 1))
-        hits = train_hits(lists, self.loop.links, model.n_train)
-        decision = model.offset + model.view_weights @ state.entries
-        figures = {**model.figures, "auc": _area(self.loop.links.z, decision)}
-        return replace(model, arrays={**model.arrays, "hits": hits}, figures=figures)
-
-    def summary(self, state: SocialState, model: SocialModel) -> dict[str, Any]:
-        """Return certificate, alignments, and the area under the curve of the learnt ranking over the training pairs."""
-        scope = "the training pairs, for these weights of the views"
-        certificate = {"objective": float(state.objective), "gap": float(sound_gap(state.gap, state.objective)), "certified_over": scope}
-        alignment = {"alignment": float(state.alignment), "uniform_alignment": float(state.uniform)}
-        views = {"n_selected": int(np.count_nonzero(state.theta)), "n_kernels": len(state.theta)}
-        area = model.figures["auc"] if model.by_blocks else learnt_area(model, self.loop.links)
-        pairs = {"pairs": len(self.loop.links.z), "pairs_kept": len(model.coef), "auc": area}
-        return {**certificate, **alignment, **views, **pairs, "stop": state.stop}
-
-    def tables(self, state: SocialState, model: SocialModel) -> dict[str, list[dict[str, Any]]]:
+    def tables(self, problem: SocialProblem, state: SocialState, model: SocialModel) -> dict[str, list[dict[str, Any]]]:
         """Return views by weight, the learnt ranking of the training pairs with its baselines, hits among the first m."""
-        names, links = [str(spec) for spec in self.loop.specs], self.loop.links
-        area = model.figures["auc"] if model.by_blocks else learnt_area(model, links)
-        areas = [area, *model.arrays["baseline_auc"].tolist()]
+        names = ["learnt", "direct", "uniform", *map(str, problem.specs)]
+        areas = [learnt_area(model, problem.links), *model.arrays["baseline_auc"].tolist()]
         return {
             **self.model_tables(model),
-            "rankings": [{"ranking": name, "auc": area} for name, area in zip(["learnt", "direct", "uniform", *names], areas, strict=True)],
-            "hits": hit_table(model, links),
+            "rankings": [{"ranking": name, "auc": area} for name, area in zip(names, areas, strict=True)],
+            "hits": hit_table(model, problem.links),
         }
 
-    @classmethod
-    def model_tables(cls, model: SocialModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+    def model_tables(self, model: SocialModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return views by weight."""
         names, shares, singles = kernel_names(model), model.theta / model.theta.sum(), model.arrays["singles"]
         order = np.lexsort((np.arange(len(names)), -shares))
         return {"kernels": [{"kernel": names[q], "weight": float(shares[q]), "alignment": float(singles[q])} for q in order]}
 
 
-def driver_items(loop: SocialLoop, n: int, ctx: RunContext) -> tuple[Item, ...]:
-    """Return what the driver holds: scores of all pairs of users, views in memory, the kernel of the pairs."""
-    matrices, pairs, k = 2 if loop.config.pair_kernel == "similarity" else 1, len(loop.links.z), len(loop.specs)
-    if loop.by_blocks:
-        together = lanczos_views(n, k, ctx.driver_memory)
-        places = pairs + loop.links.target.nnz // 2
-        return (
-            ("row factors, sums and diagonals of the views, and their copies", 200 * k * n),
-            ("vectors of Lanczos steps", 8 * LANCZOS_STEPS * n * together),
-            ("views at pairs and links, and vectors of the solver", 48 * k * places + 300 * places),
-            ("first candidates of all users", 64 * TOP_SIZE * n),
+def _weigh_views(problem: SocialProblem, state: SocialState, ctx: RunContext) -> SocialState:
+    config = problem.config
+    sums, made = (_view_sums_by_blocks if problem.by_blocks else _view_sums)(problem, ctx)
+    aligned = solve_aligned_weights(sums.centred(config.alignment), uniform=config.weights == "uniform")
+    state = replace(state, theta=aligned.weights, **made)
+    return replace(state, alignment=aligned.value, uniform=aligned.uniform, singles=aligned.singles)
+
+
+def _view_sums(problem: SocialProblem, ctx: RunContext) -> tuple[MatrixSums, dict[str, np.ndarray]]:
+    """Return the sums of the views, with those of the links at the end, and what makes the views of the raw matrices."""
+    grams, links, normalize = problem.grams(ctx), problem.links, problem.config.normalize
+    maxima, sizes = grams.extremes()
+    _refuse_empty(sizes, problem.inputs.data)
+    factors = row_factors(maxima) if normalize == "row_max" else np.ones_like(maxima)
+    shifts = np.zeros(len(maxima)) if normalize == "none" else np.maximum(-grams.least_eigenvalues(factors), 0.0)
+    scaling = Scaling(factors, shifts)
+    sums = grams.matrix_sums(scaling, links.known)
+    return _with_target(sums, _target_products(grams, scaling, links), links), {"factors": factors, "shifts": shifts}
+
+
+def _view_sums_by_blocks(problem: SocialProblem, ctx: RunContext) -> tuple[MatrixSums, dict[str, np.ndarray]]:
+    """Return the same by passes over blocks, and the views at the pairs."""
+    views, links, m, normalize = problem.views(ctx), problem.links, len(problem.links.z), problem.config.normalize
+    if views.given:
+        views.check_symmetric()
+    upper = sp.triu(links.target, 1, format="coo")
+    places = np.concatenate([links.pairs.T, np.stack([upper.row, upper.col]).astype(np.int64)], axis=1)
+    maxima, sizes, raw = views.survey(places)
+    _refuse_empty(sizes, problem.inputs.data)
+    factors = row_factors(maxima) if normalize == "row_max" else np.ones_like(maxima)
+    shifts = _find_shifts(views, factors, normalize)
+    # No place is on the diagonal, where the shifts are.
+    entries = raw * (0.5 * (factors[:, places[0]] + factors[:, places[1]]))
+    products = 2.0 * (entries[:, m:] @ upper.data)
+    sums = _with_target(views.sums(factors, shifts, links.known), products, links)
+    return sums, {"factors": factors, "shifts": shifts, "entries": np.ascontiguousarray(entries[:, :m])}
+
+
+def _find_shifts(views: BlockViews, factors: np.ndarray, normalize: str) -> np.ndarray:
+    if normalize != "none":
+        return np.maximum(-views.least_eigenvalues(factors), 0.0)
+    if views.given:
+        least, scale = views.least_eigenvalues(factors), views.largest_row_sum()
+        if (least < -NEGATIVE * scale).any():
+            worst = int(np.argmin(least))
+            raise DataError(f"view {worst} is not positive semi-definite: its least eigenvalue is {least[worst]:.3g}; normalize='row_max'")
+    return np.zeros(len(factors))
+
+
+def _target_products(grams: ViewGrams, scaling: Scaling, links: Links) -> np.ndarray:
+    """Return the inner products of the views with the links beside the diagonal, ``(k,)``."""
+    upper = sp.triu(links.target, 1, format="coo")
+    total = np.zeros(len(scaling.shifts))
+    for lo in range(0, upper.nnz, LOOKUP_ENTRIES):
+        part = slice(lo, lo + LOOKUP_ENTRIES)
+        rows, cols = (ids[part].astype(np.int64) for ids in (upper.row, upper.col))
+        total += 2.0 * (grams.view_entries(scaling, rows, cols) @ upper.data[part])
+    return total
+
+
+def _refuse_empty(sizes: np.ndarray, data: DataSet) -> None:
+    empty = ~(sizes > 0).any(axis=0)
+    if empty.any():
+        raise DataError(
+            f"user {int(np.argmax(empty))} has no items: the row is zero in every view ({int(empty.sum())} such users); leave them out",
+            "" if data.url == "memory" else data.url,
         )
-    return (
-        ("scores of all pairs of users", 4 * matrices * n * n),
-        loop.settings.items(n, k, ctx.driver_memory)[0],
-        ("sum of the views, and a copy", 8 * n * n),
-        ("views at the pairs", 16 * k * pairs),
-    )
 
 
-def is_given_kernel(specs: Sequence[Any]) -> bool:
-    """Return whether views are known by their entries alone."""
-    return isinstance(specs[0], GivenKernel)
+def _with_target(sums: MatrixSums, products: np.ndarray, links: Links) -> MatrixSums:
+    """Return the sums with those of the links at the end; everybody is linked with himself."""
+    target, diagonal = links.target, links.known.astype(np.float64)
+    rows = np.asarray(target.sum(axis=1)).ravel() + diagonal
+    traces = sums.diagonals[:, links.known].sum(axis=1)
+    return sums.with_matrix(products + traces, float(np.square(target.data).sum() + diagonal.sum()), rows, diagonal)
 
 
-def _normalization(config: SocialConfig) -> str:
-    return "cosine" if config.normalize == "cosine" else "none"
+def _newton_round(problem: SocialProblem, state: SocialState, ctx: RunContext) -> SocialState:
+    config = problem.config
+    limit = min(FIRST_ROUND_STEPS << (state.iteration - 1), config.max_iter - state.newton_steps)
+    fit = rank_pairs(problem.gram(state, ctx), problem.links.z, config.C, warm=state.coef, tol=config.tol, max_iter=limit)
+    n_steps = state.newton_steps + fit.steps
+    stop = "tol" if fit.converged else "max_iter" if n_steps >= config.max_iter else None
+    if stop is None and fit.steps < limit and fit.gap >= state.gap:
+        stop = "stalled"
+    return replace(state, coef=fit.coef, objective=fit.objective, gap=fit.gap, newton_steps=n_steps, stop=stop)
 
 
-def _goes_by_blocks(config: SocialConfig, data: object) -> bool:
-    """Return whether a fit can do without matrices of all users: the scores are sums of views, which are computed from rows."""
-    return config.pair_kernel == "similarity" and config.grams in ("auto", "recompute") and not isinstance(data, GivenGrams)
+def _add_import(problem: SocialProblem, state: SocialState, ctx: RunContext) -> SocialState:
+    config, z, gram, before = problem.config, problem.links.z, problem.gram(state, ctx), problem.import_machine(state, ctx)
+    candidates = np.setdiff1d(np.arange(len(z)), state.chosen)
+    if config.n_candidates is not None and len(candidates) > config.n_candidates:
+        drawn = np.random.default_rng([ctx.seed, state.iteration]).choice(candidates, config.n_candidates, replace=False)
+        candidates = np.sort(drawn)
+    machine = import_step(gram, z, config.C, before, candidates)
+    gap = full_gap(gram, z, config.C, machine)
+    problem.machine = machine
+    stop = None
+    if machine is before or before.objective - machine.objective < config.import_tol * before.objective:
+        stop = "import_tol"
+    elif gap <= config.tol * machine.objective:
+        stop = "tol"
+    elif len(machine.chosen) >= min(int(config.n_import or 0), len(z)):
+        stop = "n_import"
+    return replace(state, chosen=machine.chosen, coef=machine.dual, objective=machine.objective, gap=gap, stop=stop)
 
 
-def _block_loop(config: SocialConfig, specs: Sequence[Any], inputs: SocialInputs, ctx: RunContext) -> SocialLoop:
-    """Return the loop of a fit without matrices of all users. Raises ValueError: what asks for such matrices; MemoryBoundExceeded."""
-    n = inputs.data.n_rows
-    if not _goes_by_blocks(config, inputs.data):
-        raise ValueError(
-            f"pair_kernel={config.pair_kernel!r}, grams={config.grams!r}: sparse similarities are read block by block, which goes with "
-            "pair_kernel='similarity' and grams='auto'"
-        )
-    scale = getattr(inputs.data, "scale", None)
-    if scale is not None and is_given_kernel(specs) and scale.kind != "none":
-        raise ValueError(f"{inputs.data.url}: similarities are scaled ({scale.kind!r}); ingest them as they are")
-    reason = f"computed again in every pass: the scores of {n} users have no room in this process"
-    loop = SocialLoop(
-        config, specs, GramSettings("recompute", TileLayout.of(inputs.data, len(specs)).edge, None, reason), inputs.links, by_blocks=True
-    )
-    check_memory(Social.name, driver_items(loop, n, ctx), ctx, "fewer users, pairs or views")
-    return loop
+def _users(problem: SocialProblem) -> dict[str, Any]:
+    """Return the fields of a model that say where its users are: in it, but of a store that goes by blocks there."""
+    users = problem.inputs.users
+    if problem.by_blocks and isinstance(users, BlockStore):
+        return {"rows": None, "texts": (), "data_url": users.url, "data_digest": users.digest}
+    if problem.by_blocks and is_given_kernel(problem.specs):
+        return {"rows": sp.csr_array(users.X), "texts": ()}
+    rows, texts = (None, ()) if isinstance(users, GivenGrams) else support_rows_of(users, np.arange(users.n_rows))
+    return {"rows": rows, "texts": texts}
 
 
-def _block_tasks(loop: SocialLoop, data: Any, ctx: RunContext) -> tuple[int, int]:
-    """Return the tasks of a pass over blocks, and the bytes of the largest step of any pass."""
-    k, places = len(loop.specs), len(loop.links.z) + loop.links.target.nnz // 2
-    searched = loop.config.normalize != "none" or is_given_kernel(loop.specs)
-    # At the end lists by two rows of weights, those learnt and those of the alignments, over the views that have one.
-    both = Scorer(Normal(), np.zeros((k, 0)), np.zeros(k), np.zeros((2, k)), np.zeros(2))
-    passes = [
-        *(top_plan(data, loop.specs[:used], both, min(TOP_SIZE, data.n_rows - 1)) for used in range(1, k + 1)),
-        *view_passes(data, loop.specs, places, ctx.driver_memory, searched=searched),
-    ]
-    return len(view_tiles(data, loop.specs)), max(work.memory_bound for work in passes)
+def _matrices(problem: SocialProblem, state: SocialState, view_weights: np.ndarray, ctx: RunContext) -> dict[str, Any]:
+    """Return the weighted sums of the views, ``(n, n)``: by alignment, and as they were learnt; by blocks there are none."""
+    if problem.by_blocks:
+        return {"kernel": np.zeros((0, 0), np.float32), "strengths": np.zeros((0, 0), np.float32)}
+    strengths = np.zeros((0, problem.inputs.data.n_rows), np.float32)
+    if problem.config.pair_kernel == "similarity":
+        strengths = problem.grams(ctx).weighted(state.scaling, view_weights)
+    return {"kernel": problem.kernel(state, ctx), "strengths": strengths}
+
+
+def _with_hits(problem: SocialProblem, model: SocialModel, state: SocialState, ctx: RunContext) -> SocialModel:
+    """Return a model by blocks with what the tables tell of the training links: one pass over all scores."""
+    scorers = scorer_of(model), scorer_of(model, direct=True)
+    weights, offsets = (np.concatenate([getattr(one, name) for one in scorers]) for name in ("weights", "offsets"))
+    both = Scorer(scorers[0].normal, scorers[0].factors, model.shifts, weights, offsets)
+    lists = top_lists(ctx, problem.specs, both, min(TOP_SIZE, model.n_train - 1))
+    hits = train_hits(lists, problem.links, model.n_train)
+    decision = model.offset + model.view_weights @ state.entries
+    figures = {**model.figures, "auc": _area(problem.links.z, decision)}
+    return replace(model, arrays={**model.arrays, "hits": hits}, figures=figures)
 
 
 def _area(z: np.ndarray, scores: np.ndarray) -> float:
@@ -293,4 +332,27 @@ def _area(z: np.ndarray, scores: np.ndarray) -> float:
 
 def learnt_area(model: SocialModel, links: Links) -> float:
     """Return the area under the curve of the learnt ranking over the training pairs."""
-    return _area(links.z, pair_scores(model, links.pairs))
+    return model.figures["auc"] if model.by_blocks else _area(links.z, pair_scores(model, links.pairs))
+
+
+def _goes_by_blocks(config: SocialConfig, data: object) -> bool:
+    """Return whether a fit can do without matrices of all users: the scores are sums of views, which are computed from rows."""
+    return config.pair_kernel == "similarity" and config.grams in ("auto", "recompute") and not isinstance(data, GivenGrams)
+
+
+def _block_problem(config: SocialConfig, specs: Sequence[Any], inputs: SocialInputs, resources: RunContext) -> SocialProblem:
+    """Return the problem of a fit without matrices of all users. Raises ValueError: what asks for such matrices; MemoryBoundExceeded."""
+    data: Any = inputs.data
+    if not _goes_by_blocks(config, data):
+        raise ValueError(
+            f"pair_kernel={config.pair_kernel!r}, grams={config.grams!r}: sparse similarities are read block by block, which goes with "
+            "pair_kernel='similarity' and grams='auto'"
+        )
+    scale = getattr(data, "scale", None)
+    if scale is not None and is_given_kernel(specs) and scale.kind != "none":
+        raise ValueError(f"{data.url}: similarities are scaled ({scale.kind!r}); ingest them as they are")
+    reason = f"computed again in every pass: the scores of {data.n_rows} users have no room in this process"
+    settings = GramSettings("recompute", TileLayout.of(data, len(specs)).edge, None, reason)
+    problem = SocialProblem(config, inputs, tuple(specs), settings, resources, by_blocks=True)
+    check_memory(Social.name, problem.driver_items, resources, "fewer users, pairs or views")
+    return problem

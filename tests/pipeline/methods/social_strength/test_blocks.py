@@ -13,8 +13,9 @@ from gramplane.kernels.grams.blocks import gram_block
 from gramplane.kernels.grams.normalization import KernelSums, Normalization
 from gramplane.kernels.grams.spec import as_specs
 from gramplane.pipeline import SocialStrengthRanker, load_model, predict_store, resume_run, run_method
-from gramplane.pipeline.methods.social_strength import block_pass, method, tile_pass
+from gramplane.pipeline.methods.social_strength import block_pass, tile_pass
 from gramplane.pipeline.methods.social_strength.block_pass import BlockViews
+from gramplane.pipeline.methods.social_strength.problem import SocialProblem
 from gramplane.pipeline.methods.social_strength.tile_pass import TileLayout, similarity_kernels, tile_bytes, view_tiles
 from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.runs.recommend import use_store
@@ -48,13 +49,13 @@ def similarities(n=N, seed=0):
 @pytest.fixture
 def blocks(monkeypatch):
     """No fit has room for matrices of all users, and tiles are of one block."""
-    real = method.driver_items
+    real = SocialProblem.driver_items.fget
 
-    def held(loop, n, ctx):
-        found = real(loop, n, ctx)
-        return found if loop.by_blocks else ((found[0][0], ctx.driver_memory + 1),)
+    def held(problem):
+        found = real(problem)
+        return found if problem.by_blocks else ((found[0][0], problem.planned.driver_memory + 1),)
 
-    monkeypatch.setattr(method, "driver_items", held)
+    monkeypatch.setattr(SocialProblem, "driver_items", property(held))
 
 
 def raw_matrices(X, specs):

@@ -145,7 +145,7 @@ def test_no_pass_takes_more_than_its_plan(tmp_path):
     ids=["similarity", "import vectors", "tensor"],
 )
 def test_a_stopped_run_ends_at_the_same_bits(users, tmp_path, params, monkeypatch):
-    monkeypatch.setattr("gramplane.pipeline.methods.social_strength.loop.FIRST_ROUND_STEPS", 1)
+    monkeypatch.setattr("gramplane.pipeline.methods.social_strength.method.FIRST_ROUND_STEPS", 1)
     run(users, "straight", tmp_path, **params)
     for last in range(1, load_model(tmp_path / "straight").n_iter_):
 

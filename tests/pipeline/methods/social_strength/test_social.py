@@ -125,7 +125,7 @@ def test_rounds_of_newton_steps_grow_until_the_gap_closes(monkeypatch):
     raw, pairs, z = problem()
     whole = SocialStrengthRanker(1e-4, "tensor", tol=1e-8).fit(raw, pairs, z)
     assert whole.n_iter_ == 2
-    monkeypatch.setattr("gramplane.pipeline.methods.social_strength.loop.FIRST_ROUND_STEPS", 1)
+    monkeypatch.setattr("gramplane.pipeline.methods.social_strength.method.FIRST_ROUND_STEPS", 1)
     rounds = SocialStrengthRanker(1e-4, "tensor", tol=1e-8).fit(raw, pairs, z)
     assert rounds.n_iter_ > 3 and rounds.converged_
     assert rounds.objective_ == pytest.approx(whole.objective_, rel=1e-7)
@@ -134,7 +134,7 @@ def test_rounds_of_newton_steps_grow_until_the_gap_closes(monkeypatch):
 def test_many_pairs_are_not_held_and_the_answer_is_the_same(monkeypatch):
     raw, pairs, z = problem()
     held = SocialStrengthRanker(0.01, "mlpk", tol=1e-9).fit(raw, pairs, z)
-    monkeypatch.setattr("gramplane.pipeline.methods.social_strength.loop.MAX_DENSE_PAIRS", 1)
+    monkeypatch.setattr("gramplane.pipeline.methods.social_strength.problem.MAX_DENSE_PAIRS", 1)
     passed = SocialStrengthRanker(0.01, "mlpk", tol=1e-9).fit(raw, pairs, z)
     assert passed.objective_ == pytest.approx(held.objective_, rel=1e-7)
     np.testing.assert_allclose(passed.decision_function(pairs), held.decision_function(pairs), atol=1e-3)
