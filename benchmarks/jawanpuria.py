@@ -51,7 +51,8 @@ from gramplane.pipeline.grams.lazy import hand_over
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.inputs.tasks import with_tasks
 from gramplane.pipeline.methods.hierarchical_kernels.config import HKLConfig
-from gramplane.pipeline.methods.hierarchical_kernels.method import HKL, HKLInputs
+from gramplane.pipeline.methods.hierarchical_kernels.method import HKL
+from gramplane.pipeline.methods.hierarchical_kernels.problem import HKLInputs
 from gramplane.pipeline.methods.hierarchical_kernels.restricted import HKLMaster, RestrictedProblem, first_master
 from gramplane.pipeline.methods.multitask_mkl.config import MultiTaskMKLConfig
 from gramplane.pipeline.methods.multitask_mkl.method import MultiTaskMKL
@@ -1010,17 +1011,17 @@ def graph_hull(n: int, d: int, rho: float, C: float) -> tuple[int, Callable[[str
     data = MemoryBlocks(X)
     config = HKLConfig(dag="subsets(gaussian; depth=2)", rho=rho, C=C, max_nodes=10_000, max_visits=20_000)
     ctx = fit_context(data, None, fan_out(None, 0), 0).__enter__()
-    loop = HKL.build_loop(config, HKLInputs(Inputs(data, y, (0, 1))), ctx)
+    graph = HKL().problem(config, HKLInputs(Inputs(data, y, (0, 1))), ctx)
     chosen = [one for size in range(3) for one in combinations(range(d), size)]
     keys = np.array([[int(j in one) for j in range(d)] for one in chosen], np.int64)
-    nodes = NodeSet.empty(d).with_hulls(keys, loop.dag.parents, loop.dag.penalties)
-    grams = loop.grams(nodes, ctx)
+    nodes = NodeSet.empty(d).with_hulls(keys, graph.dag.parents, graph.dag.penalties)
+    grams = graph.grams(nodes, ctx)
     constant = np.array([not key.any() for key in nodes.keys])
 
     def solve(solver: str) -> HKLMaster:
         most = MIRROR_SOLVES if solver == "mirror" else 500
-        problem = RestrictedProblem(nodes.hull, grams, constant, loop.machines, rho, solver, most)
-        return problem.run(first_master(nodes.hull, loop.machines), 1e-3, most)[0]
+        problem = RestrictedProblem(nodes.hull, grams, constant, graph.machines, rho, solver, most)
+        return problem.run(first_master(nodes.hull, graph.machines), 1e-3, most)[0]
 
     return len(chosen), solve
 

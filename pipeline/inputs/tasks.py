@@ -16,7 +16,7 @@ from ...storage.data import in_memory
 from ..records.config import MethodConfig
 from ..records.context import RunContext
 from .labels import Inputs, labels_of, refuse_missing_names, resolve_loss, row_costs, store_inputs
-from .scores import AccuracyTracker, R2Tracker, fit_tracker, held_out_rows
+from .scores import fit_tracker, held_out_rows
 
 if TYPE_CHECKING:
     from ..grams.settings import GramSettings
@@ -185,13 +185,6 @@ def held_out_task_inputs(ctx: RunContext, name: str, extra: Mapping[str, Any]) -
     inputs = inputs.without(held_out_rows(extra, inputs.target, ctx.seed, inputs.classes))
     refuse_empty(inputs, ctx.data.url)
     return inputs
-
-
-def task_fit(inputs: TaskInputs, first: int = 0) -> AccuracyTracker | R2Tracker:
-    """Return what follows accuracy, or R2, of a fit for many tasks; ``first`` is the number of its first machine in the loop."""
-    if inputs.classes is None:
-        return R2Tracker(first, inputs.target, inputs.held_out)
-    return AccuracyTracker(first, inputs.n_machines, inputs.target, inputs.held_out)
 
 
 def single_label_tasks(inputs: TaskInputs, machine: int = 0) -> np.ndarray:

@@ -18,14 +18,14 @@ from ...loops.active_set import EVERYWHERE, FINISHED
 from ...models.kernel import KernelModel, is_selected, kernel_names
 from ...models.task import TaskModel
 from .config import HKLConfig
-from .loop import HKLState
-from .method import HKL, HKLInputs
+from .method import HKL
+from .problem import HKLInputs, HKLState
 
 
 class _Hierarchical(TaskEstimator):
     """What both estimators share; with tasks the model is a :class:`TaskModel`, else a :class:`KernelModel`."""
 
-    _method = HKL
+    _method = HKL()
     _kernels_parameter = None
 
     dag: Any

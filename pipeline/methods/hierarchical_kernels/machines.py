@@ -48,6 +48,11 @@ class SharedMachines:
         """Rows."""
         return self.problems[0].n
 
+    @property
+    def n_tasks(self) -> int:
+        """Tasks; without any all rows are of one."""
+        return 1 if self.task_kernel is None else len(self.task_kernel)
+
     @cached_property
     def roots(self) -> np.ndarray | None:
         """Columns b_r with ``B = sum_r b_r b_r'``, ``(T, r)``."""
@@ -142,14 +147,14 @@ def total_loss(solutions: Sequence[DualSolution]) -> float:
     return float(sum(solution.upper - 0.5 * float(solution.beta @ solution.decision) for solution in solutions))
 
 
-def build_machines(config: HKLConfig, inputs: Inputs, task_kernel: np.ndarray | None = None) -> SharedMachines:
+def build_machines(config: HKLConfig, loss: str, inputs: Inputs, task_kernel: np.ndarray | None = None) -> SharedMachines:
     """Return the machines of a fit. Raises DataError: no row of positive weight, or a class without one."""
-    cost, squared = row_costs(config, inputs), config.loss == "squared"
-    make = svc_problem if config.loss == "hinge" else squared_hinge_problem
+    cost, squared = row_costs(config, inputs), loss == "squared"
+    make = svc_problem if loss == "hinge" else squared_hinge_problem
     if not isinstance(inputs, TaskInputs) and not np.any(cost > 0):
         raise DataError("no sample has a positive weight; a fit needs some")
     if inputs.classes is None:
-        problem = target_problem(config.loss, inputs.target, config.epsilon, cost)
+        problem = target_problem(loss, inputs.target, config.epsilon, cost)
     elif isinstance(inputs, TaskInputs):
         # Without an equality over all rows a problem of one class only is legal; the equalities of the tasks are put in its place.
         made = [replace(make(inputs.signs(machine), cost, bias=False), sum_constraint=0.0) for machine in range(inputs.n_machines)]

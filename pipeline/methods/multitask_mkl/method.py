@@ -17,8 +17,8 @@ from ...core.method import Method
 from ...core.result import Result, Step
 from ...inputs.kernels import given_grams_or_none, resolved_kernels, with_decided_kernels
 from ...inputs.memory import fewer_kernels
-from ...inputs.scores import scores_of
-from ...inputs.tasks import TaskInputs, TaskProblem, held_out_task_inputs, pooled_problem, task_fit
+from ...inputs.scores import fit_tracker, scores_of
+from ...inputs.tasks import TaskInputs, TaskProblem, held_out_task_inputs, pooled_problem
 from ...method import bound_figures
 from ...models.kernel import is_selected, kernel_names
 from ...models.task import TaskModel, by_class, machine_stack, task_counts, task_table
@@ -140,7 +140,7 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
         for config in configs:
             for mask in masks:
                 part = inputs.without(mask)
-                fits.append(task_fit(part, len(losses)))
+                fits.append(fit_tracker(part, part.held_out, len(losses)))
                 for machine in range(inputs.n_machines):
                     pooled = pooled_problem(config, part, machine)
                     losses.append(TaskProblem(pooled.problem.part(inputs.order), pooled.constants))

@@ -16,8 +16,8 @@ from ...core.method import Method
 from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...inputs.labels import resolve_loss
-from ...inputs.scores import scores_of
-from ...inputs.tasks import TaskInputs, held_out_task_inputs, refuse_more_classes, task_fit
+from ...inputs.scores import fit_tracker, scores_of
+from ...inputs.tasks import TaskInputs, held_out_task_inputs, refuse_more_classes
 from ...method import name_features
 from ...models.linear import LinearModel, raw_coefficients
 from ...models.linear_predict import LinearPredictor
@@ -64,7 +64,7 @@ class Selector(Method[SelectorConfig, Any, Any, LinearModel]):
     def prepare(self, config: SelectorConfig, resources: RunContext, extra: Mapping[str, Any]) -> SelectorProblem:
         """Return the problem of a run; it follows accuracy or R2, which takes decisions on all rows."""
         problem = super().prepare(config, resources, extra)
-        problem.trackers = (task_fit(problem.inputs),)
+        problem.trackers = (fit_tracker(problem.inputs, problem.inputs.held_out),)
         return problem
 
     def init(self, problem: SelectorProblem, resources: Resources) -> State:

@@ -30,8 +30,8 @@ from ...core.method import Method
 from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...inputs.labels import labels_of, refuse_idle_classes, row_costs, store_inputs
-from ...inputs.scores import AccuracyTracker, accuracy_metrics, held_out_rows, scores_of
-from ...inputs.tasks import TaskInputs, checked_task_kernel, refuse_more_classes, store_tasks, task_fit, with_tasks
+from ...inputs.scores import AccuracyTracker, accuracy_metrics, fit_tracker, held_out_rows, scores_of
+from ...inputs.tasks import TaskInputs, checked_task_kernel, refuse_more_classes, store_tasks, with_tasks
 from ...loops.active_set import ActiveState, active_step, unchanged_figures
 from ...records.context import RunContext
 from .config import RuleConfig
@@ -90,7 +90,7 @@ class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
         categorical = sorted({*categorical_columns(chosen, n_cols, inputs.names), *inputs.categories})
         if isinstance(rows, TaskInputs):
             refuse_more_classes(rows)
-            machines, fit, codes = _task_machines(rows, cost), task_fit(rows), rows.codes
+            machines, fit, codes = _task_machines(rows, cost), fit_tracker(rows, rows.held_out), rows.codes
         else:
             refuse_idle_classes(rows.labels, rows.target, cost)
             used = np.flatnonzero(cost > 0)

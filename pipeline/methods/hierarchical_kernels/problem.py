@@ -1,0 +1,211 @@
+"""Hierarchical kernel learning: kernels chosen from a graph of them, a node only together with its ancestors.
+
+Problem (docs/theory/hierarchical_kernels.md):
+``min 1/2 (sum_v d_v (sum_{w in D(v)} ||f_w||^rho)^(1/rho))^2 + C sum_i loss(y_i, sum_w f_w(x_i) + b)`` over
+functions f_w of the kernels of all nodes (Jawanpuria, PhD thesis, IIT Bombay, 2014, chapter 5; rho = 2: Bach, NIPS 2008). The graph may be
+too large to list: an active-set loop grows a hull of nodes, with the gap over the whole graph certified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from ....kernels.graphs.kernel_graphs import KernelDag
+from ....kernels.graphs.norms import NodeSet
+from ....storage.urls import holds_store
+from ...core.memory import Item, driver_plan
+from ...core.resources import BANK_SHARE, ignore
+from ...grams.grams import Grams
+from ...grams.plans import GramPasses, sum_plan, sum_work
+from ...grams.settings import GramSettings, tables_item, task_forms_item
+from ...grams.sources import block_rows
+from ...grams.weighted_sum import fits_driver, sum_item
+from ...inputs.labels import Inputs
+from ...inputs.memory import vectors_item
+from ...loops.active_set import ActiveRule, ActiveState, Restricted, Violations
+from ...loops.protocol import OverActiveSet
+from ...records.context import RunContext
+from ...records.data_set import DataSet
+from .config import HKLConfig
+from .frontier import FrontierSearch
+from .graph import base_kernels
+from .machines import SharedMachines
+from .node_pass import KERNELS_PER_PASS, node_task_bytes
+from .restricted import HKLMaster, RestrictedProblem, enlarge_master
+
+MIN_STORED_ROWS = 256  # rows of a block in a Gram store, at least: with many nodes more of its blocks would be too many objects
+
+
+@dataclass(frozen=True)
+class HKLState(OverActiveSet):
+    """Hull and certificate, and what is known over the hull."""
+
+    record_name: ClassVar[str] = "HKLState"
+    active: ActiveState
+    master: HKLMaster
+
+
+class HullGrams(Grams):
+    """The matrices of a hull, which grows."""
+
+    grows = True
+
+
+def hull_settings(config: HKLConfig, specs: Sequence[Any], ctx: RunContext) -> GramSettings:
+    """Return where the matrices of a hull lie. A store is cut for all hulls alike."""
+    settings = GramSettings.of(ctx, specs, config.grams, config.gram_store)
+    if settings.policy != "store" or holds_store(str(config.gram_store)):
+        return settings
+    return replace(settings, block=min(ctx.data.n_rows, max(MIN_STORED_ROWS, block_rows(ctx.data.n_rows, config.max_nodes))))
+
+
+@dataclass(frozen=True)
+class HKLInputs:
+    """Rows with their target (and tasks: :class:`TaskInputs`), and a graph that parameters cannot hold."""
+
+    rows: Inputs
+    dag: KernelDag | None = None
+
+    @property
+    def data(self) -> DataSet:
+        """What is learnt from."""
+        return self.rows.data
+
+    @property
+    def labelled(self) -> Inputs:
+        """The rows with their classes."""
+        return self.rows
+
+    @property
+    def truth(self) -> np.ndarray:
+        """Class of every row as its index, or its number."""
+        return self.rows.target
+
+    def without(self, held_out: np.ndarray | None) -> Self:
+        """Return inputs with the weights of some rows zero."""
+        return replace(self, rows=self.rows.without(held_out))
+
+    def over(self, data: DataSet) -> Self:
+        """Return inputs whose rows are read from ``data``: the same ones, in another place."""
+        return replace(self, rows=self.rows.over(data))
+
+
+@dataclass(eq=False)
+class HKLProblem:
+    """The choice from a graph of kernels, for machines that share them."""
+
+    config: HKLConfig
+    inputs: HKLInputs
+    dag: KernelDag
+    loss: str  # what "auto" is
+    machines: SharedMachines
+    planned: RunContext  # where it was made: what decides the passes
+    _hull_grams: tuple[bytes, Grams] | None = None
+
+    def __post_init__(self) -> None:
+        config = self.config
+        assert config.max_visits != "auto"  # it is decided by then
+        self.rule = ActiveRule(config.tol, config.max_rounds, config.max_nodes, config.n_add, True, config.rest)
+        self.outside = FrontierSearch(self.dag, config.max_visits)
+        self.parents, self.penalties = self.dag.parents, self.dag.penalties
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """Size of the graph, matrices of the largest hull."""
+        hull, machines = self._hulls[0], self.machines
+        nodes = {"graph_nodes": json_count(self.dag.size), "nodes_at_most": hull.k}
+        steps = {"machines": len(machines.problems), "learning_tasks": machines.n_tasks, "iterations_at_most": self.config.max_iter}
+        passes = sum_plan(hull, *self._step_bytes())
+        return {**hull.settings.describe(machines.n, hull.k), **driver_plan(self.items), **nodes, **steps, **passes}
+
+    @property
+    def largest_hull(self) -> int:
+        """The most nodes that a hull may have."""
+        return min(self.config.max_nodes, self.dag.size)
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """What the driver holds of the kernels of the largest hull, one sum of them, and machines."""
+        n, count, memory = self.machines.n, self.largest_hull, self.planned.driver_memory
+        hull: Item = "kernels of the hull as packed triangles", 2 * count * n * n
+        if self.config.grams != "memory":
+            here = 0 if self.config.grams in ("store", "recompute") else min(hull[1], int(BANK_SHARE * memory))
+            hull = f"{hull[0]}, {BANK_SHARE:g} of driver_memory at most", here
+        most = max(count, 4 * min(KERNELS_PER_PASS, self.dag.size))  # of nodes outside, forms of tasks and signs
+        forms = () if fits_driver(n, memory) else (tables_item(n, count), task_forms_item(most, self.machines.n_tasks))
+        return hull, sum_item(n, memory), vectors_item(n, len(self.machines.problems)), *forms
+
+    @cached_property
+    def _hulls(self) -> list[GramPasses]:
+        """The passes over the matrices of the largest hull, and then of smaller ones, whose blocks are larger or lie elsewhere."""
+        root, hulls = self.dag.kernel(self.dag.roots()[0]), dict[tuple[int, str], GramPasses]()
+        for count in range(self.largest_hull, 0, -1):
+            specs: list[Any] = [root] * count
+            settings = hull_settings(self.config, specs, self.planned)
+            hulls.setdefault((settings.block, settings.policy), GramPasses(self.planned, specs, settings))
+        return list(hulls.values())
+
+    def _step_bytes(self) -> Iterator[int]:
+        """Yield the bytes of what makes the matrices of any hull and of forms in its kernels, and of the nodes outside."""
+        machines = self.machines
+        count, fits = len(machines.problems), fits_driver(machines.n, self.planned.driver_memory)
+        vectors = count if machines.roots is None else machines.roots.shape[1]
+        for hull in self._hulls:
+            yield from (hull.load(), hull.sum(), hull.forms(vectors) if fits else hull.task_forms(count, machines.n_tasks))
+        tasks = None if fits else (count, machines.n_tasks)
+        yield node_task_bytes(self.planned.data, self.dag, len(base_kernels(self.dag)), vectors, tasks)
+
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        work = sum_work(self._hulls[0].settings, self.machines.n, self.planned.driver_memory)
+        return *work, "forms of kernels outside the hull"
+
+    def grams(self, nodes: NodeSet, ctx: RunContext) -> Grams:
+        """Return the matrices of the hull's kernels: a function of data and nodes, made anew when nodes joined, or after a resume."""
+        name = nodes.keys.tobytes()
+        if self._hull_grams is None or self._hull_grams[0] != name:
+            specs: list[Any] = [self.dag.kernel(key) for key in nodes.keys]
+            # A hull grows: the new matrices begin with the old ones, whose memory they take over.
+            known, self._hull_grams = self._hull_grams and self._hull_grams[1], None
+            settings = replace(hull_settings(self.config, specs, ctx), counts=self.inputs.rows.counts)
+            self._hull_grams = (name, HullGrams(replace(ctx, emit=ignore), specs, settings, known=known))
+        grams = self._hull_grams[1]
+        grams.ctx = replace(ctx, emit=ignore)
+        return grams
+
+    def solve(self, nodes: NodeSet, master: HKLMaster, tol: float, ctx: RunContext) -> tuple[HKLMaster, Restricted]:
+        """Work on the restricted problem."""
+        config, constant = self.config, np.array([not self.dag.kernel(key).factors for key in nodes.keys])
+        settings = config.rho, config.solver, config.max_solves
+        return RestrictedProblem(nodes.hull, self.grams(nodes, ctx), constant, self.machines, *settings).run(master, tol)
+
+    def frontier(self, nodes: NodeSet, master: HKLMaster, threshold: float, ctx: RunContext) -> Violations:
+        """Look at the nodes next to the hull."""
+        return self.outside.frontier(nodes, self.machines.outside_forms(master.dual_betas, ctx), threshold)
+
+    def everywhere(self, nodes: NodeSet, master: HKLMaster, threshold: float, ctx: RunContext) -> Violations:
+        """Look at all nodes outside, as deep as ``max_visits`` goes."""
+        return self.outside.exhaustive(nodes, self.machines.outside_forms(master.dual_betas, ctx), threshold)
+
+    def enlarged(self, master: HKLMaster, before: NodeSet, after: NodeSet) -> HKLMaster:
+        """Return the record with entries for new nodes."""
+        return enlarge_master(master, after, self.config.rho)
+
+
+def selected_nodes(active: ActiveState, master: HKLMaster, threshold: float) -> np.ndarray:
+    """Return the nodes whose weight is above ``threshold`` times the largest, ascending."""
+    weights = master.best_weights[: active.nodes.size]
+    return np.flatnonzero(weights > threshold * max(float(weights.max(initial=0.0)), 0.0))
+
+
+def json_count(size: int) -> int | float | None:
+    """Return a count as a JSON number that every reader takes: rounded beyond 2^53; ``None`` beyond 2^1023."""
+    if size <= 1 << 53:
+        return size
+    return float(size) if size.bit_length() < 1024 else None
