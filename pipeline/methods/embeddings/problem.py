@@ -168,9 +168,11 @@ class EmbeddingProblem:
     @cached_property
     def plan(self) -> dict[str, Any]:
         """Passes over rows, and what the driver holds. The rank of K shows on the way: the bytes of the eigensolver are the least."""
-        data, given, solver = self.data, self.given, self._solver
-        search = plan_neighbours(data, min(self.config.n_neighbors, data.n_rows - 1)) if given is None else plan_distances(data, *given)
-        step = max(search["task_bytes"], geometry_bytes(data, directions_of(self.config)), self._triples_bytes())
+        data, n, given, solver = self.data, self.data.n_rows, self.given, self._solver
+        search = plan_neighbours(data, min(self.config.n_neighbors, n - 1)) if given is None else plan_distances(data, *given)
+        # Of a task on triples where K has as many eigenvalues as rows.
+        triples = triples_pass(n, n, 2 * self._n_edges).memory_bound if isinstance(self.config, SPEConfig) else 0
+        step = max(search["task_bytes"], geometry_bytes(data, directions_of(self.config)), triples)
         return {
             **search,
             **driver_plan(self.driver_items),
@@ -229,11 +231,6 @@ class EmbeddingProblem:
         factor = directions_of(self.config) if self.label_factor is None else self.label_factor.shape[1]
         here, entries = self.planned.executor.kind == "sync", n + 2 * self._n_edges
         return EigenPlan(n, n, entries, eigenpairs_item, self._solver_memory, here=here, factor=factor, adds=True)
-
-    def _triples_bytes(self) -> int:
-        """Return the bytes of a task on triples, where K has as many eigenvalues as rows."""
-        n = self.data.n_rows
-        return triples_pass(n, n, 2 * self._n_edges).memory_bound if isinstance(self.config, SPEConfig) else 0
 
 
 def eigenpairs_item(n: int, columns: float, rank: float) -> Item:

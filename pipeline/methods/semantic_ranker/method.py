@@ -21,6 +21,7 @@ from .model import RankingModel
 from .predict import RankerPredictor
 from .problem import MAX_RANKED, RankerInputs, RankerProblem, driver_items, stored_digest
 from .queries_problem import QueriesProblem, QueriesState, table_items
+from .walk_pass import walk_product
 from .walk_problem import WalkInputs, WalkProblem, WalkState, walk_items
 
 PRODUCTS_PER_STEP = 16  # in this process; a pass is a step
@@ -101,13 +102,14 @@ class VisualRank(Method[VisualRankConfig, WalkProblem, WalkState, RankingModel])
 
     def step(self, problem: WalkProblem, state: WalkState, resources: RunContext) -> Step[WalkState]:
         """Take some products, or solve at once."""
-        config, r, change, done, stop = problem.config, state.scores, state.change, state.products, None
-        if config.solver == "exact":
-            r = exact_scores(problem.stochastic(state, resources), problem.inputs.prior, config.damping).values
-            change, stop = 0.0, "closed form"
+        config, prior, r, change, done, stop = problem.config, problem.inputs.prior, state.scores, state.change, state.products, None
+        walk = problem.stochastic(state, resources) if problem.in_memory else None
+        product = walk.product if walk else lambda v: walk_product(resources, v, state.keeps_diagonal)
+        if walk and config.solver == "exact":
+            r, change, stop = exact_scores(walk, prior, config.damping).values, 0.0, "closed form"
         target = max(config.tol, MIN_TOL)
         while stop is None and done < state.products + (PRODUCTS_PER_STEP if problem.in_memory else 1):
-            r, change = step_walk(lambda v: problem.product(v, state, resources), r, problem.inputs.prior, config.damping)
+            r, change = step_walk(product, r, prior, config.damping)
             done += 1
             if change < target:
                 stop = "tol"

@@ -20,7 +20,7 @@ from ...passes.columns import entry_count
 from ...records.context import RunContext
 from ...records.data_set import require
 from .config import VisualRankConfig
-from .walk_pass import is_stochastic_store, walk_plan, walk_product
+from .walk_pass import is_stochastic_store, walk_plan
 
 DENSE_ENTRY, SPARSE_ENTRY = 16, 40  # bytes of an entry as read and as weights, while both are there
 
@@ -112,12 +112,6 @@ class WalkProblem:
         if self._walk is None:
             self._walk = walk_on(_matrix(ctx.data), "keep" if state.keeps_diagonal else "zero")
         return self._walk
-
-    def product(self, r: np.ndarray, state: WalkState, ctx: RunContext) -> np.ndarray:
-        """Return S r."""
-        if not self.in_memory:
-            return walk_product(ctx, r, state.keeps_diagonal)
-        return self.stochastic(state, ctx).product(r)
 
     def error(self, state: WalkState) -> float:
         """Return the bound of the l1 distance of the scores from the exact ones."""

@@ -21,7 +21,7 @@ from ....kernels.jit import one_thread
 from ....kernels.ranking.user_kernels import LANCZOS_STEPS, least_eigenvalues, scaled_block
 from ....storage import DataError
 from ...core.resources import Shared, resolve
-from ...grams.given import SYMMETRIC, GivenKernel
+from ...grams.given import SYMMETRIC
 from ...grams.grams import load_programs as load_programs
 from ...grams.sources import FREED_BYTES
 from ...passes.blocks import Task, add_parts, column_tasks, join_lists, load_block, source_of, task_bytes
@@ -29,7 +29,7 @@ from ...passes.scaling import scaled
 from ...passes.spans import Spans, add_spans, merge_spans
 from ...records.context import RunContext
 from ...records.scale import FeatureScale
-from .tile_pass import TALL_BLOCKS, ViewBlock, ViewTile, tile_bytes, view_tiles
+from .tile_pass import TALL_BLOCKS, ViewBlock, ViewTile, is_given_kernel, tile_bytes, view_tiles
 
 EQUAL_FACTORS = 1e-4
 """Relative range of row factors below which a positive semi-definite matrix stays so: with ``d = c + e`` the least eigenvalue of
@@ -201,7 +201,7 @@ class BlockViews:
     """
 
     def __init__(self, ctx: RunContext, specs: Sequence[Any]) -> None:
-        self.ctx, self.specs = ctx, tuple(specs)
+        self.ctx, self.specs, self.given = ctx, tuple(specs), is_given_kernel(specs)
         self.n, self.k = ctx.data.n_rows, len(self.specs)
         self.tiles = view_tiles(ctx.data, self.specs)
         self.block = self.tiles[0].layout.edge
@@ -214,11 +214,6 @@ class BlockViews:
         """The normalisation as tasks take it."""
         tables = self._normal.tables
         return self._normal if tables is None else replace(self._normal, tables=self.ctx.share("norms", resolve(tables), len(self.tiles)))
-
-    @property
-    def given(self) -> bool:
-        """Whether the views are sparse similarities."""
-        return isinstance(self.specs[0], GivenKernel)
 
     def _kernel_sums(self) -> list[KernelSums]:
         diagonals = self._diagonals()
@@ -431,7 +426,7 @@ def view_passes(data: Any, specs: Sequence[Any], places: int, driver_memory: int
     """Yield the passes of a fit over its views, nothing of which runs, with as many vectors as each may have; ``searched``: whether least
     eigenvalues are looked for.
     """
-    k, n, tiles, given = len(specs), data.n_rows, view_tiles(data, specs), isinstance(specs[0], GivenKernel)
+    k, n, tiles, given = len(specs), data.n_rows, view_tiles(data, specs), is_given_kernel(specs)
     sizes, stripes = (k, n, tiles[0].layout.edge), column_tasks(data) if data.n_cols else []
     yield diagonals_pass(data, specs)
     yield survey_pass([PlacedTile(tile, ((0, places),)) for tile in tiles], sizes, places)

@@ -35,10 +35,10 @@ from .config import SocialConfig
 from .links import Links, read_links
 from .model import SocialModel
 from .predict import SocialPredictor
-from .problem import LOOKUP_ENTRIES, SocialInputs, SocialProblem, SocialState, is_given_kernel
+from .problem import LOOKUP_ENTRIES, SocialInputs, SocialProblem, SocialState
 from .score_pass import Scorer, top_lists
 from .scores import TOP_SIZE, hit_table, pair_scores, scorer_of, train_hits
-from .tile_pass import TileLayout, is_similarity, similarity_kernels
+from .tile_pass import TileLayout, is_given_kernel, is_similarity, similarity_kernels
 from .view_pass import Scaling, ViewGrams
 
 FIRST_ROUND_STEPS = 16
@@ -69,13 +69,9 @@ class Social(Method[SocialConfig, SocialProblem, SocialState, SocialModel]):
         config, inputs = with_gram_store(config, Inputs(data, np.zeros(0), None), definite=config.normalize == "none")
         return config, SocialInputs(inputs.data, read_links(extra["pairs"], inputs.data.n_rows))
 
-    def decided(self, config: SocialConfig, inputs: SocialInputs, resources: RunContext) -> SocialConfig:
-        """Return parameters that name their kernels."""
-        return with_decided_kernels(config, inputs.data, resources)
-
     def problem(self, config: SocialConfig, inputs: SocialInputs, resources: RunContext) -> SocialProblem:
         """Return the problem of a fit. Raises MemoryBoundExceeded: more users than the driver can hold the matrix of."""
-        config, data = self.decided(config, inputs, resources), inputs.data
+        config, data = with_decided_kernels(config, inputs.data, resources), inputs.data
         normalization = "cosine" if config.normalize == "cosine" else "none"
         if config.kernels == "precomputed" and is_similarity(data):
             return _block_problem(config, similarity_kernels(data, normalization), inputs, resources)

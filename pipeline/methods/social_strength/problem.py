@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -13,7 +13,6 @@ from ....kernels.ranking.pair_ranking import ImportMachine, empty_machine, impor
 from ....kernels.ranking.user_kernels import LANCZOS_STEPS, FactorGram, PairGram, pair_block, pair_diagonal, similarity_features
 from ....kernels.svm.dual import DenseGram, Gram
 from ...core.memory import Item, driver_plan
-from ...grams.given import GivenKernel
 from ...grams.lazy import LazyGrams
 from ...grams.plans import GramPasses
 from ...grams.settings import GramSettings
@@ -25,7 +24,7 @@ from .config import SocialConfig
 from .links import Links
 from .score_pass import Scorer, top_plan
 from .scores import TOP_SIZE
-from .tile_pass import view_tiles
+from .tile_pass import is_given_kernel, view_tiles
 from .view_pass import Scaling, ViewGrams, view_pass_bytes
 
 MAX_DENSE_PAIRS = 4096
@@ -210,8 +209,3 @@ class SocialProblem:
             return empty_machine(self.links.z)
         factor = import_factor(self.gram(state, ctx), state.chosen)
         return ImportMachine(state.chosen, state.coef, state.objective, factor, factor.T @ state.coef)
-
-
-def is_given_kernel(specs: Sequence[Any]) -> bool:
-    """Return whether views are known by their entries alone."""
-    return isinstance(specs[0], GivenKernel)

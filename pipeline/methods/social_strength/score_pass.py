@@ -15,14 +15,13 @@ from ....kernels.ranking.tags import TopLists
 from ....kernels.ranking.user_kernels import scaled_block
 from ....storage.errors import SparseMatrix
 from ...core.resources import Shared, resolve
-from ...grams.given import GivenKernel
 from ...grams.sources import rows_at, rows_of
 from ...passes.blocks import join_lists
 from ...passes.spans import Spans, add_spans, merge_spans
 from ...records.context import RunContext
 from ...records.data_set import DataSet
 from .block_pass import Normal
-from .tile_pass import ViewBlock, ViewTile, similar_columns, tile_bytes, view_tiles
+from .tile_pass import ViewBlock, ViewTile, is_given_kernel, similar_columns, tile_bytes, view_tiles
 
 BLOCK_ENTRIES = 1 << 22  # entries of a block of scores that are computed at a time outside a pass
 
@@ -190,7 +189,7 @@ def strength_products(ctx: RunContext, specs: Sequence[Any], scorer: Scorer, vec
 
 def raw_between(data: Any, specs: Sequence[Any], users: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Return raw similarities of any users with others, float32 ``(k, users, others)``."""
-    if isinstance(specs[0], GivenKernel):
+    if is_given_kernel(specs):
         columns: SparseMatrix = sp.csr_array(data.columns(similar_columns(specs, data.n_rows, users)))
         part = columns[others].toarray().reshape(len(others), len(specs), len(users))
         return np.ascontiguousarray(part.astype(np.float32).transpose(1, 2, 0))

@@ -37,6 +37,11 @@ def similarity_kernels(data: DataSet, normalize: str) -> list[GivenKernel]:
     return [GivenKernel(q, f"view {q}", normalize) for q in range(data.n_cols // data.n_rows)]
 
 
+def is_given_kernel(specs: Sequence[Any]) -> bool:
+    """Return whether views are known by their entries alone: sparse similarities, or matrices that were given."""
+    return isinstance(specs[0], GivenKernel)
+
+
 class ViewBlock(NamedTuple):
     """Raw similarities between two ranges of users, float32 ``(k, rows, columns)``."""
 
@@ -87,7 +92,7 @@ class ViewTile:
     def blocks(self) -> Iterator[ViewBlock]:
         """Yield its blocks; ascending in the columns for all rows."""
         data = self.source if self.source is not None else open_shared(self.url, self.digest)
-        return self._sparse_blocks(data) if isinstance(self.specs[0], GivenKernel) else self._row_blocks(data)
+        return self._sparse_blocks(data) if is_given_kernel(self.specs) else self._row_blocks(data)
 
     def _row_blocks(self, data: Any) -> Iterator[ViewBlock]:
         left = rows_of(data, *self.rows)
