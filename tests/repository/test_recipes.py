@@ -45,17 +45,16 @@ def test_its_estimator_solves_the_normal_equations(ridge):
 
 
 def test_the_battery_names_the_check_that_fails(ridge, capsys, monkeypatch):
-    from tests.recipes.ridge.loop import RidgeLoop
+    from tests.recipes.ridge.method import Ridge
 
-    step = RidgeLoop.step
-    monkeypatch.setattr(RidgeLoop, "seen", 0, raising=False)
+    step = Ridge.step
 
-    def forgetful(self, state, ctx):
-        self.seen = self.seen + 1  # what is not in the state is lost by a kill
-        new = step(self, state, ctx)
-        return type(new)(new.state, {**new.metrics, "n_points": self.seen})
+    def forgetful(self, problem, state, resources):
+        new = step(self, problem, state, resources)
+        problem.steps = getattr(problem, "steps", 0) + 1  # what is not in the state is lost by a kill
+        return type(new)(new.state, {**new.metrics, "n_points": problem.steps})
 
-    monkeypatch.setattr(RidgeLoop, "step", forgetful)
+    monkeypatch.setattr(Ridge, "step", forgetful)
     with pytest.raises(AssertionError, match="ridge: resumes to the same bits: the histories differ"):
         check_method(case())
 

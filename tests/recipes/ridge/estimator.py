@@ -22,7 +22,7 @@ class RidgeRegression(Regressor):
         As in the other estimators.
     """
 
-    _method = Ridge
+    _method = Ridge()
 
     def __init__(
         self,

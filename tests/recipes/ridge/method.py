@@ -1,47 +1,39 @@
-"""Ridge regression as a method: from a store to a loop, from its state to a linear model."""
+"""Ridge regression as a method: gradient steps with a certificate."""
 
 import numpy as np
 
-from gramplane.pipeline.core.memory import driver_plan, refuse
-from gramplane.pipeline.grams.sources import all_rows
+from gramplane.pipeline.core.method import Method
+from gramplane.pipeline.core.result import Result, Step
 from gramplane.pipeline.inputs.labels import store_inputs
-from gramplane.pipeline.method import Method
 from gramplane.pipeline.models.linear import LinearModel
 from gramplane.pipeline.models.linear_predict import LinearPredictor
 
 from .config import RidgeConfig
-from .loop import RidgeLoop
+from .problem import RidgeProblem, RidgeState
 
 
 class Ridge(Method):
     """Ridge regression in the driver."""
 
-    name, config_type, models = "ridge", RidgeConfig, {LinearModel: LinearPredictor()}
+    name, config_type, state, models = "ridge", RidgeConfig, RidgeState, {LinearModel: LinearPredictor()}
 
-    @classmethod
-    def read_inputs(cls, config, ctx, extra):
-        return config, store_inputs(ctx, cls.name)
+    def read_inputs(self, config, resources, extra):
+        return config, store_inputs(resources, self.name)
 
-    @classmethod
-    def build_loop(cls, config, inputs, ctx):
-        refuse(cls.name, cls.items(inputs.data), ctx.driver_memory, "fewer rows")
-        X = all_rows(inputs.data)
-        return RidgeLoop(config, X.toarray() if hasattr(X, "toarray") else X, np.asarray(inputs.target, np.float64))
+    def problem(self, config, inputs, resources):
+        return RidgeProblem(config, inputs, resources)
 
-    @staticmethod
-    def items(data):
-        return (("rows", 16 * data.n_rows * data.n_cols),)
+    def init(self, problem, resources):
+        return problem.state(0, np.zeros(problem.X.shape[1]))
 
-    @property
-    def plan(self):
-        return {**driver_plan(self.items(self.inputs.data)), "iterations_at_most": self.config.max_iter, "task_bytes": 0}
+    def step(self, problem, state, resources):
+        new = problem.state(state.iteration + 1, state.coef - problem.length * problem.gradient(state.coef))
+        return Step(new, {"objective": new.objective, "gap": new.gap})
 
-    def model(self, state, ctx):
-        figures = {"objective": state.objective, "gap": state.gap}
-        return LinearModel(self.config.model_dump_json(), "null", "null", len(state.coef), state.coef[None], np.zeros(1), figures=figures)
+    def result(self, problem, state, resources):
+        figures, text = {"objective": state.objective, "gap": state.gap}, problem.config.model_dump_json()
+        model = LinearModel(text, "null", "null", len(state.coef), state.coef[None], np.zeros(1), figures=figures)
+        return Result(model, state.stop, objective=state.objective, gap=state.gap, certified_over="all coefficients")
 
-    def summary(self, state, model):
-        return {"objective": state.objective, "gap": state.gap, "certified_over": "all coefficients", "stop": state.stop}
-
-    def tables(self, state, model):
+    def tables(self, problem, state, model):
         return {"selected": [{"feature": f"x{j}", "weight": float(w)} for j, w in enumerate(state.coef)]}
