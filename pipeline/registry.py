@@ -82,14 +82,12 @@ class MethodInfo:
     @cached_property
     def method(self) -> Any:
         """What plans and runs it."""
-        from .core.method import Method
-
         found = getattr(self.module("method"), self.stem)
         if self.one_vs_rest:
             from .core.one_vs_rest import OneVsRest
 
             return OneVsRest(found())
-        return found() if issubclass(found, Method) else found
+        return found()
 
     @property
     def shares_passes(self) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from ...cluster import MemoryBoundExceeded
 from ...storage import RunStore
 from ...storage.errors import UserData
-from ..core.engine import ask, iterate, placed
+from ..core.engine import iterate, placed
 from ..core.resources import hush, ignore
 from ..inputs.labels import Inputs
 from ..models.calibration import Calibration, fit_calibration
@@ -100,7 +100,7 @@ class FoldRuns:
     """
 
     def __init__(self, method: Any, inputs: UserData, masks: Sequence[np.ndarray], ctx: RunContext, grams: object = None) -> None:
-        self.method, self.inputs, self.masks, self.grams = method, placed(method, inputs, ctx), tuple(masks), grams
+        self.method, self.inputs, self.masks, self.grams = method, placed(inputs, ctx), tuple(masks), grams
         # What is to be said of such a fit is said of the whole one.
         self.ctx = replace(ctx, emit=ignore, doubt=hush, warn=hush)
 
@@ -131,9 +131,9 @@ class FoldRuns:
 def _finished(fit: Fit, ready: Any, ctx: RunContext, place: Path | None) -> np.ndarray:
     """Return what a run decides at its end; in a folder it goes on from its checkpoints."""
     if place is None:
-        return ask(fit.method, ready, "decision_values")(iterate(fit.method, ready, ctx).state, ctx)
+        return fit.method.decision_values(ready, iterate(fit.method, ready, ctx).state, ctx)
     with RunStore.begin(place, {"calibration": fit.method.name, "data": str(ctx.data.digest), "seed": ctx.seed}) as run:
         inner = replace(ctx, scratch=run)
-        found = ask(fit.method, ready, "decision_values")(iterate(fit.method, ready, inner, store=run).state, inner)
+        found = fit.method.decision_values(ready, iterate(fit.method, ready, inner, store=run).state, inner)
         run.drop_scratch()
     return found

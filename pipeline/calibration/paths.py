@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...storage.errors import UserData
-from ..core.engine import ask, iterate
+from ..core.engine import iterate
 from ..grams.lazy import hand_over
 from ..records.context import RunContext
 from .fits import FoldRuns, kept_grams
@@ -37,7 +37,7 @@ class WholeFit:
             grams = hand_over(kept_grams(run), whole)
             self._end = whole, iterate(self.method, whole, ctx).state
             hand_over(grams, run)
-        return ask(self.method, run, "fold_start")(ask(self.method, run, "init")(ctx), *self._end)
+        return self.method.fold_start(run, self.method.init(run, ctx), *self._end)
 
 
 def path_values(
@@ -69,15 +69,15 @@ def _followed(runs: FoldRuns, chains: Sequence[Sequence[Any]], whole: WholeFit |
         for configs in steps:
             for fits, run in runs.of([method.for_folds(config) for config in configs]):
                 known = before.get(tuple(fold for _, fold in fits))
-                ask(method, run, "follow_path")(None if known is None else known[0])
+                method.follow_path(run, None if known is None else known[0])
                 start = None
                 if known is not None:
-                    start = ask(method, run, "warm_start")(ask(method, run, "init")(runs.ctx), *known)
+                    start = method.warm_start(run, method.init(run, runs.ctx), *known)
                 elif whole is not None:
                     start = whole.start(run, runs.ctx)
                 state = iterate(method, run, runs.ctx, start=start).state
                 before[tuple(fold for _, fold in fits)] = run, state
-                for further, values in ask(method, run, "path_values")(state, runs.ctx):
+                for further, values in method.path_values(run, state, runs.ctx):
                     for (point, fold), part in zip(fits, values.reshape(len(fits), -1, values.shape[1]), strict=True):
                         yield PathValues(first + point, fold, further, part)
             first += len(configs)

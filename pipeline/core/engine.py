@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,25 +15,20 @@ from ..inputs.column_widths import width_warning
 from ..inputs.fit_warnings import fit_warnings
 from ..records.began import note_arithmetic
 from ..records.config import GramConfig
-from .method import Method
 from .resources import Resources
 from .result import Outcome, Result
 
 if TYPE_CHECKING:
     from ...storage import RunStore
+    from .method import AnyMethod
 
 BOUNDS = "bounds"  # stop of a fit whose bounds of the optimum contradict each other
 GAPS = ("gap", "outer_gap")  # gaps of a summary that certify its objective
 
 
-def ask(method: Any, problem: Any, name: str) -> Any:
-    """Return what a method does with a problem, by name; methods that are still to be converted are their own problems."""
-    return partial(getattr(method, name), problem) if isinstance(method, Method) else getattr(problem, name)
-
-
-def placed(method: Any, inputs: Any, resources: Resources) -> Any:
+def placed(inputs: Any, resources: Resources) -> Any:
     """Return inputs whose rows lie where the passes of a fit read them: on a cluster arrays are in a store of their own meanwhile."""
-    if not isinstance(method, Method) or not isinstance(inputs.data, MemoryBlocks):
+    if not isinstance(inputs.data, MemoryBlocks):
         return inputs
     return inputs.over(getattr(resources, "data", inputs.data))
 
@@ -56,14 +50,14 @@ class Fitted:
     result: Result[Any]
 
 
-def fit(method: Any, config: Any, inputs: Any, resources: Resources) -> Fitted:
+def fit(method: AnyMethod, config: Any, inputs: Any, resources: Resources) -> Fitted:
     """Return the fit of a method on inputs. What does not go together, and more than the memory allows, is refused before work starts."""
-    problem = method.problem(config, placed(method, inputs, resources), resources)
+    problem = method.problem(config, placed(inputs, resources), resources)
     outcome = iterate(method, problem, resources)
     return Fitted(problem, outcome, result_of(method, problem, outcome, resources))
 
 
-def iterate(method: Any, problem: Any, resources: Resources, *, start: Any = None, store: RunStore | None = None) -> Outcome[Any]:
+def iterate(method: AnyMethod, problem: Any, resources: Resources, *, start: Any = None, store: RunStore | None = None) -> Outcome[Any]:
     """Take steps until the state says why it is final; with a ``store`` from its newest valid checkpoint, and with one after every step.
 
     ``start``: the state to begin with where that is not the method's own. Rows of the history hold ``iteration``, the step's metrics,
@@ -72,11 +66,10 @@ def iterate(method: Any, problem: Any, resources: Resources, *, start: Any = Non
     tally = resources.tally
     state, history, resumed_at = (None, list[Mapping[str, Any]](), None) if store is None else _restored(method, problem, resources, store)
     if state is None:
-        state = ask(method, problem, "init")(resources) if start is None else start
-    take = ask(method, problem, "step")
+        state = method.init(problem, resources) if start is None else start
     while state.stop is None:
         began, before = time.perf_counter(), tally.figures()
-        step = take(state, resources)
+        step = method.step(problem, state, resources)
         state = step.state
         spent = {name: value - before[name] for name, value in tally.figures().items()}
         row = {"iteration": state.iteration, **step.metrics, **spent, "seconds": time.perf_counter() - began}
@@ -90,7 +83,7 @@ def iterate(method: Any, problem: Any, resources: Resources, *, start: Any = Non
     return Outcome(state, tuple(history), resumed_at)
 
 
-def _restored(method: Any, problem: Any, resources: Resources, store: RunStore) -> tuple[Any, list[Mapping[str, Any]], int | None]:
+def _restored(method: AnyMethod, problem: Any, resources: Resources, store: RunStore) -> tuple[Any, list[Mapping[str, Any]], int | None]:
     """Return state and history of the newest valid checkpoint, and its iteration; ``None`` where there is none."""
     checkpoint = store.load_checkpoint(getattr(problem, "state_type", None) or method.state)
     store.truncate_history(checkpoint[0] if checkpoint else 0)
@@ -104,14 +97,14 @@ def _restored(method: Any, problem: Any, resources: Resources, store: RunStore) 
     return state, list(store.history()), iteration
 
 
-def result_of(method: Any, problem: Any, outcome: Outcome[Any], resources: Resources) -> Result[Any]:
+def result_of(method: AnyMethod, problem: Any, outcome: Outcome[Any], resources: Resources) -> Result[Any]:
     """Return the result of a final state, with all that its user should know.
 
     Where an upper bound of an optimum lies below a lower one by more than rounding, nothing is certified: the fit ends with stop "bounds",
     and its gaps are not known.
     """
     with watch_bounds(SINGLE_ROUNDING if isinstance(problem.config, GramConfig) else ROUNDING) as crossed:
-        result = ask(method, problem, "result")(outcome.state, resources)
+        result = method.result(problem, outcome.state, resources)
         for gap in (result.gap, result.figures.get("outer_gap")):
             if gap is not None:
                 sound_gap(gap, result.objective or 0.0)
@@ -137,7 +130,7 @@ def _uncertified(result: Result[Any], upper: float, lower: float) -> Result[Any]
     )
 
 
-def all_warnings(method: Any, problem: Any, outcome: Outcome[Any], result: Result[Any], resources: Resources) -> list[str]:
+def all_warnings(method: AnyMethod, problem: Any, outcome: Outcome[Any], result: Result[Any], resources: Resources) -> list[str]:
     """Return what the user should know of a fit: what the method says, and what follows from target, selection and answers."""
     own, last = list(result.warnings), outcome.history[-1] if outcome.history else {}
     inputs = problem.inputs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -21,11 +21,14 @@ C = TypeVar("C", bound="MethodConfig")
 class Problem(Protocol):
     """A config with every "auto" resolved, its inputs, and caches that may be rebuilt.
 
-    Its ``plan`` is a mapping of what a run will do: ``task_bytes``, what the driver holds, and figures of its own.
+    Its ``plan`` is a mapping of what a run will do: ``task_bytes``, what the driver holds, and figures of its own. It may also have
+    ``state_type``, the record of its states where a method has several kinds of problems; ``beside``, stores that it reads beside its data;
+    ``grams``, matrices that fits over the same kernels may share; and ``about``, what a checkpoint says beside its state.
     """
 
     config: Any
     inputs: Any
+    plan: Any
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -150,3 +153,6 @@ class Method(ABC, Generic[C, P, S, M]):
         with. Without a path that is the end.
         """
         yield {}, self.decision_values(problem, state, resources)
+
+
+AnyMethod: TypeAlias = Method[Any, Any, Any, Any]

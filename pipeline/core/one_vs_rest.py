@@ -132,6 +132,7 @@ class OneVsRest(Method[MethodConfig, PooledTasks | JointProblem, State, TaskMode
             certified_over=min((one.certified_over for one in results), key=lambda text: (len(text), text)),
             figures={**rows[0], **joined, **flags, "n_support": len(model.support_ids)},
             warnings=results[0].warnings,
+            unfinished=next((one.unfinished for one in results if one.stop not in self.single.finished), ""),
             scores=lambda: scores_of(problem.inputs, self.decision_values(problem, state, resources)),
         )
 

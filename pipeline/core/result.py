@@ -45,6 +45,11 @@ class Outcome(Generic[S]):
     resumed_at: int | None = None
 
 
+def ended_early(config: Any, reason: str = "max_iter={0.max_iter}") -> str:
+    """Return that a reason ended a fit before its tolerance was reached; in its text ``{0}`` are the parameters."""
+    return f"{reason.format(config)} ended the fit before tol={config.tol:g} was reached"
+
+
 @dataclass(frozen=True)
 class Result(Generic[M]):
     """A finished fit."""
@@ -57,7 +62,7 @@ class Result(Generic[M]):
     certified_over: str = ""  # the problem that the bound refers to
     figures: Mapping[str, Any] = field(default_factory=dict)  # further numbers of the summary
     warnings: Sequence[str] = ()
-    unfinished: str = ""  # text of the ConvergenceWarning
+    unfinished: str | None = None  # text of the ConvergenceWarning; "": there is nothing to say; None: max_iter came before tol
     # accuracy, or R2, of the training rows, and how many answers they get, from what is at hand; None: there is no target
     scores: Callable[[], Mapping[str, Any]] | None = None
 

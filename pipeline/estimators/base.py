@@ -25,7 +25,7 @@ from ...storage.encoding.record import TableColumns
 from ...storage.errors import UserData
 from ..calibration.fits import Fit, kept_grams, known_calibration
 from ..core.engine import BOUNDS, GAPS, fit
-from ..core.result import State
+from ..core.result import State, ended_early
 from ..inputs.fit_warnings import numbers_as_classes
 from ..inputs.labels import Inputs, checked_numbers
 from ..inputs.scaling import as_scaled
@@ -245,7 +245,7 @@ class Estimator(BaseEstimator):
         for message in result.warnings:
             warn_user(message)
         if hasattr(self, "converged_"):  # (a path that is followed to its end has no tolerance to miss)
-            self._warn_unfinished(self.converged_, result.unfinished or ("" if self.converged_ else self._unfinished(outcome.state)))
+            self._warn_unfinished(self.converged_, ended_early(config) if result.unfinished is None else result.unfinished)
         return outcome.state
 
     def _keep_run(self, problem: Any, inputs: Any, state: State) -> None:
@@ -269,10 +269,6 @@ class Estimator(BaseEstimator):
             for name in (f"{gap}_" for gap in ("dual_gap", *GAPS)):
                 if name in vars(self):
                     setattr(self, name, np.nan * getattr(self, name))
-
-    def _unfinished(self, state: State) -> str:
-        """Return what to say of a fit that ended before its tolerance was reached; nothing where the user did not ask for one."""
-        return f"max_iter={self.get_params()['max_iter']} ended the fit before tol={self.get_params()['tol']:g} was reached"
 
     def _warn_unfinished(self, converged: bool, message: str) -> None:
         """Set ``converged_``, and warn if it is false and there is something to say."""

@@ -19,9 +19,9 @@ from ...storage.data import in_memory
 from ...storage.errors import Json, UserData
 from ..calibration.paths import path_values
 from ..core.engine import placed
+from ..core.method import AnyMethod
 from ..inputs.folds import Split, row_splits
 from ..inputs.labels import Inputs
-from ..method import Method
 from ..models.held_out_scores import HeldOutRows, Scoring, default_scoring, read_scoring
 from ..records.config import MethodConfig, make_config
 from ..records.context import RunContext
@@ -145,7 +145,7 @@ class CrossValidated(Estimator):
         for name in ("_chosen", "model_", "_model"):
             vars(self).pop(name, None)
         with self._context(inputs.labelled.data) as ctx:
-            there = placed(self._method, inputs, ctx)
+            there = placed(inputs, ctx)
             best = self._search(Start(self._method.decided(self._config(), there, ctx), there, ctx))
         state = super()._fit(inputs, best) if self.refit else None
         self._chosen = best
@@ -330,7 +330,7 @@ class FoldRows(NamedTuple):
 
 
 def fold_scores(
-    method: type[Method],
+    method: AnyMethod,
     chains: Sequence[Sequence[Any]],
     inputs: object,
     splits: Sequence[Split],

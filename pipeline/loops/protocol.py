@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels.bounds import sound_gap
+from ..core.result import State
 
 
 class Bounded:
@@ -48,3 +49,11 @@ def joint_stop(reasons: Sequence[str | None], unfinished: Sequence[str]) -> str 
     if None in reasons:
         return None
     return next((reason for reason in unfinished if reason in reasons), reasons[-1])
+
+
+def bound_figures(machines: Sequence[Any], state: State, unfinished: Sequence[str]) -> dict[str, float]:
+    """Return the figures of a model with bounds of its optimum: sums of its machines' ``lower`` and ``upper``, and how its search ended."""
+    for one in machines:
+        sound_gap(one.upper - one.lower, one.upper)
+    bounds = {name: float(sum(getattr(one, name.removesuffix("_bound")) for one in machines)) for name in ("lower_bound", "upper_bound")}
+    return {**bounds, "iterations": float(state.iteration), "converged": float(state.stop not in unfinished)}

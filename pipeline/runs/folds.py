@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from ...storage import RunStore
-from ..core.engine import ask, iterate, result_of
+from ..core.engine import iterate, result_of
+from ..core.method import Problem
 from ..inputs.folds import draw_masks, row_groups
 from ..inputs.labels import Inputs, store_inputs
 from ..inputs.tasks import store_tasks, with_tasks
-from ..method import Method
 from ..models.held_out_scores import HeldOutRows, Scoring, score_columns
 from ..records.context import RunContext
 from ..registry import MethodInfo
@@ -35,8 +35,8 @@ class Search:
     record: Mapping[str, Any]  # what the fits have in common, kept in their folders
     scoring: Scoring | None = None  # what points are compared by; None: accuracy, or R2
 
-    def prepared(self, point: int, fold: int, ctx: RunContext) -> Method:
-        """Return one fit, ready to run; ``held_out`` among its further inputs is the mask of a fold."""
+    def prepared(self, point: int, fold: int, ctx: RunContext) -> Problem:
+        """Return the problem of one fit; ``held_out`` among its further inputs is the mask of a fold."""
         return self.info.prepare(self.configs[point], ctx, {**self.extra, "held_out": self.masks[fold]})
 
     @property
@@ -143,7 +143,7 @@ def fit_figures(search: Search, point: int, fold: int, ctx: RunContext) -> dict[
     figures = {**result_of(search.info.method, ready, outcome, ctx).summary, **scores}
     if search.scoring is not None:
         mask, is_scored = search.masks[fold], _known(figures.get(f"test_{search.measure}")) is not None
-        values = ask(search.info.method, ready, "decision_values")(outcome.state, ctx) if is_scored else np.full((1, len(mask)), np.nan)
+        values = search.info.method.decision_values(ready, outcome.state, ctx) if is_scored else np.full((1, len(mask)), np.nan)
         classes, kind = ready.inputs.labelled.classes, search.info.method.probability_kind(search.configs[point])
         rows = HeldOutRows(ready.inputs.truth, None if classes is None else len(classes), mask, kind)
         figures["scores"] = {name: _known(value) for name, value in rows.scores(search.scoring, values).items()}

@@ -18,8 +18,8 @@ import numpy as np
 from ...cluster import BlockProgram, bytes_text, open_executor, plan
 from ...storage import RunLocked, open_shared
 from ..core.memory import OVERHEAD
+from ..core.method import Problem
 from ..core.resources import Shared, resolve
-from ..method import Method
 from ..models.held_out_scores import read_scoring
 from ..passes.blocks import join_lists
 from ..records.config import make_config
@@ -42,9 +42,9 @@ class FitJob:
     nbytes: int  # bytes of the store, which it reads at least once
 
 
-def job_bytes(ready: Method) -> int:
+def job_bytes(problem: Problem) -> int:
     """Return the bytes that a fit takes at most where it is run in one process: what its driver holds, and a step of its passes."""
-    return int(ready.plan["driver_bytes"] + ready.plan["task_bytes"]) + OVERHEAD
+    return int(problem.plan["driver_bytes"] + problem.plan["task_bytes"]) + OVERHEAD
 
 
 def run_job(job: FitJob, info: MethodInfo, order: Shared) -> list[dict[str, Any]]:

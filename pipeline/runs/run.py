@@ -25,12 +25,12 @@ from ...storage.places import check_place
 from ...storage.temporary import sweep_folders
 from ..calibration.at_fit import calibrate_run, full_plan
 from ..calibration.fits import Fit, kept_grams
-from ..core.engine import BOUNDS, ask, begin_event, iterate, result_of
+from ..core.engine import BOUNDS, begin_event, iterate, result_of
 from ..core.memory import CACHE_SHARE, Memory, few_blocks_kept, process_bytes, process_plan, refuse_step, tight_worker_notes
+from ..core.method import Problem
 from ..core.resources import Emit, Tally, ignore, once, warn_once
 from ..core.result import Outcome
 from ..inputs.scaling import as_scaled
-from ..method import Method
 from ..records.compute import ComputeOptions
 from ..records.config import MethodConfig, make_config
 from ..records.context import RunContext
@@ -196,7 +196,7 @@ def run_method(
         step = ready.plan.get("task_bytes_at_most", ready.plan["task_bytes"])
         most, notes = process_bytes(place, step), [*ready.plan.get("notes", ()), *tight_worker_notes(place, step)]
         sizes = {"cluster": options.cluster, "driver_memory": record["driver_memory"], "process_bytes_at_most": most, **here}
-        about = {"method": info.name, "data": store.url, "distributed": list(ready.method.distributed)}
+        about = {"method": info.name, "data": store.url, "distributed": list(ready.problem.distributed)}
         return RunOutcome("planned", {}, {**about, **sizes, **ready.plan, **({"notes": notes} if notes else {})})
     fresh, stored = not (Path(run) / "config.json").exists(), dict[str, Any]()
     if not fresh:
@@ -207,14 +207,14 @@ def run_method(
     if prepared:
         refuse_step(info.name, Memory.planned(prepared[0].plan), record["driver_memory"], place.kind)
     # What the parameters left to the data is decided once: what a run has written down stays.
-    decided = config.decisions_of(prepared[0].method.config) if prepared else stored.get("decided")
+    decided = config.decisions_of(prepared[0].problem.config) if prepared else stored.get("decided")
     record |= {"decided": decided} if decided else {}
     same_as_before(run, record)
     with RunStore.begin(run, record) as folder, _withdrawn_unless_begun(folder), one_thread():
         if not folder.born:
             # What was planned without the folder holds as long as nobody else wrote down decisions meanwhile.
             prepared.clear()
-        config = prepared[0].method.config if prepared else as_decided(config, folder.config, store)
+        config = prepared[0].problem.config if prepared else as_decided(config, folder.config, store)
         return _run(info, config, store, folder, options, on_event or ignore, prepared)
 
 
@@ -322,14 +322,14 @@ def _context(
 
 @dataclass(frozen=True)
 class _Ready:
-    """A method, and the plan of its run with what it told."""
+    """A problem, and the plan of its run with what was told."""
 
-    method: Method
+    problem: Problem
     plan: dict[str, Any]
 
 
 def _prepare(info: MethodInfo, config: MethodConfig, store: BlockStore, record: Mapping[str, Any], kind: str) -> _Ready:
-    """Return the method and the plan of its run, found in this process without writing anything; passes will run on a cluster of a kind."""
+    """Return the problem and its plan, found in this process without writing anything; passes will run on a cluster of a kind."""
     with one_thread(), open_executor(None) as executor:
         if kind != "sync":
             executor.kind = kind
@@ -361,7 +361,7 @@ def _run(
     with executing(where, store, tee((emit, tally.listen)), info.method.programs) as executor:
         ctx = replace(_context(executor, store, folder, record, emit, where.driver_bytes), tally=tally)
         begun = prepared.pop() if prepared else _plan(info, config, ctx, record)
-        ready, plan = begun.method, begun.plan
+        problem, plan = begun.problem, begun.plan
         del begun
         for message in plan.get("notes", ()):
             emit({"event": "warning", "message": message})
@@ -369,20 +369,20 @@ def _run(
             folder.write_json("decisions", jsonable(plan))
         if store.has_table("covariates") and "covariates" not in (item.name for item in info.extra_inputs):
             emit({"event": "warning", "message": f"the store keeps covariates, which {info.name} does not use"})
-        if executor.kind != "sync" and not ready.distributed:
+        if executor.kind != "sync" and not problem.distributed:
             emit({"event": "warning", "message": alone_text(info.name, where.cluster)})
-        ctx = replace(ctx, beside=getattr(ready, "beside", ()))
+        ctx = replace(ctx, beside=getattr(problem, "beside", ()))
         memory = Memory.planned(plan)
         refuse_step(info.name, memory, ctx.fit_limit, executor.kind)
         with few_blocks_kept(memory, ctx.fit_limit, executor.kind):
-            emit(begin_event(info.name, ready.config))
-            outcome = iterate(info.method, ready, ctx, store=folder)
-            result = result_of(info.method, ready, outcome, ctx)
-            model, own, tables = result.model, result.summary, ask(info.method, ready, "tables")(outcome.state, result.model)
+            emit(begin_event(info.name, problem.config))
+            outcome = iterate(info.method, problem, ctx, store=folder)
+            result = result_of(info.method, problem, outcome, ctx)
+            model, own, tables = result.model, result.summary, info.method.tables(problem, outcome.state, result.model)
             doubts = [*([result.unfinished] if result.stop == BOUNDS else []), *result.warnings]
             del result
-            fit = Fit(info.method, ready.config, ready.inputs, grams=kept_grams(ready))
-            del ready  # what its loop holds makes room for the fits of a calibration
+            fit = Fit(info.method, problem.config, problem.inputs, grams=kept_grams(problem))
+            del problem  # what it holds makes room for the fits of a calibration
             model = replace(model, calibration=calibrate_run(fit, ctx)) if config.calibrates else model
         ctx.confirm()
     folder.write_model(model)

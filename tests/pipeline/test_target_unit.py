@@ -10,7 +10,6 @@ from sklearn.model_selection import train_test_split
 import gramplane.pipeline as api
 from gramplane.cluster import open_executor
 from gramplane.pipeline import METHODS
-from gramplane.pipeline.core.engine import ask
 from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.registry import METHODS as REGISTRY
 
@@ -105,7 +104,7 @@ def test_decision_values_of_a_run_are_those_of_its_model(name):
     def keep(problem, inputs, state):
         with open_executor(None) as executor:
             ctx = RunContext(executor, data=inputs.labelled.data)
-            seen["values"] = ask(estimator._method, problem, "decision_values")(state, ctx)
+            seen["values"] = estimator._method.decision_values(problem, state, ctx)
 
     estimator._keep_run = keep
     estimator.fit(SMALL, TARGET)

@@ -144,15 +144,6 @@ class _FGM(Selection, Estimator):
             return tables
         return {**tables, **group_tables(self.model_, build_atoms(self._config(), inputs))}
 
-    def _unfinished(self, state: FGMState) -> str:
-        config = self._config()
-        if all(machine.stop != "max_rounds" for machine in state.machines):
-            return ""
-        ended, count = f"max_rounds={config.most_rounds} ended the fit before", config.n_features_to_select
-        if count is not None:
-            return f"{ended} n_features_to_select={count} features were selected; raise max_rounds or B, or set allow_repeat=False"
-        return "" if config.outer_tol is None else f"{ended} outer_tol={config.outer_tol} was reached"
-
     # -- using -------------------------------------------------------------------------------------------------------------
 
     def predict(self, X: UserRows, *, covariates: UserRows | None = None) -> np.ndarray:

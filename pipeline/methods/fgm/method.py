@@ -284,6 +284,7 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
             certified_over="what was chosen so far; outer_gap is over all features",
             figures=figures,
             warnings=problem.warnings,
+            unfinished=_unfinished(config) if any(machine.stop == "max_rounds" for machine in machines) else "",
             scores=partial(self._scores, problem, state, model, resources),
         )
 
@@ -433,3 +434,11 @@ def _metrics(state: FGMState, running: Sequence[int]) -> dict[str, Any]:
     n_selected = int(max((machine.rounds[-1].n_selected for machine in state.machines if machine.rounds), default=0))
     steps = {"inner_steps": int(sum(state.machines[k].rounds[-1].inner_steps for k in running)), "machines": len(running)}
     return {**certificates(state.machines), "n_selected": n_selected, **steps}
+
+
+def _unfinished(config: FGMConfig) -> str:
+    """Return what rounds that came to an end left undone; nothing where they were the aim."""
+    ended, count = f"max_rounds={config.most_rounds} ended the fit before", config.n_features_to_select
+    if count is not None:
+        return f"{ended} n_features_to_select={count} features were selected; raise max_rounds or B, or set allow_repeat=False"
+    return "" if config.outer_tol is None else f"{ended} outer_tol={config.outer_tol} was reached"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...method import N_FOLLOWED, weights_by_label
+from ...models.tables import N_FOLLOWED, weights_by_label
 from .atoms import Atoms, GroupAtoms
 from .model import FGMModel, MachineState, positions, selected_atoms
 

@@ -186,6 +186,7 @@ class BatchProblem:
         figures |= {"rounds": float(state.iteration), "converged": float(found.converged)}
         groups = group_arrays(self.terms.penalty, self.labels, np.unique(np.concatenate(found.active)), found.weights)
         model = build_model(self.config, self.inputs.classes, self.data.scale, found.weights, found.biases, figures, groups)
+        reason = f"max_iter={self.config.max_iter}" if state.stop == "max_iter" else "round-off"
         nothing = f"nothing is selected: lam={found.lam:g}, and lam_max={found.lambda_max:g} is the least that selects nothing"
         engine = {"lambda_max": figures["lambda_max"], "lam": figures["lam"], "engine": state.engine}
         return Result(
@@ -196,6 +197,7 @@ class BatchProblem:
             certified_over="all groups",
             figures={**engine, **selected_figures(model)},
             warnings=[] if len(model.features) else [nothing],
+            unfinished=f"{reason} ended the fit at the gap {found.gap:.3g}",
             scores=partial(self._scores_at_hand, state, model, resources),
         )
 

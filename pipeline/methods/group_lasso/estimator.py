@@ -76,12 +76,6 @@ class _GroupLasso(StreamEstimator):
         if isinstance(state, StreamState) and inputs.data.scale.kind == "none":
             self._learners, self._place_in_stream = problem.learners, state.point
 
-    def _unfinished(self, state: State) -> str:
-        if isinstance(state, StreamState):
-            return ""
-        reason = f"max_iter={self.get_params()['max_iter']}" if state.stop == "max_iter" else "round-off"
-        return f"{reason} ended the fit at the gap {self.dual_gap_:.3g}"
-
     @one_thread()
     def _partial_fit(self, X: UserData, y: UserData, sample_weight: UserData, classes: UserData = None) -> Self:
         """Learn rows in the order given; a round that is not full goes on with the next call."""

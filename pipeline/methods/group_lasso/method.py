@@ -14,9 +14,9 @@ from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...inputs.labels import Inputs
 from ...inputs.scores import scores_of
-from ...method import name_features, weights_by_label
 from ...models.linear import LinearModel
 from ...models.linear_predict import LinearPredictor
+from ...models.tables import name_features, weights_by_label
 from ...records.context import RunContext
 from ...records.data_set import source_names
 from .batch_problem import BatchProblem
@@ -85,6 +85,7 @@ class GroupLasso(Method[GroupLassoConfig, Any, Any, LinearModel]):
             objective=objective if np.isfinite(objective) else None,
             figures={"mean_loss": figures["mean_loss"], **counts, **selected_figures(model)},
             warnings=[problem.too_long] if problem.too_long else [],
+            unfinished="",
             scores=partial(self._scores_at_hand, problem, model, resources),
         )
 

@@ -14,12 +14,12 @@ from ...estimators.inputs import Callbacks, Column, Seed, UserRows, score_of
 from ...estimators.kernels import KernelEstimator
 from ...estimators.tasks import TaskClassifier, TaskEstimator, TaskRegressor, add_tasks
 from ...inputs.tasks import store_tasks
-from ...loops.active_set import EVERYWHERE, FINISHED
+from ...loops.active_set import EVERYWHERE
 from ...models.kernel import KernelModel, is_selected, kernel_names
 from ...models.task import TaskModel
 from .config import HKLConfig
 from .method import HKL
-from .problem import HKLInputs, HKLState
+from .problem import HKLInputs
 
 
 class _Hierarchical(TaskEstimator):
@@ -62,11 +62,6 @@ class _Hierarchical(TaskEstimator):
         dag = None if isinstance(self.dag, (str, Sequence, Mapping)) else self.dag
         self._fit(HKLInputs(add_tasks(inputs, X, task) if has_tasks else inputs, dag))
         return self
-
-    def _unfinished(self, state: HKLState) -> str:
-        if state.stop in FINISHED:
-            return ""
-        return f"the fit ended ({state.stop}) before tol={self._config().tol:g} was certified"
 
     def _set_model(self, model: Any) -> None:
         if isinstance(model, TaskModel):

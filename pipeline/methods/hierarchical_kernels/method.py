@@ -17,11 +17,11 @@ from ...core.result import Result, Step
 from ...inputs.labels import Inputs, resolve_loss, store_inputs
 from ...inputs.scores import held_out_rows, scores_of
 from ...inputs.tasks import TaskInputs, checked_task_kernel, store_tasks, with_tasks
-from ...loops.active_set import EVERYWHERE, ActiveState, active_step
-from ...method import heaviest_first
+from ...loops.active_set import EVERYWHERE, FINISHED, ActiveState, active_step
 from ...models.kernel import KernelModel, kernel_names
 from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
+from ...models.tables import heaviest_first
 from ...models.task import TaskModel, machine_stack
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
@@ -108,6 +108,7 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
         active, depth, solves = state.active, state.active.depth, state.master.solves
         over = "all nodes" if depth == EVERYWHERE else f"nodes of depth at most {depth}"
         model = self._model(problem, state, resources)
+        ended = f"the fit ended ({state.stop}) before tol={problem.config.tol:g} was certified"
         return Result(
             model,
             state.stop,
@@ -124,6 +125,7 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
                 "n_support": len(model.support_ids),
                 "classes": json.loads(model.classes_json),
             },
+            unfinished="" if state.stop in FINISHED else ended,
             scores=lambda: scores_of(problem.inputs.rows, self.decision_values(problem, state, resources)),
         )
 

@@ -12,14 +12,7 @@ from ...estimators.tasks import TaskClassifier, TaskEstimator, TaskRegressor
 from ...models.task import TaskModel
 from .config import LatentTaskConfig
 from .method import LatentTask
-from .problem import Certificate, LatentState
-
-STOPS = {
-    "max_iter": "max_iter={0.max_iter}",
-    "max_rounds": "max_rounds={0.max_rounds}",
-    "max_nodes": "max_groups={0.max_groups}",
-    "stalled": "a cap on the search over groups, or rounding,",
-}  # what ended a fit before its tolerance was reached
+from .problem import Certificate
 
 
 @dataclass(frozen=True)
@@ -35,11 +28,6 @@ class _LatentTaskMKL(TaskEstimator):
 
     _method = OneVsRest(LatentTask())
     _takes_all_memory = True
-
-    def _unfinished(self, state: LatentState) -> str:
-        config, gap = self._config(), self.model_.figures["certified_relative_gap"]
-        reason = STOPS.get(str(state.stop), str(state.stop)).format(config)
-        return f"{reason} ended the fit before tol={config.tol:g} was reached; a relative gap of {gap:.2g} is certified"
 
     def _set_model(self, model: TaskModel) -> None:
         super()._set_model(model)

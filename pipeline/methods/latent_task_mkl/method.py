@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from ...core.method import Method
-from ...core.result import Result, Step
+from ...core.result import Result, Step, ended_early
 from ...inputs.kernel_checks import emit_warnings, kernel_warnings
 from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kernels
 from ...inputs.memory import check_machines
 from ...inputs.scores import accuracy_metrics, scores_of
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, with_loss_weight
 from ...loops.active_set import FINISHED, ActiveState, active_step
-from ...method import heaviest_first
 from ...models.kernel import kernel_names
+from ...models.tables import heaviest_first
 from ...models.task import TaskModel, task_counts
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
@@ -28,6 +28,15 @@ from .problem import LatentClassesState, LatentProblem, LatentState, driver_item
 
 MAX_COLUMNS = 20  # kernels whose weights a report shows by group
 MAX_GROUPS_LISTED = 100  # groups that a report lists
+
+
+# What ended a fit before its tolerance was reached.
+STOPS = {
+    "max_iter": "max_iter={0.max_iter}",
+    "max_rounds": "max_rounds={0.max_rounds}",
+    "max_nodes": "max_groups={0.max_groups}",
+    "stalled": "a cap on the search over groups, or rounding,",
+}
 
 
 class LatentTask(Method[LatentTaskConfig, LatentProblem, LatentState, TaskModel]):
@@ -96,6 +105,7 @@ class LatentTask(Method[LatentTaskConfig, LatentProblem, LatentState, TaskModel]
         pair_weights, kernels = problem.pair_weights(nodes, machine.best_weights), (problem.specs, grams.normalizations)
         arrays, solution = {"groups": groups.astype(np.uint8), "group_kernel_weights": weights}, (machine.best_beta, machine.biases)
         model = build_task_model(problem.config, problem.inputs, *kernels, pair_weights, *solution, figures, arrays, unit=problem.unit)
+        reason = STOPS.get(str(state.stop), str(state.stop))
         return Result(
             model,
             state.stop,
@@ -115,6 +125,7 @@ class LatentTask(Method[LatentTaskConfig, LatentProblem, LatentState, TaskModel]
                 **task_counts(model),
             },
             warnings=kernel_warnings(grams),
+            unfinished=f"{ended_early(problem.config, reason)}; a relative gap of {certificate.relative_gap:.2g} is certified",
             scores=lambda: scores_of(problem.inputs, self.decision_values(problem, state, resources)),
         )
 

@@ -14,7 +14,6 @@ from ...estimators.kernels import KernelEstimator, UserKernels
 from ...models.kernel import KernelModel, is_selected
 from .config import MKLConfig
 from .method import MKL
-from .problem import MKLState
 
 
 class _MKL(KernelEstimator):
@@ -22,11 +21,6 @@ class _MKL(KernelEstimator):
 
     _method = MKL()
     _takes_all_memory = True
-
-    def _unfinished(self, state: MKLState) -> str:
-        config = self._config()
-        ended = "the machine's rounding" if state.stop == "flat" else f"max_iter={config.max_iter}"
-        return f"{ended} ended the fit before tol={config.tol:g} was reached"
 
     def _set_model(self, model: KernelModel) -> None:
         super()._set_model(model)

@@ -17,17 +17,18 @@ from typing import Any
 import numpy as np
 
 from ...core.method import Method
-from ...core.result import Result, Step
+from ...core.result import Result, Step, ended_early
 from ...inputs.kernel_checks import emit_warnings, kernel_warnings
 from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kernels, with_gram_store
 from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.memory import check_machines, machines_items
 from ...inputs.scores import AccuracyTracker, R2Tracker, held_out_rows, scores_of
 from ...loops.kernel_weights import continue_search, initial_state
-from ...method import bound_figures, followed_tables
+from ...loops.protocol import bound_figures
 from ...models.kernel import KernelModel, is_selected
 from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
+from ...models.tables import followed_tables
 from ...records.context import RunContext
 from .config import MKLConfig
 from .forms import quadratic_forms
@@ -102,7 +103,9 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
             "classes": json.loads(model.classes_json),
         }
         scores = partial(self._scores, problem, state)
-        return Result.bounded(model, state.stop, "all kernels", counts, warnings=kernel_warnings(grams), scores=scores)
+        reason = "the machine's rounding" if state.stop == "flat" else "max_iter={0.max_iter}"
+        told = {"warnings": kernel_warnings(grams), "unfinished": ended_early(problem.config, reason)}
+        return Result.bounded(model, state.stop, "all kernels", counts, **told, scores=scores)
 
     def _scores(self, problem: MKLProblem, state: MKLState) -> dict[str, Any]:
         return scores_of(problem.inputs, problem.decision_values(state))

@@ -19,7 +19,7 @@ from ...inputs.kernels import given_grams_or_none, resolved_kernels, with_decide
 from ...inputs.memory import fewer_kernels
 from ...inputs.scores import fit_tracker, scores_of
 from ...inputs.tasks import TaskInputs, TaskProblem, held_out_task_inputs, pooled_problem
-from ...method import bound_figures
+from ...loops.protocol import bound_figures
 from ...models.kernel import is_selected, kernel_names
 from ...models.task import TaskModel, by_class, machine_stack, task_counts, task_table
 from ...models.task_build import build_task_model

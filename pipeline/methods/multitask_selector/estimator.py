@@ -25,7 +25,6 @@ from ...inputs.tasks import known_codes, task_codes
 from ...models.linear import LinearModel
 from ...passes.columns import fetch_columns
 from ...passes.scaling import inverse_row_norms
-from .batch_problem import CUT_SHORT, BatchState
 from .inputs import task_rows
 from .method import Selector, selected_weights, stream_model
 from .partial_fit import TaskLearner
@@ -259,14 +258,6 @@ class MultiTaskSelector(Selection, StreamEstimator):
     def lam_(self) -> float:
         """Weight of the penalty."""
         return float(self.model_.figures["lam"])
-
-    def _unfinished(self, state: SelectorState | BatchState) -> str:
-        if np.isnan(self.dual_gap_):
-            return ""
-        ended = "rounding" if state.stop == "no_progress" else f"max_iter={self.max_iter}"
-        if state.phase == CUT_SHORT:
-            return f"{ended} ended the selection before tol={self.tol:g} was reached; the second fit is on the features it had by then"
-        return f"{ended} ended the fit before tol={self.tol:g} was reached"
 
     def _data(self, X: object, y: object = None) -> tuple[Any, Any]:
         if is_text(X):

@@ -14,16 +14,16 @@ import scipy.sparse as sp
 from ....storage.errors import Matrix
 from ...core.method import Method
 from ...core.resources import Resources
-from ...core.result import Result, Step
+from ...core.result import Result, Step, ended_early
 from ...inputs.labels import resolve_loss
 from ...inputs.scores import fit_tracker, scores_of
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, refuse_more_classes
-from ...method import name_features
 from ...models.linear import LinearModel, raw_coefficients
 from ...models.linear_predict import LinearPredictor
+from ...models.tables import name_features
 from ...records.context import RunContext
 from ...records.data_set import source_names
-from .batch_problem import BatchProblem, BatchState
+from .batch_problem import CUT_SHORT, BatchProblem, BatchState
 from .config import SelectorConfig
 from .memory import Way, choose_way
 from .partial_fit import TaskLearner
@@ -103,6 +103,7 @@ class Selector(Method[SelectorConfig, Any, Any, LinearModel]):
                 "classes": None if model.classes is None else list(model.classes),
             },
             warnings=_warnings(problem, model),
+            unfinished="" if gap is None else _unfinished(problem.config, state),
             scores=partial(self._scores_at_hand, problem, model, resources),
         )
 
@@ -140,6 +141,14 @@ class Selector(Method[SelectorConfig, Any, Any, LinearModel]):
             if len(order)
         ]
         return {"selected": selected, "task_features": by_task}
+
+
+def _unfinished(config: SelectorConfig, state: Any) -> str:
+    reason = "rounding" if state.stop == "no_progress" else "max_iter={0.max_iter}"
+    if state.phase == CUT_SHORT:
+        ended = f"{reason.format(config)} ended the selection before tol={config.tol:g} was reached"
+        return f"{ended}; the second fit is on the features it had by then"
+    return ended_early(config, reason)
 
 
 def _warnings(problem: SelectorProblem, model: LinearModel) -> list[str]:

@@ -10,7 +10,6 @@ from sklearn.cluster import KMeans
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.jit import one_thread
-from ....kernels.spectral.dual_ascent import SpectralState
 from ....storage.data import in_memory
 from ...estimators.inputs import Callbacks, Column, Seed, UserRows, seed_of
 from ...estimators.kernels import SpectralEstimator
@@ -177,10 +176,6 @@ class SimpleNPKL(SpectralEstimator):
         data, _ = self._data(X)
         self._fit(NPKLInputs(data, in_memory(constraints, "constraints")))
         return self
-
-    def _unfinished(self, state: SpectralState) -> str:
-        ended = f"max_iter={self.max_iter} ended the fit" if state.stop == "max_iter" else "rounding ended the fit"
-        return f"{ended} at a duality gap of {self.dual_gap_:.3g}"
 
     def fit_predict(
         self, X: UserRows, constraints: Column | sp.sparray = None, *, n_clusters: int = 2, normalize: bool = True

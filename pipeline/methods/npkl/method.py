@@ -90,7 +90,7 @@ class NPKL(Method[NPKLConfig, NPKLProblem, SpectralState, SpectralModel]):
         vectors = np.ascontiguousarray(vectors[:, :rank]) if isinstance(vectors, np.ndarray) else vectors.leading(rank)
         digest = getattr(data, "digest", "") if data.url != "memory" else ""
         model = SpectralModel(config.model_dump_json(), digest, data.n_rows, vectors, best.spectrum[:rank], figures, arrays)
-        messages = _idle_parts(model)
+        messages, reason = _idle_parts(model), f"max_iter={config.max_iter}" if state.stop == "max_iter" else "rounding"
         return Result(
             model,
             state.stop,
@@ -105,6 +105,7 @@ class NPKL(Method[NPKLConfig, NPKLProblem, SpectralState, SpectralModel]):
                 **({"remark": "; ".join(messages)} if messages else {}),
             },
             warnings=messages,
+            unfinished=f"{reason} ended the fit at a duality gap of {figures['gap']:.3g}",
         )
 
     def tables(self, problem: NPKLProblem, state: SpectralState, model: SpectralModel) -> dict[str, list[dict[str, Any]]]:

@@ -23,7 +23,6 @@ from ...estimators.inputs import Callbacks, Seed, warn_user
 from ...estimators.kernels import KernelEstimator
 from ...estimators.tasks import TaskClassifier
 from ...inputs.tasks import store_tasks, with_tasks
-from ...loops.active_set import FINISHED
 from ...passes.columns import Columns
 from ...records.csv_texts import CsvTexts
 from ...records.data_set import DataSet
@@ -31,9 +30,7 @@ from .data import RuleInputs, raw_columns
 from .method import Rule
 from .model import RuleModel, active_records, rule_certificate, rule_records, rule_table
 from .predict import RulePredictor, of_tasks, rule_matrix, rule_values, unseen_message, unseen_values
-from .state import RuleState
 
-STOPS = {"max_rounds": "max_rounds={0.max_rounds}", "max_nodes": "max_rules={0.max_rules}", "stalled": "a standstill"}
 """What ended a fit before the rules next to the active set were quiet, in words."""
 
 
@@ -242,13 +239,6 @@ class RuleEnsembleClassifier(TransformerMixin, KernelEstimator, TaskClassifier):
             rows = with_tasks(rows, task, X if isinstance(X, str) else "")
         self._fit(RuleInputs.of(rows, names, self._source_columns))
         return self
-
-    def _unfinished(self, state: RuleState) -> str:
-        if state.stop in FINISHED:
-            return ""
-        reason = STOPS.get(str(state.stop), "").format(self._config())
-        gap = self.certificate_["restricted_gap"]
-        return f"{reason} ended the fit before rules next to the active set were quiet; the gap on the active set is {gap:.2g}"
 
     def _data(self, X: object, y: ArrayLike | None = None) -> tuple[DataSet, Any]:
         return Estimator._data(self, X, y)  # (rows of text are no strings for kernels here)

@@ -32,7 +32,7 @@ from ...core.result import Result, Step
 from ...inputs.labels import labels_of, refuse_idle_classes, row_costs, store_inputs
 from ...inputs.scores import AccuracyTracker, accuracy_metrics, fit_tracker, held_out_rows, scores_of
 from ...inputs.tasks import TaskInputs, checked_task_kernel, refuse_more_classes, store_tasks, with_tasks
-from ...loops.active_set import ActiveState, active_step, unchanged_figures
+from ...loops.active_set import FINISHED, ActiveState, active_step, unchanged_figures
 from ...records.context import RunContext
 from .config import RuleConfig
 from .data import REMEDY, RuleInputs, RuleTask, driver_items
@@ -46,6 +46,8 @@ from .state import RuleMaster, RuleState
 
 MACHINE_C, MAX_C = 10.0, 50.0  # of C="auto", for every machine and at most (docs/defaults.md)
 
+# What ended a fit before its tolerance was reached.
+STOPS = {"max_rounds": "max_rounds={0.max_rounds}", "max_nodes": "max_rules={0.max_rules}", "stalled": "a standstill"}
 MAX_SWEEPS = 6  # times that cuts are moved and rules fitted again
 
 
@@ -150,6 +152,8 @@ class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
         certificate = rule_certificate(model)
         depth, has_gap = certificate["depth"], not np.isnan(certificate["gap"])
         bounded = f"rules of at most {depth} conditions" if depth else "none: rules next to the working set were looked at only"
+        reason, gap = STOPS.get(str(state.active.stop), "").format(problem.config), certificate["restricted_gap"]
+        ended = f"{reason} ended the fit before rules next to the active set were quiet; the gap on the active set is {gap:.2g}"
         return Result(
             model,
             state.active.stop,
@@ -165,6 +169,7 @@ class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
                 "n_nodes": state.active.nodes.size,
                 "classes": json.loads(model.classes_json),
             },
+            unfinished="" if state.active.stop in FINISHED else ended,
             scores=lambda: scores_of(problem.inputs.rows, self.decision_values(problem, state, resources)),
         )
 

@@ -198,10 +198,6 @@ class SemanticKernelRanker(SpectralEstimator):
         self._fit(inputs)
         return self
 
-    def _unfinished(self, state: object) -> str:
-        config = self._config()
-        return f"max_iter={config.max_iter} ended the fit with a relative gap above tol={config.tol:g}"
-
     def rank(self, k: int | None = None, query: object = None) -> np.ndarray:
         """Return the images by descending score, the first ``k`` or all; equal scores in the order of rows; of one ``query`` of many."""
         check_is_fitted(self, "model_")

@@ -122,6 +122,7 @@ class RankerProblem:
             objective=figures["objective"],
             gap=figures["gap"],
             certified_over="the kernel, before the random walk",
+            unfinished=f"max_iter={self.config.max_iter} ended the fit with a relative gap above tol={self.config.tol:g}",
             figures={
                 "images": images.n,
                 "pairs": len(images.pairs),

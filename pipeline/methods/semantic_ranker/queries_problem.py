@@ -117,6 +117,7 @@ class QueriesProblem:
             objective=figures["objective"],
             gap=figures["gap"],
             certified_over="all kernels, before the random walks",
+            unfinished=f"max_iter={self.config.max_iter} ended the fit with a relative gap above tol={self.config.tol:g}",
             figures={
                 "queries": len(table.names),
                 "images": len(table.rows),

@@ -24,7 +24,7 @@ from . import scores as scoring
 from .links import read_links
 from .method import Social
 from .model import SocialModel
-from .problem import SocialInputs, SocialState
+from .problem import SocialInputs
 from .recommend import LABEL_STEPS, LABEL_TOL, spread_labels
 from .tile_pass import is_similarity
 
@@ -187,10 +187,6 @@ class SocialStrengthRanker(KernelEstimator):
         links = read_links(np.column_stack([ends, labels]), data.n_rows, in_memory(target, "target"))
         self._fit(SocialInputs(data, links))
         return self
-
-    def _unfinished(self, state: SocialState) -> str:
-        config, gap = self._config(), state.gap / state.objective
-        return f"max_iter={config.max_iter} ended the fit with a relative gap of {gap:.1e}; tol={config.tol:g} was asked for"
 
     def _matrices(self, X: object, y: ArrayLike | None) -> tuple[Any, Any]:
         if sparse := _sparse_views(X):

@@ -146,12 +146,14 @@ class Social(Method[SocialConfig, SocialProblem, SocialState, SocialModel]):
             **_matrices(problem, state, view_weights, resources),
         )
         model = _with_hits(problem, model, state, resources) if problem.by_blocks else model
+        gap = state.gap / state.objective
         return Result(
             model,
             state.stop,
             objective=float(state.objective),
             gap=float(figures["gap"]),
             certified_over="the training pairs, for these weights of the views",
+            unfinished=f"max_iter={config.max_iter} ended the fit with a relative gap of {gap:.1e}; tol={config.tol:g} was asked for",
             figures={
                 "alignment": float(state.alignment),
                 "uniform_alignment": float(state.uniform),

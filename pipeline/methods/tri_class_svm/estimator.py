@@ -25,7 +25,6 @@ from ...models.kernel import KernelModel
 from .config import TriClassConfig
 from .inputs import TriClassInputs, TriClassRows, join_stores, kernel_text, split_labels, three_way_labels
 from .method import TriClass, validation_rows
-from .problem import TriClassState
 
 
 class TriClassSVC(KernelEstimator, Classifier):
@@ -246,11 +245,6 @@ class TriClassSVC(KernelEstimator, Classifier):
         inputs = self._read_inputs(config, X, y, X_unlabelled, sample_weight)
         self._fit(inputs, config)
         return self
-
-    def _unfinished(self, state: TriClassState) -> str:
-        if state.stop == "stalled":
-            return f"tol={self._config().tol:g} was not reached: the gap of the best start's last convex problem stays above it by rounding"
-        return f"max_iter={self._config().max_iter} ended the best start while assignments still changed"
 
     def predict_three_way(self, X: UserRows) -> np.ndarray:
         """Return the label of every row, ``irrelevant_label`` where ``|f| < (1 + eps) / 2``, ``(n_samples,)``."""

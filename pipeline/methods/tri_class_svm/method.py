@@ -111,6 +111,7 @@ class TriClass(Method[TriClassConfig, TriClassProblem, TriClassState, KernelMode
                 **({"remark": " ".join(doubts)} if doubts else {}),
             },
             warnings=doubts,
+            unfinished=_unfinished(config, state),
             scores=partial(self._scores, problem, state, resources),
         )
 
@@ -204,3 +205,9 @@ def validation_rows(array: np.ndarray) -> list[dict[str, Any]]:
         {"machine": name, "accuracy": accuracy, "deviation": None if deviation != deviation else deviation, "folds": int(folds)}
         for name, (accuracy, deviation, folds) in zip(names, array.tolist(), strict=False)
     ]
+
+
+def _unfinished(config: TriClassConfig, state: TriClassState) -> str:
+    if state.stop == "stalled":
+        return f"tol={config.tol:g} was not reached: the gap of the best start's last convex problem stays above it by rounding"
+    return f"max_iter={config.max_iter} ended the best start while assignments still changed"

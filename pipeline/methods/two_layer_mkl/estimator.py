@@ -12,7 +12,6 @@ from ...estimators.inputs import Callbacks, Seed
 from ...estimators.kernels import KernelEstimator, UserKernels
 from ...models.kernel import KernelModel
 from .method import TwoLayer
-from .problem import TwoLayerState
 
 
 class TwoLayerMKLClassifier(KernelEstimator, Classifier):
@@ -170,11 +169,6 @@ class TwoLayerMKLClassifier(KernelEstimator, Classifier):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
-
-    def _unfinished(self, state: TwoLayerState) -> str:
-        config = self._config()
-        ended = "a line search that found nothing lower" if state.stop == "flat" else f"max_iter={config.max_iter}"
-        return f"{ended} ended the fit before tol={config.tol:g} was reached; the projected gradient is {self.violation_:.2g}"
 
     def _set_model(self, model: KernelModel) -> None:
         super()._set_model(model)

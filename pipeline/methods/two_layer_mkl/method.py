@@ -13,17 +13,17 @@ import numpy as np
 from ....kernels.bank.two_layer import first_length
 from ....storage import DataError
 from ...core.method import Method
-from ...core.result import Result, Step
+from ...core.result import Result, Step, ended_early
 from ...grams.settings import PLACES
 from ...inputs.kernel_checks import emit_warnings, kernel_warnings
 from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kernels, with_gram_store
 from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.memory import check_machines
 from ...inputs.scores import held_out_rows, scores_of
-from ...method import followed_tables
 from ...models.kernel import KernelModel
 from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
+from ...models.tables import followed_tables
 from ...records.context import RunContext
 from .config import TwoLayerConfig
 from .problem import UNFINISHED, LayerState, TwoLayerProblem, TwoLayerState, layer_bytes, most_new_kernels
@@ -111,6 +111,7 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
         mu, beta = np.stack([machine.mu for machine in machines]), np.stack([machine.beta for machine in machines])
         arrays = {**{f"weights_path_{m}": machine.path for m, machine in enumerate(machines)}, "new_gammas": state.widths}
         model = replace(build_model(problem.config, problem.inputs, grams, mu, beta, bias, figures, arrays), layers=2)
+        reason = "a line search that found nothing lower" if state.stop == "flat" else "max_iter={0.max_iter}"
         return Result(
             model,
             state.stop,
@@ -127,6 +128,7 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
                 "classes": json.loads(model.classes_json),
             },
             warnings=[*kernel_warnings(grams), *idle],
+            unfinished=f"{ended_early(problem.config, reason)}; the projected gradient is {figures['violation']:.2g}",
             scores=partial(self._scores, problem, state, resources),
         )
 

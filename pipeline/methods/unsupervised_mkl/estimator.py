@@ -21,7 +21,7 @@ from ...estimators.kernels import KernelEstimator
 from ...models.kernel import KernelModel
 from ...models.kernel_predict import scaled_rows, support_rows, used_specs
 from .method import UMKL
-from .problem import UMKLInputs, UMKLState
+from .problem import UMKLInputs
 
 Rows = np.ndarray | sp.csr_array
 
@@ -171,9 +171,6 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
         config = self._config()
         self._fit(UMKLInputs(self._data(X)[0]), config)
         return self
-
-    def _unfinished(self, state: UMKLState) -> str:
-        return f"max_iter={self._config().max_iter} ended the fit while bases still changed"
 
     def transform(self, X: UserRows) -> np.ndarray:
         """Return kernel principal components of the learnt kernel, ``(n_samples, n_components)``, for rows in any form of ``fit``."""

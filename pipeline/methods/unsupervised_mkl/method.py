@@ -14,10 +14,10 @@ from ...core.method import Method
 from ...core.result import Result, Step
 from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kernels
 from ...inputs.labels import Inputs
-from ...method import kernel_rows, weight_tables
 from ...models.kernel import KernelModel, kernel_names
 from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
+from ...models.tables import kernel_rows, weight_tables
 from ...records.context import RunContext
 from .components import components_by_passes, principal_components
 from .config import UMKLConfig
@@ -102,6 +102,7 @@ class UMKL(Method[UMKLConfig, UMKLProblem, UMKLState, KernelModel]):
             objective=figures["objective"],
             gap=figures["qp_gap"],
             certified_over="the weights, for these bases",
+            unfinished=f"max_iter={config.max_iter} ended the fit while bases still changed",
             figures={"n_selected": int(np.count_nonzero(state.weights)), "n_kernels": len(state.weights)},
         )
 

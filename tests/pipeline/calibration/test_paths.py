@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gramplane import pipeline
-from gramplane.pipeline.core.engine import ask, iterate
+from gramplane.pipeline.core.engine import iterate
 from gramplane.pipeline.core.method import FOLD_TOL_FACTOR
 from gramplane.pipeline.registry import METHODS
 from tests.support.searches import KERNELS, LABELS, TASKS, X, Y
@@ -27,7 +27,7 @@ def fits(name, chain, **more):
             if before is None:
                 before = run, iterate(method, run, ctx).state
                 continue
-            before = run, iterate(method, run, ctx, start=ask(method, run, "warm_start")(ask(method, run, "init")(ctx), *before)).state
+            before = run, iterate(method, run, ctx, start=method.warm_start(run, method.init(run, ctx), *before)).state
             yield method, alone, cold, *before
 
 

@@ -16,13 +16,14 @@ from gramplane.kernels.group_lasso.on_rows import solve_rows
 from gramplane.kernels.group_lasso.penalty import group_penalty
 from gramplane.kernels.group_lasso.row_problem import RowProblem, TaskRows
 from gramplane.kernels.losses import mean_loss
+from gramplane.pipeline.core.engine import iterate
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.inputs.scores import scores_of
-from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.group_lasso import moments_pass as passes
 from gramplane.pipeline.methods.group_lasso.batch_problem import BatchProblem
 from gramplane.pipeline.methods.group_lasso.batch_terms import BatchTerms
 from gramplane.pipeline.methods.group_lasso.config import GroupLassoConfig
+from gramplane.pipeline.methods.group_lasso.method import GroupLasso
 from gramplane.pipeline.methods.group_lasso.moments_pass import feature_slopes, moments_pass
 from gramplane.pipeline.passes.blocks import scale_as_given
 from gramplane.pipeline.passes.scaling import scaled
@@ -60,7 +61,7 @@ def fitted(terms, data, run=None, **options):
     with open_executor("sync") as executor:
         ctx = RunContext(executor, data=data, scratch=run, **options)
         problem = batch(terms, ctx)
-        outcome = run_loop(problem, ctx, keep=run is not None)
+        outcome = iterate(GroupLasso(), problem, ctx, store=run)
     return problem.solution(outcome.state), outcome
 
 

@@ -1,0 +1,57 @@
+"""Tables of a model's weights, of features and of kernels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .kernel import kernel_names
+
+
+def weights_by_label(weights: np.ndarray, labels: Iterable[Any]) -> dict[str, float]:
+    """Return a table's columns for the weights of every machine: ``weight`` of a single one, else ``weight[label]`` of each."""
+    if len(weights) == 1:
+        return {"weight": float(weights[0])}
+    return {f"weight[{label}]": float(weight) for label, weight in zip(labels, weights, strict=True)}
+
+
+def name_features(features: Iterable[int], names: Sequence[str] | None) -> list[str]:
+    """Return the names of features, by their numbers; ``x3`` where there are none."""
+    return [f"x{j}" if names is None else str(names[j]) for j in features]
+
+
+N_FOLLOWED = 20  # kernels whose weights a report follows along the iterations
+
+
+def heaviest_first(weights: np.ndarray) -> np.ndarray:
+    """Return the indices of positive weights, the largest first; equal ones keep their order."""
+    order = np.argsort(-weights, kind="stable")
+    return order[weights[order] > 0]
+
+
+def weight_tables(
+    names: Sequence[str], labels: Sequence[Any], weights: np.ndarray, paths: Iterable[np.ndarray]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return kernels by weight ``(n_machines, k)``, and the weights of the heaviest along ``paths`` ``(t, k)`` of the machines."""
+    order = heaviest_first(weights.max(axis=0))
+    followed = [
+        {"machine": label, "iteration": t, **{names[q]: float(row[q]) for q in order[:N_FOLLOWED]}}
+        for label, path in zip(labels, paths, strict=True)
+        for t, row in enumerate(path, 1)
+    ]
+    return {"kernels": kernel_rows(names, labels, weights), "weights": followed}
+
+
+def kernel_rows(names: Sequence[str], labels: Sequence[Any], weights: np.ndarray) -> list[dict[str, Any]]:
+    """Return kernels with a weight in some machine, the heaviest first; ``weights`` ``(n_machines, k)``."""
+    return [{"kernel": names[q], **weights_by_label(weights[:, q], labels)} for q in heaviest_first(weights.max(axis=0))]
+
+
+def followed_tables(model: Any, names: Sequence[str] | None) -> dict[str, list[dict[str, Any]]]:
+    """Return the tables of `weight_tables` of a model on kernels that keeps the weights of its machines along the iterations."""
+    labels, count = json.loads(model.classes_json) or (), len(model.theta)
+    paths = [model.arrays[f"weights_path_{m}"] for m in range(count)]
+    return weight_tables(kernel_names(model, names), [str(label) for label in labels] if count > 1 else [""], model.theta, paths)
