@@ -392,7 +392,7 @@ def mkl_elastic(options: Any) -> None:
     with open_executor(None) as executor:
         ctx = RunContext(executor, data=data, driver_memory=64 << 30)  # pyright: ignore[reportArgumentType]
         specs: Any = tuple(GivenKernel(q) for q in range(k))
-        problem = MKLProblem(config, Inputs(data, y, (-1, 1)), specs, (svc_problem(y, COST),), GramSettings.of(ctx, specs), ctx)
+        problem = MKLProblem(config, Inputs(data, y, (-1, 1)), specs, (svc_problem(y, COST),), GramSettings.of(data, ctx, specs), ctx)
         problem.grams(ctx)
         calls: dict[str, Callable[[], Any]] = {
             "ours": lambda: iterate(MKL(), problem, ctx),

@@ -459,10 +459,10 @@ def gram_use(
     from gramplane.kernels.grams.spec import as_specs
     from gramplane.kernels.svm.dual import svc_problem
     from gramplane.kernels.svm.smo import solve_smo
+    from gramplane.pipeline.core.resources import Resources
     from gramplane.pipeline.grams.grams import Grams
     from gramplane.pipeline.grams.settings import GramSettings
     from gramplane.pipeline.records.compute import ComputeOptions
-    from gramplane.pipeline.records.context import RunContext
     from gramplane.pipeline.runs.run import executing
     from gramplane.storage import BlockStore, RunStore
 
@@ -473,8 +473,8 @@ def gram_use(
     y = np.where(data.target() > 0, 1.0, -1.0)
     vector = np.random.default_rng(1).standard_normal(data.n_rows)
     with bench.PeakWatch() as watch, executing(where, data, killing("gram-product", kill, events), "grams") as executor:
-        ctx = RunContext(executor, data=data, scratch=run, driver_memory=bench.parse_size(driver_memory))
-        grams = Grams(ctx, specs, GramSettings.of(ctx, specs, "store", str(path / "grams")))
+        resources = Resources(executor, scratch=run, driver_memory=bench.parse_size(driver_memory))
+        grams = Grams(data, specs, GramSettings.of(data, resources, specs, "store", str(path / "grams")), resources)
         forms_clock, forms = bench.clocked(lambda: grams.forms(vector))
         sum_clock, gram = bench.clocked(lambda: grams.combine(np.full(count, 1.0 / count)))
         resident = psutil.Process().memory_info().rss

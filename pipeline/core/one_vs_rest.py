@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic
@@ -10,16 +10,14 @@ from typing import Any, Generic
 import numpy as np
 
 from ..inputs.scores import scores_of
-from ..inputs.tasks import PooledTasks, TaskInputs
 from ..loops.protocol import joint_stop
 from ..models.task import TaskModel, by_class
 from ..models.task_build import build_task_model
-from ..records.config import MethodConfig
 from ..records.context import RunContext
 from .memory import Item, Memory, check_memory, driver_plan
 from .method import Method
 from .resources import ignore
-from .result import Result, S, State, Step
+from .result import Result, S, Step
 
 ALL_HOLD = ("converged", "certificate_complete")  # figures that are those of the worst machine
 SUMS = ("objective", "gap", "lower_bound", "upper_bound", "restricted_gap", "n_added", "looked_at", "machines")  # figures that add up
@@ -40,17 +38,13 @@ class JointProblem:
     """The problems of every class against the rest; they read the same matrices, which the first of them makes."""
 
     parts: tuple[Any, ...]
-    state_type: type[JointState[State]]
+    state_type: type[Any]
 
     def __post_init__(self) -> None:
         first = self.parts[0]
         self.config, self.inputs, self.grams, self.distributed = first.config, first.inputs, first.grams, first.distributed
         for part in self.parts[1:]:
             part.grams = self.grams
-
-    def pairs(self, state: Any) -> Iterator[tuple[Any, State]]:
-        """Yield the problem of every class with its state."""
-        return zip(self.parts, state.parts, strict=True)
 
     @property
     def items(self) -> list[Item]:
@@ -65,7 +59,7 @@ class JointProblem:
         return {**self.parts[0].plan, **driver_plan(self.items), "machines": len(self.parts)}
 
 
-class OneVsRest(Method[MethodConfig, PooledTasks | JointProblem, State, TaskModel]):
+class OneVsRest(Method[Any, Any, Any, TaskModel]):
     """A ``single`` method on any number of classes; a target of two, or of numbers, it passes on.
 
     The single one makes the problem of a class of its ``machine``, says with ``joint_state`` which record has the states of several, and
@@ -76,11 +70,11 @@ class OneVsRest(Method[MethodConfig, PooledTasks | JointProblem, State, TaskMode
         self.single = single
         vars(self).update({name: getattr(single, name) for name in ("name", "config_type", "state", "models", "programs")})
 
-    def read_inputs(self, config: MethodConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[MethodConfig, TaskInputs]:
+    def read_inputs(self, config: Any, resources: RunContext, extra: Mapping[str, Any]) -> tuple[Any, Any]:
         """Return parameters, and target, weights and tasks of a store; ``extra`` holds what the user gave beside it."""
         return self.single.read_inputs(config, resources, extra)
 
-    def problem(self, config: MethodConfig, inputs: TaskInputs, resources: RunContext) -> PooledTasks | JointProblem:
+    def problem(self, config: Any, inputs: Any, resources: RunContext) -> Any:
         """Return the problem of a fit. Raises MemoryBoundExceeded: together the machines are more than the memory allows."""
         first = self.single.problem(config, inputs, resources)
         if inputs.n_machines == 1:
@@ -90,20 +84,20 @@ class OneVsRest(Method[MethodConfig, PooledTasks | JointProblem, State, TaskMode
         check_memory(self.name, joint.items, resources, "fewer rows, kernels or classes")
         return joint
 
-    def init(self, problem: PooledTasks | JointProblem, resources: RunContext) -> State:
+    def init(self, problem: Any, resources: RunContext) -> Any:
         """Return the state before the first step; what is to be said of the data is said once."""
-        if isinstance(problem, PooledTasks):
+        if not isinstance(problem, JointProblem):
             return self.single.init(problem, resources)
         quiet = replace(resources, emit=ignore)
         parts = tuple(self.single.init(part, quiet if k else resources) for k, part in enumerate(problem.parts))
         return problem.state_type(0, parts, tuple({} for _ in parts))
 
-    def step(self, problem: PooledTasks | JointProblem, state: Any, resources: RunContext) -> Step[State]:
+    def step(self, problem: Any, state: Any, resources: RunContext) -> Step[Any]:
         """Take a step of every machine that runs."""
-        if isinstance(problem, PooledTasks):
+        if not isinstance(problem, JointProblem):
             return self.single.step(problem, state, resources)
         parts, figures, seconds = list(state.parts), list(state.figures), dict[str, float]()
-        for k, (part, own) in enumerate(problem.pairs(state)):
+        for k, (part, own) in enumerate(zip(problem.parts, state.parts, strict=True)):
             if own.stop is None:
                 step = self.single.step(part, own, resources)
                 parts[k], figures[k] = step.state, {name: float(value) for name, value in step.metrics.items()}
@@ -115,11 +109,11 @@ class OneVsRest(Method[MethodConfig, PooledTasks | JointProblem, State, TaskMode
         scores = scores_of(problem.inputs, self.decision_values(problem, new, resources))
         return Step(new, {**joined_figures(figures), **scores, **seconds})
 
-    def result(self, problem: PooledTasks | JointProblem, state: State, resources: RunContext) -> Result[TaskModel]:
+    def result(self, problem: Any, state: Any, resources: RunContext) -> Result[TaskModel]:
         """Return the model of all machines, with their figures together; of the matrices, which they share, all say the same."""
-        if isinstance(problem, PooledTasks):
+        if not isinstance(problem, JointProblem):
             return self.single.result(problem, state, resources)
-        results = [self.single.result(part, own, resources) for part, own in problem.pairs(state)]
+        results = [self.single.result(part, own, resources) for part, own in zip(problem.parts, state.parts, strict=True)]
         model, rows = self._model(problem, state, [one.model for one in results], resources), [one.figures for one in results]
         numbers = [name for name, value in rows[0].items() if isinstance(value, int | float) and not isinstance(value, bool)]
         joined = joined_figures([{name: row[name] for name in numbers} for row in rows])
@@ -136,7 +130,7 @@ class OneVsRest(Method[MethodConfig, PooledTasks | JointProblem, State, TaskMode
             scores=lambda: scores_of(problem.inputs, self.decision_values(problem, state, resources)),
         )
 
-    def _model(self, problem: JointProblem, state: State, models: Sequence[TaskModel], resources: RunContext) -> TaskModel:
+    def _model(self, problem: JointProblem, state: Any, models: Sequence[TaskModel], resources: RunContext) -> TaskModel:
         beta = np.zeros((len(models), len(problem.inputs.codes)))
         for row, model in zip(beta, models, strict=True):
             row[model.support_ids] = model.beta
@@ -149,17 +143,18 @@ class OneVsRest(Method[MethodConfig, PooledTasks | JointProblem, State, TaskMode
         specs, norms = problem.parts[0].specs, problem.grams(resources).normalizations
         return build_task_model(problem.config, problem.inputs, specs, norms, weights, beta, intercepts, figures, arrays)
 
-    def decision_values(self, problem: PooledTasks | JointProblem, state: State, resources: RunContext) -> np.ndarray:
+    def decision_values(self, problem: Any, state: Any, resources: RunContext) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
-        if isinstance(problem, PooledTasks):
+        if not isinstance(problem, JointProblem):
             return self.single.decision_values(problem, state, resources)
-        return np.concatenate([self.single.decision_values(part, own, resources) for part, own in problem.pairs(state)])
+        pairs = zip(problem.parts, state.parts, strict=True)
+        return np.concatenate([self.single.decision_values(part, own, resources) for part, own in pairs])
 
-    def tables(self, problem: PooledTasks | JointProblem, state: State, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
+    def tables(self, problem: Any, state: Any, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return the tables of all machines, class by class."""
-        if isinstance(problem, PooledTasks):
+        if not isinstance(problem, JointProblem):
             return self.single.tables(problem, state, model)
-        pairs = enumerate(problem.pairs(state))
+        pairs = enumerate(zip(problem.parts, state.parts, strict=True))
         return by_class([self.single.tables(part, own, class_model(model, m)) for m, (part, own) in pairs], problem.inputs.labels)
 
     def model_tables(self, model: TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:

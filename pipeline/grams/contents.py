@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from ...storage import GramStore, RunStore
 from ..records.began import confirm_grams
-from ..records.context import RunContext
 from .given import GivenGrams
+from .settings import GramSettings
 
 
-class _Settings(Protocol):
-    @property
-    def policy(self) -> str: ...
-    @property
-    def block(self) -> int: ...
-    @property
-    def store(self) -> str | None: ...
-
-
-def confirm_contents(ctx: RunContext, settings: _Settings, specs: Sequence[Any]) -> None:
+def confirm_contents(data: Any, settings: GramSettings, specs: Sequence[Any], run: RunStore | None) -> None:
     """Compare the Gram store that entries come from with what it held when the run began; the first time that is noted.
 
-    ``ctx``: the run, if there is one, and what the kernels are over; ``settings``: where the entries lie, and rows of a block. ``specs``:
+    ``data``: what the kernels are over; ``settings``: where the entries lie, and rows of a block. ``specs``:
     kernels; none where the run comes to more as it goes on. Then data, block rows and each kernel decide its entries. Raises
     DigestMismatch: what the store holds for this run has changed.
     """
-    source = ctx.data.source if isinstance(ctx.data, GivenGrams) else None
-    if ctx.scratch is None:
+    source = data.source if isinstance(data, GivenGrams) else None
+    if run is None:
         return
     if isinstance(source, GramStore):
-        confirm_grams(ctx.scratch, source.url, _given(source))
+        confirm_grams(run, source.url, _given(source))
     elif settings.policy == "store":
         digests = list(dict.fromkeys(spec.digest() for spec in specs))
-        holds = {"data": ctx.data.digest, "rows of a block": settings.block, **({"kernels": digests} if digests else {})}
-        confirm_grams(ctx.scratch, str(settings.store), holds)
+        holds = {"data": data.digest, "rows of a block": settings.block, **({"kernels": digests} if digests else {})}
+        confirm_grams(run, str(settings.store), holds)
 
 
 def confirm_read_whole(run: RunStore, configs: Iterable[Any]) -> None:

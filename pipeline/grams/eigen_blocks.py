@@ -23,9 +23,8 @@ from ...kernels.eigen.operator import Panels, SymmetricOperator
 from ...kernels.eigen.positive_part import PositivePart
 from ...storage import RunStore, TiledMatrix
 from ...storage.runs.tiles import PANEL_COLUMNS
-from ..core.resources import Shared
+from ..core.resources import Resources, Shared
 from ..passes.blocks import join_lists
-from ..records.context import RunContext
 from . import neighbours
 from .eigen_steps import (
     RESULT_BYTES,
@@ -70,7 +69,7 @@ class TiledBlock:
         self._engine, self._rows, self._n, self._entries = engine, rows, operator.n, operator.sparse.nnz
         factor = 0 if operator.factor is None else operator.factor.shape[1]
         self._matrix_bytes = matrix_bytes(operator.n, self._entries, factor)
-        self._matrix = SharedOperator.of(engine.ctx, operator)
+        self._matrix = SharedOperator.of(engine.resources, operator)
         self.tiles = engine.new(operator.n, 0)
 
     @property
@@ -90,7 +89,7 @@ class TiledBlock:
         """Make V of the columns of ``start`` that are not zero and of random ones; tell whether most of them were known."""
         if isinstance(start, np.ndarray):
             start = KeptBlock("", self._engine.written(start))
-        rows = self._engine.ctx.share("eigen-rows", self._rows, ROW_TASKS)
+        rows = self._engine.resources.share("eigen-rows", self._rows, ROW_TASKS)
         return self._fill(columns, None if start is None else start.tiles, rows, seed)
 
     def widen(self, columns: int, seed: int) -> None:
@@ -176,14 +175,14 @@ class TiledBlock:
     def solve(self, scale: np.ndarray, lower: np.ndarray) -> None:
         """Overwrite V by ``V diag(scale) L'^{-1}``."""
         target = self._engine.new(*self.tiles.shape)
-        shared = self._engine.ctx.share("eigen-lower", lower, ROW_TASKS)
+        shared = self._engine.resources.share("eigen-lower", lower, ROW_TASKS)
         self._run("block-solve", solve_chunk, self._row_refs(), self.tiles, target, scale, shared, step=self._turned())
         self._replace(target)
 
     def squared_residuals(self, weights: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Return ``||A u_i - values_i u_i||^2`` of the columns u of ``V weights``."""
         sample = self._engine.new(self._n, weights.shape[1], np.float64, self.tiles.tile_rows)
-        shared = self._engine.ctx.share("eigen-sample", weights, ROW_TASKS)
+        shared = self._engine.resources.share("eigen-sample", weights, ROW_TASKS)
         self._run("block-sample", sample_chunk, self._row_refs(), self.tiles, sample, shared, step=self._turned())
         step = self._shape.compared(self._matrix_bytes)
         whole = [Span(0, self._n, 8 * self._n * weights.shape[1])]
@@ -195,7 +194,7 @@ class TiledBlock:
         """Overwrite V by ``V weights``, and return its first ``count`` columns in double precision, in tiles."""
         target, rows = self._engine.new(*self.tiles.shape), self.tiles.tile_rows
         vectors = self._engine.new(self._n, count, np.float64, rows) if count else None
-        shared = self._engine.ctx.share("eigen-weights", weights, ROW_TASKS)
+        shared = self._engine.resources.share("eigen-weights", weights, ROW_TASKS)
         self._run("block-rotate", rotate_chunk, self._row_refs(), self.tiles, target, vectors, shared, step=self._turned())
         self._replace(target)
         return np.zeros((self._n, 0)) if vectors is None else vectors
@@ -238,8 +237,8 @@ class WorkerEngine:
     ``n`` rows of the whole; ``memory``: bytes this process may hold; ``keeps_blocks``: whether later evaluations start from earlier blocks.
     """
 
-    def __init__(self, ctx: RunContext, run: RunStore, n: int, memory: int, *, keeps_blocks: bool) -> None:
-        self.ctx, self._folder, self._n, self._memory = ctx, run.scratch / "eigen", n, memory
+    def __init__(self, resources: Resources, run: RunStore, n: int, memory: int, *, keeps_blocks: bool) -> None:
+        self.resources, self._folder, self._n, self._memory = resources, run.scratch / "eigen", n, memory
         self._keeps_blocks, self._made = keeps_blocks, 0
 
     def takes(self, n: int, columns: int, rank: float) -> bool:
@@ -251,7 +250,7 @@ class WorkerEngine:
     @property
     def is_here(self) -> bool:
         """Whether passes on blocks run in this process."""
-        return self.ctx.executor.kind == "sync"
+        return self.resources.executor.kind == "sync"
 
     def driver_bytes(self, n: int, columns: int, matrix: int) -> int:
         """Return the bytes that this process holds of a block in tiles with the step of a pass in it; ``matrix`` takes as many."""
@@ -286,14 +285,14 @@ class WorkerEngine:
         """Run a pass that writes tiles, and return what its tasks do, in order."""
         joined = joined_bytes(result, len(refs))
         program = BlockProgram(name, chunk, join_lists, lambda ref: step + FREED_BYTES, result, combine_bytes=joined)
-        return self.ctx.run_pass(plan(program, refs, *shared))
+        return self.resources.run_pass(plan(program, refs, *shared))
 
     def assemble(self, n: int, solved: list[Solved], order: np.ndarray) -> tuple[Vectors, WarmBlock]:
         """Return eigenvectors and block of the whole, in tiles; earlier eigenvectors are removed."""
         for old in self._folder.glob("vectors-*"):
             TiledMatrix(str(old), (0, 0), 1, np.dtype(np.float64)).remove()
         large = [part for part in solved if not _is_small(part)]
-        rows = [self.ctx.share(f"eigen-part-{k}", ids, ROW_TASKS) for k, (ids, _) in enumerate(large)]
+        rows = [self.resources.share(f"eigen-part-{k}", ids, ROW_TASKS) for k, (ids, _) in enumerate(large)]
         vectors = self._place_vectors(n, solved, large, rows, order) if len(order) else np.zeros((n, 0))
         block = self._place_block(n, large, rows) if self._keeps_blocks else None
         for part in (*(result.vectors for _, result in large), *(result.block for _, result in large)):
@@ -329,8 +328,8 @@ class WorkerEngine:
         data = np.concatenate([part.vectors.T.ravel() for _, part in small])
         rows = np.concatenate([np.tile(ids, len(part.values)) for ids, part in small])
         lengths = np.concatenate([np.full(len(part.values), len(ids)) for ids, part in small])
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        return tuple(self.ctx.share(f"eigen-rest-{k}", part, ROW_TASKS) for k, part in enumerate((data, rows, starts, np.array([first]))))
+        parts = data, rows, np.concatenate([[0], np.cumsum(lengths)]), np.array([first])
+        return tuple(self.resources.share(f"eigen-rest-{k}", part, ROW_TASKS) for k, part in enumerate(parts))
 
     def _place_block(self, n: int, large: Sequence[Solved], rows: Sequence[Shared]) -> KeptBlock:
         kept_parts = [(ids, part) for ids, (_, part) in zip(rows, large, strict=True) if part.block is not None]
@@ -374,9 +373,9 @@ def _panels(columns: int, n: int, group: int = PANEL_COLUMNS) -> list[Span]:
     return [Span(lo, min(columns, lo + group), 4 * n * (min(columns, lo + group) - lo)) for lo in range(0, columns, group)]
 
 
-def worker_engine(ctx: RunContext, n: int, memory: int, *, keeps_blocks: bool) -> WorkerEngine | None:
+def worker_engine(resources: Resources, n: int, memory: int, *, keeps_blocks: bool) -> WorkerEngine | None:
     """Return where blocks may lie outside of this process; nothing for a fit that has no directory."""
-    return None if ctx.scratch is None else WorkerEngine(ctx, ctx.scratch, n, memory, keeps_blocks=keeps_blocks)
+    return None if resources.scratch is None else WorkerEngine(resources, resources.scratch, n, memory, keeps_blocks=keeps_blocks)
 
 
 def load_programs() -> None:

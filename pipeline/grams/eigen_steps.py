@@ -17,8 +17,7 @@ from ...kernels.eigen.column_block import RANDOM_ROWS, TILE_COLUMNS, TILE_ROWS, 
 from ...kernels.eigen.operator import Panels, SymmetricOperator
 from ...storage import TiledMatrix
 from ...storage.runs.tiles import PANEL_COLUMNS
-from ..core.resources import Shared, resolve
-from ..records.context import RunContext
+from ..core.resources import Resources, Shared, resolve
 from .sources import FREED_BYTES
 
 TILE_BYTES = 32 << 20  # rows of a tile, all columns together in float64, about
@@ -47,13 +46,13 @@ class SharedOperator:
     centre: bool
 
     @classmethod
-    def of(cls, ctx: RunContext, operator: SymmetricOperator) -> SharedOperator:
+    def of(cls, resources: Resources, operator: SymmetricOperator) -> SharedOperator:
         """Return a matrix for tasks."""
         matrix, factor = operator.sparse, operator.factor
         parts = () if factor is None else (factor.data, factor.indices, factor.indptr) if sp.issparse(factor) else (factor,)
         names = ("data", "indices", "indptr")
-        data, indices, indptr = (ctx.share(f"eigen-{name}", getattr(matrix, name), ROW_TASKS) for name in names)
-        shared = tuple(ctx.share(f"eigen-factor-{k}", part, ROW_TASKS) for k, part in enumerate(parts))
+        data, indices, indptr = (resources.share(f"eigen-{name}", getattr(matrix, name), ROW_TASKS) for name in names)
+        shared = tuple(resources.share(f"eigen-factor-{k}", part, ROW_TASKS) for k, part in enumerate(parts))
         return cls((data, indices, indptr), shared, 0 if factor is None else factor.shape[1], operator.weights, operator.centre)
 
     def load(self) -> SymmetricOperator:

@@ -15,8 +15,8 @@ from ...kernels.grams.normalization import needs_diagonal_only
 from ...kernels.grams.spec import KernelSpec
 from ...kernels.grams.strips import has_number_kernels_only, packed_bytes, packed_grams
 from ...storage import BlockStore, MemoryBlocks
+from ..core.resources import Resources
 from ..passes.blocks import join_lists
-from ..records.context import RunContext
 from ..records.data_set import DataSet
 from ..records.joined import JoinedStores
 from .given import GivenGrams
@@ -40,10 +40,9 @@ class _Part:
         return self.values.nbytes
 
 
-def fills_here(ctx: RunContext, specs: Sequence[Any]) -> bool:
+def fills_here(data: object, resources: Resources, specs: Sequence[Any]) -> bool:
     """Return whether a bank can be filled in place: in this process, from few enough numbers, scaled by diagonals alone."""
-    data = ctx.data
-    if ctx.executor.kind != "sync" or not isinstance(data, (BlockStore, MemoryBlocks, JoinedStores)) or not data.n_cols:
+    if resources.executor.kind != "sync" or not isinstance(data, (BlockStore, MemoryBlocks, JoinedStores)) or not data.n_cols:
         return False
     return 8 * data.n_rows * data.n_cols <= ROW_BYTES and has_number_kernels_only(specs) and all(map(needs_diagonal_only, specs))
 
@@ -76,19 +75,19 @@ def _changed(specs: Sequence[Any]) -> bool:
     return any(spec.normalize == "cosine" for spec in specs)
 
 
-def filled_bank(ctx: RunContext, specs: Sequence[KernelSpec]) -> PackedBank:
-    """Return the bank of raw kernels over the rows of a context's data, to the bits of its blocks."""
-    n, rows = ctx.data.n_rows, all_rows(ctx.data)
+def filled_bank(data: BlockStore | MemoryBlocks | JoinedStores, resources: Resources, specs: Sequence[KernelSpec]) -> PackedBank:
+    """Return the bank of raw kernels over the rows of a data set, to the bits of its blocks."""
+    n, rows = data.n_rows, all_rows(data)
     bank = PackedBank(np.empty((len(specs), count_packed(n)), np.float32), n)
     parts = [_Part(tuple(specs[lo:hi]), bank.values[lo:hi], rows) for lo, hi in _spans(specs, bank.nbytes // bank.k)]
-    bound = fill_bytes(ctx, specs)
-    ctx.run_pass(plan(BlockProgram("gram-bank", fill_chunk, join_lists, lambda part: bound, 256), parts))
+    bound = fill_bytes(data, specs)
+    resources.run_pass(plan(BlockProgram("gram-bank", fill_chunk, join_lists, lambda part: bound, 256), parts))
     return bank
 
 
-def fill_bytes(ctx: RunContext, specs: Sequence[KernelSpec]) -> int:
+def fill_bytes(data: DataSet, specs: Sequence[KernelSpec]) -> int:
     """Return the bytes of a step of the pass that fills a bank: all rows, with what kernels over some of their features are computed in."""
-    n, d = ctx.data.n_rows, ctx.data.n_cols
+    n, d = data.n_rows, data.n_cols
     return 8 * n * d + packed_bytes(specs, n, d) + FREED_BYTES
 
 

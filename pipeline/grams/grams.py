@@ -42,7 +42,6 @@ from ...kernels.svm.dual import DenseGram, Gram, Scratch
 from ...storage import GramStore, GramTask, open_gram
 from ..core.resources import resolve
 from ..passes.spans import Spans, add_spans
-from ..records.context import RunContext
 from .contents import confirm_contents
 from .fill import filled_bank, fills_here, given_bank
 from .pair_passes import (
@@ -64,10 +63,10 @@ from .pair_passes import (
 from .pairs import StoredPair
 from .settings import GramSettings
 from .sources import PairRef, RowPair, load_normalised, row_pairs
-from .weighted_sum import BlockTaskSum, combined_gram, fits_driver, gram_by_passes
+from .weighted_sum import BlockSum, BlockTaskSum, BlockTotal, CombinedGram, fits_driver, gram_by_passes
 
 if TYPE_CHECKING:
-    from ..core.resources import Shared
+    from ..core.resources import Resources, Shared
 
 Norms = tuple[Normalization, ...] | None
 
@@ -168,7 +167,7 @@ def add_task_sums(parts: Sequence[TaskSums]) -> TaskSums:
 
 
 def task_sums_pass(
-    ctx: RunContext, refs: Sequence[PairRef], norms: Norms, vectors: np.ndarray, codes: np.ndarray, units: np.ndarray
+    resources: Resources, refs: Sequence[PairRef], norms: Norms, vectors: np.ndarray, codes: np.ndarray, units: np.ndarray
 ) -> np.ndarray:
     """Return the forms of all pairs of tasks, raw, ``(m, k, T, T)``, exactly symmetric, of vectors ``(m, n)``; one pass.
 
@@ -177,8 +176,8 @@ def task_sums_pass(
     """
     work = task_forms_pass(task_sums_chunk, add_task_sums, refs, units.nbytes, vectors.nbytes + codes.nbytes)
     arrays = (("vectors", vectors), ("form-tasks", codes), ("units", units))
-    shared = [ctx.share(name, array, work.n_tasks) for name, array in arrays]
-    return ctx.run_pass(replace(work, broadcast=(norms, *shared))).total().reshape(units.shape)
+    shared = [resources.share(name, array, work.n_tasks) for name, array in arrays]
+    return resources.run_pass(replace(work, broadcast=(norms, *shared))).total().reshape(units.shape)
 
 
 def build_chunk(build: Build) -> list[Any]:
@@ -188,18 +187,18 @@ def build_chunk(build: Build) -> list[Any]:
     return [store.write(build.task, build.pair.load())]
 
 
-def build_blocks(ctx: RunContext, tasks: Sequence[GramTask], specs: Mapping[str, Any], pairs: Iterable[Any]) -> list[Any]:
+def build_blocks(resources: Resources, tasks: Sequence[GramTask], specs: Mapping[str, Any], pairs: Iterable[Any]) -> list[Any]:
     """Compute block pairs that a Gram store lacks, of kernels by digest, on the workers; returns what its ``commit`` lists.
 
     ``pairs`` are those of all ranges, of any kernels.
     """
     by_range = {(pair.rows, pair.cols): pair for pair in pairs}
     builds = [Build(task, replace(by_range[task.rows, task.cols], specs=tuple(specs[key] for key in task.digests))) for task in tasks]
-    return ctx.run_pass(build_pass(build_chunk, builds))
+    return resources.run_pass(build_pass(build_chunk, builds))
 
 
 def filled_store(
-    ctx: RunContext, path: str, specs: Sequence[Any], pairs: Iterable[Any], **layout: Any
+    resources: Resources, path: str, specs: Sequence[Any], pairs: Iterable[Any], **layout: Any
 ) -> tuple[GramStore, list[Any], list[KernelSums]]:
     """Fill what a Gram store of a ``layout`` lacks of some kernels; return it with references to its blocks, and the kernels' sums."""
     raw = {spec.digest(): spec for spec in specs}
@@ -207,8 +206,8 @@ def filled_store(
     missing = store.missing(list(raw))
     if missing:
         with store.lock():
-            store.commit(build_blocks(ctx, missing, raw, pairs))
-    ctx.emit({"event": "grams", "gram_store": path, "kernels": len(raw), "blocks_computed": len(missing)})
+            store.commit(build_blocks(resources, missing, raw, pairs))
+    resources.emit({"event": "grams", "gram_store": path, "kernels": len(raw), "blocks_computed": len(missing)})
     places, sums = {digest: q for q, digest in enumerate(raw)}, {digest: KernelSums(*store.sums(digest)) for digest in raw}
     which = tuple(places[spec.digest()] for spec in specs)
     return store, [StoredPair(ref, which) for ref in store.refs(list(raw))], [sums[spec.digest()] for spec in specs]
@@ -224,36 +223,37 @@ def load_programs() -> None:
 
 
 class Grams:
-    """k Gram matrices over the n rows of a context's data, normalised as their specs say.
+    """k Gram matrices over the n rows of a data set, normalised as their specs say.
 
-    ``ctx``: executor and data; ``specs``: kernels; ``settings``: where the entries lie; decided from sizes by default. ``centre``: apply
-    the centring that specs ask for to the entries. Machines with a free bias do not need it: it changes their decision values by a constant
-    that the bias takes up, so only the scale is taken from the centred matrix. ``known``: the matrices of the first of these kernels, whose
-    memory is taken over where it can be: they are not to be used again.
+    ``specs``: kernels; ``settings``: where the entries lie; decided from sizes where that is None. ``centre``: apply the centring that
+    specs ask for to the entries. Machines with a free bias do not need it: it changes their decision values by a constant that the bias
+    takes up, so only the scale is taken from the centred matrix. ``known``: the matrices of the first of these kernels, whose memory is
+    taken over where it can be: they are not to be used again.
     """
 
     grows = False  # whether a run comes to more kernels as it goes on
 
     def __init__(
         self,
-        ctx: RunContext,
+        data: Any,
         specs: Sequence[KernelSpec],
-        settings: GramSettings | None = None,
+        settings: GramSettings | None,
+        resources: Resources,
         *,
         centre: bool = False,
         known: Grams | None = None,
     ) -> None:
-        self.ctx = ctx
+        self.data, self.resources = data, resources
         self.specs = tuple(specs)
-        self.settings = settings or GramSettings.of(ctx, specs)
+        self.settings = settings or GramSettings.of(data, resources, specs)
         self._bank: PackedBank | None = None
         self._before = self._taken_over(known)
         self._scratch = Scratch()
         self._matrix: np.ndarray | None = None
         self._greatest: np.ndarray | None = None
-        self._refs: list[PairRef] = list(row_pairs(ctx.data, self.specs, self.settings.block))
-        ctx.emit({"event": "grams", **self.settings.describe(ctx.data.n_rows, len(self.specs))})
-        confirm_contents(ctx, self.settings, () if self.grows else self.specs)
+        self._refs: list[PairRef] = list(row_pairs(data, self.specs, self.settings.block))
+        resources.emit({"event": "grams", **self.settings.describe(data.n_rows, len(self.specs))})
+        confirm_contents(data, self.settings, () if self.grows else self.specs, resources.scratch)
         self.sums = self._load_sums()
         norms = make_normalizations(self.specs, self.sums)
         self.normalizations = [norm if centre or norm.row_mean is None else replace(norm, row_mean=None, mean=0.0) for norm in norms]
@@ -268,7 +268,7 @@ class Grams:
     @property
     def n(self) -> int:
         """Number of rows."""
-        return self.ctx.data.n_rows
+        return self.data.n_rows
 
     @property
     def k(self) -> int:
@@ -307,7 +307,7 @@ class Grams:
             rows = np.ascontiguousarray(wanted.T)
             shared = self._broadcast("vectors", columns), self._norms, kernels, self._broadcast("wanted", rows), units
             work = products_pass(products_chunk, self._refs, 8 * len(chosen) * columns.size, *shared)
-            raw = total_products(self.ctx.run_pass(work), rows)
+            raw = total_products(self.resources.run_pass(work), rows)
         return raw * self.scale[chosen][:, None, None]
 
     def _columns(self, vectors: np.ndarray) -> np.ndarray:
@@ -363,12 +363,12 @@ class Grams:
     def sum_by_passes(self, theta: np.ndarray) -> Gram:
         """Return ``K(theta)`` by passes, whatever the driver could hold."""
         weights = np.asarray(theta, np.float64) * self.scale
-        return combined_gram(self.ctx, self._refs, weights, self._norms, np.asarray(theta) @ self.diagonals(), self.settings.block)
+        return self._by_passes(BlockSum(self._norms, weights), np.asarray(theta) @ self.diagonals())
 
     @property
     def holds_sum(self) -> bool:
         """Whether one weighted sum is within the driver's budget, as a matrix."""
-        return fits_driver(self.n, self.ctx.driver_memory)
+        return fits_driver(self.n, self.resources.driver_memory)
 
     def combine_tasks(self, weights: np.ndarray, codes: np.ndarray) -> Gram:
         """Return ``K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l]``, ``c_i`` the task of row i, for a dual solver: a matrix on the driver, or
@@ -381,7 +381,7 @@ class Grams:
         tasks = check_codes(codes, self.n, scaled.shape[1])
         if not self.holds_sum:
             diagonal = np.einsum("kn,kn->n", np.asarray(weights, np.float64)[:, tasks, tasks], self.diagonals())
-            return gram_by_passes(self.ctx, self._refs, BlockTaskSum(self._norms, scaled, tasks), diagonal, self.settings.block)
+            return self._by_passes(BlockTaskSum(self._norms, scaled, tasks), diagonal)
         matrix = self._room()
         if self._bank is not None:
             self._bank.combine_tasks(scaled, tasks, matrix)
@@ -402,9 +402,13 @@ class Grams:
         if self._bank is not None:
             raw = np.stack([self._bank.task_forms(vector, tasks, n_tasks, unit) for vector, unit in zip(vectors, units, strict=True)])
         else:
-            raw = task_sums_pass(self.ctx, self._refs, self._norms, vectors, tasks, units)
+            raw = task_sums_pass(self.resources, self._refs, self._norms, vectors, tasks, units)
         forms = raw * self.scale[:, None, None]
         return forms if np.ndim(beta) == 2 else forms[0]
+
+    def _by_passes(self, total: BlockTotal, diagonal: np.ndarray, refs: Sequence[PairRef] | None = None) -> CombinedGram:
+        some = self._refs if refs is None else refs
+        return gram_by_passes(self.data, self.resources, some, total, diagonal, self.settings.block)
 
     def _room(self) -> np.ndarray:
         self._matrix = np.empty((self.n, self.n), np.float32) if self._matrix is None else self._matrix
@@ -417,9 +421,9 @@ class Grams:
 
     def _load_sums(self) -> list[KernelSums]:
         if self.settings.policy == "store":
-            layout = {"data_digest": self.ctx.data.digest, "n": self.n, "block": self.settings.block}
+            layout = {"data_digest": self.data.digest, "n": self.n, "block": self.settings.block}
             # Held: a store that is replaced stays as long as somebody does so.
-            self._held, self._refs, sums = filled_store(self.ctx, str(self.settings.store), self.specs, self._refs, **layout)
+            self._held, self._refs, sums = filled_store(self.resources, str(self.settings.store), self.specs, self._refs, **layout)
             if self._counts is None:
                 return sums
             if all(map(needs_diagonal_only, self.specs)):
@@ -444,13 +448,13 @@ class Grams:
         return np.concatenate([part.values for part in sorted(parts, key=lambda part: part.rows)], axis=1)
 
     def _fill_bank(self) -> list[KernelSums]:
-        in_place = given_bank(self.ctx.data, self.specs)
+        in_place = given_bank(self.data, self.specs)
         if in_place is not None:
             self._bank = in_place
             return KernelSums.of_diagonals(in_place.diagonals(), self._counts)
-        if fills_here(self.ctx, self.specs):
+        if fills_here(self.data, self.resources, self.specs):
             self._before = None
-            self._bank = bank = filled_bank(self.ctx, self.specs)
+            self._bank = bank = filled_bank(self.data, self.resources, self.specs)
             return KernelSums.of_diagonals(bank.diagonals(), self._counts)
         (bank, sums), self._before = self._before or (PackedBank.empty(self.k, self.n, np.float32), []), None
         first, refs = len(sums), self._refs
@@ -474,10 +478,10 @@ class Grams:
         return (bank, known.sums) if known.k < self.k and known.specs == self.specs[: known.k] else None
 
     def _pass(self, name: str, chunk: Chunk, result: int, *broadcast: Any, refs: Sequence[PairRef] | None = None) -> list[Any]:
-        return self.ctx.run_pass(joined_pass(name, chunk, self._refs if refs is None else refs, result, *broadcast))
+        return self.resources.run_pass(joined_pass(name, chunk, self._refs if refs is None else refs, result, *broadcast))
 
     def _broadcast(self, name: str, array: np.ndarray) -> Shared:
-        return self.ctx.share(name, array, len(self._refs))
+        return self.resources.share(name, array, len(self._refs))
 
 
 def place_pair(matrix: np.ndarray, part: Filled) -> None:

@@ -3,41 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
-from ..records.context import RunContext
+from ..core.resources import Resources
 from .grams import Grams
 from .settings import GramSettings
 
 
-class _OverRows(Protocol):
-    ctx: RunContext
+class _RunsPasses(Protocol):
+    resources: Resources
 
 
-G = TypeVar("G", bound=_OverRows)
+G = TypeVar("G", bound=_RunsPasses)
 
 
 class LazyGrams(Generic[G]):
-    """The matrices of a fit, made when they are first asked for: a function of data and settings, so anew after a resume.
+    """The matrices of a fit, made when they are first asked for: a function of data and settings, so anew after a resume."""
 
-    ``make(ctx)`` returns them; ``data`` is what the kernels are over where that is not the data set of the run: matrices that were given.
-    """
-
-    def __init__(self, make: Callable[[RunContext], G], data: Any = None) -> None:
-        self._make, self._data = make, data
+    def __init__(self, make: Callable[[Resources], G]) -> None:
+        self._make = make
         self.found: G | None = None
 
-    def over(self, ctx: RunContext) -> RunContext:
-        """Return a context with what the kernels are over as its data."""
-        return ctx if self._data is None else replace(ctx, data=self._data)
-
-    def __call__(self, ctx: RunContext) -> G:
-        """Return the matrices, their passes to run where ``ctx`` says."""
-        ctx = self.over(ctx)
-        if self.found is None:
-            self.found = self._make(ctx)
-        self.found.ctx = ctx
+    def __call__(self, resources: Resources) -> G:
+        """Return the matrices, their passes to run where ``resources`` say."""
+        self.found = self._make(resources) if self.found is None else self.found
+        self.found.resources = resources
         return self.found
 
 
@@ -51,7 +41,7 @@ def hand_over(grams: Any, problem: object) -> Any:
     return own
 
 
-def lazy_grams(specs: Sequence[Any], settings: GramSettings | None, data: Any = None) -> LazyGrams[Grams]:
+def lazy_grams(data: Any, specs: Sequence[Any], settings: GramSettings | None) -> LazyGrams[Grams]:
     """Return the matrices of a fit whose machines have biases; these do the work of centring, except before a cosine."""
     centre = any(spec.centre and spec.normalize == "cosine" for spec in specs)
-    return LazyGrams(lambda ctx: Grams(ctx, specs, settings, centre=centre), data)
+    return LazyGrams(lambda resources: Grams(data, specs, settings, resources, centre=centre))

@@ -17,9 +17,8 @@ import scipy.sparse as sp
 from ...cluster import BlockProgram, Plan, plan
 from ...kernels.spectral.neighbors import TILE_COLUMNS, TILE_ROWS, Nearest, merge_nearest, nearest_between
 from ...storage import BlockStore, MemoryBlocks, open_shared
-from ..core.resources import Shared, resolve
+from ..core.resources import Resources, Shared, resolve
 from ..passes.blocks import join_lists
-from ..records.context import RunContext
 from .sources import FREED_BYTES, rows_of
 
 Rows: TypeAlias = Any  # rows as a store gives them: an array or CSR
@@ -98,12 +97,12 @@ def _pass(data: BlockStore | MemoryBlocks, k: int) -> Plan[list[Found]]:
     return plan(program, candidates(data), k)
 
 
-def nearest_neighbours(ctx: RunContext, k: int) -> Nearest:
-    """Return the ``k`` nearest other rows of every row of ``ctx.data``, scaling applied (one pass over pairs of row blocks).
+def nearest_neighbours(data: BlockStore | MemoryBlocks, resources: Resources, k: int) -> Nearest:
+    """Return the ``k`` nearest other rows of every row, scaling applied (one pass over pairs of row blocks).
 
     Raises ValueError: rows that are not finite.
     """
-    parts = [item.nearest for item in ctx.run_pass(_pass(ctx.data, k))]
+    parts = [item.nearest for item in resources.run_pass(_pass(data, k))]
     return Nearest(np.concatenate([part.ids for part in parts]), np.concatenate([part.squares for part in parts]))
 
 
@@ -129,12 +128,12 @@ def _squares(left: Rows, right: Rows) -> np.ndarray:
     return np.asarray(steps.multiply(steps).sum(axis=1)).ravel() if sp.issparse(steps) else np.einsum("ij,ij->i", steps, steps)
 
 
-def squared_distances(ctx: RunContext, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """Return the squared distances of pairs of rows of ``ctx.data``, scaling applied: a pass over pairs of row blocks that hold some."""
-    work = _distances_pass(ctx.data, np.minimum(i, j), np.maximum(i, j))
-    shared = [ctx.share(f"pairs-{name}", array, work.n_tasks) for name, array in zip("ij", work.broadcast, strict=True)]
+def squared_distances(data: BlockStore | MemoryBlocks, resources: Resources, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    """Return the squared distances of pairs of rows, scaling applied: a pass over pairs of row blocks that hold some."""
+    work = _distances_pass(data, np.minimum(i, j), np.maximum(i, j))
+    shared = [resources.share(f"pairs-{name}", array, work.n_tasks) for name, array in zip("ij", work.broadcast, strict=True)]
     out = np.empty(len(i))
-    for places, squares in ctx.run_pass(replace(work, broadcast=tuple(shared))):
+    for places, squares in resources.run_pass(replace(work, broadcast=tuple(shared))):
         out[places] = squares
     return out
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ...kernels.grams.normalization import needs_diagonal_only
-from ..records.context import RunContext
+from ..core.resources import Resources
 from .fill import fill_bytes, fills_here, is_given_bank
 from .grams import add_task_sums, products_chunk, task_sums_chunk
 from .pair_passes import (
@@ -39,17 +39,18 @@ SUM_WORK = ("weighted sums of kernels, written into the run", "products and entr
 class GramPasses:
     """The passes that :class:`Grams` of a fit may run, by the bytes of the largest step of each: 0 where the entries are in this process.
 
-    ``ctx``: with what the kernels are over as its data, and an executor of the kind that will run them.
+    ``data``: what the kernels are over; ``resources``: with an executor of the kind that will run them.
     """
 
-    ctx: RunContext
+    data: Any
     specs: Sequence[Any]
     settings: GramSettings
+    resources: Resources
 
     @cached_property
     def refs(self) -> Sequence[PairRef]:
         """Block pairs of all kernels."""
-        return row_pairs(self.ctx.data, self.specs, self.settings.block)
+        return row_pairs(self.data, self.specs, self.settings.block)
 
     @property
     def tasks(self) -> int:
@@ -59,7 +60,7 @@ class GramPasses:
     @property
     def n(self) -> int:
         """Number of rows."""
-        return self.ctx.data.n_rows
+        return self.data.n_rows
 
     @property
     def k(self) -> int:
@@ -69,7 +70,7 @@ class GramPasses:
     @property
     def holds_sum(self) -> bool:
         """Whether one weighted sum is a matrix in this process."""
-        return fits_driver(self.n, self.ctx.driver_memory)
+        return fits_driver(self.n, self.resources.driver_memory)
 
     @property
     def is_here(self) -> bool:
@@ -81,9 +82,10 @@ class GramPasses:
         if self.settings.policy == "store":
             return build_pass(list, [Build(None, ref) for ref in self.refs]).memory_bound
         if self.is_here:
-            if is_given_bank(self.ctx.data, self.specs):
+            if is_given_bank(self.data, self.specs):
                 return 0
-            return fill_bytes(self.ctx, self.specs) if fills_here(self.ctx, self.specs) else batches_bytes(self.refs, block_bytes)
+            is_filled = fills_here(self.data, self.resources, self.specs)
+            return fill_bytes(self.data, self.specs) if is_filled else batches_bytes(self.refs, block_bytes)
         if all(isinstance(ref, RowPair) for ref in self.refs) and all(map(needs_diagonal_only, self.specs)):
             return joined_bytes(on_diagonal(self.refs), diagonal_bytes(self.k, self.settings.block))
         return joined_bytes(self.refs, sums_bytes(self.k, self.settings.block))
@@ -115,7 +117,7 @@ class GramPasses:
 
     def solver(self, repeats: int = 1) -> int:
         """Return the bytes of what writes a weighted sum and answers a solver from it, which may ask for a row ``repeats`` times."""
-        return solver_bytes(self.refs, self.n, self.settings.block, self.ctx.driver_memory, repeats)
+        return solver_bytes(self.refs, self.n, self.settings.block, self.resources.driver_memory, repeats)
 
 
 def sum_work(settings: GramSettings, n: int, driver_memory: int) -> tuple[str, ...]:

@@ -14,8 +14,7 @@ from ...kernels.grams.spec import KernelSpec
 from ...storage import GramStore
 from ...storage.urls import holds_store
 from ..core.memory import Item
-from ..core.resources import BANK_SHARE
-from ..records.context import RunContext
+from ..core.resources import BANK_SHARE, Resources
 from .fill import bank_bytes
 from .sources import block_rows
 from .sources import pairs as block_pairs
@@ -42,12 +41,14 @@ class GramSettings:
     counts: np.ndarray | None = field(default=None, repr=False, compare=False)  # `(n,)` how often rows count where kernels are normalised
 
     @classmethod
-    def of(cls, ctx: RunContext, specs: Sequence[KernelSpec], policy: str = "auto", store: str | None = None) -> GramSettings:
+    def of(
+        cls, data: Any, resources: Resources, specs: Sequence[KernelSpec], policy: str = "auto", store: str | None = None
+    ) -> GramSettings:
         """Decide from sizes, or obey ``policy``. Raises ValueError if a store is asked for without a path."""
-        n, k = ctx.data.n_rows, len(specs)
+        n, k = data.n_rows, len(specs)
         if policy == "store" and store is None:
             raise ValueError("grams='store' needs a path for the Gram store")
-        whole, budget = bank_bytes(ctx.data, specs), int(BANK_SHARE * ctx.driver_memory)
+        whole, budget = bank_bytes(data, specs), int(BANK_SHARE * resources.driver_memory)
         auto: Policy = "memory" if whole <= budget else "recompute" if store is None else "store"
         chosen: Any = auto if policy == "auto" else policy
         known = chosen == "store" and holds_store(str(store))

@@ -24,9 +24,9 @@ from ...kernels.grams.normalization import Normalization
 from ...kernels.svm.decomposition import MIN_WORKING_SET
 from ...storage import GramStore, GramTask, RunStore, open_gram
 from ..core.memory import Item
-from ..core.resources import Shared, resolve
+from ..core.resources import Resources, Shared, resolve
 from ..passes.blocks import TASK_BYTES, add_parts, join_lists
-from ..records.context import RunContext
+from ..records.data_set import DataSet
 from .pairs import GivenPair, StoredPair
 from .sources import PairRef, group_pairs, load_normalised, loaded_bytes, normalised_part, pair_bytes
 
@@ -117,7 +117,7 @@ class BlockTotal:
         """Yield what tells one sum from another, without its normalisation."""
         raise NotImplementedError
 
-    def for_workers(self, ctx: RunContext, tasks: int) -> Self:
+    def for_workers(self, resources: Resources, tasks: int) -> Self:
         """Return it as so many tasks of a pass take it."""
         return self
 
@@ -178,10 +178,10 @@ class BlockTaskSum(BlockTotal):
         yield b"tasks"
         yield from (resolve(array).tobytes() for array in (self.weights, self.codes))
 
-    def for_workers(self, ctx: RunContext, tasks: int) -> BlockTaskSum:
+    def for_workers(self, resources: Resources, tasks: int) -> BlockTaskSum:
         """Return it with weights and tasks as objects of the run where all tasks would carry too much."""
-        weights, codes = (ctx.share(name, resolve(array), tasks) for name, array in (("task-weights", self.weights), ("tasks", self.codes)))
-        return replace(self, weights=weights, codes=codes)
+        weights = resources.share("task-weights", resolve(self.weights), tasks)
+        return replace(self, weights=weights, codes=resources.share("tasks", resolve(self.codes), tasks))
 
 
 def product_chunk(group: Group, total: BlockTotal, vector: Shared) -> np.ndarray:
@@ -229,10 +229,10 @@ def sum_chunk(builds: tuple[SumBuild, ...], total: BlockTotal) -> list[Any]:
 class CombinedGram:
     """``K(theta)`` by passes over the block pairs of its upper triangle; solvers ask for entries between chosen variables and products."""
 
-    def __init__(self, ctx: RunContext, refs: Sequence[PairRef], total: BlockTotal, diagonal: np.ndarray) -> None:
-        self._ctx, self._refs = ctx, list(refs)
+    def __init__(self, resources: Resources, refs: Sequence[PairRef], total: BlockTotal, diagonal: np.ndarray) -> None:
+        self._resources, self._refs = resources, list(refs)
         self._groups = group_pairs(self._refs)
-        self._total = total.for_workers(ctx, len(self._groups))
+        self._total = total.for_workers(resources, len(self._groups))
         self._diagonal = diagonal
 
     @property
@@ -253,7 +253,7 @@ class CombinedGram:
     @property
     def room(self) -> int:
         """Entries a solver may hold."""
-        return int(MATRIX_SHARE * self._ctx.driver_memory) // 4
+        return int(MATRIX_SHARE * self._resources.driver_memory) // 4
 
     def diag(self) -> np.ndarray:
         """Return the diagonal, float64 ``(n,)``."""
@@ -273,8 +273,8 @@ class CombinedGram:
         return self._product_pass("gram-products", products_chunk, "vectors", np.ascontiguousarray(V))
 
     def _product_pass(self, name: str, chunk: Callable[..., np.ndarray], what: str, vectors: np.ndarray) -> np.ndarray:
-        shared = self._ctx.share(what, vectors, len(self._groups))
-        return self._ctx.run_pass(product_pass(name, chunk, self._groups, vectors.nbytes, self._total, shared))
+        shared = self._resources.share(what, vectors, len(self._groups))
+        return self._resources.run_pass(product_pass(name, chunk, self._groups, vectors.nbytes, self._total, shared))
 
     def between(self, new: np.ndarray, old: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield ``(places of rows, places of columns, values)`` over variables ``new`` then ``old``: every pair with a new one.
@@ -283,7 +283,7 @@ class CombinedGram:
         """
         ids = np.concatenate([np.asarray(new, np.int64), np.asarray(old, np.int64)])
         for batch, limit, whole in self._batches(ids, len(new)):
-            yield from self._ctx.run_pass(entries_pass(batch, limit, whole, self._total, ids, len(new)))
+            yield from self._resources.run_pass(entries_pass(batch, limit, whole, self._total, ids, len(new)))
 
     def _batches(self, wanted: np.ndarray, fresh: int) -> Iterator[tuple[list[Group], int, int]]:
         """Yield tasks with the bytes of the largest result and of all results."""
@@ -376,21 +376,19 @@ def _result_bytes(refs: Sequence[PairRef], wanted: np.ndarray, fresh: int) -> li
     return sizes
 
 
-def combined_gram(
-    ctx: RunContext, refs: Sequence[PairRef], theta: np.ndarray, norms: Norms, diagonal: np.ndarray, block: int, exponential: bool = False
+def gram_by_passes(
+    data: DataSet, resources: Resources, refs: Sequence[PairRef], total: BlockTotal, diagonal: np.ndarray, block: int
 ) -> CombinedGram:
-    """Return ``K(theta)`` by passes, over a sum written into the run directory where that saves reading or computing kernels."""
-    return gram_by_passes(ctx, refs, BlockSum(norms, theta, exponential), diagonal, block)
+    """Return any sum of the kernels of block pairs by passes, written into the run directory where that saves reading or computing kernels.
 
-
-def gram_by_passes(ctx: RunContext, refs: Sequence[PairRef], total: BlockTotal, diagonal: np.ndarray, block: int) -> CombinedGram:
-    """Return any sum of the kernels of block pairs in the same way; ``diagonal``, ``(n,)``, is that of the sum."""
+    ``diagonal``, ``(n,)``, is that of the sum.
+    """
     # Weights that are all zero still need a block's shape.
     kernels = total.used or [0]
     refs, total = [ref.select(kernels) for ref in refs], total.of(kernels)
-    if ctx.scratch is None or _is_stored(refs, total):
-        return CombinedGram(ctx, refs, total, diagonal)
-    return CombinedGram(ctx, _write_sum(ctx, ctx.scratch, refs, total, block), BlockSum(None, np.ones(1)), diagonal)
+    if resources.scratch is None or _is_stored(refs, total):
+        return CombinedGram(resources, refs, total, diagonal)
+    return CombinedGram(resources, _write_sum(data, resources, resources.scratch, refs, total, block), BlockSum(None, np.ones(1)), diagonal)
 
 
 def _is_stored(refs: Sequence[PairRef], total: BlockTotal) -> bool:
@@ -399,20 +397,22 @@ def _is_stored(refs: Sequence[PairRef], total: BlockTotal) -> bool:
     return plain and all(isinstance(ref, StoredPair) for ref in refs)
 
 
-def _write_sum(ctx: RunContext, run: RunStore, refs: Sequence[PairRef], total: BlockTotal, block: int) -> list[StoredPair]:
+def _write_sum(
+    data: DataSet, resources: Resources, run: RunStore, refs: Sequence[PairRef], total: BlockTotal, block: int
+) -> list[StoredPair]:
     key = _key(refs[0], total)
     path = run.scratch / f"sum-{key[:32]}"
     for other in path.parent.glob("sum-*"):
         if other != path:
             shutil.rmtree(other)
-    store = GramStore.create(path, data_digest=ctx.data.digest, n=ctx.data.n_rows, kernels=[(key, {"name": "sum"})], block=block)
+    store = GramStore.create(path, data_digest=data.digest, n=data.n_rows, kernels=[(key, {"name": "sum"})], block=block)
     missing = store.missing([key])
     if missing:
         pairs = {(ref.rows, ref.cols): ref for ref in refs}
         builds = group_pairs([SumBuild(task, pairs[task.rows, task.cols]) for task in missing])
         with store.lock():
-            store.commit(ctx.run_pass(sum_pass(builds, total.for_workers(ctx, len(builds)))))
-    ctx.emit({"event": "phase", "phase": "weighted sum of Gram matrices", "blocks_computed": len(missing)})
+            store.commit(resources.run_pass(sum_pass(builds, total.for_workers(resources, len(builds)))))
+    resources.emit({"event": "phase", "phase": "weighted sum of Gram matrices", "blocks_computed": len(missing)})
     return [StoredPair(ref, (0,)) for ref in store.refs([key])]
 
 

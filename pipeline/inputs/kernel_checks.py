@@ -9,8 +9,8 @@ import numpy as np
 
 from ...kernels.grams.spec import KernelSpec
 from ...storage import DataError
+from ..core.resources import Resources
 from ..grams.grams import Grams
-from ..records.context import RunContext
 
 N_SAMPLED_ENTRIES = 1 << 13  # entries, spread over a given matrix, by which those that may be the same are found
 
@@ -31,10 +31,10 @@ def kernel_warnings(grams: Grams) -> list[str]:
     return messages
 
 
-def emit_warnings(grams: Grams, ctx: RunContext) -> None:
+def emit_warnings(grams: Grams, resources: Resources) -> None:
     """Emit these warnings, one event each."""
     for message in kernel_warnings(grams):
-        ctx.emit({"event": "warning", "message": message})
+        resources.emit({"event": "warning", "message": message})
 
 
 def _join_names(names: Sequence[str]) -> str:

@@ -14,10 +14,10 @@ from ...kernels.grams.functions import kernel_family
 from ...kernels.grams.open_kernels import Closing, OpenKernel, as_kernels
 from ...kernels.grams.spec import KernelSpec
 from ...storage import BlockStore, DataError, GramStore, MemoryBlocks
+from ..core.resources import Resources
 from ..grams.given import GivenGrams, with_normalization
 from ..grams.settings import GramSettings
 from ..grams.widths import MedianWidths
-from ..records.context import RunContext
 from ..records.data_set import DataSet
 from .default_kernels import default_kernels
 from .scores import InputsT
@@ -33,7 +33,7 @@ def kernel_texts(kernels: Any) -> Any:
     return [str(spec) for spec in as_kernels(kernels, sys.maxsize)]
 
 
-def with_decided_kernels(config: Any, data: Any, ctx: RunContext, counts: np.ndarray | None = None) -> Any:
+def with_decided_kernels(config: Any, data: Any, resources: Resources, counts: np.ndarray | None = None) -> Any:
     """Return parameters that name their kernels: the default ones where they name none, columns and widths as the data have them.
 
     ``counts``: how often rows count, ``(n,)``. Raises ValueError: kernels that do not suit the data.
@@ -44,7 +44,7 @@ def with_decided_kernels(config: Any, data: Any, ctx: RunContext, counts: np.nda
     if kernels is None:
         specs, told = default_kernels(data, counts)
         if told:
-            ctx.warn(told)
+            resources.warn(told)
         return config.model_copy(update={"kernels": [str(spec) for spec in specs]})
     opened = [isinstance(one, OpenKernel) for one in as_kernels(kernels, data.n_cols or None)]
     if not any(opened):
@@ -142,19 +142,12 @@ def with_gram_store(config: Any, inputs: InputsT, *, definite: bool = True) -> t
     return config.model_copy(update={"kernels": texts, "grams": "store"}), inputs
 
 
-def given_grams_or_none(data: object) -> GivenGrams | None:
-    """Return data that are precomputed matrices, which a loop reads in place of the run's data set; else ``None``."""
-    return data if isinstance(data, GivenGrams) else None
-
-
-def gram_settings(config: Any, specs: Sequence[Any], data: DataSet, ctx: RunContext, counts: np.ndarray | None = None) -> GramSettings:
+def gram_settings(config: Any, specs: Sequence[Any], data: DataSet, resources: Resources, counts: np.ndarray | None = None) -> GramSettings:
     """Return the policy of the Gram matrices of a fit; precomputed ones are read as they are: there is nothing to build into a store.
 
     ``counts``: how often rows count, ``(n,)``.
     """
-    grams = given_grams_or_none(data)
-    if grams is None:
-        settings = GramSettings.of(ctx, specs, config.grams, config.gram_store)
-    else:
-        settings = GramSettings.of(replace(ctx, data=grams), specs, "auto" if config.grams == "store" else config.grams, None)
-    return replace(settings, counts=counts)
+    policy, store = config.grams, config.gram_store
+    if isinstance(data, GivenGrams):
+        policy, store = "auto" if policy == "store" else policy, None
+    return replace(GramSettings.of(data, resources, specs, policy, store), counts=counts)

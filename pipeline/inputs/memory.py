@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..core.memory import Item, check_memory, refuse
+from ..core.resources import Resources
 from ..grams.settings import GramSettings
-from ..records.context import RunContext
 
 VECTOR_BYTES = 64  # bytes of a row and machine: label, cost, coefficient, decision value, and the solver's copies of them
 
@@ -26,7 +26,7 @@ def fewer_kernels(settings: GramSettings) -> str:
     return "choose fewer kernels, or another policy (grams='auto')" if settings.policy == "memory" else "choose fewer kernels or rows"
 
 
-def check_machines(settings: GramSettings, items: Sequence[Item], n: int, k: int, ctx: RunContext, method: str) -> None:
+def check_machines(settings: GramSettings, items: Sequence[Item], n: int, k: int, resources: Resources, method: str) -> None:
     """Refuse kernel machines whose driver, or whose tasks, would hold more than they may, and tell where it is much.
 
     Raises MemoryBoundExceeded: need and limit are named.
@@ -34,5 +34,5 @@ def check_machines(settings: GramSettings, items: Sequence[Item], n: int, k: int
     remedy = fewer_kernels(settings)
     # Whatever the policy, a task computes one block pair of all kernels, in this process where there are no workers.
     block = "one block of rows of every kernel", 4 * k * min(settings.block, n) ** 2
-    refuse(method, [block] if settings.policy != "memory" else [], ctx.fit_limit, remedy)
-    check_memory(method, items, ctx, remedy)
+    refuse(method, [block] if settings.policy != "memory" else [], resources.fit_limit, remedy)
+    check_memory(method, items, resources, remedy)

@@ -259,7 +259,7 @@ class PooledTasks:
         self.codes, self.n_tasks = self.inputs.codes, self.inputs.n_tasks
         # What follows accuracy, or R2; of more than two classes all machines together say it.
         self.fits = (fit_tracker(self.inputs, self.inputs.held_out),) if self.inputs.n_machines == 1 else ()
-        self.grams = lazy_grams(self.specs, self.settings, self.inputs.data)
+        self.grams = lazy_grams(self.inputs.data, self.specs, self.settings)
 
     @property
     def distributed(self) -> tuple[str, ...]:

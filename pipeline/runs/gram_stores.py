@@ -126,7 +126,7 @@ def build_grams(
     emit, tally = on_event or ignore, Tally()
     with executing(options, store, tee((emit, tally.listen)), "grams.grams") as executor:
         ctx = RunContext(executor, data=store, driver_memory=driver_bytes(driver_memory), emit=emit, tally=tally)
-        Grams(ctx, specs, GramSettings.of(ctx, specs, "store", replacement or out))
+        Grams(ctx.data, specs, GramSettings.of(ctx.data, ctx, specs, "store", replacement or out), ctx)
         ctx.confirm()
     if replacement is not None:
         end_replacement(out, replacement)

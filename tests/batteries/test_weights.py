@@ -11,9 +11,9 @@ from gramplane import pipeline
 from gramplane.cluster import open_executor
 from gramplane.kernels.grams.spec import as_specs
 from gramplane.pipeline import METHODS, MKLClassifier
+from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.grams.grams import Grams
 from gramplane.pipeline.grams.settings import GramSettings
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage.ingest import ingest
 
 FAR = 50.0  # rows that are left out lie as many times as far away as the others
@@ -84,13 +84,11 @@ def test_kernels_are_normalised_over_rows_as_often_as_they_count(policy, tmp_pat
     X, counts = np.random.default_rng(0).standard_normal((300, 4)), np.arange(300) % 4
     rows, specs = np.repeat(np.arange(300), counts), as_specs(KERNELS, 4)
     with open_executor(None) as executor:
-        ctx = [
-            RunContext(executor, data=ingest((part, np.zeros(len(part))), tmp_path / str(len(part)), task="regression"))
-            for part in (X, X[rows])
-        ]
-        settings = GramSettings.of(ctx[0], specs, policy, str(tmp_path / "grams"))
-        weighted = Grams(ctx[0], specs, replace(settings, counts=counts.astype(float)), centre=True)
-        repeated = Grams(ctx[1], specs, centre=True)
+        resources = Resources(executor)
+        data = [ingest((part, np.zeros(len(part))), tmp_path / str(len(part)), task="regression") for part in (X, X[rows])]
+        settings = GramSettings.of(data[0], resources, specs, policy, str(tmp_path / "grams"))
+        weighted = Grams(data[0], specs, replace(settings, counts=counts.astype(float)), resources, centre=True)
+        repeated = Grams(data[1], specs, None, resources, centre=True)
         theta = np.array([0.1, 0.4, 0.3, 0.2])
         np.testing.assert_allclose(weighted.combine(theta).array[rows][:, rows], repeated.combine(theta).array, rtol=1e-5, atol=1e-6)
 

@@ -14,10 +14,10 @@ from gramplane.kernels.eigen import column_block
 from gramplane.kernels.eigen.operator import SymmetricOperator
 from gramplane.kernels.eigen.positive_part import as_array, positive_part
 from gramplane.pipeline import load_model, resume_run, run_method
+from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.grams import eigen_blocks, eigen_steps
 from gramplane.pipeline.grams.eigen_blocks import WorkerEngine
-from gramplane.pipeline.records.context import RunContext
-from gramplane.storage import MemoryBlocks, RunStore, TiledMatrix
+from gramplane.storage import RunStore, TiledMatrix
 from gramplane.storage.ingest import ingest
 from tests.support.oracles.spectral import graph_problem
 
@@ -41,8 +41,8 @@ def engine(tmp_path, monkeypatch):
     monkeypatch.setattr(WorkerEngine, "takes", lambda *_: True)
     sink = MemorySink()
     with open_executor(None, events=sink) as executor:
-        ctx = RunContext(executor, data=MemoryBlocks(np.zeros((330, 1))), scratch=RunStore.create(tmp_path / "run", {}))
-        yield WorkerEngine(ctx, ctx.scratch, 330, 1 << 30, keeps_blocks=True), sink
+        run = RunStore.create(tmp_path / "run", {})
+        yield WorkerEngine(Resources(executor, scratch=run), run, 330, 1 << 30, keeps_blocks=True), sink
 
 
 def in_parts(seed: int = 0) -> SymmetricOperator:

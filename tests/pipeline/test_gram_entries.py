@@ -6,9 +6,9 @@ import pytest
 from gramplane.cluster import open_executor
 from gramplane.kernels.bank.bank import PackedBank
 from gramplane.kernels.grams.spec import as_specs
+from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.grams.grams import Grams
 from gramplane.pipeline.grams.settings import GramSettings
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks
 
 
@@ -32,11 +32,10 @@ def test_every_policy_gives_the_same_entries(tmp_path, normalize):
     specs = [spec.__class__(spec.name, spec.params, spec.columns, normalize) for spec in as_specs(["rbf(gamma=0.5)", "poly(degree=2)"], 3)]
     i, j = rng.integers(0, 270, (2, 500))
     with open_executor(None) as executor:
-        ctx = RunContext(executor, data=data)
-        found = [
-            Grams(ctx, specs, GramSettings(policy, 128, str(tmp_path / "g"))).entries(i, j) for policy in ("memory", "recompute", "store")
-        ]
-        whole = Grams(ctx, specs)
+        resources = Resources(executor)
+        decided = [GramSettings(policy, 128, str(tmp_path / "g")) for policy in ("memory", "recompute", "store")]
+        found = [Grams(data, specs, settings, resources).entries(i, j) for settings in decided]
+        whole = Grams(data, specs, None, resources)
         for q in range(2):
             matrix = whole.combine(np.eye(2)[q]).rows(np.arange(270))
             np.testing.assert_allclose(found[0][q], matrix[i, j], rtol=1e-6)

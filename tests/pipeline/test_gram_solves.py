@@ -10,9 +10,9 @@ from gramplane.kernels.svm.logistic import logistic_problem, solve_logistic
 from gramplane.kernels.svm.ridge import solve_ridge
 from gramplane.kernels.svm.smo import solve_smo
 from gramplane.pipeline import run_method
+from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.grams.grams import Grams
 from gramplane.pipeline.grams.settings import GramSettings
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import GramStore, RunStore
 from gramplane.storage.ingest import ingest
 
@@ -48,10 +48,10 @@ PROBLEMS = {
 def opened(store, tmp_path, policy="store", *, memory=LITTLE, run=None, sink=None, kernels=KERNELS, centre=False):
     """The matrices over an executor in this process."""
     with open_executor(None, events=sink) as executor:
-        ctx = RunContext(executor, data=store, scratch=run, driver_memory=memory, emit=sink or (lambda event: None))
+        resources = Resources(executor, scratch=run, driver_memory=memory, emit=sink or (lambda event: None))
         specs = as_specs(kernels, D)
-        settings = GramSettings.of(ctx, specs, policy, str(tmp_path / "grams") if policy == "store" else None)
-        return Grams(ctx, specs, settings, centre=centre)
+        settings = GramSettings.of(store, resources, specs, policy, str(tmp_path / "grams") if policy == "store" else None)
+        return Grams(store, specs, settings, resources, centre=centre)
 
 
 @pytest.fixture(scope="module")
@@ -148,8 +148,8 @@ def test_the_policy_and_its_reason_are_said(store, tmp_path):
     for name, memory, path in (("memory", 1 << 30, None), ("recompute", LITTLE, None), ("store", LITTLE, str(tmp_path / "g"))):
         sink = MemorySink()
         with open_executor(None) as executor:
-            ctx = RunContext(executor, data=store, driver_memory=memory, emit=sink)
-            Grams(ctx, as_specs(KERNELS, D), GramSettings.of(ctx, as_specs(KERNELS, D), "auto", path))
+            resources, specs = Resources(executor, driver_memory=memory, emit=sink), as_specs(KERNELS, D)
+            Grams(store, specs, GramSettings.of(store, resources, specs, "auto", path), resources)
         told[name] = sink.named("grams")[0]
         assert told[name]["grams"] == name
     assert "in memory: 3 Gram matrices of 400 rows take 1" in told["memory"]["gram_reason"]

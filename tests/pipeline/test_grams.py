@@ -8,13 +8,13 @@ import pytest
 from gramplane.cluster import MemorySink, open_executor
 from gramplane.kernels.grams.products import ProductSpec
 from gramplane.kernels.grams.spec import as_specs
+from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.grams import grams as module
 from gramplane.pipeline.grams.grams import Grams
 from gramplane.pipeline.grams.pair_passes import pass_groups
 from gramplane.pipeline.grams.settings import GramSettings
 from gramplane.pipeline.grams.sources import block_rows, pairs
 from gramplane.pipeline.passes.blocks import byte_groups
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks, block_cache
 from gramplane.storage.ingest import ingest
 from tests.support.oracles import gram as oracle
@@ -38,10 +38,9 @@ def store(data, tmp_path_factory):
 
 
 def opened(policy, store, tmp_path, kernels, executor, **options):
-    ctx = RunContext(executor, data=store)
-    specs = as_specs(kernels, 5)
-    settings = GramSettings.of(ctx, specs, policy, str(tmp_path / "grams") if policy == "store" else None)
-    return Grams(ctx, specs, settings, **options)
+    resources, specs = Resources(executor), as_specs(kernels, 5)
+    settings = GramSettings.of(store, resources, specs, policy, str(tmp_path / "grams") if policy == "store" else None)
+    return Grams(store, specs, settings, resources, **options)
 
 
 def whole(kernels, X):
@@ -83,20 +82,20 @@ def test_kernels_that_join_are_filled_behind_those_that_are_there(data, store, t
     theta, vectors = np.random.default_rng(3).random(len(KERNELS)), np.random.default_rng(4).standard_normal((N, 2))
     products = [ProductSpec.of([spec]) for spec in as_specs(KERNELS[:2], 5)] + [ProductSpec.of(list(as_specs(KERNELS[1:3], 5)))]
     with open_executor(None) as executor:
-        ctx = RunContext(executor, data=store)
-        before = Grams(ctx, products[:2])
+        resources = Resources(executor)
+        before = Grams(store, products[:2], None, resources)
         bank = before._bank
-        after, anew = Grams(ctx, products, known=before), Grams(ctx, products)
+        after, anew = Grams(store, products, None, resources, known=before), Grams(store, products, None, resources)
         assert before._bank is None and not hasattr(bank, "values"), "the memory was not taken over"
         assert after.forms(vectors).tobytes() == anew.forms(vectors).tobytes()
         assert after.combine(theta[:3]).array.tobytes() == anew.combine(theta[:3]).array.tobytes()
         assert after.diagonals().tobytes() == anew.diagonals().tobytes()
         # Of other kernels, and where entries do not stay in memory, nothing is taken over, but the old ones go.
         for specs, policy in ((products[1:], "memory"), (products[::-1], "memory"), (products, "recompute")):
-            known = Grams(ctx, products[:2])
-            found = Grams(ctx, specs, GramSettings.of(ctx, specs, policy), known=known)
+            known = Grams(store, products[:2], None, resources)
+            found = Grams(store, specs, GramSettings.of(store, resources, specs, policy), resources, known=known)
             assert known._bank is None
-            assert found.forms(vectors).tobytes() == Grams(ctx, specs).forms(vectors).tobytes()
+            assert found.forms(vectors).tobytes() == Grams(store, specs, None, resources).forms(vectors).tobytes()
 
 
 def test_a_sum_beyond_the_drivers_memory_answers_by_passes(data, store, tmp_path):
@@ -106,7 +105,7 @@ def test_a_sum_beyond_the_drivers_memory_answers_by_passes(data, store, tmp_path
         whole = opened("memory", store, tmp_path, KERNELS, executor).combine(theta).array.astype(float)
         for policy in ("store", "recompute"):
             grams = opened(policy, store, tmp_path, KERNELS, executor)
-            grams.ctx = RunContext(executor, data=store, driver_memory=1 << 18)
+            grams.resources = Resources(executor, driver_memory=1 << 18)
             far = grams.combine(theta)
             assert not hasattr(far, "array") and far.n == N
             np.testing.assert_array_equal(entries(far, wanted[:2], wanted[2:]), whole.astype(np.float32)[np.ix_(wanted[:2], wanted)])
@@ -148,7 +147,7 @@ def test_a_bank_is_filled_in_place_where_diagonals_are_enough(data, tmp_path, ke
     with open_executor(None, events=sink) as executor:
         for near in (True, False):
             if not near:
-                monkeypatch.setattr(module, "fills_here", lambda ctx, specs: False)
+                monkeypatch.setattr(module, "fills_here", lambda data, resources, specs: False)
             found.append(opened("memory", MemoryBlocks(data[0]), tmp_path, kernels, executor))
     started = [event["program"] for event in sink.events if event["event"] == "start"]
     assert set(started) == {program, "gram-blocks"} and (program == "gram-blocks" or started.count("gram-blocks") == 1)
@@ -176,7 +175,7 @@ def test_a_task_of_a_pass_takes_pairs_up_to_its_bytes_and_no_more():
 
 def test_a_store_policy_needs_a_path(data, store):
     with open_executor(None) as executor, pytest.raises(ValueError, match="needs a path"):
-        GramSettings.of(RunContext(executor, data=store), as_specs(["linear"], 5), "store")
+        GramSettings.of(store, Resources(executor), as_specs(["linear"], 5), "store")
 
 
 @pytest.mark.parametrize(("kernels", "centre"), [(KERNELS, False), (CENTRED, True)])

@@ -16,10 +16,10 @@ from gramplane.kernels.jit import one_thread
 from gramplane.kernels.svm.dual import svc_problem
 from gramplane.kernels.svm.smo import solve_smo
 from gramplane.pipeline import MKLClassifier, resume_run, run_method
+from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.grams.grams import Grams
 from gramplane.pipeline.grams.settings import GramSettings
 from gramplane.pipeline.records.compute import ComputeOptions
-from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.runs.gram_stores import build_grams
 from gramplane.pipeline.runs.run import executing
 from gramplane.storage import BlockStore, GramStore, RunLocked, RunStore
@@ -276,8 +276,8 @@ def machine_on(folder, grams, run, cluster, on_event=None):
     data, specs = BlockStore.open(folder / "store").with_scale("standard", centred=True), as_specs(GRAM_KERNELS, 20)
     y = np.where(data.target() > 0, 1.0, -1.0)
     with one_thread(), executing(ComputeOptions(cluster), data, on_event or (lambda event: None)) as executor:
-        ctx = RunContext(executor, data=data, scratch=RunStore.create(run, {}), driver_memory=15 << 20)
-        found = Grams(ctx, specs, GramSettings.of(ctx, specs, "store", str(grams)))
+        resources = Resources(executor, scratch=RunStore.create(run, {}), driver_memory=15 << 20)
+        found = Grams(data, specs, GramSettings.of(data, resources, specs, "store", str(grams)), resources)
         solution = solve_smo(found.combine(np.full(8, 0.125)), svc_problem(y, 1.0))
         forms = found.forms(solution.beta)
     assert solution.converged and solution.gap < 1e-3 * solution.upper and solution.details["working"] < GRAM_ROWS / 2

@@ -7,10 +7,10 @@ from gramplane.kernels.grams.spec import as_specs
 from gramplane.kernels.svm.dual import svc_problem
 from gramplane.kernels.svm.smo import solve_smo
 from gramplane.pipeline import run_method
+from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.grams.grams import Grams
 from gramplane.pipeline.grams.settings import GramSettings
 from gramplane.pipeline.records.compute import ComputeOptions
-from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.runs.gram_stores import build_grams
 from gramplane.pipeline.runs.run import executing
 from gramplane.storage import RunStore
@@ -57,11 +57,9 @@ def test_gram_matrices_stay_within_the_peak_planned_for_their_workers(tmp_path):
     kernels = [f"rbf(gamma={0.001 * 2**q})" for q in range(16)]
     said = build_grams(data.url, kernels, str(tmp_path / "g"), cluster="local:2", worker_memory=limit, dry_run=True).figures
     with executing(ComputeOptions("local:2", limit), data, events.append, "grams") as executor:
-        ctx, specs = (
-            RunContext(executor, data=data, scratch=RunStore.create(tmp_path / "run", {}), driver_memory=40 << 20),
-            as_specs(kernels, 10),
-        )
-        grams = Grams(ctx, specs, GramSettings.of(ctx, specs, "store", str(tmp_path / "g")))
+        resources = Resources(executor, scratch=RunStore.create(tmp_path / "run", {}), driver_memory=40 << 20)
+        specs = as_specs(kernels, 10)
+        grams = Grams(data, specs, GramSettings.of(data, resources, specs, "store", str(tmp_path / "g")), resources)
         grams.forms(np.ones(n))
         found = solve_smo(grams.combine(np.full(16, 0.0625)), svc_problem(np.where(data.target() > 0, 1.0, -1.0), 1.0), tol=1e-2)
     assert found.converged and found.details["working"] < n

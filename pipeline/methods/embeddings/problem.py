@@ -67,7 +67,7 @@ def build_graph(config: EmbeddingConfig, ctx: RunContext, given: Edges | None = 
     """Return the graph of a fit on ``ctx.data``: of nearest neighbours, unless its edges are given. Raises DataError: no edge."""
     n = ctx.data.n_rows
     if given is None:
-        nearest = nearest_neighbours(ctx, min(config.n_neighbors, n - 1))
+        nearest = nearest_neighbours(ctx.data, ctx, min(config.n_neighbors, n - 1))
         i, j = sp.triu(neighbour_graph(nearest.ids, config.graph), 1, format="coo").coords
         if not len(i):
             raise DataError(f"graph={config.graph!r}: no two rows are neighbours of each other; take more neighbours, or graph='union'")
@@ -75,7 +75,7 @@ def build_graph(config: EmbeddingConfig, ctx: RunContext, given: Edges | None = 
         squares = edge_squares(nearest, i, j)
     else:
         i, j = given
-        squares = squared_distances(ctx, i, j)
+        squares = squared_distances(ctx.data, ctx, i, j)
     norm2, directions = row_geometry(ctx, directions_of(config))
     return build_neighbourhood(n, i, j, squares, norm2, directions)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
@@ -19,11 +19,11 @@ from ....kernels.graphs.kernel_graphs import KernelDag
 from ....kernels.graphs.norms import NodeSet
 from ....storage.urls import holds_store
 from ...core.memory import Item, driver_plan
-from ...core.resources import BANK_SHARE, ignore
+from ...core.resources import BANK_SHARE, Resources, ignore
 from ...grams.grams import Grams
 from ...grams.plans import GramPasses, sum_plan, sum_work
 from ...grams.settings import GramSettings, tables_item, task_forms_item
-from ...grams.sources import block_rows
+from ...grams.sources import RowData, block_rows
 from ...grams.weighted_sum import fits_driver, sum_item
 from ...inputs.labels import Inputs
 from ...inputs.memory import vectors_item
@@ -56,12 +56,12 @@ class HullGrams(Grams):
     grows = True
 
 
-def hull_settings(config: HKLConfig, specs: Sequence[Any], ctx: RunContext) -> GramSettings:
+def hull_settings(config: HKLConfig, data: DataSet, specs: Sequence[Any], resources: Resources) -> GramSettings:
     """Return where the matrices of a hull lie. A store is cut for all hulls alike."""
-    settings = GramSettings.of(ctx, specs, config.grams, config.gram_store)
+    settings = GramSettings.of(data, resources, specs, config.grams, config.gram_store)
     if settings.policy != "store" or holds_store(str(config.gram_store)):
         return settings
-    return replace(settings, block=min(ctx.data.n_rows, max(MIN_STORED_ROWS, block_rows(ctx.data.n_rows, config.max_nodes))))
+    return replace(settings, block=min(data.n_rows, max(MIN_STORED_ROWS, block_rows(data.n_rows, config.max_nodes))))
 
 
 @dataclass(frozen=True)
@@ -146,8 +146,8 @@ class HKLProblem:
         root, hulls = self.dag.kernel(self.dag.roots()[0]), dict[tuple[int, str], GramPasses]()
         for count in range(self.largest_hull, 0, -1):
             specs: list[Any] = [root] * count
-            settings = hull_settings(self.config, specs, self.planned)
-            hulls.setdefault((settings.block, settings.policy), GramPasses(self.planned, specs, settings))
+            settings = hull_settings(self.config, self.inputs.data, specs, self.planned)
+            hulls.setdefault((settings.block, settings.policy), GramPasses(self.inputs.data, specs, settings, self.planned))
         return list(hulls.values())
 
     def _step_bytes(self) -> Iterator[int]:
@@ -157,8 +157,8 @@ class HKLProblem:
         vectors = count if machines.roots is None else machines.roots.shape[1]
         for hull in self._hulls:
             yield from (hull.load(), hull.sum(), hull.forms(vectors) if fits else hull.task_forms(count, machines.n_tasks))
-        tasks = None if fits else (count, machines.n_tasks)
-        yield node_task_bytes(self.planned.data, self.dag, len(base_kernels(self.dag)), vectors, tasks)
+        tasks, data = None if fits else (count, machines.n_tasks), cast("RowData", self.inputs.data)
+        yield node_task_bytes(data, self.dag, len(base_kernels(self.dag)), vectors, tasks)
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -166,17 +166,17 @@ class HKLProblem:
         work = sum_work(self._hulls[0].settings, self.machines.n, self.planned.driver_memory)
         return *work, "forms of kernels outside the hull"
 
-    def grams(self, nodes: NodeSet, ctx: RunContext) -> Grams:
+    def grams(self, nodes: NodeSet, resources: Resources) -> Grams:
         """Return the matrices of the hull's kernels: a function of data and nodes, made anew when nodes joined, or after a resume."""
-        name = nodes.keys.tobytes()
+        name, quiet = nodes.keys.tobytes(), replace(resources, emit=ignore)
         if self._hull_grams is None or self._hull_grams[0] != name:
-            specs: list[Any] = [self.dag.kernel(key) for key in nodes.keys]
+            data, specs = self.inputs.data, list[Any](map(self.dag.kernel, nodes.keys))
             # A hull grows: the new matrices begin with the old ones, whose memory they take over.
             known, self._hull_grams = self._hull_grams and self._hull_grams[1], None
-            settings = replace(hull_settings(self.config, specs, ctx), counts=self.inputs.rows.counts)
-            self._hull_grams = (name, HullGrams(replace(ctx, emit=ignore), specs, settings, known=known))
+            settings = replace(hull_settings(self.config, data, specs, resources), counts=self.inputs.rows.counts)
+            self._hull_grams = (name, HullGrams(data, specs, settings, quiet, known=known))
         grams = self._hull_grams[1]
-        grams.ctx = replace(ctx, emit=ignore)
+        grams.resources = quiet
         return grams
 
     def solve(self, nodes: NodeSet, master: HKLMaster, tol: float, ctx: RunContext) -> tuple[HKLMaster, Restricted]:

@@ -17,6 +17,7 @@ from ....kernels.alignment.path import Cells, cut_into_cells
 from ....kernels.svm.decomposition import solve_decomposition
 from ....kernels.svm.dual import DenseGram, Gram, Scratch
 from ....kernels.svm.smo import solve_smo
+from ...core.resources import Resources
 from ...grams.given import GivenGrams
 from ...grams.grams import Grams
 from ...inputs.kernels import resolved_kernels
@@ -135,7 +136,7 @@ class PathTrainer:
         if isinstance(self.inputs.data, GivenGrams):
             theta = np.zeros(len(self.kernels.traces))
             theta[active] = weights
-            self._grams = self._grams or given_grams(ctx, self.inputs)
+            self._grams = self._grams or given_grams(self.inputs, ctx)
             return self._grams.combine(theta)
         if len(active) and not matrix_fits(ctx.data.n_rows, ctx.data.n_cols, ctx.driver_memory):
             return FeatureGram(ctx, active, weights, self.kernels.widths[active])
@@ -152,9 +153,9 @@ class PathTrainer:
         return PathPoint(p, active, share, beta, bias, float(gap), float(objective), values)
 
 
-def given_grams(ctx: RunContext, inputs: Inputs) -> Grams:
+def given_grams(inputs: Inputs, resources: Resources) -> Grams:
     """Return access to precomputed matrices, as they are."""
-    return Grams(ctx, resolved_kernels("precomputed", inputs.data, "none"))
+    return Grams(inputs.data, resolved_kernels("precomputed", inputs.data, "none"), None, resources)
 
 
 def machine_points(counts: np.ndarray, n_machines: int, last: int) -> np.ndarray:

@@ -248,7 +248,7 @@ def row_counts(inputs: Inputs) -> np.ndarray:
 
 def given_alignments(ctx: RunContext, inputs: Inputs) -> Alignments:
     """Return the alignments of precomputed matrices."""
-    grams, counts, targets = given_grams(ctx, inputs), row_counts(inputs), class_targets(inputs)
+    grams, counts, targets = given_grams(inputs, ctx), row_counts(inputs), class_targets(inputs)
     labels = counts * (targets - np.average(targets, axis=1, weights=counts)[:, None])
     forms = grams.forms(np.concatenate([labels, counts[None, :]]).T)
     plain = grams.diagonals() @ counts

@@ -122,7 +122,7 @@ class LatentProblem(PooledTasks):
     def plan(self) -> dict[str, Any]:
         """Gram policy, tasks of a pass, memory of a task."""
         n, k = self.inputs.data.n_rows, len(self.specs)
-        passes = GramPasses(self.grams.over(self.planned), self.specs, self.settings)
+        passes = GramPasses(self.inputs.data, self.specs, self.settings, self.planned)
         return {
             **self.settings.describe(n, k),
             **driver_plan(driver_items(self.settings, n, k, self.n_tasks, self.planned.driver_memory)),

@@ -93,7 +93,7 @@ class MKLProblem:
     def __post_init__(self) -> None:
         self.configs = self.configs or (self.config,) * len(self.problems)
         self.domains = tuple(weight_set(one) for one in self.configs)
-        self.grams = lazy_grams(self.specs, self.settings, self.data)
+        self.grams = lazy_grams(self.data, self.specs, self.settings)
 
     @property
     def data(self) -> DataSet:
@@ -104,7 +104,7 @@ class MKLProblem:
     def plan(self) -> dict[str, Any]:
         """Gram policy, tasks of a pass, memory of a task."""
         n, k, machines = self.data.n_rows, len(self.specs), len(self.problems)
-        passes = GramPasses(self.grams.over(self.planned), self.specs, self.settings)
+        passes = GramPasses(self.data, self.specs, self.settings, self.planned)
         return {
             **self.settings.describe(n, k),
             **driver_plan(machines_items(self.settings, n, k, machines, self.planned.driver_memory)),

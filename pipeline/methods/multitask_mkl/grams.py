@@ -17,10 +17,10 @@ from ....kernels.svm.dual import DualProblem
 from ....kernels.svm.smo import Accuracy
 from ....storage import DataError
 from ....storage.grams.layout import GramLayout
+from ...core.resources import Resources
 from ...grams.contents import confirm_contents
 from ...grams.grams import filled_store
 from ...grams.settings import GramSettings
-from ...records.context import RunContext
 from .solve_pass import BatchProblem, Norms, TaskBatch, normalized_block, solve_chunk, solves_pass, split_batches, sums_chunk, sums_pass
 from .task_blocks_pass import LoadedPair, TaskPair, load_pairs, task_pairs
 
@@ -40,17 +40,20 @@ class TaskGrams:
     Normalisation rests on pairs of rows within tasks: centring is by task, which the bias of a task takes up.
     """
 
-    def __init__(self, ctx: RunContext, specs: Sequence[Any], layout: GramLayout, order: np.ndarray, settings: GramSettings) -> None:
-        self.ctx, self.specs, self.layout, self.order, self.settings = ctx, tuple(specs), layout, order, settings
+    def __init__(
+        self, data: Any, specs: Sequence[Any], layout: GramLayout, order: np.ndarray, settings: GramSettings, resources: Resources
+    ) -> None:
+        self.data, self.specs, self.layout, self.order = data, tuple(specs), layout, order
+        self.settings, self.resources = settings, resources
         for spec in specs:
             if spec.centre and spec.normalize == "cosine":
                 raise ValueError(
                     f"kernel {spec}: a cosine of centred rows needs all pairs of rows; within tasks give cosine or centre alone"
                 )
-        self._pairs: Sequence[TaskPair] = task_pairs(ctx.data, self.specs, layout, order, settings.dtype)
+        self._pairs: Sequence[TaskPair] = task_pairs(data, self.specs, layout, order, settings.dtype)
         event = {"grams": settings.policy, "gram_reason": settings.reason, "gram_block_rows": layout.block, "kernels": len(self.specs)}
-        ctx.emit({"event": "grams", **event, "tasks": len(layout.groups)})
-        confirm_contents(ctx, settings, self.specs)
+        resources.emit({"event": "grams", **event, "tasks": len(layout.groups)})
+        confirm_contents(data, settings, self.specs, resources.scratch)
         self.sums = self._load_sums()
         self.normalizations = [replace(norm, row_mean=None, mean=0.0) for norm in make_normalizations(self.specs, self.centred_sums())]
         scales_only = all(norm.only_scales for norm in self.normalizations)
@@ -93,7 +96,7 @@ class TaskGrams:
         if self.settings.policy == "memory":
             solutions = [solution for batch in batches for solution in solve_chunk(batch)]
         else:
-            solutions = self.ctx.run_pass(solves_pass(solve_chunk, batches, self.k))
+            solutions = self.resources.run_pass(solves_pass(solve_chunk, batches, self.k))
         solutions = sorted(solutions, key=lambda solution: solution.first)
         indefinite = [task for solution in solutions for task in solution.indefinite]
         if indefinite:
@@ -105,10 +108,10 @@ class TaskGrams:
 
     def _load_sums(self) -> list[KernelSums]:
         if self.settings.policy == "store":
-            layout, digest = self.layout, ordered_digest(self.ctx.data.digest, self.order)
+            layout, digest = self.layout, ordered_digest(self.data.digest, self.order)
             cut = {"data_digest": digest, "n": layout.n, "dtype": self.settings.dtype, "block": layout.block, "groups": layout.groups}
             # Its files stay readable while the store is open, should it be replaced.
-            self._store, self._pairs, sums = filled_store(self.ctx, str(self.settings.store), self.specs, self._pairs, **cut)
+            self._store, self._pairs, sums = filled_store(self.resources, str(self.settings.store), self.specs, self._pairs, **cut)
             if self.settings.counts is None:
                 return sums
         counts = self.settings.counts
@@ -118,8 +121,8 @@ class TaskGrams:
             self._pairs = [LoadedPair(pair.rows, pair.cols, block) for block, pair in zip(blocks, self._pairs, strict=True)]
             return kernel_sums(self.n, sums, counts)
         batches = split_batches(self._pairs, self.layout)
-        shared = None if counts is None else self.ctx.share("counts", counts, len(batches))
-        return kernel_sums(self.n, self.ctx.run_pass(sums_pass(sums_chunk, batches, self.k, shared)), counts)
+        shared = None if counts is None else self.resources.share("counts", counts, len(batches))
+        return kernel_sums(self.n, self.resources.run_pass(sums_pass(sums_chunk, batches, self.k, shared)), counts)
 
 
 def _with_problem(batch: TaskBatch, whole: BatchProblem) -> TaskBatch:

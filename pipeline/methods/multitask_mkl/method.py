@@ -15,7 +15,8 @@ from ....kernels.tasks.multitask import task_kernel_weights
 from ...core.memory import check_memory
 from ...core.method import Method
 from ...core.result import Result, Step
-from ...inputs.kernels import given_grams_or_none, resolved_kernels, with_decided_kernels
+from ...grams.given import GivenGrams
+from ...inputs.kernels import resolved_kernels, with_decided_kernels
 from ...inputs.memory import fewer_kernels
 from ...inputs.scores import fit_tracker, scores_of
 from ...inputs.tasks import TaskInputs, TaskProblem, held_out_task_inputs, pooled_problem
@@ -127,7 +128,7 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
         self, configs: Sequence[MultiTaskMKLConfig], inputs: TaskInputs, masks: Sequence[np.ndarray | None], resources: RunContext
     ) -> MultiTaskProblem:
         """Return one problem for the fits with all parameters on all masks of rows held out; they share Gram matrices, as do classes."""
-        first, given = configs[0], given_grams_or_none(inputs.data)
+        first, given = configs[0], inputs.data if isinstance(inputs.data, GivenGrams) else None
         specs = resolved_kernels(first.kernels, inputs.data, first.normalize)
         layout = task_layout(np.diff(inputs.edges).tolist(), len(specs))
         policy = "auto" if given is not None and first.grams == "store" else first.grams

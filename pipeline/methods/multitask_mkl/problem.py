@@ -123,8 +123,9 @@ class MultiTaskProblem:
     configs: tuple[MultiTaskMKLConfig, ...]
 
     def __post_init__(self) -> None:
-        order = self.inputs.order
-        self.grams = LazyGrams(lambda ctx: TaskGrams(ctx, self.specs, self.layout, order, self.settings), self.inputs.data)
+        self.grams = LazyGrams(
+            lambda resources: TaskGrams(self.inputs.data, self.specs, self.layout, self.inputs.order, self.settings, resources)
+        )
 
     @cached_property
     def plan(self) -> dict[str, Any]:

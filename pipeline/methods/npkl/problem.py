@@ -29,8 +29,7 @@ from ...core.resources import Resources
 from ...grams.eigen_blocks import worker_engine
 from ...grams.eigen_plan import EigenPlan, dense_matrix_item
 from ...grams.neighbours import nearest_neighbours, plan_distances, plan_neighbours, squared_distances
-from ...records.context import RunContext
-from ...records.data_set import DataSet
+from ...passes.blocks import Blocks
 from .config import NPKLConfig
 
 WIDTH_PAIRS = 2000  # pairs of rows whose median distance is the width of the kernel that selects constraints
@@ -55,7 +54,7 @@ class Setting:
 class NPKLInputs:
     """Rows, and constraints on their pairs: triples ``(m, 3)`` i, j, +1 or -1, or a sparse matrix."""
 
-    data: DataSet
+    data: Blocks
     constraints: Any
 
     def over(self, data: Any) -> NPKLInputs:
@@ -80,8 +79,8 @@ class NPKLProblem:
     @cached_property
     def plan(self) -> dict[str, Any]:
         """The graph's pass, and where the eigensolver's block lies; its columns show on the way, and with them the bytes of a task."""
-        data: Any = self.inputs.data
-        solver, neighbours, others = self._solver, plan_neighbours(data, self.n_neighbors), total_bytes(self._given_items())
+        data, solver = self.inputs.data, self._solver
+        neighbours, others = plan_neighbours(data, self.n_neighbors), total_bytes(self._given_items())
         step = neighbours["task_bytes"]
         if self.config.selection is not None:
             pairs = judged_pairs(self.given, np.random.default_rng(self.planned.seed))
@@ -137,34 +136,34 @@ class NPKLProblem:
     def setting(self, resources: Resources) -> Setting:
         """Return graph, constraints and problem: a function of data and parameters, made when first asked for."""
         if self._setting is None:
-            config, rows = self.config, resources.over(self.inputs.data)
-            graph: Any = neighbour_graph(nearest_neighbours(rows, self.n_neighbors).ids, config.graph)
+            config, data = self.config, self.inputs.data
+            graph: Any = neighbour_graph(nearest_neighbours(data, resources, self.n_neighbors).ids, config.graph)
             laplacian = normalized_laplacian(graph)
-            pairs = select_constraints(config, self.given, rows)
+            pairs = select_constraints(config, self.given, data, resources)
             resources.emit({"event": "phase", "phase": f"graph of {graph.nnz // 2} edges, {pairs.size} constraints"})
             goal = np.zeros(pairs.size) if config.loss == "linear" else np.ones(pairs.size)
             terms, cap = EntryTerms(pairs.n, pairs.rows, pairs.cols, pairs.signs), config.B if config.G is None else None
             basis = None if config.base is None else smooth_basis(laplacian, config.base)
             operator, weights = SymmetricOperator(sp.csr_array(-laplacian)), (config.loss, config.C, config.p, cap, config.G)
-            engine = worker_engine(rows, pairs.n, self._budget, keeps_blocks=config.loss != "linear")
+            engine = worker_engine(resources, pairs.n, self._budget, keeps_blocks=config.loss != "linear")
             problem = SpectralProblem(operator, terms, goal, *weights, basis, resources.seed, self._budget, engine)
             self._setting = Setting(pairs, problem, np.diff(graph.indptr) == 0, count_components(graph))
         return self._setting
 
 
-def select_constraints(config: NPKLConfig, pairs: PairConstraints, ctx: RunContext) -> PairConstraints:
+def select_constraints(config: NPKLConfig, pairs: PairConstraints, data: Blocks, resources: Resources) -> PairConstraints:
     """Return the constraints that are used (section 3.4 of the thesis); the kernel that judges certainty is a Gaussian."""
     if config.selection is None:
         return pairs
     rows = config.n_select or -(-int(np.count_nonzero(pairs.counts)) // 2)
-    rng = np.random.default_rng(ctx.seed)
-    active = select_uncertain_pairs(pairs, gaussian_at(ctx, pairs, rng), rows)
+    rng = np.random.default_rng(resources.seed)
+    active = select_uncertain_pairs(pairs, gaussian_at(data, resources, pairs, rng), rows)
     return active if config.selection == "active" else select_random_pairs(pairs, active.size, rng)
 
 
-def gaussian_at(ctx: RunContext, pairs: PairConstraints, rng: np.random.Generator) -> np.ndarray:
+def gaussian_at(data: Blocks, resources: Resources, pairs: PairConstraints, rng: np.random.Generator) -> np.ndarray:
     """Return ``exp(-||x_i - x_j||^2 / m)`` at constrained pairs, m the median over pairs of rows drawn at random."""
-    squares = squared_distances(ctx, *judged_pairs(pairs, rng))
+    squares = squared_distances(data, resources, *judged_pairs(pairs, rng))
     width = float(np.median(squares[pairs.size :]))
     return np.exp(-squares[: pairs.size] / (width if width > 0 else 1.0))
 

@@ -107,7 +107,7 @@ class SubspaceProblem(PooledTasks):
     def plan(self) -> dict[str, Any]:
         """Where the entries lie, and what the driver holds."""
         n, k, n_tasks, memory = self.inputs.data.n_rows, len(self.specs), self.n_tasks, self.planned.driver_memory
-        passes = GramPasses(self.grams.over(self.planned), self.specs, self.settings)
+        passes = GramPasses(self.inputs.data, self.specs, self.settings, self.planned)
         # Losses without curvature ask for the forms of two machines; the interior path for products of every task.
         forms = passes.task_forms(1 if self.dual.ridge is not None else 2, n_tasks)
         has_path = self.config.solver == "auto" and interior_fits(n, k, n_tasks, memory)

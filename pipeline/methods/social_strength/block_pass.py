@@ -20,14 +20,13 @@ from ....kernels.grams.spec import KernelSpec
 from ....kernels.jit import one_thread
 from ....kernels.ranking.user_kernels import LANCZOS_STEPS, least_eigenvalues, scaled_block
 from ....storage import DataError
-from ...core.resources import Shared, resolve
+from ...core.resources import Resources, Shared, resolve
 from ...grams.given import SYMMETRIC
 from ...grams.grams import load_programs as load_programs
 from ...grams.sources import FREED_BYTES
 from ...passes.blocks import Task, add_parts, column_tasks, join_lists, load_block, source_of, task_bytes
 from ...passes.scaling import scaled
 from ...passes.spans import Spans, add_spans, merge_spans
-from ...records.context import RunContext
 from ...records.scale import FeatureScale
 from .tile_pass import TALL_BLOCKS, ViewBlock, ViewTile, is_given_kernel, tile_bytes, view_tiles
 
@@ -195,17 +194,18 @@ def column_product_chunk(task: Task, columns: tuple[Any, ...], n: int, vectors: 
 
 
 class BlockViews:
-    """Views of the users of a context's data by passes over block pairs.
+    """Views of the users of a data set by passes over block pairs.
 
     ``specs``: kernels over features, or those of :func:`similarity_kernels`.
     """
 
-    def __init__(self, ctx: RunContext, specs: Sequence[Any]) -> None:
-        self.ctx, self.specs, self.given = ctx, tuple(specs), is_given_kernel(specs)
-        self.n, self.k = ctx.data.n_rows, len(self.specs)
-        self.tiles = view_tiles(ctx.data, self.specs)
+    def __init__(self, data: Any, resources: Resources, specs: Sequence[Any]) -> None:
+        self.data, self.resources = data, resources
+        self.specs, self.given = tuple(specs), is_given_kernel(specs)
+        self.n, self.k = data.n_rows, len(self.specs)
+        self.tiles = view_tiles(data, self.specs)
         self.block = self.tiles[0].layout.edge
-        ctx.emit({"event": "grams", "policy": "blocks", "kernels": self.k, "gram_block_rows": self.block})
+        resources.emit({"event": "grams", "policy": "blocks", "kernels": self.k, "gram_block_rows": self.block})
         self.normalizations = make_normalizations(self.specs, self._kernel_sums())
         self._normal, self.scale = Normal.of(self.normalizations)
 
@@ -213,7 +213,9 @@ class BlockViews:
     def normal(self) -> Normal:
         """The normalisation as tasks take it."""
         tables = self._normal.tables
-        return self._normal if tables is None else replace(self._normal, tables=self.ctx.share("norms", resolve(tables), len(self.tiles)))
+        if tables is None:
+            return self._normal
+        return replace(self._normal, tables=self.resources.share("norms", resolve(tables), len(self.tiles)))
 
     def _kernel_sums(self) -> list[KernelSums]:
         diagonals = self._diagonals()
@@ -225,7 +227,7 @@ class BlockViews:
 
     def _diagonals(self) -> np.ndarray:
         out = np.empty((self.k, self.n))
-        for part in self.ctx.run_pass(diagonals_pass(self.ctx.data, self.specs)):
+        for part in self.resources.run_pass(diagonals_pass(self.data, self.specs)):
             for span, values in part.items():
                 out[:, slice(*span)] = values
         return out
@@ -239,9 +241,9 @@ class BlockViews:
         codes = blocks[0] * self.n + blocks[1]
         order = np.argsort(codes, kind="stable")
         placed = [PlacedTile(tile, self._bounds(tile, codes[order])) for tile in self.tiles]
-        shared = self.ctx.share("places", np.ascontiguousarray(upper[:, order]), len(placed))
+        shared = self.resources.share("places", np.ascontiguousarray(upper[:, order]), len(placed))
         work = survey_pass(placed, (self.k, self.n, self.block), upper.shape[1], self.normal, shared)
-        found: Survey = self.ctx.run_pass(work)
+        found: Survey = self.resources.run_pass(work)
         extremes, entries = np.empty((2, self.k, self.n)), np.empty((self.k, upper.shape[1]))
         for span, values in found.extremes.items():
             extremes[:, :, slice(*span)] = values
@@ -255,8 +257,8 @@ class BlockViews:
 
     def sums(self, factors: np.ndarray, shifts: np.ndarray, mask: np.ndarray) -> MatrixSums:
         """Return the sums of the views over the users in the mask ``(n,)``; one pass."""
-        shared = self.factors(factors), self.ctx.share("mask", mask, len(self.tiles))
-        found: Sums = self.ctx.run_pass(sums_pass(self.tiles, (self.k, self.n, self.block), self.normal, *shared))
+        shared = self.factors(factors), self.resources.share("mask", mask, len(self.tiles))
+        found: Sums = self.resources.run_pass(sums_pass(self.tiles, (self.k, self.n, self.block), self.normal, *shared))
         rows, diagonals = np.zeros((self.k, self.n)), np.zeros((self.k, self.n))
         for whole, part in ((rows, found.rows), (diagonals, found.diagonal)):
             for span, values in part.items():
@@ -265,7 +267,7 @@ class BlockViews:
 
     def factors(self, factors: np.ndarray) -> Shared:
         """Return row factors of raw entries ``(k, n)`` as tasks take them."""
-        return self.ctx.share("factors", factors * self.scale[:, None], len(self.tiles))
+        return self.resources.share("factors", factors * self.scale[:, None], len(self.tiles))
 
     def least_eigenvalues(self, factors: np.ndarray) -> np.ndarray:
         """Return the least eigenvalue of every view before its shift, ``(k,)``, or a little less: by Lanczos steps, some side by side.
@@ -274,7 +276,7 @@ class BlockViews:
         """
         out = np.zeros(self.k)
         searched = [q for q in range(self.k) if self.given or np.ptp(factors[q]) > EQUAL_FACTORS * factors[q].max()]
-        together = lanczos_views(self.n, self.k, self.ctx.driver_memory)
+        together = lanczos_views(self.n, self.k, self.resources.driver_memory)
         for lo in range(0, len(searched), together):
             batch = searched[lo : lo + together]
             out[batch] = self._search(batch, factors)
@@ -314,15 +316,15 @@ class BlockViews:
         return [out[a] for a in range(len(which))]
 
     def _column_products(self, which: list[int], vectors: np.ndarray) -> np.ndarray:
-        tasks = column_tasks(self.ctx.data)
+        tasks = column_tasks(self.data)
         columns = tuple(q * self.n if self.given else self.specs[q].columns for q in which)
-        shared = self.ctx.share("vectors", vectors, len(tasks))
-        return self.ctx.run_pass(column_products_pass(tasks, vectors.size, columns, self.n, shared))
+        shared = self.resources.share("vectors", vectors, len(tasks))
+        return self.resources.run_pass(column_products_pass(tasks, vectors.size, columns, self.n, shared))
 
     def _block_products(self, which: list[int], vectors: np.ndarray) -> np.ndarray:
-        shared = self.ctx.share("vectors", vectors, len(self.tiles))
+        shared = self.resources.share("vectors", vectors, len(self.tiles))
         out = np.zeros(vectors.shape)
-        for span, values in self.ctx.run_pass(block_products_pass(self.tiles, vectors.size, tuple(which), shared)).items():
+        for span, values in self.resources.run_pass(block_products_pass(self.tiles, vectors.size, tuple(which), shared)).items():
             out[:, :, slice(*span)] = values
         return out
 
@@ -331,9 +333,9 @@ class BlockViews:
 
         Raises DataError: the view is named.
         """
-        data, r = self.ctx.data, np.random.default_rng(0).standard_normal(self.n)
+        data, r = self.data, np.random.default_rng(0).standard_normal(self.n)
         tasks = column_tasks(data)
-        found = self.ctx.run_pass(symmetry_pass(tasks, self.n, self.k, self.ctx.share("vectors", r, len(tasks))))
+        found = self.resources.run_pass(symmetry_pass(tasks, self.n, self.k, self.resources.share("vectors", r, len(tasks))))
         for q, (one, other) in enumerate(found):
             if np.abs(one - other).max() > SYMMETRIC * np.sqrt(self.n) * max(float(np.abs(one).max()), float(np.abs(other).max())):
                 raise DataError(f"view {q} is not symmetric", "" if data.url == "memory" else data.url)

@@ -95,8 +95,8 @@ class SocialProblem:
     _weighted_views: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        self.grams = LazyGrams(lambda ctx: ViewGrams(ctx, self.specs, self.settings, centre=True), self.inputs.data)
-        self.views = LazyGrams(lambda ctx: BlockViews(ctx, self.specs), self.inputs.data)
+        self.grams = LazyGrams(lambda resources: ViewGrams(self.inputs.data, self.specs, self.settings, resources, centre=True))
+        self.views = LazyGrams(lambda resources: BlockViews(self.inputs.data, resources, self.specs))
 
     @property
     def links(self) -> Links:
@@ -115,7 +115,7 @@ class SocialProblem:
         if self.by_blocks:
             tasks, steps = len(view_tiles(self.inputs.data, self.specs)), self._block_steps()
         else:
-            grams = GramPasses(self.grams.over(self.planned), self.specs, self.settings)
+            grams = GramPasses(self.inputs.data, self.specs, self.settings, self.planned)
             tasks, steps = len(grams.refs), self._matrix_steps(grams)
         return {
             **self.settings.describe(n, len(self.specs)),

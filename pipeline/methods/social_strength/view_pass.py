@@ -131,7 +131,7 @@ class ViewGrams(Grams):
 
     def matrix_sums(self, scaling: Scaling, mask: np.ndarray) -> MatrixSums:
         """Return the sums of the views over the users in the mask ``(n,)``; one pass."""
-        shared = self._factors(scaling), self.ctx.share("mask", mask.astype(np.float64), len(self._refs))
+        shared = self._factors(scaling), self.resources.share("mask", mask.astype(np.float64), len(self._refs))
         result = shares_bytes(self.k, self.settings.block)
         products, rows, diagonals = np.zeros((self.k, self.k)), np.zeros((self.k, self.n)), np.zeros((self.k, self.n))
         for part in self._view_pass("view-sums", shares_chunk, result, self._norms, *shared):
@@ -175,9 +175,9 @@ class ViewGrams(Grams):
         return matrix
 
     def _factors(self, scaling: Scaling) -> Shared:
-        return self.ctx.share("factors", scaling.factors * self.scale[:, None], len(self._refs))
+        return self.resources.share("factors", scaling.factors * self.scale[:, None], len(self._refs))
 
     def _view_pass(
         self, name: str, chunk: Callable[..., list[Any]], result: int, *broadcast: object, refs: list[PairRef] | None = None
     ) -> list[Any]:
-        return self.ctx.run_pass(view_pass(name, chunk, self._refs if refs is None else refs, result, *broadcast))
+        return self.resources.run_pass(view_pass(name, chunk, self._refs if refs is None else refs, result, *broadcast))

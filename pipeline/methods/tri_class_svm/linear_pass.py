@@ -15,13 +15,12 @@ from ....kernels.grams.normalization import KernelSums, Normalization, make_norm
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.decomposition import COPY_SHARE, MIN_WORKING_SET
 from ....storage import block_cache
-from ...core.resources import Shared, resolve
+from ...core.resources import Resources, Shared, resolve
 from ...grams.pair_passes import PASS_BYTES
 from ...grams.sources import FREED_BYTES, group_pairs, stacked
 from ...grams.weighted_sum import MATRIX_SHARE
 from ...passes.blocks import Columns, Ref, Rows, add_parts, join_lists, scale_of, source_of
 from ...passes.scaling import scaled
-from ...records.context import RunContext
 from ...records.joined import JoinedStores
 
 ENTRY_BYTES = 12  # of a stored value of a sparse row, with its column
@@ -151,9 +150,8 @@ class LinearGram:
 
     dtype = np.dtype(np.float64)
 
-    def __init__(self, ctx: RunContext, spec: KernelSpec) -> None:
-        self.ctx, self.specs = ctx, (spec,)
-        self._data: Rows = ctx.data
+    def __init__(self, data: Rows, resources: Resources, spec: KernelSpec) -> None:
+        self._data, self.resources, self.specs = data, resources, (spec,)
         self._groups = stripe_tasks(self._data)
         self._ids, self._rows = np.zeros(0, np.int64), None
 
@@ -182,7 +180,7 @@ class LinearGram:
         value = ENTRY_BYTES if self._is_sparse else self.dtype.itemsize
         sizes = np.arange(1, self.n + 1, dtype=np.float64)
         taken = self.dtype.itemsize * (1.0 + COPY_SHARE) * sizes**2 + ROW_COPIES * value * heaviest
-        size = np.searchsorted(taken, MATRIX_SHARE * self.ctx.driver_memory, side="right")
+        size = np.searchsorted(taken, MATRIX_SHARE * self.resources.driver_memory, side="right")
         return int((1.0 + COPY_SHARE) * size**2) + 1
 
     @property
@@ -196,9 +194,9 @@ class LinearGram:
     def matvec(self, v: np.ndarray) -> np.ndarray:
         """Return ``X (X'v)``: two passes; parts are added in the order of the stripes."""
         w, tasks = np.zeros(self._data.n_cols), len(self._groups)
-        for part in self._pass("feature-weights", weights_chunk, join_lists, 16 * len(w), self.ctx.share("vector", v, tasks)):
+        for part in self._pass("feature-weights", weights_chunk, join_lists, 16 * len(w), self.resources.share("vector", v, tasks)):
             w[part.first : part.first + len(part.values)] += part.values
-        return self._pass("row-values", values_chunk, add_parts, 8 * self.n, self.ctx.share("weights", w, tasks))
+        return self._pass("row-values", values_chunk, add_parts, 8 * self.n, self.resources.share("weights", w, tasks))
 
     def between(self, new: np.ndarray, old: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield ``(places of rows, places of columns, values)`` over variables ``new`` then ``old``: every pair with a new one."""
@@ -224,7 +222,7 @@ class LinearGram:
     def _fetched(self, ids: np.ndarray) -> np.ndarray | sp.csr_array:
         size = ENTRY_BYTES if self._is_sparse else self.dtype.itemsize
         most = _pieces_bytes(int(size * self._norms[1][ids].sum()), len(ids), len(self._groups))
-        shared = self.ctx.share("rows", ids, len(self._groups))
+        shared = self.resources.share("rows", ids, len(self._groups))
         pieces = self._pass("working-rows", rows_chunk, join_lists, most, shared)
         if not self._is_sparse:
             dense = np.zeros((len(ids), self._data.n_cols))
@@ -238,7 +236,7 @@ class LinearGram:
         return sp.csr_array((entries, (at, columns)), shape=(len(ids), self._data.n_cols))
 
     def _pass(self, name: str, chunk: Step, combine: Step, result: int, *broadcast: Shared) -> Any:
-        return self.ctx.run_pass(rows_pass(name, chunk, combine, self._groups, self._data, result, *broadcast))
+        return self.resources.run_pass(rows_pass(name, chunk, combine, self._groups, self._data, result, *broadcast))
 
 
 def suits(spec: KernelSpec, data: object) -> bool:

@@ -119,7 +119,7 @@ class TriClassProblem:
         if layout.solver_reads == "rows":
             rows = cast("Rows", data)
             return {"tasks_per_pass": len(stripe_tasks(rows)), "task_bytes": rows_task_bytes(rows, self.planned.driver_memory)}
-        passes = GramPasses(self.planned.over(data), [self.spec], layout.settings)
+        passes = GramPasses(data, [self.spec], layout.settings, self.planned)
         if layout.solver_reads == "blocks":
             step = passes.solver(repeats=2 if is_twofold(self.config) else 1)
             return {"tasks_per_pass": len(group_pairs(passes.refs)), "task_bytes": max(passes.load(), step)}
@@ -142,9 +142,9 @@ class TriClassProblem:
             if isinstance(data, JoinedStores) and self.layout.rows_here and resources.executor.kind == "sync":
                 data = rows_here(data)
             if self.layout.solver_reads == "rows":
-                self._lazy_grams = LazyGrams(lambda ctx: LinearGram(ctx, self.spec), data)
+                self._lazy_grams = LazyGrams(lambda resources: LinearGram(data, resources, self.spec))
             else:
-                self._lazy_grams = LazyGrams(lambda ctx: Grams(ctx, [self.spec], self.layout.settings), data)
+                self._lazy_grams = LazyGrams(lambda resources: Grams(data, [self.spec], self.layout.settings, resources))
         return self._lazy_grams(resources)
 
     def gram(self, resources: RunContext) -> Gram:
@@ -288,7 +288,7 @@ class TriClassProblem:
 def decide(config: TriClassConfig, spec: KernelSpec, inputs: TriClassInputs, resources: RunContext, machines: int) -> Layout:
     """Return the matrix in this process where it and what is made of it fit the driver's memory, else passes over its blocks."""
     data, limit = inputs.data, resources.driver_memory
-    near = replace(GramSettings.of(resources.over(data), [spec], config.grams), counts=inputs.counts)
+    near = replace(GramSettings.of(data, resources, [spec], config.grams), counts=inputs.counts)
     here = Layout(near, rows_here=rows_bytes(data) <= ROWS_SHARE * limit)
     if 4 * data.n_rows**2 <= MATRIX_SHARE * limit and total_bytes(driver_items(config, here, inputs, limit, machines)) <= limit:
         return here

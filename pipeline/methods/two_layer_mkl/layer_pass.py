@@ -19,7 +19,7 @@ from ...core.resources import Shared, resolve
 from ...grams.grams import Filled, Grams, Norms, place_pair
 from ...grams.pair_passes import forms_bytes, matrix_bytes, pair_batches
 from ...grams.sources import PairRef, load_normalised, pair_bytes
-from ...grams.weighted_sum import combined_gram
+from ...grams.weighted_sum import BlockSum
 from ...passes.blocks import join_lists
 
 
@@ -88,14 +88,14 @@ class LayerGrams(Grams):
         if is_refused(inner):
             return None
         if self.layer_by_passes:
-            return combined_gram(self.ctx, self._refs, weights, self._norms, np.exp(inner), self.settings.block, exponential=True)
+            return self._by_passes(BlockSum(self._norms, weights, exponential=True), np.exp(inner))
         self._layer = np.empty((self.n, self.n)) if self._layer is None else self._layer
         if self._bank is not None:
             self._bank.combine(weights, self._layer, exponentiate)
         else:
             for batch in pair_batches(self._refs):
                 work = layer_pass("second-layer", layer_chunk, batch, _layer_result(batch), weights, self._norms)
-                for block in self.ctx.run_pass(work):
+                for block in self.resources.run_pass(work):
                     place_pair(self._layer, block)
         return self._layer
 
@@ -112,7 +112,7 @@ class LayerGrams(Grams):
 
     def _sums(self, name: str, chunk: Callable[..., list[Any]], *broadcast: object) -> np.ndarray:
         work = layer_pass(name, chunk, self._refs, layer_sums_bytes(self.k, self.settings.block), *broadcast)
-        return total_forms(self.ctx.run_pass(work))[:, 0]
+        return total_forms(self.resources.run_pass(work))[:, 0]
 
     def _shared(self, beta: np.ndarray) -> Shared:
-        return self.ctx.share("beta", np.ascontiguousarray(beta, np.float64))
+        return self.resources.share("beta", np.ascontiguousarray(beta, np.float64))

@@ -37,7 +37,7 @@ def best_candidate(
     enlarged problem it is nowhere positive. By the rule ``thesis`` it is the difference of ``1/2 beta' K2 beta - penalty * sum of weights``
     between k alone with weight one and the present combination. Rows tell the range of widths as often as ``weight`` says.
     """
-    span = config.gamma_range or gamma_range(grams.ctx.data, weight)
+    span = config.gamma_range or gamma_range(grams.data, weight)
     best: Candidate | None = None
     for _ in range(1 + N_REFINEMENTS if span else 0):
         assert span is not None
@@ -68,7 +68,8 @@ def _gains(config: TwoLayerConfig, penalty: float, grams: LayerGrams, point: Two
 
 def _first_layer(grams: LayerGrams, specs: list[KernelSpec], policy: Policy) -> LayerGrams:
     """Return kernels over the same rows, with the block size of the machine's."""
-    return LayerGrams(grams.ctx, specs, GramSettings(policy, grams.settings.block, counts=grams.settings.counts), centre=True)
+    settings = GramSettings(policy, grams.settings.block, counts=grams.settings.counts)
+    return LayerGrams(grams.data, specs, settings, grams.resources, centre=True)
 
 
 def gamma_range(data: BlockStore | MemoryBlocks, weight: np.ndarray | None = None) -> tuple[float, float] | None:

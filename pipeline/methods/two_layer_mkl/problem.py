@@ -108,7 +108,7 @@ class TwoLayerProblem:
         """Gram policy, tasks of a pass, memory of a task and of the driver."""
         config, n = self.config, self.inputs.data.n_rows
         # Over the first layer with as many new kernels as it may have.
-        passes = GramPasses(self.planned.over(self.inputs.data), self.kernels(np.ones(self.n_new)), self.settings)
+        passes = GramPasses(self.inputs.data, self.kernels(np.ones(self.n_new)), self.settings, self.planned)
         return {
             **self.settings.describe(n, len(self.specs)),
             **driver_plan(self.driver_items()),
@@ -153,12 +153,12 @@ class TwoLayerProblem:
 
     def grams(self, widths: np.ndarray, resources: RunContext) -> LayerGrams:
         """Return the Gram matrices of all kernels: a function of data and settings, made anew after a resume."""
-        specs, ctx = self.kernels(widths), resources.over(self.inputs.data)
+        specs = self.kernels(widths)
         if self._grams is None or self._grams.specs != specs:
             self._grams = None  # frees the old ones first
-            self._grams = LayerGrams(ctx, specs, self.settings, centre=True)
+            self._grams = LayerGrams(self.inputs.data, specs, self.settings, resources, centre=True)
             self._grams.layer_by_passes = self.layer_by_passes
-        self._grams.ctx = ctx
+        self._grams.resources = resources
         return self._grams
 
     def machine(self, index: int, count: int, widths: np.ndarray, resources: RunContext) -> TwoLayerObjective:

@@ -86,7 +86,7 @@ class UMKL(Method[UMKLConfig, UMKLProblem, UMKLState, KernelModel]):
     def result(self, problem: UMKLProblem, state: UMKLState, resources: RunContext) -> Result[KernelModel]:
         """Return the model, one machine per principal component of the learnt kernel, and how many kernels have a weight."""
         config, data, grams = problem.config, problem.inputs.data, problem.grams(resources)
-        weights, count = state.weights * problem.factors(grams.ctx), config.n_components
+        weights, count = state.weights * problem.factors(resources.over(data)), config.n_components
         if isinstance(grams, PassGrams):
             found = components_by_passes(grams.total(weights), count)
         else:

@@ -66,7 +66,7 @@ class UMKLProblem:
     def __post_init__(self) -> None:
         by_passes, settings = self.way.by_passes, self.way.settings
         kind = PassGrams if by_passes else Grams
-        self.grams: LazyGrams = LazyGrams(lambda ctx: kind(ctx, self.specs, settings, centre=True), self.inputs.data)
+        self.grams: LazyGrams = LazyGrams(lambda resources: kind(self.inputs.data, self.specs, settings, resources, centre=True))
         self.sweep: Sweeper = (PassSweep if by_passes else WholeSweep)(self.config, self.n_bases, self.grams, self.factors)
         self._factors: np.ndarray | None = None
 
@@ -74,7 +74,7 @@ class UMKLProblem:
     def plan(self) -> dict[str, Any]:
         """Gram policy, tasks of a pass, memory of a task."""
         way, n_bases = self.way, self.n_bases
-        passes = GramPasses(self.planned.over(self.inputs.data), self.specs, way.settings)
+        passes = GramPasses(self.inputs.data, self.specs, way.settings, self.planned)
         if way.by_passes:
             figures = pass_figures(self.config, passes, n_bases)
         else:

@@ -12,7 +12,7 @@ from ....kernels.grams.normalization import KernelSums, block_sums, needs_diagon
 from ...grams.grams import Grams
 from ...grams.pairs import StoredPair
 from ...grams.sources import PairRef, RowPair, group_pairs, pair_bytes
-from ...grams.weighted_sum import CombinedGram, combined_gram
+from ...grams.weighted_sum import BlockSum, CombinedGram
 from ...passes.blocks import add_parts
 from .rows_pass import Points, strips_of
 from .strips_pass import BaseKernels, KernelSum
@@ -51,7 +51,7 @@ class PassGrams(Grams):
         refs = [_select(ref, used.tolist()) for ref in self._refs]
         norms = None if self._norms is None else tuple(self._norms[q] for q in used)
         weights = np.asarray(theta, np.float64) * self.scale
-        return combined_gram(self.ctx, refs, weights[used], norms, np.asarray(theta) @ self.diagonals(), self.settings.block)
+        return self._by_passes(BlockSum(norms, weights[used]), np.asarray(theta) @ self.diagonals(), refs)
 
     def strips(self, theta: np.ndarray, points: Sequence[Points]) -> tuple[Sequence[Points], KernelSum]:
         """Return points, and the weighted sum as tasks get its strips: from a file of it where kernels are stored, else computed."""
@@ -73,7 +73,7 @@ class PassGrams(Grams):
             return super()._load_sums()
         is_scaled = all(map(needs_diagonal_only, self.specs))
         refs = [ref for ref in self._refs if not is_scaled or ref.rows == ref.cols]
-        rows, diagonals = self.ctx.run_pass(sums_pass(refs, self.k, self.n))
+        rows, diagonals = self.resources.run_pass(sums_pass(refs, self.k, self.n))
         if is_scaled:
             return KernelSums.of_diagonals(diagonals)
         return [KernelSums(float(one.sum()), one, row, float(row.sum())) for one, row in zip(diagonals, rows, strict=True)]

@@ -117,7 +117,7 @@ def _sweep_of(result: Chosen) -> Sweep:
 
 def pass_figures(config: UMKLConfig, passes: GramPasses, n_bases: int) -> dict[str, int]:
     """Return tasks of a sweep by passes, and the memory of the largest step of any pass."""
-    specs, data, settings, refs, n = tuple(passes.specs), passes.ctx.data, passes.settings, passes.refs, passes.n
+    specs, data, settings, refs, n = tuple(passes.specs), passes.data, passes.settings, passes.refs, passes.n
     asked = Rebuilding(BaseKernels(specs, None, np.ones(len(specs))), n_bases, config.gamma1, config.gamma2, config.stop)
     points = points_of(data, n_bases, settings.block)
     strips = strips_of(points, written_pairs(refs)) if settings.policy == "store" else points

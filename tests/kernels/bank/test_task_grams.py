@@ -6,9 +6,9 @@ import pytest
 from gramplane.cluster import MemorySink, open_executor
 from gramplane.kernels.bank.bank import PackedBank
 from gramplane.kernels.grams.spec import as_specs
+from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.grams.grams import Grams
 from gramplane.pipeline.grams.settings import GramSettings
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import RunStore, block_cache
 from gramplane.storage.ingest import ingest
 
@@ -34,9 +34,9 @@ def store(tmp_path_factory):
 
 
 def opened(policy, store, tmp_path, executor, kernels=KERNELS):
-    ctx = RunContext(executor, data=store)
-    specs = as_specs(kernels, 5)
-    return Grams(ctx, specs, GramSettings.of(ctx, specs, policy, str(tmp_path / "grams") if policy == "store" else None), centre=True)
+    resources, specs = Resources(executor), as_specs(kernels, 5)
+    settings = GramSettings.of(store, resources, specs, policy, str(tmp_path / "grams") if policy == "store" else None)
+    return Grams(store, specs, settings, resources, centre=True)
 
 
 @pytest.mark.parametrize("kind", ["together", "mixed"])
@@ -117,7 +117,7 @@ def test_a_pooled_sum_beyond_the_driver_has_the_entries_of_the_matrix(store, tmp
         near = opened("memory", store, tmp_path, executor).combine_tasks(weights, codes).array
         grams = opened(policy, store, tmp_path, executor)
         run = RunStore.create(tmp_path / "run", {}) if has_run else None
-        grams.ctx = RunContext(executor, data=store, scratch=run, driver_memory=1 << 18)
+        grams.resources = Resources(executor, scratch=run, driver_memory=1 << 18)
         assert not grams.holds_sum
         far = grams.combine_tasks(weights, codes)
         wanted, v = np.array([299, 0, 130, 7]), rng.standard_normal(N)

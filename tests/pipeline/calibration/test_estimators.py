@@ -20,7 +20,6 @@ from sklearn.preprocessing import scale
 from gramplane import pipeline
 from gramplane.pipeline import FGMClassifier, GroupLassoClassifier, KTASelectionPath, MKLClassifier, MultiTaskSelector, TriClassSVC
 from gramplane.pipeline.calibration.folds import draw_folds
-from gramplane.pipeline.grams.grams import Grams
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.inputs.tasks import with_tasks
 from gramplane.pipeline.models.calibration import class_probabilities, fit_calibration
@@ -271,15 +270,6 @@ def test_events_of_a_calibration_are_not_those_of_the_fit():
     fitted = machine("MKLClassifier", probability="sigmoid", callbacks=[seen.append]).fit(X, y)
     assert sum(event["event"] == "iteration" for event in seen) == fitted.n_iter_
     assert [event["cost"] for event in seen if event["event"] == "calibration"] == ["5 folds, about 5 fits"]
-
-
-@pytest.mark.parametrize("name", ["MKLClassifier", "LatentTaskMKLClassifier"])
-def test_fits_without_a_fold_read_the_matrices_of_the_whole_one(name, monkeypatch):
-    made, init = [], Grams.__init__
-    monkeypatch.setattr(Grams, "__init__", lambda *args, **more: (made.append(1), init(*args, **more))[1])
-    X, y, task = draw(13, n_classes=3)
-    machine(name, probability="sigmoid").fit(X, y, **({"task": task} if name in OF_TASKS else {}))
-    assert len(made) == 1
 
 
 def test_machines_along_a_path_are_calibrated_where_they_stand():

@@ -8,6 +8,7 @@ from gramplane.cluster import MemoryBoundExceeded, MemorySink, open_executor
 from gramplane.kernels.spectral.embeddings import leading_directions
 from gramplane.kernels.spectral.triple_losses import worst_triples
 from gramplane.pipeline import run_method
+from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.grams import neighbours
 from gramplane.pipeline.grams.eigen_plan import WORK
 from gramplane.pipeline.grams.neighbours import squared_distances
@@ -55,11 +56,11 @@ def test_distances_of_pairs_by_blocks(executor, monkeypatch, tmp_path):
     for form in (X, sp.csr_array(X)):
         for data in (MemoryBlocks(form), ingest(form, tmp_path / type(form).__name__)):
             monkeypatch.setattr(neighbours, "ROWS", 4096)
-            whole = squared_distances(RunContext(executor[0], data=data), i, j)
+            whole = squared_distances(data, Resources(executor[0]), i, j)
             np.testing.assert_allclose(whole, expected, rtol=1e-12)
             monkeypatch.setattr(neighbours, "ROWS", 16)
             monkeypatch.setattr(neighbours, "PAIRS", 7)
-            np.testing.assert_array_equal(squared_distances(RunContext(executor[0], data=data), i, j), whole)
+            np.testing.assert_array_equal(squared_distances(data, Resources(executor[0]), i, j), whole)
 
 
 def test_triples_by_rows_have_the_bits_of_one_piece(executor, monkeypatch):

@@ -32,9 +32,9 @@ from gramplane.cluster import open_executor
 from gramplane.kernels.grams.spec import as_specs
 from gramplane.kernels.weights.domains import ElasticNetSet
 from gramplane.pipeline import MKLClassifier, MKLRegressor
+from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.grams.grams import Grams
 from gramplane.pipeline.grams.settings import GramSettings
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks
 from tests.support.oracles import mkl as oracle
 
@@ -139,7 +139,7 @@ def test_solvers_of_regressions_end_at_one_optimum():
 
 def grams_over(X, kernels, block=128):
     with open_executor(None) as executor:
-        return Grams(RunContext(executor, data=MemoryBlocks(X)), as_specs(kernels, X.shape[1]), GramSettings("memory", block))
+        return Grams(MemoryBlocks(X), as_specs(kernels, X.shape[1]), GramSettings("memory", block), Resources(executor))
 
 
 def test_forms_by_blocks():

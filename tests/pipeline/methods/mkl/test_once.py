@@ -8,13 +8,13 @@ import pytest
 from gramplane.cluster import default_driver_memory, machine_memory, open_executor
 from gramplane.kernels.bank.bank import PackedBank
 from gramplane.pipeline.core.memory import total_bytes
+from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.grams import given as given_grams
 from gramplane.pipeline.grams.given import GivenGrams, GivenKernel
 from gramplane.pipeline.grams.pairs import GivenPair
 from gramplane.pipeline.grams.settings import GramSettings
 from gramplane.pipeline.inputs.memory import machines_items
 from gramplane.pipeline.methods.mkl.estimator import MKLClassifier
-from gramplane.pipeline.records.context import RunContext
 
 
 def matrices(n=150, k=4, dtype=np.float32):
@@ -123,8 +123,9 @@ def test_the_plan_counts_nothing_for_what_lies_there_already(monkeypatch):
     K, y = matrices(n=200)
     kernels, memory = [GivenKernel(q, normalize="trace") for q in range(4)], 1 << 16
     with open_executor(None) as executor:
-        settings = GramSettings.of(RunContext(executor, data=GivenGrams(K, room=0), driver_memory=memory), kernels)
-        copied = GramSettings.of(RunContext(executor, data=GivenGrams(K.astype(np.float64)), driver_memory=memory), kernels)
+        resources = Resources(executor, driver_memory=memory)
+        settings = GramSettings.of(GivenGrams(K, room=0), resources, kernels)
+        copied = GramSettings.of(GivenGrams(K.astype(np.float64)), resources, kernels)
     assert settings.policy == "memory" and settings.items(200, 4, memory)[0][1] == 0 and "where they lie" in settings.reason
     assert copied.policy == "recompute"
     assert total_bytes(machines_items(settings, 200, 4, 1, memory)) < PackedBank.bytes_for(4, 200)
@@ -173,5 +174,4 @@ def test_a_factor_decides_as_eigenvalues_do(least, monkeypatch):
 
 def test_a_driver_may_hold_half_of_the_machine_unless_told():
     assert default_driver_memory() == machine_memory() // 2
-    K, _ = matrices()
-    assert RunContext(None, data=GivenGrams(K)).driver_memory == default_driver_memory()
+    assert Resources(None).driver_memory == default_driver_memory()

@@ -26,11 +26,11 @@ from gramplane.kernels.spectral import problem as spectral_problem
 from gramplane.kernels.spectral.neighbors import nearest_rows, smooth_basis
 from gramplane.kernels.spectral.problem import close_pairs, margins, pair_constraints, select_uncertain_pairs
 from gramplane.pipeline import load_model, predict_store, resume_run, run_method, score_store
+from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.grams import neighbours as neighbour_pass
 from gramplane.pipeline.grams.neighbours import nearest_neighbours
 from gramplane.pipeline.methods.npkl.estimator import SimpleNPKL
 from gramplane.pipeline.methods.npkl.problem import gaussian_at
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import DataError, MemoryBlocks
 from gramplane.storage.ingest import ingest
 from tests.support.oracles import npkl as oracle
@@ -180,7 +180,7 @@ def test_selections_of_a_fit():
     drawn = SimpleNPKL(C=0.3, selection="random", n_select=4, random_state=3).fit(X, triples)
     T = pair_constraints(triples, 40)
     with open_executor(None) as executor:
-        entries = gaussian_at(RunContext(executor, data=MemoryBlocks(X)), T, np.random.default_rng(0))
+        entries = gaussian_at(MemoryBlocks(X), Resources(executor), T, np.random.default_rng(0))
     least = np.lexsort((np.arange(40), margins(T, entries)))[:4]
     expected = [t for t in T.triples().tolist() if t[0] in least or t[1] in least]
     assert active.constraints_.tolist() == expected
@@ -232,7 +232,7 @@ def test_the_pass_has_the_bits_of_the_search_in_memory(kind, monkeypatch, tmp_pa
             monkeypatch.setattr(neighbour_pass, "ROWS", rows)
             monkeypatch.setattr(neighbour_pass, "CANDIDATE_BYTES", limit)
             for data in (MemoryBlocks(given), store):
-                found = nearest_neighbours(RunContext(executor, data=data), 6)
+                found = nearest_neighbours(data, Resources(executor), 6)
                 np.testing.assert_array_equal(found.ids, whole.ids)
                 np.testing.assert_array_equal(found.squares, whole.squares)
 
@@ -242,7 +242,7 @@ def test_a_search_takes_no_more_than_its_plan(n, d, k):
     """Many neighbours weigh more than the rows that they are looked for among."""
     data, events = MemoryBlocks(np.random.default_rng(0).normal(size=(n, d))), MemorySink()
     with open_executor(None, events=events) as executor:
-        nearest_neighbours(RunContext(executor, data=data), k)
+        nearest_neighbours(data, Resources(executor), k)
     plan = neighbour_pass.plan_neighbours(data, k)
     (told,) = events.named("plan")
     assert (plan["tasks_per_pass"], plan["task_bytes"]) == (told["n_tasks"], told["memory_bound"])
@@ -266,7 +266,7 @@ def test_workers_change_no_bit(tmp_path, monkeypatch):
     monkeypatch.setattr(neighbour_pass, "CANDIDATE_BYTES", 1)
     for workers in (1, 2):
         with open_executor(f"local:{workers}") as executor:
-            np.testing.assert_array_equal(nearest_neighbours(RunContext(executor, data=store), 5).ids, whole.ids)
+            np.testing.assert_array_equal(nearest_neighbours(store, Resources(executor), 5).ids, whole.ids)
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------------------

@@ -255,7 +255,7 @@ def test_a_step_of_a_pass_is_planned_with_the_forms_of_all_pairs_of_tasks():
         with open_executor(None) as executor:
             ctx = RunContext(executor, data=inputs.data)
             found = SharedSubspace().problem(SharedSubspaceConfig(kernels=MIXED, grams="recompute"), inputs, ctx)
-            planned[found.n_tasks] = GramPasses(found.grams.over(ctx), found.specs, found.settings).task_forms(2, found.n_tasks)
+            planned[found.n_tasks] = GramPasses(inputs.data, found.specs, found.settings, ctx).task_forms(2, found.n_tasks)
     # Entries of two vectors, in two numbers each, four times: what a step holds, and what it adds.
     assert planned[4] - planned[2] == 4 * 2 * 2 * 8 * len(MIXED) * (4**2 - 2**2)
 

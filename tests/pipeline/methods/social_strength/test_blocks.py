@@ -13,11 +13,11 @@ from gramplane.kernels.grams.blocks import gram_block
 from gramplane.kernels.grams.normalization import KernelSums, Normalization
 from gramplane.kernels.grams.spec import as_specs
 from gramplane.pipeline import SocialStrengthRanker, load_model, predict_store, resume_run, run_method
+from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.methods.social_strength import block_pass, tile_pass
 from gramplane.pipeline.methods.social_strength.block_pass import BlockViews
 from gramplane.pipeline.methods.social_strength.problem import SocialProblem
 from gramplane.pipeline.methods.social_strength.tile_pass import TileLayout, similarity_kernels, tile_bytes, view_tiles
-from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.runs.recommend import use_store
 from gramplane.storage import DataError, MemoryBlocks
 from gramplane.storage.ingest import ingest
@@ -80,7 +80,7 @@ def test_passes_are_those_of_whole_matrices(source, monkeypatch):
     k, rng = len(raw), np.random.default_rng(1)
     places = rng.integers(0, N, (2, 400))
     with open_executor(None) as executor:
-        views = BlockViews(RunContext(executor, data=data), specs)
+        views = BlockViews(data, Resources(executor), specs)
         assert len(views.tiles) >= 2 and views.block < N
         maxima, sizes, entries = views.survey(places)
         np.testing.assert_allclose(maxima, raw.max(axis=2), rtol=1e-5)
@@ -103,7 +103,7 @@ def test_passes_are_those_of_whole_matrices(source, monkeypatch):
 def test_a_view_with_equal_row_factors_is_not_searched_and_indeed_has_no_negative_eigenvalue(monkeypatch):
     X, _, _ = community()
     with open_executor(None) as executor:
-        views = BlockViews(RunContext(executor, data=MemoryBlocks(X)), as_specs(["rbf(gamma=0.1)"], 28))
+        views = BlockViews(MemoryBlocks(X), Resources(executor), as_specs(["rbf(gamma=0.1)"], 28))
         monkeypatch.setattr(views, "_search", lambda *_: pytest.fail("searched"))
         near = 1.0 + 0.5 * block_pass.EQUAL_FACTORS * np.random.default_rng(0).random((1, N))
         assert views.least_eigenvalues(near).tolist() == [0.0]

@@ -9,6 +9,7 @@ from sklearn.metrics import roc_auc_score
 from gramplane.cluster import MemoryBoundExceeded, open_executor, plan
 from gramplane.kernels.alignment.target_alignment import MatrixSums
 from gramplane.pipeline import SocialStrengthRanker, load_model, resume_run, run_method
+from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.grams.given import GivenGrams
 from gramplane.pipeline.grams.settings import GramSettings
 from gramplane.pipeline.methods.social_strength.predict import SocialPredictor
@@ -40,8 +41,8 @@ def test_passes_over_several_blocks_are_those_of_whole_matrices(policy, monkeypa
     raw = raw.astype(np.float32).astype(np.float64)
     data = GivenGrams(raw, definite=False)
     with open_executor(None) as executor:
-        ctx = RunContext(executor, data=data)  # type: ignore[arg-type]
-        grams = ViewGrams(ctx, data.kernels(), GramSettings.of(ctx, data.kernels(), policy), centre=True)
+        resources, kernels = Resources(executor), data.kernels()
+        grams = ViewGrams(data, kernels, GramSettings.of(data, resources, kernels, policy), resources, centre=True)
         assert grams.settings.block < n
         maxima, sizes = grams.extremes()
         np.testing.assert_array_equal(maxima, raw.max(axis=2))

@@ -10,11 +10,11 @@ from gramplane.cluster import MemoryBoundExceeded
 from gramplane.kernels.grams.spec import KernelSpec
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import TriClassSVC, load_model, resume_run, run_method
+from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.grams.sources import all_rows, read_rows, rows_of
 from gramplane.pipeline.methods.tri_class_svm import linear_pass
 from gramplane.pipeline.methods.tri_class_svm.inputs import rows_here
 from gramplane.pipeline.passes.blocks import scale_as_given
-from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.records.joined import JoinedStores
 from gramplane.storage import BlockStore, DataError, RunStore
 from gramplane.storage.ingest import ingest
@@ -107,7 +107,7 @@ def test_a_linear_matrix_by_passes_over_rows_is_the_product_of_the_rows(stores, 
     monkeypatch.setattr(linear_pass, "PASS_BYTES", 4000)
     monkeypatch.setattr(linear_pass, "CHUNK_BYTES", 8000)
     with open_executor(None) as executor:
-        gram = linear_pass.LinearGram(RunContext(executor, data=data, driver_memory=1 << 20), KernelSpec.parse("linear"))
+        gram = linear_pass.LinearGram(data, Resources(executor, driver_memory=1 << 20), KernelSpec.parse("linear"))
         np.testing.assert_allclose(gram.diag(), np.square(X).sum(axis=1), rtol=1e-12)
         v = rng.normal(size=N + U)
         np.testing.assert_allclose(gram.matvec(v), X @ (X.T @ v), rtol=1e-10, atol=1e-10)

@@ -16,11 +16,11 @@ from gramplane.kernels.bank.two_layer import TwoLayerPoint
 from gramplane.kernels.grams.spec import as_specs
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import TwoLayerMKLClassifier, load_model, predict_store, run_method, score_store
+from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.grams.settings import GramSettings
 from gramplane.pipeline.methods.two_layer_mkl.config import TwoLayerConfig
 from gramplane.pipeline.methods.two_layer_mkl.layer_pass import LayerGrams
 from gramplane.pipeline.methods.two_layer_mkl.new_kernels import best_candidate, gamma_range
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks
 from gramplane.storage.ingest import ingest, ingest_grams
 from tests.support.oracles import gram as gram_oracle
@@ -170,7 +170,7 @@ def search_inputs(policy, rule, normalize="trace", **more):
     rng = np.random.default_rng(0)
     mu, beta = rng.random(4), rng.normal(size=140)
     with open_executor(None) as executor:
-        grams = LayerGrams(RunContext(executor, data=MemoryBlocks(X)), specs, GramSettings(policy, 128), centre=True)
+        grams = LayerGrams(MemoryBlocks(X), specs, GramSettings(policy, 128), Resources(executor), centre=True)
         K2 = oracle.second_layer(normalised(KERNELS, X, normalize), mu)
         point = TwoLayerPoint(mu, 0.0, 0.0, np.zeros(4), beta, 0.1, K2 @ beta + 0.1)
         return X, K2, point, best_candidate(config, 1.0, grams, point)
