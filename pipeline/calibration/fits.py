@@ -62,7 +62,7 @@ def known_calibration(method: Any, model: Any) -> Calibration | None:
     if fitted is not None or getattr(model, "classes_json", "null") == "null":
         return fitted
     config = method.config_type.model_validate_json(model.params_json)
-    return LOGISTIC if getattr(config, "probability", False) == "auto" and method.is_logistic(config) else None
+    return LOGISTIC if getattr(config, "probability", False) == "auto" and config.is_logistic else None
 
 
 def calibrate(fit: Fit, ctx: RunContext, folds: Folds, place: Path | None = None) -> Calibration:
@@ -90,7 +90,7 @@ def fold_values(fit: Fit, ctx: RunContext, folds: Folds, place: Path | None = No
 
 def fold_runs(fit: Fit, ctx: RunContext, folds: Folds) -> Iterator[tuple[Sequence[int], Any]]:
     """Yield the runs of a fit without the rows of a fold, each with the folds that it stands for."""
-    for pairs, run in FoldRuns(fit.method, fit.inputs, folds.masks, ctx, fit.grams).of([fit.method.for_folds(fit.config)]):
+    for pairs, run in FoldRuns(fit.method, fit.inputs, folds.masks, ctx, fit.grams).of([fit.config.for_folds()]):
         yield [fold for _, fold in pairs], run
 
 

@@ -33,7 +33,7 @@ class WholeFit:
     def start(self, run: Any, ctx: RunContext) -> Any:
         """Return the state to begin with of a fit without some rows; matrices are shared with it."""
         if self._end is None:
-            whole = self.method.problem(self.method.for_folds(self.config), self.inputs, ctx)
+            whole = self.method.problem(self.config.for_folds(), self.inputs, ctx)
             grams = hand_over(kept_grams(run), whole)
             self._end = whole, iterate(self.method, whole, ctx).state
             hand_over(grams, run)
@@ -67,7 +67,7 @@ def _followed(runs: FoldRuns, chains: Sequence[Sequence[Any]], whole: WholeFit |
     for chain in chains:
         steps = [list(chain)] if method.shares_points else [[config] for config in chain]
         for configs in steps:
-            for fits, run in runs.of([method.for_folds(config) for config in configs]):
+            for fits, run in runs.of([config.for_folds() for config in configs]):
                 known = before.get(tuple(fold for _, fold in fits))
                 method.follow_path(run, None if known is None else known[0])
                 start = None

@@ -38,8 +38,6 @@ class Problem(Protocol):
 
 P = TypeVar("P", bound=Problem)
 
-FOLD_TOL_FACTOR = 10.0  # of tolerances in fits made for their decision values: what is left changes them less than other rows would
-
 
 class Method(ABC, Generic[C, P, S, M]):
     """A method. Everything else (command, run directory, resume, report, estimator) is derived by the engine.
@@ -54,7 +52,6 @@ class Method(ABC, Generic[C, P, S, M]):
     programs: ClassVar[str] = "grams.grams"  # module under `pipeline` with the block programs that a worker loads before it is measured
 
     # Of fits that leave rows out:
-    fold_tols: ClassVar[Mapping[str, float]] = {}  # tolerances that such fits may widen, with upper limits
     starts_from_whole: ClassVar[bool] = False  # whether paths of folds begin where a fit of all rows ends
     shares_points: ClassVar[bool] = False  # whether fits of several parameters share passes, and do not start from one another
 
@@ -108,22 +105,6 @@ class Method(ABC, Generic[C, P, S, M]):
         return self.predictor(model).decision_values(model, rows).T
 
     # -- fits that leave rows out ------------------------------------------------------------------------------------------------------
-
-    def is_logistic(self, config: C) -> bool:
-        """Return whether decision values of classifiers with these parameters are log odds: those of the logistic loss."""
-        return getattr(config, "loss", None) == "logistic"
-
-    def probability_kind(self, config: C) -> str:
-        """Return how decision values of a fit with these parameters become probabilities: logistic, sigmoid or isotonic."""
-        if self.is_logistic(config):
-            return "logistic"
-        return "isotonic" if getattr(config, "probability", None) == "isotonic" else "sigmoid"
-
-    def for_folds(self, config: C) -> C:
-        """Return the parameters of fits that are made for their decision values alone: tolerances are wider."""
-        given = {name: getattr(config, name) for name in self.fold_tols}
-        wider = {name: max(min(FOLD_TOL_FACTOR * tol, self.fold_tols[name]), tol) for name, tol in given.items() if tol is not None}
-        return config.model_copy(update=wider) if wider else config
 
     def without(self, inputs: Any, held_out: np.ndarray) -> Any:
         """Return inputs with the weights of some rows ``(n_labelled,)`` zero."""

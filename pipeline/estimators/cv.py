@@ -343,7 +343,7 @@ def fold_scores(
     configs = [config for chain in chains for config in chain]
     for found in path_values(method, chains, inputs, [splits[fold].left_out for fold in folds], ctx):
         fold = folds[found.fold]
-        held_out = rows.of(splits[fold].test, method.probability_kind(configs[found.point]))
+        held_out = rows.of(splits[fold].test, configs[found.point].probability_kind)
         yield Score(found.point, fold, found.further, held_out.scores(scoring, found.values), held_out.margin_loss(found.values))
 
 

@@ -53,6 +53,9 @@ Scale = Annotated[
 NON_NEGATIVE = re.compile(r"\b(poly2|hik|chi2|additive_chi2)\b")  # products, and maps and kernels of values >= 0: no centres
 
 
+FOLD_TOL_FACTOR = 10.0  # of tolerances in fits made for their decision values: what is left changes them less than other rows would
+
+
 class MethodConfig(BaseModel):
     """Base of all parameter models: frozen, closed, with a digest."""
 
@@ -62,6 +65,7 @@ class MethodConfig(BaseModel):
     has_scores: ClassVar[bool] = True  # whether its fits are scored on rows held out, so that settings can be compared
     takes_missing: ClassVar[bool] = False  # whether it takes stores with missing values
     takes_streams: ClassVar[bool] = False  # whether it also learns from a text that is read once
+    fold_tols: ClassVar[Mapping[str, float]] = {}  # tolerances that fits without some rows may widen, with upper limits
 
     @property
     def learns_from_stream(self) -> bool:
@@ -81,6 +85,24 @@ class MethodConfig(BaseModel):
     def calibrates(self) -> bool:
         """Whether a calibration of probabilities is part of a fit."""
         return getattr(self, "probability", False) in ("sigmoid", "isotonic")
+
+    @property
+    def is_logistic(self) -> bool:
+        """Whether decision values of classifiers are log odds: those of the logistic loss."""
+        return getattr(self, "loss", None) == "logistic"
+
+    @property
+    def probability_kind(self) -> str:
+        """How decision values become probabilities: logistic, sigmoid or isotonic."""
+        if self.is_logistic:
+            return "logistic"
+        return "isotonic" if getattr(self, "probability", None) == "isotonic" else "sigmoid"
+
+    def for_folds(self) -> Self:
+        """Return the parameters of fits that are made for their decision values alone: tolerances are wider."""
+        given = {name: getattr(self, name) for name in self.fold_tols}
+        wider = {name: max(min(FOLD_TOL_FACTOR * tol, self.fold_tols[name]), tol) for name, tol in given.items() if tol is not None}
+        return self.model_copy(update=wider) if wider else self
 
     def digest(self) -> str:
         """Return the SHA-256 of the canonical JSON form."""

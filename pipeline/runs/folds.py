@@ -144,7 +144,7 @@ def fit_figures(search: Search, point: int, fold: int, ctx: RunContext) -> dict[
     if search.scoring is not None:
         mask, is_scored = search.masks[fold], _known(figures.get(f"test_{search.measure}")) is not None
         values = search.info.method.decision_values(ready, outcome.state, ctx) if is_scored else np.full((1, len(mask)), np.nan)
-        classes, kind = ready.inputs.labelled.classes, search.info.method.probability_kind(search.configs[point])
+        classes, kind = ready.inputs.labelled.classes, search.configs[point].probability_kind
         rows = HeldOutRows(ready.inputs.truth, None if classes is None else len(classes), mask, kind)
         figures["scores"] = {name: _known(value) for name, value in rows.scores(search.scoring, values).items()}
     return figures

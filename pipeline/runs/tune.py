@@ -185,7 +185,7 @@ def _shared_rows(
 def _measured(grid: _Grid, shared: SharedLoop) -> Callable[[Mapping[int, np.ndarray]], dict[str, Any]]:
     """Return what makes the scores of every fit of the decision values of all machines; a loop that scores every round gets it."""
     trackers = shared.loop.fits if shared.decide is not None else shared.loop.trackers
-    kinds = [grid.info.method.probability_kind(grid.configs[point]) for point in shared.points for _ in range(grid.folds)]
+    kinds = [grid.configs[point].probability_kind for point in shared.points for _ in range(grid.folds)]
     fits = [HeldOutRows.of(one, kind) for one, kind in zip(trackers, kinds, strict=True)] if grid.scoring is not None else []
     count = len(trackers[0].machines)  # of a fit: they come fit after fit
 

@@ -15,6 +15,8 @@ OF_STREAMS = ("gamma", "rho", "epochs", "batch_size", "shuffle", "average")
 class GroupLassoConfig(MethodConfig):
     """Parameters of the group lasso (``group-lasso``)."""
 
+    fold_tols = {"tol": 1e-2}
+
     takes_streams = True
 
     penalty: Literal["gl", "sgl", "egl", "l1"] = Field(
@@ -52,6 +54,11 @@ class GroupLassoConfig(MethodConfig):
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of the loss per class")
     probability: Probability = "auto"
     scale: Scale = "auto"
+
+    @property
+    def is_logistic(self) -> bool:
+        """Whether the loss of classes is the logistic one, which it is where nothing else is said."""
+        return self.loss in ("auto", "logistic")
 
     @property
     def learns_from_stream(self) -> bool:

@@ -43,7 +43,6 @@ class GroupLasso(Method[GroupLassoConfig, Any, Any, LinearModel]):
     name = "group-lasso"
     config_type = GroupLassoConfig
     models = {LinearModel: LinearPredictor()}
-    fold_tols = {"tol": 1e-2}
     programs = "methods.group_lasso.moments_pass"
 
     def read_inputs(self, config: GroupLassoConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[GroupLassoConfig, Inputs]:
@@ -103,10 +102,6 @@ class GroupLasso(Method[GroupLassoConfig, Any, Any, LinearModel]):
         if isinstance(problem, BatchProblem | GridProblem):
             return problem.decision_values(state, resources)
         return super().decision_values(problem, state, resources)
-
-    def is_logistic(self, config: GroupLassoConfig) -> bool:
-        """Return whether the loss of classes is the logistic one, which it is where nothing else is said."""
-        return config.loss in ("auto", "logistic")
 
     def shared_fits(
         self, configs: Sequence[GroupLassoConfig], inputs: Inputs, masks: Sequence[np.ndarray], resources: Resources

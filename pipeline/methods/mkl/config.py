@@ -25,6 +25,8 @@ from ...records.config import (
 class MKLConfig(GramConfig):
     """Parameters of generalized multiple kernel learning (``mkl``)."""
 
+    fold_tols = {"tol": 1e-2}
+
     kernels: MachineKernels = None
     constraint: Literal["elastic_net", "simplex", "l2", "lp"] = Field("elastic_net", description="set of the kernel weights")
     v: Unit = Field(0.5, description="elastic net: 1 gives few kernels, 0 all of them")

@@ -44,7 +44,6 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
     state = MKLState
     models = {KernelModel: KernelPredictor()}
     starts_from_whole = True
-    fold_tols = {"tol": 1e-2}
 
     def read_inputs(self, config: MKLConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[MKLConfig, Inputs]:
         """Return parameters, and target and weights of a store; ``extra`` may hold ``test_share``."""

@@ -25,6 +25,8 @@ from ...records.config import (
 class MultiTaskMKLConfig(GramConfig):
     """Parameters of multiple kernel learning for many tasks (``multitask-mkl``)."""
 
+    fold_tols = {"tol": 1e-2}
+
     has_tasks = True
 
     kernels: TaskKernels = None

@@ -40,7 +40,6 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
     config_type = MultiTaskMKLConfig
     state = MultiTaskState
     models = {TaskModel: TaskPredictor()}
-    fold_tols = {"tol": 1e-2}
     programs = "methods.multitask_mkl.solve_pass"
 
     def read_inputs(

@@ -12,6 +12,8 @@ from ...records.config import Count, MethodConfig, Positive, Probability
 class RuleConfig(MethodConfig):
     """Parameters of rule ensembles on the lattice of conjunctions (``rule-ensemble``)."""
 
+    fold_tols = {"tol": 1e-2, "rest": 1e-2}
+
     has_tasks = True
     takes_missing = True
 

@@ -58,7 +58,6 @@ class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
     config_type = RuleConfig
     state = RuleState
     models = {RuleModel: RulePredictor()}
-    fold_tols = {"tol": 1e-2, "rest": 1e-2}
     programs = "methods.rule_ensemble.blocked_rules"
 
     def read_inputs(self, config: RuleConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[RuleConfig, RuleInputs]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -72,3 +72,7 @@ class TriClassConfig(MethodConfig):
         if self.validation == 1:
             raise ValueError("validation=1: must be 0, or at least 2 folds")
         return self
+
+    def for_folds(self) -> Self:
+        """Return parameters without a validation beside the fit."""
+        return self.model_copy(update={"validation": 0})

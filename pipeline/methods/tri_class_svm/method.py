@@ -118,10 +118,6 @@ class TriClass(Method[TriClassConfig, TriClassProblem, TriClassState, KernelMode
     def _scores(self, problem: TriClassProblem, state: TriClassState, resources: RunContext) -> dict[str, Any]:
         return scores_of(problem.inputs.labelled, self.decision_values(problem, state, resources))
 
-    def for_folds(self, config: TriClassConfig) -> TriClassConfig:
-        """Return parameters without a validation beside the fit."""
-        return config.model_copy(update={"validation": 0})
-
     def shared_fits(
         self, configs: Sequence[TriClassConfig], inputs: TriClassInputs, masks: Sequence[np.ndarray], resources: RunContext
     ) -> TriClassProblem | None:

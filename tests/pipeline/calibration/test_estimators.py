@@ -81,8 +81,8 @@ def test_calibrated_on_what_fits_without_a_fold_decide_on_it(name, n_classes):
     folds = draw_folds(with_tasks(inputs, task) if tasks else inputs, 0)
     assert folds.count == 5 and folds.rows.all() and not folds.message
     values = np.zeros((1 if n_classes == 2 else 3, len(y)))
-    loose = estimator._method.for_folds(estimator._config())
-    wider = {key: getattr(loose, key) for key in estimator._method.fold_tols}
+    loose = estimator._config().for_folds()
+    wider = {key: getattr(loose, key) for key in loose.fold_tols}
     for mask in folds.masks:
         part = holding_out(machine(name, **wider), mask)
         quiet(part.fit, X, y, **tasks)

@@ -5,7 +5,7 @@ import pytest
 
 from gramplane import pipeline
 from gramplane.pipeline.core.engine import iterate
-from gramplane.pipeline.core.method import FOLD_TOL_FACTOR
+from gramplane.pipeline.records.config import FOLD_TOL_FACTOR
 from gramplane.pipeline.registry import METHODS
 from tests.support.searches import KERNELS, LABELS, TASKS, X, Y
 
@@ -57,12 +57,12 @@ def test_where_no_coefficient_is_at_its_bound_one_step_or_two_say_so(name, more)
 
 def test_folds_are_solved_to_a_wider_tolerance_and_no_further():
     for info in METHODS.values():
-        for name, largest in info.method.fold_tols.items():
+        for name, largest in info.config.fold_tols.items():
             default = info.config.model_fields[name].default
-            assert getattr(info.method.for_folds(info.config()), name) > default, "a default that moved takes its limit along"
+            assert getattr(info.config().for_folds(), name) > default, "a default that moved takes its limit along"
             for tol in (default, 1e-9, 0.5):
                 config = info.config().model_copy(update={name: tol})
-                wide = getattr(info.method.for_folds(config), name)
+                wide = getattr(config.for_folds(), name)
                 assert wide == max(tol, min(FOLD_TOL_FACTOR * tol, largest))
 
 
