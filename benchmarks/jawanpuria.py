@@ -57,8 +57,7 @@ from gramplane.pipeline.methods.hierarchical_kernels.restricted import HKLMaster
 from gramplane.pipeline.methods.multitask_mkl.config import MultiTaskMKLConfig
 from gramplane.pipeline.methods.multitask_mkl.method import MultiTaskMKL
 from gramplane.pipeline.methods.rule_ensemble.mirror import solve_mirror
-from gramplane.pipeline.models.task import TaskModel
-from gramplane.pipeline.models.task_predict import decide_task_rows
+from gramplane.pipeline.models.task import TaskModel, decide_task_rows
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks
 

@@ -118,7 +118,7 @@ def _run(case: Any, folder: Path, **options: Any) -> Numbers:
         run_method(case.method, case.params, data=store, run=str(folder / "run"), seed=3, extra=case.extra, **limit, **options)
         run = RunStore.open(folder / "run")
         found = {name: run.read_json(name) for name in ("summary", "tables")} | {"history": run.history()}
-        record = run.read_model(tuple(METHODS[case.method].method.models))
+        record = run.read_model(METHODS[case.method].method.models)
         for item in dataclasses.fields(record):
             value = getattr(record, item.name)
             if isinstance(value, np.ndarray) or sp.issparse(value):

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, T
 
 import numpy as np
 
-from .result import M, Result, S, Step
+from .result import Result, S, Step
 
 if TYPE_CHECKING:
-    from ..models.predictor import Predictor
+    from ..models.model import Model
     from ..records.config import MethodConfig
     from .resources import Resources
 
 C = TypeVar("C", bound="MethodConfig")
+M = TypeVar("M", bound="Model")
 
 
 class Problem(Protocol):
@@ -48,7 +49,7 @@ class Method(ABC, Generic[C, P, S, M]):
     name: ClassVar[str]  # command
     config_type: ClassVar[type[MethodConfig]]  # parameter model
     state: ClassVar[type[Any]]  # record of a state, to load checkpoints
-    models: ClassVar[Mapping[type, Predictor]]  # record types of its models, to load runs, and what decides with each
+    models: ClassVar[tuple[type[Model], ...]]  # record types of its models, to load runs
     programs: ClassVar[str] = "grams.grams"  # module under `pipeline` with the block programs that a worker loads before it is measured
 
     # Of fits that leave rows out:
@@ -91,18 +92,14 @@ class Method(ABC, Generic[C, P, S, M]):
         """Return the problem of a run on ``resources.data``."""
         return self.problem(*self.read_inputs(config, resources, extra), resources)
 
-    def predictor(self, model: M) -> Predictor:
-        """Return what decides with a model of this method."""
-        return self.models[type(model)]
-
     def decision_values(self, problem: P, state: S, resources: Resources) -> np.ndarray:
         """Return the decision values of all labelled rows, ``(n_machines, n_labelled)``, machines fit after fit."""
         return self.model_values(problem, self.result(problem, state, resources).model, resources)
 
     def model_values(self, problem: P, model: M, resources: Resources) -> np.ndarray:
         """Return what a model decides on all labelled rows, ``(n_machines, n_labelled)``."""
-        rows = resources.over(problem.inputs.data, covariates=getattr(problem.inputs, "covariates", None))
-        return self.predictor(model).decision_values(model, rows).T
+        covariates = getattr(problem.inputs, "covariates", None)
+        return model.decision_values(problem.inputs.data, resources, covariates=covariates).T
 
     # -- fits that leave rows out ------------------------------------------------------------------------------------------------------
 

@@ -25,13 +25,13 @@ from ...storage.encoding.record import TableColumns
 from ...storage.errors import UserData
 from ..calibration.fits import Fit, kept_grams, known_calibration
 from ..core.engine import BOUNDS, GAPS, fit
+from ..core.resources import Resources
 from ..core.result import State, ended_early
 from ..inputs.fit_warnings import numbers_as_classes
 from ..inputs.labels import Inputs, checked_numbers
 from ..inputs.scaling import as_scaled
 from ..models.calibration import class_probabilities
-from ..models.linear_predict import row_decision_values
-from ..models.predictor import Predictor
+from ..models.linear import row_decision_values
 from ..records.config import make_config
 from ..records.context import RunContext
 from ..records.data_set import DataSet
@@ -221,10 +221,10 @@ class Estimator(BaseEstimator):
                 yield ctx
 
     @contextlib.contextmanager
-    def _stored(self, X: object, *callbacks: Sink) -> Iterator[RunContext]:
-        """Yield the context in which a store is decided on."""
+    def _stored(self, X: object, *callbacks: Sink) -> Iterator[tuple[Any, Resources]]:
+        """Yield the data of a store, and the resources with which they are decided on."""
         with fit_context(as_data(X, estimator=self)[0], self._place, fan_out(callbacks, 0), 0) as ctx:
-            yield ctx
+            yield ctx.data, ctx
 
     def _fit(self, inputs: Any, config: Any = None) -> Any:
         """Run the method on inputs, set what follows from its model, and warn of what is doubtful; returns the loop's last state."""
@@ -298,8 +298,8 @@ class Estimator(BaseEstimator):
         """Return ``(n_samples, n_machines)`` decision values of any form of data."""
         check_is_fitted(self)
         if is_store(X):
-            with self._stored(X) as ctx:
-                return self._method.predictor(self.model_).decision_values(self.model_, ctx)
+            with self._stored(X) as (data, resources):
+                return self.model_.decision_values(data, resources)
         return row_decision_values(self.model_, self._checked(X, reset=False))
 
     def _probabilities(self, X: object, **rows: Any) -> np.ndarray:
@@ -407,8 +407,3 @@ def log_of(probabilities: np.ndarray) -> np.ndarray:
     """Return logarithms; that of 0 is minus infinity."""
     with np.errstate(divide="ignore"):
         return np.log(probabilities)
-
-
-def predictor_of(estimator: Estimator) -> Predictor:
-    """Return what decides with the model of a fitted estimator."""
-    return type(estimator)._method.predictor(estimator.model_)

@@ -19,8 +19,7 @@ from ...storage.errors import UserData
 from ..grams.given import GivenGrams, as_stack
 from ..grams.sources import TextRows
 from ..inputs.kernels import kernel_texts
-from ..models.kernel import KernelModel
-from ..models.kernel_predict import gram_decision_values, row_decision_values, scaled_rows
+from ..models.kernel import KernelModel, gram_decision_values, row_decision_values
 from ..models.spectral import SpectralModel
 from .base import Estimator
 from .frames import known_names
@@ -114,11 +113,11 @@ class KernelEstimator(Estimator):
         if model.precomputed:
             return gram_decision_values(model, self._test_matrices(X))
         if is_store(X):
-            with self._stored(X) as ctx:
-                return self._method.predictor(model).decision_values(model, ctx)
+            with self._stored(X) as (data, resources):
+                return model.decision_values(data, resources)
         if is_text(X):
             return row_decision_values(model, np.array(list(X), dtype=object))
-        return row_decision_values(model, scaled_rows(model, self._checked(X, reset=False)))
+        return row_decision_values(model, model.scaled_rows(self._checked(X, reset=False)))
 
     def _test_matrices(self, X: object) -> np.ndarray:
         return as_stack(as_grams(X, estimator=self, reset=False))

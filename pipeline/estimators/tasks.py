@@ -12,9 +12,7 @@ from ...storage.data import is_store
 from ...storage.errors import UserData
 from ..inputs.labels import Inputs
 from ..inputs.tasks import TaskInputs, known_codes, store_tasks, with_tasks
-from ..models.kernel_predict import scaled_rows
-from ..models.task import TaskModel
-from ..models.task_predict import decide_task_grams, decide_task_rows, decide_task_store
+from ..models.task import TaskModel, decide_task_grams, decide_task_rows
 from .base import Classifier, Regressor, by_class, has_probabilities, log_of
 from .inputs import Column, UserRows, score_of
 from .kernels import KernelEstimator, is_text
@@ -69,12 +67,12 @@ class TaskEstimator(KernelEstimator):
         check_is_fitted(self, "model_")
         model: TaskModel = self.model_
         if is_store(X) and not model.precomputed:
-            with self._stored(X) as ctx:
-                return decide_task_store(model, ctx, task)
+            with self._stored(X) as (data, resources):
+                return model.decision_values(data, resources, task=task)
         if model.precomputed:
             grams = self._test_matrices(X)
             return decide_task_grams(model, grams, known_codes(task, model.tasks, grams.shape[1]))
-        rows = np.array(list(X), dtype=object) if is_text(X) else scaled_rows(model, self._checked(X, reset=False))
+        rows = np.array(list(X), dtype=object) if is_text(X) else model.scaled_rows(self._checked(X, reset=False))
         return decide_task_rows(model, rows, known_codes(task, model.tasks, rows.shape[0]))
 
 

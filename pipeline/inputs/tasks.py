@@ -155,11 +155,13 @@ def store_tasks(data: Any) -> np.ndarray | None:
     return data.row_table("task") if names is None else np.array(names)[data.row_table("task")]
 
 
-def store_codes(model: Any, data: DataSet) -> np.ndarray:
-    """Return the task of each row of a store, as its position in the model's tasks.
+def store_codes(model: Any, data: DataSet, task: object = None) -> np.ndarray:
+    """Return the task of each row of a store, as its position in the model's tasks; ``task`` is in place of the store's.
 
     Raises ValueError: no task table where the model knows several tasks, or a task that was not there at fit; the store is named.
     """
+    if task is not None:
+        return known_codes(task, model.tasks, data.n_rows)
     tasks = store_tasks(data)
     if tasks is not None and tasks.dtype.kind in "iu" and any(isinstance(name, str) for name in model.tasks):
         # A file that happens to hold none but the numbered ones among the names.

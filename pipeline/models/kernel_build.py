@@ -19,8 +19,7 @@ from ..inputs.labels import Inputs
 from ..passes.blocks import scale_of
 from ..records.config import MethodConfig
 from ..records.scale import FeatureScale
-from .kernel import KernelModel
-from .kernel_predict import spans
+from .kernel import KernelModel, spans
 
 
 class FittedKernels(Protocol):

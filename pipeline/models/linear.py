@@ -1,4 +1,4 @@
-"""A fitted linear machine, or several: one per class, one per task. A plain record, saved without pickle."""
+"""A fitted linear machine, or several: one per class, one per task. A plain record, saved without pickle, and its decision values."""
 
 from __future__ import annotations
 
@@ -9,14 +9,23 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy.sparse as sp
 
+from ...kernels.features.rows_at_hand import row_product
+from ...storage import BlockStore
 from ...storage.errors import Matrix
+from ..core.memory import Item
+from ..core.resources import Resources
+from ..inputs.tasks import store_codes
+from ..passes.columns import column_sizes, fetch_columns
+from ..passes.scaling import inverse_row_norms
 from .calibration import Calibration
+from .model import Model, check_width, column_batches
 
+PIECE_COLUMNS = 4096  # columns that are held at once for predictions
 WIDE = 50_000  # from this many features coefficients are kept sparse: dense ones would be mostly zeros
 
 
 @dataclass(frozen=True)
-class LinearModel:
+class LinearModel(Model):
     """``f_m(x) = <coef_m, x> + intercept_m`` for every machine m; of rows scaled to unit norm ``<coef_m, x / ||x||> + intercept_m``."""
 
     record_name: ClassVar[str] = "LinearModel"
@@ -65,6 +74,31 @@ class LinearModel:
         labels = json.loads(self.classes_json)
         return None if labels is None else tuple(labels)
 
+    def decision_values(self, data: Any, resources: Resources, task: object = None, **rows: Any) -> np.ndarray:
+        """Return the decision values of the machines, columns fetched in pieces; of tasks each row's own, ``(n_samples, 1)``.
+
+        ``task`` is in place of the tasks of a store.
+        """
+        check_width(self.n_features, self.row_scaled, data)
+        values = np.zeros((data.n_rows, len(self.intercepts)))
+        for features in _pieces(self.features):
+            coef: Matrix = self.coef[:, features]
+            values += multiply_rows(fetch_columns(data, resources, features), coef.toarray() if sp.issparse(coef) else coef)
+        if self.row_scaled:
+            values *= data.scale.row_factor[:, None]
+        values += self.intercepts
+        return values if self.tasks is None else np.take_along_axis(values, store_codes(self, data, task)[:, None], axis=1)
+
+    def memory(self, data: BlockStore) -> list[Item]:
+        """Return the columns of a piece and their weights."""
+        largest = max((int(column_sizes(data, part).sum()) for part in _pieces(self.features)), default=0)
+        weights = 8 * len(self.intercepts) * min(PIECE_COLUMNS, len(self.features))
+        return [("columns at a time, side by side", 3 * largest), ("their weights", weights)]
+
+    def fetched_bytes(self, data: BlockStore) -> list[int]:
+        """Return the bytes of each pass over columns."""
+        return column_batches(data, self.features, PIECE_COLUMNS)
+
 
 def raw_coefficients(
     weights: np.ndarray, intercepts: np.ndarray, factor: np.ndarray | None, shift: np.ndarray | None
@@ -76,3 +110,21 @@ def raw_coefficients(
     coef = weights if factor is None else weights * factor
     moved = intercepts if shift is None else intercepts - coef @ shift
     return (sp.csr_array(coef) if coef.shape[1] >= WIDE else coef), moved
+
+
+def _pieces(features: np.ndarray) -> list[np.ndarray]:
+    return [features[lo : lo + PIECE_COLUMNS] for lo in range(0, len(features), PIECE_COLUMNS)]
+
+
+def multiply_rows(rows: Matrix, weights: Matrix) -> np.ndarray:
+    """Return ``rows @ weights.T``, ``(n, m)``, of dense or sparse ones; its bits do not depend on the number of BLAS threads."""
+    if not sp.issparse(rows) and not sp.issparse(weights):
+        return row_product(rows, weights)
+    values: Matrix = rows @ weights.T
+    return np.asarray(values.toarray() if sp.issparse(values) else values)
+
+
+def row_decision_values(model: LinearModel, X: Matrix) -> np.ndarray:
+    """Return ``(n, n_machines)`` decision values of rows ``(n, n_features)`` in memory."""
+    values = multiply_rows(X, model.coef)
+    return (values * inverse_row_norms(X)[:, None] if model.row_scaled else values) + model.intercepts

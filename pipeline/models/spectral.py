@@ -3,13 +3,45 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from ...storage import DataError
+from ..core.resources import Resources
+from .model import Model
+
+
+class Transductive(Model):
+    """A model that knows the rows of its fit: scores or coordinates of these; other rows are refused."""
+
+    by_passes = False
+    data_digest: str
+
+    def decision_values(self, data: Any, resources: Resources, **rows: Any) -> np.ndarray:
+        """Return what the model says of each row. Raises DataError: the data are not the rows of the fit."""
+        if not self.is_fitted_on(data):
+            raise DataError(
+                "this method knows only the rows that it was fitted on, and this is another store; fit it on all rows together", data.url
+            )
+        return self.predictions()
+
+    def is_fitted_on(self, data: Any) -> bool:
+        """Return whether a store has the rows that the model was fitted on."""
+        return bool(self.data_digest) and data.digest == self.data_digest
+
+    def predictions(self) -> np.ndarray:
+        """Return what the method says of each row, ``(n, k)``."""
+        raise NotImplementedError
+
+    @property
+    def n_values(self) -> int:
+        """Scores, or coordinates, of a row."""
+        return self.predictions().shape[1]
+
 
 @dataclass(frozen=True)
-class SpectralModel:
+class SpectralModel(Transductive):
     """``K = U diag(lam) U'`` over the rows that a transductive method was fitted on, and over no others."""
 
     record_name: ClassVar[str] = "SpectralModel"

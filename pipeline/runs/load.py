@@ -51,7 +51,7 @@ def load_model(run: str | Path) -> Any:
     if summary is None:
         raise StorageError(f"{run}: the run is not finished, it has no model yet; continue it with `gramplane resume {run}`")
     info = method_named(record["method"])
-    model = folder.read_model(tuple(info.method.models))
+    model = folder.read_model(info.method.models)
     regression = info.regressor is not None and getattr(model, "classes_json", "") == "null"
     estimator = getattr(info.module("estimator"), str(info.regressor if regression else info.estimator))
     loaded: Any = estimator.from_model(model, record["params"], folder.history())

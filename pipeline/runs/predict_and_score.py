@@ -16,8 +16,8 @@ from ...kernels.svm.triclass import crossing_point
 from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageError, digest_of
 from ...storage.errors import UserData
 from ..core.memory import Memory, few_blocks_kept, process_bytes, refuse, refuse_step
-from ..core.resources import Emit, ignore
-from ..estimators.base import Estimator, predictor_of
+from ..core.resources import Emit, Resources, ignore
+from ..estimators.base import Estimator
 from ..inputs.covariates import Covariates, given_covariates
 from ..inputs.scores import held_out_rows, predicted_codes, r_squared, task_accuracies, task_variances
 from ..inputs.tasks import store_codes
@@ -26,7 +26,6 @@ from ..models.calibration import Calibration, brier_score, class_probabilities, 
 from ..models.linear import LinearModel
 from ..models.task import TaskModel
 from ..records.compute import ComputeOptions
-from ..records.context import RunContext
 from ..records.csv_texts import CsvTexts
 from ..records.run_view import HELD_OUT_ROWS, OTHER_ROWS, TRAINING_ROWS
 from .evaluation import evaluate_classes, evaluate_numbers
@@ -65,9 +64,9 @@ def _decide(
     if message := replaced_data(folder):
         emit({"event": "warning", "message": message})
     with one_thread(), open_executor(where.config(), events=emit) as executor, few_blocks_kept(memory, limit, executor.kind):
-        ctx = RunContext(executor, data=data, driver_memory=limit, emit=emit, covariates=covariates)
-        values = predictor_of(estimator).decision_values(estimator.model_, ctx)
-        ctx.confirm()
+        resources = Resources(executor, driver_memory=limit, emit=emit)
+        values = estimator.model_.decision_values(data, resources, covariates=covariates)
+        data.confirm()
     if digest_of(model) != digest:
         raise DigestMismatch(f"{model} was replaced while it was used: the run was fitted again; give the command again")
     return estimator, data, values
@@ -93,9 +92,9 @@ def _check_memory(
 ) -> Memory:
     """Return what this process will hold of predictions, and the bytes of a step of their pass; refuse more than it may."""
     limit, name = driver_bytes(where.driver_memory), "score" if out is None else "predict"
-    items = predict_items(predictor_of(estimator), estimator.model_, data, out, getattr(estimator, "classes_", None), proba)
+    items = predict_items(estimator.model_, data, out, getattr(estimator, "classes_", None), proba)
     refuse(name, items, limit, f"{name} fewer rows at a time (a store of some of them)")
-    memory = Memory(items, step_bytes(first_pass(predictor_of(estimator), estimator.model_, data, limit, emit, covariates)))
+    memory = Memory(items, step_bytes(first_pass(estimator.model_, data, limit, emit, covariates)))
     refuse_step(name, memory, limit, where.config().kind)
     return memory
 
@@ -120,7 +119,7 @@ def _plan_prediction(
     known = _known_covariates(estimator, covariates, data)
     memory = _check_memory(estimator, data, out, where, emit, known, proba or is_known)
     config, limit = where.config(), driver_bytes(where.driver_memory)
-    plan = predict_plan(predictor_of(estimator), estimator.model_, data, memory.items, limit, config.kind, emit, known)
+    plan = predict_plan(estimator.model_, data, memory.items, limit, config.kind, emit, known)
     process = {"cluster": where.cluster, "process_bytes_at_most": process_bytes(config, plan["task_bytes"])}
     return {"run": run, "data": data.url, **({} if out is None else {"out": out}), **process, **plan, **later}
 
@@ -339,8 +338,8 @@ def _path(
 ) -> list[dict[str, Any]]:
     """Return a measure of the decision values of some rows by the model after every round."""
     with one_thread(), open_executor(where.config()) as executor:
-        ctx = RunContext(executor, data=data, driver_memory=driver_bytes(where.driver_memory), covariates=covariates)
-        along = predictor_of(estimator).staged_decision_values(estimator.model_, ctx)
+        resources = Resources(executor, driver_memory=driver_bytes(where.driver_memory))
+        along = estimator.model_.staged_decision_values(data, resources, covariates=covariates)
     return [{"n_selected": count, **measure(values[rows])} for count, values in along]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,8 @@ import numpy as np
 from ...cluster import Executor, Plan
 from ...storage import BlockStore, to_arrays
 from ..core.memory import Item, driver_plan, process_plan, total_bytes
-from ..core.resources import Emit
-from ..models.predictor import Predictor
-from ..records.context import RunContext
+from ..core.resources import Emit, Resources
+from ..models.model import Model
 
 _OBJECT_BYTES = 40  # bytes of a number, or of a short label, as an object of Python with its place in a list
 
@@ -32,24 +30,22 @@ class _Planning(Executor):
         raise _FirstPass(plan)
 
 
-def predict_items(
-    predictor: Predictor, model: object, data: BlockStore, out: str | None, labels: np.ndarray | None, proba: bool = False
-) -> tuple[Item, ...]:
+def predict_items(model: Model, data: BlockStore, out: str | None, labels: np.ndarray | None, proba: bool = False) -> tuple[Item, ...]:
     """Return what this process holds while it predicts the rows of a store, or scores a model on them.
 
     The ending of ``out`` says in which form predictions are held last; ``None``: they are compared with the target. ``labels`` are the
     classes, or ``None``; ``proba`` says whether their probabilities are known or asked for.
     """
-    n, m, c = data.n_rows, predictor.n_values(model), len(labels) if labels is not None and proba else 0
+    n, m, c = data.n_rows, model.n_values, len(labels) if labels is not None and proba else 0
     size = 16 if labels is None else 24 + labels.itemsize
     table: list[Item] = []
     if out is None:
         table = [("target, predicted classes, and what metrics sort and count", (128 + 16 * m) * n)]
     elif Path(out).suffix.lower() in (".csv", ".parquet"):
         table = [("columns of the table, as they are written", _OBJECT_BYTES * n * (m + c + 2))]
-    read = predictor.items(model, data)
+    read = model.memory(data)
     # The table is made once what was read is gone, but both are held where a path is followed after it.
-    last = [*read, *table] if out is None and predictor.follows_path() else max(read, table, key=total_bytes)
+    last = [*read, *table] if out is None and model.keeps_path else max(read, table, key=total_bytes)
     letters = data.id_letters if out is not None else 0
     return (
         model_item(model),
@@ -67,8 +63,7 @@ def model_item(model: object) -> Item:
 
 
 def predict_plan(
-    predictor: Predictor,
-    model: object,
+    model: Model,
     data: BlockStore,
     items: Sequence[Item],
     limit: int,
@@ -80,11 +75,11 @@ def predict_plan(
 
     Raises ValueError: the data do not fit the model.
     """
-    work = first_pass(predictor, model, data, limit, emit, covariates)
-    passes, step = 0 if work is None else len(predictor.fetched_bytes(model, data)), step_bytes(work)
+    work = first_pass(model, data, limit, emit, covariates)
+    passes, step = 0 if work is None else len(model.fetched_bytes(data)), step_bytes(work)
     return {
         "rows": data.n_rows,
-        "decision_values_per_row": predictor.n_values(model),
+        "decision_values_per_row": model.n_values,
         "passes": passes,
         "tasks_per_pass": 0 if work is None else work.n_tasks,
         "task_bytes": step,
@@ -94,17 +89,17 @@ def predict_plan(
     }
 
 
-def first_pass(predictor: Predictor, model: object, data: BlockStore, limit: int, emit: Emit, covariates: Any = None) -> Plan[Any] | None:
+def first_pass(model: Model, data: BlockStore, limit: int, emit: Emit, covariates: Any = None) -> Plan[Any] | None:
     """Return the first pass of a prediction, which is not run; ``None`` where the driver reads and computes all by itself."""
-    if not predictor.by_passes:
+    if not model.by_passes:
         return None
-    return planned_pass(lambda ctx: predictor.decision_values(model, replace(ctx, covariates=covariates)), data, limit, emit)
+    return planned_pass(lambda resources: model.decision_values(data, resources, covariates=covariates), limit, emit)
 
 
-def planned_pass(use: Callable[[RunContext], Any], data: BlockStore, limit: int, emit: Emit) -> Plan[Any] | None:
+def planned_pass(use: Callable[[Resources], Any], limit: int, emit: Emit) -> Plan[Any] | None:
     """Return the first pass of a use of a model, which is not run; ``None`` where there is none, as of a model of intercepts alone."""
     try:
-        use(RunContext(_Planning(), data=data, driver_memory=limit, emit=emit))
+        use(Resources(_Planning(), driver_memory=limit, emit=emit))
     except _FirstPass as found:
         return found.work
     return None

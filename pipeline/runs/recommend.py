@@ -14,12 +14,10 @@ from ...kernels.jit import one_thread
 from ...storage import BlockStore, DataError, RunStore
 from ...storage.temporary import temporary_folder
 from ..core.memory import Memory, driver_plan, process_bytes, process_plan, refuse, refuse_step, total_bytes
-from ..core.resources import Emit, ignore
-from ..estimators.base import predictor_of
+from ..core.resources import Emit, Resources, ignore
 from ..methods.social_strength.model import SocialModel
-from ..methods.social_strength.predict import Recommendation, SocialPredictor
+from ..methods.social_strength.recommend import Recommendation, labelled, recommended, use_items
 from ..records.compute import ComputeOptions
-from ..records.context import RunContext
 from ..records.csv_texts import CsvTexts
 from .load import load_model
 from .outputs import refuse_foreign
@@ -32,37 +30,35 @@ from .run import method_named, open_data
 class _Use:
     """A model, its users, and what is asked of it."""
 
-    predictor: SocialPredictor
     model: SocialModel
     data: BlockStore
     asked: Recommendation | None
     labels: Sequence[str]
 
-    def __call__(self, ctx: RunContext) -> Any:
+    def __call__(self, resources: Resources) -> Any:
         if self.asked is not None:
-            return self.predictor.recommend(self.model, ctx, self.asked)
-        return self.predictor.label(self.model, ctx, self.labels)
+            return recommended(self.model, self.data, resources, self.asked)
+        return labelled(self.model, self.data, resources, self.labels)
 
 
 def _open_run(run: str, store: str, asked: Recommendation | None, labels: Sequence[str]) -> _Use:
     record, estimator = RunStore.open(run).config, load_model(run)
-    predictor = predictor_of(estimator)
-    if not isinstance(predictor, SocialPredictor):
+    if not isinstance(estimator.model_, SocialModel):
         raise ValueError(
             f"{run}: {type(estimator).__name__} ranks no candidates; recommendations and labels of users are social-strength's"
         )
     data: BlockStore = open_data(store, method_named(record["method"]))
     if data.digest != record["data_digest"]:
         raise DataError("these are other users than those of the fit; recommendations and labels are for the store it was fitted on", store)
-    return _Use(predictor, estimator.model_, data, asked, labels)
+    return _Use(estimator.model_, data, asked, labels)
 
 
 def _checked_plan(use: _Use, options: ComputeOptions, limit: int, emit: Emit) -> dict[str, Any]:
     """Return passes and memory of a use. Raises MemoryBoundExceeded: this process, or a task, would hold more than it may."""
     n_labels = len({text.strip() for text in use.labels} - {""})
-    items = (model_item(use.model), *use.predictor.use_items(use.model, use.asked, n_labels))
+    items = (model_item(use.model), *use_items(use.model, use.asked, n_labels))
     refuse("predict", items, limit, "fewer users" if use.asked is None else "fewer candidates")
-    work, config = planned_pass(use, use.data, limit, emit) if use.model.by_blocks else None, options.config()
+    work, config = planned_pass(use, limit, emit) if use.model.by_blocks else None, options.config()
     step = step_bytes(work)
     refuse_step("predict", Memory(items, step), limit, config.kind)
     passes = {"tasks_per_pass": 0 if work is None else work.n_tasks, "task_bytes": step}
@@ -113,7 +109,7 @@ def use_store(
     with one_thread(), open_executor(options.config(), events=emit) as executor, temporary_folder() as folder:
         # What tasks share lies in a run of its own, removed at exit.
         shared = None if executor.kind == "sync" else RunStore.create(folder / "run", {})
-        result = use(RunContext(executor, data=use.data, scratch=shared, driver_memory=limit, emit=emit))
+        result = use(Resources(executor, scratch=shared, driver_memory=limit, emit=emit))
         use.data.confirm()
     return {"rows": write(result), "out": out}
 

@@ -82,6 +82,6 @@ def selection_stability(
     with temporary_folder() as scratch, executing(options, data, emit, info.method.programs) as executor:
         ctx = RunContext(executor, data=data, scratch=RunStore.create(scratch / "run", {}), driver_memory=limit, emit=emit, seed=root)
         with few_blocks_kept(memory, limit, executor.kind):
-            rows, summary = info.module("stability").stability_table(problem, folder.read_model(tuple(info.method.models)), ctx)
+            rows, summary = info.module("stability").stability_table(problem, folder.read_model(info.method.models), ctx)
         ctx.confirm()
     return {"method": info.name, "data": data.url, **summary, "features": rows}

@@ -51,7 +51,7 @@ def weights_of(model):
 def test_what_is_selected_has_weight(prepared):
     case, folder = prepared
     run, method = RunStore.open(folder / "straight"), METHODS[case.method].method
-    summary, model = run.read_json("summary"), run.read_model(tuple(method.models))
+    summary, model = run.read_json("summary"), run.read_model(method.models)
     if "n_selected" not in summary:
         return
     weights = weights_of(model)

@@ -13,7 +13,7 @@ from gramplane.cluster import TaskFailed
 from gramplane.kernels.grams.spec import KernelSpec
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import predict_store, resume_run, run_method, tune
-from gramplane.pipeline.methods.fgm.predict import FGMPredictor
+from gramplane.pipeline.methods.fgm.model import FGMModel
 from gramplane.pipeline.runs import run as pipeline_running
 from gramplane.pipeline.runs.gram_stores import build_grams
 from gramplane.storage import BlockStore, DigestMismatch, GramStore, block_cache
@@ -173,14 +173,14 @@ def test_those_who_look_are_told(place, capsys):
 
 
 def test_a_run_fitted_again_while_it_predicts_ends_by_name(place, monkeypatch):
-    decide = FGMPredictor.decision_values
+    decide = FGMModel.decision_values
 
-    def late(self, model, ctx):
+    def late(self, data, resources, **rows):
         shutil.rmtree(place / "straight")
         run_method("fgm", {**FGM, "C": 3.0}, data=str(place / "data"), run=str(place / "straight"))
-        return decide(self, model, ctx)
+        return decide(self, data, resources, **rows)
 
-    monkeypatch.setattr(FGMPredictor, "decision_values", late)
+    monkeypatch.setattr(FGMModel, "decision_values", late)
     with pytest.raises(DigestMismatch, match="the run was fitted again"):
         predict_store(str(place / "straight"), str(place / "data"), str(place / "out.npz"))
     assert not (place / "out.npz").exists()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gramplane.pipeline import MKLClassifier, MKLRegressor, TwoLayerMKLClassifier
-from gramplane.pipeline.models.kernel_predict import BLOCK_BYTES, ROWS, TILES, DecideMemory, decide_chunk, row_spans
+from gramplane.pipeline.models.kernel import BLOCK_BYTES, ROWS, TILES, DecideMemory, decide_chunk, row_spans
 from gramplane.storage import MemoryBlocks
 
 KERNELS = ["linear", *(f"rbf(gamma={g})" for g in (0.1, 0.3, 1, 3))]

@@ -15,7 +15,6 @@ from ...core.method import Method
 from ...core.result import Result, Step
 from ...inputs.scores import held_out_rows
 from ...models.spectral import SpectralModel
-from ...models.spectral_predict import SpectralPredictor
 from ...records.context import RunContext
 from ...records.data_set import require
 from .config import ColoredMVUConfig, EmbeddingConfig, MVEConfig, SPEConfig
@@ -30,7 +29,7 @@ class Embedding(Method[EmbeddingConfig, EmbeddingProblem, EmbeddingState, Spectr
     """A map of rows by a kernel matrix that keeps a graph of their neighbours."""
 
     state = EmbeddingState
-    models = {SpectralModel: SpectralPredictor()}
+    models = (SpectralModel,)
     programs = "grams.eigen_blocks"
     certified_over: ClassVar[str] = "the whole problem"
 

@@ -29,7 +29,8 @@ from ...passes.scaling import scaled, scaled_values
 from ...records.data_set import feature_namer
 from ...records.scale import FeatureScale
 from .config import FGMConfig
-from .designs import Atoms, take_columns
+from .designs import Atoms
+from .model import take_columns
 from .pairs import PairAtoms
 from .score_pass import Partial, Query, scaled_duals, score_pass, select_atoms
 

@@ -20,13 +20,13 @@ from ....kernels.mixed_norm import ROW_BLOCK, ROW_OPERATIONS, BlockedRows, RowDa
 from ....kernels.mixed_norm.elimination import FreeBasis
 from ....kernels.mixed_norm.row_block import RememberingBlock
 from ....kernels.mixed_norm.rows_blocked import FAN_IN
-from ....storage import block_cache, pick_columns
+from ....storage import block_cache
 from ...core.memory import Item, refuse
 from ...core.resources import Resources, Shared, resolve
 from ...passes.blocks import Blocks, Columns, Ref, scale_of, serial, source_of
 from ...passes.columns import heaviest_entries, stack
 from ...passes.scaling import scaled, scaled_columns
-from .model import MachineState
+from .model import MachineState, take_columns
 from .score_pass import Query
 
 DRIVER_SHARE = 0.5  # share of the driver's memory that the cuts' columns may take; sparse ones are held twice while a cut is added
@@ -145,12 +145,6 @@ class Atoms(ColumnMaker, Protocol):
     def for_workers(self, resources: Resources) -> ColumnMaker:
         """Return the form that travels with tasks."""
         ...
-
-
-def take_columns(raw: Columns, features: np.ndarray, chosen: np.ndarray) -> Columns:
-    """Return the columns of ``chosen`` features out of ``raw``, whose columns are the sorted ``features``."""
-    indices = np.searchsorted(features, chosen)
-    return raw.T[indices].T if isinstance(raw, np.ndarray) else pick_columns(raw, indices)
 
 
 class Design:

@@ -25,8 +25,7 @@ from ...inputs.labels import Inputs
 from .atoms import build_atoms
 from .config import FGMConfig
 from .method import FGM, FGMProblem, FGMState
-from .model import FGMModel, MachineState, selected_atoms
-from .predict import decision_values, model_columns
+from .model import FGMModel, MachineState, decision_values, model_columns, selected_atoms
 from .stability import bootstrap_frequencies
 from .tables import group_tables
 
@@ -159,8 +158,8 @@ class _FGM(Selection, Estimator):
         check_is_fitted(self, "model_")
         model = self.model_
         if is_store(X):
-            with self._stored(X) as ctx:
-                return self._method.predictor(model).decision_values(model, replace(ctx, covariates=covariates))
+            with self._stored(X) as (data, resources):
+                return model.decision_values(data, resources, covariates=covariates)
         rows = self._checked(X, reset=False)
         further = covariates_to_decide(model.covariate_names, covariates, rows.shape[0])
         values = decision_values(model, model_columns(model, rows))

@@ -44,7 +44,6 @@ from .build import build_model, last_weights, refit_weights
 from .config import FGMConfig, resolve_config
 from .designs import Atoms, Designs, design_bytes, driver_items, refuse_columns, rows_step, solve_at
 from .model import FGMModel, MachineState, selected_atoms, union_of_atoms
-from .predict import FGMPredictor
 from .problem import MachineProblem, candidates, chances, close_round, initial_state, machine_problems, next_cut, stand_out
 from .score_pass import Query
 from .tables import covariate_tables, group_tables, path_rows, selected_rows
@@ -184,7 +183,7 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
     name = "fgm"
     config_type = FGMConfig
     state = FGMState
-    models = {FGMModel: FGMPredictor()}
+    models = (FGMModel,)
     programs = "methods.fgm.score_pass"
     shares_points = True
 

@@ -1,16 +1,30 @@
-"""Rounds and cuts of a Feature Generating Machine, and the model made of them. Plain records, saved without pickle."""
+"""Rounds and cuts of a Feature Generating Machine, and the model made of them, which predicts. Plain records, saved without pickle."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from ....kernels.bounds import sound_gap
+from ....kernels.features import expansions
+from ....kernels.features.pairs import PairMap, pair_columns
+from ....storage import BlockStore, pick_columns
+from ....storage.errors import Matrix
+from ...core.memory import Item
+from ...core.resources import Resources
+from ...inputs.covariates import covariates_to_decide
 from ...models.calibration import Calibration
+from ...models.linear import multiply_rows
+from ...models.model import Model, check_width, column_batches
+from ...passes.blocks import table_of
+from ...passes.columns import Columns, fetch_columns
+from ...passes.scaling import inverse_row_norms, scaled
 from ...records.scale import FeatureScale
+from .config import FGMConfig
 
 
 class MachineWeights(NamedTuple):
@@ -112,10 +126,11 @@ class MachineState:
 
 
 @dataclass(frozen=True)
-class FGMModel:
+class FGMModel(Model):
     """A fitted Feature Generating Machine: decision values are ``<weights, columns> + <covariate_coef, covariates> + intercept``."""
 
     record_name: ClassVar[str] = "FGMModel"
+    keeps_path = True
     kind: str  # linear, groups, hik, additive_gaussian or poly2
     params_json: str  # the method's parameters
     classes_json: str  # the class labels in order, null of a real target
@@ -150,6 +165,42 @@ class FGMModel:
         used = np.unique(self.coordinates[self.is_used])
         return used[used >= 0]
 
+    def decision_values(self, data: Any, resources: Resources, covariates: Any = None, **rows: Any) -> np.ndarray:
+        """Return the decision values of the last round (of the refit where there was one)."""
+        check_width(self.n_features, self.row_scaled, data)
+        further = covariates_to_decide(self.covariate_names, covariates, data.n_rows, data)
+        if not len(self.features):
+            return self.intercepts + (np.zeros((data.n_rows, 1)) if further is None else further @ self.covariate_coef.T)
+        return decision_values(self, _store_columns(self, data, resources), further)
+
+    def staged_decision_values(
+        self, data: Any, resources: Resources, covariates: Any = None, **rows: Any
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Return ``(n_selected, decision values)`` of the model after every round."""
+        columns = _store_columns(self, data, resources) if len(self.features) else np.zeros((data.n_rows, 0))
+        further = covariates_to_decide(self.covariate_names, covariates, data.n_rows, data)
+        rounds = max((len(machine.rounds) for machine in self.machines), default=0)
+        return (_after_round(self, columns, further, t) for t in range(1, rounds + 1))
+
+    def memory(self, data: BlockStore) -> list[Item]:
+        """Return the columns, and the coordinates made of them."""
+        raw, count = sum(self.fetched_bytes(data)), len(self.coordinates)
+        copies = 1 if count == len(self.features) else 2
+        if self.kind in ("hik", "additive_gaussian"):
+            # Whole bases are made, of which the model has some coordinates.
+            count = len(self.features) * _expansion(self).width
+        # A column made of some has float64 entries, with row numbers where the data are sparse.
+        is_dense = data.meta.kind == "dense" or not len(self.features)
+        counts = (int(table_of(data, "counts", int(j), int(j) + 1)[0]) for j in self.features)
+        made = copies * count * (8 * data.n_rows if is_dense else 12 * max(counts))
+        items = [("columns of the model, as fetched and side by side", 2 * raw), ("coordinates made of them", made)]
+        covariates = "covariates, as read and as numbers", 16 * data.n_rows * len(self.covariate_names)
+        return [covariates, *items] if self.covariate_names else items
+
+    def fetched_bytes(self, data: BlockStore) -> list[int]:
+        """Return the bytes of each pass over columns."""
+        return column_batches(data, self.features)
+
 
 def union_of_atoms(parts: Sequence[np.ndarray]) -> np.ndarray:
     """Return the sorted distinct atoms of several lists."""
@@ -177,3 +228,64 @@ def positions(ids: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         return np.searchsorted(ids, chosen)
     _, inverse = np.unique(np.concatenate((ids, chosen.reshape(-1, 2))), axis=0, return_inverse=True)
     return inverse.ravel()[len(ids) :]
+
+
+def _store_columns(model: FGMModel, data: Any, resources: Resources) -> Columns:
+    """Return the model's coordinates of every row of a store (one column pass)."""
+    row_factor = data.scale.row_factor if model.row_scaled else None
+    return mapped_columns(model, fetch_columns(data, resources, model.features), row_factor)
+
+
+def model_columns(model: FGMModel, X: Matrix) -> Columns:
+    """Return the model's coordinates of an array ``X`` ``(n, n_features)``."""
+    # An index of columns makes them lie one after another, and products take rows; of other orders `take` copies all.
+    raw = X.take(model.features, axis=1) if isinstance(X, np.ndarray) and X.flags.c_contiguous else X[:, model.features]
+    row_factor = inverse_row_norms(X) if model.row_scaled else None
+    return mapped_columns(model, sp.csc_array(raw) if sp.issparse(raw) else raw, row_factor)
+
+
+def mapped_columns(model: FGMModel, raw: Columns, row_factor: np.ndarray | None = None) -> Columns:
+    """Return the model's coordinates as columns, ``(n, k)``, from the raw columns of ``model.features``."""
+    columns = scaled(raw, model.scale, row_factor)
+    if model.kind == "poly2":
+        config = FGMConfig.model_validate_json(model.params_json)
+        return pair_columns(columns, model.features, model.coordinates, PairMap(config.gamma, config.coef0))
+    if model.kind in ("hik", "additive_gaussian"):
+        expansion = _expansion(model)
+        full = expansions.expand(columns, expansion, model.ranges[0], model.ranges[1])
+        every = (model.features[:, None] * expansion.width + np.arange(expansion.width)).ravel()
+        return full if len(every) == len(model.coordinates) else full[:, positions(every, model.coordinates)]
+    is_whole = len(model.coordinates) == len(model.features)
+    return columns if is_whole else take_columns(columns, model.features, model.coordinates)
+
+
+def _expansion(model: FGMModel) -> expansions.Expansion:
+    config = FGMConfig.model_validate_json(model.params_json)
+    return expansions.Expansion(model.kind, gamma=config.gamma, n_bins=config.n_bins)  # pyright: ignore[reportArgumentType]
+
+
+def decision_values(model: FGMModel, columns: Columns, covariates: np.ndarray | None = None) -> np.ndarray:
+    """Return ``(n_samples, n_machines)`` decision values from the model's coordinates, and its covariates."""
+    values = multiply_rows(columns, model.weights) + model.intercepts
+    return values if covariates is None else values + covariates @ model.covariate_coef.T
+
+
+def _after_round(model: FGMModel, columns: Columns, covariates: np.ndarray | None, t: int) -> tuple[int, np.ndarray]:
+    weights = np.zeros((len(model.coordinates), len(model.machines)))
+    intercepts, coef = model.intercepts.copy(), model.covariate_coef.copy()
+    for k, machine in enumerate(model.machines):
+        if machine.rounds:
+            after = machine.weights(min(t, len(machine.rounds)))
+            weights[positions(model.coordinates, after.coordinates), k] = after.values
+            intercepts[k] = -after.bias
+            if covariates is not None:
+                coef[k] = after.covariate_coef
+    values = multiply_rows(columns, weights.T) + intercepts
+    count = len(selected_atoms(model.machines, t))
+    return count, values if covariates is None else values + covariates @ coef.T
+
+
+def take_columns(raw: Columns, features: np.ndarray, chosen: np.ndarray) -> Columns:
+    """Return the columns of ``chosen`` features out of ``raw``, whose columns are the sorted ``features``."""
+    indices = np.searchsorted(features, chosen)
+    return raw.T[indices].T if isinstance(raw, np.ndarray) else pick_columns(raw, indices)

@@ -15,7 +15,6 @@ from ...core.result import Result, Step
 from ...inputs.labels import Inputs
 from ...inputs.scores import scores_of
 from ...models.linear import LinearModel
-from ...models.linear_predict import LinearPredictor
 from ...models.tables import name_features, weights_by_label
 from ...records.context import RunContext
 from ...records.data_set import source_names
@@ -42,7 +41,7 @@ class GroupLasso(Method[GroupLassoConfig, Any, Any, LinearModel]):
 
     name = "group-lasso"
     config_type = GroupLassoConfig
-    models = {LinearModel: LinearPredictor()}
+    models = (LinearModel,)
     programs = "methods.group_lasso.moments_pass"
 
     def read_inputs(self, config: GroupLassoConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[GroupLassoConfig, Inputs]:

@@ -17,7 +17,7 @@ from ....storage import DataError
 from ...grams.sources import RowData, rows_of
 from ...inputs.kernels import check_rows, closing_for
 from ...inputs.labels import Inputs, labels_of
-from ...models.kernel_predict import spans
+from ...models.kernel import spans
 from .config import HKLConfig
 
 READ_ROWS = 4096  # rows read at a time for widths and traces

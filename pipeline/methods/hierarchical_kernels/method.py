@@ -20,11 +20,9 @@ from ...inputs.tasks import TaskInputs, checked_task_kernel, store_tasks, with_t
 from ...loops.active_set import EVERYWHERE, FINISHED, ActiveState, active_step
 from ...models.kernel import KernelModel, kernel_names
 from ...models.kernel_build import build_model
-from ...models.kernel_predict import KernelPredictor
 from ...models.tables import heaviest_first
 from ...models.task import TaskModel, machine_stack
 from ...models.task_build import build_task_model
-from ...models.task_predict import TaskPredictor
 from ...records.context import RunContext
 from .config import HKLConfig
 from .graph import associated_features, resolve_graph
@@ -50,7 +48,7 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
     name = "hierarchical-kernels"
     config_type = HKLConfig
     state = HKLState
-    models = {KernelModel: KernelPredictor(), TaskModel: TaskPredictor()}
+    models = (KernelModel, TaskModel)
 
     def read_inputs(self, config: HKLConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[HKLConfig, HKLInputs]:
         """Return parameters, and target, weights and tasks of a store; ``extra`` may hold ``test_share``."""

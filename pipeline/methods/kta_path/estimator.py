@@ -23,8 +23,7 @@ from ...estimators.kernels import KernelEstimator
 from ...estimators.probabilities import LateCalibration, late_calibration
 from ...estimators.selection import Selection
 from ...models.calibration import class_probabilities
-from ...models.kernel import KernelModel
-from ...models.kernel_predict import gram_decision_values, row_decision_values, scaled_rows
+from ...models.kernel import KernelModel, gram_decision_values, row_decision_values
 from ...records.context import RunContext
 from .config import KTAPathConfig
 from .machines import Kernels, PathPoint, PathTrainer
@@ -520,7 +519,7 @@ class PathMachine:
         rows: Matrix = sp.csr_array(taken) if sp.issparse(taken) else np.asarray(taken)
         if rows.ndim != 2 or rows.shape[1] != model.n_features:
             raise ValueError(f"X has shape {rows.shape}; the machine needs {model.n_features} features")
-        return row_decision_values(model, scaled_rows(model, rows))
+        return row_decision_values(model, model.scaled_rows(rows))
 
     def predict(self, X: UserRows) -> np.ndarray:
         """Return the predicted class labels, ``(n,)``."""

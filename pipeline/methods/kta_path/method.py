@@ -19,7 +19,6 @@ from ...grams.given import GivenGrams
 from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.scores import held_out_rows, scores_of
 from ...models.kernel import KernelModel
-from ...models.kernel_predict import KernelPredictor
 from ...records.context import RunContext
 from ...records.data_set import source_names
 from .config import KTAPathConfig
@@ -37,7 +36,7 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
     name = "kta-path"
     config_type = KTAPathConfig
     state = KTAState
-    models = {KernelModel: KernelPredictor()}
+    models = (KernelModel,)
 
     def read_inputs(self, config: KTAPathConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[KTAPathConfig, Inputs]:
         """Return parameters, and classes and weights of a store; ``extra`` may hold ``test_share``. Raises DataError: no classes;

@@ -13,8 +13,7 @@ from ....kernels.grams.normalization import Normalization
 from ....storage import BlockStore, MemoryBlocks
 from ...grams.given import GivenGrams
 from ...inputs.labels import Inputs
-from ...models.kernel import FeatureKernels, KernelModel
-from ...models.kernel_predict import ROWS, spans
+from ...models.kernel import ROWS, FeatureKernels, KernelModel, spans
 from ...passes.blocks import scale_of
 from ...passes.scaling import scaled
 from .config import KTAPathConfig

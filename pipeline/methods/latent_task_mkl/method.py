@@ -21,7 +21,6 @@ from ...models.kernel import kernel_names
 from ...models.tables import heaviest_first
 from ...models.task import TaskModel, task_counts
 from ...models.task_build import build_task_model
-from ...models.task_predict import TaskPredictor
 from ...records.context import RunContext
 from .config import LatentTaskConfig
 from .problem import LatentClassesState, LatentProblem, LatentState, driver_items
@@ -47,7 +46,7 @@ class LatentTask(Method[LatentTaskConfig, LatentProblem, LatentState, TaskModel]
     state = LatentState
     joint_state = LatentClassesState
     finished = FINISHED
-    models = {TaskModel: TaskPredictor()}
+    models = (TaskModel,)
 
     def read_inputs(self, config: LatentTaskConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[LatentTaskConfig, TaskInputs]:
         """Return parameters, and target, weights and tasks of a store; ``extra`` may hold ``test_share``."""

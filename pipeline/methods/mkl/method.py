@@ -27,7 +27,6 @@ from ...loops.kernel_weights import continue_search, initial_state
 from ...loops.protocol import bound_figures
 from ...models.kernel import KernelModel, is_selected
 from ...models.kernel_build import build_model
-from ...models.kernel_predict import KernelPredictor
 from ...models.tables import followed_tables
 from ...records.context import RunContext
 from .config import MKLConfig
@@ -42,7 +41,7 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
     name = "mkl"
     config_type = MKLConfig
     state = MKLState
-    models = {KernelModel: KernelPredictor()}
+    models = (KernelModel,)
     starts_from_whole = True
 
     def read_inputs(self, config: MKLConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[MKLConfig, Inputs]:

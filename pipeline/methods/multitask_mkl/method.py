@@ -24,7 +24,6 @@ from ...loops.protocol import bound_figures
 from ...models.kernel import is_selected, kernel_names
 from ...models.task import TaskModel, by_class, machine_stack, task_counts, task_table
 from ...models.task_build import build_task_model
-from ...models.task_predict import TaskPredictor
 from ...records.context import RunContext
 from .config import MultiTaskMKLConfig
 from .problem import FIRST_TOL, UNFINISHED, MultiTaskProblem, MultiTaskState, driver_items
@@ -39,7 +38,7 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
     name = "multitask-mkl"
     config_type = MultiTaskMKLConfig
     state = MultiTaskState
-    models = {TaskModel: TaskPredictor()}
+    models = (TaskModel,)
     programs = "methods.multitask_mkl.solve_pass"
 
     def read_inputs(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -348,20 +347,13 @@ class MultiTaskSelector(Selection, StreamEstimator):
         check_is_fitted(self)
         model, names = self.model_, tuple(self.tasks_.tolist())
         if is_store(X):
-            return self._store_values(model, X, task)
+            with self._stored(X) as (data, resources):
+                return model.decision_values(data, resources, task=task)
         rows, weights = self._checked(X, reset=False), selected_weights(model)
         codes, none = known_codes(task, names, rows.shape[0]), np.zeros(rows.shape[0])
         factor = inverse_row_norms(rows) if model.row_scaled else np.ones(rows.shape[0])
         values = task_rows(rows[:, model.features], codes, none, none).decide(weights, np.zeros(len(weights)))
         return (factor * values + model.intercepts[codes])[:, None]
-
-    def _store_values(self, model: LinearModel, X: object, task: object) -> np.ndarray:
-        predictor = self._method.predictor(model)
-        with self._stored(X) as ctx:
-            if task is None:
-                return predictor.decision_values(model, ctx)
-            codes = known_codes(task, tuple(self.tasks_.tolist()), ctx.data.n_rows)
-            return np.take_along_axis(predictor.decision_values(replace(model, tasks_json="null"), ctx), codes[:, None], axis=1)
 
     @available_if(_classifies)
     def decision_function(self, X: UserRows, task: Column = None) -> np.ndarray:
@@ -400,5 +392,5 @@ class MultiTaskSelector(Selection, StreamEstimator):
         check_is_fitted(self)
         if not is_store(X):
             return super().transform(X)
-        with self._stored(X) as ctx:
-            return fetch_columns(ctx.data, ctx, self.model_.features)
+        with self._stored(X) as (data, resources):
+            return fetch_columns(data, resources, self.model_.features)

@@ -19,7 +19,6 @@ from ...inputs.labels import resolve_loss
 from ...inputs.scores import fit_tracker, scores_of
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, refuse_more_classes
 from ...models.linear import LinearModel, raw_coefficients
-from ...models.linear_predict import LinearPredictor
 from ...models.tables import name_features
 from ...records.context import RunContext
 from ...records.data_set import source_names
@@ -42,7 +41,7 @@ class Selector(Method[SelectorConfig, Any, Any, LinearModel]):
 
     name = "multitask-selector"
     config_type = SelectorConfig
-    models = {LinearModel: LinearPredictor()}
+    models = (LinearModel,)
     programs = "methods.multitask_selector.norms_pass"
 
     def read_inputs(self, config: SelectorConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[SelectorConfig, TaskInputs]:

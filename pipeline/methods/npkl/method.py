@@ -15,7 +15,6 @@ from ...core.method import Method
 from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...models.spectral import SpectralModel
-from ...models.spectral_predict import SpectralPredictor
 from ...records.context import RunContext
 from ...records.data_set import require
 from .config import NPKLConfig
@@ -30,7 +29,7 @@ class NPKL(Method[NPKLConfig, NPKLProblem, SpectralState, SpectralModel]):
     name = "npkl"
     config_type = NPKLConfig
     state = SpectralState
-    models = {SpectralModel: SpectralPredictor()}
+    models = (SpectralModel,)
     programs = "grams.eigen_blocks"
 
     def read_inputs(self, config: NPKLConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[NPKLConfig, NPKLInputs]:

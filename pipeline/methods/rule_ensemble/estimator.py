@@ -28,8 +28,18 @@ from ...records.csv_texts import CsvTexts
 from ...records.data_set import DataSet
 from .data import RuleInputs, raw_columns
 from .method import Rule
-from .model import RuleModel, active_records, rule_certificate, rule_records, rule_table
-from .predict import RulePredictor, of_tasks, rule_matrix, rule_values, unseen_message, unseen_values
+from .model import (
+    RuleModel,
+    active_records,
+    of_tasks,
+    rule_certificate,
+    rule_matrix,
+    rule_records,
+    rule_table,
+    rule_values,
+    unseen_message,
+    unseen_values,
+)
 
 """What ended a fit before the rules next to the active set were quiet, in words."""
 
@@ -263,8 +273,8 @@ class RuleEnsembleClassifier(TransformerMixin, KernelEstimator, TaskClassifier):
     def _values(self, X: object, task: ArrayLike | None = None) -> np.ndarray:
         check_is_fitted(self, "model_")
         if is_store(X):
-            with self._stored(X, _warn_event) as ctx:
-                return RulePredictor().decision_values(self.model_, ctx, task)
+            with self._stored(X, _warn_event) as (data, resources):
+                return self.model_.decision_values(data, resources, task=task)
         raw, n = self._columns(X)
         # What frames have in columns of names was said when they were encoded.
         named = json.loads(self.model_.categories_json)
@@ -277,8 +287,8 @@ class RuleEnsembleClassifier(TransformerMixin, KernelEstimator, TaskClassifier):
         """Return which rows satisfy which rule: ``(n_samples, n_rules)`` zeros and ones in the order of ``rules_``."""
         check_is_fitted(self, "model_")
         if is_store(X):
-            with self._stored(X) as ctx:
-                flags = rule_matrix(self.model_, raw_columns(ctx.data, ctx, self.model_.columns), ctx.data.n_rows)
+            with self._stored(X) as (data, resources):
+                flags = rule_matrix(self.model_, raw_columns(data, resources, self.model_.columns), data.n_rows)
         else:
             flags = rule_matrix(self.model_, *self._columns(X))
         return flags[:, self.model_.by_weight].astype(np.float64)

@@ -39,7 +39,6 @@ from .data import REMEDY, RuleInputs, RuleTask, driver_items
 from .lattice_problem import LatticeProblem
 from .model import RuleModel, rule_certificate, rule_table
 from .model_build import build_rule_model
-from .predict import RulePredictor
 from .problem import RulesProblem
 from .refinement import is_better, prune_rules, refine_rules
 from .state import RuleMaster, RuleState
@@ -57,7 +56,7 @@ class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
     name = "rule-ensemble"
     config_type = RuleConfig
     state = RuleState
-    models = {RuleModel: RulePredictor()}
+    models = (RuleModel,)
     programs = "methods.rule_ensemble.blocked_rules"
 
     def read_inputs(self, config: RuleConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[RuleConfig, RuleInputs]:

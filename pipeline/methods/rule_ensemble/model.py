@@ -1,4 +1,4 @@
-"""A fitted rule ensemble. A plain record, saved without pickle."""
+"""A fitted rule ensemble: a plain record, saved without pickle, its decision values, and tables of its rules."""
 
 from __future__ import annotations
 
@@ -8,15 +8,24 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ....kernels.rules.propositions import ABOVE, DIFFERENT, EQUAL, MISSING, SIGNS, Propositions, proposition_text
+from ....storage import BlockStore
+from ...core.memory import Item
+from ...core.resources import Resources
+from ...inputs.tasks import known_codes, store_tasks
 from ...models.calibration import Calibration
+from ...models.model import Model, check_width, column_batches
+from ...passes.columns import Columns
+from .data import raw_columns, rule_flags
+from .proposition_pass import dense_column
 
 EQUAL_DIGITS = 9  # decimals of a weight's share of the largest: a rule and its complement are equal, and processors round differently
 
 
 @dataclass(frozen=True)
-class RuleModel:
+class RuleModel(Model):
     """``f_t(x) = sum_r weights[r, t] [x satisfies rule r] + intercepts[t]``: one machine for two classes, else one per class or task."""
 
     record_name: ClassVar[str] = "RuleModel"
@@ -82,6 +91,28 @@ class RuleModel:
         if self.tasks is not None:
             return [str(task) for task in self.tasks]
         return [str(label) for label in (self.classes[1:] if len(self.classes) == 2 else self.classes)]
+
+    def decision_values(self, data: Any, resources: Resources, task: ArrayLike | None = None, **rows: Any) -> np.ndarray:
+        """Return the votes of the rules that hold, ``(n_samples, n_machines)``; with tasks one value, that of the row's task.
+
+        Raises ValueError: the data has another width than the training data, or a task that was not there at fit.
+        """
+        check_width(self.n_features, False, data)
+        raw = raw_columns(data, resources, self.columns)
+        unseen = unseen_values(self, raw)
+        if unseen:
+            resources.emit({"event": "warning", "message": unseen_message(unseen)})
+        values = rule_values(self, raw, data.n_rows)
+        return of_tasks(self, values, store_tasks(data) if task is None and self.tasks is not None else task)
+
+    def memory(self, data: BlockStore) -> list[Item]:
+        """Return the columns, and which rows satisfy which rule."""
+        columns = "columns of the rules, side by side", 3 * sum(self.fetched_bytes(data))
+        return [columns, ("which rows satisfy which rule, as truth values and numbers", 9 * data.n_rows * self.n_rules)]
+
+    def fetched_bytes(self, data: BlockStore) -> list[int]:
+        """Return the bytes of each pass over columns."""
+        return column_batches(data, self.columns)
 
 
 def feature_name(model: RuleModel, column: int) -> str:
@@ -178,3 +209,38 @@ def _record(model: RuleModel, r: int, outputs: list[str]) -> dict[str, Any]:
         "conditions": parts,
     }
     return {**record, "weights": dict(zip(outputs, row.tolist(), strict=True))} if len(row) > 1 else record
+
+
+def rule_matrix(model: RuleModel, raw: Columns, n: int) -> np.ndarray:
+    """Return which rows satisfy which rule, ``(n, n_rules)`` booleans, from the raw values of ``model.columns``."""
+    items = [model.items(r).tolist() for r in range(model.n_rules)]
+    return rule_flags(model.propositions, items, model.columns, raw, n)
+
+
+def rule_values(model: RuleModel, raw: Columns, n: int) -> np.ndarray:
+    """Return ``(n, n_machines)`` decision values from the raw values of ``model.columns``."""
+    return rule_matrix(model, raw, n).astype(np.float64) @ model.weights + model.intercepts
+
+
+def unseen_values(model: RuleModel, raw: Columns) -> dict[int, int]:
+    """Return how many values of each categorical column training did not have."""
+    counts = {int(column): model.propositions.unseen(int(column), dense_column(raw, k)) for k, column in enumerate(model.columns)}
+    return {column: count for column, count in counts.items() if count}
+
+
+def of_tasks(model: RuleModel, values: np.ndarray, task: ArrayLike | None) -> np.ndarray:
+    """Return the values of each row's task, ``(n, 1)``; all values where there are no tasks."""
+    if model.tasks is None:
+        if task is not None:
+            raise ValueError("task is given; the model was fitted without tasks")
+        return values
+    codes = known_codes(task, model.tasks, len(values))
+    return values[np.arange(len(values)), codes][:, None]
+
+
+def unseen_message(unseen: dict[int, int]) -> str:
+    """Return what to say of categories that training did not have."""
+    return (
+        f"{sum(unseen.values())} values of {len(unseen)} categorical columns (first: column {min(unseen)}) were not there at fit; every "
+        "comparison with them is false"
+    )

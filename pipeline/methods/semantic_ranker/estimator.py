@@ -21,12 +21,10 @@ from ....storage.errors import Matrix, UserData
 from ...estimators.base import Estimator
 from ...estimators.inputs import Callbacks, Seed, fan_out, fit_context, seed_of, warn_user
 from ...estimators.kernels import KernelEstimator, SpectralEstimator
-from ...models.spectral import SpectralModel
 from ...records.context import RunContext
 from .method import Ranker
 from .method import VisualRank as WalkMethod
-from .model import RankingModel
-from .predict import UnseenImages, is_fitted_store
+from .model import RankerModel, RankingModel, UnseenImages
 from .problem import RankerInputs
 from .queries_problem import query_figures
 from .walk_problem import WalkInputs
@@ -235,7 +233,7 @@ class SemanticKernelRanker(SpectralEstimator):
         in any form that ``fit`` takes; no tags are needed.
         """
         self._one_query("score_samples")
-        if is_store(X) and is_fitted_store(self.model_, self._read(X)[0]):
+        if is_store(X) and self.model_.is_fitted_on(self._read(X)[0]):
             return self.scores_
         return self._unseen.scores(self._features(X))
 
@@ -274,7 +272,7 @@ class SemanticKernelRanker(SpectralEstimator):
             raise ValueError(f"X has {store.n_cols} features, but {expected}")
         return self._unseen.scale_rows(store.columns(np.arange(store.n_cols)))
 
-    def _set_model(self, model: SpectralModel | RankingModel) -> None:
+    def _set_model(self, model: RankerModel | RankingModel) -> None:
         if isinstance(model, RankingModel):
             self._set_rankings(model)
             return

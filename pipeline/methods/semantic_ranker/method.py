@@ -13,12 +13,9 @@ from ....kernels.spectral.dual_ascent import SpectralState
 from ...core.memory import check_memory, total_bytes
 from ...core.method import Method
 from ...core.result import Result, Step
-from ...models.spectral import SpectralModel
-from ...models.spectral_predict import SpectralPredictor
 from ...records.context import RunContext
 from .config import RankerConfig, VisualRankConfig
-from .model import RankingModel
-from .predict import RankerPredictor
+from .model import RankerModel, RankingModel
 from .problem import MAX_RANKED, RankerInputs, RankerProblem, driver_items, stored_digest
 from .queries_problem import QueriesProblem, QueriesState, table_items
 from .walk_pass import walk_product
@@ -32,7 +29,7 @@ class Ranker(Method[RankerConfig, Any, Any, Any]):
 
     name = "semantic-ranker"
     config_type = RankerConfig
-    models = {SpectralModel: RankerPredictor(), RankingModel: SpectralPredictor()}
+    models = (RankerModel, RankingModel)
     programs = "methods.semantic_ranker.queries"
 
     def read_inputs(self, config: RankerConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[RankerConfig, RankerInputs]:
@@ -81,7 +78,7 @@ class VisualRank(Method[VisualRankConfig, WalkProblem, WalkState, RankingModel])
     name = "visual-rank"
     config_type = VisualRankConfig
     state = WalkState
-    models = {RankingModel: SpectralPredictor()}
+    models = (RankingModel,)
     programs = "methods.semantic_ranker.walk_pass"
 
     def read_inputs(self, config: VisualRankConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[VisualRankConfig, WalkInputs]:

@@ -29,10 +29,10 @@ from ...core.memory import Item, driver_plan
 from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...grams.weighted_sum import MATRIX_SHARE
-from ...models.spectral import SpectralModel
 from ...records.data_set import require
 from .config import RankerConfig
 from .images import read_images, stored_images
+from .model import RankerModel
 from .queries import N_MATRICES, QueryTable, read_queries, tag_source
 from .ranking import build_problem, ranking_figures, walk_on_kernel
 
@@ -102,7 +102,7 @@ class RankerProblem:
         new = advance_ascent(self.spectral, state, tol=self.config.tol, max_iter=self.config.max_iter)
         return Step(new, {**progress_figures(self.spectral, new), "active_pairs": int(np.count_nonzero(new.best_alpha))})
 
-    def result(self, state: SpectralState) -> Result[SpectralModel]:
+    def result(self, state: SpectralState) -> Result[RankerModel]:
         """Return the kernel of least objective so far with its certificate, the scores of the walk on it, and what unseen images are
         compared with; top-N precision if the store says which images are relevant.
         """
@@ -113,7 +113,7 @@ class RankerProblem:
         arrays = {"scores": scores.values, "prior": prior, "pairs": images.pairs, "alpha": state.best_alpha}
         arrays |= stored_images(images.rows, data)
         record = self.config.model_dump_json(), stored_digest(data), images.n
-        model = SpectralModel(*record, kernel.part.vectors, kernel.spectrum, figures, arrays)
+        model = RankerModel(*record, kernel.part.vectors, kernel.spectrum, figures, arrays)
         relevant, messages = relevant_rows(data), ranking_warnings(model)
         judged = {} if relevant is None else {"precision": {str(row["n"]): row["precision"] for row in precisions(model, relevant)}}
         return Result(
@@ -139,7 +139,7 @@ class RankerProblem:
             warnings=messages,
         )
 
-    def tables(self, model: SpectralModel) -> dict[str, list[dict[str, Any]]]:
+    def tables(self, model: RankerModel) -> dict[str, list[dict[str, Any]]]:
         """Return the first images, the spectrum, and the precision if it is known."""
         scores, prior = model.arrays["scores"], model.arrays["prior"]
         relevant = relevant_rows(self.inputs.data)
@@ -189,7 +189,7 @@ def is_flat(spread: Any, n: Any, error: Any) -> Any:
     return spread <= np.maximum(MIN_SPREAD, n * error)
 
 
-def ranking_warnings(model: SpectralModel) -> list[str]:
+def ranking_warnings(model: RankerModel) -> list[str]:
     """Return what a user should know of a ranking: here, that there is none."""
     spread = model.figures["score_spread"]
     if not is_flat(spread, model.n_rows, model.figures["walk_error"]):
@@ -200,7 +200,7 @@ def ranking_warnings(model: SpectralModel) -> list[str]:
     ]
 
 
-def precisions(model: SpectralModel, relevant: np.ndarray) -> list[dict[str, Any]]:
+def precisions(model: RankerModel, relevant: np.ndarray) -> list[dict[str, Any]]:
     """Return rows of top-N precision, with that of the prior."""
     sizes = [size for size in TOP_SIZES if size <= len(relevant)]
     by_scores, by_prior = (top_precision(model.arrays[name], relevant, sizes).tolist() for name in ("scores", "prior"))

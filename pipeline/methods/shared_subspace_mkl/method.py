@@ -22,7 +22,6 @@ from ...loops.protocol import bound_figures
 from ...models.kernel import kernel_names
 from ...models.task import TaskModel, task_counts, task_table
 from ...models.task_build import build_task_model
-from ...models.task_predict import TaskPredictor
 from ...records.context import RunContext
 from .baselines import PROBLEMS
 from .config import SharedSubspaceConfig
@@ -40,7 +39,7 @@ class SharedSubspace(Method[SharedSubspaceConfig, SubspaceProblem, SubspaceState
     state = SubspaceState
     joint_state = SubspaceClassesState
     finished = ("tol",)
-    models = {TaskModel: TaskPredictor()}
+    models = (TaskModel,)
 
     def read_inputs(
         self, config: SharedSubspaceConfig, resources: RunContext, extra: Mapping[str, Any]

@@ -19,11 +19,11 @@ from ....storage.errors import SparseMatrix
 from ...estimators.inputs import Callbacks, Seed, fan_out, fit_context, warn_user
 from ...estimators.kernels import KernelEstimator, UserKernels
 from ...grams.given import SYMMETRIC, GivenGrams, as_stack
-from ...models.kernel_predict import spans
+from ...models.kernel import spans
 from . import scores as scoring
 from .links import read_links
 from .method import Social
-from .model import SocialModel
+from .model import BATCH_USERS, SocialModel, new_user_scores, users_of
 from .problem import SocialInputs
 from .recommend import LABEL_STEPS, LABEL_TOL, spread_labels
 from .tile_pass import is_similarity
@@ -221,7 +221,7 @@ class SocialStrengthRanker(KernelEstimator):
         check_is_fitted(self, "model_")
         if is_store(pairs):
             with fit_context(self._read(pairs)[0], None, fan_out(None, 0), 0) as ctx:
-                return self._method.predictor(self.model_).decision_values(self.model_, ctx)
+                return self.model_.decision_values(ctx.data, ctx)
         table = _pair_table(pairs)
         self._users(table.ravel())
         return scoring.pair_scores(self.model_, table.astype(np.int64))
@@ -263,7 +263,7 @@ class SocialStrengthRanker(KernelEstimator):
         with_self = None if diagonals is None else np.asarray(diagonals, np.float64)
         if with_self is not None and with_self.shape != stack.shape[:2]:
             raise ValueError(f"diagonals have shape {with_self.shape}; they must be {stack.shape[:2]}")
-        return scoring.new_user_scores(self.model_, stack, with_self)
+        return new_user_scores(self.model_, stack, with_self)
 
     def recommend(self, user: int, k: int = 10, *, exclude: Sequence[int] | np.ndarray = (), direct: bool = False) -> np.ndarray:
         """Return the k users of strongest tie with a user, strongest first, never the user himself, ``(k,)`` or fewer.
@@ -330,12 +330,12 @@ class SocialStrengthRanker(KernelEstimator):
             raise ValueError(f"labels have shape {values.shape}; there are {n} users")
         if not self.model_.by_blocks:
             score = scoring.user_scores(self.model_)
-            parts = [scoring.tie_strengths(score(np.arange(lo, hi))) for lo, hi in spans(n, scoring.BATCH_USERS)]
+            parts = [scoring.tie_strengths(score(np.arange(lo, hi))) for lo, hi in spans(n, BATCH_USERS)]
             return harmonic_values(strength_graph(np.concatenate(parts)), values)
-        data = scoring.users_of(self.model_)
+        data = users_of(self.model_)
         place = self.cluster if isinstance(data, BlockStore) else "sync"
         with fit_context(data, place, fan_out(None, 0), 0) as ctx:
-            fit = spread_labels(self.model_, ctx, values.reshape(n, -1), tol=tol, max_iter=max_iter)
+            fit = spread_labels(self.model_, data, ctx, values.reshape(n, -1), tol=tol, max_iter=max_iter)
         if not fit.converged:
             warn_user(
                 f"max_iter={max_iter} ended the labels with an error of {fit.error:.1e}; tol={tol:g} was asked for", ConvergenceWarning

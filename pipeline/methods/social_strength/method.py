@@ -34,7 +34,6 @@ from .block_pass import BlockViews
 from .config import SocialConfig
 from .links import Links, read_links
 from .model import SocialModel
-from .predict import SocialPredictor
 from .problem import LOOKUP_ENTRIES, SocialInputs, SocialProblem, SocialState
 from .score_pass import Scorer, top_lists
 from .scores import TOP_SIZE, hit_table, pair_scores, scorer_of, train_hits
@@ -52,7 +51,7 @@ class Social(Method[SocialConfig, SocialProblem, SocialState, SocialModel]):
     name = "social-strength"
     config_type = SocialConfig
     state = SocialState
-    models = {SocialModel: SocialPredictor()}
+    models = (SocialModel,)
     programs = "methods.social_strength.view_pass"
 
     def read_inputs(self, config: SocialConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[SocialConfig, SocialInputs]:
@@ -315,7 +314,7 @@ def _with_hits(problem: SocialProblem, model: SocialModel, state: SocialState, c
     scorers = scorer_of(model), scorer_of(model, direct=True)
     weights, offsets = (np.concatenate([getattr(one, name) for one in scorers]) for name in ("weights", "offsets"))
     both = Scorer(scorers[0].normal, scorers[0].factors, model.shifts, weights, offsets)
-    lists = top_lists(ctx, problem.specs, both, min(TOP_SIZE, model.n_train - 1))
+    lists = top_lists(problem.inputs.data, ctx, problem.specs, both, min(TOP_SIZE, model.n_train - 1))
     hits = train_hits(lists, problem.links, model.n_train)
     decision = model.offset + model.view_weights @ state.entries
     figures = {**model.figures, "auc": _area(problem.links.z, decision)}

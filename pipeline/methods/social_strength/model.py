@@ -1,19 +1,34 @@
-"""A fitted model of the strength of ties. A plain record, saved without pickle."""
+"""A fitted model of the strength of ties. A plain record, saved without pickle, that scores users it has not seen."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
+from ....kernels.grams.blocks import gram_block, gram_diagonal
 from ....kernels.grams.normalization import Normalization
+from ....kernels.grams.products import kernel_from_json
+from ....kernels.ranking.user_kernels import PairSum, row_factors, scaled_block
+from ....storage import BlockStore, MemoryBlocks, open_shared
+from ....storage.errors import Matrix
+from ...core.memory import Item
+from ...core.resources import Resources
+from ...grams.sources import TextRows, rows_of
+from ...models.kernel import ROWS, row_spans, spans
+from ...models.model import Model, check_width
 from ...records.scale import FeatureScale
+from .config import SocialConfig
+from .score_pass import BLOCK_ENTRIES
+
+BATCH_USERS = 256  # users that are scored at a time
 
 
 @dataclass(frozen=True)
-class SocialModel:
+class SocialModel(Model):
     """``f(u, v) = sum_i a_i k((u, v), (u_i, v_i))`` over pairs of users, and the strength of a tie ``1 / (1 + exp(-f))``.
 
     For the similarity kernel ``f = offset + sum_t view_weights_t K^t(u, v)``; its weights are zeros for the others, which have no
@@ -21,6 +36,7 @@ class SocialModel:
     """
 
     record_name: ClassVar[str] = "SocialModel"
+    by_passes = False
     params_json: str
     kernels_json: str  # all views in order, as a list of records
     n_features: int  # 0 for strings
@@ -60,3 +76,87 @@ class SocialModel:
     def features(self) -> None:
         """All features are read."""
         return
+
+    def decision_values(self, data: Any, resources: Resources, **rows: Any) -> np.ndarray:
+        """Return f(x, v) of the users x of a store and the model's users v, ``(n_rows, n_users)``.
+
+        Raises ValueError: the views were given as matrices, or the store has another width.
+        """
+        if self.precomputed:
+            raise ValueError("the views were given as matrices; recommendations are for the users of those (SocialStrengthRanker)")
+        check_width(self.n_features, False, data)
+        specs = [kernel_from_json(record) for record in json.loads(self.kernels_json)]
+        parts = [np.zeros((0, self.n_train))]
+        for span in row_spans(data, self.n_features):
+            read = span.load(self)  # pyright: ignore[reportArgumentType] (it reads the scaling alone)
+            for lo, hi in spans(read.shape[0], _batch_users(self)):
+                batch = read[lo:hi]
+                parts.append(new_user_scores(self, _raw_kernels(self, specs, batch), gram_diagonal(specs, batch)))
+        return np.concatenate(parts)
+
+    @property
+    def n_values(self) -> int:
+        """Number of the model's users."""
+        return self.n_train
+
+    def memory(self, data: BlockStore) -> list[Item]:
+        """Return some rows, and their kernels with the model's users."""
+        n_kernels = self.kernels_json.count('"name"') or 1
+        return [
+            ("rows at hand, as read and scaled", 16 * min(ROWS, data.n_rows) * self.n_features),
+            ("kernels between some users and those of the model", 16 * _batch_users(self) * self.n_train * n_kernels),
+        ]
+
+
+def _batch_users(model: SocialModel) -> int:
+    """Return how many new users are scored at a time."""
+    return min(BATCH_USERS, max(1, BLOCK_ENTRIES // model.n_train)) if model.by_blocks else BATCH_USERS
+
+
+def _raw_kernels(model: SocialModel, specs: list[Any], rows: Matrix) -> np.ndarray:
+    """Return the raw kernels between new rows and the model's users, ``(k, rows, n)``: of a store range by range."""
+    if not model.by_blocks:
+        return gram_block(specs, rows, model.rows if model.rows is not None else np.array(model.texts, dtype=object))
+    data = users_of(model)
+    return np.concatenate([gram_block(specs, rows, rows_of(data, lo, hi)) for lo, hi in spans(model.n_train, ROWS)], axis=2)
+
+
+def pair_sum(model: SocialModel) -> PairSum:
+    """Return the sums over pairs that scores are."""
+    return PairSum(model.pairs, model.coef, model.n_train, pair_kernel_of(model))
+
+
+def pair_kernel_of(model: SocialModel) -> str:
+    """Return the pair kernel of a model."""
+    return SocialConfig.model_validate_json(model.params_json).pair_kernel
+
+
+def users_of(model: SocialModel) -> Any:
+    """Return the users of a model by blocks as a data set: its store, or what the model itself holds. Raises StorageError: it is gone."""
+    if model.data_url:
+        return open_shared(model.data_url, model.data_digest)
+    return TextRows(model.texts) if model.rows is None else MemoryBlocks(model.rows)
+
+
+def new_user_scores(model: SocialModel, grams: np.ndarray, diagonals: np.ndarray | None = None) -> np.ndarray:
+    """Return f(x, v) of new users x and the model's users v, ``(m, n)``, from ``(k, m, n)`` raw similarities between them.
+
+    ``diagonals`` are ``(k, m)`` raw similarities of the new users with themselves, which count for the maxima of rows; needed for cosines.
+    """
+    config = SocialConfig.model_validate_json(model.params_json)
+    is_similarity = config.pair_kernel == "similarity"
+    theta, total = (model.view_weights if is_similarity else model.theta), np.zeros(grams.shape[1:])
+    for q, weight in enumerate(theta):
+        diagonal = None if diagonals is None else np.asarray(diagonals[q], np.float64)
+        raw = np.asarray(grams[q], np.float64)
+        block = model.norms[q].apply_test(raw, diagonal=diagonal)
+        if config.normalize == "row_max":
+            maxima = block.max(axis=1)
+            if diagonal is not None:
+                # The normalised similarity of new users with themselves.
+                norm = model.norms[q]
+                centred = diagonal if norm.row_mean is None else diagonal - 2.0 * raw.mean(axis=1) + norm.mean
+                maxima = np.maximum(maxima, norm.scale * (centred if norm.diag_root is None else (centred > 0.0).astype(np.float64)))
+            block = scaled_block(block, row_factors(maxima), model.factors[q])
+        total += weight * block
+    return model.offset + total if is_similarity else pair_sum(model).rows(total, model.kernel)

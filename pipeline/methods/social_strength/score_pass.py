@@ -14,11 +14,10 @@ from ....kernels.grams.blocks import gram_block
 from ....kernels.ranking.tags import TopLists
 from ....kernels.ranking.user_kernels import scaled_block
 from ....storage.errors import SparseMatrix
-from ...core.resources import Shared, resolve
+from ...core.resources import Resources, Shared, resolve
 from ...grams.sources import rows_at, rows_of
 from ...passes.blocks import join_lists
 from ...passes.spans import Spans, add_spans, merge_spans
-from ...records.context import RunContext
 from ...records.data_set import DataSet
 from .block_pass import Normal
 from .tile_pass import ViewBlock, ViewTile, is_given_kernel, similar_columns, tile_bytes, view_tiles
@@ -63,11 +62,11 @@ class Scorer:
             normal = Normal(resolve(normal.tables)[used], tuple(normal.scalars[q] for q in used.tolist()))
         return [specs[q] for q in used.tolist()], Scorer(normal, factors[used], self.shifts[used], self.weights[:, used], self.offsets)
 
-    def shared(self, ctx: RunContext, tasks: int) -> Scorer:
+    def shared(self, resources: Resources, tasks: int) -> Scorer:
         """Return it as tasks take it."""
         tables = self.normal.tables
-        normal = self.normal if tables is None else Normal(ctx.share("norms", resolve(tables), tasks), self.normal.scalars)
-        return Scorer(normal, ctx.share("factors", resolve(self.factors), tasks), self.shifts, self.weights, self.offsets)
+        normal = self.normal if tables is None else Normal(resources.share("norms", resolve(tables), tasks), self.normal.scalars)
+        return Scorer(normal, resources.share("factors", resolve(self.factors), tasks), self.shifts, self.weights, self.offsets)
 
 
 def top_chunk(tile: ViewTile, scorer: Scorer, first: int) -> list[list[TopLists]]:
@@ -81,7 +80,9 @@ def top_chunk(tile: ViewTile, scorer: Scorer, first: int) -> list[list[TopLists]
     return [lists]
 
 
-def top_plan(data: DataSet, specs: Sequence[Any], scorer: Scorer, first: int, ctx: RunContext | None = None) -> Plan[list[list[TopLists]]]:
+def top_plan(
+    data: DataSet, specs: Sequence[Any], scorer: Scorer, first: int, resources: Resources | None = None
+) -> Plan[list[list[TopLists]]]:
     """Return the pass that finds the first candidates of every user."""
     tiles, s = view_tiles(data, specs, "all"), len(scorer.weights)
     size = 16 * s * first * (tiles[0].rows[1] - tiles[0].rows[0]) + 512 * s
@@ -90,12 +91,12 @@ def top_plan(data: DataSet, specs: Sequence[Any], scorer: Scorer, first: int, ct
         return tile_bytes(tile) + 16 * s * tile.layout.edge**2 + size
 
     program = BlockProgram("tops", top_chunk, join_lists, step_bytes, size, combine_bytes=2 * size * len(tiles))
-    return plan(program, tiles, scorer if ctx is None else scorer.shared(ctx, len(tiles)), first)
+    return plan(program, tiles, scorer if resources is None else scorer.shared(resources, len(tiles)), first)
 
 
-def top_lists(ctx: RunContext, specs: Sequence[Any], scorer: Scorer, first: int) -> list[TopLists]:
+def top_lists(data: DataSet, resources: Resources, specs: Sequence[Any], scorer: Scorer, first: int) -> list[TopLists]:
     """Return the lists of the first candidates of all users, by every row of weights; a user is none of his own. One pass."""
-    parts = ctx.run_pass(top_plan(ctx.data, *scorer.of_views(specs), first, ctx))
+    parts = resources.run_pass(top_plan(data, *scorer.of_views(specs), first, resources))
     return [TopLists(*(np.concatenate(arrays) for arrays in zip(*lists, strict=True))) for lists in zip(*parts, strict=True)]
 
 
@@ -139,20 +140,22 @@ def best_groups(totals: np.ndarray, joined: SparseMatrix, first: int) -> TopList
 
 
 def group_lists(
-    ctx: RunContext, specs: Sequence[Any], scorer: Scorer, candidates: SparseMatrix, first: int, *, strengths: bool
+    data: DataSet, resources: Resources, specs: Sequence[Any], scorer: Scorer, candidates: SparseMatrix, first: int, *, strengths: bool
 ) -> TopLists:
     """Return the first groups of all users, of ``candidates`` (CSR ``(n, groups)``, a column each), in one pass."""
     specs, scorer = scorer.of_views(specs)
-    tiles = view_tiles(ctx.data, specs, "all")
+    tiles = view_tiles(data, specs, "all")
     rows, width = tiles[0].rows[1] - tiles[0].rows[0], candidates.shape[1]
     size = 16 * first * rows + 512
-    indices, indptr = (ctx.share(name, getattr(candidates, name), len(tiles)) for name in ("indices", "indptr"))
+    indices, indptr = (resources.share(name, getattr(candidates, name), len(tiles)) for name in ("indices", "indptr"))
 
     def step_bytes(tile: ViewTile) -> int:
         return tile_bytes(tile) + 8 * rows * width + 16 * tile.layout.edge * (width + tile.layout.edge) + 40 * candidates.nnz + size
 
     program = BlockProgram("group-tops", group_chunk, join_lists, step_bytes, size, combine_bytes=2 * size * len(tiles))
-    parts = ctx.run_pass(plan(program, tiles, scorer.shared(ctx, len(tiles)), Members(indices, indptr, width), first, strengths))
+    parts = resources.run_pass(
+        plan(program, tiles, scorer.shared(resources, len(tiles)), Members(indices, indptr, width), first, strengths)
+    )
     return TopLists(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
@@ -170,19 +173,19 @@ def strength_chunk(tile: ViewTile, scorer: Scorer, vectors: Shared) -> Spans:
     return out
 
 
-def strength_products(ctx: RunContext, specs: Sequence[Any], scorer: Scorer, vectors: np.ndarray) -> np.ndarray:
+def strength_products(data: DataSet, resources: Resources, specs: Sequence[Any], scorer: Scorer, vectors: np.ndarray) -> np.ndarray:
     """Return the products of the strengths of ties, without their diagonal, with vectors ``(c, n)``; one pass."""
     specs, scorer = scorer.of_views(specs)
-    tiles = view_tiles(ctx.data, specs)
-    bound = vectors.nbytes + 512 * (-(-ctx.data.n_rows // tiles[0].layout.edge))
+    tiles = view_tiles(data, specs)
+    bound = vectors.nbytes + 512 * (-(-data.n_rows // tiles[0].layout.edge))
 
     def step_bytes(tile: ViewTile) -> int:
         return tile_bytes(tile) + 32 * tile.layout.edge**2 + 2 * bound
 
     program = BlockProgram("strength-products", strength_chunk, add_spans, step_bytes, bound)
-    shared = scorer.shared(ctx, len(tiles)), ctx.share("vectors", vectors, len(tiles))
+    shared = scorer.shared(resources, len(tiles)), resources.share("vectors", vectors, len(tiles))
     out = np.zeros(vectors.shape)
-    for span, values in ctx.run_pass(plan(program, tiles, *shared)).items():
+    for span, values in resources.run_pass(plan(program, tiles, *shared)).items():
         out[:, slice(*span)] = values
     return out
 

@@ -1,4 +1,4 @@
-"""What a fitted model of ties says: scores of pairs and users, recommendations, labels carried over, users it has not seen."""
+"""What a fitted model of ties says: scores of pairs and users, recommendations."""
 
 from __future__ import annotations
 
@@ -11,30 +11,16 @@ import scipy.sparse as sp
 
 from ....kernels.grams.products import kernel_from_json
 from ....kernels.ranking.tags import TopLists
-from ....kernels.ranking.user_kernels import PairSum, row_factors, scaled_block
-from ....storage import MemoryBlocks, open_shared
 from ....storage.errors import SparseMatrix
 from ...grams.given import GivenKernel
-from ...grams.sources import TextRows
-from ...models.kernel_predict import spans
+from ...models.kernel import spans
 from .block_pass import Normal
-from .config import SocialConfig
 from .links import Links, link_matrix
-from .model import SocialModel
+from .model import BATCH_USERS, SocialModel, pair_kernel_of, pair_sum, users_of
 from .score_pass import BLOCK_ENTRIES, Scorer, logistic, raw_between
 
-BATCH_USERS = 256  # users that are scored at a time
 TOP_SIZE = 10  # the largest m of the table of hits among the first m
 Score = Callable[[np.ndarray], np.ndarray]  # `score(users)` returns the values of some users against all, `(len(users), n)`
-
-
-def _pair_sum(model: SocialModel) -> PairSum:
-    return PairSum(model.pairs, model.coef, model.n_train, pair_kernel_of(model))
-
-
-def pair_kernel_of(model: SocialModel) -> str:
-    """Return the pair kernel of a model."""
-    return SocialConfig.model_validate_json(model.params_json).pair_kernel
 
 
 def pair_scores(model: SocialModel, pairs: np.ndarray) -> np.ndarray:
@@ -43,7 +29,7 @@ def pair_scores(model: SocialModel, pairs: np.ndarray) -> np.ndarray:
         return _block_pair_scores(model, pairs)
     if pair_kernel_of(model) == "similarity":
         return model.offset + model.strengths[pairs[:, 0], pairs[:, 1]].astype(np.float64)
-    return _pair_sum(model).at(model.kernel, pairs)
+    return pair_sum(model).at(model.kernel, pairs)
 
 
 def user_scores(model: SocialModel) -> Score:
@@ -52,7 +38,7 @@ def user_scores(model: SocialModel) -> Score:
         return lambda users: _block_rows(model, scorer_of(model), users)
     if pair_kernel_of(model) == "similarity":
         return lambda users: model.offset + model.strengths[users].astype(np.float64)
-    total = _pair_sum(model)
+    total = pair_sum(model)
     return lambda users: total.rows(model.kernel[users], model.kernel)
 
 
@@ -66,13 +52,6 @@ def direct_scores(model: SocialModel) -> Score:
 def tie_strengths(values: np.ndarray) -> np.ndarray:
     """Return ``1 / (1 + exp(-f))``."""
     return logistic(values)
-
-
-def users_of(model: SocialModel) -> Any:
-    """Return the users of a model by blocks as a data set: its store, or what the model itself holds. Raises StorageError: it is gone."""
-    if model.data_url:
-        return open_shared(model.data_url, model.data_digest)
-    return TextRows(model.texts) if model.rows is None else MemoryBlocks(model.rows)
 
 
 def specs_of(model: SocialModel) -> list[Any]:
@@ -171,27 +150,3 @@ def largest_groups(membership: SparseMatrix, count: int) -> np.ndarray:
     """Return the groups with the most members, ascending numbers."""
     sizes = np.bincount(membership.indices, minlength=membership.shape[1])
     return np.sort(np.lexsort((np.arange(len(sizes)), -sizes))[:count])
-
-
-def new_user_scores(model: SocialModel, grams: np.ndarray, diagonals: np.ndarray | None = None) -> np.ndarray:
-    """Return f(x, v) of new users x and the model's users v, ``(m, n)``, from ``(k, m, n)`` raw similarities between them.
-
-    ``diagonals`` are ``(k, m)`` raw similarities of the new users with themselves, which count for the maxima of rows; needed for cosines.
-    """
-    config = SocialConfig.model_validate_json(model.params_json)
-    is_similarity = config.pair_kernel == "similarity"
-    theta, total = (model.view_weights if is_similarity else model.theta), np.zeros(grams.shape[1:])
-    for q, weight in enumerate(theta):
-        diagonal = None if diagonals is None else np.asarray(diagonals[q], np.float64)
-        raw = np.asarray(grams[q], np.float64)
-        block = model.norms[q].apply_test(raw, diagonal=diagonal)
-        if config.normalize == "row_max":
-            maxima = block.max(axis=1)
-            if diagonal is not None:
-                # The normalised similarity of new users with themselves.
-                norm = model.norms[q]
-                centred = diagonal if norm.row_mean is None else diagonal - 2.0 * raw.mean(axis=1) + norm.mean
-                maxima = np.maximum(maxima, norm.scale * (centred if norm.diag_root is None else (centred > 0.0).astype(np.float64)))
-            block = scaled_block(block, row_factors(maxima), model.factors[q])
-        total += weight * block
-    return model.offset + total if is_similarity else _pair_sum(model).rows(total, model.kernel)

@@ -17,7 +17,7 @@ from ...grams.sources import TextRows, read_rows, rows_of
 from ...inputs.folds import fold_masks
 from ...inputs.kernels import check_rows, closed_kernels, resolved_kernels
 from ...inputs.labels import Inputs, class_factors, label_spelling
-from ...models.kernel_predict import spans
+from ...models.kernel import spans
 from ...passes.blocks import Rows
 from ...records.joined import JoinedStores
 from .config import TriClassConfig

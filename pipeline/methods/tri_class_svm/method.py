@@ -20,7 +20,6 @@ from ...inputs.labels import Inputs, store_inputs
 from ...inputs.scores import held_out_rows, scores_of
 from ...models.kernel import KernelModel
 from ...models.kernel_build import build_model
-from ...models.kernel_predict import KernelPredictor
 from ...records.context import RunContext
 from .config import TriClassConfig
 from .inputs import TriClassInputs, join_stores, make_points, resolve_kernel, split_labels, validation_masks
@@ -36,7 +35,7 @@ class TriClass(Method[TriClassConfig, TriClassProblem, TriClassState, KernelMode
     name = "tri-class-svm"
     config_type = TriClassConfig
     state = TriClassState
-    models = {KernelModel: KernelPredictor()}
+    models = (KernelModel,)
 
     def read_inputs(self, config: TriClassConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[TriClassConfig, TriClassInputs]:
         """Return parameters, and labels and rows of a run; ``extra`` may hold ``unlabelled``, a store, and ``test_share``.

@@ -22,7 +22,6 @@ from ...inputs.memory import check_machines
 from ...inputs.scores import held_out_rows, scores_of
 from ...models.kernel import KernelModel
 from ...models.kernel_build import build_model
-from ...models.kernel_predict import KernelPredictor
 from ...models.tables import followed_tables
 from ...records.context import RunContext
 from .config import TwoLayerConfig
@@ -37,7 +36,7 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
     name = "two-layer-mkl"
     config_type = TwoLayerConfig
     state = TwoLayerState
-    models = {KernelModel: KernelPredictor()}
+    models = (KernelModel,)
 
     def read_inputs(self, config: TwoLayerConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[TwoLayerConfig, Inputs]:
         """Return parameters, and target and weights of a store; ``extra`` may hold ``test_share``. Raises DataError: the target is

@@ -19,7 +19,6 @@ from ....kernels.jit import one_thread
 from ...estimators.inputs import Callbacks, Seed, UserRows
 from ...estimators.kernels import KernelEstimator
 from ...models.kernel import KernelModel
-from ...models.kernel_predict import scaled_rows, support_rows, used_specs
 from .method import UMKL
 from .problem import UMKLInputs
 
@@ -187,11 +186,11 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
             ``combined_kernel(X_train)`` to fit, and ``combined_kernel(X_test, X_train)`` to predict.
         """
         check_is_fitted(self, "model_")
-        left = scaled_rows(self.model_, self._checked(X, reset=False))
-        right = left if Z is None else scaled_rows(self.model_, self._checked(Z, reset=False))
+        left = self.model_.scaled_rows(self._checked(X, reset=False))
+        right = left if Z is None else self.model_.scaled_rows(self._checked(Z, reset=False))
         total = np.zeros((left.shape[0], right.shape[0]))
         weights = self.model_.theta[0, self.model_.used]
-        for spec, norm, weight in zip(used_specs(self.model_), self.model_.norms, weights, strict=True):
+        for spec, norm, weight in zip(self.model_.used_specs(), self.model_.norms, weights, strict=True):
             block = gram_block([spec], left, None if Z is None else right, dtype=np.float64)[0]
             total += weight * _normalise(self.model_, norm, spec, block, left, right)
         return total
@@ -218,5 +217,5 @@ def _row_statistics(model: KernelModel, norm: Normalization, spec: AnyKernel, ro
     diagonal = gram_diagonal([spec], rows)[0].astype(np.float64)
     if norm.row_mean is None:
         return np.zeros(len(diagonal)), np.sqrt(np.maximum(diagonal, 0.0))
-    mean = gram_block([spec], rows, support_rows(model), dtype=np.float64)[0].mean(axis=1)
+    mean = gram_block([spec], rows, model.support_rows(), dtype=np.float64)[0].mean(axis=1)
     return mean, np.sqrt(np.maximum(diagonal - 2.0 * mean + norm.mean, 0.0))

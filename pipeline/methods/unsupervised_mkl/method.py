@@ -16,7 +16,6 @@ from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kern
 from ...inputs.labels import Inputs
 from ...models.kernel import KernelModel, kernel_names
 from ...models.kernel_build import build_model
-from ...models.kernel_predict import KernelPredictor
 from ...models.tables import kernel_rows, weight_tables
 from ...records.context import RunContext
 from .components import components_by_passes, principal_components
@@ -32,7 +31,7 @@ class UMKL(Method[UMKLConfig, UMKLProblem, UMKLState, KernelModel]):
     name = "unsupervised-mkl"
     config_type = UMKLConfig
     state = UMKLState
-    models = {KernelModel: KernelPredictor()}
+    models = (KernelModel,)
     programs = "methods.unsupervised_mkl.strips_pass"
 
     def read_inputs(self, config: UMKLConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[UMKLConfig, UMKLInputs]:

@@ -20,7 +20,7 @@ from ...grams.lazy import LazyGrams
 from ...grams.plans import GramPasses
 from ...grams.sources import rows_of
 from ...grams.weighted_sum import written_bytes, written_pairs
-from ...models.kernel_predict import spans
+from ...models.kernel import spans
 from ...passes.blocks import scale_as_given
 from ...records.context import RunContext
 from .codes_pass import CodesMemory, RowInner, coded_by_passes, codes_pass, residuals_pass

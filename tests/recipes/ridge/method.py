@@ -6,7 +6,6 @@ from gramplane.pipeline.core.method import Method
 from gramplane.pipeline.core.result import Result, Step
 from gramplane.pipeline.inputs.labels import store_inputs
 from gramplane.pipeline.models.linear import LinearModel
-from gramplane.pipeline.models.linear_predict import LinearPredictor
 
 from .config import RidgeConfig
 from .problem import RidgeProblem, RidgeState
@@ -15,7 +14,7 @@ from .problem import RidgeProblem, RidgeState
 class Ridge(Method):
     """Ridge regression in the driver."""
 
-    name, config_type, state, models = "ridge", RidgeConfig, RidgeState, {LinearModel: LinearPredictor()}
+    name, config_type, state, models = "ridge", RidgeConfig, RidgeState, (LinearModel,)
 
     def read_inputs(self, config, resources, extra):
         return config, store_inputs(resources, self.name)

@@ -18,7 +18,7 @@ import scipy.io
 import scipy.sparse as sp
 
 from gramplane.pipeline.inputs.tasks import store_tasks
-from gramplane.pipeline.models.task_predict import store_codes
+from gramplane.pipeline.models.task import store_codes
 from gramplane.storage import DataError, SchemaError
 from gramplane.storage.ingest import ingest, reading
 from gramplane.storage.ingest.options import MIN_BUDGET

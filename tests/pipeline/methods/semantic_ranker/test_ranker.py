@@ -16,8 +16,8 @@ from gramplane.pipeline.core.engine import fit, iterate
 from gramplane.pipeline.methods.semantic_ranker.config import RankerConfig
 from gramplane.pipeline.methods.semantic_ranker.estimator import SemanticKernelRanker, VisualRank
 from gramplane.pipeline.methods.semantic_ranker.method import Ranker
+from gramplane.pipeline.methods.semantic_ranker.model import RankerModel
 from gramplane.pipeline.methods.semantic_ranker.problem import RankerInputs
-from gramplane.pipeline.models.spectral import SpectralModel
 from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.synthetic.images import planted_images
 from gramplane.storage import MemoryBlocks, RunStore, read_model, write_model
@@ -314,7 +314,7 @@ def test_a_model_is_saved_and_read(tmp_path):
     q = query()
     found = SemanticKernelRanker(gamma=2.0).fit(sp.csr_array(q.X), q.tags)
     write_model(tmp_path / "model", found.model_)
-    model = read_model(tmp_path / "model", SpectralModel)
+    model = read_model(tmp_path / "model", RankerModel)
     loaded = SemanticKernelRanker.from_model(model, {}, [])
     assert loaded.get_params()["gamma"] == 2.0
     assert loaded.n_features_in_ == 10

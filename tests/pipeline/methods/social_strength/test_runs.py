@@ -12,9 +12,7 @@ from gramplane.pipeline import SocialStrengthRanker, load_model, resume_run, run
 from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.grams.given import GivenGrams
 from gramplane.pipeline.grams.settings import GramSettings
-from gramplane.pipeline.methods.social_strength.predict import SocialPredictor
 from gramplane.pipeline.methods.social_strength.view_pass import Scaling, ViewGrams
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
 from gramplane.storage.ingest.grams import ingest_grams
@@ -187,18 +185,17 @@ def test_workers_give_the_same_bits(users, tmp_path):
 def test_stores_of_users_are_scored_as_new_users(users, tmp_path):
     _, X, table = users
     fitted = SocialStrengthRanker(0.05, kernels=SPECS).fit(X, table[:, :2], table[:, 2])
-    ctx = RunContext(None, data=ingest(X[:5], tmp_path / "new"))  # type: ignore[arg-type]
-    found = SocialPredictor().decision_values(fitted.model_, ctx)
+    new, nowhere = ingest(X[:5], tmp_path / "new"), Resources(None)  # type: ignore[arg-type]
+    found = fitted.model_.decision_values(new, nowhere)
     assert found.shape == (5, 40)
     np.testing.assert_array_equal(fitted.decision_function(tmp_path / "new"), found)
     others = ~np.eye(40, dtype=bool)[:5]
     np.testing.assert_allclose(found[others], fitted.score_users(np.arange(5))[others], atol=1e-5)
-    narrow = RunContext(None, data=ingest(X[:5, :20], tmp_path / "narrow"))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="has 20 features, the model was trained on 28"):
-        SocialPredictor().decision_values(fitted.model_, narrow)
+        fitted.model_.decision_values(ingest(X[:5, :20], tmp_path / "narrow"), nowhere)
     raw, pairs, z = problem()
     with pytest.raises(ValueError, match="views were given as matrices"):
-        SocialPredictor().decision_values(SocialStrengthRanker().fit(raw, pairs, z).model_, ctx)
+        SocialStrengthRanker().fit(raw, pairs, z).model_.decision_values(new, nowhere)
 
 
 def test_runs_without_views_and_with_too_many_users_are_refused(users, tmp_path):

@@ -1,51 +1,50 @@
-"""Predictor: what a kind of model needs to decide on the rows of a store, and what that takes."""
+"""Model: a record of arrays that predicts, and says beforehand what that takes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ...storage import BlockStore
 from ..core.memory import Item
+from ..core.resources import Resources
 from ..passes.columns import FETCH_BYTES, column_sizes
-from ..records.context import RunContext
-
-M = TypeVar("M")
 
 
-class Predictor(Generic[M]):
-    """Decision values of a kind of model for every row of a store.
+class Model:
+    """A record of arrays that predicts.
 
     The base is that of models whose rows are read and decided on by the tasks of one pass: the driver holds nothing but the values.
     """
 
     by_passes: ClassVar[bool] = True  # whether passes read the rows; else the driver does all by itself
+    keeps_path: ClassVar[bool] = False  # whether :meth:`staged_decision_values` has something to say
+    intercepts: np.ndarray  # of all records but those that have another number of values
 
-    def decision_values(self, model: M, ctx: RunContext) -> np.ndarray:
-        """Return ``(n_samples, n_machines)`` decision values for every row of ``ctx.data``."""
-        raise TypeError(f"{type(model).__name__} has no decision values")
+    @property
+    def n_values(self) -> int:
+        """Number of decision values of a row."""
+        return len(self.intercepts)
 
-    def staged_decision_values(self, model: M, ctx: RunContext) -> Iterable[tuple[int, np.ndarray]]:
+    def decision_values(self, data: Any, resources: Resources, **rows: Any) -> np.ndarray:
+        """Return ``(n_samples, n_values)`` decision values of every row of a store; ``rows``: what is given of the rows beside it, as
+        ``covariates`` or ``task``, where a model reads that.
+        """
+        raise NotImplementedError
+
+    def staged_decision_values(self, data: Any, resources: Resources, **rows: Any) -> Iterable[tuple[int, np.ndarray]]:
         """Return ``(size, decision values)`` of the model after every step, one at a time, where it keeps its path; else nothing."""
         return ()
 
-    def n_values(self, model: M) -> int:
-        """Return the number of decision values of a row."""
-        return len(model.intercepts)  # pyright: ignore[reportAttributeAccessIssue] (of all records but those that say otherwise)
-
-    def items(self, model: M, data: BlockStore) -> list[Item]:
+    def memory(self, data: BlockStore) -> list[Item]:
         """Return what the driver holds of the rows while it decides."""
         return []
 
-    def fetched_bytes(self, model: M, data: BlockStore) -> list[int]:
+    def fetched_bytes(self, data: BlockStore) -> list[int]:
         """Return the bytes that each pass brings to the driver; a model that reads rows has one pass, which brings none."""
         return [0]
-
-    def follows_path(self) -> bool:
-        """Whether :meth:`staged_decision_values` has something to say."""
-        return type(self).staged_decision_values is not Predictor.staged_decision_values
 
 
 def column_batches(data: BlockStore, features: np.ndarray, step: int = 0) -> list[int]:
