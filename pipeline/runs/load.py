@@ -25,7 +25,8 @@ from ..records.config import make_config
 from ..records.context import RunContext
 from ..registry import MethodInfo
 from .decisions import as_decided
-from .run import executing, method_named, open_data
+from .run import executing, method_named
+from .training_data import training_store
 
 KEPT = "calibration"  # folder of a run with a calibration that was made after its fit
 REMEDY = "fit again with probability='sigmoid' (--set probability=sigmoid), which keeps the calibration with the model"
@@ -130,11 +131,10 @@ def _fit(folder: RunStore, info: MethodInfo, ctx: RunContext) -> Fit:
 
 
 def _data_of(folder: RunStore, info: MethodInfo) -> Any:
-    record, origin = folder.config, folder.read_json("where") or {}
-    if record["extra"].get("stream") is not None:
+    if folder.config["extra"].get("stream") is not None:
         raise ValueError(f"{folder.path}: it learnt from a stream of rows that are gone, so probabilities cannot be calibrated; {REMEDY}")
     try:
-        return open_data(origin["data"], info, record["extra"], record["data_digest"])
+        return training_store(folder, info)
     except StorageError as error:
         raise DigestMismatch(f"probabilities are calibrated from the store that the run was fitted on: {error}; {REMEDY}") from error
 

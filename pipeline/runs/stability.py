@@ -15,7 +15,8 @@ from ..records.compute import ComputeOptions
 from ..records.config import make_config
 from ..records.context import RunContext
 from ..registry import METHODS, MethodInfo
-from .run import executing, method_named, open_data
+from .run import executing, method_named
+from .training_data import training_store
 
 
 def _steady_method(run: str, record: dict[str, Any]) -> MethodInfo:
@@ -59,12 +60,12 @@ def selection_stability(
     if n_resamples < 1:
         raise ValueError(f"n_resamples={n_resamples}: must be at least 1")
     options, folder = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where), RunStore.open(run)
-    record, origin = folder.config, folder.read_json("where") or {}
+    record = folder.config
     if folder.read_json("summary") is None:
         raise StorageError(f"{run}: the run is not finished; continue it with `gramplane resume {run}`")
     info = _steady_method(run, record)
     config = make_config(info.config, record["params"])
-    data = open_data(origin["data"], info, record["extra"], record["data_digest"])
+    data = training_store(folder, info)
     limit, root = driver_bytes(options.driver_memory), int(record["seed"] if seed is None else seed)
     kind, emit = options.config().kind, on_event or ignore
     # Rows are held out by the seed of the run, drawn by that of the resamples.

@@ -1,4 +1,4 @@
-"""What is known of the data of a run, as far as its store is still at hand: for reports, which need it for baselines and advice."""
+"""The data of a run, and what is known of them as far as their store is still at hand: reports need it for baselines and advice."""
 
 from __future__ import annotations
 
@@ -9,6 +9,16 @@ import numpy as np
 from ...storage import BlockStore, RunStore, StorageError
 from ...storage.urls import local_path
 from ..inputs.column_widths import column_widths
+from ..registry import MethodInfo
+from .run import open_data
+
+
+def training_store(run: RunStore, info: MethodInfo) -> Any:
+    """Return the data that a run was fitted on. Raises StorageError: the run does not say where they are, or they are gone or replaced."""
+    url = (run.read_json("where") or {}).get("data")
+    if url is None:
+        raise StorageError(f"{run.path}: where.json, which names the data of the run, is missing; copy the whole folder of the run")
+    return open_data(str(url), info, run.config["extra"], run.config["data_digest"])
 
 
 def training_facts(run: RunStore) -> dict[str, Any]:
