@@ -20,7 +20,8 @@ from .result import Outcome, Result
 
 if TYPE_CHECKING:
     from ...storage import RunStore
-    from .method import AnyMethod
+    from ..records.config import MethodConfig
+    from .method import AnyMethod, Problem
 
 BOUNDS = "bounds"  # stop of a fit whose bounds of the optimum contradict each other
 GAPS = ("gap", "outer_gap")  # gaps of a summary that certify its objective
@@ -33,7 +34,7 @@ def placed(inputs: Any, resources: Resources) -> Any:
     return inputs.over(getattr(resources, "data", inputs.data))
 
 
-def begin_event(method: str, config: Any) -> dict[str, Any]:
+def begin_event(method: str, config: MethodConfig) -> dict[str, Any]:
     """Return the event that comes before the first step: how many there will be at most, and the tolerance, where parameters say so."""
     counts = (getattr(config, name, None) for name in ("most_rounds", "max_rounds", "max_iter"))
     at_most = next((count for count in counts if isinstance(count, int)), None)
@@ -45,19 +46,19 @@ def begin_event(method: str, config: Any) -> dict[str, Any]:
 class Fitted:
     """A finished fit with the problem that it solved."""
 
-    problem: Any
+    problem: Problem
     outcome: Outcome[Any]
     result: Result[Any]
 
 
-def fit(method: AnyMethod, config: Any, inputs: Any, resources: Resources) -> Fitted:
+def fit(method: AnyMethod, config: MethodConfig, inputs: Any, resources: Resources) -> Fitted:
     """Return the fit of a method on inputs. What does not go together, and more than the memory allows, is refused before work starts."""
     problem = method.problem(config, placed(inputs, resources), resources)
     outcome = iterate(method, problem, resources)
     return Fitted(problem, outcome, result_of(method, problem, outcome, resources))
 
 
-def iterate(method: AnyMethod, problem: Any, resources: Resources, *, start: Any = None, store: RunStore | None = None) -> Outcome[Any]:
+def iterate(method: AnyMethod, problem: Problem, resources: Resources, *, start: Any = None, store: RunStore | None = None) -> Outcome[Any]:
     """Take steps until the state says why it is final; with a ``store`` from its newest valid checkpoint, and with one after every step.
 
     ``start``: the state to begin with where that is not the method's own. Rows of the history hold ``iteration``, the step's metrics,
@@ -83,7 +84,9 @@ def iterate(method: AnyMethod, problem: Any, resources: Resources, *, start: Any
     return Outcome(state, tuple(history), resumed_at)
 
 
-def _restored(method: AnyMethod, problem: Any, resources: Resources, store: RunStore) -> tuple[Any, list[Mapping[str, Any]], int | None]:
+def _restored(
+    method: AnyMethod, problem: Problem, resources: Resources, store: RunStore
+) -> tuple[Any, list[Mapping[str, Any]], int | None]:
     """Return state and history of the newest valid checkpoint, and its iteration; ``None`` where there is none."""
     checkpoint = store.load_checkpoint(getattr(problem, "state_type", None) or method.state)
     store.truncate_history(checkpoint[0] if checkpoint else 0)
@@ -97,7 +100,7 @@ def _restored(method: AnyMethod, problem: Any, resources: Resources, store: RunS
     return state, list(store.history()), iteration
 
 
-def result_of(method: AnyMethod, problem: Any, outcome: Outcome[Any], resources: Resources) -> Result[Any]:
+def result_of(method: AnyMethod, problem: Problem, outcome: Outcome[Any], resources: Resources) -> Result[Any]:
     """Return the result of a final state, with all that its user should know.
 
     Where an upper bound of an optimum lies below a lower one by more than rounding, nothing is certified: the fit ends with stop "bounds",
@@ -130,7 +133,7 @@ def _uncertified(result: Result[Any], upper: float, lower: float) -> Result[Any]
     )
 
 
-def all_warnings(method: AnyMethod, problem: Any, outcome: Outcome[Any], result: Result[Any], resources: Resources) -> list[str]:
+def all_warnings(method: AnyMethod, problem: Problem, outcome: Outcome[Any], result: Result[Any], resources: Resources) -> list[str]:
     """Return what the user should know of a fit: what the method says, and what follows from target, selection and answers."""
     own, last = list(result.warnings), outcome.history[-1] if outcome.history else {}
     inputs = problem.inputs

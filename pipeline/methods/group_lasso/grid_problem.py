@@ -55,6 +55,7 @@ class GridProblem:
     """Epochs over the rows of a store that the learners of all fits take."""
 
     state_type = GridState
+    distributed = ()
 
     def __init__(self, fits: Sequence[GridFit], inputs: Inputs, budget: int) -> None:
         self.grid_fits, self.inputs, self.targets = list(fits), inputs, machine_targets(inputs)

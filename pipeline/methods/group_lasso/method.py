@@ -36,7 +36,7 @@ Problem = BatchProblem | StreamProblem | TextProblem | GridProblem
 State = BatchState | StreamState | GridState
 
 
-class GroupLasso(Method[GroupLassoConfig, Any, Any, LinearModel]):
+class GroupLasso(Method[GroupLassoConfig, Problem, State, LinearModel]):
     """Linear machines with few groups of features. Each kind of problem takes its own steps: all rows, or rows as they come."""
 
     name = "group-lasso"
@@ -64,7 +64,7 @@ class GroupLasso(Method[GroupLassoConfig, Any, Any, LinearModel]):
         """Return zeros, before the first row."""
         return problem.init(resources)
 
-    def step(self, problem: Any, state: Any, resources: Resources) -> Step[Any]:
+    def step(self, problem: Problem, state: Any, resources: Resources) -> Step[Any]:
         """Return the state after one more round over all rows, or after some more rows."""
         return problem.step(state, resources)
 
@@ -87,16 +87,16 @@ class GroupLasso(Method[GroupLassoConfig, Any, Any, LinearModel]):
             scores=partial(self._scores_at_hand, problem, model, resources),
         )
 
-    def _scores_at_hand(self, problem: Any, model: LinearModel, resources: Resources) -> dict[str, Any]:
+    def _scores_at_hand(self, problem: Problem, model: LinearModel, resources: Resources) -> dict[str, Any]:
         return scores_of(problem.inputs.labelled, self.model_values(problem, model, resources))
 
-    def tables(self, problem: Any, state: Any, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
+    def tables(self, problem: Problem, state: Any, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
         """Return the certificates of a batch, or the stream step by step; selected features with their weights, selected groups."""
         is_batch = isinstance(problem, BatchProblem)
         own = problem.tables(state, model) if is_batch else {"stream": regret_rows(state.along, state.ended)}
         return {**own, **self.model_tables(model, source_names(problem.inputs.data))}
 
-    def decision_values(self, problem: Any, state: Any, resources: Resources) -> np.ndarray:
+    def decision_values(self, problem: Problem, state: Any, resources: Resources) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``, fit after fit."""
         if isinstance(problem, BatchProblem | GridProblem):
             return problem.decision_values(state, resources)
@@ -113,12 +113,12 @@ class GroupLasso(Method[GroupLassoConfig, Any, Any, LinearModel]):
             return None
         return GridProblem(grid_fits(learners, inputs, masks), inputs, resources.driver_memory)
 
-    def follow_path(self, problem: Any, before: Any) -> None:
+    def follow_path(self, problem: Problem, before: Problem | None) -> None:
         """Take over the moments and columns of the rows."""
-        if isinstance(problem, BatchProblem) and before is not None:
+        if isinstance(problem, BatchProblem) and isinstance(before, BatchProblem):
             problem.take_over(before)
 
-    def warm_start(self, problem: Any, fresh: Any, before: Any, last: Any) -> Any:
+    def warm_start(self, problem: Problem, fresh: Any, before: Problem, last: Any) -> State:
         """Return the groups and weights that the fit before ended with."""
         return problem.continued(fresh, last) if isinstance(problem, BatchProblem) else fresh
 
