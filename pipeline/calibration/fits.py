@@ -14,6 +14,7 @@ from ...cluster import MemoryBoundExceeded
 from ...storage import RunStore
 from ...storage.errors import UserData
 from ..core.engine import iterate, placed
+from ..core.method import AnyMethod, Problem
 from ..core.resources import hush, ignore
 from ..inputs.labels import Inputs
 from ..models.calibration import Calibration, fit_calibration
@@ -29,7 +30,7 @@ LOGISTIC = Calibration("logistic")
 class Fit:
     """A fit whose probabilities are to be calibrated: its parameters, and references to what it learnt from."""
 
-    method: Any
+    method: AnyMethod
     config: Any
     inputs: Any
     grams: Any = field(default=None, repr=False)  # matrices that it has made already, for fits without a fold to read
@@ -56,7 +57,7 @@ def kept_grams(problem: object) -> Any:
     return hand_over(None, problem)
 
 
-def known_calibration(method: Any, model: Any) -> Calibration | None:
+def known_calibration(method: AnyMethod, model: Any) -> Calibration | None:
     """Return how the decision values of a model become probabilities, if that is known: fitted, or exact for its loss."""
     fitted: Calibration | None = getattr(model, "calibration", None)
     if fitted is not None or getattr(model, "classes_json", "null") == "null":
@@ -99,7 +100,7 @@ class FoldRuns:
     same kernels read the matrices that the first of them makes, or those given.
     """
 
-    def __init__(self, method: Any, inputs: UserData, masks: Sequence[np.ndarray], ctx: RunContext, grams: object = None) -> None:
+    def __init__(self, method: AnyMethod, inputs: UserData, masks: Sequence[np.ndarray], ctx: RunContext, grams: object = None) -> None:
         self.method, self.inputs, self.masks, self.grams = method, placed(inputs, ctx), tuple(masks), grams
         # What is to be said of such a fit is said of the whole one.
         self.ctx = replace(ctx, emit=ignore, doubt=hush, warn=hush)
@@ -128,7 +129,7 @@ class FoldRuns:
             return None
 
 
-def _finished(fit: Fit, ready: Any, ctx: RunContext, place: Path | None) -> np.ndarray:
+def _finished(fit: Fit, ready: Problem, ctx: RunContext, place: Path | None) -> np.ndarray:
     """Return what a run decides at its end; in a folder it goes on from its checkpoints."""
     if place is None:
         return fit.method.decision_values(ready, iterate(fit.method, ready, ctx).state, ctx)

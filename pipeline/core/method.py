@@ -13,7 +13,7 @@ from .result import Result, S, Step
 if TYPE_CHECKING:
     from ..models.model import Model
     from ..records.config import MethodConfig
-    from .resources import Resources
+    from .resources import Resources, RunContext
 
 C = TypeVar("C", bound="MethodConfig")
 M = TypeVar("M", bound="Model")
@@ -73,7 +73,7 @@ class Method(ABC, Generic[C, P, S, M]):
         """Return the result of a final state."""
 
     @abstractmethod
-    def read_inputs(self, config: C, resources: Any, extra: Mapping[str, Any]) -> tuple[C, Any]:
+    def read_inputs(self, config: C, resources: RunContext, extra: Mapping[str, Any]) -> tuple[C, Any]:
         """Return parameters and inputs of a run on a store; ``extra`` holds what the user gave beside it."""
 
     @abstractmethod
@@ -88,7 +88,7 @@ class Method(ABC, Generic[C, P, S, M]):
         """Return parameters with what they leave to the data filled in: by the data alone, and once, for a run writes it down."""
         return config
 
-    def prepare(self, config: C, resources: Any, extra: Mapping[str, Any]) -> P:
+    def prepare(self, config: C, resources: RunContext, extra: Mapping[str, Any]) -> P:
         """Return the problem of a run on ``resources.data``."""
         return self.problem(*self.read_inputs(config, resources, extra), resources)
 

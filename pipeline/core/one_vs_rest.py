@@ -13,6 +13,7 @@ from ..inputs.scores import scores_of
 from ..loops.protocol import joint_stop
 from ..models.task import TaskModel, by_class
 from ..models.task_build import build_task_model
+from ..records.config import MethodConfig
 from ..records.context import RunContext
 from .memory import Item, Memory, check_memory, driver_plan
 from .method import Method
@@ -70,11 +71,11 @@ class OneVsRest(Method[Any, Any, Any, TaskModel]):
         self.single = single
         vars(self).update({name: getattr(single, name) for name in ("name", "config_type", "state", "models", "programs")})
 
-    def read_inputs(self, config: Any, resources: RunContext, extra: Mapping[str, Any]) -> tuple[Any, Any]:
+    def read_inputs(self, config: MethodConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[Any, Any]:
         """Return parameters, and target, weights and tasks of a store; ``extra`` holds what the user gave beside it."""
         return self.single.read_inputs(config, resources, extra)
 
-    def problem(self, config: Any, inputs: Any, resources: RunContext) -> Any:
+    def problem(self, config: MethodConfig, inputs: Any, resources: RunContext) -> Any:
         """Return the problem of a fit. Raises MemoryBoundExceeded: together the machines are more than the memory allows."""
         first = self.single.problem(config, inputs, resources)
         if inputs.n_machines == 1:
