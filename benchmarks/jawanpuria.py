@@ -47,7 +47,7 @@ from gramplane.kernels.svm.ridge import solve_ridge
 from gramplane.kernels.svm.smo import solve_smo
 from gramplane.pipeline.core.engine import iterate
 from gramplane.pipeline.estimators.inputs import fan_out, fit_context
-from gramplane.pipeline.grams.lazy import hand_over
+from gramplane.pipeline.grams.grams import hand_over
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.inputs.tasks import with_tasks
 from gramplane.pipeline.methods.hierarchical_kernels.config import HKLConfig

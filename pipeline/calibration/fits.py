@@ -52,7 +52,7 @@ class Fit:
 
 def kept_grams(problem: object) -> Any:
     """Return the matrices that a problem keeps, for others over the same kernels."""
-    from ..grams.lazy import hand_over  # most fits of features have no matrices
+    from ..grams.grams import hand_over  # most fits of features have no matrices
 
     return hand_over(None, problem)
 
@@ -107,7 +107,7 @@ class FoldRuns:
 
     def of(self, configs: Sequence[Any]) -> Iterator[tuple[list[tuple[int, int]], Any]]:
         """Yield runs with some parameters, each with the fits that it stands for, as numbers of parameters and of a mask."""
-        from ..grams.lazy import hand_over
+        from ..grams.grams import hand_over
 
         shared = self.shared(configs)
         if shared is not None:

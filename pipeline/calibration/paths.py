@@ -9,7 +9,7 @@ import numpy as np
 
 from ...storage.errors import UserData
 from ..core.engine import iterate
-from ..grams.lazy import hand_over
+from ..grams.grams import hand_over
 from ..records.context import RunContext
 from .fits import FoldRuns, kept_grams
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -44,6 +44,7 @@ from ..core.resources import resolve
 from ..passes.spans import Spans, add_spans
 from .contents import confirm_contents
 from .fill import filled_bank, fills_here, given_bank
+from .given import StoredPair
 from .pair_passes import (
     Build,
     Chunk,
@@ -60,7 +61,6 @@ from .pair_passes import (
     sums_bytes,
     task_forms_pass,
 )
-from .pairs import StoredPair
 from .settings import GramSettings
 from .sources import PairRef, RowPair, load_normalised, row_pairs
 from .weighted_sum import BlockSum, BlockTaskSum, BlockTotal, CombinedGram, fits_driver, gram_by_passes
@@ -490,3 +490,40 @@ def place_pair(matrix: np.ndarray, part: Filled) -> None:
     matrix[rows, cols] = part.block
     if part.rows != part.cols:
         matrix[cols, rows] = part.block.T
+
+
+class _RunsPasses(Protocol):
+    resources: Resources
+
+
+G = TypeVar("G", bound=_RunsPasses)
+
+
+class LazyGrams(Generic[G]):
+    """The matrices of a fit, made when they are first asked for: a function of data and settings, so anew after a resume."""
+
+    def __init__(self, make: Callable[[Resources], G]) -> None:
+        self._make = make
+        self.found: G | None = None
+
+    def __call__(self, resources: Resources) -> G:
+        """Return the matrices, their passes to run where ``resources`` say."""
+        self.found = self._make(resources) if self.found is None else self.found
+        self.found.resources = resources
+        return self.found
+
+
+def hand_over(grams: Any, problem: object) -> Any:
+    """Give a problem the matrices that another one over the same kernels made, if there are some; return what the next one is to get."""
+    own = getattr(problem, "grams", None)
+    if not isinstance(own, LazyGrams):
+        return grams
+    if isinstance(grams, LazyGrams):
+        own.found = grams.found
+    return own
+
+
+def lazy_grams(data: Any, specs: Sequence[Any], settings: GramSettings | None) -> LazyGrams[Grams]:
+    """Return the matrices of a fit whose machines have biases; these do the work of centring, except before a cosine."""
+    centre = any(spec.centre and spec.normalize == "cosine" for spec in specs)
+    return LazyGrams(lambda resources: Grams(data, specs, settings, resources, centre=centre))

@@ -22,8 +22,7 @@ from ..passes.scaling import scaled
 from ..records.data_set import Kind
 from ..records.joined import JoinedStores
 from ..records.scale import FeatureScale
-from .given import GivenGrams
-from .pairs import GivenPair, StoredPair
+from .given import GivenGrams, GivenPair, StoredPair
 
 BLOCK_BYTES = 16 << 20  # entries of one block pair, all kernels together
 TILE = 128  # block edges are multiples of this, which the bits of quadratic forms rest on

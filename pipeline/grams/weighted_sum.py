@@ -27,7 +27,7 @@ from ..core.memory import Item
 from ..core.resources import Resources, Shared, resolve
 from ..passes.blocks import TASK_BYTES, add_parts, join_lists
 from ..records.data_set import DataSet
-from .pairs import GivenPair, StoredPair
+from .given import GivenPair, StoredPair
 from .sources import PairRef, group_pairs, load_normalised, loaded_bytes, normalised_part, pair_bytes
 
 Norms = tuple[Normalization, ...] | None

@@ -255,7 +255,7 @@ class PooledTasks:
     planned: RunContext  # where it was made: what decides the passes
 
     def __post_init__(self) -> None:
-        from ..grams.lazy import lazy_grams  # rows with tasks are read without them
+        from ..grams.grams import lazy_grams  # rows with tasks are read without them
 
         self.dual, self.constants, self.unit = self.losses.problem, self.losses.constants, self.losses.problem.unit
         self.codes, self.n_tasks = self.inputs.codes, self.inputs.n_tasks

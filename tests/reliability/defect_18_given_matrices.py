@@ -13,7 +13,7 @@ import numpy as np
 from gramplane.kernels.bank.loops import count_packed
 from gramplane.kernels.jit import compile_at_once, one_thread
 from gramplane.pipeline.grams import given as given_grams
-from gramplane.pipeline.grams.pairs import GivenPair
+from gramplane.pipeline.grams.given import GivenPair
 from gramplane.pipeline.methods.mkl.estimator import MKLClassifier
 from tests.reliability.walks import walk
 

@@ -19,8 +19,7 @@ from ....kernels.svm.dual import DualProblem
 from ....kernels.weights.domains import ElasticNetSet, LpBall, NormDomain
 from ....storage import DataError
 from ...core.memory import driver_plan
-from ...grams.grams import Grams
-from ...grams.lazy import lazy_grams
+from ...grams.grams import Grams, lazy_grams
 from ...grams.plans import GramPasses, sum_plan, sum_work
 from ...grams.settings import GramSettings
 from ...inputs.labels import Inputs

@@ -21,7 +21,7 @@ from ....kernels.tasks import multitask
 from ....kernels.weights.domains import Simplex
 from ....storage.grams.layout import GramLayout
 from ...core.memory import Item, driver_plan
-from ...grams.lazy import LazyGrams
+from ...grams.grams import LazyGrams
 from ...grams.settings import GramSettings
 from ...inputs.memory import vectors_item
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics

@@ -21,8 +21,7 @@ from ....storage import BlockStore, GramStore, MemoryBlocks, open_shared
 from ....storage.errors import Matrix
 from ....storage.grams.layout import GramLayout
 from ...core.resources import BANK_SHARE
-from ...grams.given import GivenGrams
-from ...grams.pairs import StoredPair
+from ...grams.given import GivenGrams, StoredPair
 from ...grams.settings import PLACES, GramSettings, Policy
 from ...grams.sources import TILE, RowData, TextRows, rows_of
 from ...records.config import GramPolicy

@@ -13,7 +13,7 @@ from ....kernels.ranking.pair_ranking import ImportMachine, empty_machine, impor
 from ....kernels.ranking.user_kernels import LANCZOS_STEPS, FactorGram, PairGram, pair_block, pair_diagonal, similarity_features
 from ....kernels.svm.dual import DenseGram, Gram
 from ...core.memory import Item, driver_plan
-from ...grams.lazy import LazyGrams
+from ...grams.grams import LazyGrams
 from ...grams.plans import GramPasses
 from ...grams.settings import GramSettings
 from ...grams.weighted_sum import MATRIX_SHARE

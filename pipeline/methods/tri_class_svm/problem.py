@@ -21,8 +21,7 @@ from ....kernels.svm.triclass import Points
 from ....kernels.svm.triclass_search import SearchSettings, SearchState
 from ....storage import BlockStore
 from ...core.memory import Item, driver_plan, total_bytes
-from ...grams.grams import Grams
-from ...grams.lazy import LazyGrams
+from ...grams.grams import Grams, LazyGrams
 from ...grams.plans import GramPasses
 from ...grams.settings import PLACES, GramSettings
 from ...grams.sources import group_pairs

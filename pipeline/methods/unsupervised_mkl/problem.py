@@ -15,8 +15,7 @@ import numpy as np
 from ....kernels.grams.spec import KernelSpec
 from ...core.memory import driver_plan
 from ...core.resources import Resources
-from ...grams.grams import Grams
-from ...grams.lazy import LazyGrams
+from ...grams.grams import Grams, LazyGrams
 from ...grams.plans import GramPasses
 from ...passes.blocks import Blocks
 from ...records.context import RunContext

@@ -9,8 +9,8 @@ import numpy as np
 
 from ....cluster import BlockProgram, Plan, plan
 from ....kernels.grams.normalization import KernelSums, block_sums, needs_diagonal_only
+from ...grams.given import StoredPair
 from ...grams.grams import Grams
-from ...grams.pairs import StoredPair
 from ...grams.sources import PairRef, RowPair, group_pairs, pair_bytes
 from ...grams.weighted_sum import BlockSum, CombinedGram
 from ...passes.blocks import add_parts

@@ -15,8 +15,7 @@ from ....kernels.jit import one_thread
 from ....kernels.svm.dual import DenseGram
 from ....kernels.weights.umkl import BasisArray, WeightTerms, basis_costs, coded_bases, greedy_bases, weight_terms
 from ....storage import BlockStore, MemoryBlocks
-from ...grams.grams import Grams
-from ...grams.lazy import LazyGrams
+from ...grams.grams import Grams, LazyGrams
 from ...grams.plans import GramPasses
 from ...grams.sources import rows_of
 from ...grams.weighted_sum import written_bytes, written_pairs
