@@ -113,6 +113,9 @@ def test_what_has_no_selection_to_measure_is_refused(place, tmp_path, capsys):
     ingest((X, y), place / "data", overwrite=True)
     with pytest.raises(DigestMismatch):
         selection_stability(str(place / "run"), n_resamples=2)
+    (place / "run" / "where.json").unlink()
+    with pytest.raises(StorageError, match="where.json, which names the data of the run, is missing"):
+        selection_stability(str(place / "run"))
     (place / "run" / "summary.json").unlink()
     with pytest.raises(StorageError, match="not finished"):
         selection_stability(str(place / "run"))
