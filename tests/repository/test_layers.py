@@ -43,12 +43,10 @@ LEVELS = {
     "records": 0,
     "synthetic": 0,
     "loops": 1,
-    "loops.run": 5,
     "passes": 1,
     "grams": 2,
     "inputs": 3,
     "models": 4,
-    "method": 5,
     "calibration": 6,
     "estimators": 6,
     "methods": 7,
@@ -60,7 +58,7 @@ TOP_LEVEL = 10
 """Level of ``pipeline`` itself."""
 APART = {"loops", "passes"}
 """Parts of one level that do not know each other."""
-FILES = {"config": 0, "loop": 4, "method": 5, "stability": 5, "partial_fit": 5, "grid": 6, "estimator": 7}
+FILES = {"config": 0, "method": 5, "stability": 5, "partial_fit": 5, "grid": 6, "estimator": 7}
 """Ranks of the files of a system; passes have 2, helpers 3."""
 
 
@@ -137,9 +135,9 @@ def _broken_inside_methods(source: list[str], target: list[str]) -> str | None:
 
 
 def rank(file: str) -> int:
-    """Return the layer of a file of a system: config, *_pass, helpers (its model among them), loop, method, grid, estimator."""
-    if file.endswith(("_pass", "_loop")):
-        return 2 if file.endswith("_pass") else FILES["loop"]
+    """Return the layer of a file of a system: config, *_pass, helpers (model and problem among them), method, grid, estimator."""
+    if file.endswith("_pass"):
+        return 2
     return FILES.get(file, 3)
 
 
@@ -189,14 +187,14 @@ def test_all_five_folders_are_read():
         ("kernels/features/scores.py", "import numba"),
         ("pipeline/runs/run.py", "from gramplane.kernels import scores"),
         ("pipeline/runs/run.py", "import kernels"),
-        ("pipeline/records/config.py", "from ..methods.fgm.loop import FGMLoop"),
+        ("pipeline/records/config.py", "from ..methods.fgm.problem import FGMProblem"),
         ("pipeline/loops/active_set.py", "from ..passes import columns"),
         ("pipeline/passes/columns.py", "from ..core.engine import iterate"),
         ("pipeline/models/kernel.py", "from ..estimators.kernels import KernelEstimator"),
-        ("pipeline/methods/mkl/loop.py", "from ...registry import METHODS"),
-        ("pipeline/methods/mkl/loop.py", "from ...runs.run import run_method"),
-        ("pipeline/methods/mkl/loop.py", "from ..fgm.atoms import Atoms"),
-        ("pipeline/methods/mkl/loop.py", "from .method import MKL"),
+        ("pipeline/methods/mkl/problem.py", "from ...registry import METHODS"),
+        ("pipeline/methods/mkl/problem.py", "from ...runs.run import run_method"),
+        ("pipeline/methods/mkl/problem.py", "from ..fgm.atoms import Atoms"),
+        ("pipeline/methods/mkl/problem.py", "from .method import MKL"),
         ("pipeline/methods/fgm/atoms.py", "from .method import FGM"),
         ("pipeline/methods/fgm/score_pass.py", "from .atoms import take"),
         ("pipeline/methods/fgm/score_pass.py", "if True:\n    from .model import FGMModel"),

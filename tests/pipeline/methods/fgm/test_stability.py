@@ -114,7 +114,7 @@ def test_what_has_no_selection_to_measure_is_refused(place, tmp_path, capsys):
     with pytest.raises(DigestMismatch):
         selection_stability(str(place / "run"), n_resamples=2)
     (place / "run" / "where.json").unlink()
-    with pytest.raises(StorageError, match="where.json, which names the data of the run, is missing"):
+    with pytest.raises(StorageError, match=r"where\.json, which names the data of the run, is missing"):
         selection_stability(str(place / "run"))
     (place / "run" / "summary.json").unlink()
     with pytest.raises(StorageError, match="not finished"):
