@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ..core.method import AnyMethod, Problem
 from ..models.calibration import Calibration
 from ..records.context import RunContext
 from .fits import Fit, calibrate, fold_runs
@@ -18,7 +19,7 @@ def fold_plan(fit: Fit, ctx: RunContext, folds: Folds) -> dict[str, Any]:
     return next(fold_runs(fit, ctx, folds))[1].plan
 
 
-def full_plan(method: Any, ready: Any, ctx: RunContext) -> dict[str, Any]:
+def full_plan(method: AnyMethod, ready: Problem, ctx: RunContext) -> dict[str, Any]:
     """Return the plan of a run with what the calibration takes that is part of it: nothing of the fit itself is held meanwhile.
 
     Raises ValueError: a target without classes; DataError: a class with a single row.

@@ -50,7 +50,7 @@ class Fit:
         return draw_folds(self.rows, seed)
 
 
-def kept_grams(problem: object) -> Any:
+def kept_grams(problem: object) -> object:
     """Return the matrices that a problem keeps, for others over the same kernels."""
     from ..grams.grams import hand_over  # most fits of features have no matrices
 
@@ -121,7 +121,7 @@ class FoldRuns:
                 self.grams = hand_over(self.grams, run)
                 yield [(point, fold)], run
 
-    def shared(self, configs: Sequence[Any]) -> Any:
+    def shared(self, configs: Sequence[Any]) -> Problem | None:
         """Return one run for all, or ``None`` where there is none that fits the memory."""
         try:
             return self.method.shared_fits(configs, self.inputs, self.masks, self.ctx)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...storage.errors import UserData
 from ..core.engine import iterate
+from ..core.method import AnyMethod
 from ..grams.grams import hand_over
 from ..records.context import RunContext
 from .fits import FoldRuns, kept_grams
@@ -26,7 +27,7 @@ class PathValues(NamedTuple):
 class WholeFit:
     """The fit of all rows with the parameters that paths begin with, made once, where a method starts folds from it."""
 
-    def __init__(self, method: Any, config: UserData, inputs: UserData) -> None:
+    def __init__(self, method: AnyMethod, config: UserData, inputs: UserData) -> None:
         self.method, self.config, self.inputs = method, config, inputs
         self._end: tuple[Any, Any] | None = None
 
@@ -41,7 +42,7 @@ class WholeFit:
 
 
 def path_values(
-    method: Any, chains: Sequence[Sequence[Any]], inputs: object, masks: Sequence[np.ndarray], ctx: RunContext
+    method: AnyMethod, chains: Sequence[Sequence[Any]], inputs: object, masks: Sequence[np.ndarray], ctx: RunContext
 ) -> Iterator[PathValues]:
     """Yield what fits with the parameters of every chain, each without the rows of every mask, decide.
 

@@ -226,7 +226,7 @@ class Estimator(BaseEstimator):
         with fit_context(as_data(X, estimator=self)[0], self._place, fan_out(callbacks, 0), 0) as ctx:
             yield ctx.data, ctx
 
-    def _fit(self, inputs: Any, config: Any = None) -> Any:
+    def _fit(self, inputs: Any, config: Any = None) -> State:
         """Run the method on inputs, set what follows from its model, and warn of what is doubtful; returns the loop's last state."""
         config = self._config() if config is None else config
         with self._context(inputs.data) as ctx:

@@ -31,6 +31,7 @@ from ..core.engine import begin_event
 from ..core.resources import ignore, once
 from ..inputs.fit_warnings import MAX_NUMERIC_CLASSES
 from ..inputs.labels import refuse_missing_names
+from ..passes.blocks import Blocks
 from ..records.context import RunContext
 from .frames import encode_frame
 
@@ -189,7 +190,7 @@ def fit_context(
 
 @contextlib.contextmanager
 def method_context(
-    data: Any, place: str | None, seed: int, all_memory: bool = False, emit: Sink = ignore, passes: Sink = ignore
+    data: Blocks, place: str | None, seed: int, all_memory: bool = False, emit: Sink = ignore, passes: Sink = ignore
 ) -> Iterator[RunContext]:
     """Yield the context of a fit: its passes run in a ``place``; ``all_memory``: only one beyond this machine's memory is refused."""
     with fit_context(data, place, emit, seed, passes) as ctx:

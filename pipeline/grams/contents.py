@@ -7,11 +7,12 @@ from typing import Any
 
 from ...storage import GramStore, RunStore
 from ..records.began import confirm_grams
+from ..records.data_set import DataSet
 from .given import GivenGrams
 from .settings import GramSettings
 
 
-def confirm_contents(data: Any, settings: GramSettings, specs: Sequence[Any], run: RunStore | None) -> None:
+def confirm_contents(data: DataSet, settings: GramSettings, specs: Sequence[Any], run: RunStore | None) -> None:
     """Compare the Gram store that entries come from with what it held when the run began; the first time that is noted.
 
     ``data``: what the kernels are over; ``settings``: where the entries lie, and rows of a block. ``specs``:

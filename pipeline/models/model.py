@@ -10,6 +10,7 @@ import numpy as np
 from ...storage import BlockStore
 from ..core.memory import Item
 from ..core.resources import Resources
+from ..passes.blocks import Blocks
 from ..passes.columns import FETCH_BYTES, column_sizes
 
 
@@ -28,13 +29,13 @@ class Model:
         """Number of decision values of a row."""
         return len(self.intercepts)
 
-    def decision_values(self, data: Any, resources: Resources, **rows: Any) -> np.ndarray:
+    def decision_values(self, data: Blocks, resources: Resources, **rows: Any) -> np.ndarray:
         """Return ``(n_samples, n_values)`` decision values of every row of a store; ``rows``: what is given of the rows beside it, as
         ``covariates`` or ``task``, where a model reads that.
         """
         raise NotImplementedError
 
-    def staged_decision_values(self, data: Any, resources: Resources, **rows: Any) -> Iterable[tuple[int, np.ndarray]]:
+    def staged_decision_values(self, data: Blocks, resources: Resources, **rows: Any) -> Iterable[tuple[int, np.ndarray]]:
         """Return ``(size, decision values)`` of the model after every step, one at a time, where it keeps its path; else nothing."""
         return ()
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...storage import DataError
 from ..core.resources import Resources
+from ..records.data_set import DataSet
 from .model import Model
 
 
@@ -18,7 +19,7 @@ class Transductive(Model):
     by_passes = False
     data_digest: str
 
-    def decision_values(self, data: Any, resources: Resources, **rows: Any) -> np.ndarray:
+    def decision_values(self, data: DataSet, resources: Resources, **rows: Any) -> np.ndarray:
         """Return what the model says of each row. Raises DataError: the data are not the rows of the fit."""
         if not self.is_fitted_on(data):
             raise DataError(
@@ -26,7 +27,7 @@ class Transductive(Model):
             )
         return self.predictions()
 
-    def is_fitted_on(self, data: Any) -> bool:
+    def is_fitted_on(self, data: DataSet) -> bool:
         """Return whether a store has the rows that the model was fitted on."""
         return bool(self.data_digest) and data.digest == self.data_digest
 

@@ -38,6 +38,7 @@ from ...grams.eigen_blocks import worker_engine
 from ...grams.eigen_plan import EigenPlan
 from ...grams.neighbours import nearest_neighbours, plan_distances, plan_neighbours, squared_distances
 from ...records.context import RunContext
+from ...records.data_set import DataSet
 from .config import EmbeddingConfig, MVEConfig, SPEConfig
 from .labels import Labels
 from .rows_pass import MAX_SCATTER_COLUMNS, WHOLE_ROWS, TriplesPass, geometry_bytes, row_geometry, triples_pass
@@ -58,7 +59,7 @@ class EmbeddingInputs:
     label_matrix: np.ndarray | None = None  # (n, n) kernel of the labels
     label_file: str = ""  # that it was read from
 
-    def over(self, data: Any) -> Self:
+    def over(self, data: DataSet) -> Self:
         """Return inputs whose rows are read from ``data``: the same ones, in another place."""
         return replace(self, data=data)
 

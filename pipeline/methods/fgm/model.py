@@ -20,7 +20,7 @@ from ...inputs.covariates import covariates_to_decide
 from ...models.calibration import Calibration
 from ...models.linear import multiply_rows
 from ...models.model import Model, check_width, column_batches
-from ...passes.blocks import table_of
+from ...passes.blocks import Blocks, table_of
 from ...passes.columns import Columns, fetch_columns
 from ...passes.scaling import inverse_row_norms, scaled
 from ...records.scale import FeatureScale
@@ -165,7 +165,7 @@ class FGMModel(Model):
         used = np.unique(self.coordinates[self.is_used])
         return used[used >= 0]
 
-    def decision_values(self, data: Any, resources: Resources, covariates: Any = None, **rows: Any) -> np.ndarray:
+    def decision_values(self, data: Blocks, resources: Resources, covariates: Any = None, **rows: Any) -> np.ndarray:
         """Return the decision values of the last round (of the refit where there was one)."""
         check_width(self.n_features, self.row_scaled, data)
         further = covariates_to_decide(self.covariate_names, covariates, data.n_rows, data)
@@ -174,7 +174,7 @@ class FGMModel(Model):
         return decision_values(self, _store_columns(self, data, resources), further)
 
     def staged_decision_values(
-        self, data: Any, resources: Resources, covariates: Any = None, **rows: Any
+        self, data: Blocks, resources: Resources, covariates: Any = None, **rows: Any
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Return ``(n_selected, decision values)`` of the model after every round."""
         columns = _store_columns(self, data, resources) if len(self.features) else np.zeros((data.n_rows, 0))
@@ -230,7 +230,7 @@ def positions(ids: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     return inverse.ravel()[len(ids) :]
 
 
-def _store_columns(model: FGMModel, data: Any, resources: Resources) -> Columns:
+def _store_columns(model: FGMModel, data: Blocks, resources: Resources) -> Columns:
     """Return the model's coordinates of every row of a store (one column pass)."""
     row_factor = data.scale.row_factor if model.row_scaled else None
     return mapped_columns(model, fetch_columns(data, resources, model.features), row_factor)

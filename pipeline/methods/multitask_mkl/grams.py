@@ -21,6 +21,7 @@ from ...core.resources import Resources
 from ...grams.contents import confirm_contents
 from ...grams.grams import filled_store
 from ...grams.settings import GramSettings
+from ...passes.blocks import Blocks
 from .solve_pass import BatchProblem, Norms, TaskBatch, normalized_block, solve_chunk, solves_pass, split_batches, sums_chunk, sums_pass
 from .task_blocks_pass import LoadedPair, TaskPair, load_pairs, task_pairs
 
@@ -41,7 +42,7 @@ class TaskGrams:
     """
 
     def __init__(
-        self, data: Any, specs: Sequence[Any], layout: GramLayout, order: np.ndarray, settings: GramSettings, resources: Resources
+        self, data: Blocks, specs: Sequence[Any], layout: GramLayout, order: np.ndarray, settings: GramSettings, resources: Resources
     ) -> None:
         self.data, self.specs, self.layout, self.order = data, tuple(specs), layout, order
         self.settings, self.resources = settings, resources

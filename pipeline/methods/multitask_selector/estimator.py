@@ -24,6 +24,7 @@ from ...inputs.tasks import known_codes, task_codes
 from ...models.linear import LinearModel
 from ...passes.columns import fetch_columns
 from ...passes.scaling import inverse_row_norms
+from ...records.data_set import DataSet
 from .inputs import task_rows
 from .method import Selector, selected_weights, stream_model
 from .partial_fit import TaskLearner
@@ -243,7 +244,7 @@ class MultiTaskSelector(Selection, StreamEstimator):
         self._fit(add_tasks(self._inputs(X, y, sample_weight), X, task), config)
         return self
 
-    def _fit_place(self, data: Any) -> str | None:
+    def _fit_place(self, data: DataSet) -> str | None:
         # Rounds of rows are the work of one process.
         return super()._fit_place(data) if self._config().resolved().algorithm == "fista" else "sync"
 

@@ -30,6 +30,7 @@ from ...grams.eigen_blocks import worker_engine
 from ...grams.eigen_plan import EigenPlan, dense_matrix_item
 from ...grams.neighbours import nearest_neighbours, plan_distances, plan_neighbours, squared_distances
 from ...passes.blocks import Blocks
+from ...records.data_set import DataSet
 from .config import NPKLConfig
 
 WIDTH_PAIRS = 2000  # pairs of rows whose median distance is the width of the kernel that selects constraints
@@ -57,7 +58,7 @@ class NPKLInputs:
     data: Blocks
     constraints: Any
 
-    def over(self, data: Any) -> NPKLInputs:
+    def over(self, data: DataSet) -> NPKLInputs:
         """Return the same rows, read from ``data``."""
         return replace(self, data=data)
 

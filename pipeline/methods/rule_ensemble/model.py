@@ -17,6 +17,7 @@ from ...core.resources import Resources
 from ...inputs.tasks import known_codes, store_tasks
 from ...models.calibration import Calibration
 from ...models.model import Model, check_width, column_batches
+from ...passes.blocks import Blocks
 from ...passes.columns import Columns
 from .data import raw_columns, rule_flags
 from .proposition_pass import dense_column
@@ -92,7 +93,7 @@ class RuleModel(Model):
             return [str(task) for task in self.tasks]
         return [str(label) for label in (self.classes[1:] if len(self.classes) == 2 else self.classes)]
 
-    def decision_values(self, data: Any, resources: Resources, task: ArrayLike | None = None, **rows: Any) -> np.ndarray:
+    def decision_values(self, data: Blocks, resources: Resources, task: ArrayLike | None = None, **rows: Any) -> np.ndarray:
         """Return the votes of the rules that hold, ``(n_samples, n_machines)``; with tasks one value, that of the row's task.
 
         Raises ValueError: the data has another width than the training data, or a task that was not there at fit.

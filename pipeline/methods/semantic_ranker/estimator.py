@@ -22,6 +22,7 @@ from ...estimators.base import Estimator
 from ...estimators.inputs import Callbacks, Seed, fan_out, fit_context, seed_of, warn_user
 from ...estimators.kernels import KernelEstimator, SpectralEstimator
 from ...records.context import RunContext
+from ...records.data_set import DataSet
 from .method import Ranker
 from .method import VisualRank as WalkMethod
 from .model import RankerModel, RankingModel, UnseenImages
@@ -404,7 +405,7 @@ class VisualRank(Estimator):
         return self
 
     @contextlib.contextmanager
-    def _context(self, data: Any) -> Iterator[RunContext]:
+    def _context(self, data: DataSet) -> Iterator[RunContext]:
         if isinstance(data, MemoryBlocks):
             # A matrix in memory serves where it lies.
             seed = seed_of(self.random_state)

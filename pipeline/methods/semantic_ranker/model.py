@@ -24,6 +24,7 @@ from ...grams.sources import READ
 from ...models.kernel import spans
 from ...models.model import check_width
 from ...models.spectral import SpectralModel, Transductive
+from ...passes.blocks import Blocks
 from ...passes.scaling import inverse_row_norms, scaled
 from ...records.scale import FeatureScale
 from .config import RankerConfig
@@ -68,7 +69,7 @@ class RankerModel(SpectralModel):
 
     record_name: ClassVar[str] = "SpectralModel"
 
-    def decision_values(self, data: Any, resources: Resources, **rows: Any) -> np.ndarray:
+    def decision_values(self, data: Blocks, resources: Resources, **rows: Any) -> np.ndarray:
         """Return ``(n, 1)`` scores of a store's images: those of the fit on its own store, else those of unseen images.
 
         Raises ValueError: another number of features.

@@ -29,7 +29,7 @@ from ...core.memory import Item, driver_plan
 from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...grams.weighted_sum import MATRIX_SHARE
-from ...records.data_set import require
+from ...records.data_set import DataSet, require
 from .config import RankerConfig
 from .images import read_images, stored_images
 from .model import RankerModel
@@ -65,7 +65,7 @@ class RankerInputs:
         table = read_queries(queries, data.n_rows, given)
         return cls(data, tag_source(tags, data.n_rows), normalise_prior(None, data.n_rows) if given is None else given, table)
 
-    def over(self, data: Any) -> Self:
+    def over(self, data: DataSet) -> Self:
         """Return inputs whose rows are read from ``data``: the same ones, in another place."""
         return replace(self, data=data)
 

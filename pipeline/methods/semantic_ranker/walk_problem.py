@@ -18,7 +18,7 @@ from ...grams.sources import READ, rows_of
 from ...passes.blocks import scale_as_given
 from ...passes.columns import entry_count
 from ...records.context import RunContext
-from ...records.data_set import require
+from ...records.data_set import DataSet, require
 from .config import VisualRankConfig
 from .walk_pass import is_stochastic_store, walk_plan
 
@@ -46,7 +46,7 @@ class WalkInputs:
             prior = data.row_table("weight")
         return cls(data, normalise_prior(prior, data.n_rows))
 
-    def over(self, data: Any) -> Self:
+    def over(self, data: DataSet) -> Self:
         """Return inputs whose similarity is read from ``data``: the same one, in another place."""
         return replace(self, data=data)
 

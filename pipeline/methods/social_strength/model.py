@@ -20,6 +20,7 @@ from ...core.resources import Resources
 from ...grams.sources import TextRows, rows_of
 from ...models.kernel import ROWS, row_spans, spans
 from ...models.model import Model, check_width
+from ...passes.blocks import Blocks
 from ...records.scale import FeatureScale
 from .config import SocialConfig
 from .score_pass import BLOCK_ENTRIES
@@ -77,7 +78,7 @@ class SocialModel(Model):
         """All features are read."""
         return
 
-    def decision_values(self, data: Any, resources: Resources, **rows: Any) -> np.ndarray:
+    def decision_values(self, data: Blocks, resources: Resources, **rows: Any) -> np.ndarray:
         """Return f(x, v) of the users x of a store and the model's users v, ``(n_rows, n_users)``.
 
         Raises ValueError: the views were given as matrices, or the store has another width.

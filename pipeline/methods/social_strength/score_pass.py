@@ -16,7 +16,7 @@ from ....kernels.ranking.user_kernels import scaled_block
 from ....storage.errors import SparseMatrix
 from ...core.resources import Resources, Shared, resolve
 from ...grams.sources import rows_at, rows_of
-from ...passes.blocks import join_lists
+from ...passes.blocks import Blocks, join_lists
 from ...passes.spans import Spans, add_spans, merge_spans
 from ...records.data_set import DataSet
 from .block_pass import Normal
@@ -190,7 +190,7 @@ def strength_products(data: DataSet, resources: Resources, specs: Sequence[Any],
     return out
 
 
-def raw_between(data: Any, specs: Sequence[Any], users: np.ndarray, others: np.ndarray) -> np.ndarray:
+def raw_between(data: Blocks, specs: Sequence[Any], users: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Return raw similarities of any users with others, float32 ``(k, users, others)``."""
     if is_given_kernel(specs):
         columns: SparseMatrix = sp.csr_array(data.columns(similar_columns(specs, data.n_rows, users)))
