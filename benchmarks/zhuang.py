@@ -41,12 +41,12 @@ from gramplane.kernels.ranking.user_kernels import PAIR_KERNELS, incidence_kerne
 from gramplane.kernels.spectral.embeddings import Neighbourhood, structure_problem, violation_unit
 from gramplane.kernels.spectral.neighbors import nearest_rows, neighbour_graph
 from gramplane.kernels.spectral.problem import close_pairs, pair_constraints
+from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.methods.embeddings.config import MVEConfig
 from gramplane.pipeline.methods.embeddings.estimator import ColoredMVU, MinimumVolumeEmbedding, StructurePreservingEmbedding
 from gramplane.pipeline.methods.embeddings.problem import build_graph
 from gramplane.pipeline.methods.semantic_ranker.estimator import SemanticKernelRanker, VisualRank
 from gramplane.pipeline.methods.social_strength.scores import direct_scores, hit_rates, user_scores
-from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.synthetic.images import PlantedImages, planted_images
 from gramplane.pipeline.synthetic.social_graph import VIEWS, SocialGraph, social_graph
 from gramplane.storage import MemoryBlocks
@@ -765,7 +765,7 @@ def maps_judged(points: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, fl
 def graph_of(X: np.ndarray, graph: str) -> Neighbourhood:
     """Return the graph that a fit on some rows makes."""
     with open_executor(None) as executor:
-        return build_graph(MVEConfig(graph=graph), RunContext(executor, data=MemoryBlocks(X)))  # pyright: ignore[reportArgumentType]
+        return build_graph(MVEConfig(graph=graph), MemoryBlocks(X), Resources(executor))  # pyright: ignore[reportArgumentType]
 
 
 def maps_of(X: np.ndarray) -> dict[str, list[np.ndarray]]:

@@ -17,7 +17,7 @@ from ..records.config import MethodConfig
 from ..records.context import RunContext
 from .memory import Item, Memory, check_memory, driver_plan
 from .method import Method
-from .resources import ignore
+from .resources import Resources, ignore
 from .result import Result, S, Step
 
 ALL_HOLD = ("converged", "certificate_complete")  # figures that are those of the worst machine
@@ -75,7 +75,7 @@ class OneVsRest(Method[Any, Any, Any, TaskModel]):
         """Return parameters, and target, weights and tasks of a store; ``extra`` holds what the user gave beside it."""
         return self.single.read_inputs(config, resources, extra)
 
-    def problem(self, config: MethodConfig, inputs: Any, resources: RunContext) -> Any:
+    def problem(self, config: MethodConfig, inputs: Any, resources: Resources) -> Any:
         """Return the problem of a fit. Raises MemoryBoundExceeded: together the machines are more than the memory allows."""
         first = self.single.problem(config, inputs, resources)
         if inputs.n_machines == 1:
@@ -85,7 +85,7 @@ class OneVsRest(Method[Any, Any, Any, TaskModel]):
         check_memory(self.name, joint.items, resources, "fewer rows, kernels or classes")
         return joint
 
-    def init(self, problem: Any, resources: RunContext) -> Any:
+    def init(self, problem: Any, resources: Resources) -> Any:
         """Return the state before the first step; what is to be said of the data is said once."""
         if not isinstance(problem, JointProblem):
             return self.single.init(problem, resources)
@@ -93,7 +93,7 @@ class OneVsRest(Method[Any, Any, Any, TaskModel]):
         parts = tuple(self.single.init(part, quiet if k else resources) for k, part in enumerate(problem.parts))
         return problem.state_type(0, parts, tuple({} for _ in parts))
 
-    def step(self, problem: Any, state: Any, resources: RunContext) -> Step[Any]:
+    def step(self, problem: Any, state: Any, resources: Resources) -> Step[Any]:
         """Take a step of every machine that runs."""
         if not isinstance(problem, JointProblem):
             return self.single.step(problem, state, resources)
@@ -110,7 +110,7 @@ class OneVsRest(Method[Any, Any, Any, TaskModel]):
         scores = scores_of(problem.inputs, self.decision_values(problem, new, resources))
         return Step(new, {**joined_figures(figures), **scores, **seconds})
 
-    def result(self, problem: Any, state: Any, resources: RunContext) -> Result[TaskModel]:
+    def result(self, problem: Any, state: Any, resources: Resources) -> Result[TaskModel]:
         """Return the model of all machines, with their figures together; of the matrices, which they share, all say the same."""
         if not isinstance(problem, JointProblem):
             return self.single.result(problem, state, resources)
@@ -131,7 +131,7 @@ class OneVsRest(Method[Any, Any, Any, TaskModel]):
             scores=lambda: scores_of(problem.inputs, self.decision_values(problem, state, resources)),
         )
 
-    def _model(self, problem: JointProblem, state: Any, models: Sequence[TaskModel], resources: RunContext) -> TaskModel:
+    def _model(self, problem: JointProblem, state: Any, models: Sequence[TaskModel], resources: Resources) -> TaskModel:
         beta = np.zeros((len(models), len(problem.inputs.codes)))
         for row, model in zip(beta, models, strict=True):
             row[model.support_ids] = model.beta
@@ -144,7 +144,7 @@ class OneVsRest(Method[Any, Any, Any, TaskModel]):
         specs, norms = problem.parts[0].specs, problem.grams(resources).normalizations
         return build_task_model(problem.config, problem.inputs, specs, norms, weights, beta, intercepts, figures, arrays)
 
-    def decision_values(self, problem: Any, state: Any, resources: RunContext) -> np.ndarray:
+    def decision_values(self, problem: Any, state: Any, resources: Resources) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
         if not isinstance(problem, JointProblem):
             return self.single.decision_values(problem, state, resources)

@@ -154,6 +154,9 @@ class GivenGrams:
         """Whether other processes can read them: those of a Gram store."""
         return isinstance(self.source, GramStore)
 
+    def feature_names(self) -> None:
+        """Names of the features: matrices have none."""
+
     def has_table(self, name: str) -> bool:
         """Whether rows have a table: those of matrices have none."""
         return False

@@ -64,6 +64,9 @@ class TextRows:
         self.texts = np.array(list(texts), dtype=object)
         self.n_rows = len(self.texts)
 
+    def feature_names(self) -> None:
+        """Names of the features: strings have none."""
+
     def sequences(self, lo: int, hi: int) -> np.ndarray:
         """Return strings ``lo:hi``."""
         return self.texts[lo:hi]

@@ -13,6 +13,7 @@ import numpy as np
 from ...kernels.svm.dual import DualProblem, ridge_problem, target_problem
 from ...storage import DataError
 from ...storage.data import in_memory
+from ..core.resources import Resources
 from ..records.config import MethodConfig
 from ..records.context import RunContext
 from .labels import Inputs, labels_of, refuse_missing_names, resolve_loss, row_costs, store_inputs
@@ -252,7 +253,7 @@ class PooledTasks:
     specs: tuple[Any, ...]
     losses: TaskProblem  # of all rows in the order of the data, with one equality per task
     settings: GramSettings
-    planned: RunContext  # where it was made: what decides the passes
+    planned: Resources  # where it was made: what decides the passes
 
     def __post_init__(self) -> None:
         from ..grams.grams import lazy_grams  # rows with tasks are read without them

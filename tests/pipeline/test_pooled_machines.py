@@ -12,6 +12,7 @@ from gramplane.kernels.graphs.parsing import parse_graph
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.svm.dual import svc_problem
 from gramplane.pipeline import load_model, resume_run, run_method
+from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.grams import pair_passes as gram_passes
 from gramplane.pipeline.methods.hierarchical_kernels.machines import SharedMachines
 from gramplane.pipeline.methods.hierarchical_kernels.node_pass import SignedForms, VectorForms
@@ -186,7 +187,8 @@ def test_sums_over_pairs_of_tasks_and_signs_are_the_forms_of_vectors_and_of_thei
     specs = [dag.kernel(key) for key in dag.children(dag.roots()[0])] + [dag.kernel(np.array([1, 1, 0] + [0] * (dag.width - 3)))]
     with open_executor() as executor:
         ctx = RunContext(executor, data=BlockStore.open(str(folder / "classes")), driver_memory=1 << 30)
-        near, far = (machines.outside_forms(betas, one) for one in (ctx, RunContext(executor, data=ctx.data, driver_memory=1 << 19)))
+        few = Resources(executor, driver_memory=1 << 19)
+        near, far = (machines.outside_forms(betas, ctx.data, one) for one in (ctx, few))
         assert isinstance(near, VectorForms) and isinstance(far, SignedForms)
         for a, b in zip(near.split_totals(specs), far.split_totals(specs), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-9)

@@ -12,6 +12,7 @@ from ....kernels.spectral.embeddings import EmbeddingState, initial_state
 from ....storage import DataError, load_matrix
 from ...core.memory import check_memory
 from ...core.method import Method
+from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...inputs.scores import held_out_rows
 from ...models.spectral import SpectralModel
@@ -40,7 +41,7 @@ class Embedding(Method[EmbeddingConfig, EmbeddingProblem, EmbeddingState, Spectr
         edges = None if extra.get("graph") is None else np.asarray(extra["graph"], np.int64)
         return config, EmbeddingInputs(resources.data, store_labels(resources, extra), edges)
 
-    def problem(self, config: EmbeddingConfig, inputs: EmbeddingInputs, resources: RunContext) -> EmbeddingProblem:
+    def problem(self, config: EmbeddingConfig, inputs: EmbeddingInputs, resources: Resources) -> EmbeddingProblem:
         """Return the problem of a fit. Raises DataError: data without coordinates, fewer than three rows; MemoryBoundExceeded: more rows
         than the driver can hold the matrices of; ValueError: a graph or label kernel that is none.
         """
@@ -53,14 +54,14 @@ class Embedding(Method[EmbeddingConfig, EmbeddingProblem, EmbeddingState, Spectr
         check_memory(self.name, problem.driver_items, resources, SPE_REMEDY if isinstance(config, SPEConfig) else "fewer rows")
         return replace(problem, label_factor=label_factor(config, inputs)) if isinstance(config, ColoredMVUConfig) else problem
 
-    def init(self, problem: EmbeddingProblem, resources: RunContext) -> EmbeddingState:
+    def init(self, problem: EmbeddingProblem, resources: Resources) -> EmbeddingState:
         """Return the state before the first step."""
         setting, config = problem.setting(resources), problem.config
         size = 0 if isinstance(config, SPEConfig) else setting.graph.terms.size
         directions = setting.graph.directions if isinstance(config, MVEConfig) else None
         return initial_state(setting.graph.n, size, directions, setting.violation_cost)
 
-    def step(self, problem: EmbeddingProblem, state: EmbeddingState, resources: RunContext) -> Step[EmbeddingState]:
+    def step(self, problem: EmbeddingProblem, state: EmbeddingState, resources: Resources) -> Step[EmbeddingState]:
         """Take one step."""
         new = problem.setting(resources).step(state)
         certificate = {"objective": new.upper, "gap": new.gap, "relative_gap": new.relative_gap, "decompositions": new.evaluations}
@@ -68,7 +69,7 @@ class Embedding(Method[EmbeddingConfig, EmbeddingProblem, EmbeddingState, Spectr
         triples = {"n_triples": len(new.triples), "worst_violation": new.worst} if isinstance(problem.config, SPEConfig) else {}
         return Step(new, {**certificate, **kernel, **triples})
 
-    def result(self, problem: EmbeddingProblem, state: EmbeddingState, resources: RunContext) -> Result[SpectralModel]:
+    def result(self, problem: EmbeddingProblem, state: EmbeddingState, resources: Resources) -> Result[SpectralModel]:
         """Return the kernel with the coordinates as what it says of each row, its certificate, and how well the map tells the classes."""
         config, labels, setting = problem.config, problem.inputs.labels, problem.setting(resources)
         graph, cap, messages = setting.graph, setting.B, _graph_warnings(problem, resources)
@@ -149,7 +150,7 @@ class SPE(Embedding):
     config_type = SPEConfig
 
 
-def _graph_warnings(problem: EmbeddingProblem, resources: RunContext) -> list[str]:
+def _graph_warnings(problem: EmbeddingProblem, resources: Resources) -> list[str]:
     """Return what is doubtful about the graph."""
     config, graph, messages = problem.config, problem.setting(resources).graph, []
     n_parts, n_isolated = graph.components

@@ -34,10 +34,11 @@ from ....kernels.spectral.neighbors import Nearest, neighbour_graph
 from ....kernels.spectral.newton import MAX_NEWTON_ROWS
 from ....storage import BlockStore, DataError, MemoryBlocks
 from ...core.memory import Item, driver_plan, total_bytes
+from ...core.resources import Resources
 from ...grams.eigen_blocks import worker_engine
 from ...grams.eigen_plan import EigenPlan
 from ...grams.neighbours import nearest_neighbours, plan_distances, plan_neighbours, squared_distances
-from ...records.context import RunContext
+from ...passes.blocks import Blocks
 from ...records.data_set import DataSet
 from .config import EmbeddingConfig, MVEConfig, SPEConfig
 from .labels import Labels
@@ -64,11 +65,11 @@ class EmbeddingInputs:
         return replace(self, data=data)
 
 
-def build_graph(config: EmbeddingConfig, ctx: RunContext, given: Edges | None = None) -> Neighbourhood:
-    """Return the graph of a fit on ``ctx.data``: of nearest neighbours, unless its edges are given. Raises DataError: no edge."""
-    n = ctx.data.n_rows
+def build_graph(config: EmbeddingConfig, data: Blocks, resources: Resources, given: Edges | None = None) -> Neighbourhood:
+    """Return the graph of a fit: of nearest neighbours, unless its edges are given. Raises DataError: no edge."""
+    n = data.n_rows
     if given is None:
-        nearest = nearest_neighbours(ctx.data, ctx, min(config.n_neighbors, n - 1))
+        nearest = nearest_neighbours(data, resources, min(config.n_neighbors, n - 1))
         i, j = sp.triu(neighbour_graph(nearest.ids, config.graph), 1, format="coo").coords
         if not len(i):
             raise DataError(f"graph={config.graph!r}: no two rows are neighbours of each other; take more neighbours, or graph='union'")
@@ -76,8 +77,8 @@ def build_graph(config: EmbeddingConfig, ctx: RunContext, given: Edges | None = 
         squares = edge_squares(nearest, i, j)
     else:
         i, j = given
-        squares = squared_distances(ctx.data, ctx, i, j)
-    norm2, directions = row_geometry(ctx, directions_of(config))
+        squares = squared_distances(data, resources, i, j)
+    norm2, directions = row_geometry(data, resources, directions_of(config))
     return build_neighbourhood(n, i, j, squares, norm2, directions)
 
 
@@ -108,7 +109,7 @@ class Setting:
     graph: Neighbourhood
     B: float
     solver: Solver
-    ctx: RunContext
+    resources: Resources
     label_factor: np.ndarray | None
 
     @property
@@ -121,7 +122,7 @@ class Setting:
     @cached_property
     def structure(self) -> StructureProblem:
         """The problem of a structure preserving embedding, but for its C."""
-        return replace(structure_problem(self.graph, 1.0, self.B, self.solver), find_worst=TriplesPass(self.ctx))
+        return replace(structure_problem(self.graph, 1.0, self.B, self.solver), find_worst=TriplesPass(self.resources))
 
     @cached_property
     def step(self) -> TakeStep:
@@ -146,7 +147,7 @@ class EmbeddingProblem:
     config: EmbeddingConfig
     inputs: EmbeddingInputs
     given: Edges | None  # edges in place of those of nearest neighbours
-    planned: RunContext  # where it was made: what decides the passes
+    planned: Resources  # where it was made: what decides the passes
     label_factor: np.ndarray | None = None  # (n, r) of the label kernel of a coloured one
     _setting: Setting | None = None
 
@@ -155,15 +156,15 @@ class EmbeddingProblem:
         """The rows."""
         return self.inputs.data
 
-    def setting(self, ctx: RunContext) -> Setting:
+    def setting(self, resources: Resources) -> Setting:
         """Return graph, cap and solver: a function of data and parameters, made when first asked for."""
         if self._setting is None:
-            graph, memory = build_graph(self.config, ctx, self.given), self._solver_memory
-            solver = Solver(memory, worker_engine(ctx, graph.n, memory, keeps_blocks=True))
+            graph, memory = build_graph(self.config, self.data, resources, self.given), self._solver_memory
+            solver = Solver(memory, worker_engine(resources, graph.n, memory, keeps_blocks=True))
             # Rows that are all alike, or none at all, leave the size of the map open.
             default = DEFAULT_CAP_RATIO * graph.energy if graph.energy > 0 else float(graph.n)
             B = default if self.config.B is None else self.config.B
-            self._setting = Setting(self.config, graph, B, solver, ctx, self.label_factor)
+            self._setting = Setting(self.config, graph, B, solver, resources, self.label_factor)
         return self._setting
 
     @cached_property

@@ -15,10 +15,9 @@ from ....kernels.eigen.column_block import TILE_ROWS
 from ....kernels.spectral.embeddings import leading_directions, normalise_columns
 from ....kernels.spectral.triple_losses import worst_triples
 from ....storage import BlockStore, MemoryBlocks, open_shared
-from ...core.resources import Shared, resolve
+from ...core.resources import Resources, Shared, resolve
 from ...grams.sources import FREED_BYTES, rows_of
-from ...passes.blocks import add_parts, join_lists
-from ...records.context import RunContext
+from ...passes.blocks import Blocks, add_parts, join_lists
 
 Rows: TypeAlias = Any  # `(n, d)` in double precision: an array or CSR
 Step = Callable[..., np.ndarray | list[Any]]
@@ -68,21 +67,20 @@ def _block(data: BlockStore | MemoryBlocks, rows: tuple[int, int], cols: tuple[i
     return RowBlock(data.url, data.digest if far else "", rows, cols, 8 * data.n_cols * both, None if far else data)
 
 
-def row_geometry(ctx: RunContext, count: int) -> tuple[float, np.ndarray]:
-    """Return what :func:`gramplane.kernels.spectral.embeddings.leading_directions` does, of ``ctx.data`` by passes over blocks of rows.
+def row_geometry(data: Blocks, resources: Resources, count: int) -> tuple[float, np.ndarray]:
+    """Return what :func:`gramplane.kernels.spectral.embeddings.leading_directions` does, of data by passes over blocks of rows.
     ``count`` 0: only the squared Frobenius norm of the centred Gram matrix.
     """
-    data = ctx.data
     passes = GeometryPasses(data, count)
     if passes.in_one:
-        (found,) = ctx.run_pass(passes.directions(count))
+        (found,) = resources.run_pass(passes.directions(count))
         return found
-    mean = ctx.run_pass(passes.means()) / data.n_rows
+    mean = resources.run_pass(passes.means()) / data.n_rows
     if passes.by_scatter:
-        return _by_scatter(ctx, passes, mean)
-    shared = ctx.share("row-mean", mean, len(passes.pairs))
-    norm2 = float(ctx.run_pass(passes.norm(shared))[0])
-    return norm2, _by_iteration(ctx, passes, mean) if count else np.zeros((data.n_rows, 0))
+        return _by_scatter(data.n_rows, resources, passes, mean)
+    shared = resources.share("row-mean", mean, len(passes.pairs))
+    norm2 = float(resources.run_pass(passes.norm(shared))[0])
+    return norm2, _by_iteration(data.n_rows, resources, passes, mean) if count else np.zeros((data.n_rows, 0))
 
 
 def geometry_bytes(data: BlockStore | MemoryBlocks, count: int) -> int:
@@ -90,25 +88,25 @@ def geometry_bytes(data: BlockStore | MemoryBlocks, count: int) -> int:
     return max(work.memory_bound for work in GeometryPasses(data, count).all())
 
 
-def _by_scatter(ctx: RunContext, passes: GeometryPasses, mean: np.ndarray) -> tuple[float, np.ndarray]:
-    values, turned = np.linalg.eigh(ctx.run_pass(passes.scatter(mean)))
+def _by_scatter(n: int, resources: Resources, passes: GeometryPasses, mean: np.ndarray) -> tuple[float, np.ndarray]:
+    values, turned = np.linalg.eigh(resources.run_pass(passes.scatter(mean)))
     weights = np.ascontiguousarray(turned[:, ::-1][:, : passes.count])
     if not passes.count:
-        return float(values @ values), np.zeros((ctx.data.n_rows, 0))
-    vectors = np.concatenate(ctx.run_pass(passes.products(mean, weights)))
+        return float(values @ values), np.zeros((n, 0))
+    vectors = np.concatenate(resources.run_pass(passes.products(mean, weights)))
     return float(values @ values), normalise_columns(vectors, values[::-1])
 
 
-def _by_iteration(ctx: RunContext, passes: GeometryPasses, mean: np.ndarray) -> np.ndarray:
+def _by_iteration(n: int, resources: Resources, passes: GeometryPasses, mean: np.ndarray) -> np.ndarray:
     """Return leading eigenvectors by orthogonal iteration: two passes a step, until the sum of their eigenvalues stands still."""
-    n, count, tasks, total = ctx.data.n_rows, passes.count, len(passes.blocks), 0.0
-    block = np.random.default_rng((ctx.seed, 5)).standard_normal((n, passes.width))
+    count, tasks, total = passes.count, len(passes.blocks), 0.0
+    block = np.random.default_rng((resources.seed, 5)).standard_normal((n, passes.width))
     values = np.zeros(passes.width)
     for _ in range(MAX_ITERATIONS):
         block = np.linalg.qr(block - block.mean(axis=0))[0]
-        inner = ctx.run_pass(passes.inner(ctx.share("row-block", block, tasks)))
-        weights = ctx.share("row-weights", inner, tasks)
-        image = np.concatenate(ctx.run_pass(passes.products(mean, weights)))
+        inner = resources.run_pass(passes.inner(resources.share("row-block", block, tasks)))
+        weights = resources.share("row-weights", inner, tasks)
+        image = np.concatenate(resources.run_pass(passes.products(mean, weights)))
         image = image - image.mean(axis=0)
         values, turned = np.linalg.eigh(block.T @ image)
         block = image @ turned[:, ::-1]
@@ -279,14 +277,14 @@ class TripleRows:
 class TriplesPass:
     """The search for violated triples, row by row, on workers; in the bits of the search in one piece."""
 
-    ctx: RunContext
+    resources: Resources
 
     def __call__(self, factor: np.ndarray, starts: np.ndarray, neighbours: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return what :func:`gramplane.kernels.spectral.triple_losses.worst_triples` does."""
         arrays = {"factor": factor, "starts": starts, "neighbours": neighbours}
         tasks = len(triple_spans(*factor.shape))
-        shared = [self.ctx.share(f"triples-{name}", array, tasks) for name, array in arrays.items()]
-        found = self.ctx.run_pass(triples_pass(*factor.shape, len(neighbours), *shared))
+        shared = [self.resources.share(f"triples-{name}", array, tasks) for name, array in arrays.items()]
+        found = self.resources.run_pass(triples_pass(*factor.shape, len(neighbours), *shared))
         return np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
 
 

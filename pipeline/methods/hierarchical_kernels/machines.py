@@ -18,13 +18,14 @@ from ....kernels.svm.ridge import RidgeSolver
 from ....kernels.svm.smo import solve_to_gap
 from ....kernels.target_unit import TargetUnit
 from ....storage import DataError
+from ...core.resources import Resources
 from ...grams.grams import Grams
+from ...grams.sources import RowData
 from ...grams.weighted_sum import fits_driver
 from ...inputs.labels import Inputs, labels_of, refuse_idle_classes, row_costs
 from ...inputs.tasks import TaskInputs
 from ...loops.active_set import dual_point
 from ...models.task import machine_stack
-from ...records.context import RunContext
 from .config import HKLConfig
 from .node_pass import NodeForms, SignedForms, VectorForms
 
@@ -93,11 +94,11 @@ class SharedMachines:
         shares = np.ones((1, 1)) if self.task_kernel is None else self.task_kernel
         return np.maximum(np.einsum("st,mkst->mk", shares, grams.task_forms(betas, self.row_tasks, len(shares))), 0.0).sum(axis=0)
 
-    def outside_forms(self, betas: np.ndarray, ctx: RunContext) -> NodeForms:
+    def outside_forms(self, betas: np.ndarray, data: RowData, resources: Resources) -> NodeForms:
         """Return what gives the forms of nodes outside the hull at dual variables ``(m, n)``."""
-        if fits_driver(self.n, ctx.driver_memory):
-            return VectorForms(ctx, self.vectors(betas))
-        return SignedForms(ctx, betas, self.row_tasks, np.ones((1, 1)) if self.roots is None else self.roots)
+        if fits_driver(self.n, resources.driver_memory):
+            return VectorForms(data, resources, self.vectors(betas))
+        return SignedForms(data, resources, betas, self.row_tasks, np.ones((1, 1)) if self.roots is None else self.roots)
 
     def combine(self, grams: Grams, weights: np.ndarray) -> Gram:
         """Return ``sum_w weights_w H_w`` for the solvers: a matrix on the driver, or passes when that is beyond its budget."""

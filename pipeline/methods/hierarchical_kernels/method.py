@@ -13,6 +13,7 @@ from ....kernels.graphs.norms import NodeSet
 from ....kernels.graphs.parsing import DEFAULT_GRAPH
 from ...core.memory import check_memory
 from ...core.method import Method
+from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...inputs.labels import Inputs, resolve_loss, store_inputs
 from ...inputs.scores import held_out_rows, scores_of
@@ -56,7 +57,7 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
         rows = rows.without(held_out_rows(extra, rows.target, resources.seed, rows.classes))
         return config, HKLInputs(rows if tasks is None else with_tasks(rows, tasks, resources.data.url))
 
-    def decided(self, config: HKLConfig, inputs: HKLInputs, resources: RunContext) -> HKLConfig:
+    def decided(self, config: HKLConfig, inputs: HKLInputs, resources: Resources) -> HKLConfig:
         """Return parameters with what they leave to the data filled in: how many nodes are looked at for a certificate, and the graph: of
         many features their kernels, without products of them.
         """
@@ -67,7 +68,7 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
             return config
         return config.model_copy(update={"dag": default_graph(inputs.rows, resources)})
 
-    def problem(self, config: HKLConfig, inputs: HKLInputs, resources: RunContext) -> HKLProblem:
+    def problem(self, config: HKLConfig, inputs: HKLInputs, resources: Resources) -> HKLProblem:
         """Return the problem of a fit. Raises ValueError: a graph, a task kernel or a loss that does not suit the data;
         MemoryBoundExceeded: more rows or nodes than the driver's memory allows.
         """
@@ -81,7 +82,7 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
         check_memory(self.name, problem.items, resources, "fewer rows, or a smaller max_nodes")
         return problem
 
-    def init(self, problem: HKLProblem, resources: RunContext) -> HKLState:
+    def init(self, problem: HKLProblem, resources: Resources) -> HKLState:
         """Return the sources, and where their kernels are constant their children: nothing is known of them before a solve."""
         dag, at_most = problem.dag, problem.config.max_nodes
         roots = dag.roots()
@@ -91,7 +92,7 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
         nodes = NodeSet.empty(dag.width).with_hulls(first, dag.parents, dag.penalties, at_most)
         return HKLState(ActiveState(nodes), first_master(nodes.hull, problem.machines))
 
-    def step(self, problem: HKLProblem, state: HKLState, resources: RunContext) -> Step[HKLState]:
+    def step(self, problem: HKLProblem, state: HKLState, resources: Resources) -> Step[HKLState]:
         """Solve on over the hull; when that is done, look at the nodes outside and add the worst."""
         config, unit = problem.config, problem.machines.unit
         active, master, figures = active_step(state.active, state.master, problem, problem.rule, resources)
@@ -101,7 +102,7 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
         scores = scores_of(problem.inputs.rows, unit.values(master.best_decisions))
         return Step(HKLState(active, master), {**unit.figures(figures), **counts, **scores})
 
-    def result(self, problem: HKLProblem, state: HKLState, resources: RunContext) -> Result[Model]:
+    def result(self, problem: HKLProblem, state: HKLState, resources: Resources) -> Result[Model]:
         """Return the model of the least primal value, with its certificate, and how many nodes and rows were selected."""
         active, depth, solves = state.active, state.active.depth, state.master.solves
         over = "all nodes" if depth == EVERYWHERE else f"nodes of depth at most {depth}"
@@ -127,7 +128,7 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
             scores=lambda: scores_of(problem.inputs.rows, self.decision_values(problem, state, resources)),
         )
 
-    def _model(self, problem: HKLProblem, state: HKLState, resources: RunContext) -> Model:
+    def _model(self, problem: HKLProblem, state: HKLState, resources: Resources) -> Model:
         config, rows = problem.config.model_copy(update={"loss": problem.loss}), problem.inputs.rows
         machines, active, master = problem.machines, state.active, state.master
         nodes, grams, unit = active.nodes, problem.grams(active.nodes, resources), machines.unit
@@ -157,7 +158,7 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
         theta = np.tile(weights, (len(machines.problems), 1))
         return build_model(config, rows, grams, theta, betas, biases, figures, arrays, unit=unit)
 
-    def decision_values(self, problem: HKLProblem, state: HKLState, resources: RunContext) -> np.ndarray:
+    def decision_values(self, problem: HKLProblem, state: HKLState, resources: Resources) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
         return problem.machines.unit.values(state.master.best_decisions)
 
@@ -172,7 +173,7 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
             at = depths == depth
             counts = {"depth": int(depth), "nodes": int(at.sum()), "selected": int((selected & at).sum())}
             rows.append({**counts, "weight": float(weights[at].sum()), "norm_share": float(norms[at].sum()) / total})
-        return {**self.model_tables(model, problem.planned.data.feature_names()), "depths": rows}
+        return {**self.model_tables(model, problem.data.feature_names()), "depths": rows}
 
     def model_tables(self, model: Model, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight."""
@@ -185,7 +186,7 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
         return {"kernels": rows}
 
 
-def default_graph(rows: Inputs, ctx: RunContext) -> str | None:
+def default_graph(rows: Inputs, resources: Resources) -> str | None:
     """Return the graph of a fit that names none, what is left out being told: products of all features, ``None``, while searches among them
     take a bounded time; else kernels of single features, of many rows of those alone that are associated most with the target.
     """
@@ -197,5 +198,5 @@ def default_graph(rows: Inputs, ctx: RunContext) -> str | None:
     chosen = "" if count >= d else f"[{','.join(map(str, associated_features(rows, count)))}]"
     of = "all of them" if count >= d else f"the {count:,} whose values or squares correlate most with the target"
     wider = f"dag='{DEFAULT_GRAPH}' takes all products, 'subsets(gaussian[0:50])' those of some features"
-    ctx.warn(f"dag: products of {d:,} features are too many to look at, so kernels of single features are taken, of {of}; {wider}")
+    resources.warn(f"dag: products of {d:,} features are too many to look at, so kernels of single features are taken, of {of}; {wider}")
     return f"subsets(gaussian{chosen}; depth=1)"

@@ -15,11 +15,11 @@ from ....kernels.bank.products import TileSums, total_forms
 from ....kernels.bank.task_sums import task_units
 from ....kernels.grams.products import AnyKernel, distinct_kernels
 from ....kernels.graphs.kernel_graphs import KernelDag
+from ...core.resources import Resources
 from ...grams.grams import add_task_sums, diagonals_chunk, forms_chunk, task_sums_chunk, task_sums_pass
 from ...grams.pair_passes import forms_bytes, group_chunk, on_diagonal, pass_groups, task_forms_pass
 from ...grams.sources import PairRef, RowData, block_rows, pair_bytes, row_pairs
 from ...passes.blocks import join_lists
-from ...records.context import RunContext
 
 KERNELS_PER_PASS = 64  # kernels of a pass: with more of them blocks would be smaller, and what kernels share is computed once per block
 
@@ -40,17 +40,18 @@ class NodeForms(Protocol):
 class VectorForms:
     """Forms of vectors ``(n, m)``, tile by tile: their shares come to the driver."""
 
-    ctx: RunContext
+    data: RowData
+    resources: Resources
     vectors: np.ndarray
 
     def totals(self, specs: Sequence[AnyKernel]) -> np.ndarray:
         """Return M_w."""
-        return node_forms(self.ctx, specs, self.vectors).sum(axis=1)
+        return node_forms(self.data, self.resources, specs, self.vectors).sum(axis=1)
 
     def split_totals(self, specs: Sequence[AnyKernel]) -> tuple[np.ndarray, np.ndarray]:
         """Return M_w, and those of the parts."""
         vectors, m = self.vectors, self.vectors.shape[1]
-        forms = node_forms(self.ctx, specs, np.hstack([vectors, np.maximum(vectors, 0.0), np.minimum(vectors, 0.0)]))
+        forms = node_forms(self.data, self.resources, specs, np.hstack([vectors, np.maximum(vectors, 0.0), np.minimum(vectors, 0.0)]))
         return forms[:, :m].sum(axis=1), forms[:, m:].sum(axis=1)
 
 
@@ -62,7 +63,8 @@ class SignedForms:
     the vectors ``b_r[task] beta`` are made.
     """
 
-    ctx: RunContext
+    data: RowData
+    resources: Resources
     betas: np.ndarray
     codes: np.ndarray
     roots: np.ndarray
@@ -95,15 +97,15 @@ class SignedForms:
 
     def _pair_forms(self, specs: tuple[AnyKernel, ...]) -> np.ndarray:
         """Return the forms of pairs of tasks and signs, ``(m, k, 2 T, 2 T)``: a pass over the diagonals, and one over all entries."""
-        refs, n_codes = _node_pairs(self.ctx, specs), 2 * len(self.roots)
-        tops = greatest_diagonals(self.ctx, refs, len(specs))
+        refs, n_codes = _node_pairs(self.data, specs), 2 * len(self.roots)
+        tops = greatest_diagonals(self.resources, refs, len(specs))
         units = np.stack([task_units(tops, beta, codes, n_codes) for beta, codes in zip(self.betas, self._signed_codes, strict=True)])
-        return task_sums_pass(self.ctx, refs, None, np.ascontiguousarray(self.betas), self._signed_codes, units)
+        return task_sums_pass(self.resources, refs, None, np.ascontiguousarray(self.betas), self._signed_codes, units)
 
 
-def greatest_diagonals(ctx: RunContext, refs: Sequence[PairRef], k: int) -> np.ndarray:
+def greatest_diagonals(resources: Resources, refs: Sequence[PairRef], k: int) -> np.ndarray:
     """Return the greatest diagonal entry of each of the k kernels of all block pairs, ``(k,)``."""
-    return ctx.run_pass(_diagonals_pass(refs, k))
+    return resources.run_pass(_diagonals_pass(refs, k))
 
 
 def _diagonals_pass(refs: Sequence[PairRef], k: int) -> Plan[np.ndarray]:
@@ -120,14 +122,14 @@ def greatest(parts: Sequence[np.ndarray]) -> np.ndarray:
     return functools.reduce(np.maximum, parts)
 
 
-def node_forms(ctx: RunContext, specs: Sequence[AnyKernel], vectors: np.ndarray) -> np.ndarray:
+def node_forms(data: RowData, resources: Resources, specs: Sequence[AnyKernel], vectors: np.ndarray) -> np.ndarray:
     """Return ``v' K v`` of kernels or products and vectors ``(n, m)``, ``(k, m)``; KERNELS_PER_PASS kernels a pass over the rows."""
     columns = np.ascontiguousarray(np.asarray(vectors, np.float64).T)
     forms = [np.zeros((0, len(columns)))]
     for part in _batches(specs, KERNELS_PER_PASS):
-        work = _forms_pass(_node_pairs(ctx, part), len(part), len(columns), _parts_share(part))
-        shared = ctx.share("vectors", columns, work.n_tasks)
-        forms.append(total_forms(ctx.run_pass(replace(work, broadcast=(forms_chunk, shared, None, None)))))
+        work = _forms_pass(_node_pairs(data, part), len(part), len(columns), _parts_share(part))
+        shared = resources.share("vectors", columns, work.n_tasks)
+        forms.append(total_forms(resources.run_pass(replace(work, broadcast=(forms_chunk, shared, None, None)))))
     return np.concatenate(forms)
 
 
@@ -151,9 +153,9 @@ def _parts_share(specs: Sequence[AnyKernel]) -> float:
     return 1.0 + len(distinct_kernels(specs)) / len(specs)
 
 
-def _node_pairs(ctx: RunContext, specs: tuple[AnyKernel, ...]) -> Sequence[PairRef]:
+def _node_pairs(data: RowData, specs: tuple[AnyKernel, ...]) -> Sequence[PairRef]:
     """Return the block pairs of some nodes."""
-    return row_pairs(ctx.data, specs, block_rows(ctx.data.n_rows, round(_parts_share(specs) * len(specs))))
+    return row_pairs(data, specs, block_rows(data.n_rows, round(_parts_share(specs) * len(specs))))
 
 
 def node_task_bytes(data: RowData, dag: KernelDag, n_base: int, vectors: int, tasks: tuple[int, int] | None) -> int:

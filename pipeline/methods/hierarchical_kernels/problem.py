@@ -29,7 +29,6 @@ from ...inputs.labels import Inputs
 from ...inputs.memory import vectors_item
 from ...loops.active_set import ActiveRule, ActiveState, Restricted, Violations
 from ...loops.protocol import OverActiveSet
-from ...records.context import RunContext
 from ...records.data_set import DataSet
 from .config import HKLConfig
 from .frontier import FrontierSearch
@@ -104,7 +103,7 @@ class HKLProblem:
     dag: KernelDag
     loss: str  # what "auto" is
     machines: SharedMachines
-    planned: RunContext  # where it was made: what decides the passes
+    planned: Resources  # where it was made: what decides the passes
     _hull_grams: tuple[bytes, Grams] | None = None
 
     def __post_init__(self) -> None:
@@ -113,6 +112,11 @@ class HKLProblem:
         self.rule = ActiveRule(config.tol, config.max_rounds, config.max_nodes, config.n_add, True, config.rest)
         self.outside = FrontierSearch(self.dag, config.max_visits)
         self.parents, self.penalties = self.dag.parents, self.dag.penalties
+
+    @property
+    def data(self) -> RowData:
+        """The rows."""
+        return cast("RowData", self.inputs.data)
 
     @cached_property
     def plan(self) -> dict[str, Any]:
@@ -157,7 +161,7 @@ class HKLProblem:
         vectors = count if machines.roots is None else machines.roots.shape[1]
         for hull in self._hulls:
             yield from (hull.load(), hull.sum(), hull.forms(vectors) if fits else hull.task_forms(count, machines.n_tasks))
-        tasks, data = None if fits else (count, machines.n_tasks), cast("RowData", self.inputs.data)
+        tasks, data = None if fits else (count, machines.n_tasks), self.data
         yield node_task_bytes(data, self.dag, len(base_kernels(self.dag)), vectors, tasks)
 
     @property
@@ -179,19 +183,19 @@ class HKLProblem:
         grams.resources = quiet
         return grams
 
-    def solve(self, nodes: NodeSet, master: HKLMaster, tol: float, ctx: RunContext) -> tuple[HKLMaster, Restricted]:
+    def solve(self, nodes: NodeSet, master: HKLMaster, tol: float, resources: Resources) -> tuple[HKLMaster, Restricted]:
         """Work on the restricted problem."""
         config, constant = self.config, np.array([not self.dag.kernel(key).factors for key in nodes.keys])
         settings = config.rho, config.solver, config.max_solves
-        return RestrictedProblem(nodes.hull, self.grams(nodes, ctx), constant, self.machines, *settings).run(master, tol)
+        return RestrictedProblem(nodes.hull, self.grams(nodes, resources), constant, self.machines, *settings).run(master, tol)
 
-    def frontier(self, nodes: NodeSet, master: HKLMaster, threshold: float, ctx: RunContext) -> Violations:
+    def frontier(self, nodes: NodeSet, master: HKLMaster, threshold: float, resources: Resources) -> Violations:
         """Look at the nodes next to the hull."""
-        return self.outside.frontier(nodes, self.machines.outside_forms(master.dual_betas, ctx), threshold)
+        return self.outside.frontier(nodes, self.machines.outside_forms(master.dual_betas, self.data, resources), threshold)
 
-    def everywhere(self, nodes: NodeSet, master: HKLMaster, threshold: float, ctx: RunContext) -> Violations:
+    def everywhere(self, nodes: NodeSet, master: HKLMaster, threshold: float, resources: Resources) -> Violations:
         """Look at all nodes outside, as deep as ``max_visits`` goes."""
-        return self.outside.exhaustive(nodes, self.machines.outside_forms(master.dual_betas, ctx), threshold)
+        return self.outside.exhaustive(nodes, self.machines.outside_forms(master.dual_betas, self.data, resources), threshold)
 
     def enlarged(self, master: HKLMaster, before: NodeSet, after: NodeSet) -> HKLMaster:
         """Return the record with entries for new nodes."""

@@ -12,10 +12,9 @@ import numpy as np
 from ....cluster import BlockProgram, Plan, plan
 from ....kernels.alignment.alignment import Alignments, alignments
 from ....storage import ArrayRef
-from ...core.resources import resolve
+from ...core.resources import Resources, resolve
 from ...passes.blocks import Block, Task, join_lists, load_blocks, source_of, task_bytes
 from ...passes.scaling import scaled
-from ...records.context import RunContext
 from ...records.scale import FeatureScale
 
 
@@ -38,15 +37,15 @@ def _align_block(block: Block, targets: Sequence[np.ndarray], weight: np.ndarray
     return np.stack([values, first.traces, first.widths, errors])
 
 
-def align_features(ctx: RunContext, tasks: Sequence[Task], targets: np.ndarray, weight: np.ndarray, kernel: str) -> Alignments:
+def align_features(resources: Resources, tasks: Sequence[Task], targets: np.ndarray, weight: np.ndarray, kernel: str) -> Alignments:
     """Return the alignments of the features of ``tasks``, consecutive ones of ``column_tasks`` (one column pass).
 
     ``targets`` are ``(n_targets, n_samples)``; alignments are summed over them, as <K, sum_t y_t y_t'> is. ``weight`` ``(n_samples,)`` is
     how often each row counts; rows of weight 0 are as if they were not there. Raises ValueError: values that are not finite, fewer than two
     rows, or a constant target.
     """
-    table = ctx.share("targets", np.concatenate([targets, weight[None, :]]))
-    parts = ctx.run_pass(alignments_pass(tasks, targets.nbytes, table, kernel))
+    table = resources.share("targets", np.concatenate([targets, weight[None, :]]))
+    parts = resources.run_pass(alignments_pass(tasks, targets.nbytes, table, kernel))
     return Alignments(*np.concatenate([part for _, part in sorted(parts, key=lambda item: item[0])], axis=1))
 
 

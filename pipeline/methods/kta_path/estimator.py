@@ -16,6 +16,7 @@ from ....kernels.jit import one_thread
 from ....storage.data import as_data, in_memory
 from ....storage.errors import Matrix
 from ...calibration.fits import Fit
+from ...core.resources import Resources
 from ...estimators.base import Classifier, predicted_labels
 from ...estimators.cv import MACHINE_C, CrossValidated
 from ...estimators.inputs import Callbacks, Column, Seed, UserRows, encoded, features_of, seed_of
@@ -24,7 +25,6 @@ from ...estimators.probabilities import LateCalibration, late_calibration
 from ...estimators.selection import Selection
 from ...models.calibration import class_probabilities
 from ...models.kernel import KernelModel, gram_decision_values, row_decision_values
-from ...records.context import RunContext
 from .config import KTAPathConfig
 from .machines import Kernels, PathPoint, PathTrainer
 from .method import KTAPath
@@ -304,7 +304,7 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
         # A checked copy: C is the user's.
         return KTAPathConfig(**{**json.loads(self.model_.params_json), **({} if C is None else {"C": C})})
 
-    def _trainer(self, config: KTAPathConfig, ctx: RunContext) -> PathTrainer:
+    def _trainer(self, config: KTAPathConfig, ctx: Resources) -> PathTrainer:
         return PathTrainer(config, self._training, ctx, Kernels(self.alignments_, self.traces_, self.widths_))
 
     def _path_weights(self, p: float) -> tuple[np.ndarray, np.ndarray]:

@@ -13,10 +13,9 @@ from ....kernels.grams.feature_sums import PRODUCT_COLUMNS, add_feature_sums, fe
 from ....kernels.svm.decomposition import MIN_WORKING_SET, ROW_BYTES, WORKING_SET
 from ....storage import ArrayRef, BlockStore, MemoryBlocks
 from ...core.memory import OVERHEAD
-from ...core.resources import resolve
-from ...passes.blocks import Task, add_parts, column_tasks, columns_of, scale_of, source_of, task_bytes, tasks_holding
+from ...core.resources import Resources, resolve
+from ...passes.blocks import Blocks, Task, add_parts, column_tasks, columns_of, scale_of, source_of, task_bytes, tasks_holding
 from ...passes.scaling import scaled
-from ...records.context import RunContext
 
 MAX_COLUMNS = 256  # columns that are dense at a time
 MAX_PARTS_BYTES = 256 << 20  # partial sums of one pass: with larger matrices fewer tasks go into one, which bounds what the driver holds
@@ -112,19 +111,19 @@ def _tasks_at_once(n: int, driver_memory: int) -> int:
     return max(1, _within(MAX_PARTS_BYTES, PARTS_SHARE, driver_memory) // (8 * n * n))
 
 
-def feature_kernel_sum(ctx: RunContext, ids: np.ndarray, weights: np.ndarray, widths: np.ndarray) -> np.ndarray:
+def feature_kernel_sum(data: Blocks, resources: Resources, ids: np.ndarray, weights: np.ndarray, widths: np.ndarray) -> np.ndarray:
     """Return ``K = sum_i w_i K_i`` over features ``ids``, ``(n, n)``: float32 for Gaussians, float64 for linear kernels. ``ids`` ascend,
     ``weights`` are >= 0, and ``widths`` those of Gaussian kernels, or all 0 for linear ones; all ``(k,)``.
     """
-    n = ctx.data.n_rows
+    n = data.n_rows
     if not len(ids):
         return np.zeros((n, n))
-    table = ctx.share("weights", np.stack([ids.astype(np.float64), weights, widths]))
-    tasks = tasks_holding(column_tasks(ctx.data), ids)
-    size, alone = _tasks_at_once(n, ctx.driver_memory), len(tasks) == 1
-    total = ctx.run_pass(_matrix_pass(tasks[:size], table, alone))
+    table = resources.share("weights", np.stack([ids.astype(np.float64), weights, widths]))
+    tasks = tasks_holding(column_tasks(data), ids)
+    size, alone = _tasks_at_once(n, resources.driver_memory), len(tasks) == 1
+    total = resources.run_pass(_matrix_pass(tasks[:size], table, alone))
     for lo in range(size, len(tasks), size):
-        total += ctx.run_pass(_matrix_pass(tasks[lo : lo + size], table, alone))
+        total += resources.run_pass(_matrix_pass(tasks[lo : lo + size], table, alone))
     return mirror_triangles(total[None].astype(np.float32 if widths[0] else np.float64, copy=False))[0]
 
 
@@ -155,17 +154,12 @@ def diagonal_chunk(task: Task, table: Table) -> np.ndarray:
 class FeatureGram:
     """``sum_i w_i K_i`` of :func:`feature_kernel_sum` by passes over the columns; solvers ask it for some rows and for products."""
 
-    def __init__(self, ctx: RunContext, ids: np.ndarray, weights: np.ndarray, widths: np.ndarray) -> None:
-        self._ctx = ctx
-        self._table = ctx.share("weights", np.stack([ids.astype(np.float64), weights, widths]))
-        self._tasks = tasks_holding(column_tasks(ctx.data), ids)
+    def __init__(self, data: Blocks, resources: Resources, ids: np.ndarray, weights: np.ndarray, widths: np.ndarray) -> None:
+        self.n, self._resources = data.n_rows, resources
+        self._table = resources.share("weights", np.stack([ids.astype(np.float64), weights, widths]))
+        self._tasks = tasks_holding(column_tasks(data), ids)
         gaussian = bool(widths[0])
         self._diagonal = np.full(self.n, weights.sum()) if gaussian else self._pass("feature-diagonal", diagonal_chunk, self.n)
-
-    @property
-    def n(self) -> int:
-        """Number of rows."""
-        return int(self._ctx.data.n_rows)
 
     def diag(self) -> np.ndarray:
         """Return the diagonal, float64 ``(n,)``."""
@@ -178,14 +172,14 @@ class FeatureGram:
     @property
     def working(self) -> int:
         """Variables of a solver's working set: as many as their rows may be brought."""
-        return rows_at_once(self.n, self._ctx.driver_memory)
+        return rows_at_once(self.n, self._resources.driver_memory)
 
     def matvec(self, v: np.ndarray) -> np.ndarray:
         """Return ``K v`` (one pass)."""
-        return self._pass("feature-product", product_chunk, self.n, self._ctx.share("vector", v))
+        return self._pass("feature-product", product_chunk, self.n, self._resources.share("vector", v))
 
     def _pass(self, name: str, chunk: Callable[..., np.ndarray], size: int, *argument: Table) -> np.ndarray:
-        return self._ctx.run_pass(values_pass(name, chunk, self._tasks, size, self._table, *argument))
+        return self._resources.run_pass(values_pass(name, chunk, self._tasks, size, self._table, *argument))
 
 
 def values_pass(name: str, chunk: Callable[..., np.ndarray], tasks: Sequence[Task], size: int, *broadcast: object) -> Plan[np.ndarray]:
@@ -230,19 +224,19 @@ def cells_chunk(task: Task, table: Table, count: int) -> np.ndarray:
 class CellSums:
     """The matrices of cells, and their mixtures; ``scales`` of the kernels, ``widths`` of Gaussians (0: linear), both ``(n_features,)``."""
 
-    def __init__(self, ctx: RunContext, cells: Cells, scales: np.ndarray, widths: np.ndarray) -> None:
-        self._cells, self._n = cells, int(ctx.data.n_rows)
+    def __init__(self, data: Blocks, resources: Resources, cells: Cells, scales: np.ndarray, widths: np.ndarray) -> None:
+        self._cells, self._n = cells, int(data.n_rows)
         item = 4 if widths[cells.members[0]] else 8
-        size = _cells_at_once(self._n, item, ctx.driver_memory)
+        size = _cells_at_once(self._n, item, resources.driver_memory)
         batches = [range(first, min(first + size, cells.count)) for first in range(0, cells.count, size)]
-        self._parts = [(batch.start, _cell_batch(ctx, cells, batch, scales, widths)) for batch in batches]
+        self._parts = [(batch.start, _cell_batch(data, resources, cells, batch, scales, widths)) for batch in batches]
 
     @staticmethod
-    def max_count(ctx: RunContext, share: float, item: int) -> int:
+    def max_count(data: Blocks, resources: Resources, share: float, item: int) -> int:
         """Return how many cells fit in a share of the driver's memory, and in what a point's matrix and vectors leave of it."""
-        n, memory = ctx.data.n_rows, ctx.driver_memory
+        n, memory = data.n_rows, resources.driver_memory
         # Where tasks run here, so do those that merge what they found.
-        step = MERGED * 2 * item * n**2 * _cells_at_once(n, item, memory) + _piece_bytes(n, ctx.data.n_cols, waves=True)
+        step = MERGED * 2 * item * n**2 * _cells_at_once(n, item, memory) + _piece_bytes(n, data.n_cols, waves=True)
         left = memory - MATRIX_COPIES * n**2 - 256 * n - max(step - OVERHEAD, 0)
         return max(0, int(min(share * memory, left, MAX_CELLS_BYTES) / (2 * item * n**2)))
 
@@ -259,7 +253,7 @@ class CellSums:
         return mirror_triangles(out.reshape(1, self._n, self._n))[0]
 
 
-def _cell_batch(ctx: RunContext, cells: Cells, batch: range, scales: np.ndarray, widths: np.ndarray) -> np.ndarray:
+def _cell_batch(data: Blocks, resources: Resources, cells: Cells, batch: range, scales: np.ndarray, widths: np.ndarray) -> np.ndarray:
     columns = []
     for cell, members, shares in cells.members_of(batch):
         order = np.argsort(members)
@@ -267,9 +261,9 @@ def _cell_batch(ctx: RunContext, cells: Cells, batch: range, scales: np.ndarray,
         number = np.full(len(ids), cell - batch.start, np.float64)
         columns.append(np.stack([ids.astype(np.float64), widths[ids], number, (1.0 - t) * scales[ids], t * scales[ids]]))
     table = np.concatenate(columns, axis=1)
-    tasks = tasks_holding(column_tasks(ctx.data), np.sort(table[0].astype(np.int64)))
+    tasks = tasks_holding(column_tasks(data), np.sort(table[0].astype(np.int64)))
     item = 4 if table[1, 0] else 8
-    return ctx.run_pass(_cells_pass(tasks, len(batch), item, ctx.share("cells", table), len(batch)))
+    return resources.run_pass(_cells_pass(tasks, len(batch), item, resources.share("cells", table), len(batch)))
 
 
 def _cells_pass(tasks: Sequence[Task], count: int, item: int, *broadcast: object) -> Plan[np.ndarray]:

@@ -22,7 +22,6 @@ from ...grams.given import GivenGrams
 from ...grams.grams import Grams
 from ...inputs.kernels import resolved_kernels
 from ...inputs.labels import Inputs, dual_problems
-from ...records.context import RunContext
 from .config import KTAPathConfig
 from .kernel_sum_pass import CellSums, FeatureGram, feature_kernel_sum, matrix_fits
 
@@ -75,8 +74,8 @@ def total_weight(inputs: Inputs) -> float:
 class PathTrainer:
     """Trains machines at points of one path."""
 
-    def __init__(self, config: KTAPathConfig, inputs: Inputs, ctx: RunContext, kernels: Kernels) -> None:
-        self.config, self.inputs, self.ctx, self.kernels = config, inputs, ctx, kernels
+    def __init__(self, config: KTAPathConfig, inputs: Inputs, resources: Resources, kernels: Kernels) -> None:
+        self.config, self.inputs, self.resources, self.kernels, self._data = config, inputs, resources, kernels, inputs.data
         self.problems = dual_problems(config, inputs)
         self._grams: Grams | None = None
         self.sums: SharedSums | None = None
@@ -98,7 +97,7 @@ class PathTrainer:
             yield machine
 
     def _points(self, p: np.ndarray, weights: sp.csr_array) -> Iterator[tuple[float, np.ndarray, np.ndarray, Gram]]:
-        count, fits = len(p), matrix_fits(self.ctx.data.n_rows, self.ctx.data.n_cols, self.ctx.driver_memory)
+        count, fits = len(p), matrix_fits(self.inputs.data.n_rows, self.inputs.data.n_cols, self.resources.driver_memory)
         one_by_one = isinstance(self.inputs.data, GivenGrams) or not fits or count <= MAX_SINGLE_POINTS
         known = self.sums if self.sums is not None and self.sums[0] == tuple(p.tolist()) else None
         cells = None if one_by_one else self._cells(weights) if known is None else known[1]
@@ -111,7 +110,7 @@ class PathTrainer:
             for half in (slice(count // 2), slice(count // 2, count)):
                 yield from self._points(p[half], weights[half])
         else:
-            sums = CellSums(self.ctx, cells, self.kernels.scales, self.kernels.widths) if known is None else known[2]
+            sums = known[2] if known else CellSums(self._data, self.resources, cells, self.kernels.scales, self.kernels.widths)
             self.sums = tuple(p.tolist()), cells, sums
             for k in range(count):
                 active, eta = cells.weights(k)
@@ -121,9 +120,9 @@ class PathTrainer:
     def _cells(self, weights: sp.csr_array) -> Cells | None:
         """Return cells for all these points, or None if they or the table of weights would not fit."""
         active = np.unique(weights.indices).astype(np.int64)
-        if TABLE_COPIES * (len(weights.indptr) - 1) * len(active) > CELL_SHARE * self.ctx.driver_memory:
+        if TABLE_COPIES * (len(weights.indptr) - 1) * len(active) > CELL_SHARE * self.resources.driver_memory:
             return None
-        max_count = CellSums.max_count(self.ctx, CELL_SHARE, 4 if self.kernels.widths.any() else 8)
+        max_count = CellSums.max_count(self.inputs.data, self.resources, CELL_SHARE, 4 if self.kernels.widths.any() else 8)
         cells = cut_into_cells(self.kernels.alignments[active], weights[:, active].toarray(), tol=CELL_TOL, max_cells=max_count)
         return None if cells is None else replace(cells, members=active[cells.members])
 
@@ -132,15 +131,15 @@ class PathTrainer:
 
     def _gram(self, active: np.ndarray, share: np.ndarray) -> Gram:
         """Return ``sum_i share_i K_i / trace(H K_i H)`` over the active kernels, not centred."""
-        ctx, weights = self.ctx, share * self.kernels.scales[active]
+        data, weights = self.inputs.data, share * self.kernels.scales[active]
         if isinstance(self.inputs.data, GivenGrams):
             theta = np.zeros(len(self.kernels.traces))
             theta[active] = weights
-            self._grams = self._grams or given_grams(self.inputs, ctx)
+            self._grams = self._grams or given_grams(self.inputs, self.resources)
             return self._grams.combine(theta)
-        if len(active) and not matrix_fits(ctx.data.n_rows, ctx.data.n_cols, ctx.driver_memory):
-            return FeatureGram(ctx, active, weights, self.kernels.widths[active])
-        return DenseGram(feature_kernel_sum(ctx, active, weights, self.kernels.widths[active]), self._scratch)
+        if len(active) and not matrix_fits(data.n_rows, data.n_cols, self.resources.driver_memory):
+            return FeatureGram(data, self.resources, active, weights, self.kernels.widths[active])
+        return DenseGram(feature_kernel_sum(data, self.resources, active, weights, self.kernels.widths[active]), self._scratch)
 
     def _solve(self, p: float, active: np.ndarray, share: np.ndarray, gram: Gram, warm: np.ndarray | None) -> PathPoint:
         starts: list[np.ndarray | None] = [None] * len(self.problems) if warm is None else list(warm)

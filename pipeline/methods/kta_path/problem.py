@@ -25,7 +25,6 @@ from ...inputs.labels import Inputs, labels_of
 from ...inputs.memory import vectors_item
 from ...inputs.scores import AccuracyTracker, accuracies
 from ...passes.blocks import Task, column_tasks
-from ...records.context import RunContext
 from .alignment_pass import align_features, alignments_pass
 from .config import KTAPathConfig
 from .kernel_sum_pass import MATRIX_COPIES, CellSums, matrix_fits, sum_passes
@@ -179,12 +178,12 @@ class KTAProblem:
         """How many cells there are at most, whose matrices many points share; none where there are few."""
         if self._at_once <= MAX_SINGLE_POINTS:
             return 0
-        rows = self.planned.over(self.inputs.data)
-        return min(self.inputs.data.n_cols, CellSums.max_count(rows, CELL_SHARE, self._entry_bytes))
+        data = self.inputs.data
+        return min(data.n_cols, CellSums.max_count(data, self.planned, CELL_SHARE, self._entry_bytes))
 
     def trainer(self, state: KTAState, resources: Resources) -> PathTrainer:
         """Return what trains machines at points of the path."""
-        return PathTrainer(self.config, self.inputs, resources.over(self.inputs.data), Kernels(*state.table[:3]))
+        return PathTrainer(self.config, self.inputs, resources, Kernels(*state.table[:3]))
 
     def machine(self, state: KTAState, resources: Resources) -> PathPoint:
         """Return the machine at the point of the path that the parameters name, or at the last one before it that has a kernel: solved
@@ -199,13 +198,15 @@ class KTAProblem:
 
     def align(self, state: KTAState, resources: Resources) -> KTAState:
         """Return the state with the alignments of another batch of kernels."""
-        rows = resources.over(self.inputs.data)
-        if isinstance(self.inputs.data, GivenGrams):
-            batch, done, n_tasks = given_alignments(rows, self.inputs), 1, 1
+        data = self.inputs.data
+        if isinstance(data, GivenGrams):
+            batch, done, n_tasks = given_alignments(resources, self.inputs), 1, 1
         else:
-            tasks = column_tasks(rows.data)
+            tasks = column_tasks(data)
             n_tasks, done = len(tasks), min(state.tasks + BATCH_TASKS, len(tasks))
-            batch = align_features(rows, tasks[state.tasks : done], class_targets(self.inputs), row_counts(self.inputs), self.config.kernel)
+            batch = align_features(
+                resources, tasks[state.tasks : done], class_targets(self.inputs), row_counts(self.inputs), self.config.kernel
+            )
         table = np.concatenate([state.table, np.stack(batch)], axis=1)
         lam1, lam2 = resolve_regularisation(self.config, table[0]) if done == n_tasks else (np.nan, np.nan)
         new = replace(state, tasks=done, table=table, lam1=lam1, lam2=lam2)
@@ -246,9 +247,9 @@ def row_counts(inputs: Inputs) -> np.ndarray:
     return np.ones(len(inputs.target)) if inputs.sample_weight is None else inputs.sample_weight
 
 
-def given_alignments(ctx: RunContext, inputs: Inputs) -> Alignments:
+def given_alignments(resources: Resources, inputs: Inputs) -> Alignments:
     """Return the alignments of precomputed matrices."""
-    grams, counts, targets = given_grams(inputs, ctx), row_counts(inputs), class_targets(inputs)
+    grams, counts, targets = given_grams(inputs, resources), row_counts(inputs), class_targets(inputs)
     labels = counts * (targets - np.average(targets, axis=1, weights=counts)[:, None])
     forms = grams.forms(np.concatenate([labels, counts[None, :]]).T)
     plain = grams.diagonals() @ counts

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...core.method import Method
+from ...core.resources import Resources
 from ...core.result import Result, Step, ended_early
 from ...inputs.kernel_checks import emit_warnings, kernel_warnings
 from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kernels
@@ -54,7 +55,7 @@ class LatentTask(Method[LatentTaskConfig, LatentProblem, LatentState, TaskModel]
             raise ValueError("kernels='precomputed': a run computes its kernels from the rows of its store; give matrices to the estimator")
         return config, held_out_task_inputs(resources, self.name, extra)
 
-    def problem(self, config: LatentTaskConfig, inputs: TaskInputs, resources: RunContext, machine: int = 0) -> LatentProblem:
+    def problem(self, config: LatentTaskConfig, inputs: TaskInputs, resources: Resources, machine: int = 0) -> LatentProblem:
         """Return the problem of a fit, of more than two classes that of one ``machine``.
 
         Raises ValueError: kernels that do not suit the data, a loss that does not suit the target; MemoryBoundExceeded: more kernels or
@@ -69,13 +70,13 @@ class LatentTask(Method[LatentTaskConfig, LatentProblem, LatentState, TaskModel]
         check_machines(settings, items, n, len(specs), resources, self.name)
         return LatentProblem(config, inputs, specs, losses, settings, resources)
 
-    def init(self, problem: LatentProblem, resources: RunContext) -> LatentState:
+    def init(self, problem: LatentProblem, resources: Resources) -> LatentState:
         """Return the sources of the lattice with equal weights."""
         emit_warnings(problem.grams(resources), resources)
         nodes, machine = problem.first_machine()
         return LatentState(ActiveState(nodes), machine)
 
-    def step(self, problem: LatentProblem, state: LatentState, resources: RunContext) -> Step[LatentState]:
+    def step(self, problem: LatentProblem, state: LatentState, resources: Resources) -> Step[LatentState]:
         """Solve one machine; where the working set is solved, look at all groups outside and take in the worst, or stop."""
         began, unit = time.perf_counter(), problem.unit
         active, machine, figures = active_step(state.active, state.machine, problem, problem.rule, resources)
@@ -84,7 +85,7 @@ class LatentTask(Method[LatentTaskConfig, LatentProblem, LatentState, TaskModel]
         figures = unit.figures(figures) | accuracy_metrics(problem.fits, {0: unit.values(machine.decision)})
         return Step(LatentState(active, machine), {**figures, "seconds_step": time.perf_counter() - began})
 
-    def result(self, problem: LatentProblem, state: LatentState, resources: RunContext) -> Result[TaskModel]:
+    def result(self, problem: LatentProblem, state: LatentState, resources: Resources) -> Result[TaskModel]:
         """Return the model of the least primal value, with its certificate, and how many groups, kernels and rows were selected."""
         machine, nodes, grams = state.machine, state.active.nodes, problem.grams(resources)
         groups, weights = problem.ranked_groups(state)
@@ -128,13 +129,13 @@ class LatentTask(Method[LatentTaskConfig, LatentProblem, LatentState, TaskModel]
             scores=lambda: scores_of(problem.inputs, self.decision_values(problem, state, resources)),
         )
 
-    def decision_values(self, problem: LatentProblem, state: LatentState, resources: RunContext) -> np.ndarray:
+    def decision_values(self, problem: LatentProblem, state: LatentState, resources: Resources) -> np.ndarray:
         """Return the decision values of all rows, ``(1, n_samples)``."""
         return problem.unit.values(state.machine.decision)[None]
 
     def tables(self, problem: LatentProblem, state: LatentState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return groups by weight, which tasks work together, kernels by weight, and their part in every task."""
-        return self.model_tables(model, problem.planned.data.feature_names())
+        return self.model_tables(model, problem.inputs.data.feature_names())
 
     def model_tables(self, model: TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return what :meth:`tables` does."""

@@ -26,6 +26,7 @@ from ....kernels.tasks.group_search import GroupSearch, TaskLattice, group_forms
 from ....storage import DataError
 from ...core.memory import Item, driver_plan
 from ...core.one_vs_rest import JointState
+from ...core.resources import Resources
 from ...grams.grams import Grams
 from ...grams.plans import GramPasses, sum_plan
 from ...grams.settings import GramSettings, task_forms_items
@@ -33,7 +34,6 @@ from ...inputs.memory import machines_items
 from ...inputs.tasks import PooledTasks
 from ...loops.active_set import EVERYWHERE, FINISHED, ActiveRule, ActiveState, Restricted, Violations, dual_point
 from ...loops.protocol import OverActiveSet
-from ...records.context import RunContext
 from .config import LatentTaskConfig
 
 MAX_ADDED = 60  # groups that join at a time, without their ancestors
@@ -142,7 +142,7 @@ class LatentProblem(PooledTasks):
 
     # -- what the active-set loop asks for -----------------------------------------------------------------------------------------
 
-    def solve(self, nodes: NodeSet, master: GroupMachine, tol: float, ctx: RunContext) -> tuple[GroupMachine, Restricted]:
+    def solve(self, nodes: NodeSet, master: GroupMachine, tol: float, ctx: Resources) -> tuple[GroupMachine, Restricted]:
         """Solve one machine at the newest weights and take those that are best for its functions."""
         config, grams = self.config, self.grams(ctx)
         gram = grams.combine_tasks(self.pair_weights(nodes, master.weights), self.codes)
@@ -173,7 +173,7 @@ class LatentProblem(PooledTasks):
         decision = solution.decision + biases[self.codes]
         return replace(machine, upper=upper, best_weights=machine.weights, best_beta=solution.beta, biases=biases, decision=decision)
 
-    def frontier(self, nodes: NodeSet, master: GroupMachine, threshold: float, ctx: RunContext) -> Violations:
+    def frontier(self, nodes: NodeSet, master: GroupMachine, threshold: float, ctx: Resources) -> Violations:
         """Look at all groups outside by branch and bound; a search that is cut off bounds what it did not see."""
         search = self.search(nodes, master, threshold)
         keys = self.lattice.keys(search.groups)

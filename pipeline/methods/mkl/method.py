@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...core.method import Method
+from ...core.resources import Resources
 from ...core.result import Result, Step, ended_early
 from ...inputs.kernel_checks import emit_warnings, kernel_warnings
 from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kernels, with_gram_store
@@ -49,23 +50,23 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
         config, inputs = with_gram_store(config, store_inputs(resources, self.name))
         return config, inputs.without(held_out_rows(extra, inputs.target, resources.seed, inputs.classes))
 
-    def decided(self, config: MKLConfig, inputs: Inputs, resources: RunContext) -> MKLConfig:
+    def decided(self, config: MKLConfig, inputs: Inputs, resources: Resources) -> MKLConfig:
         """Return parameters that name their kernels."""
         return with_decided_kernels(config, inputs.data, resources, inputs.counts)
 
-    def problem(self, config: MKLConfig, inputs: Inputs, resources: RunContext) -> MKLProblem:
+    def problem(self, config: MKLConfig, inputs: Inputs, resources: Resources) -> MKLProblem:
         """Return the problem of a fit. Raises ValueError: kernels that do not suit the data; MemoryBoundExceeded: more of them than the
         memory allows.
         """
         return shared_problem([self.decided(config, inputs, resources)], inputs, [inputs.held_out], resources)
 
-    def init(self, problem: MKLProblem, resources: RunContext) -> MKLState:
+    def init(self, problem: MKLProblem, resources: Resources) -> MKLState:
         """Return equal weights for every machine."""
         grams = problem.grams(resources)
         emit_warnings(grams, resources)
         return MKLState(0, tuple(initial_state(domain, grams.k, grams.n) for domain in problem.domains))
 
-    def step(self, problem: MKLProblem, state: MKLState, resources: RunContext) -> Step[MKLState]:
+    def step(self, problem: MKLProblem, state: MKLState, resources: Resources) -> Step[MKLState]:
         """Solve every running machine at its weights, add the cuts, and choose the next weights."""
         began = time.perf_counter()
         grams, machines = problem.grams(resources), list(state.machines)
@@ -86,7 +87,7 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
         }
         return Step(new, {**problem.metrics(new, running), **seconds})
 
-    def result(self, problem: MKLProblem, state: MKLState, resources: RunContext) -> Result[KernelModel]:
+    def result(self, problem: MKLProblem, state: MKLState, resources: Resources) -> Result[KernelModel]:
         """Return the model of the best weights, with bounds, and how many kernels and rows were selected."""
         machines, grams = state.machines, problem.grams(resources)
         figures = bound_figures(machines, state, UNFINISHED)
@@ -108,13 +109,13 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
     def _scores(self, problem: MKLProblem, state: MKLState) -> dict[str, Any]:
         return scores_of(problem.inputs, problem.decision_values(state))
 
-    def decision_values(self, problem: MKLProblem, state: MKLState, resources: RunContext) -> np.ndarray:
+    def decision_values(self, problem: MKLProblem, state: MKLState, resources: Resources) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
         return problem.decision_values(state)
 
     def tables(self, problem: MKLProblem, state: MKLState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, and the weights of the heaviest along the iterations; by class, where several."""
-        return self.model_tables(model, problem.planned.data.feature_names())
+        return self.model_tables(model, problem.inputs.data.feature_names())
 
     def model_tables(self, model: KernelModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return what :meth:`tables` does."""
@@ -123,7 +124,7 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
     # -- fits that leave rows out ------------------------------------------------------------------------------------------------------
 
     def shared_fits(
-        self, configs: Sequence[MKLConfig], inputs: Inputs, masks: Sequence[np.ndarray], resources: RunContext
+        self, configs: Sequence[MKLConfig], inputs: Inputs, masks: Sequence[np.ndarray], resources: Resources
     ) -> MKLProblem | None:
         """Return one problem of fits without the rows of every mask: they share Gram matrices and passes. Fits that choose one kernel by
         folds of their own do not.
@@ -148,7 +149,7 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
         return replace(fresh, machines=tuple(replace(one, theta=end.best_theta, beta=end.best_beta) for one, end in pairs))
 
 
-def shared_problem(configs: Sequence[MKLConfig], inputs: Inputs, masks: Sequence[np.ndarray | None], resources: RunContext) -> MKLProblem:
+def shared_problem(configs: Sequence[MKLConfig], inputs: Inputs, masks: Sequence[np.ndarray | None], resources: Resources) -> MKLProblem:
     """Return one problem for the fits with all parameters on all masks of rows held out; they share Gram matrices and passes."""
     first = configs[0]
     specs = resolved_kernels(first.kernels, inputs.data, first.normalize)

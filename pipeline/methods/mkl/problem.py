@@ -19,6 +19,7 @@ from ....kernels.svm.dual import DualProblem
 from ....kernels.weights.domains import ElasticNetSet, LpBall, NormDomain
 from ....storage import DataError
 from ...core.memory import driver_plan
+from ...core.resources import Resources
 from ...grams.grams import Grams, lazy_grams
 from ...grams.plans import GramPasses, sum_plan, sum_work
 from ...grams.settings import GramSettings
@@ -41,7 +42,6 @@ from ...loops.kernel_weights import (
 from ...loops.protocol import joint_stop
 from ...loops.weight_steps import STEPPERS, TRIES_LAST_WEIGHTS, WeightSearch, uses_model
 from ...models.kernel import is_selected
-from ...records.context import RunContext
 from ...records.data_set import DataSet
 from .config import MKLConfig
 from .forms import Solved, certify_with_all_kernels, cuts_at_once, quadratic_forms, with_second_order_model
@@ -85,7 +85,7 @@ class MKLProblem:
     specs: tuple[KernelSpec, ...]
     problems: tuple[DualProblem, ...]
     settings: GramSettings
-    planned: RunContext  # where it was made: what decides the passes
+    planned: Resources  # where it was made: what decides the passes
     fits: tuple[AccuracyTracker | R2Tracker, ...] = ()  # classifiers and regressions whose accuracy, or R2, is followed
     configs: tuple[MKLConfig, ...] = ()  # of each machine, where they differ
 

@@ -14,6 +14,7 @@ from ....kernels.svm.smo import Accuracy
 from ....kernels.tasks.multitask import task_kernel_weights
 from ...core.memory import check_memory
 from ...core.method import Method
+from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...grams.given import GivenGrams
 from ...inputs.kernels import resolved_kernels, with_decided_kernels
@@ -49,22 +50,22 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
             raise ValueError("kernels='precomputed': a run computes its kernels from the rows of its store; give matrices to the estimator")
         return config, held_out_task_inputs(resources, self.name, extra)
 
-    def decided(self, config: MultiTaskMKLConfig, inputs: TaskInputs, resources: RunContext) -> MultiTaskMKLConfig:
+    def decided(self, config: MultiTaskMKLConfig, inputs: TaskInputs, resources: Resources) -> MultiTaskMKLConfig:
         """Return parameters that name their kernels."""
         return with_decided_kernels(config, inputs.data, resources, inputs.counts)
 
-    def problem(self, config: MultiTaskMKLConfig, inputs: TaskInputs, resources: RunContext) -> MultiTaskProblem:
+    def problem(self, config: MultiTaskMKLConfig, inputs: TaskInputs, resources: Resources) -> MultiTaskProblem:
         """Return the problem of a fit. Raises ValueError: kernels that do not suit the data or cannot be formed within tasks, or a loss
         that does not suit the target; MemoryBoundExceeded: more kernels or rows than the memory allows.
         """
         return self.shared_fits([self.decided(config, inputs, resources)], inputs, [inputs.held_out], resources)
 
-    def init(self, problem: MultiTaskProblem, resources: RunContext) -> MultiTaskState:
+    def init(self, problem: MultiTaskProblem, resources: Resources) -> MultiTaskState:
         """Return equal weights and shares for every fit."""
         problem.grams(resources)
         return MultiTaskState(0, tuple(problem.initial_search(config) for config in problem.configs))
 
-    def step(self, problem: MultiTaskProblem, state: MultiTaskState, resources: RunContext) -> Step[MultiTaskState]:
+    def step(self, problem: MultiTaskProblem, state: MultiTaskState, resources: Resources) -> Step[MultiTaskState]:
         """Solve the machines of every running fit, bound the optimum, and choose the next weights."""
         grams, searches = problem.grams(resources), list(state.searches)
         running = [m for m, search in enumerate(searches) if search.stop is None]
@@ -80,7 +81,7 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
         new = MultiTaskState(state.iteration + 1, tuple(searches))
         return Step(new, {**problem.metrics(new, len(running)), "seconds_machines": seconds})
 
-    def result(self, problem: MultiTaskProblem, state: MultiTaskState, resources: RunContext) -> Result[TaskModel]:
+    def result(self, problem: MultiTaskProblem, state: MultiTaskState, resources: Resources) -> Result[TaskModel]:
         """Return the model of the least primal value, with bounds, and how many kernels and rows were selected."""
         searches, inputs = state.searches, problem.inputs
         back = np.argsort(inputs.order)  # from the order of tasks to that of the data
@@ -103,7 +104,7 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
     def _scores(self, problem: MultiTaskProblem, state: MultiTaskState) -> dict[str, Any]:
         return scores_of(problem.inputs, problem.decision_values(state))
 
-    def decision_values(self, problem: MultiTaskProblem, state: MultiTaskState, resources: RunContext) -> np.ndarray:
+    def decision_values(self, problem: MultiTaskProblem, state: MultiTaskState, resources: Resources) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
         return problem.decision_values(state)
 
@@ -112,7 +113,7 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
         names, codes = problem.inputs.names, problem.inputs.codes[problem.inputs.order]
         tasks = [{"tasks": task_table(names, codes, one.best_beta, problem.unit.values(one.best_bias))} for one in state.searches]
         more = tasks[0] if len(tasks) == 1 else by_class(tasks, problem.inputs.labels)
-        return {**self.model_tables(model, problem.planned.data.feature_names()), **more}
+        return {**self.model_tables(model, problem.inputs.data.feature_names()), **more}
 
     def model_tables(self, model: TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, and their part in every task."""
@@ -123,7 +124,7 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
     # -- fits that leave rows out ------------------------------------------------------------------------------------------------------
 
     def shared_fits(
-        self, configs: Sequence[MultiTaskMKLConfig], inputs: TaskInputs, masks: Sequence[np.ndarray | None], resources: RunContext
+        self, configs: Sequence[MultiTaskMKLConfig], inputs: TaskInputs, masks: Sequence[np.ndarray | None], resources: Resources
     ) -> MultiTaskProblem:
         """Return one problem for the fits with all parameters on all masks of rows held out; they share Gram matrices, as do classes."""
         first, given = configs[0], inputs.data if isinstance(inputs.data, GivenGrams) else None

@@ -21,6 +21,7 @@ from ....kernels.tasks import multitask
 from ....kernels.weights.domains import Simplex
 from ....storage.grams.layout import GramLayout
 from ...core.memory import Item, driver_plan
+from ...core.resources import Resources
 from ...grams.grams import LazyGrams
 from ...grams.settings import GramSettings
 from ...inputs.memory import vectors_item
@@ -30,7 +31,6 @@ from ...loops.kernel_weights import best_multiple
 from ...loops.protocol import Bounded, joint_stop
 from ...loops.weight_steps import mirror_step
 from ...models.kernel import is_selected
-from ...records.context import RunContext
 from .config import MultiTaskMKLConfig
 from .grams import TaskGrams, TaskMachines
 from .solve_pass import largest_step, split_batches
@@ -118,7 +118,7 @@ class MultiTaskProblem:
     losses: tuple[TaskProblem, ...]  # rows task by task
     settings: GramSettings
     layout: GramLayout
-    planned: RunContext  # where it was made: what decides the passes
+    planned: Resources  # where it was made: what decides the passes
     fits: tuple[AccuracyTracker | R2Tracker, ...]
     configs: tuple[MultiTaskMKLConfig, ...]
 

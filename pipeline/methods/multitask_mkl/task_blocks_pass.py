@@ -20,12 +20,11 @@ from ....kernels.grams.spec import KernelSpec
 from ....storage import BlockStore, GramStore, MemoryBlocks, open_shared
 from ....storage.errors import Matrix
 from ....storage.grams.layout import GramLayout
-from ...core.resources import BANK_SHARE
+from ...core.resources import BANK_SHARE, Resources
 from ...grams.given import GivenGrams, StoredPair
 from ...grams.settings import PLACES, GramSettings, Policy
 from ...grams.sources import TILE, RowData, TextRows, rows_of
 from ...records.config import GramPolicy
-from ...records.context import RunContext
 
 BLOCK_BYTES = 32 << 20  # entries of one block pair, all kernels together
 BATCH_BYTES = 64 << 20  # entries of the tasks that one step of a pass takes together; a larger task is a step of its own
@@ -47,7 +46,7 @@ def entries_bytes(layout: GramLayout, k: int, dtype: str) -> int:
 
 
 def task_settings(
-    ctx: RunContext, layout: GramLayout, k: int, policy: GramPolicy = "auto", store: str | None = None, dtype: str = "float32"
+    ctx: Resources, layout: GramLayout, k: int, policy: GramPolicy = "auto", store: str | None = None, dtype: str = "float32"
 ) -> GramSettings:
     """Return where the entries lie: decided from sizes, or as ``policy`` says. Raises ValueError: a store is asked for without a path."""
     if policy == "store" and store is None:

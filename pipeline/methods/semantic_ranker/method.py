@@ -12,6 +12,7 @@ from ....kernels.ranking.random_walk import MIN_TOL, exact_scores, rank_rows, st
 from ....kernels.spectral.dual_ascent import SpectralState
 from ...core.memory import check_memory, total_bytes
 from ...core.method import Method
+from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...records.context import RunContext
 from .config import RankerConfig, VisualRankConfig
@@ -36,7 +37,7 @@ class Ranker(Method[RankerConfig, Any, Any, Any]):
         """Return parameters, tags (one string per image), a prior and queries, which ``extra`` may hold."""
         return config, RankerInputs.read(resources.data, extra["tags"], extra.get("prior"), extra.get("queries"))
 
-    def problem(self, config: RankerConfig, inputs: RankerInputs, resources: RunContext) -> RankerProblem | QueriesProblem:
+    def problem(self, config: RankerConfig, inputs: RankerInputs, resources: Resources) -> RankerProblem | QueriesProblem:
         """Return the problem of a fit.
 
         Raises ValueError: data or tags that do not go together; MemoryBoundExceeded: more images than the driver can hold.
@@ -55,15 +56,15 @@ class Ranker(Method[RankerConfig, Any, Any, Any]):
         check_memory(self.name, problem.driver_items, resources, "fewer queries at a time")
         return problem
 
-    def init(self, problem: RankerProblem | QueriesProblem, resources: RunContext) -> SpectralState | QueriesState:
+    def init(self, problem: RankerProblem | QueriesProblem, resources: Resources) -> SpectralState | QueriesState:
         """Return the state before the first step."""
         return problem.init(resources)
 
-    def step(self, problem: RankerProblem | QueriesProblem, state: Any, resources: RunContext) -> Step[Any]:
+    def step(self, problem: RankerProblem | QueriesProblem, state: Any, resources: Resources) -> Step[Any]:
         """Return the state after one more evaluation, or one more batch of queries."""
         return problem.step(state, resources)
 
-    def result(self, problem: RankerProblem | QueriesProblem, state: Any, resources: RunContext) -> Result[Any]:
+    def result(self, problem: RankerProblem | QueriesProblem, state: Any, resources: Resources) -> Result[Any]:
         """Return scores and what certifies them; of one query the kernel, too."""
         return problem.result(state)
 
@@ -85,7 +86,7 @@ class VisualRank(Method[VisualRankConfig, WalkProblem, WalkState, RankingModel])
         """Return parameters, the similarity, and its prior."""
         return config, WalkInputs.read(resources.data, extra.get("prior"))
 
-    def problem(self, config: VisualRankConfig, inputs: WalkInputs, resources: RunContext) -> WalkProblem:
+    def problem(self, config: VisualRankConfig, inputs: WalkInputs, resources: Resources) -> WalkProblem:
         """Return the problem of a fit. Raises MemoryBoundExceeded: vectors, or the system of ``solver='exact'``, beyond its memory."""
         is_exact = config.solver == "exact"
         in_memory = is_exact or total_bytes(walk_items(inputs.data, in_memory=True)) <= resources.driver_memory
@@ -93,15 +94,15 @@ class VisualRank(Method[VisualRankConfig, WalkProblem, WalkState, RankingModel])
         check_memory(self.name, problem.driver_items, resources, "solver='power'" if is_exact else "fewer rows")
         return problem
 
-    def init(self, problem: WalkProblem, resources: RunContext) -> WalkState:
+    def init(self, problem: WalkProblem, resources: Resources) -> WalkState:
         """Return the prior, and whether the diagonal stays."""
         return WalkState(0, problem.inputs.prior, 0, np.inf, problem.keeps_diagonal(resources))
 
-    def step(self, problem: WalkProblem, state: WalkState, resources: RunContext) -> Step[WalkState]:
+    def step(self, problem: WalkProblem, state: WalkState, resources: Resources) -> Step[WalkState]:
         """Take some products, or solve at once."""
         config, prior, r, change, done, stop = problem.config, problem.inputs.prior, state.scores, state.change, state.products, None
         walk = problem.stochastic(state, resources) if problem.in_memory else None
-        product = walk.product if walk else lambda v: walk_product(resources, v, state.keeps_diagonal)
+        product = walk.product if walk else lambda v: walk_product(problem.inputs.data, resources, v, state.keeps_diagonal)
         if walk and config.solver == "exact":
             r, change, stop = exact_scores(walk, prior, config.damping).values, 0.0, "closed form"
         target = max(config.tol, MIN_TOL)
@@ -117,7 +118,7 @@ class VisualRank(Method[VisualRankConfig, WalkProblem, WalkState, RankingModel])
         gap = problem.error(new)
         return Step(new, {"products": new.products, "change": new.change, "gap": gap, "relative_gap": gap})
 
-    def result(self, problem: WalkProblem, state: WalkState, resources: RunContext) -> Result[RankingModel]:
+    def result(self, problem: WalkProblem, state: WalkState, resources: Resources) -> Result[RankingModel]:
         """Return the scores, how far they are from the exact ones, and the first rows."""
         scores, gap, n = state.scores, problem.error(state), len(state.scores)
         figures = {"gap": gap, "iterations": float(state.products), "converged": float(state.stop != "max_iter")}

@@ -10,9 +10,9 @@ import numpy as np
 
 from ....kernels.ranking.random_walk import average_precision, rank_rows, top_precision
 from ...core.memory import Item, driver_plan
+from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...loops.protocol import joint_stop
-from ...records.context import RunContext
 from .config import RankerConfig
 from .model import RankingModel
 from .problem import TOP_SIZES, RankerInputs, is_flat, relevant_rows, stored_digest, tag_text
@@ -85,15 +85,15 @@ class QueriesProblem:
         carried = max(int(self.carries[batch[0][0] : batch[-1][1]].sum()) for batch in self.batches)
         return *table_items(len(self.table.rows), self.config), ("tag vectors of a batch of queries", 2 * carried)
 
-    def init(self, resources: RunContext) -> QueriesState:
+    def init(self, resources: Resources) -> QueriesState:
         """Return the state before the first batch."""
         nothing = np.zeros(0), np.zeros((0, 2), np.int32), np.zeros(0), np.zeros(0, np.int64)
         return QueriesState(0, *nothing, np.zeros((0, len(QUERY_FIGURES))), np.zeros(0, np.int64))
 
-    def step(self, state: QueriesState, resources: RunContext) -> Step[QueriesState]:
+    def step(self, state: QueriesState, resources: Resources) -> Step[QueriesState]:
         """Rank the queries of the next batch."""
         batch = self.batches[state.iteration]
-        work = ranking_plan(resources.data, self.config, self.table, self.inputs.tags, batch, resources.seed)
+        work = ranking_plan(self.inputs.data, self.config, self.table, self.inputs.tags, batch, resources.seed)
         new = replace(_extended(state, resources.run_pass(work)), iteration=state.iteration + 1)
         if new.iteration == len(self.batches):
             new = replace(new, stop=joint_stop([STOPS[code] for code in new.reasons.tolist()], STOPS))

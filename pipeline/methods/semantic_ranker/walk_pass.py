@@ -12,10 +12,9 @@ import scipy.sparse as sp
 from ....cluster import BlockProgram, Plan, plan
 from ....storage import BlockStore, MemoryBlocks
 from ....storage.errors import Matrix
-from ...core.resources import Shared, resolve
+from ...core.resources import Resources, Shared, resolve
 from ...passes.blocks import Ref, Task, add_parts, column_tasks, load_block, source_of, task_bytes
 from ...passes.scaling import scaled
-from ...records.context import RunContext
 from ...records.scale import FeatureScale
 
 COPIES = 6  # of a stripe while it is clipped, in float64 and with indices in 64 bits, where it is read in float32
@@ -76,15 +75,15 @@ def walk_plan(data: BlockStore | MemoryBlocks, r: Shared, keeps_diagonal: bool) 
     return plan(program, column_tasks(data), r, keeps_diagonal)
 
 
-def walk_product(ctx: RunContext, r: np.ndarray, keeps_diagonal: bool) -> np.ndarray:
-    """Return ``S r`` of the similarity that ``ctx.data`` holds, ``(n,)``; one pass."""
-    shared = ctx.share("scores", r, len(column_tasks(ctx.data)))
-    total = ctx.run_pass(walk_plan(ctx.data, shared, keeps_diagonal))
+def walk_product(data: BlockStore | MemoryBlocks, resources: Resources, r: np.ndarray, keeps_diagonal: bool) -> np.ndarray:
+    """Return ``S r`` of the similarity that data hold, ``(n,)``; one pass."""
+    shared = resources.share("scores", r, len(column_tasks(data)))
+    total = resources.run_pass(walk_plan(data, shared, keeps_diagonal))
     return total[:-1] + total[-1] / len(r)
 
 
-def is_stochastic_store(ctx: RunContext) -> bool:
+def is_stochastic_store(data: BlockStore | MemoryBlocks, resources: Resources) -> bool:
     """Return whether the similarity is an S already; one pass."""
-    n = ctx.data.n_rows
+    n = data.n_rows
     program = BlockProgram("walk-columns", stochastic_chunk, all, lambda task: _step_bytes(task, n), 16)
-    return ctx.run_pass(plan(program, column_tasks(ctx.data)))
+    return resources.run_pass(plan(program, column_tasks(data)))

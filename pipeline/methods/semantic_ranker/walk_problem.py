@@ -14,10 +14,10 @@ from ....kernels.ranking.random_walk import Walk, is_stochastic, max_walk_steps,
 from ....storage import BlockStore, DataError, MemoryBlocks
 from ....storage.errors import Matrix
 from ...core.memory import Item, driver_plan
+from ...core.resources import Resources
 from ...grams.sources import READ, rows_of
 from ...passes.blocks import scale_as_given
 from ...passes.columns import entry_count
-from ...records.context import RunContext
 from ...records.data_set import DataSet, require
 from .config import VisualRankConfig
 from .walk_pass import is_stochastic_store, walk_plan
@@ -101,16 +101,17 @@ class WalkProblem:
         system = (("matrix of the system, and its factors", 32 * self.inputs.data.n_rows**2),) if self.config.solver == "exact" else ()
         return (*walk_items(self.inputs.data, in_memory=self.in_memory), *system)
 
-    def keeps_diagonal(self, ctx: RunContext) -> bool:
+    def keeps_diagonal(self, resources: Resources) -> bool:
         """Return whether a row is similar to itself; ``"auto"``: where the matrix is an S already."""
         if self.config.diagonal != "auto":
             return self.config.diagonal == "keep"
-        return bool(is_stochastic(_matrix(ctx.data)) if self.in_memory else is_stochastic_store(ctx))
+        data = self.inputs.data
+        return bool(is_stochastic(_matrix(data)) if self.in_memory else is_stochastic_store(data, resources))
 
-    def stochastic(self, state: WalkState, ctx: RunContext) -> Walk:
+    def stochastic(self, state: WalkState, resources: Resources) -> Walk:
         """Return S in this process, made when first asked for."""
         if self._walk is None:
-            self._walk = walk_on(_matrix(ctx.data), "keep" if state.keeps_diagonal else "zero")
+            self._walk = walk_on(_matrix(self.inputs.data), "keep" if state.keeps_diagonal else "zero")
         return self._walk
 
     def error(self, state: WalkState) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 from ....kernels.jit import one_thread
 from ...core.memory import check_memory, refuse
 from ...core.method import Method
+from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...grams.weighted_sum import MATRIX_SHARE
 from ...inputs.kernel_checks import kernel_warnings
@@ -47,7 +48,7 @@ class SharedSubspace(Method[SharedSubspaceConfig, SubspaceProblem, SubspaceState
         """Return parameters, and target, weights and tasks of a store; ``extra`` may hold ``test_share``."""
         return with_gram_store(config, held_out_task_inputs(resources, self.name, extra))
 
-    def problem(self, config: SharedSubspaceConfig, inputs: TaskInputs, resources: RunContext, machine: int = 0) -> SubspaceProblem:
+    def problem(self, config: SharedSubspaceConfig, inputs: TaskInputs, resources: Resources, machine: int = 0) -> SubspaceProblem:
         """Return the problem of a fit, of more than two classes that of one ``machine``.
 
         Raises ValueError: kernels that do not suit the data, or a loss that does not suit the target; MemoryBoundExceeded: what must
@@ -65,11 +66,11 @@ class SharedSubspace(Method[SharedSubspaceConfig, SubspaceProblem, SubspaceState
         check_memory(self.name, driver_items(config, settings, n, len(specs), inputs.n_tasks, memory), resources, remedy)
         return PROBLEMS[config.solver](config, inputs, specs, pooled_problem(config, inputs, machine), settings, resources)
 
-    def init(self, problem: SubspaceProblem, resources: RunContext) -> SubspaceState:
+    def init(self, problem: SubspaceProblem, resources: Resources) -> SubspaceState:
         """Return the state before the first machine."""
         return problem.first_state(problem.grams(resources))
 
-    def step(self, problem: SubspaceProblem, state: SubspaceState, resources: RunContext) -> Step[SubspaceState]:
+    def step(self, problem: SubspaceProblem, state: SubspaceState, resources: Resources) -> Step[SubspaceState]:
         """Solve the machine, bound the optimum, and choose the next couplings."""
         grams, unit = problem.grams(resources), problem.unit
         with one_thread():
@@ -80,7 +81,7 @@ class SharedSubspace(Method[SharedSubspaceConfig, SubspaceProblem, SubspaceState
         figures = {**unit.figures(bounds), "relative_gap": state.relative_gap, "machines": 1, **scores}
         return Step(state, {**figures, "seconds_machines": seconds})
 
-    def result(self, problem: SubspaceProblem, state: SubspaceState, resources: RunContext) -> Result[TaskModel]:
+    def result(self, problem: SubspaceProblem, state: SubspaceState, resources: Resources) -> Result[TaskModel]:
         """Return the model of the least primal value, with bounds, and how many rows were selected."""
         grams, weights = problem.grams(resources), np.einsum("mk,mst->kst", problem.mix, state.best_coupling)
         arrays, solution = {"kernel_weights": np.trace(weights, axis1=1, axis2=2)}, (state.best_beta, state.best_bias)
@@ -95,7 +96,7 @@ class SharedSubspace(Method[SharedSubspaceConfig, SubspaceProblem, SubspaceState
             scores=lambda: scores_of(problem.inputs, self.decision_values(problem, state, resources)),
         )
 
-    def decision_values(self, problem: SubspaceProblem, state: SubspaceState, resources: RunContext) -> np.ndarray:
+    def decision_values(self, problem: SubspaceProblem, state: SubspaceState, resources: Resources) -> np.ndarray:
         """Return the decision values of all rows, ``(1, n_samples)``."""
         return problem.unit.values(state.best_decision)[None]
 
@@ -103,7 +104,7 @@ class SharedSubspace(Method[SharedSubspaceConfig, SubspaceProblem, SubspaceState
         """Return kernels by trace, eigenvalues of their couplings, couplings of tasks, and the tasks."""
         intercepts = problem.unit.values(state.best_bias)
         return {
-            **self.model_tables(model, problem.planned.data.feature_names()),
+            **self.model_tables(model, problem.inputs.data.feature_names()),
             "tasks": task_table(problem.inputs.names, problem.codes, state.best_beta, intercepts),
         }
 

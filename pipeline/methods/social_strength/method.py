@@ -21,6 +21,7 @@ from ....kernels.ranking.user_kernels import row_factors
 from ....storage import BlockStore, DataError
 from ...core.memory import check_memory, total_bytes
 from ...core.method import Method
+from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...grams.given import NEGATIVE, GivenGrams
 from ...grams.settings import GramSettings
@@ -68,7 +69,7 @@ class Social(Method[SocialConfig, SocialProblem, SocialState, SocialModel]):
         config, inputs = with_gram_store(config, Inputs(data, np.zeros(0), None), definite=config.normalize == "none")
         return config, SocialInputs(inputs.data, read_links(extra["pairs"], inputs.data.n_rows))
 
-    def problem(self, config: SocialConfig, inputs: SocialInputs, resources: RunContext) -> SocialProblem:
+    def problem(self, config: SocialConfig, inputs: SocialInputs, resources: Resources) -> SocialProblem:
         """Return the problem of a fit. Raises MemoryBoundExceeded: more users than the driver can hold the matrix of."""
         config, data = with_decided_kernels(config, inputs.data, resources), inputs.data
         normalization = "cosine" if config.normalize == "cosine" else "none"
@@ -83,14 +84,14 @@ class Social(Method[SocialConfig, SocialProblem, SocialState, SocialModel]):
         check_memory(self.name, items, resources, remedy)
         return problem
 
-    def init(self, problem: SocialProblem, resources: RunContext) -> SocialState:
+    def init(self, problem: SocialProblem, resources: Resources) -> SocialState:
         """Return the state before the views are weighed."""
         k, m = len(problem.specs), len(problem.links.z)
         views = np.full(k, k**-0.5), np.zeros((k, 0)), np.zeros(k), 0.0, 0.0, np.zeros(k)
         # Without a coefficient every pair has the loss ln 2, and nothing is certified.
         return SocialState(0, *views, np.zeros(0, np.int64), np.zeros(m), float(np.log(2)), np.inf)
 
-    def step(self, problem: SocialProblem, state: SocialState, resources: RunContext) -> Step[SocialState]:
+    def step(self, problem: SocialProblem, state: SocialState, resources: Resources) -> Step[SocialState]:
         """Weigh the views, or take a round over the pairs."""
         if not state.iteration:
             new, phase = _weigh_views(problem, state, resources), "weights"
@@ -103,7 +104,7 @@ class Social(Method[SocialConfig, SocialProblem, SocialState, SocialModel]):
         more = {"n_selected": int(np.count_nonzero(new.theta)), "n_import": len(new.chosen), "newton_steps": new.newton_steps}
         return Step(new, {**metrics, **more})
 
-    def result(self, problem: SocialProblem, state: SocialState, resources: RunContext) -> Result[SocialModel]:
+    def result(self, problem: SocialProblem, state: SocialState, resources: Resources) -> Result[SocialModel]:
         """Return the model of ties with its certificate, and the area under the curve of the learnt ranking over the training pairs."""
         config, links, users = problem.config, problem.links, problem.inputs.users
         grams, coef = (problem.views if problem.by_blocks else problem.grams)(resources), state.coef
@@ -181,7 +182,7 @@ class Social(Method[SocialConfig, SocialProblem, SocialState, SocialModel]):
         return {"kernels": [{"kernel": names[q], "weight": float(shares[q]), "alignment": float(singles[q])} for q in order]}
 
 
-def _weigh_views(problem: SocialProblem, state: SocialState, ctx: RunContext) -> SocialState:
+def _weigh_views(problem: SocialProblem, state: SocialState, ctx: Resources) -> SocialState:
     config = problem.config
     sums, made = (_view_sums_by_blocks if problem.by_blocks else _view_sums)(problem, ctx)
     aligned = solve_aligned_weights(sums.centred(config.alignment), uniform=config.weights == "uniform")
@@ -189,7 +190,7 @@ def _weigh_views(problem: SocialProblem, state: SocialState, ctx: RunContext) ->
     return replace(state, alignment=aligned.value, uniform=aligned.uniform, singles=aligned.singles)
 
 
-def _view_sums(problem: SocialProblem, ctx: RunContext) -> tuple[MatrixSums, dict[str, np.ndarray]]:
+def _view_sums(problem: SocialProblem, ctx: Resources) -> tuple[MatrixSums, dict[str, np.ndarray]]:
     """Return the sums of the views, with those of the links at the end, and what makes the views of the raw matrices."""
     grams, links, normalize = problem.grams(ctx), problem.links, problem.config.normalize
     maxima, sizes = grams.extremes()
@@ -201,7 +202,7 @@ def _view_sums(problem: SocialProblem, ctx: RunContext) -> tuple[MatrixSums, dic
     return _with_target(sums, _target_products(grams, scaling, links), links), {"factors": factors, "shifts": shifts}
 
 
-def _view_sums_by_blocks(problem: SocialProblem, ctx: RunContext) -> tuple[MatrixSums, dict[str, np.ndarray]]:
+def _view_sums_by_blocks(problem: SocialProblem, ctx: Resources) -> tuple[MatrixSums, dict[str, np.ndarray]]:
     """Return the same by passes over blocks, and the views at the pairs."""
     views, links, m, normalize = problem.views(ctx), problem.links, len(problem.links.z), problem.config.normalize
     if views.given:
@@ -258,7 +259,7 @@ def _with_target(sums: MatrixSums, products: np.ndarray, links: Links) -> Matrix
     return sums.with_matrix(products + traces, float(np.square(target.data).sum() + diagonal.sum()), rows, diagonal)
 
 
-def _newton_round(problem: SocialProblem, state: SocialState, ctx: RunContext) -> SocialState:
+def _newton_round(problem: SocialProblem, state: SocialState, ctx: Resources) -> SocialState:
     config = problem.config
     limit = min(FIRST_ROUND_STEPS << (state.iteration - 1), config.max_iter - state.newton_steps)
     fit = rank_pairs(problem.gram(state, ctx), problem.links.z, config.C, warm=state.coef, tol=config.tol, max_iter=limit)
@@ -269,7 +270,7 @@ def _newton_round(problem: SocialProblem, state: SocialState, ctx: RunContext) -
     return replace(state, coef=fit.coef, objective=fit.objective, gap=fit.gap, newton_steps=n_steps, stop=stop)
 
 
-def _add_import(problem: SocialProblem, state: SocialState, ctx: RunContext) -> SocialState:
+def _add_import(problem: SocialProblem, state: SocialState, ctx: Resources) -> SocialState:
     config, z, gram, before = problem.config, problem.links.z, problem.gram(state, ctx), problem.import_machine(state, ctx)
     candidates = np.setdiff1d(np.arange(len(z)), state.chosen)
     if config.n_candidates is not None and len(candidates) > config.n_candidates:
@@ -299,7 +300,7 @@ def _users(problem: SocialProblem) -> dict[str, Any]:
     return {"rows": rows, "texts": texts}
 
 
-def _matrices(problem: SocialProblem, state: SocialState, view_weights: np.ndarray, ctx: RunContext) -> dict[str, Any]:
+def _matrices(problem: SocialProblem, state: SocialState, view_weights: np.ndarray, ctx: Resources) -> dict[str, Any]:
     """Return the weighted sums of the views, ``(n, n)``: by alignment, and as they were learnt; by blocks there are none."""
     if problem.by_blocks:
         return {"kernel": np.zeros((0, 0), np.float32), "strengths": np.zeros((0, 0), np.float32)}
@@ -309,7 +310,7 @@ def _matrices(problem: SocialProblem, state: SocialState, view_weights: np.ndarr
     return {"kernel": problem.kernel(state, ctx), "strengths": strengths}
 
 
-def _with_hits(problem: SocialProblem, model: SocialModel, state: SocialState, ctx: RunContext) -> SocialModel:
+def _with_hits(problem: SocialProblem, model: SocialModel, state: SocialState, ctx: Resources) -> SocialModel:
     """Return a model by blocks with what the tables tell of the training links: one pass over all scores."""
     scorers = scorer_of(model), scorer_of(model, direct=True)
     weights, offsets = (np.concatenate([getattr(one, name) for one in scorers]) for name in ("weights", "offsets"))
@@ -337,7 +338,7 @@ def _goes_by_blocks(config: SocialConfig, data: object) -> bool:
     return config.pair_kernel == "similarity" and config.grams in ("auto", "recompute") and not isinstance(data, GivenGrams)
 
 
-def _block_problem(config: SocialConfig, specs: Sequence[Any], inputs: SocialInputs, resources: RunContext) -> SocialProblem:
+def _block_problem(config: SocialConfig, specs: Sequence[Any], inputs: SocialInputs, resources: Resources) -> SocialProblem:
     """Return the problem of a fit without matrices of all users. Raises ValueError: what asks for such matrices; MemoryBoundExceeded."""
     data: Any = inputs.data
     if not _goes_by_blocks(config, data):

@@ -13,11 +13,11 @@ from ....kernels.ranking.pair_ranking import ImportMachine, empty_machine, impor
 from ....kernels.ranking.user_kernels import LANCZOS_STEPS, FactorGram, PairGram, pair_block, pair_diagonal, similarity_features
 from ....kernels.svm.dual import DenseGram, Gram
 from ...core.memory import Item, driver_plan
+from ...core.resources import Resources
 from ...grams.grams import LazyGrams
 from ...grams.plans import GramPasses
 from ...grams.settings import GramSettings
 from ...grams.weighted_sum import MATRIX_SHARE
-from ...records.context import RunContext
 from ...records.data_set import DataSet
 from .block_pass import BlockViews, Normal, lanczos_views, view_passes
 from .config import SocialConfig
@@ -88,7 +88,7 @@ class SocialProblem:
     inputs: SocialInputs
     specs: tuple[Any, ...]
     settings: GramSettings
-    planned: RunContext  # where it was made: what decides the passes
+    planned: Resources  # where it was made: what decides the passes
     by_blocks: bool = False
     machine: ImportMachine | None = None  # of the newest state, where import vectors are chosen
     _gram: Gram | None = None
@@ -170,25 +170,25 @@ class SocialProblem:
             ("views at the pairs", 16 * k * len(self.links.z)),
         )
 
-    def entries(self, state: SocialState, ctx: RunContext) -> np.ndarray:
+    def entries(self, state: SocialState, ctx: Resources) -> np.ndarray:
         """Return the entries of the views at the training pairs, ``(k, m)``."""
         if self.by_blocks:
             return state.entries
         return self.grams(ctx).view_entries(state.scaling, *self.links.pairs.T)
 
-    def kernel(self, state: SocialState, ctx: RunContext) -> np.ndarray:
+    def kernel(self, state: SocialState, ctx: Resources) -> np.ndarray:
         """Return the weighted sum of the views, float32 ``(n, n)``."""
         if self._weighted_views is None:
             self._weighted_views = self.grams(ctx).weighted(state.scaling, state.theta)
         return self._weighted_views
 
-    def gram(self, state: SocialState, ctx: RunContext) -> Gram:
+    def gram(self, state: SocialState, ctx: Resources) -> Gram:
         """Return the Gram matrix of the training pairs."""
         if self._gram is None:
             self._gram = self._build_gram(state, ctx)
         return self._gram
 
-    def _build_gram(self, state: SocialState, ctx: RunContext) -> Gram:
+    def _build_gram(self, state: SocialState, ctx: Resources) -> Gram:
         kind, pairs = self.config.pair_kernel, self.links.pairs
         if kind == "similarity":
             return FactorGram(similarity_features(self.entries(state, ctx), state.theta, self.config.view_scale))
@@ -201,7 +201,7 @@ class SocialProblem:
         np.fill_diagonal(matrix, pair_diagonal(kernel, pairs, kind))
         return DenseGram(matrix)
 
-    def import_machine(self, state: SocialState, ctx: RunContext) -> ImportMachine:
+    def import_machine(self, state: SocialState, ctx: Resources) -> ImportMachine:
         """Return the machine of a state: the one of the last step, or after a resume the same again."""
         if self.machine is not None and np.array_equal(self.machine.chosen, state.chosen):
             return self.machine

@@ -15,6 +15,7 @@ from ....storage import DataError
 from ....storage.data import opened
 from ...core.memory import check_memory, total_bytes
 from ...core.method import Method
+from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...inputs.labels import Inputs, store_inputs
 from ...inputs.scores import held_out_rows, scores_of
@@ -57,23 +58,23 @@ class TriClass(Method[TriClassConfig, TriClassProblem, TriClassState, KernelMode
         rows, count = join_stores(stored.data, store), 0 if store is None else store.n_rows
         return config, TriClassInputs(rows, labels, count, stored.sample_weight, classes, held_out, store)
 
-    def problem(self, config: TriClassConfig, inputs: TriClassInputs, resources: RunContext) -> TriClassProblem:
+    def problem(self, config: TriClassConfig, inputs: TriClassInputs, resources: Resources) -> TriClassProblem:
         """Return the problem of a fit. Raises ValueError: a kernel that does not suit the data, a balance without unlabelled rows, folds
         without rows of both classes; MemoryBoundExceeded: more rows than the driver's memory allows.
         """
         return shared_problem(config, inputs, [inputs.held_out], validation_masks(config, inputs, resources.seed), resources)
 
-    def init(self, problem: TriClassProblem, resources: RunContext) -> TriClassState:
+    def init(self, problem: TriClassProblem, resources: Resources) -> TriClassState:
         """Return the state before the first machine."""
         return TriClassState(0, (), (), np.zeros((0, len(PATH_COLUMNS))))
 
-    def step(self, problem: TriClassProblem, state: TriClassState, resources: RunContext) -> Step[TriClassState]:
+    def step(self, problem: TriClassProblem, state: TriClassState, resources: Resources) -> Step[TriClassState]:
         """Fit the first machines, or solve the next convex problem of every start that runs."""
         with one_thread():
             new = problem.advance(state, problem.gram(resources), resources.seed)
         return Step(new, problem.metrics(state, new))
 
-    def result(self, problem: TriClassProblem, state: TriClassState, resources: RunContext) -> Result[KernelModel]:
+    def result(self, problem: TriClassProblem, state: TriClassState, resources: Resources) -> Result[KernelModel]:
         """Return the model of the best start with its certificate, and how the unlabelled rows were assigned."""
         config, inputs, best, validation = problem.config, problem.inputs, problem.best(state), problem.validation(state)
         figures = {
@@ -114,18 +115,18 @@ class TriClass(Method[TriClassConfig, TriClassProblem, TriClassState, KernelMode
             scores=partial(self._scores, problem, state, resources),
         )
 
-    def _scores(self, problem: TriClassProblem, state: TriClassState, resources: RunContext) -> dict[str, Any]:
+    def _scores(self, problem: TriClassProblem, state: TriClassState, resources: Resources) -> dict[str, Any]:
         return scores_of(problem.inputs.labelled, self.decision_values(problem, state, resources))
 
     def shared_fits(
-        self, configs: Sequence[TriClassConfig], inputs: TriClassInputs, masks: Sequence[np.ndarray], resources: RunContext
+        self, configs: Sequence[TriClassConfig], inputs: TriClassInputs, masks: Sequence[np.ndarray], resources: Resources
     ) -> TriClassProblem | None:
         """Return one problem of fits without the rows of every mask: they share the Gram matrix."""
         if len(configs) > 1:
             return None
         return shared_problem(configs[0], inputs, [inputs.without(mask).held_out for mask in masks], (), resources)
 
-    def decision_values(self, problem: TriClassProblem, state: TriClassState, resources: RunContext) -> np.ndarray:
+    def decision_values(self, problem: TriClassProblem, state: TriClassState, resources: Resources) -> np.ndarray:
         """Return what the best machine of every fit decides on the labelled rows, ``(n_fits, n_labelled)``."""
         return np.stack([problem.best(state, part).decision[: len(problem.inputs.labels)] for part in range(problem.n_fits)])
 
@@ -145,7 +146,7 @@ def shared_problem(
     inputs: TriClassInputs,
     fits: Sequence[np.ndarray | None],
     folds: Sequence[np.ndarray],
-    resources: RunContext,
+    resources: Resources,
 ) -> TriClassProblem:
     """Return the problem of fits without the labelled rows of a mask each, and of the folds of a validation of the first.
 

@@ -21,13 +21,13 @@ from ....kernels.svm.triclass import Points
 from ....kernels.svm.triclass_search import SearchSettings, SearchState
 from ....storage import BlockStore
 from ...core.memory import Item, driver_plan, total_bytes
+from ...core.resources import Resources
 from ...grams.grams import Grams, LazyGrams
 from ...grams.plans import GramPasses
 from ...grams.settings import PLACES, GramSettings
 from ...grams.sources import group_pairs
 from ...grams.weighted_sum import MATRIX_SHARE, working_set_item
 from ...passes.blocks import Rows
-from ...records.context import RunContext
 from ...records.joined import JoinedStores
 from .config import TriClassConfig
 from .inputs import TriClassInputs, rows_bytes, rows_here
@@ -86,7 +86,7 @@ class TriClassProblem:
     points: tuple[Points, ...]  # of the fit, or of fits side by side, and of every fold of a validation
     masks: tuple[np.ndarray | None, ...]  # labelled rows held out of these
     n_fits: int
-    planned: RunContext  # where it was made: what decides the passes
+    planned: Resources  # where it was made: what decides the passes
 
     def __post_init__(self) -> None:
         self.names = start_names(self.config)
@@ -134,7 +134,7 @@ class TriClassProblem:
         """What workers do."""
         return DISTRIBUTED[self.layout.solver_reads]
 
-    def grams(self, resources: RunContext) -> Grams | LinearGram:
+    def grams(self, resources: Resources) -> Grams | LinearGram:
         """Return the Gram matrix, its passes to run where ``resources`` say."""
         if self._lazy_grams is None:
             data: Any = self.inputs.data
@@ -146,7 +146,7 @@ class TriClassProblem:
                 self._lazy_grams = LazyGrams(lambda resources: Grams(data, [self.spec], self.layout.settings, resources))
         return self._lazy_grams(resources)
 
-    def gram(self, resources: RunContext) -> Gram:
+    def gram(self, resources: Resources) -> Gram:
         """Return the matrix for the solver, with the mean of the unlabelled points where their balance is fixed."""
         if self._gram is None:
             grams = self.grams(resources)
@@ -284,7 +284,7 @@ class TriClassProblem:
         return max(better, key=lambda item: item[1] - item[2], default=None)
 
 
-def decide(config: TriClassConfig, spec: KernelSpec, inputs: TriClassInputs, resources: RunContext, machines: int) -> Layout:
+def decide(config: TriClassConfig, spec: KernelSpec, inputs: TriClassInputs, resources: Resources, machines: int) -> Layout:
     """Return the matrix in this process where it and what is made of it fit the driver's memory, else passes over its blocks."""
     data, limit = inputs.data, resources.driver_memory
     near = replace(GramSettings.of(data, resources, [spec], config.grams), counts=inputs.counts)

@@ -13,6 +13,7 @@ import numpy as np
 from ....kernels.bank.two_layer import first_length
 from ....storage import DataError
 from ...core.method import Method
+from ...core.resources import Resources
 from ...core.result import Result, Step, ended_early
 from ...grams.settings import PLACES
 from ...inputs.kernel_checks import emit_warnings, kernel_warnings
@@ -49,7 +50,7 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
             )
         return config, inputs.without(held_out_rows(extra, inputs.target, resources.seed, inputs.classes))
 
-    def problem(self, config: TwoLayerConfig, inputs: Inputs, resources: RunContext) -> TwoLayerProblem:
+    def problem(self, config: TwoLayerConfig, inputs: Inputs, resources: Resources) -> TwoLayerProblem:
         """Return the problem of a fit. Raises ValueError: kernels that do not suit the data; MemoryBoundExceeded: more kernels or rows than
         the memory allows.
         """
@@ -69,7 +70,7 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
         check_machines(settings, problem.driver_items(), n, len(all_specs), resources, self.name)
         return problem
 
-    def init(self, problem: TwoLayerProblem, resources: RunContext) -> TwoLayerState:
+    def init(self, problem: TwoLayerProblem, resources: Resources) -> TwoLayerState:
         """Return the machines at random weights."""
         none, rng = np.zeros(0), np.random.default_rng(resources.seed)
         grams, count = problem.grams(none, resources), len(problem.problems) * problem.config.n_restarts
@@ -82,7 +83,7 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
             machines.append(LayerState.at(point, first_length(point, problem.penalty), np.zeros((0, grams.k))))
         return TwoLayerState(0, tuple(machines), none)
 
-    def step(self, problem: TwoLayerProblem, state: TwoLayerState, resources: RunContext) -> Step[TwoLayerState]:
+    def step(self, problem: TwoLayerProblem, state: TwoLayerState, resources: Resources) -> Step[TwoLayerState]:
         """Take one step with every machine that moves; when none does, keep the best starts and look for a new kernel."""
         count = len(state.machines)
         machines = tuple(
@@ -93,7 +94,7 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
         metrics = problem.metrics(new)
         return Step(problem.end_round(new, resources) if all(machine.stop for machine in machines) else new, metrics)
 
-    def result(self, problem: TwoLayerProblem, state: TwoLayerState, resources: RunContext) -> Result[KernelModel]:
+    def result(self, problem: TwoLayerProblem, state: TwoLayerState, resources: Resources) -> Result[KernelModel]:
         """Return the model of the last weights, which are the best, with certificates, and how many kernels and rows were selected."""
         machines, idle = problem.best(state), _idle_machines(problem, state)
         for message in idle:
@@ -131,16 +132,16 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
             scores=partial(self._scores, problem, state, resources),
         )
 
-    def _scores(self, problem: TwoLayerProblem, state: TwoLayerState, resources: RunContext) -> dict[str, Any]:
+    def _scores(self, problem: TwoLayerProblem, state: TwoLayerState, resources: Resources) -> dict[str, Any]:
         return scores_of(problem.inputs, self.decision_values(problem, state, resources))
 
-    def decision_values(self, problem: TwoLayerProblem, state: TwoLayerState, resources: RunContext) -> np.ndarray:
+    def decision_values(self, problem: TwoLayerProblem, state: TwoLayerState, resources: Resources) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
         return np.stack([machine.decision for machine in problem.best(state)])
 
     def tables(self, problem: TwoLayerProblem, state: TwoLayerState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, and the weights of the heaviest along the iterations; by class for several."""
-        return self.model_tables(model, problem.planned.data.feature_names())
+        return self.model_tables(model, problem.inputs.data.feature_names())
 
     def model_tables(self, model: KernelModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return what :meth:`tables` does."""

@@ -18,6 +18,7 @@ from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.dual import DualProblem, Scratch
 from ....storage import DataError
 from ...core.memory import Item, driver_plan
+from ...core.resources import Resources
 from ...grams.plans import BLOCKS_WORK, SUM_WORK, GramPasses
 from ...grams.settings import GramSettings
 from ...grams.weighted_sum import MATRIX_SHARE
@@ -25,7 +26,6 @@ from ...inputs.labels import Inputs
 from ...inputs.memory import vectors_item
 from ...inputs.scores import AccuracyTracker, accuracy_metrics
 from ...loops.protocol import joint_stop
-from ...records.context import RunContext
 from .config import TwoLayerConfig
 from .layer_pass import LayerGrams, layer_pass_bytes
 from .new_kernels import N_WIDTHS, best_candidate
@@ -91,7 +91,7 @@ class TwoLayerProblem:
     problems: tuple[DualProblem, ...]
     settings: GramSettings
     layer_by_passes: bool  # the second layer is beyond the driver's memory: passes answer for it
-    planned: RunContext  # where it was made: what decides the passes
+    planned: Resources  # where it was made: what decides the passes
 
     def __post_init__(self) -> None:
         inputs = self.inputs
@@ -151,7 +151,7 @@ class TwoLayerProblem:
         """Return all kernels, added ones last."""
         return (*self.specs, *(KernelSpec("rbf", (("gamma", float(width)),), None, self.config.normalize) for width in widths))
 
-    def grams(self, widths: np.ndarray, resources: RunContext) -> LayerGrams:
+    def grams(self, widths: np.ndarray, resources: Resources) -> LayerGrams:
         """Return the Gram matrices of all kernels: a function of data and settings, made anew after a resume."""
         specs = self.kernels(widths)
         if self._grams is None or self._grams.specs != specs:
@@ -161,7 +161,7 @@ class TwoLayerProblem:
         self._grams.resources = resources
         return self._grams
 
-    def machine(self, index: int, count: int, widths: np.ndarray, resources: RunContext) -> TwoLayerObjective:
+    def machine(self, index: int, count: int, widths: np.ndarray, resources: Resources) -> TwoLayerObjective:
         """Return objective and gradient of one machine of ``count``, starts of one problem together."""
         problem = self.problems[index * len(self.problems) // count]
         return TwoLayerObjective(self.grams(widths, resources), problem, self.penalty, self._scratch)
@@ -207,7 +207,7 @@ class TwoLayerProblem:
         groups = [state.machines[first : first + starts] for first in range(0, len(state.machines), starts)]
         return tuple(min(group, key=lambda machine: machine.value) for group in groups)
 
-    def end_round(self, state: TwoLayerState, resources: RunContext) -> TwoLayerState:
+    def end_round(self, state: TwoLayerState, resources: Resources) -> TwoLayerState:
         """Keep the best starts, and stop or add kernels."""
         state = replace(state, machines=self.best(state))
         count = self.config.max_new_kernels - len(state.widths) if self.config.infinite else 0
@@ -216,7 +216,7 @@ class TwoLayerProblem:
             return self._add_kernels(state, widths, resources)
         return replace(state, stop=joint_stop([machine.stop for machine in state.machines], UNFINISHED))
 
-    def _choose_widths(self, state: TwoLayerState, resources: RunContext) -> list[float]:
+    def _choose_widths(self, state: TwoLayerState, resources: Resources) -> list[float]:
         """Return the widths that help some machine, the most helpful first; none when the one added last got no weight."""
         if len(state.widths) and not any(machine.mu[-1] > 0.0 for machine in state.machines):
             return []
@@ -227,7 +227,7 @@ class TwoLayerProblem:
         # A kernel that is there already may seem to help a machine that stopped before its optimum.
         return list(dict.fromkeys(width for width in widths if not np.isclose(width, state.widths, rtol=SAME_WIDTH_TOL).any()))
 
-    def _add_kernels(self, state: TwoLayerState, added: list[float], resources: RunContext) -> TwoLayerState:
+    def _add_kernels(self, state: TwoLayerState, added: list[float], resources: Resources) -> TwoLayerState:
         widths, count = np.append(state.widths, added), len(state.machines)
         machines = [
             self._add_to_machine(machine, len(added), self.machine(index, count, widths, resources))

@@ -16,10 +16,9 @@ import scipy.sparse as sp
 from ....cluster import BlockProgram, Plan, plan
 from ....kernels.weights.umkl import PENALTY_SHARE, BasisArray
 from ....kernels.weights.umkl_strips import Largest, bases_of_codes, largest_residuals, merge_largest, row_products, solve_code
-from ...core.resources import Shared, resolve
+from ...core.resources import Resources, Shared, resolve
 from ...grams.sources import FREED_BYTES, READ, TILE, pair_bytes
 from ...passes.blocks import join_lists, scale_as_given
-from ...records.context import RunContext
 from .rows_pass import COLUMNS, HELD_BYTES, PassRows, Points, Strip, rows_of_sets
 
 MAX_CANDIDATES = TILE - 1  # with the point itself one tile of kernels
@@ -135,21 +134,21 @@ class CodesMemory:
 
 
 def coded_by_passes(
-    ctx: RunContext, strips: Sequence[Points], inner: Products, k: int, n_bases: int, penalty: float, stop: str
+    resources: Resources, strips: Sequence[Points], inner: Products, k: int, n_bases: int, penalty: float, stop: str
 ) -> BasisArray:
     """Return the bases of all points by sparse codes, ``(n, B)``, as :func:`umkl.coded_bases` does. ``k`` kernels are behind the inner
     products; a penalty 0 takes PENALTY_SHARE of the largest of a point with another.
     """
     n, count, memory = strips[0].size[0], min(fresh_candidates(n_bases), strips[0].size[0] - 1), CodesMemory(k, n_bases)
     codes = Codes.none(n)
-    left = _residuals(ctx, strips, inner, codes, count, memory)
+    left = _residuals(resources, strips, inner, codes, count, memory)
     penalties = np.full(n, penalty) if penalty > 0.0 else PENALTY_SHARE * left.values[:, 0]
     while True:
         rows, fresh = _violators(codes, left, penalties)
         if not len(rows):
             return bases_of_codes(codes.matrix, left, n_bases, stop=stop)
-        codes = solve_codes(ctx, strips, inner, codes.joined(rows, fresh), penalties, memory)
-        left = _residuals(ctx, strips, inner, codes, count, memory)
+        codes = solve_codes(resources, strips, inner, codes.joined(rows, fresh), penalties, memory)
+        left = _residuals(resources, strips, inner, codes, count, memory)
 
 
 def _violators(codes: Codes, left: Largest, penalties: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -176,17 +175,17 @@ def codes_pass(strips: Sequence[Points], memory: CodesMemory, *broadcast: object
     return plan(program, strips, *broadcast)
 
 
-def _residuals(ctx: RunContext, strips: Sequence[Points], inner: Products, codes: Codes, count: int, memory: CodesMemory) -> Largest:
+def _residuals(resources: Resources, strips: Sequence[Points], inner: Products, codes: Codes, count: int, memory: CodesMemory) -> Largest:
     arrays = (("ends", codes.indptr), ("candidates", codes.ids), ("codes", codes.values))
-    shared = (ctx.share(name, array, len(strips)) for name, array in arrays)
-    return ctx.run_pass(residuals_pass(strips, memory, count, inner, count, *shared))
+    shared = (resources.share(name, array, len(strips)) for name, array in arrays)
+    return resources.run_pass(residuals_pass(strips, memory, count, inner, count, *shared))
 
 
 def solve_codes(
-    ctx: RunContext, strips: Sequence[Points], inner: Products, codes: Codes, penalties: np.ndarray, memory: CodesMemory
+    resources: Resources, strips: Sequence[Points], inner: Products, codes: Codes, penalties: np.ndarray, memory: CodesMemory
 ) -> Codes:
     """Return the codes of all points over their candidates."""
     arrays = (("penalties", penalties), ("ends", codes.indptr), ("candidates", codes.ids))
-    shared = (ctx.share(name, array, len(strips)) for name, array in arrays)
-    parts = ctx.run_pass(codes_pass(strips, memory, inner, *shared))
+    shared = (resources.share(name, array, len(strips)) for name, array in arrays)
+    parts = resources.run_pass(codes_pass(strips, memory, inner, *shared))
     return Codes(codes.indptr, codes.ids, np.concatenate([values for _, values in sorted(parts, key=lambda part: part[0])]))

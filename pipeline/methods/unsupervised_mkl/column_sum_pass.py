@@ -12,8 +12,9 @@ import numpy as np
 from ....cluster import BlockProgram, Plan, plan
 from ....kernels.grams.normalization import Normalization
 from ....kernels.grams.products import AnyKernel
+from ...core.resources import Resources
 from ...grams.sources import PairRef, load_normalised, pair_bytes, row_pairs
-from ...records.context import RunContext
+from ...passes.blocks import Blocks
 
 
 class Largest(NamedTuple):
@@ -63,14 +64,16 @@ def largest_pass(
     )
 
 
-def mean_largest_sums(ctx: RunContext, specs: Sequence[AnyKernel], norms: Sequence[Normalization], block: int, size: int) -> np.ndarray:
+def mean_largest_sums(
+    data: Blocks, resources: Resources, specs: Sequence[AnyKernel], norms: Sequence[Normalization], block: int, size: int
+) -> np.ndarray:
     """Return the sum of the ``size`` (< n) largest entries of a row off the diagonal, averaged over rows, of every kernel: ``(k,)``.
 
     The pass goes over pairs of blocks of ``block`` rows.
     """
-    refs = row_pairs(ctx.data, list(specs), block)
-    best = np.full((len(specs), ctx.data.n_rows, size), -np.inf)
-    for part in ctx.run_pass(largest_pass(refs, len(specs), ctx.data.n_rows, block, size, tuple(norms))):
+    refs = row_pairs(data, list(specs), block)
+    best = np.full((len(specs), data.n_rows, size), -np.inf)
+    for part in resources.run_pass(largest_pass(refs, len(specs), data.n_rows, block, size, tuple(norms))):
         rows = slice(*part.rows)
         best[:, rows] = _largest(np.concatenate([best[:, rows], part.values], axis=2), size)
     return np.sort(best, axis=2).sum(axis=2).mean(axis=1)

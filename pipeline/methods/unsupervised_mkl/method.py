@@ -11,6 +11,7 @@ import numpy as np
 from ....kernels.weights.umkl import solve_simplex_qp
 from ...core.memory import check_memory
 from ...core.method import Method
+from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kernels
 from ...inputs.labels import Inputs
@@ -38,7 +39,7 @@ class UMKL(Method[UMKLConfig, UMKLProblem, UMKLState, KernelModel]):
         """Return parameters and rows; a target is not read."""
         return config, UMKLInputs(resources.data)
 
-    def problem(self, config: UMKLConfig, inputs: UMKLInputs, resources: RunContext) -> UMKLProblem:
+    def problem(self, config: UMKLConfig, inputs: UMKLInputs, resources: Resources) -> UMKLProblem:
         """Return the problem of a fit. Raises ValueError: data without coordinates (strings, matrices), or fewer than two rows;
         MemoryBoundExceeded: more rows than the driver's memory allows.
         """
@@ -58,15 +59,15 @@ class UMKL(Method[UMKLConfig, UMKLProblem, UMKLState, KernelModel]):
         check_memory(self.name, way.items, resources, "fewer rows or kernels")
         return UMKLProblem(config, inputs, specs, n_bases, way, resources)
 
-    def init(self, problem: UMKLProblem, resources: RunContext) -> UMKLState:
+    def init(self, problem: UMKLProblem, resources: Resources) -> UMKLState:
         """Return equal weights without bases."""
         k, bases = len(problem.specs), np.full((problem.inputs.data.n_rows, problem.n_bases), -1, np.int32)
         return UMKLState(0, np.full(k, 1.0 / k), bases, np.inf, np.inf, np.zeros((0, k)))
 
-    def step(self, problem: UMKLProblem, state: UMKLState, resources: RunContext) -> Step[UMKLState]:
+    def step(self, problem: UMKLProblem, state: UMKLState, resources: Resources) -> Step[UMKLState]:
         """Choose bases, then weights."""
-        config, rows = problem.config, resources.over(problem.inputs.data)
-        sweep = problem.sweep(rows, state.weights, state.bases if state.iteration else None)
+        config = problem.config
+        sweep = problem.sweep(problem.inputs.data, resources, state.weights, state.bases if state.iteration else None)
         changed = int(np.sum(np.any(np.sort(sweep.bases, axis=1) != np.sort(state.bases, axis=1), axis=1)))
         best = solve_simplex_qp(sweep.terms.W, sweep.terms.u, state.weights)
         new = UMKLState(state.iteration + 1, best.weights, sweep.bases, sweep.terms.value(best.weights), best.gap, state.path)
@@ -82,10 +83,10 @@ class UMKL(Method[UMKLConfig, UMKLProblem, UMKLState, KernelModel]):
         metrics = {"objective": new.objective, "gap": new.qp_gap, "changed": changed, "kept": sweep.n_kept}
         return Step(new, {**metrics, "n_selected": int(np.count_nonzero(new.weights))})
 
-    def result(self, problem: UMKLProblem, state: UMKLState, resources: RunContext) -> Result[KernelModel]:
+    def result(self, problem: UMKLProblem, state: UMKLState, resources: Resources) -> Result[KernelModel]:
         """Return the model, one machine per principal component of the learnt kernel, and how many kernels have a weight."""
         config, data, grams = problem.config, problem.inputs.data, problem.grams(resources)
-        weights, count = state.weights * problem.factors(resources.over(data)), config.n_components
+        weights, count = state.weights * problem.factors(resources), config.n_components
         if isinstance(grams, PassGrams):
             found = components_by_passes(grams.total(weights), count)
         else:

@@ -18,7 +18,6 @@ from ...core.resources import Resources
 from ...grams.grams import Grams, LazyGrams
 from ...grams.plans import GramPasses
 from ...passes.blocks import Blocks
-from ...records.context import RunContext
 from .column_sum_pass import mean_largest_sums
 from .config import UMKLConfig
 from .memory import Way
@@ -95,7 +94,7 @@ class UMKLProblem:
         by_passes = "bases of the points and terms of the weights", "products for the components"
         return ("Gram blocks", *(by_passes if self.way.by_passes else ()))
 
-    def factors(self, ctx: RunContext) -> np.ndarray:
+    def factors(self, resources: Resources) -> np.ndarray:
         """Return multipliers of the normalised kernels, ``(k,)``: those of column sums with ``normalize="column_sum"``, else one. Raises
         ValueError: a kernel whose largest entries do not sum to a positive number.
         """
@@ -103,13 +102,13 @@ class UMKLProblem:
             self._factors = np.ones(len(self.specs))
             kernels = [q for q, spec in enumerate(self.specs) if spec.normalize == "none" and self.config.normalize == "column_sum"]
             if kernels:
-                self._factors[kernels] = 1.0 / self._column_sums(kernels, ctx)
+                self._factors[kernels] = 1.0 / self._column_sums(kernels, resources)
         return self._factors
 
-    def _column_sums(self, kernels: list[int], ctx: RunContext) -> np.ndarray:
-        normalizations = self.grams(ctx).normalizations
+    def _column_sums(self, kernels: list[int], resources: Resources) -> np.ndarray:
+        normalizations = self.grams(resources).normalizations
         specs, norms = [self.specs[q] for q in kernels], [normalizations[q] for q in kernels]
-        sums = mean_largest_sums(ctx, specs, norms, self.way.settings.block, self.n_bases)
+        sums = mean_largest_sums(self.inputs.data, resources, specs, norms, self.way.settings.block, self.n_bases)
         if not np.all(sums > 0):
             raise ValueError(
                 f"kernel {specs[int(np.argmin(sums))]}: its {self.n_bases} largest entries of a row sum to {sums.min():.3g} on average; "

@@ -21,12 +21,11 @@ from ....kernels.grams.normalization import Normalization
 from ....kernels.grams.products import AnyKernel
 from ....kernels.weights.umkl import BasisArray, WeightTerms
 from ....kernels.weights.umkl_strips import BaseProducts, RowBlock, base_places, greedy_strip, point_costs, point_terms
-from ...core.resources import Shared, resolve
+from ...core.resources import Resources, Shared, resolve
 from ...grams.grams import load_programs as load_gram_programs
 from ...grams.sources import FREED_BYTES, READ, TILE, apply_norms, pair_bytes
 from ...grams.weighted_sum import BlockTotal
 from ...passes.blocks import constant_features, scale_as_given, scale_of
-from ...records.context import RunContext
 from .rows_pass import COLUMNS, ENTRY_BYTES, HELD_BYTES, PassRows, Points, Strip, rows_of_sets
 
 
@@ -186,9 +185,9 @@ class StripMemory:
         return int(ENTRY_BYTES * c * n + 24 * c * min(COLUMNS, n) + 2 * held + 3 * read + local + pair)
 
 
-def run_bases(ctx: RunContext, work: Plan[Chosen]) -> Chosen:
+def run_bases(resources: Resources, work: Plan[Chosen]) -> Chosen:
     """Run one of these passes; returns the bases of all points as one array."""
-    result = ctx.run_pass(work)
+    result = resources.run_pass(work)
     bases = np.concatenate([part for _, part in sorted(result.bases, key=operator.itemgetter(0))])
     return result._replace(bases=[(0, bases)])
 

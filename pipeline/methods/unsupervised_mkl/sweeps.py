@@ -15,13 +15,13 @@ from ....kernels.jit import one_thread
 from ....kernels.svm.dual import DenseGram
 from ....kernels.weights.umkl import BasisArray, WeightTerms, basis_costs, coded_bases, greedy_bases, weight_terms
 from ....storage import BlockStore, MemoryBlocks
+from ...core.resources import Resources
 from ...grams.grams import Grams, LazyGrams
 from ...grams.plans import GramPasses
 from ...grams.sources import rows_of
 from ...grams.weighted_sum import written_bytes, written_pairs
 from ...models.kernel import spans
-from ...passes.blocks import scale_as_given
-from ...records.context import RunContext
+from ...passes.blocks import Blocks, scale_as_given
 from .codes_pass import CodesMemory, RowInner, coded_by_passes, codes_pass, residuals_pass
 from .column_sum_pass import largest_pass
 from .config import UMKLConfig
@@ -43,7 +43,7 @@ class Sweep(NamedTuple):
 class Sweeper(Protocol):
     """How a fit goes over its points."""
 
-    def __call__(self, ctx: RunContext, weights: np.ndarray, before: BasisArray | None) -> Sweep:
+    def __call__(self, data: Blocks, resources: Resources, weights: np.ndarray, before: BasisArray | None) -> Sweep:
         """Choose bases under weights of the kernels as they are loaded; ``before`` are those of the last sweep, if there was one."""
         ...
 
@@ -51,28 +51,30 @@ class Sweeper(Protocol):
 class WholeSweep:
     """Sweeps on the inner products of all rows and the weighted sum of the kernels as matrices in this process."""
 
-    def __init__(self, config: UMKLConfig, n_bases: int, grams: LazyGrams[Grams], factors: Callable[[RunContext], np.ndarray]) -> None:
+    def __init__(self, config: UMKLConfig, n_bases: int, grams: LazyGrams[Grams], factors: Callable[[Resources], np.ndarray]) -> None:
         self._config, self._n_bases, self._grams, self._factors = config, n_bases, grams, factors
         self._inner: np.ndarray | None = None
 
-    def __call__(self, ctx: RunContext, weights: np.ndarray, before: BasisArray | None) -> Sweep:
+    def __call__(self, data: Blocks, resources: Resources, weights: np.ndarray, before: BasisArray | None) -> Sweep:
         """Choose bases, then gather the entries of all kernels at them."""
         config = self._config
         if self._inner is None:
-            self._inner = inner_products(ctx.data)
-        bases, n_kept = self._choose_bases(ctx, self._inner, weights, before)
+            self._inner = inner_products(data)
+        bases, n_kept = self._choose_bases(resources, self._inner, weights, before)
         n = len(bases)
         columns = np.where(bases >= 0, bases, 0).ravel().astype(np.int64)
-        entries = self._grams(ctx).entries(np.repeat(np.arange(n), self._n_bases), columns)
+        entries = self._grams(resources).entries(np.repeat(np.arange(n), self._n_bases), columns)
         # In one order, whatever the policy hands over: products follow other paths, with other bits, through other layouts.
-        entries = np.multiply(entries, self._factors(ctx)[:, None], order="C")
+        entries = np.multiply(entries, self._factors(resources)[:, None], order="C")
         return Sweep(bases, n_kept, weight_terms(entries.reshape(-1, n, self._n_bases), bases, self._inner, config.gamma1, config.gamma2))
 
-    def _choose_bases(self, ctx: RunContext, inner: np.ndarray, weights: np.ndarray, before: BasisArray | None) -> tuple[BasisArray, int]:
+    def _choose_bases(
+        self, resources: Resources, inner: np.ndarray, weights: np.ndarray, before: BasisArray | None
+    ) -> tuple[BasisArray, int]:
         config = self._config
         if config.start == "sparse-coding" and before is None:
             return coded_bases(inner, self._n_bases, config.gamma2, stop=config.stop), 0
-        combined = self._grams(ctx).combine(weights * self._factors(ctx))
+        combined = self._grams(resources).combine(weights * self._factors(resources))
         assert isinstance(combined, DenseGram)  # its bytes were counted before the fit began
         gram = combined.array
         if config.start == "kernel-sparse-coding" and before is None:
@@ -87,27 +89,27 @@ class WholeSweep:
 class PassSweep:
     """Sweeps by passes over strips of points; this process holds the bases and what the tasks add up."""
 
-    def __init__(self, config: UMKLConfig, n_bases: int, grams: LazyGrams[PassGrams], factors: Callable[[RunContext], np.ndarray]) -> None:
+    def __init__(self, config: UMKLConfig, n_bases: int, grams: LazyGrams[PassGrams], factors: Callable[[Resources], np.ndarray]) -> None:
         self._config, self._n_bases, self._grams, self._factors = config, n_bases, grams, factors
 
-    def __call__(self, ctx: RunContext, weights: np.ndarray, before: BasisArray | None) -> Sweep:
+    def __call__(self, data: Blocks, resources: Resources, weights: np.ndarray, before: BasisArray | None) -> Sweep:
         """Choose bases and terms in one pass over the sum of the kernels in use."""
-        config, grams, factors = self._config, self._grams(ctx), self._factors(ctx)
+        config, grams, factors = self._config, self._grams(resources), self._factors(resources)
         asked = Rebuilding(grams.of_bases(factors), self._n_bases, config.gamma1, config.gamma2, config.stop)
-        points = points_of(ctx.data, self._n_bases, grams.settings.block)
+        points = points_of(data, self._n_bases, grams.settings.block)
         if before is None and config.start != "greedy":
-            bases = ctx.share("bases", self._coded(ctx, points, weights), len(points))
-            return _sweep_of(run_bases(ctx, terms_pass(points, asked, bases)))
+            bases = resources.share("bases", self._coded(resources, points, weights), len(points))
+            return _sweep_of(run_bases(resources, terms_pass(points, asked, bases)))
         strips, total = grams.strips(weights * factors, points)
-        kept = None if before is None or not config.safeguard else ctx.share("bases", before, len(points))
-        return _sweep_of(run_bases(ctx, choose_pass(strips, total, asked, kept)))
+        kept = None if before is None or not config.safeguard else resources.share("bases", before, len(points))
+        return _sweep_of(run_bases(resources, choose_pass(strips, total, asked, kept)))
 
-    def _coded(self, ctx: RunContext, points: Sequence[Points], weights: np.ndarray) -> BasisArray:
-        config, grams, factors = self._config, self._grams(ctx), self._factors(ctx)
+    def _coded(self, resources: Resources, points: Sequence[Points], weights: np.ndarray) -> BasisArray:
+        config, grams, factors = self._config, self._grams(resources), self._factors(resources)
         asked = grams.k, self._n_bases, config.gamma2, config.stop
         if config.start == "sparse-coding":
-            return coded_by_passes(ctx, points, RowInner(), *asked)
-        return coded_by_passes(ctx, *grams.strips(weights * factors, points), *asked)
+            return coded_by_passes(resources, points, RowInner(), *asked)
+        return coded_by_passes(resources, *grams.strips(weights * factors, points), *asked)
 
 
 def _sweep_of(result: Chosen) -> Sweep:

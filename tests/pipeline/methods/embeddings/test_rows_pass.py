@@ -39,11 +39,11 @@ def test_geometry_by_blocks_is_that_of_all_rows(executor, monkeypatch, kind, cou
     data = MemoryBlocks(sp.csr_array(X) if kind == "sparse" else X)
     norm2, directions = leading_directions(data.X if kind == "sparse" else X, 2)
     ctx = RunContext(executor[0], data=data)
-    whole = row_geometry(ctx, count)
+    whole = row_geometry(data, ctx, count)
     assert whole[0] == norm2 and np.array_equal(whole[1], directions[:, :count])
     monkeypatch.setattr(rows_pass, "WHOLE_ROWS", 32)
     monkeypatch.setattr(rows_pass, "MAX_SCATTER_COLUMNS", 6)
-    found = row_geometry(ctx, count)
+    found = row_geometry(data, ctx, count)
     assert found[0] == pytest.approx(norm2, rel=1e-10) and found[1].shape == (90, count)
     if count:
         np.testing.assert_allclose(found[1] @ found[1].T, directions @ directions.T, atol=1e-5)

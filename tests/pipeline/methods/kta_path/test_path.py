@@ -62,13 +62,15 @@ def test_a_sum_over_pieces_of_columns_is_rounded_once(kernel, monkeypatch):
         monkeypatch.setattr(kernel_sum_pass, "MAX_COLUMNS", columns)
         ctx, ids = RunContext(Executor(), data=MemoryBlocks(X, y)), np.arange(30)
         widths = np.full(30, 1.5 if kernel == "rbf" else 0.0)
-        found[columns] = kernel_sum_pass.feature_kernel_sum(ctx, ids, np.linspace(0.5, 2.0, 30), widths)
+        found[columns] = kernel_sum_pass.feature_kernel_sum(ctx.data, ctx, ids, np.linspace(0.5, 2.0, 30), widths)
         assert found[columns].dtype == (np.float32 if kernel == "rbf" else np.float64)
         pieces = [slice(lo, lo + columns) for lo in range(0, 30, columns)]
         kernel_of = (lambda x: gaussian(x, 1.5)) if kernel == "rbf" else (lambda x: np.outer(x, x))
         total = sum(w * kernel_of(x) for w, x in zip(np.linspace(0.5, 2.0, 30), X.T, strict=True))
         np.testing.assert_allclose(found[columns], total, rtol=1e-6, atol=1e-6)
-        parts = np.stack([kernel_sum_pass.feature_kernel_sum(ctx, ids[s], np.linspace(0.5, 2.0, 30)[s], widths[s]) for s in pieces])
+        parts = np.stack(
+            [kernel_sum_pass.feature_kernel_sum(ctx.data, ctx, ids[s], np.linspace(0.5, 2.0, 30)[s], widths[s]) for s in pieces]
+        )
         np.testing.assert_array_equal(found[columns], parts.astype(np.float64).sum(axis=0).astype(found[columns].dtype))
 
 
@@ -375,6 +377,6 @@ def test_rows_held_out_are_as_if_they_were_not_there(tmp_path):
 
 def test_matrices_of_cells_have_a_limit_of_their_own_whatever_the_memory():
     data = SimpleNamespace(n_rows=7000, n_cols=300)
-    counts = [CellSums.max_count(SimpleNamespace(data=data, driver_memory=gib << 30), 0.5, 4) for gib in (2, 8, 64)]
+    counts = [CellSums.max_count(data, SimpleNamespace(driver_memory=gib << 30), 0.5, 4) for gib in (2, 8, 64)]
     assert counts[0] < counts[1] <= counts[2]
     assert 8 * counts[2] * 7000**2 <= MAX_CELLS_BYTES < 8 * (counts[2] + 1) * 7000**2
