@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,10 +124,6 @@ class Resources:
     # takes what is doubtful about parameters, before work starts. A run refuses it: its folder would keep them; an estimator warns
     doubt: Callable[[str], None] = refuse
 
-    def over(self, data: Any, **rows: Any) -> RunContext:
-        """Return these together with data, as passes take them whose methods are still to be converted."""
-        return RunContext(**{item.name: getattr(self, item.name) for item in fields(Resources)}, data=data, **rows)
-
     @property
     def fit_limit(self) -> int:
         """Bytes beyond which a fit is refused."""
@@ -157,7 +153,7 @@ class Resources:
 
 @dataclass(frozen=True, kw_only=True)
 class RunContext(Resources):
-    """Resources and data of one fit, as passes take them whose methods are still to be converted."""
+    """Resources of a fit with the data that it reads: for those who open stores and read inputs from them."""
 
     data: BlockStore | MemoryBlocks  # the block store or its in-memory twin
     beside: tuple[BlockStore, ...] = ()  # further stores that the method reads

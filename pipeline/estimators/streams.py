@@ -27,6 +27,10 @@ class StreamEstimator(Estimator):
     def __sklearn_is_fitted__(self) -> bool:
         return self._model is not None or self._stream is not None
 
+    def _fit_place(self, data: Any) -> str | None:
+        # Rows that are learnt one after another are the work of one process.
+        return super()._fit_place(data) if self._config().resolved().algorithm == "fista" else "sync"
+
     def _stream_model(self) -> LinearModel:
         """Return the model of the rows so far."""
         raise NotImplementedError

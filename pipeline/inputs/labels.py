@@ -72,6 +72,31 @@ class Inputs:
         return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
 
 
+@dataclass(frozen=True)
+class AboutRows:
+    """Rows with their target, and what a method knows of them beside; it declares that."""
+
+    rows: Inputs
+
+    @property
+    def labelled(self) -> Inputs:
+        """The rows with their target."""
+        return self.rows
+
+    @property
+    def truth(self) -> np.ndarray:
+        """Class of every row as its index, or its number."""
+        return self.rows.target
+
+    def without(self, held_out: np.ndarray | None) -> Self:
+        """Return inputs with the weights of some rows zero."""
+        return replace(self, rows=self.rows.without(held_out))
+
+    def over(self, data: Any) -> Self:
+        """Return inputs whose rows are read from ``data``: the same ones, in another place."""
+        return replace(self, rows=self.rows.over(data))
+
+
 def store_inputs(ctx: RunContext, name: str) -> Inputs:
     """Return a store's target and weights: classes where it has labels, else real numbers.
 

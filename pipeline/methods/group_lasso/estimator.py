@@ -21,7 +21,6 @@ from ...estimators.inputs import Callbacks, Column, Seed, UserRows, label_array,
 from ...estimators.streams import RESTART, StreamEstimator
 from ...inputs.labels import Inputs, class_factors
 from ...models.linear import LinearModel
-from ...records.data_set import DataSet
 from .batch_problem import BatchProblem
 from .inputs import chosen_groups, machine_targets
 from .learners import LearnerFactory
@@ -67,10 +66,6 @@ class _GroupLasso(StreamEstimator):
 
     def _groups(self, n_features: int, stored: object = None) -> object:
         return chosen_groups(named_groups(self, n_features), self.edges, stored)
-
-    def _fit_place(self, data: DataSet) -> str | None:
-        # Rows that are learnt one after another are the work of one process.
-        return super()._fit_place(data) if self._config().resolved().algorithm == "fista" else "sync"
 
     def _keep_run(self, problem: Any, inputs: Inputs, state: State) -> None:
         # A stream goes on from here with partial_fit; rows of a scaled store would not be those that come then.

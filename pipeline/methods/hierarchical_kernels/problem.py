@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from ...grams.plans import GramPasses, sum_plan, sum_work
 from ...grams.settings import GramSettings, tables_item, task_forms_item
 from ...grams.sources import RowData, block_rows
 from ...grams.weighted_sum import fits_driver, sum_item
-from ...inputs.labels import Inputs
+from ...inputs.labels import AboutRows
 from ...inputs.memory import vectors_item
 from ...loops.active_set import ActiveRule, ActiveState, Restricted, Violations
 from ...loops.protocol import OverActiveSet
@@ -64,34 +64,15 @@ def hull_settings(config: HKLConfig, data: DataSet, specs: Sequence[Any], resour
 
 
 @dataclass(frozen=True)
-class HKLInputs:
+class HKLInputs(AboutRows):
     """Rows with their target (and tasks: :class:`TaskInputs`), and a graph that parameters cannot hold."""
 
-    rows: Inputs
     dag: KernelDag | None = None
 
     @property
     def data(self) -> DataSet:
         """What is learnt from."""
         return self.rows.data
-
-    @property
-    def labelled(self) -> Inputs:
-        """The rows with their classes."""
-        return self.rows
-
-    @property
-    def truth(self) -> np.ndarray:
-        """Class of every row as its index, or its number."""
-        return self.rows.target
-
-    def without(self, held_out: np.ndarray | None) -> Self:
-        """Return inputs with the weights of some rows zero."""
-        return replace(self, rows=self.rows.without(held_out))
-
-    def over(self, data: DataSet) -> Self:
-        """Return inputs whose rows are read from ``data``: the same ones, in another place."""
-        return replace(self, rows=self.rows.over(data))
 
 
 @dataclass(eq=False)

@@ -24,7 +24,6 @@ from ...inputs.tasks import known_codes, task_codes
 from ...models.linear import LinearModel
 from ...passes.columns import fetch_columns
 from ...passes.scaling import inverse_row_norms
-from ...records.data_set import DataSet
 from .inputs import task_rows
 from .method import Selector, selected_weights, stream_model
 from .partial_fit import TaskLearner
@@ -243,10 +242,6 @@ class MultiTaskSelector(Selection, StreamEstimator):
         config = self._config()
         self._fit(add_tasks(self._inputs(X, y, sample_weight), X, task), config)
         return self
-
-    def _fit_place(self, data: DataSet) -> str | None:
-        # Rounds of rows are the work of one process.
-        return super()._fit_place(data) if self._config().resolved().algorithm == "fista" else "sync"
 
     def _keep_run(self, problem: SelectorProblem, inputs: Inputs, state: SelectorState) -> None:
         # A stream goes on with rows as they come, so only from sums over rows that were taken as they are.

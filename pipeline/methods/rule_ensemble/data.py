@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Self
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from ....kernels.rules.search import MAX_LENGTH
 from ....storage.encoding.record import TableColumns
 from ...core.memory import Item, refuse, total_bytes
 from ...core.resources import Resources
-from ...inputs.labels import Inputs
+from ...inputs.labels import AboutRows, Inputs
 from ...passes.blocks import Blocks
 from ...passes.columns import Columns, fetch_columns
 from .blocked_lattice import GATHERED_BYTES, ROW_BLOCK, BlockedLattice, RowBlocks, block_rows, fits_a_task
@@ -38,10 +37,9 @@ class RuleTask:
 
 
 @dataclass(frozen=True)
-class RuleInputs:
+class RuleInputs(AboutRows):
     """Rows with their classes (and tasks: :class:`TaskInputs`), and what is known of their columns."""
 
-    rows: Inputs
     names: Sequence[str] | None = None
     categories: Mapping[int, Sequence[str]] = field(default_factory=dict)  # names of level 0, 1, ... by column of numbers of levels
     origins: Mapping[int, tuple[str, str | None]] = field(
@@ -62,24 +60,6 @@ class RuleInputs:
     def data(self) -> Blocks:
         """What is learnt from."""
         return self.rows.data
-
-    @property
-    def labelled(self) -> Inputs:
-        """The rows with their classes."""
-        return self.rows
-
-    @property
-    def truth(self) -> np.ndarray:
-        """Class of every row as its index, or its number."""
-        return self.rows.target
-
-    def over(self, data: Blocks) -> Self:
-        """Return inputs whose rows are read from ``data``."""
-        return replace(self, rows=self.rows.over(data))
-
-    def without(self, held_out: np.ndarray | None) -> Self:
-        """Return inputs with the weights of some rows zero."""
-        return replace(self, rows=self.rows.without(held_out))
 
 
 @dataclass(frozen=True)
