@@ -55,7 +55,7 @@ from gramplane.pipeline.methods.hierarchical_kernels.method import HKL
 from gramplane.pipeline.methods.hierarchical_kernels.problem import HKLInputs
 from gramplane.pipeline.methods.hierarchical_kernels.restricted import HKLMaster, RestrictedProblem, first_master
 from gramplane.pipeline.methods.multitask_mkl.config import MultiTaskMKLConfig
-from gramplane.pipeline.methods.multitask_mkl.method import MultiTaskMKL
+from gramplane.pipeline.methods.multitask_mkl.method import MultiTaskMKL, shared_problem
 from gramplane.pipeline.methods.rule_ensemble.mirror import solve_mirror
 from gramplane.pipeline.models.task import TaskModel, decide_task_rows
 from gramplane.pipeline.records.context import RunContext
@@ -358,7 +358,7 @@ def regressions(X: np.ndarray, y: np.ndarray, task: np.ndarray, kernels: list[st
     inputs = with_tasks(Inputs(MemoryBlocks(X), y, None), task)
     with open_executor(None) as executor:
         ctx = RunContext(executor, data=inputs.data, driver_memory=8 << 30)
-        problem = MULTITASK.shared_fits(configs, inputs, [None], ctx)
+        problem = shared_problem(configs, inputs, [None], ctx)
         state = iterate(MULTITASK, problem, ctx).state
         parts = [replace(state, searches=(search,)) for search in state.searches]
         own = [replace(problem, config=config) for config in configs]

@@ -90,11 +90,6 @@ class MethodInfo:
         return found()
 
     @property
-    def shares_passes(self) -> bool:
-        """Whether the fits of a grid share passes: its folder has a file for that."""
-        return find_spec(f"{self.package}.grid") is not None
-
-    @property
     def has_stability(self) -> bool:
         """Whether it is known how steady its selection is: its folder has a file for that."""
         return find_spec(f"{self.package}.stability") is not None

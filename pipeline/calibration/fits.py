@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ...cluster import MemoryBoundExceeded
 from ...storage import RunStore
-from ...storage.errors import UserData
-from ..core.engine import iterate, placed
+from ..core.engine import iterate
 from ..core.method import AnyMethod, Problem
-from ..core.resources import hush, ignore
+from ..core.resources import ignore
+from ..core.search import FoldRuns
 from ..inputs.labels import Inputs
 from ..models.calibration import Calibration, fit_calibration
 from ..records.context import RunContext
@@ -48,13 +47,6 @@ class Fit:
     def folds(self, seed: int) -> Folds:
         """Return the folds, drawn from the seed of the fit. Raises DataError: a class with a single row."""
         return draw_folds(self.rows, seed)
-
-
-def kept_grams(problem: object) -> object:
-    """Return the matrices that a problem keeps, for others over the same kernels."""
-    from ..grams.grams import hand_over  # most fits of features have no matrices
-
-    return hand_over(None, problem)
 
 
 def known_calibration(method: AnyMethod, model: Any) -> Calibration | None:
@@ -91,42 +83,9 @@ def fold_values(fit: Fit, ctx: RunContext, folds: Folds, place: Path | None = No
 
 def fold_runs(fit: Fit, ctx: RunContext, folds: Folds) -> Iterator[tuple[Sequence[int], Any]]:
     """Yield the runs of a fit without the rows of a fold, each with the folds that it stands for."""
-    for pairs, run in FoldRuns(fit.method, fit.inputs, folds.masks, ctx, fit.grams).of([fit.config.for_folds()]):
+    runs = FoldRuns(fit.method, [fit.config], fit.inputs, dict(enumerate(folds.masks)), ctx, fit.grams)
+    for pairs, run in runs.of([0]):
         yield [fold for _, fold in pairs], run
-
-
-class FoldRuns:
-    """Fits without the rows of some masks: one run for all where they share passes, and together fit the memory; otherwise all over the
-    same kernels read the matrices that the first of them makes, or those given.
-    """
-
-    def __init__(self, method: AnyMethod, inputs: UserData, masks: Sequence[np.ndarray], ctx: RunContext, grams: object = None) -> None:
-        self.method, self.inputs, self.masks, self.grams = method, placed(inputs, ctx), tuple(masks), grams
-        # What is to be said of such a fit is said of the whole one.
-        self.ctx = replace(ctx, emit=ignore, doubt=hush, warn=hush)
-
-    def of(self, configs: Sequence[Any]) -> Iterator[tuple[list[tuple[int, int]], Any]]:
-        """Yield runs with some parameters, each with the fits that it stands for, as numbers of parameters and of a mask."""
-        from ..grams.grams import hand_over
-
-        shared = self.shared(configs)
-        if shared is not None:
-            self.grams = hand_over(self.grams, shared)
-            yield [(point, fold) for point in range(len(configs)) for fold in range(len(self.masks))], shared
-            return
-        for fold, mask in enumerate(self.masks):
-            inputs = self.method.without(self.inputs, mask)
-            for point, config in enumerate(configs):
-                run = self.method.problem(config, inputs, self.ctx)
-                self.grams = hand_over(self.grams, run)
-                yield [(point, fold)], run
-
-    def shared(self, configs: Sequence[Any]) -> Problem | None:
-        """Return one run for all, or ``None`` where there is none that fits the memory."""
-        try:
-            return self.method.shared_fits(configs, self.inputs, self.masks, self.ctx)
-        except MemoryBoundExceeded:
-            return None
 
 
 def _finished(fit: Fit, ready: Problem, ctx: RunContext, place: Path | None) -> np.ndarray:

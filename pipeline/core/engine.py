@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -58,16 +58,18 @@ def fit(method: AnyMethod, config: MethodConfig, inputs: Any, resources: Resourc
     return Fitted(problem, outcome, result_of(method, problem, outcome, resources))
 
 
-def iterate(method: AnyMethod, problem: Problem, resources: Resources, *, start: Any = None, store: RunStore | None = None) -> Outcome[Any]:
+def iterate(
+    method: AnyMethod, problem: Problem, resources: Resources, *, start: Callable[[], Any] | None = None, store: RunStore | None = None
+) -> Outcome[Any]:
     """Take steps until the state says why it is final; with a ``store`` from its newest valid checkpoint, and with one after every step.
 
-    ``start``: the state to begin with where that is not the method's own. Rows of the history hold ``iteration``, the step's metrics,
+    ``start`` makes the state to begin with where that is not the method's own. Rows of the history hold ``iteration``, the step's metrics,
     ``tasks``, ``bytes``, ``retries`` and ``seconds``.
     """
     tally = resources.tally
     state, history, resumed_at = (None, list[Mapping[str, Any]](), None) if store is None else _restored(method, problem, resources, store)
     if state is None:
-        state = method.init(problem, resources) if start is None else start
+        state = method.init(problem, resources) if start is None else start()
     while state.stop is None:
         began, before = time.perf_counter(), tally.figures()
         step = method.step(problem, state, resources)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -40,6 +41,14 @@ class Problem(Protocol):
 P = TypeVar("P", bound=Problem)
 
 
+class PathPoint(NamedTuple):
+    """What fits of one problem decide at a point of their path."""
+
+    further: dict[str, Any]  # parameters that a fit would end there with, such as the number of rounds
+    values: np.ndarray  # (n_machines, n_labelled), machines fit after fit
+    selected: Callable[[], Sequence[float]]  # of every fit, how many features, groups, kernels or rules it has selected
+
+
 class Method(ABC, Generic[C, P, S, M]):
     """A method. Everything else (command, run directory, resume, report, estimator) is derived by the engine.
 
@@ -54,7 +63,8 @@ class Method(ABC, Generic[C, P, S, M]):
 
     # Of fits that leave rows out:
     starts_from_whole: ClassVar[bool] = False  # whether paths of folds begin where a fit of all rows ends
-    shares_points: ClassVar[bool] = False  # whether fits of several parameters share passes, and do not start from one another
+    # Parameters that decide what passes read: fits that differ in them share neither passes nor matrices.
+    pass_parameters: ClassVar[tuple[str, ...]] = ("kernels", "normalize", "grams", "gram_store")
 
     @abstractmethod
     def problem(self, config: C, inputs: Any, resources: Resources) -> P:
@@ -109,7 +119,8 @@ class Method(ABC, Generic[C, P, S, M]):
 
     def shared_fits(self, configs: Sequence[C], inputs: Any, masks: Sequence[np.ndarray], resources: Resources) -> P | None:
         """Return one problem of fits with each of some parameters, and for each without the rows of every mask, where such fits share
-        passes; else ``None``. MemoryBoundExceeded: together they are more than the memory allows.
+        passes; else ``None``, as of several parameters where fits rather start from one another. MemoryBoundExceeded: together they are
+        more than the memory allows.
         """
         return None
 
@@ -126,11 +137,16 @@ class Method(ABC, Generic[C, P, S, M]):
         """Return the state to begin with where a fit of all rows with the same parameters, ``whole``, ended with ``last``."""
         return fresh
 
-    def path_values(self, problem: P, state: S, resources: Resources) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+    def path_values(self, problem: P, state: S, resources: Resources) -> Iterator[PathPoint]:
         """Yield what the models along the path of the fits decide on all labelled rows, each with the parameters that a fit would end there
         with. Without a path that is the end.
         """
-        yield {}, self.decision_values(problem, state, resources)
+        yield PathPoint({}, self.decision_values(problem, state, resources), partial(self.selected, problem, state, resources))
+
+    def selected(self, problem: P, state: S, resources: Resources) -> Sequence[float]:
+        """Return of every fit how many features, groups, kernels or rules it has selected."""
+        figures = self.result(problem, state, resources).figures
+        return [figures["n_selected" if "n_selected" in figures else "n_kernels"]]
 
 
 AnyMethod: TypeAlias = Method[Any, Any, Any, Any]

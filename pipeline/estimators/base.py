@@ -23,10 +23,11 @@ from ...storage.data import NUMBERS, as_data, in_memory, is_store
 from ...storage.encoding.encoder import encoder_of
 from ...storage.encoding.record import TableColumns
 from ...storage.errors import UserData
-from ..calibration.fits import Fit, kept_grams, known_calibration
+from ..calibration.fits import Fit, known_calibration
 from ..core.engine import BOUNDS, GAPS, fit
 from ..core.resources import Resources
 from ..core.result import State, ended_early
+from ..core.search import hand_over
 from ..inputs.fit_warnings import numbers_as_classes
 from ..inputs.labels import Inputs, checked_numbers
 from ..inputs.scaling import as_scaled
@@ -236,7 +237,7 @@ class Estimator(BaseEstimator):
             self._set_model(result.model)
             self._keep_run(problem, known, outcome.state)
             self._set_stop(result.stop)
-            source = Fit(self._method, problem.config, known, grams=kept_grams(problem))
+            source = Fit(self._method, problem.config, known, grams=hand_over(None, problem))
             del fitted, problem  # what they hold makes room for the fits of a calibration
             calibrated = self._with_calibration(source, result.model, ctx)
             if calibrated is not result.model:

@@ -17,12 +17,11 @@ from sklearn.utils import column_or_1d
 
 from ...storage.data import in_memory
 from ...storage.errors import Json, UserData
-from ..calibration.paths import path_values
 from ..core.engine import placed
-from ..core.method import AnyMethod
+from ..core.search import Score, fold_scores
 from ..inputs.folds import Split, row_splits
 from ..inputs.labels import Inputs
-from ..models.held_out_scores import HeldOutRows, Scoring, default_scoring, read_scoring
+from ..models.held_out_scores import FoldRows, Scoring, default_scoring, read_scoring
 from ..records.config import MethodConfig, make_config
 from ..records.context import RunContext
 from .base import Estimator
@@ -40,16 +39,6 @@ class Grid:
     plural: str
     descending: bool = False  # whether the largest value comes first: that of the simplest model
     span: tuple[float, float] | None = None  # from where to where a number of values is spread, in the unit of the estimator
-
-
-class Score(NamedTuple):
-    """The score of one fit at one point of its path."""
-
-    point: int
-    fold: int
-    further: dict[str, Any]  # parameters a fit would end there with
-    values: dict[str, float]  # by the names of scores
-    margin_loss: float  # what tells points of one score apart
 
 
 class Start(NamedTuple):
@@ -313,38 +302,6 @@ def cv_columns(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
     ranks = rankdata(-np.where(np.isnan(means), -np.inf, means), method="min").astype(np.int32)
     splits = {f"split{k}_test_{name}": column for k, column in enumerate(values.T)}
     return {**splits, f"mean_test_{name}": means, f"std_test_{name}": values.std(axis=1), f"rank_test_{name}": ranks}
-
-
-class FoldRows(NamedTuple):
-    """Rows that folds are scored on."""
-
-    truth: np.ndarray  # `(n,)` as `Method.truth`
-    inputs: Inputs
-
-    def of(self, test: np.ndarray, kind: str) -> HeldOutRows:
-        """Return those of a fold that have a weight; ``kind``: of the probabilities of a fit."""
-        weight, classes = self.inputs.sample_weight, self.inputs.classes
-        mask = test if weight is None else test & (weight > 0)
-        count, labels = (None, None) if classes is None else (max(len(classes), 2), np.asarray(classes))
-        return HeldOutRows(self.truth, count, mask, kind, weight, labels)
-
-
-def fold_scores(
-    method: AnyMethod,
-    chains: Sequence[Sequence[Any]],
-    inputs: object,
-    splits: Sequence[Split],
-    rows: FoldRows,
-    scoring: Scoring,
-    folds: Sequence[int],
-    ctx: RunContext,
-) -> Iterator[Score]:
-    """Yield the scores of fits with the parameters of every chain, without the rows of some folds."""
-    configs = [config for chain in chains for config in chain]
-    for found in path_values(method, chains, inputs, [splits[fold].left_out for fold in folds], ctx):
-        fold = folds[found.fold]
-        held_out = rows.of(splits[fold].test, configs[found.point].probability_kind)
-        yield Score(found.point, fold, found.further, held_out.scores(scoring, found.values), held_out.margin_loss(found.values))
 
 
 def fold_scores_apart(work: tuple[Any, ...], folds: Sequence[int], seed: int, all_memory: bool) -> list[Score]:

@@ -1,8 +1,8 @@
-"""Grids and folds: every (parameters, fold) is a set of machines of one loop; points with equal matrices share its passes."""
+"""Folds: rows that are held out of fits, as masks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,28 +16,9 @@ from .scores import plain_folds, stratified_folds
 from .tasks import TaskInputs
 
 if TYPE_CHECKING:
-    from ..records.context import RunContext
+    pass
 
 FOLDS = 5  # where no number is given
-
-# Parameters that change the matrices: points that differ in them cannot share a pass.
-GRAM_PARAMETERS = ("kernels", "normalize", "grams", "gram_store")
-
-
-@dataclass(frozen=True)
-class SharedLoop:
-    """Grid points that share passes."""
-
-    points: tuple[int, ...]  # indices into the grid
-    loop: Any  # one fit per (point, fold), folds of a point consecutive; `loop.fits` score them
-    # `decide(state, ctx)`: what all machines decide at the end, one row each; none where the loop scores every round
-    decide: Callable[[Any, RunContext], Sequence[np.ndarray]] | None = None
-
-
-def group_by_parameters(grid: Sequence[Any], parameters: Sequence[str]) -> list[tuple[int, ...]]:
-    """Return the points of a grid by equal values of some parameters."""
-    keys = [tuple(str(getattr(config, name)) for name in parameters) for config in grid]
-    return [tuple(k for k, other in enumerate(keys) if other == key) for key in dict.fromkeys(keys)]
 
 
 @dataclass(frozen=True)
@@ -48,9 +29,10 @@ class Split:
     test: np.ndarray  # scored; usually the same
 
 
-def row_splits(cv: UserData, rows: Inputs, seed: int, groups: np.ndarray | None = None) -> list[Split]:
+def row_splits(cv: UserData, rows: Inputs, seed: int, groups: np.ndarray | None = None, name: str = "cv") -> list[Split]:
     """Return the folds that ``cv`` says: those that :func:`draw_masks` draws for a number (``None``: 5, or as many as there are rows of a
-    class or task), else those of a splitter or an iterable, to which tasks are groups where no ``groups`` are given.
+    class or task), else those of a splitter or an iterable, to which tasks are groups where no ``groups`` are given; ``name``: what the
+    user calls it.
 
     Raises ValueError: no way to split, or a split without rows to learn from, of every task, or to score; DataError: too few rows of a
     class or task.
@@ -58,7 +40,7 @@ def row_splits(cv: UserData, rows: Inputs, seed: int, groups: np.ndarray | None 
     if groups is not None and len(groups) != len(rows.target):
         raise ValueError(f"groups has {len(groups)} rows, but there are {len(rows.target)} to learn from")
     if cv is None or (isinstance(cv, int | np.integer) and not isinstance(cv, bool)):
-        return [Split(mask, mask) for mask in _weighted_folds(None if cv is None else int(cv), rows, seed, groups)]
+        return [Split(mask, mask) for mask in _weighted_folds(None if cv is None else int(cv), rows, seed, groups, name)]
     from sklearn.model_selection import check_cv
 
     target = rows.target if rows.classes is None else np.asarray(rows.classes)[rows.target]
@@ -77,7 +59,7 @@ def row_splits(cv: UserData, rows: Inputs, seed: int, groups: np.ndarray | None 
     return splits
 
 
-def _weighted_folds(cv: int | None, rows: Inputs, seed: int, groups: np.ndarray | None) -> list[np.ndarray]:
+def _weighted_folds(cv: int | None, rows: Inputs, seed: int, groups: np.ndarray | None, name: str) -> list[np.ndarray]:
     """Return the masks of folds over the rows with a weight."""
     n = len(rows.target)
     used = np.arange(n) if rows.sample_weight is None else np.flatnonzero(rows.sample_weight > 0)
@@ -93,9 +75,9 @@ def _weighted_folds(cv: int | None, rows: Inputs, seed: int, groups: np.ndarray 
         least = min(least, len(np.unique(own)))
     folds = min(FOLDS, max(least, 2)) if cv is None else cv
     if folds < 2:
-        raise ValueError(f"cv={cv!r}: a number of folds must be at least 2")
+        raise ValueError(f"{name}={cv!r}: a number of folds must be at least 2")
     if len(used) < folds:
-        raise ValueError(f"cv={cv!r}: n_samples={len(used)} with a weight are too few for {folds} folds")
+        raise DataError(f"{name}={cv!r}: n_samples={len(used)} with a weight are too few for {folds} folds", rows.data.url)
     return [np.isin(np.arange(n), used[part]) for part in draw_masks(some, folds, seed, own)]
 
 
@@ -185,21 +167,3 @@ def _fold_shares(folds: int) -> list[float]:
     if folds < 2:
         raise ValueError(f"folds={folds}: must be at least 2")
     return [1.0 / folds] * folds
-
-
-def table_rows(
-    shared: SharedLoop, grid: Sequence[Any], folds: int, history: Sequence[Mapping[str, Any]], names: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Return one row per grid point: accuracy (of a regression R2 and mean square error) over the folds, and what was selected."""
-    rows, last = [], history[-1]
-    measure = "r2" if "test_r2" in last else "accuracy"
-    for number, point in enumerate(shared.points):
-        part = slice(number * folds, (number + 1) * folds)
-        scores = np.array(last[f"test_{measure}"][part], dtype=float)
-        row = {"point": point, **{name: getattr(grid[point], name) for name in names}, measure: float(scores.mean())}
-        if measure == "r2":
-            errors = ((1.0 - r2) * fit.target[fit.held_out].var() for fit, r2 in zip(shared.loop.fits[part], scores, strict=True))
-            row["mse"] = float(np.mean(list(errors)))
-        deviation, selected = float(scores.std(ddof=1)), float(np.mean(last["selected"][part]))
-        rows.append({**row, "deviation": deviation, "selected": selected, "folds": scores.tolist()})
-    return rows

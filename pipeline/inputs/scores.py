@@ -103,15 +103,8 @@ def fit_tracker(inputs: Inputs, held_out: np.ndarray | None, first: int = 0) -> 
 def held_out_rows(extra: Mapping[str, Any], codes: np.ndarray, seed: int, classes: Sequence[Any] | None) -> np.ndarray | None:
     """Return the mask of the rows that ``test_share`` holds out of a run, or ``None``; without ``classes`` of any rows.
 
-    A mask that is given as ``held_out``, a fold say, goes before the share.
-
-    Raises ValueError: a share that is none, or a mask of another length; DataError: a class with too few rows to appear in both parts.
+    Raises ValueError: a share that is none; DataError: a class with too few rows to appear in both parts.
     """
-    if extra.get("held_out") is not None:
-        mask, n = np.asarray(extra["held_out"], dtype=bool), len(codes)
-        if mask.shape != (n,):
-            raise ValueError(f"held_out has shape {mask.shape}, the data has {n} rows: it must say of every row whether it is held out")
-        return mask
     share = extra.get("test_share", 0.0)
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
         raise ValueError(f"test_share={share!r}: must be a number between 0 and 1, without 1")

@@ -6,14 +6,15 @@ import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from ...storage.errors import UserData
-from ..inputs.scores import NAN, AccuracyTracker, R2Tracker, predicted_codes
+from ..inputs.labels import Inputs
+from ..inputs.scores import NAN, predicted_codes
 from ..records.names import nearest
 from .calibration import Calibration, brier_score, class_probabilities, fit_calibration, log_loss
 
@@ -195,14 +196,6 @@ class HeldOutRows:
     labels: np.ndarray | None = None  # of the classes, for callables
     rows: np.ndarray = field(init=False)
 
-    @classmethod
-    def of(cls, tracker: AccuracyTracker | R2Tracker, kind: str) -> HeldOutRows:
-        """Return those of a fit among the machines of a loop."""
-        assert tracker.held_out is not None
-        if isinstance(tracker, R2Tracker):
-            return cls(tracker.target, None, tracker.held_out)
-        return cls(tracker.codes, max(tracker.count, 2), tracker.held_out, kind)
-
     def __post_init__(self) -> None:
         used = self.mask if self.n_classes is None else self.mask & (self.truth >= 0)
         object.__setattr__(self, "rows", np.flatnonzero(used))
@@ -259,6 +252,20 @@ class HeldOutRows:
             fitted = fit_calibration(self.kind, PARTS, decided[others].T, truth[others], np.ones(np.count_nonzero(others)))
             result[~others] = class_probabilities(fitted, decided[~others])
         return result
+
+
+class FoldRows(NamedTuple):
+    """Rows that folds are scored on."""
+
+    truth: np.ndarray  # `(n,)` as `Method.truth`
+    inputs: Inputs
+
+    def of(self, test: np.ndarray, kind: str) -> HeldOutRows:
+        """Return those of a fold that have a weight; ``kind``: of the probabilities of a fit."""
+        weight, classes = self.inputs.sample_weight, self.inputs.classes
+        mask = test if weight is None else test & (weight > 0)
+        count, labels = (None, None) if classes is None else (max(len(classes), 2), np.asarray(classes))
+        return HeldOutRows(self.truth, count, mask, kind, weight, labels)
 
 
 def score_columns(scoring: Scoring, scores: Mapping[str, Sequence[float | None]], selected: float) -> dict[str, object]:

@@ -66,6 +66,17 @@ class MethodConfig(BaseModel):
     takes_missing: ClassVar[bool] = False  # whether it takes stores with missing values
     takes_streams: ClassVar[bool] = False  # whether it also learns from a text that is read once
     fold_tols: ClassVar[Mapping[str, float]] = {}  # tolerances that fits without some rows may widen, with upper limits
+    path_falls: ClassVar[bool] = False  # whether the largest value of the first of `path` comes first
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Parameters in which fits of a search may differ that start from one another, the one first that they follow; empty: none do."""
+        return ()
+
+    @property
+    def off_path(self) -> str:
+        """The parameters in which fits must agree that start from one another."""
+        return repr({name: value for name, value in self.model_dump(mode="json").items() if name not in self.path})
 
     @property
     def learns_from_stream(self) -> bool:

@@ -24,12 +24,13 @@ from ...storage.errors import Json
 from ...storage.places import check_place
 from ...storage.temporary import sweep_folders
 from ..calibration.at_fit import calibrate_run, full_plan
-from ..calibration.fits import Fit, kept_grams
+from ..calibration.fits import Fit
 from ..core.engine import BOUNDS, begin_event, iterate, result_of
 from ..core.memory import CACHE_SHARE, Memory, few_blocks_kept, process_bytes, process_plan, refuse_step, tight_worker_notes
 from ..core.method import Problem
 from ..core.resources import Emit, Tally, ignore, once, warn_once
 from ..core.result import Outcome
+from ..core.search import hand_over
 from ..inputs.scaling import as_scaled
 from ..records.compute import ComputeOptions
 from ..records.config import MethodConfig, make_config
@@ -381,7 +382,7 @@ def _run(
             model, own, tables = result.model, result.summary, info.method.tables(problem, outcome.state, result.model)
             doubts = [*([result.unfinished] if result.stop == BOUNDS else []), *result.warnings]
             del result
-            fit = Fit(info.method, problem.config, problem.inputs, grams=kept_grams(problem))
+            fit = Fit(info.method, problem.config, problem.inputs, grams=hand_over(None, problem))
             del problem  # what it holds makes room for the fits of a calibration
             model = replace(model, calibration=calibrate_run(fit, ctx)) if config.calibrates else model
         ctx.confirm()

@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ...cluster import Executor, TLSFiles, open_executor
+from ...cluster import TLSFiles, open_executor
 from ...kernels.jit import one_thread
 from ...storage import BlockStore, DataError, RunStore
 from ...storage.places import check_place
 from ...storage.temporary import temporary_folder
-from ..core.engine import iterate
-from ..core.resources import Emit, ignore, once
+from ..core.resources import Emit, ignore
+from ..core.search import SQUARES, Score, known
 from ..grams.contents import confirm_read_whole
-from ..inputs.folds import SharedLoop, row_groups
-from ..inputs.labels import store_inputs
+from ..inputs.folds import row_groups
 from ..inputs.scaling import as_scaled
-from ..models.held_out_scores import HeldOutRows, Scoring, read_scoring, score_columns
+from ..models.held_out_scores import Scoring, read_scoring, score_columns
+from ..records.began import NAME as BEGAN
 from ..records.compute import ComputeOptions
 from ..records.config import make_config
-from ..records.context import RunContext
 from ..records.run_view import measure_of
-from ..registry import MethodInfo
 from .run import RunOutcome, executing, jsonable, method_named, open_data, run_method, same_as_before
+from .search import PLACES, Search
 
-if TYPE_CHECKING:
-    from .folds import Search
+ALONG = {"max_rounds": "rounds", "p": "p"}  # parameters that come with a path, and what tables call them
 
 
 def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
@@ -47,45 +44,14 @@ def check_tunable(method: str, grid: Mapping[str, Any]) -> None:
 
     Raises ValueError: an unknown method, one without a score on held-out rows, or a parameter that says where matrices lie.
     """
-    from .folds import PLACES
-
-    info = method_named(method)
-    if not info.config.has_scores:
+    if not method_named(method).config.has_scores:
         raise ValueError(f"method {method!r} has no score on rows held out, so settings cannot be compared; fit it once per setting")
     for name in grid:
-        if not info.shares_passes and name in PLACES:
+        if name in PLACES:
             raise ValueError(f"grid[{name!r}]: {name} says where matrices lie, which changes no result; give it among the fixed parameters")
 
 
-@dataclass(frozen=True)
-class _Grid:
-    """A grid with its data: what is evaluated, and how often."""
-
-    info: MethodInfo
-    points: Sequence[Mapping[str, Any]]
-    configs: Sequence[Any]
-    store: BlockStore
-    folds: int
-    seed: int
-    extra: Mapping[str, Any]
-    repeats: int = 1
-    scoring: Scoring | None = None  # what points are compared by; None: accuracy, or R2
-    column: str | None = None  # rows of one of its values are held out together
-
-    def context(self, executor: Executor, where: ComputeOptions, emit: Emit = ignore) -> RunContext:
-        tell = once(lambda message: emit({"event": "warning", "message": message}))
-        return RunContext(executor, data=self.store, driver_memory=where.driver_bytes, emit=emit, seed=self.seed, warn=tell)
-
-    def search(self, ctx: RunContext) -> Search:
-        from .folds import build_search
-
-        points = [jsonable(point) for point in self.points]
-        return build_search(
-            ctx, self.info, self.configs, points, self.extra, self.folds, self.seed, self.repeats, self.scoring, self.column
-        )
-
-
-def _grid(
+def _search(
     method: str,
     points: Sequence[Mapping[str, Any]],
     store: BlockStore,
@@ -95,7 +61,7 @@ def _grid(
     repeats: int,
     scoring: Scoring | None = None,
     column: str | None = None,
-) -> _Grid:
+) -> Search:
     if repeats < 1:
         raise ValueError(f"repeats={repeats}: must be at least 1")
     info = method_named(method)
@@ -107,107 +73,49 @@ def _grid(
             f"the points of the grid see their columns under different scalings ({kinds}): set one scale, or compare them one by one"
         )
     row_groups(store, column, folds)
-    return _Grid(info, points, configs, next(iter(shown.values())), folds, seed, extra or {}, repeats, scoring, column)
+    given, data = [jsonable(point) for point in points], next(iter(shown.values()))
+    return Search(info, given, configs, data, folds, seed, extra or {}, repeats, scoring, column)
 
 
-def _sharing(grid: _Grid, kind: str) -> ModuleType | None:
-    """Return the module by which the fits of a grid share passes, or ``None``; a method may share for some parameters only.
-
-    ``kind``: of the cluster. Fits that share the rows which one process reads are whole fits on workers instead, of the same bits.
-    """
-    if not grid.info.shares_passes:
-        return None
-    module = grid.info.module("grid")
-    shares = getattr(module, "shares", bool)(grid.configs)
-    return module if shares and (kind == "sync" or not getattr(module, "ON_ONE_PROCESS", False)) else None
-
-
-def _check(grid: _Grid, where: ComputeOptions) -> None:
+def _check(search: Search, where: ComputeOptions) -> None:
     """Refuse what does not fit the data before there is a folder, in this process."""
-    from .folds import check_points
-
     with one_thread(), open_executor(None) as executor:
-        ctx = grid.context(executor, where)
-        if _sharing(grid, where.config().kind) is None:
-            check_points(grid.search(ctx), ctx)
-        _check_scoring(grid, ctx)
+        ctx = search.context(executor, where.driver_bytes, ignore)
+        for group in search.groups(ctx):
+            group.check(ctx)
 
 
-def _check_scoring(grid: _Grid, ctx: RunContext) -> None:
-    """Refuse scores that do not suit the target."""
-    if grid.scoring is None:
-        return
-    if grid.info.shares_passes:
-        inputs = store_inputs(ctx, grid.info.name)
-    else:
-        ready = grid.info.prepare(grid.configs[0], ctx, grid.extra)
-        inputs = ready.inputs.labelled
-    grid.scoring.check(inputs.classes, inputs.target)
-
-
-def _table(grid: _Grid, folder: Path, where: ComputeOptions, emit: Emit) -> list[dict[str, Any]]:
-    from .folds import table_rows
+def _table(search: Search, folder: Path, where: ComputeOptions, emit: Emit) -> list[dict[str, Any]]:
+    """Return one row for every point of the grid, and for every point of its path."""
     from .jobs import run_jobs
 
-    names = sorted({name for point in grid.points for name in point})
-    with executing(where, grid.store, emit, grid.info.method.programs) as executor:
-        ctx = grid.context(executor, where, emit)
-        if (module := _sharing(grid, executor.kind)) is not None:
-            drawn = [list(_shared_rows(module, grid, ctx, folder, names, k)) for k in range(grid.repeats)]
-            rows = drawn[0] if grid.repeats == 1 else _joined_rows(drawn, grid.scoring)
-        else:
-            search = grid.search(ctx)
-            rows = table_rows(search, ctx, folder, names, run_jobs(search, ctx, folder))
-        return [_with_error(row, grid.folds * grid.repeats) for row in rows]
+    found, folds = dict[str, tuple[Score, dict[int, Score]]](), search.folds * search.repeats
+    with executing(where, search.data, emit, search.info.method.programs) as executor:
+        ctx = search.context(executor, where.driver_bytes, emit)
+        for group in run_jobs(search, search.groups(ctx), ctx, folder):
+            for score in group.all_scores(ctx, folder):
+                found.setdefault(repr((score.point, score.further)), (score, {}))[1][score.fold] = score
+    complete = [(first, [by_fold[fold] for fold in range(folds)]) for first, by_fold in found.values() if len(by_fold) == folds]
+    return [_row(search, first, scores) for first, scores in sorted(complete, key=lambda one: one[0].point)]
 
 
-def _shared_rows(
-    tuned: ModuleType, grid: _Grid, ctx: RunContext, folder: Path, names: Sequence[str], repeat: int
-) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one repetition, whose folds are drawn from a seed of its own."""
-    seed, name = grid.seed + repeat, "cv" if repeat == 0 else f"cv-again{repeat}"
-    for k, shared in enumerate(tuned.shared_loops(ctx, grid.configs, grid.extra, grid.folds, seed, grid.column)):
-        points = [jsonable(grid.points[i]) for i in shared.points]
-        record = {"points": points, "folds": grid.folds, "seed": seed, "data": grid.store.digest}
-        record |= {} if grid.scoring is None else {"scoring": list(grid.scoring.names)}
-        record |= {} if grid.column is None else {"group_column": grid.column}
-        measured = _measured(grid, shared)
-        with RunStore.begin(folder / f"{name}-{k}", record) as run:
-            inner = replace(ctx, scratch=run)
-            outcome = iterate(grid.info.method, shared.loop, inner, store=run)
-            history = list(outcome.history)
-            if grid.scoring is not None and shared.decide is not None:
-                history[-1] = {**history[-1], **measured(dict(enumerate(shared.decide(outcome.state, inner))))}
-        for row in tuned.table_rows(shared, grid.configs, grid.folds, history, names):
-            yield row if grid.scoring is None else _scored_row(row, shared, grid, history)
-
-
-def _measured(grid: _Grid, shared: SharedLoop) -> Callable[[Mapping[int, np.ndarray]], dict[str, Any]]:
-    """Return what makes the scores of every fit of the decision values of all machines; a loop that scores every round gets it."""
-    trackers = shared.loop.fits if shared.decide is not None else shared.loop.trackers
-    kinds = [grid.configs[point].probability_kind for point in shared.points for _ in range(grid.folds)]
-    fits = [HeldOutRows.of(one, kind) for one, kind in zip(trackers, kinds, strict=True)] if grid.scoring is not None else []
-    count = len(trackers[0].machines)  # of a fit: they come fit after fit
-
-    def measure(values: Mapping[int, np.ndarray]) -> dict[str, Any]:
-        assert grid.scoring is not None
-        machines = (np.stack([values[m] for m in range(k * count, (k + 1) * count)]) for k in range(len(fits)))
-        scores = [rows.scores(grid.scoring, decided) for rows, decided in zip(fits, machines, strict=True)]
-        return {f"test_{name}": [score[name] for score in scores] for name in grid.scoring.names}
-
-    if grid.scoring is not None and shared.decide is None:
-        shared.loop.further = measure
-    return measure
-
-
-def _scored_row(row: Mapping[str, Any], shared: SharedLoop, grid: _Grid, history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a row of a table with the scores that were asked for in place of accuracy, or R2."""
-    assert grid.scoring is not None
-    entry = next(one for one in reversed(history) if row.get("rounds", one["iteration"]) == one["iteration"])
-    first = shared.points.index(row["point"]) * grid.folds
-    scores = {name: entry[f"test_{name}"][first : first + grid.folds] for name in grid.scoring.names}
-    head = list(row)[: list(row).index(measure_of(row))]
-    return {**{name: row[name] for name in head}, **score_columns(grid.scoring, scores, row["selected"])}
+def _row(search: Search, first: Score, scores: Sequence[Score]) -> dict[str, Any]:
+    """Return the row of a point: its parameters, means over folds of its scores, ``None`` where a fold has none, and what was selected."""
+    config = search.configs[first.point]
+    names = sorted({name for point in search.points for name in point})
+    further = {ALONG[name]: value for name, value in first.further.items()}
+    measure, selected = "accuracy" if "accuracy" in first.values else "r2", float(np.mean([score.n_selected for score in scores]))
+    scoring = search.scoring or Scoring((measure,))
+    columns = score_columns(scoring, {name: [score.values[name] for score in scores] for name in scoring.names}, selected)
+    if search.scoring is None:
+        del columns["measure"]
+        if measure == "r2":
+            error = known(-float(np.mean([score.values[SQUARES] for score in scores])))
+            columns = {measure: columns.pop(measure), "mse": error, **columns}
+    row = {"point": first.point, **{name: getattr(config, name) for name in names}, **further, **columns}
+    deviation, head = row["deviation"], list(row).index("deviation") + 1
+    error = {"standard_error": None if deviation is None else deviation / len(scores) ** 0.5}
+    return {**dict(list(row.items())[:head]), **error, **dict(list(row.items())[head:])}
 
 
 def plan_search(
@@ -228,44 +136,18 @@ def plan_search(
 
     check_tunable(method, grid)
     options, points = ComputeOptions(**where), [{**(params or {}), **point} for point in grid_points(grid)]
-    search = _grid(method, points, open_data(data, method_named(method)), folds, seed, extra, repeats, column=group_column)
-    fits = "fits" if _sharing(search, options.config().kind) is None else "fits_sharing_passes"
+    search = _search(method, points, open_data(data, method_named(method)), folds, seed, extra, repeats, column=group_column)
     again = {} if repeats == 1 else {"repeats": repeats}
-    sizes: dict[str, Any] = {"points": len(points), "folds": folds, **again, fits: len(points) * folds * repeats}
+    sizes: dict[str, Any] = {"points": len(points), "folds": folds, **again}
     with one_thread(), open_executor(None) as executor:
-        ctx = search.context(executor, options)
-        looked_at = search.configs[:1] if _sharing(search, "local") is not None else search.configs
-        ready = [search.info.prepare(config, ctx, search.extra) for config in looked_at]
+        ctx = search.context(executor, options.driver_bytes, ignore)
+        groups = search.groups(ctx)
+        ready = [group.problem(k, 0, ctx) for group in groups for k in range(len(group.points))]
+        shares = all(group.shares(ctx) for group in groups) and (options.config().kind == "sync" or all(one.distributed for one in ready))
         work = list(dict.fromkeys(item for one in ready for item in one.distributed or (FITS,)))
         jobs = {"job_bytes": max(job_bytes(one) for one in ready if not one.distributed)} if FITS in work else {}
-    return {**sizes, "distributed": work, **jobs}
-
-
-def _with_error(row: Mapping[str, Any], folds: int) -> dict[str, Any]:
-    """Return a row with the standard error of its mean beside the deviation."""
-    deviation = row["deviation"]
-    error = {"standard_error": None if deviation is None else deviation / folds**0.5}
-    head = list(row).index("deviation") + 1
-    return {**dict(list(row.items())[:head]), **error, **dict(list(row.items())[head:])}
-
-
-def _joined_rows(drawn: Sequence[Sequence[Mapping[str, Any]]], scoring: Scoring | None) -> list[dict[str, Any]]:
-    """Return the rows of all repetitions as one table over all of their folds; what not all of them have is left out."""
-    tables = [{(row["point"], row.get("rounds")): row for row in rows} for rows in drawn]
-    joined = []
-    for key, first in tables[0].items():
-        if all(key in table for table in tables):
-            same = [table[key] for table in tables]
-            if scoring is not None:
-                keys = {name: "folds" if name == measure_of(first) else f"{name}_folds" for name in scoring.names}
-                folds = {name: [score for row in same for score in row[key]] for name, key in keys.items()}
-                joined.append({**first, **score_columns(scoring, folds, float(np.mean([row["selected"] for row in same])))})
-                continue
-            scores = np.array([score for row in same for score in row["folds"]], dtype=float)
-            means = {name: float(np.mean([row[name] for row in same])) for name in ("mse", "selected") if name in first}
-            spread = {measure_of(first): float(scores.mean()), "deviation": float(scores.std(ddof=1))}
-            joined.append({**first, **means, **spread, "folds": scores.tolist()})
-    return joined
+    fits = {"fits_sharing_passes" if shares else "fits": len(points) * folds * repeats}
+    return {**sizes, **fits, "distributed": work, **jobs}
 
 
 def best_row(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -296,14 +178,15 @@ def cross_validate(
     group_column: str | None = None,
     **where: Any,
 ) -> list[dict[str, Any]]:
-    """Return the accuracy of a method, or other scores, over stratified folds of a store: one row, of ``fgm`` one per round.
+    """Return the accuracy of a method, or other scores, over stratified folds of a store: one row, of ``fgm`` and ``kta-path`` one for each
+    point of the path.
 
     ``method``, ``params``: name and parameters; ``data``: block store; ``folds``, ``seed``: number of folds and seed of the split;
     ``cluster``, ``where``: as in :func:`~gramplane.pipeline.run_method`; ``extra``: ``groups``; ``repeats``: how often the folds are
-    drawn, from ``seed``, ``seed + 1`` and so on; ``scoring``, ``group_column``: as in
-    :func:`tune`. Returns ``rounds`` (of the Feature Generating Machine),
-    ``accuracy`` (mean over folds), ``deviation``, ``standard_error``, ``selected``, ``folds``; of regressions ``r2`` and ``mse`` in place
-    of the accuracy. With ``scoring`` the first score stands under its name in place of both, and of each further one its mean,
+    drawn, from ``seed``, ``seed + 1`` and so on; ``scoring``, ``group_column``: as in :func:`tune`. Returns ``rounds`` (of the Feature
+    Generating Machine), ``p`` (of the kernel selection path), ``accuracy`` (mean over folds), ``deviation``, ``standard_error``,
+    ``selected``, ``folds``; of regressions ``r2`` and ``mse`` in place of the accuracy. With ``scoring`` the first score stands under its
+    name in place of both, and of each further one its mean,
     ``NAME_deviation`` and ``NAME_folds``. Raises ValueError: an unknown method or score, a score that does not suit the target, or a
     method that has no score on rows held out.
 
@@ -318,11 +201,10 @@ def cross_validate(
     """
     check_tunable(method, {})
     asked, options = read_scoring(scoring), ComputeOptions(cluster, **where)
-    grid = _grid(method, [dict(params)], open_data(data, method_named(method)), folds, seed, extra, repeats, asked, group_column)
-    with one_thread(), open_executor(None) as executor:
-        _check_scoring(grid, grid.context(executor, options))
+    search = _search(method, [dict(params)], open_data(data, method_named(method)), folds, seed, extra, repeats, asked, group_column)
+    _check(search, options)
     with temporary_folder() as folder:
-        return _table(grid, folder, options, on_event or ignore)
+        return _table(search, folder, options, on_event or ignore)
 
 
 def tune(
@@ -349,12 +231,11 @@ def tune(
 ) -> RunOutcome:
     """Evaluate a grid by cross-validation and fit the best point on all rows.
 
-    The fits of ``fgm``, ``mkl``, ``multitask-mkl`` and ``group-lasso`` share the passes over the data. Feature Generating Machine: the path
-    of every fit gives each number of rounds up to ``max_rounds`` for free, and the best number is part of the choice. Multiple kernel
-    learning (say a grid of ``C`` and ``v``): the fits share the Gram matrices, one pass of forms for all in every step. Group lasso on a
-    stream: every block of rows is read once for all fits. Other methods fit point after point, fold after fold, each as a run of its own
-    with the fold held out; a fit that is done is not done again. On a cluster fits whose passes are not distributed are tasks themselves,
-    each a whole fit on a worker, to the same bits; so are those of the group lasso on a stream.
+    Fits without the rows of a fold share passes over the data and Gram matrices, or start from one another, as those of the estimators with
+    cross-validation do, and have the same scores. Feature Generating Machine: the path of every fit gives each number of rounds up to
+    ``max_rounds`` for free, and the best number is part of the choice; so does a kernel selection path of its ``p``. Group lasso on a
+    stream: every block of rows is read once for all fits. A fit that is done is not done again. On a cluster fits whose passes are not
+    distributed are tasks themselves, each a whole fit on a worker, to the same bits.
 
     Rows held out have weight zero; kernels are normalised over all rows, those held out included. Of many tasks folds are drawn within
     tasks. Points are compared by accuracy, those of a real-valued target by R2, or by ``scoring``. Of two classes the second is the
@@ -404,7 +285,7 @@ def tune(
     split |= {} if asked is None else {"scoring": list(asked.names)}
     split |= {} if group_column is None else {"group_column": group_column}
     record = {"tune": method, "points": jsonable(points), **split, "extra": jsonable(more)}
-    search = _grid(method, points, store, folds, seed, more, repeats, asked, group_column)
+    search = _search(method, points, store, folds, seed, more, repeats, asked, group_column)
     same_as_before(run, record)
     if not (Path(run) / "config.json").exists():
         _check(search, options)
@@ -413,12 +294,12 @@ def tune(
         if done is not None:
             return RunOutcome("already-done", done, run=run)
         confirm_read_whole(folder, search.configs)
-        rows = _table(search, Path(run), options, emit)
+        rows = _table(replace(search, noted=folder.read_json(BEGAN) or {}), Path(run), options, emit)
         confirm_read_whole(folder, search.configs)
         best = best_row(rows)
-        rounds = {"max_rounds": best["rounds"]} if "rounds" in best else {}
+        along = {name: best[key] for name, key in ALONG.items() if key in best}
         folder.write_json("tune", rows)
-        final = {**points[best["point"]], **rounds}
+        final = {**points[best["point"]], **along}
         fit = run_method(method, final, data=store, run=str(Path(run) / "best"), seed=seed, extra=more, on_event=on_event, **vars(options))
         names = () if asked is None else (*asked.names[1:], "measure")
         figures = {key: best[key] for key in (measure_of(best), "deviation", "standard_error", "selected", *names)}

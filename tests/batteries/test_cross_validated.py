@@ -1,6 +1,7 @@
 """Estimators that choose parameters by cross-validation: their scores are those of fits alone, whatever is shared."""
 
 import inspect
+import json
 import pickle
 
 import numpy as np
@@ -14,9 +15,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from gramplane import pipeline
-from gramplane.pipeline import METHODS
+from gramplane.pipeline import METHODS, tune
 from gramplane.pipeline.estimators import cv as searching
 from gramplane.pipeline.inputs import folds
+from gramplane.storage.ingest import ingest
 from tests.support.checks import SEVEN_DIGITS, run_checks
 from tests.support.searches import LABELS, NAMES, SEARCHES, TASKS, N, X, decided
 
@@ -79,6 +81,29 @@ def test_the_same_bits_again_and_for_any_number_of_processes(search):
     for other in models[1:]:
         np.testing.assert_array_equal(scores_of(models[0]), scores_of(other))
         np.testing.assert_array_equal(decided(models[0], search.fit), decided(other, search.fit))
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=str)
+def test_tune_has_the_scores_of_the_estimator(tmp_path, search):
+    """One engine: a grid on a store, in whatever order it is given, has the scores of the estimator that searches the same values."""
+    model = search.fitted(cv=3)
+    grids = {grid.name: getattr(model, f"{grid.plural}_", None) for grid in type(model)._grids}
+    grid = {name: np.asarray(values)[::-1].tolist() for name, values in grids.items() if values is not None}
+    names = {name: values[::-1] if name != next(iter(grids)) else values for name, values in grid.items()}
+    (method,) = (info.name for info in METHODS.values() if search.name in info.cross_validated)
+    kind, more = {"task": "regression"} if not search.is_classifier else {}, {}
+    kind |= {"task_column": search.fit["task"]} if "task" in search.fit else {}
+    more |= {"extra": {"covariates": search.fit["covariates"]}} if "covariates" in search.fit else {}
+    groups = {"groups": np.array(search.params["groups"])} if "groups" in search.params else {}
+    data = ingest((X, search.y), tmp_path / "data", **kind, **groups).url
+    params = {name: value for name, value in search.make()._config().model_dump().items() if name not in grid}
+    tune(method, names, data=data, run=str(tmp_path / "run"), params=params, folds=3, **more)
+    rows = json.loads((tmp_path / "run" / "tune.json").read_text())["rows"]
+    along = {"max_rounds": "rounds", "p": "p"}
+    found = {tuple(row[along.get(name, name)] for name in model.cv_results_["params"][0]): row["folds"] for row in rows}
+    assert len(found) == len(rows) == len(model.cv_results_["params"])
+    for point, scores in zip(model.cv_results_["params"], scores_of(model), strict=True):
+        np.testing.assert_allclose(found[tuple(point.values())], scores, rtol=1e-9)
 
 
 # -- what chooses ------------------------------------------------------------------------------------------------------------------

@@ -310,7 +310,8 @@ def test_fits_of_a_grid_see_the_same_matrices(given):
         if event["event"] == "resume":
             given_grams(given, 1)
 
-    with pytest.raises(DigestMismatch, match="began with"):
+    # (removed while they are read, matrices are missed before they are compared)
+    with pytest.raises((DigestMismatch, TaskFailed), match=r"began with|blocks/c/0/0/0 is absent"):
         tune("mkl", grid, run=str(given / "grid"), on_event=other, **place)
     assert not (given / "grid" / "best").exists()
     given_grams(given)

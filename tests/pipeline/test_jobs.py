@@ -10,8 +10,10 @@ import scipy.sparse as sp
 from gramplane.cluster import BlockProgram, MemorySink, open_executor, plan
 from gramplane.pipeline import METHODS, tune
 from gramplane.pipeline.core.memory import OVERHEAD
-from gramplane.pipeline.records.context import RunContext
-from gramplane.pipeline.runs import folds, jobs
+from gramplane.pipeline.core.resources import ignore
+from gramplane.pipeline.methods.group_lasso.method import GroupLasso
+from gramplane.pipeline.runs import jobs
+from gramplane.pipeline.runs.search import Search
 from gramplane.pipeline.runs.tune import plan_search
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
@@ -40,39 +42,51 @@ class Workers:
         return program.finalize(program.combine(parts) if len(parts) > 1 else parts[0])
 
 
-def search(store, points, method="group-lasso", n_folds=3, **context):
-    ctx = RunContext(context.pop("executor", Workers()), data=store, seed=1, **context)
+def search(store, points, method="group-lasso", n_folds=3, repeats=1):
     info = METHODS[method]
-    return folds.build_search(ctx, info, [info.config(**point) for point in points], points, {}, n_folds, 1), ctx
+    return Search(info, points, [info.config(**point) for point in points], store, n_folds, 1, {}, repeats)
+
+
+def run_jobs(one, folder, executor=None, emit=ignore):
+    """Run the jobs of a search; return its context, and the scores in the folders of its fits, each alone."""
+    ctx = one.context(executor or Workers(), 1 << 30, emit)
+    parts = jobs.run_jobs(one, one.groups(ctx), ctx, folder)
+    places = {(int(name.split("-")[1]), int(name.split("-")[2])): name for name in names(folder)}
+    return ctx, parts, {key: RunStore.open(folder / name).read_json("scores") for key, name in places.items()}
+
+
+def names(folder):
+    return sorted(path.name for path in folder.glob("cv-*")) if folder.exists() else []
 
 
 POINTS = [{"lam": lam, "epochs": 2} for lam in (0.02, 0.2)]
 
 
-def test_a_job_has_the_figures_that_this_process_has(tmp_path):
-    store = rows(tmp_path / "data")
-    one, ctx = search(store, POINTS)
-    done = jobs.run_jobs(one, ctx, tmp_path / "jobs")
-    assert set(done) == {(point, fold) for point in range(2) for fold in range(3)}
+def test_a_job_has_the_scores_that_this_process_has(tmp_path):
+    one = search(rows(tmp_path / "data"), POINTS)
+    _, parts, done = run_jobs(one, tmp_path / "jobs")
+    assert set(done) == {(point, fold) for point in range(2) for fold in range(3)} and all(done.values())
     with open_executor(None) as executor:
-        for point, fold in done:
-            here = folds.fit_fold(one, point, fold, RunContext(executor, data=store, seed=1), tmp_path / "here")
-            assert json.dumps(here) == json.dumps(done[point, fold])
-            assert RunStore.open(tmp_path / "jobs" / f"cv-{point}-{fold}").read_json("summary") == json.loads(json.dumps(here))
+        ctx = one.context(executor, 1 << 30, ignore)
+        for part in parts:
+            for score in part.scores(range(3), ctx, None):
+                ((*_, found),) = [[row] for row in done[part.points[0], score.fold]]
+                assert found[3:] == list(score)[3:]
 
 
 def test_what_is_done_is_not_done_again_and_what_was_begun_goes_on(tmp_path, monkeypatch):
-    store = rows(tmp_path / "data")
-    one, ctx = search(store, POINTS)
-    whole = jobs.run_jobs(one, ctx, tmp_path / "whole")
-    with open_executor(None) as executor:
-        folds.fit_fold(one, 0, 1, RunContext(executor, data=store, seed=1), tmp_path / "jobs")
+    one = search(rows(tmp_path / "data"), POINTS)
+    _, _, whole = run_jobs(one, tmp_path / "whole")
+    ctx = one.context(Workers(), 1 << 30, ignore)
+    (group,) = one.groups(ctx)
+    first = group.parts()[0]
+    assert [*first.scores([1], ctx, first.store(tmp_path / "jobs", ignore))]
 
     class Stopped(Exception):
         pass
 
     def kill(run, name, value):
-        if name == "summary":
+        if name == "scores":
             raise Stopped
         return write(run, name, value)
 
@@ -80,53 +94,65 @@ def test_what_is_done_is_not_done_again_and_what_was_begun_goes_on(tmp_path, mon
 
     with monkeypatch.context() as patch, pytest.raises(Stopped):
         patch.setattr(RunStore, "write_json", kill)
-        jobs.run_jobs(one, ctx, tmp_path / "jobs")
+        run_jobs(one, tmp_path / "jobs")
     assert list((tmp_path / "jobs" / "cv-0-0" / "checkpoints").iterdir())
     resumed = []
     load = RunStore.load_checkpoint
     monkeypatch.setattr(RunStore, "load_checkpoint", lambda run, kind: resumed.append(load(run, kind)) or resumed[-1])
-    left = jobs.run_jobs(one, ctx, tmp_path / "jobs")
-    assert set(whole) - set(left) == {(0, 1)} and all(json.dumps(whole[key]) == json.dumps(left[key]) for key in left)
+    assert run_jobs(one, tmp_path / "jobs")[2] == whole
     assert [found is not None for found in resumed] == [True, False, False, False, False]
 
 
 def test_a_folder_that_another_worker_holds_is_left_to_it(tmp_path):
-    store = rows(tmp_path / "data")
-    one, ctx = search(store, POINTS[:1])
-    record = {**one.record, "point": POINTS[0], "fold": 2}
-    with RunStore.begin(tmp_path / "jobs" / "cv-0-2", record):
-        done = jobs.run_jobs(one, ctx, tmp_path / "jobs")
-    assert not folds.is_done(tmp_path / "jobs", 0, 2) and folds.is_done(tmp_path / "jobs", 0, 1)
-    assert json.dumps(done[0, 2]) == json.dumps(jobs.run_jobs(one, ctx, tmp_path / "other")[0, 2])
+    one = search(rows(tmp_path / "data"), POINTS[:1])
+    order = jobs._order(one, one.context(Workers(), 1 << 30, ignore), tmp_path / "jobs")
+    job = jobs.FitJob((0,), 2, 0, 0)
+    with RunStore.begin(tmp_path / "jobs" / "cv-0-2", {**one.record, "fits": [[0, 2]]}) as held:
+        (found,) = jobs.run_job(job, one.info, order)
+        assert held.read_json("scores") is None
+    assert found == run_jobs(one, tmp_path / "other")[2][0, 2] == jobs.run_job(job, one.info, order)[0]
 
 
 def test_fits_that_no_worker_can_hold_stay_here_and_say_so(tmp_path):
-    store, told = rows(tmp_path / "data"), []
-    one, ctx = search(store, POINTS, executor=Workers(OVERHEAD), emit=told.append)
-    assert not jobs.run_jobs(one, ctx, tmp_path / "jobs") and not ctx.executor.plans
+    one, told = search(rows(tmp_path / "data"), POINTS), []
+    ctx, parts, done = run_jobs(one, tmp_path / "jobs", Workers(OVERHEAD), told.append)
+    assert not done and not ctx.executor.plans and [part.points for part in parts] == [[0], [1]]
     assert [event["event"] for event in told] == ["warning"] and "fits run in this process one after another" in told[0]["message"]
-    ready = one.prepared(0, 0, ctx)
-    one, ctx = search(store, POINTS, executor=Workers(jobs.job_bytes(ready)))
-    assert len(jobs.run_jobs(one, ctx, tmp_path / "jobs")) == 6
+    need = jobs.job_bytes(parts[0].problem(0, 0, ctx))
+    ctx, _, done = run_jobs(one, tmp_path / "jobs", Workers(need))
+    assert len(done) == 6
     (work,) = ctx.executor.plans
-    assert work.n_tasks == 6 and set(work.task_weights) == {jobs.job_bytes(ready)} and work.program.patient
+    assert work.n_tasks == 6 and set(work.task_weights) == {need} and work.program.patient
 
 
 def test_fits_whose_passes_are_distributed_are_no_jobs(tmp_path):
-    store = rows(tmp_path / "data")
-    points = [{"lam": 0.1, "algorithm": "fista"}, {"lam": 0.1, "algorithm": "da"}]
-    one, ctx = search(store, points)
-    assert set(jobs.run_jobs(one, ctx, tmp_path / "jobs")) == {(1, 0), (1, 1), (1, 2)}
+    one = search(rows(tmp_path / "data"), [{"lam": 0.1, "algorithm": "fista"}, {"lam": 0.1, "algorithm": "da"}])
+    assert set(run_jobs(one, tmp_path / "jobs")[2]) == {(1, 0), (1, 1), (1, 2)}
     with open_executor(None) as executor:
-        assert jobs.run_jobs(one, RunContext(executor, data=store, seed=1), tmp_path / "sync") == {}
+        assert run_jobs(one, tmp_path / "sync", executor)[2] == {}
+
+
+def test_fits_that_start_from_one_another_are_one_job(tmp_path):
+    """Matrices that one process holds: the values of C are a path, in their order; each fold is a job."""
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    store = ingest((X, np.where(X[:, 0] > 0, 1, -1)), tmp_path / "data", task_column=np.arange(60) % 2)
+    points = [{"C": C, "kernels": ["linear"], "grams": "memory"} for C in (10.0, 0.1)]
+    one = search(store, points, "multitask-mkl", 2)
+    ctx, parts, done = run_jobs(one, tmp_path / "jobs")
+    assert [part.points for part in parts] == [[1, 0]] and [job.fold for job in ctx.executor.plans[0].refs] == [0, 1] and len(done) == 4
+    with open_executor(None) as executor:
+        here = tmp_path / "here"
+        ctx = one.context(executor, 1 << 30, ignore)
+        shared = [*one.groups(ctx)[0].all_scores(ctx, here)]
+    for score in shared:
+        assert done[score.point, score.fold][0][3] == pytest.approx(score.values)
 
 
 def test_what_jobs_share_travels_as_an_array(tmp_path):
-    store = rows(tmp_path / "data")
-    one, ctx = search(store, POINTS)
-    told = json.loads(jobs._order(one, ctx, Path("jobs")).tobytes())
+    one = search(rows(tmp_path / "data"), POINTS)
+    told = json.loads(jobs._order(one, one.context(Workers(), 1 << 30, ignore), Path("jobs")).tobytes())
     assert told["params"] == [config.model_dump(mode="json") for config in one.configs]
-    assert told["driver_memory"] == ctx.driver_memory and told["digest"] == store.digest and Path(told["folder"]).is_absolute()
+    assert told["driver_memory"] == 1 << 30 and told["digest"] == one.data.digest and Path(told["folder"]).is_absolute()
 
 
 def test_a_plan_of_a_grid_names_what_workers_do(tmp_path):
@@ -150,7 +176,7 @@ def test_group_lasso_streams_have_one_table_whichever_way_they_go(tmp_path, monk
     store = rows(tmp_path / "data", layout="both")
     place = {"data": store.url, "folds": 3, "params": {"epochs": 2}}
     tune("group-lasso", GRID, run=str(tmp_path / "shared"), **place)
-    monkeypatch.setattr("gramplane.pipeline.runs.tune._sharing", lambda grid, kind: None)
+    monkeypatch.setattr(GroupLasso, "shared_fits", lambda *args: None)
     tune("group-lasso", GRID, run=str(tmp_path / "alone"), **place)
     assert (tmp_path / "shared" / "tune.json").read_bytes() == (tmp_path / "alone" / "tune.json").read_bytes()
 
@@ -171,24 +197,21 @@ def test_repetitions_draw_folds_anew_in_one_table(tmp_path, monkeypatch):
         )
         assert both["standard_error"] == pytest.approx(both["deviation"] / 6**0.5)
     assert plan_search("group-lasso", GRID, data=store.url, folds=3, repeats=2)["fits_sharing_passes"] == 24
-    monkeypatch.setattr("gramplane.pipeline.runs.tune._sharing", lambda grid, kind: None)
+    monkeypatch.setattr(GroupLasso, "shared_fits", lambda *args: None)
     drawn["run"] = str(tmp_path / "alone")
     tune("group-lasso", GRID, **drawn)
     assert (tmp_path / "both" / "tune.json").read_bytes() == (tmp_path / "alone" / "tune.json").read_bytes()
-    one, ctx = search(store, POINTS[:1])
-    again = folds.build_search(ctx, one.info, one.configs, one.points, {}, 3, 1, 2)
-    done = jobs.run_jobs(again, ctx, tmp_path / "jobs")
-    assert len(done) == len(again.masks) == 6 and not (again.masks[0] == again.masks[3]).all()
-    assert all(done[key] == figures for key, figures in jobs.run_jobs(one, ctx, tmp_path / "once").items())
+    _, (part,), done = run_jobs(search(store, POINTS[:1], repeats=2), tmp_path / "jobs")
+    assert len(done) == len(part.splits) == 6 and not (part.splits[0].test == part.splits[3].test).all()
+    assert all(done[key] == scores for key, scores in run_jobs(search(store, POINTS[:1]), tmp_path / "once")[2].items())
     with pytest.raises(ValueError, match="repeats=0: must be at least 1"):
         tune("group-lasso", GRID, run=str(tmp_path / "none"), **{**place, "repeats": 0})
 
 
 def test_a_selector_as_a_job_keeps_its_tasks(tmp_path):
     store = CASES["multitask-selector-classes"].data(tmp_path / "data")
-    one, ctx = search(store, [SELECTOR], "multitask-selector", 2)
-    done = jobs.run_jobs(one, ctx, tmp_path / "jobs")
-    assert [figures["n_tasks"] for figures in done.values()] == [3, 3] and len(one.masks) == 2
+    _, (part,), done = run_jobs(search(store, [SELECTOR], "multitask-selector", 2), tmp_path / "jobs")
+    assert len(part.inputs.names) == 3 and len(done) == len(part.splits) == 2
 
 
 def _sleep(ref, seconds):

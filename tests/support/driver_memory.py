@@ -107,21 +107,22 @@ def _job(method: str, params: dict[str, Any], options: dict[str, Any], limit: st
     from gramplane.cluster import driver_bytes, open_executor
     from gramplane.pipeline import METHODS
     from gramplane.pipeline.core.memory import process_plan
+    from gramplane.pipeline.core.resources import ignore
     from gramplane.pipeline.records.config import make_config
-    from gramplane.pipeline.records.context import RunContext
-    from gramplane.pipeline.runs.folds import build_search
     from gramplane.pipeline.runs.jobs import FitJob, _order, job_bytes, run_job
+    from gramplane.pipeline.runs.search import Search
     from gramplane.storage import BlockStore
 
     info = METHODS[method]
     with open_executor(None) as executor:
-        ctx = RunContext(executor, data=BlockStore.open(options["data"]), driver_memory=driver_bytes(limit))
-        search = build_search(ctx, info, [make_config(info.config, params)], [params], {}, 3, 0)
-        ready, order = search.prepared(0, 0, ctx), _order(search, ctx, Path(f"{options['run']}-jobs"))
+        search = Search(info, [params], [make_config(info.config, params)], BlockStore.open(options["data"]), 3, 0, {})
+        ctx = search.context(executor, driver_bytes(limit), ignore)
+        (group,) = search.groups(ctx)
+        ready, order = group.problem(0, 0, ctx), _order(search, ctx, Path(f"{options['run']}-jobs"))
         nbytes = job_bytes(ready)
         # The blocks that the process keeps are no part of a job: workers have a share for them.
         plan = process_plan(ready.plan["driver_bytes"], ready.plan["task_bytes"], ctx.data, ctx.driver_memory, "sync")
-    return Using(plan, lambda: {"fits": len(run_job(FitJob(0, 0, nbytes, 0), info, order))})
+    return Using(plan, lambda: {"fits": len(run_job(FitJob((0,), 0, nbytes, 0), info, order))})
 
 
 USES: dict[str, Callable[..., Using]] = {

@@ -21,7 +21,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -30,7 +30,7 @@ import numpy as np
 
 from ....kernels.mixed_norm import SOLVERS, GroupProblem, GroupSolution
 from ...core.memory import driver_plan
-from ...core.method import Method
+from ...core.method import Method, PathPoint
 from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...inputs.covariates import covariates_to_fit
@@ -89,11 +89,10 @@ class FGMProblem:
     problems: tuple[MachineProblem, ...]
     driver_memory: int  # by which columns are placed
     warnings: tuple[str, ...] = ()  # what the user should know before the first round
-    trackers: tuple[AccuracyTracker | R2Tracker, ...] = ()  # of the fits whose accuracy, or R2, is followed
-    goes_all_rounds: bool = False  # on a path, whose every number of rounds is looked at, also where parameters let chance end it
-    keeps_columns: bool = False  # also of machines that have stopped, for decisions along the path
-    # what is measured of the decision values of all machines after every round, beside the accuracy of trackers
-    further: Callable[[Mapping[int, np.ndarray]], dict[str, Any]] | None = None
+    trackers: tuple[AccuracyTracker | R2Tracker, ...] = ()  # of the fit whose accuracy, or R2, is followed
+    # Whether every number of rounds is looked at: all are gone, also where parameters let chance end them, and columns are kept of machines
+    # that have stopped.
+    is_path: bool = False
 
     def __post_init__(self) -> None:
         self.designs = Designs(self.data, self.atoms, self.capacities)
@@ -104,9 +103,9 @@ class FGMProblem:
         """What is learnt from."""
         return self.inputs.data
 
-    def follow(self, masks: Sequence[np.ndarray | None]) -> None:
-        """Follow the accuracy, or R2, of every fit: its machines are consecutive, its rows held out are those of a mask."""
-        self.trackers = tuple(fit_tracker(self.inputs, mask, k * self.inputs.n_machines) for k, mask in enumerate(masks))
+    def follow(self) -> None:
+        """Follow the accuracy, or R2, of the fit."""
+        self.trackers = (fit_tracker(self.inputs, self.inputs.held_out),)
 
     @property
     def capacities(self) -> list[int]:
@@ -185,7 +184,7 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
     state = FGMState
     models = (FGMModel,)
     programs = "methods.fgm.score_pass"
-    shares_points = True
+    pass_parameters = ("feature_map", "gamma", "coef0", "n_bins", "group_weight", "fit_intercept")
 
     def read_inputs(self, config: FGMConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[FGMConfig, Inputs]:
         """Return parameters, and target, weights, groups and covariates of a store; ``extra`` may hold ``groups``, ``covariates`` and
@@ -202,7 +201,7 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
     def prepare(self, config: FGMConfig, resources: RunContext, extra: Mapping[str, Any]) -> FGMProblem:
         """Return the problem of a run, which follows the accuracy of every round: that takes decisions on all rows."""
         problem = super().prepare(config, resources, extra)
-        problem.follow([problem.inputs.held_out])
+        problem.follow()
         return problem
 
     def decided(self, config: FGMConfig, inputs: Inputs, resources: Resources) -> FGMConfig:
@@ -252,7 +251,7 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
         clock.lap("accuracy")
         running = [k for k, machine in enumerate(new.machines) if machine.stop is None]
         # After the last round what is left decides on the training rows.
-        if running and not (problem.trackers or problem.keeps_columns):
+        if running and not (problem.trackers or problem.is_path):
             problem.designs.restrict({*running})
         return Step(new, {**_metrics(new, [*solved]), **accuracy, **clock.seconds})
 
@@ -312,19 +311,24 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
 
     def follow_path(self, problem: FGMProblem, before: FGMProblem | None) -> None:
         """Go all rounds, and keep the columns of machines that stop."""
-        problem.keeps_columns = problem.goes_all_rounds = True
+        problem.is_path = True
 
-    def path_values(self, problem: FGMProblem, state: FGMState, resources: Resources) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+    def selected(self, problem: FGMProblem, state: FGMState, resources: Resources) -> list[int]:
+        """Return of every fit the number of atoms, of several machines the largest."""
+        counts = [len(selected_atoms([machine])) for machine in state.machines]
+        return [max(counts[k : k + problem.inputs.n_machines]) for k in range(0, len(counts), problem.inputs.n_machines)]
+
+    def path_values(self, problem: FGMProblem, state: FGMState, resources: Resources) -> Iterator[PathPoint]:
         """Yield the decision values after every number of rounds; of refits on the selection at the end alone."""
         if problem.config.debias:
             yield from super().path_values(problem, state, resources)
             return
-        done, values = max(len(machine.rounds) for machine in state.machines), np.zeros((0, 0))
+        done, values, part = max(len(machine.rounds) for machine in state.machines), np.zeros((0, 0)), state
         for rounds in range(1, problem.config.most_rounds + 1):
             if rounds <= done:
-                machines = tuple(replace(machine, rounds=machine.rounds[:rounds]) for machine in state.machines)
-                values = problem.decision_values(replace(state, machines=machines), resources)
-            yield {"max_rounds": rounds}, values
+                part = replace(state, machines=tuple(replace(machine, rounds=machine.rounds[:rounds]) for machine in state.machines))
+                values = problem.decision_values(part, resources)
+            yield PathPoint({"max_rounds": rounds}, values, partial(self.selected, problem, part, resources))
 
 
 def _few_atoms(available: int) -> str:
@@ -358,10 +362,7 @@ def checked_problem(
 def _accuracy(problem: FGMProblem, state: FGMState, resources: Resources) -> dict[str, Any]:
     if not problem.trackers:
         return {}
-    values = dict(enumerate(problem.decision_values(state, resources)))
-    metrics = accuracy_metrics(problem.trackers, values) | ({} if problem.further is None else problem.further(values))
-    counts = [max(len(selected_atoms([state.machines[k]])) for k in tracker.machines) for tracker in problem.trackers]
-    return {**metrics, "selected": counts} if len(counts) > 1 else metrics
+    return accuracy_metrics(problem.trackers, dict(enumerate(problem.decision_values(state, resources))))
 
 
 def _solve(problem: FGMProblem, k: int, machine: MachineState, cut: np.ndarray) -> tuple[MachineState, GroupSolution]:
@@ -395,7 +396,7 @@ def _score(
         (machine, solution), squares = solved[k], problem.atoms.squares(top)
         machines[k] = close_round(problem.priced(k, machine), machine, top, squares, solution.residual)
         searched[k] = top, squares
-    may_stop = not problem.goes_all_rounds and problem.data.meta.kind == "dense"
+    may_stop = not problem.is_path and problem.data.meta.kind == "dense"
     going = [k for k in solved if may_stop and machines[k].stop is None and problem.problems[k].config.stops_at_chance]
     asks = {k: candidates(machines[k]) for k in going}
     new = {k: ids for k, ids in asks.items() if len(ids)}

@@ -16,6 +16,7 @@ class GroupLassoConfig(MethodConfig):
     """Parameters of the group lasso (``group-lasso``)."""
 
     fold_tols = {"tol": 1e-2}
+    path_falls = True
 
     takes_streams = True
 
@@ -54,6 +55,11 @@ class GroupLassoConfig(MethodConfig):
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of the loss per class")
     probability: Probability = "auto"
     scale: Scale = "auto"
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Parameters in which fits of a search may differ that start from one another."""
+        return () if self.learns_from_stream else ("lam",)
 
     @property
     def is_logistic(self) -> bool:

@@ -17,7 +17,6 @@ from ...core.memory import driver_plan
 from ...core.resources import Resources
 from ...core.result import Step
 from ...inputs.labels import Inputs, row_weights
-from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics, fit_tracker
 from .config import GroupLassoConfig
 from .inputs import machine_targets
 from .learners import LearnerFactory
@@ -44,11 +43,10 @@ class GridState:
 
 @dataclass(frozen=True)
 class GridFit:
-    """One fit: what makes its learner, the weights of its rows, and what scores it."""
+    """One fit: what makes its learner, and the weights of its rows."""
 
     learners: LearnerFactory
     weight: np.ndarray
-    tracker: AccuracyTracker | R2Tracker
 
 
 class GridProblem:
@@ -59,7 +57,6 @@ class GridProblem:
 
     def __init__(self, fits: Sequence[GridFit], inputs: Inputs, budget: int) -> None:
         self.grid_fits, self.inputs, self.targets = list(fits), inputs, machine_targets(inputs)
-        self.fits = tuple(fit.tracker for fit in fits)
         self.config: GroupLassoConfig = self.grid_fits[0].learners.config
         self.blocks = RowBlocks(inputs.data, budget)
         self.step_bytes = max(STEP_BYTES, MIN_READS_PER_WRITE * sum(fit.learners.state_bytes for fit in self.grid_fits))
@@ -75,7 +72,7 @@ class GridProblem:
         return GridState(0, None, 0, 0, 0, tuple(fit.learners.learner().point() for fit in self.grid_fits))
 
     def step(self, state: GridState, resources: Resources) -> Step[GridState]:
-        """Let every learner take some blocks; the last step scores all of them."""
+        """Let every learner take some blocks."""
         refs = self.blocks.refs()
         order = block_order(len(refs), resources.seed, state.epoch, self.config.shuffle)
         end = step_end(refs, order, state.block, self.step_bytes)
@@ -86,8 +83,7 @@ class GridProblem:
             learner.finish()
         state = advance(state, n_rows, None if ends_epoch else end, self.config.epochs)
         state = replace(state, points=tuple(learner.point() for learner in learners))
-        metrics = {"epoch": state.epoch, "rows": state.rows, "fits": len(learners)}
-        return Step(state, metrics if state.stop is None else {**metrics, **self._scores(learners)})
+        return Step(state, {"epoch": state.epoch, "rows": state.rows, "fits": len(learners)})
 
     def _take(self, learners: Sequence[StreamLearner], ref: RowRef, number: int, epoch: int, seed: int) -> int:
         """Let all learners take a block of rows; returns how many there are."""
@@ -108,19 +104,16 @@ class GridProblem:
         parts = zip(self.grid_fits, state.points, strict=True)
         return np.concatenate([self.values(fit, fit.learners.learner(point)) for fit, point in parts])
 
-    def _scores(self, learners: Sequence[StreamLearner]) -> dict[str, Any]:
-        tests, selected = [], []
-        name = "r2" if self.inputs.classes is None else "accuracy"
-        for fit, learner in zip(self.grid_fits, learners, strict=True):
-            weights, values = learner.weights(fit.learners.config.average)[0], self.values(fit, learner)
-            tests.append(accuracy_metrics([fit.tracker], dict(enumerate(values)))[f"test_{name}"])
-            selected.append(int(np.count_nonzero(weights.any(axis=0))))
-        return {f"test_{name}": tests, "selected": selected}
+    def selected(self, state: GridState) -> list[int]:
+        """Return of every fit how many features have a weight."""
+        pairs = zip(self.grid_fits, state.points, strict=True)
+        weights = (fit.learners.learner(point).weights(fit.learners.config.average)[0] for fit, point in pairs)
+        return [int(np.count_nonzero(some.any(axis=0))) for some in weights]
 
 
 def grid_fits(learners: LearnerFactory, inputs: Inputs, masks: Sequence[np.ndarray]) -> list[GridFit]:
     """Return one fit for the rows outside of every mask."""
-    return [GridFit(learners, row_weights(learners.config, inputs.without(mask)), fit_tracker(inputs, mask)) for mask in masks]
+    return [GridFit(learners, row_weights(learners.config, inputs.without(mask))) for mask in masks]
 
 
 def fits_in_a_pass(state_bytes: int, folds: int, driver_memory: int) -> int:

@@ -35,7 +35,7 @@ def chosen_groups(groups: object, edges: object, stored: object = None) -> objec
 
 
 def read_store(ctx: RunContext, extra: Mapping[str, Any]) -> Inputs:
-    """Return target, weights and groups of a store; ``extra`` may hold ``groups`` or ``edges``, ``test_share`` and ``held_out``. Raises
+    """Return target, weights and groups of a store; ``extra`` may hold ``groups`` or ``edges``, ``test_share``. Raises
     DataError: no target, or one class only; ValueError: groups and edges.
     """
     inputs = store_inputs(ctx, "group-lasso")

@@ -41,12 +41,13 @@ class GroupLasso(Method[GroupLassoConfig, Problem, State, LinearModel]):
 
     name = "group-lasso"
     config_type = GroupLassoConfig
+    pass_parameters = ("algorithm", "epochs", "shuffle")
     models = (LinearModel,)
     programs = "methods.group_lasso.moments_pass"
 
     def read_inputs(self, config: GroupLassoConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[GroupLassoConfig, Inputs]:
         """Return parameters, and target, weights and groups of a store or text. ``extra`` may hold ``groups`` or ``edges``,
-        ``test_share`` and ``held_out``. Raises DataError: no target, or one class only; ValueError: a parameter that needs all rows at
+        ``test_share``. Raises DataError: no target, or one class only; ValueError: a parameter that needs all rows at
         once, and a text.
         """
         data: object = resources.data
@@ -102,16 +103,21 @@ class GroupLasso(Method[GroupLassoConfig, Problem, State, LinearModel]):
             return problem.decision_values(state, resources)
         return super().decision_values(problem, state, resources)
 
+    def selected(self, problem: Problem, state: Any, resources: Resources) -> Sequence[float]:
+        """Return of every fit how many features it has selected."""
+        return problem.selected(state) if isinstance(problem, GridProblem) else super().selected(problem, state, resources)
+
     def shared_fits(
         self, configs: Sequence[GroupLassoConfig], inputs: Inputs, masks: Sequence[np.ndarray], resources: Resources
     ) -> GridProblem | None:
-        """Return one problem of fits without the rows of every mask, which read every block of rows once, of a stream; else ``None``."""
-        if len(configs) > 1 or configs[0].resolved().algorithm == "fista":
+        """Return one problem of fits of streams, which read every block of rows once, as many as the driver may hold; else ``None``."""
+        if not all(config.learns_from_stream for config in configs):
             return None
-        learners = LearnerFactory.create(configs[0], inputs, int(inputs.data.n_cols))
-        if not fits_in_a_pass(learners.state_bytes, len(masks), resources.driver_memory):
+        factories = [LearnerFactory.create(config, inputs, int(inputs.data.n_cols)) for config in configs]
+        largest = max(learners.state_bytes for learners in factories)
+        if fits_in_a_pass(largest, len(masks), resources.driver_memory) < len(configs):
             return None
-        return GridProblem(grid_fits(learners, inputs, masks), inputs, resources.driver_memory)
+        return GridProblem([fit for learners in factories for fit in grid_fits(learners, inputs, masks)], inputs, resources.driver_memory)
 
     def follow_path(self, problem: Problem, before: Problem | None) -> None:
         """Take over the moments and columns of the rows."""

@@ -48,6 +48,11 @@ class KTAPathConfig(MethodConfig):
     probability: Probability = "auto"
 
     @property
+    def path(self) -> tuple[str, ...]:
+        """Parameters in which fits of a search may differ that start from one another."""
+        return ("C",)
+
+    @property
     def machine_p(self) -> float:
         """Where the machine stands that predicts, as far as kernels are active there."""
         if self.p == "auto":

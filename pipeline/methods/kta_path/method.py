@@ -12,7 +12,7 @@ import numpy as np
 
 from ....storage import DataError
 from ...core.memory import check_memory, refuse
-from ...core.method import Method
+from ...core.method import Method, PathPoint
 from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...grams.given import GivenGrams
@@ -121,18 +121,25 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
         """Return the whole path: C is of machines alone."""
         return last
 
-    def path_values(self, problem: KTAProblem, state: KTAState, resources: Resources) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
-        """Yield what machines decide at ``n_machines`` points, evenly from the first to the last, or at the last one with a kernel."""
+    def path_values(self, problem: KTAProblem, state: KTAState, resources: Resources) -> Iterator[PathPoint]:
+        """Yield what machines decide at ``n_machines`` points, evenly from the first to the last, or at the last one with a kernel; where
+        parameters name the point, there.
+        """
+        if problem.config.p != "auto":
+            yield from super().path_values(problem, state, resources)
+            return
         points, active = spread_points(len(state.p), problem.config.n_machines), np.flatnonzero(state.counts)
         if not len(active):
-            none = np.zeros((problem.inputs.n_machines, problem.inputs.data.n_rows))
-            yield from (({"p": float(state.p[k])}, none) for k in points)
+            none = np.full((problem.inputs.n_machines, problem.inputs.data.n_rows), np.nan)
+            yield from (PathPoint({"p": float(state.p[k])}, none, lambda: [0]) for k in points)
             return
         trainer, chosen = problem.trainer(state, resources), np.unique(np.minimum(points, active[-1]))
         trainer.sums = problem.sums
         values = {int(k): point.values for k, point in zip(chosen, trainer.along(state.p[chosen], state.weights[chosen]), strict=True)}
         problem.sums = trainer.sums
-        yield from (({"p": float(state.p[k])}, values[min(int(k), int(active[-1]))]) for k in points)
+        for k in points:
+            at = min(int(k), int(active[-1]))
+            yield PathPoint({"p": float(state.p[k])}, values[at], lambda at=at: [int(state.counts[at])])
 
     def tables(self, problem: KTAProblem, state: KTAState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels in the order they leave the path, last ones first; the points; and weights of the last kernels."""

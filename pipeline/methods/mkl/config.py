@@ -51,6 +51,11 @@ class MKLConfig(GramConfig):
     probability: Probability = "auto"
     scale: Scale = "auto"
 
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Parameters in which fits of a search may differ that start from one another."""
+        return "C", "v"
+
     @model_validator(mode="after")
     def _solver_and_set(self) -> MKLConfig:
         if self.solver == "simplemkl" and not self.on_simplex:

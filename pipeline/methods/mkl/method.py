@@ -113,6 +113,10 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
         return problem.decision_values(state)
 
+    def selected(self, problem: MKLProblem, state: MKLState, resources: Resources) -> Sequence[int]:
+        """Return of every fit the number of kernels with weight, of several machines the largest."""
+        return problem.selected(state)
+
     def tables(self, problem: MKLProblem, state: MKLState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, and the weights of the heaviest along the iterations; by class, where several."""
         return self.model_tables(model, problem.inputs.data.feature_names())
@@ -129,7 +133,7 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
         """Return one problem of fits without the rows of every mask: they share Gram matrices and passes. Fits that choose one kernel by
         folds of their own do not.
         """
-        if any(config.solver == "single" for config in configs):
+        if len(configs) > 1 or configs[0].solver == "single":
             return None
         return shared_problem(configs, inputs, masks, resources)
 

@@ -184,6 +184,12 @@ class MKLProblem:
             return Solved(solution)
         return with_second_order_model(gram, problem, solution, int(state.active.sum()))
 
+    def selected(self, state: MKLState) -> list[int]:
+        """Return of every fit the number of kernels with weight, of several machines the largest."""
+        pairs = zip(state.machines, self.configs, strict=True)
+        counts = [int(np.sum(is_selected(one.best_theta, config.threshold))) for one, config in pairs]
+        return [max(counts[m] for m in fit.machines) for fit in self.fits]
+
     def metrics(self, state: MKLState, running: Sequence[int]) -> dict[str, Any]:
         """Return the figures of a step."""
         machines = state.machines
@@ -192,7 +198,6 @@ class MKLProblem:
         upper = sum(area * machine.upper for area, machine in zip(areas, machines, strict=True))
         lower = sum(area * machine.lower for area, machine in zip(areas, machines, strict=True))
         decisions = {m: unit.values(machine.best_decision) for m, (unit, machine) in enumerate(zip(units, machines, strict=True))}
-        counts = [int(np.sum(is_selected(one.best_theta, config.threshold))) for one, config in zip(machines, self.configs, strict=True)]
         return {
             "objective": upper,
             "gap": upper - lower,
@@ -201,8 +206,7 @@ class MKLProblem:
             "relative_gap": max((machine.upper - machine.lower) / max(abs(machine.upper), 1.0) for machine in machines),
             "working_gap": max(machine.relative_gap for machine in machines),
             "working_kernels": max(int(machines[m].active.sum()) for m in running),
-            "n_selected": max(counts),
-            **({"selected": [max(counts[m] for m in fit.machines) for fit in self.fits]} if len(self.fits) > 1 else {}),
+            "n_selected": max(self.selected(state)),
             "machines": len(running),
             **accuracy_metrics(self.fits, decisions),
         }

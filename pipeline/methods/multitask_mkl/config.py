@@ -51,3 +51,8 @@ class MultiTaskMKLConfig(GramConfig):
     class_weight: ClassWeight = None
     probability: Probability = "auto"
     scale: Scale = "auto"
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Parameters in which fits of a search may differ that start from one another."""
+        return "C", "p", "q"

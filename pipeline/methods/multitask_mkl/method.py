@@ -58,7 +58,7 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
         """Return the problem of a fit. Raises ValueError: kernels that do not suit the data or cannot be formed within tasks, or a loss
         that does not suit the target; MemoryBoundExceeded: more kernels or rows than the memory allows.
         """
-        return self.shared_fits([self.decided(config, inputs, resources)], inputs, [inputs.held_out], resources)
+        return shared_problem([self.decided(config, inputs, resources)], inputs, [inputs.held_out], resources)
 
     def init(self, problem: MultiTaskProblem, resources: Resources) -> MultiTaskState:
         """Return equal weights and shares for every fit."""
@@ -108,6 +108,10 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
         return problem.decision_values(state)
 
+    def selected(self, problem: MultiTaskProblem, state: MultiTaskState, resources: Resources) -> Sequence[int]:
+        """Return of every fit the number of kernels with weight, of several machines the largest."""
+        return problem.selected(state)
+
     def tables(self, problem: MultiTaskProblem, state: MultiTaskState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, their part in every task, and the tasks."""
         names, codes = problem.inputs.names, problem.inputs.codes[problem.inputs.order]
@@ -124,30 +128,10 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
     # -- fits that leave rows out ------------------------------------------------------------------------------------------------------
 
     def shared_fits(
-        self, configs: Sequence[MultiTaskMKLConfig], inputs: TaskInputs, masks: Sequence[np.ndarray | None], resources: Resources
-    ) -> MultiTaskProblem:
-        """Return one problem for the fits with all parameters on all masks of rows held out; they share Gram matrices, as do classes."""
-        first, given = configs[0], inputs.data if isinstance(inputs.data, GivenGrams) else None
-        specs = resolved_kernels(first.kernels, inputs.data, first.normalize)
-        layout = task_layout(np.diff(inputs.edges).tolist(), len(specs))
-        policy = "auto" if given is not None and first.grams == "store" else first.grams
-        # For p > 2 kernels may weigh thousands in a task, and the rounding of single precision with them.
-        single = all(config.p == 2 for config in configs) or getattr(given and given.source, "dtype", None) == np.float32
-        dtype = "float32" if single else "float64"
-        settings = task_settings(resources, layout, len(specs), policy, None if given is not None else first.gram_store, dtype)
-        settings = replace(settings, counts=None if inputs.counts is None else inputs.counts[inputs.order])
-        losses, fits, fit_configs = [], [], []
-        for config in configs:
-            for mask in masks:
-                part = inputs.without(mask)
-                fits.append(fit_tracker(part, part.held_out, len(losses)))
-                for machine in range(inputs.n_machines):
-                    pooled = pooled_problem(config, part, machine)
-                    losses.append(TaskProblem(pooled.problem.part(inputs.order), pooled.constants))
-                    fit_configs.append(config)
-        check_memory(self.name, driver_items(settings, layout, len(specs), len(losses)), resources, fewer_kernels(settings))
-        matrices = tuple(specs), tuple(losses), settings, layout
-        return MultiTaskProblem(first, inputs, *matrices, resources, tuple(fits), tuple(fit_configs))
+        self, configs: Sequence[MultiTaskMKLConfig], inputs: TaskInputs, masks: Sequence[np.ndarray], resources: Resources
+    ) -> MultiTaskProblem | None:
+        """Return one problem of fits without the rows of every mask: they share Gram matrices, as do classes."""
+        return shared_problem(configs, inputs, masks, resources) if len(configs) == 1 else None
 
     def warm_start(
         self, problem: MultiTaskProblem, fresh: MultiTaskState, before: MultiTaskProblem, last: MultiTaskState
@@ -156,6 +140,33 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
         scale, parts = problem.config.C / before.config.C, zip(fresh.searches, last.searches, problem.losses, strict=True)
         bounds = before.config.model_copy(update={"C": problem.config.C}) == problem.config
         return replace(fresh, searches=tuple(one.continued(end, losses.problem, scale, bounds) for one, end, losses in parts))
+
+
+def shared_problem(
+    configs: Sequence[MultiTaskMKLConfig], inputs: TaskInputs, masks: Sequence[np.ndarray | None], resources: Resources
+) -> MultiTaskProblem:
+    """Return one problem for the fits with all parameters on all masks of rows held out; they share Gram matrices, as do classes."""
+    first, given = configs[0], inputs.data if isinstance(inputs.data, GivenGrams) else None
+    specs = resolved_kernels(first.kernels, inputs.data, first.normalize)
+    layout = task_layout(np.diff(inputs.edges).tolist(), len(specs))
+    policy = "auto" if given is not None and first.grams == "store" else first.grams
+    # For p > 2 kernels may weigh thousands in a task, and the rounding of single precision with them.
+    single = all(config.p == 2 for config in configs) or getattr(given and given.source, "dtype", None) == np.float32
+    dtype = "float32" if single else "float64"
+    settings = task_settings(resources, layout, len(specs), policy, None if given is not None else first.gram_store, dtype)
+    settings = replace(settings, counts=None if inputs.counts is None else inputs.counts[inputs.order])
+    losses, fits, fit_configs = [], [], []
+    for config in configs:
+        for mask in masks:
+            part = inputs.without(mask)
+            fits.append(fit_tracker(part, part.held_out, len(losses)))
+            for machine in range(inputs.n_machines):
+                pooled = pooled_problem(config, part, machine)
+                losses.append(TaskProblem(pooled.problem.part(inputs.order), pooled.constants))
+                fit_configs.append(config)
+    check_memory(MultiTaskMKL.name, driver_items(settings, layout, len(specs), len(losses)), resources, fewer_kernels(settings))
+    matrices = tuple(specs), tuple(losses), settings, layout
+    return MultiTaskProblem(first, inputs, *matrices, resources, tuple(fits), tuple(fit_configs))
 
 
 def _tables(model: TaskModel, weights: np.ndarray, names: Sequence[str] | None) -> dict[str, list[dict[str, Any]]]:

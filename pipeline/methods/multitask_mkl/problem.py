@@ -199,20 +199,24 @@ class MultiTaskProblem:
         search = replace(search, upper=bounds.primal, best_weights=search.weights, best_shares=search.shares)
         return replace(search, best_beta=machines.beta, best_bias=bias, best_decision=decision)
 
+    def selected(self, state: MultiTaskState) -> list[int]:
+        """Return of every fit the number of kernels with weight, of several machines the largest."""
+        pairs = zip(state.searches, self.configs, strict=True)
+        counts = [int(np.sum(is_selected(one.best_weights, config.threshold))) for one, config in pairs]
+        return [max(counts[m] for m in fit.machines) for fit in self.fits]
+
     def metrics(self, state: MultiTaskState, running: int) -> dict[str, Any]:
         """Return the figures of a step."""
         searches = state.searches
         units = [losses.problem.unit for losses in self.losses]
         upper = sum(unit.size**2 * search.upper for unit, search in zip(units, searches, strict=True))
         lower = sum(unit.size**2 * search.lower for unit, search in zip(units, searches, strict=True))
-        counts = [int(np.sum(is_selected(one.best_weights, config.threshold))) for one, config in zip(searches, self.configs, strict=True)]
         figures = {"objective": upper, "gap": upper - lower, "lower_bound": lower, "upper_bound": upper}
         decisions = dict(enumerate(self.decision_values(state)))
         return {
             **figures,
             "relative_gap": max(search.relative_gap for search in searches),
-            "n_selected": max(counts),
-            **({"selected": [max(counts[m] for m in fit.machines) for fit in self.fits]} if len(self.fits) > 1 else {}),
+            "n_selected": max(self.selected(state)),
             "machines": running * self.inputs.n_tasks,
             **accuracy_metrics(self.fits, decisions),
         }

@@ -50,3 +50,8 @@ class RuleConfig(MethodConfig):
     )
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
     probability: Probability = "auto"
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Parameters in which fits of a search may differ that start from one another."""
+        return "C", "rho"

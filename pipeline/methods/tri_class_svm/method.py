@@ -130,6 +130,10 @@ class TriClass(Method[TriClassConfig, TriClassProblem, TriClassState, KernelMode
         """Return what the best machine of every fit decides on the labelled rows, ``(n_fits, n_labelled)``."""
         return np.stack([problem.best(state, part).decision[: len(problem.inputs.labels)] for part in range(problem.n_fits)])
 
+    def selected(self, problem: TriClassProblem, state: TriClassState, resources: Resources) -> list[int]:
+        """Return 1 of every fit: it has one kernel."""
+        return [1] * problem.n_fits
+
     def tables(self, problem: TriClassProblem, state: TriClassState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
         """Return the validation beside the baselines, the starts, and every start step by step."""
         names = problem.names

@@ -1,5 +1,7 @@
 """Fits that begin where others ended: the same optimum, in fewer steps, whichever way the parameter goes."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -27,7 +29,7 @@ def fits(name, chain, **more):
             if before is None:
                 before = run, iterate(method, run, ctx).state
                 continue
-            before = run, iterate(method, run, ctx, start=method.warm_start(run, method.init(run, ctx), *before)).state
+            before = run, iterate(method, run, ctx, start=partial(method.warm_start, run, method.init(run, ctx), *before)).state
             yield method, alone, cold, *before
 
 

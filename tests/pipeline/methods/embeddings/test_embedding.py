@@ -180,7 +180,8 @@ def test_the_fit_does_not_see_labels_held_out(tmp_path):
     models = []
     for data in (store, moved):
         ctx = context(data)
-        problem = METHODS["colored"].prepare(ColoredMVUConfig(graph="union"), ctx, {"held_out": mask})
+        config, inputs = METHODS["colored"].read_inputs(ColoredMVUConfig(graph="union"), ctx, {})
+        problem = METHODS["colored"].problem(config, replace(inputs, labels=replace(inputs.labels, held_out=mask)), ctx)
         models.append(METHODS["colored"].result(problem, iterate(METHODS["colored"], problem, ctx).state, ctx).model)
     np.testing.assert_array_equal(models[0].arrays["scores"], models[1].arrays["scores"])
 

@@ -52,7 +52,7 @@ def machines(data, y, memory, groups=None, weight=None, events=None, covariates=
     with open_executor(events=events) as executor:
         ctx = RunContext(executor, data=data, driver_memory=memory, limit=1 << 40)
         problem = FGM().problem(config, inputs, ctx)
-        problem.follow([None])
+        problem.follow()
         outcome = iterate(FGM(), problem, ctx)
         return FGM().result(problem, outcome.state, ctx).model, outcome
 

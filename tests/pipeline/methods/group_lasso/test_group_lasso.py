@@ -24,10 +24,12 @@ from gramplane.pipeline import (
     score_store,
     tune,
 )
+from gramplane.pipeline.core.engine import iterate
+from gramplane.pipeline.core.search import FoldRuns
 from gramplane.pipeline.inputs.folds import fold_masks
-from gramplane.pipeline.methods.group_lasso import grid as online_tune
 from gramplane.pipeline.methods.group_lasso import rows as online_rows
 from gramplane.pipeline.methods.group_lasso.config import GroupLassoConfig
+from gramplane.pipeline.methods.group_lasso.method import GroupLasso
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import DataError, MemoryBlocks, RunStore
 from gramplane.storage.ingest import ingest
@@ -464,24 +466,20 @@ def test_grids_of_penalty_and_gamma_read_the_rows_once(tmp_path, monkeypatch):
     assert done.summary["best"]["lam"] == 0.05 and done.summary["accuracy"] > 0.8
     # A fit of the grid is the fit alone with these rows held out.
     mask = fold_masks(store.target().astype(int), (-1, 1), 3, 0)[1]
-    alone = run_method(
-        "group-lasso",
-        {"epochs": 2, "lam": 0.05, "gamma": 2.0},
-        data=store.url,
-        run=str(tmp_path / "alone"),
-        extra={"held_out": mask},
-    )
-    assert rows[1]["folds"][1] == alone.summary["test_accuracy"]
-    # Little memory means more passes, of the same bits.
-    small = [
-        part.points for part in online_tune.shared_loops(context(store, 1 << 13), [GroupLassoConfig(lam=x) for x in (1, 2, 3)], {}, 3, 0)
-    ]
-    assert len(small) > 1 and sum(small, ()) == (0, 1, 2)
-
-
-def context(store, memory):
+    method, config = GroupLasso(), GroupLassoConfig(epochs=2, lam=0.05, gamma=2.0)
     with open_executor(None) as executor:
-        return RunContext(executor, data=store, driver_memory=memory)
+        ctx = RunContext(executor, data=store)
+        problem_of_fold = method.problem(config, method.read_inputs(config, ctx, {})[1].without(mask), ctx)
+        values = method.decision_values(problem_of_fold, iterate(method, problem_of_fold, ctx).state, ctx)
+    assert rows[1]["folds"][1] == np.mean((values[0] > 0)[mask] == (value > 0)[mask])
+    # Little memory means more passes, of the same bits.
+    points, masks = [GroupLassoConfig(lam=x, epochs=2) for x in (1, 2, 3)], dict(enumerate(fold_masks(store.target(), (-1, 1), 3, 0)))
+    with open_executor(None) as executor:
+        for memory, passes in ((1 << 30, [3]), (1 << 13, [1, 1, 1])):
+            ctx = RunContext(executor, data=store, driver_memory=memory)
+            _, inputs = GroupLasso().read_inputs(points[0], ctx, {})
+            runs = FoldRuns(GroupLasso(), points, inputs, masks, ctx).of(range(3))
+            assert [len({point for point, _ in fits}) for fits, _ in runs] == passes
 
 
 def test_batch_fits_and_real_targets_are_tuned_too(tmp_path):

@@ -275,6 +275,6 @@ def test_a_run_that_was_begun_in_memory_stays_there(tmp_path):
 def test_folds_of_a_fit_out_of_core_are_masks(tmp_path):
     store, mask = stored(tmp_path / "data"), plain_folds(N, 0, [0.3])[0]
     X, y, codes = problem()
-    held = run({**BATCH, "scale": None}, store, tmp_path / "held", extra={"held_out": mask.tolist()}).summary
+    held = run({**BATCH, "scale": None}, store, tmp_path / "held", extra={"test_share": 0.3}).summary
     alone = MultiTaskSelector(**BATCH, scale=None).fit(X[~mask], y[~mask], codes[~mask])
     assert held["objective"] == pytest.approx(alone.objective_, rel=1e-6) and held["n_selected"] == len(alone.get_support(indices=True))

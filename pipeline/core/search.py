@@ -1,0 +1,275 @@
+"""Fits that leave rows out, and their scores: passes, matrices and warm starts are shared. The one engine of searches and calibrations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...cluster import MemoryBoundExceeded
+from ...storage import RunStore
+from ...storage.errors import Json
+from ..records.began import confirm_grams
+from .engine import iterate, placed
+from .resources import Emit, RunContext, hush, ignore
+from .result import State
+
+if TYPE_CHECKING:
+    from ..inputs.folds import Split
+    from ..models.held_out_scores import FoldRows, Scoring
+    from ..records.config import MethodConfig
+    from .method import AnyMethod, PathPoint, Problem
+
+SQUARES = "neg_mean_squared_error"  # what a table of R2 has beside it, and a line of progress does not
+
+Fits = Sequence[tuple[int, int]]  # what one problem stands for: numbers of parameters and of a fold
+
+
+class Score(NamedTuple):
+    """The scores of one fit at one point of its path, on the rows that it did not see."""
+
+    point: int  # its parameters, by number
+    fold: int  # what it did not see
+    further: dict[str, Any]  # parameters that it would end there with, such as the number of rounds
+    values: dict[str, float]  # by the names of scores
+    margin_loss: float  # what tells points of one score apart
+    n_selected: float = 0.0  # how much it selected, where that is counted
+
+
+class FoldRuns:
+    """Fits without the rows of some masks: one problem for all where they share passes, and together fit the memory; otherwise all over
+    the same kernels read the matrices that the first of them makes, or those given.
+    """
+
+    def __init__(
+        self,
+        method: AnyMethod,
+        configs: Sequence[MethodConfig],
+        inputs: Any,
+        masks: Mapping[int, np.ndarray],
+        ctx: RunContext,
+        grams: object = None,
+        emit: Emit = ignore,
+    ) -> None:
+        self.method, self.inputs, self.masks, self.grams = method, placed(inputs, ctx), masks, grams
+        self.configs = [config.for_folds() for config in configs]
+        # What is to be said of such a fit is said of the whole one.
+        self.ctx = replace(ctx, emit=emit, doubt=hush, warn=hush)
+
+    def of(self, points: Sequence[int]) -> Iterator[tuple[Fits, Problem]]:
+        """Yield problems with some parameters, each with the fits that it stands for."""
+        shared = self.shared(points)
+        if shared is not None:
+            self.grams = hand_over(self.grams, shared)
+            yield [(point, fold) for point in points for fold in self.masks], shared
+        elif len(points) > 1:
+            half = len(points) // 2
+            yield from self.of(points[:half])
+            yield from self.of(points[half:])
+        else:
+            for fold, mask in self.masks.items():
+                problem = self.method.problem(self.configs[points[0]], self.method.without(self.inputs, mask), self.ctx)
+                self.grams = hand_over(self.grams, problem)
+                yield [(points[0], fold)], problem
+
+    def shared(self, points: Sequence[int]) -> Problem | None:
+        """Return one problem for all, or ``None`` where there is none that fits the memory."""
+        try:
+            return self.method.shared_fits([self.configs[point] for point in points], self.inputs, list(self.masks.values()), self.ctx)
+        except MemoryBoundExceeded:
+            return None
+
+
+@dataclass(frozen=True)
+class FoldStore:
+    """Folder of a search: every problem has one there, with its checkpoints and, when it is done, its scores; it is never done again."""
+
+    folder: Path
+    record: Mapping[str, Json]  # what the problems have in common
+    points: Sequence[int]  # numbers of the parameters in the whole grid
+    totals: tuple[int, int]  # how many points and folds there are
+    emit: Emit = ignore  # hears of the steps of the fits, and of their scores
+    grams: Json = None  # what the Gram store held that all fits read when the search began
+
+    @contextmanager
+    def begin(self, fits: Fits, whole: bool = False) -> Iterator[RunStore]:
+        """Return the folder of a problem, held by this process; ``whole``: of the fit of all rows that it starts from."""
+        record = {**self.record, "fits": [[self.points[point], fold] for point, fold in fits]}
+        with RunStore.begin(self._place(fits, whole), record) as run:
+            if self.grams is not None:
+                confirm_grams(run, "gram_store", self.grams)
+            yield run
+
+    def _place(self, fits: Fits, whole: bool = False) -> Path:
+        (point, fold), more = fits[0], f"-and-{len(fits) - 1}" if len(fits) > 1 else ""
+        return self.folder / f"cv-{self.points[point]}-{fold}{more}{'-whole' if whole else ''}"
+
+    def scores(self, fits: Fits) -> list[Score] | None:
+        """Return the scores of a problem that is done."""
+        place = self._place(fits)
+        found = RunStore.open(place).read_json("scores") if (place / "config.json").exists() else None
+        return None if found is None else read_scores(found, self.points)
+
+    def last_state(self, fits: Fits, kind: type[State]) -> State | None:
+        """Return the state that a problem ended with; ``None`` where another process kept it to itself."""
+        found = RunStore.open(self._place(fits)).load_checkpoint(kind)
+        return None if found is None else found[1]
+
+    def keep_all(self, scores: Sequence[Score]) -> None:
+        """Write the scores of fits that another process did, each alone."""
+        for point, fold in dict.fromkeys((score.point, score.fold) for score in scores):
+            with self.begin([(point, fold)]) as run:
+                if run.read_json("scores") is None:
+                    self.keep(run, [score for score in scores if (score.point, score.fold) == (point, fold)])
+
+    def tell(self, scores: Sequence[Score]) -> None:
+        """Tell of the fits that are done: each once, with the scores at the end of its path."""
+        n_points, n_folds = self.totals
+        for (point, fold), last in {(score.point, score.fold): score for score in scores}.items():
+            place = {"point": self.points[point] + 1, "points": n_points, "fold": fold + 1, "folds": n_folds}
+            self.emit({"event": "fold", **place, **{name: known(value) for name, value in last.values.items() if name != SQUARES}})
+
+    def keep(self, run: RunStore, scores: Sequence[Score]) -> None:
+        """Write the scores of a problem."""
+        run.drop_scratch()
+        run.write_json("scores", write_scores(scores, self.points))
+
+
+def write_scores(scores: Sequence[Score], points: Sequence[int]) -> list[Json]:
+    """Return scores as JSON, under the numbers that their points have in the whole grid; ``None`` for those that are not known."""
+    rows = (score._replace(point=points[score.point], values={name: known(x) for name, x in score.values.items()}) for score in scores)
+    return [list(row._replace(margin_loss=known(row.margin_loss))) for row in rows]
+
+
+def read_scores(rows: Sequence[Json], points: Sequence[int]) -> list[Score]:
+    """Return what :func:`write_scores` wrote."""
+    own = {number: position for position, number in enumerate(points)}
+    scores = (Score(own[point], *rest) for point, *rest in rows)
+    return [
+        score._replace(values={name: _number(x) for name, x in score.values.items()}, margin_loss=_number(score.margin_loss))
+        for score in scores
+    ]
+
+
+def known(value: float) -> float | None:
+    """Return a number as JSON has it: ``None`` where it is not known."""
+    return float(value) if np.isfinite(value) else None
+
+
+def _number(value: float | None) -> float:
+    return np.nan if value is None else value
+
+
+def fold_scores(
+    method: AnyMethod,
+    chains: Sequence[Sequence[MethodConfig]],
+    inputs: Any,
+    splits: Sequence[Split],
+    rows: FoldRows,
+    scoring: Scoring,
+    folds: Sequence[int],
+    ctx: RunContext,
+    store: FoldStore | None = None,
+    counts: bool = False,
+) -> Iterator[Score]:
+    """Yield the scores of fits with the parameters of every chain, each without the rows of some of the splits; ``counts``: with how much
+    they selected.
+
+    Fits start from one another, chain after chain, or share passes. Points are counted through all chains. Nothing depends on which folds
+    are given together. With a ``store`` what is done is read there, and what a kill broke off goes on.
+    """
+    configs = [config for chain in chains for config in chain]
+
+    def scored(fits: Fits, path: Iterator[PathPoint]) -> Iterator[Score]:
+        for further, values, selected in path:
+            sizes = [float(count) for count in selected()] if counts else [0.0] * len(fits)
+            for (point, fold), part, size in zip(fits, values.reshape(len(fits), -1, values.shape[1]), sizes, strict=True):
+                held_out = rows.of(splits[fold].test, configs[point].probability_kind)
+                yield Score(point, fold, further, held_out.scores(scoring, part), held_out.margin_loss(part), size)
+
+    masks, emit = {fold: splits[fold].left_out for fold in folds}, ignore if store is None else store.emit
+    # Fits that share nothing but matrices are made fold after fold, so that no more than one keeps what the next one takes over.
+    shares, grams = FoldRuns(method, configs, inputs, masks, ctx).shared([0]) is not None, None
+    whole = _WholeFits(method, inputs) if method.starts_from_whole else None
+    for part in [masks] if shares else [{fold: mask} for fold, mask in masks.items()]:
+        runs = FoldRuns(method, configs, inputs, part, ctx, grams, emit)
+        yield from _followed(runs, whole, scored, store)
+        grams = runs.grams
+
+
+def _followed(
+    runs: FoldRuns, whole: _WholeFits | None, scored: Callable[[Fits, Iterator[PathPoint]], Iterator[Score]], store: FoldStore | None
+) -> Iterator[Score]:
+    """Yield the scores of fits that follow all chains."""
+    method = runs.method
+    ends: dict[tuple[int, ...], tuple[str, Problem, Callable[[], State | None]]] = {}  # of the last fit on the same rows
+    for fits, problem in runs.of(range(len(runs.configs))):
+        config, place = runs.configs[fits[0][0]], tuple(fold for _, fold in fits)
+        apart = config.off_path if config.path else ""
+        before = ends.pop(place, None)
+        if before is not None and before[0] != apart:
+            before = None
+        method.follow_path(problem, None if before is None else before[1])
+        known = None if store is None else store.scores(fits)
+        if store is not None and known is not None:
+            store.tell(known)
+            end = partial(store.last_state, fits, getattr(problem, "state_type", None) or method.state)
+            yield from known
+        else:
+            with nullcontext() if store is None else store.begin(fits) as run:
+                ctx = runs.ctx if run is None else replace(runs.ctx, scratch=run)
+                start = None if whole is None or before is not None else partial(whole.start, problem, ctx, fits, store)
+                last = None if before is None else before[2]()
+                if before is not None and last is not None:
+                    start = partial(_continued, method, problem, ctx, before[1], last)
+                state = iterate(method, problem, ctx, start=start, store=run).state
+                found, end = scored(fits, method.path_values(problem, state, ctx)), partial(_itself, state)
+                if store is None or run is None:
+                    yield from found
+                else:
+                    found = list(found)
+                    store.keep(run, found)
+                    store.tell(found)
+                    yield from found
+        if apart:
+            ends[place] = apart, problem, end
+
+
+def _continued(method: AnyMethod, problem: Problem, ctx: RunContext, before: Problem, last: State) -> State:
+    return method.warm_start(problem, method.init(problem, ctx), before, last)
+
+
+def _itself(state: State) -> State:
+    return state
+
+
+class _WholeFits:
+    """Fits of all rows with the parameters that a path begins with, made once, where a method starts folds from them."""
+
+    def __init__(self, method: AnyMethod, inputs: Any) -> None:
+        self.method, self.inputs = method, inputs
+        self._ends: dict[str, tuple[Problem, State]] = {}
+
+    def start(self, problem: Problem, ctx: RunContext, fits: Fits, store: FoldStore | None) -> State:
+        """Return the state to begin with of a fit without some rows; matrices are shared with it."""
+        apart = problem.config.off_path
+        if apart not in self._ends:
+            whole = self.method.problem(problem.config, self.inputs, ctx)
+            grams = hand_over(hand_over(None, problem), whole)
+            with nullcontext() if store is None else store.begin(fits, whole=True) as run:
+                own = ctx if run is None else replace(ctx, scratch=run)
+                self._ends = {apart: (whole, iterate(self.method, whole, own, store=run).state)}
+            hand_over(grams, problem)
+        return self.method.fold_start(problem, self.method.init(problem, ctx), *self._ends[apart])
+
+
+def hand_over(grams: object, problem: object) -> object:
+    """Give a problem the matrices that another one over the same kernels made, if there are some; return what the next one is to get."""
+    from ..grams.grams import hand_over  # most fits of features have no matrices
+
+    return hand_over(grams, problem)
