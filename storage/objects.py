@@ -138,7 +138,11 @@ class LocalObjects:
 
     def write(self, key: str, *parts: npt.NDArray | bytes, fsync: bool = False) -> None:
         """Replace an object, atomically: temporary name, optional fsync of file and folder, rename."""
-        write_atomic(self._path(key), parts, fsync=fsync)
+        path = self._path(key)
+        try:
+            write_atomic(path, parts, fsync=fsync)
+        except IsADirectoryError as error:
+            raise MissingBlock(f"{path} is a folder where an object belongs: the store is damaged; remove the folder") from error
 
     def delete(self, key: str) -> None:
         """Remove an object if present."""

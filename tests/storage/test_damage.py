@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from gramplane.storage import BlockStore, DigestMismatch, MissingBlock, SchemaError, StorageError
+from gramplane.storage.objects import LocalObjects
 from tests.support.stores import dense_store, random_sparse, sparse_store
 
 
@@ -203,3 +204,9 @@ def read_everything_of_columns(place):
     for ref in store.column_blocks():
         ref.load()
     return store
+
+
+def test_a_folder_where_an_object_belongs_is_told_with_a_remedy(tmp_path):
+    (tmp_path / "blocks").mkdir()
+    with pytest.raises(MissingBlock, match=r"blocks is a folder where an object belongs: the store is damaged; remove the folder"):
+        LocalObjects(str(tmp_path)).write("blocks", b"bytes")
