@@ -14,13 +14,14 @@ from ...storage.encoding.chunks import is_missing
 from ...storage.encoding.record import is_decimal, is_missing_word
 from ...storage.meta import Label
 from ..records.context import RunContext
+from ..records.data_set import Reads
 
 if TYPE_CHECKING:
     from .covariates import Covariates
 
 
 @dataclass(frozen=True)
-class Inputs:
+class Inputs(Reads):
     """What a fit gets beside its parameters."""
 
     data: Any  # block store, arrays or strings in memory, or matrices
@@ -55,10 +56,6 @@ class Inputs:
             return self
         weight = np.ones(len(held_out)) if self.sample_weight is None else self.sample_weight
         return replace(self, sample_weight=np.where(held_out, 0.0, weight), held_out=held_out, given_weight=self.counts)
-
-    def over(self, data: Any) -> Self:
-        """Return inputs whose rows are read from ``data``: the same ones, in another place."""
-        return self if data is self.data else replace(self, data=data)
 
     @property
     def labels(self) -> tuple[Any, ...]:

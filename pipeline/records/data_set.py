@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 
@@ -55,6 +56,17 @@ class DataSet(Protocol):
     def row_table(self, name: str) -> np.ndarray:
         """Return that table, ``(n_rows,)``."""
         ...
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What a fit gets beside its parameters: rows to read, and what else its method declares."""
+
+    data: Any
+
+    def over(self, data: DataSet) -> Self:
+        """Return inputs whose rows are read from ``data``: the same ones, in another place."""
+        return self if data is self.data else replace(self, data=data)
 
 
 def require(data: DataSet, method: str, *kinds: Kind) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -39,7 +39,7 @@ from ...grams.eigen_blocks import worker_engine
 from ...grams.eigen_plan import EigenPlan
 from ...grams.neighbours import nearest_neighbours, plan_distances, plan_neighbours, squared_distances
 from ...passes.blocks import Blocks
-from ...records.data_set import DataSet
+from ...records.data_set import Reads
 from .config import EmbeddingConfig, MVEConfig, SPEConfig
 from .labels import Labels
 from .rows_pass import MAX_SCATTER_COLUMNS, WHOLE_ROWS, TriplesPass, geometry_bytes, row_geometry, triples_pass
@@ -51,7 +51,7 @@ N_MATRICES = 6  # matrices of all rows that a decomposition holds
 
 
 @dataclass(frozen=True)
-class EmbeddingInputs:
+class EmbeddingInputs(Reads):
     """Rows, and what is known of them."""
 
     data: BlockStore | MemoryBlocks
@@ -59,10 +59,6 @@ class EmbeddingInputs:
     edges: np.ndarray | None = None  # (m, 2) of a graph in place of that of nearest neighbours
     label_matrix: np.ndarray | None = None  # (n, n) kernel of the labels
     label_file: str = ""  # that it was read from
-
-    def over(self, data: DataSet) -> Self:
-        """Return inputs whose rows are read from ``data``: the same ones, in another place."""
-        return replace(self, data=data)
 
 
 def build_graph(config: EmbeddingConfig, data: Blocks, resources: Resources, given: Edges | None = None) -> Neighbourhood:

@@ -10,7 +10,7 @@ L the normalised Laplacian of the graph, T the constraints, the sum over both or
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +30,7 @@ from ...grams.eigen_blocks import worker_engine
 from ...grams.eigen_plan import EigenPlan, dense_matrix_item
 from ...grams.neighbours import nearest_neighbours, plan_distances, plan_neighbours, squared_distances
 from ...passes.blocks import Blocks
-from ...records.data_set import DataSet
+from ...records.data_set import Reads
 from .config import NPKLConfig
 
 WIDTH_PAIRS = 2000  # pairs of rows whose median distance is the width of the kernel that selects constraints
@@ -52,15 +52,11 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class NPKLInputs:
+class NPKLInputs(Reads):
     """Rows, and constraints on their pairs: triples ``(m, 3)`` i, j, +1 or -1, or a sparse matrix."""
 
     data: Blocks
     constraints: Any
-
-    def over(self, data: DataSet) -> NPKLInputs:
-        """Return the same rows, read from ``data``."""
-        return replace(self, data=data)
 
 
 @dataclass(eq=False)

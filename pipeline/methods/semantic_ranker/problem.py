@@ -13,7 +13,7 @@ dual ascent that all kernels known by their spectrum share. A random walk on K t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
@@ -29,7 +29,7 @@ from ...core.memory import Item, driver_plan
 from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...grams.weighted_sum import MATRIX_SHARE
-from ...records.data_set import DataSet, require
+from ...records.data_set import Reads, require
 from .config import RankerConfig
 from .images import read_images, stored_images
 from .model import RankerModel
@@ -42,7 +42,7 @@ MIN_SPREAD = 1e-9  # scores whose range is below this share of their mean are eq
 
 
 @dataclass(frozen=True)
-class RankerInputs:
+class RankerInputs(Reads):
     """Images, their tags (a string or list of each, or counts), and the prior of the walk, ``(n,)`` of sum one; perhaps queries."""
 
     data: BlockStore | MemoryBlocks
@@ -64,10 +64,6 @@ class RankerInputs:
         given = None if prior is None else normalise_prior(prior, data.n_rows)
         table = read_queries(queries, data.n_rows, given)
         return cls(data, tag_source(tags, data.n_rows), normalise_prior(None, data.n_rows) if given is None else given, table)
-
-    def over(self, data: DataSet) -> Self:
-        """Return inputs whose rows are read from ``data``: the same ones, in another place."""
-        return replace(self, data=data)
 
 
 @dataclass(eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -18,7 +18,7 @@ from ...core.resources import Resources
 from ...grams.sources import READ, rows_of
 from ...passes.blocks import scale_as_given
 from ...passes.columns import entry_count
-from ...records.data_set import DataSet, require
+from ...records.data_set import Reads, require
 from .config import VisualRankConfig
 from .walk_pass import is_stochastic_store, walk_plan
 
@@ -26,7 +26,7 @@ DENSE_ENTRY, SPARSE_ENTRY = 16, 40  # bytes of an entry as read and as weights, 
 
 
 @dataclass(frozen=True)
-class WalkInputs:
+class WalkInputs(Reads):
     """A similarity of rows, square, and the prior of the walk, ``(n,)`` of sum one."""
 
     data: BlockStore | MemoryBlocks
@@ -45,10 +45,6 @@ class WalkInputs:
         if prior is None and data.has_table("weight"):
             prior = data.row_table("weight")
         return cls(data, normalise_prior(prior, data.n_rows))
-
-    def over(self, data: DataSet) -> Self:
-        """Return inputs whose similarity is read from ``data``: the same one, in another place."""
-        return replace(self, data=data)
 
 
 @dataclass(frozen=True)

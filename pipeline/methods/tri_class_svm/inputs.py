@@ -19,6 +19,7 @@ from ...inputs.kernels import check_rows, closed_kernels, resolved_kernels
 from ...inputs.labels import Inputs, class_factors, label_spelling
 from ...models.kernel import spans
 from ...passes.blocks import Rows
+from ...records.data_set import Reads
 from ...records.joined import JoinedStores
 from .config import TriClassConfig
 
@@ -30,7 +31,7 @@ NAMED_KERNELS = ("rbf", "laplacian", "poly", "linear")
 
 
 @dataclass(frozen=True)
-class TriClassInputs:
+class TriClassInputs(Reads):
     """What a fit gets beside its parameters."""
 
     data: TriClassRows  # labelled rows, then unlabelled ones
@@ -56,10 +57,6 @@ class TriClassInputs:
     def without(self, held_out: np.ndarray) -> TriClassInputs:
         """Return inputs without some of the labelled rows."""
         return replace(self, held_out=held_out if self.held_out is None else self.held_out | held_out)
-
-    def over(self, data: TriClassRows) -> TriClassInputs:
-        """Return inputs whose rows are read from ``data``: the same ones, in another place."""
-        return replace(self, data=data)
 
     @property
     def counts(self) -> np.ndarray | None:

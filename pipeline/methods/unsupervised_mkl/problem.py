@@ -18,6 +18,7 @@ from ...core.resources import Resources
 from ...grams.grams import Grams, LazyGrams
 from ...grams.plans import GramPasses
 from ...passes.blocks import Blocks
+from ...records.data_set import Reads
 from .column_sum_pass import mean_largest_sums
 from .config import UMKLConfig
 from .memory import Way
@@ -40,14 +41,10 @@ class UMKLState:
 
 
 @dataclass(frozen=True)
-class UMKLInputs:
+class UMKLInputs(Reads):
     """The rows; there is no target."""
 
     data: Blocks
-
-    def over(self, data: Blocks) -> UMKLInputs:
-        """Return the same rows, read from ``data``."""
-        return UMKLInputs(data)
 
 
 @dataclass(eq=False)
