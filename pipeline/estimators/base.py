@@ -23,7 +23,7 @@ from ...storage.data import NUMBERS, as_data, in_memory, is_store
 from ...storage.encoding.encoder import encoder_of
 from ...storage.encoding.record import TableColumns
 from ...storage.errors import UserData
-from ..calibration.fits import Fit, known_calibration
+from ..core.calibration import Fit, known_calibration
 from ..core.engine import BOUNDS, GAPS, fit
 from ..core.resources import Resources
 from ..core.result import State, ended_early

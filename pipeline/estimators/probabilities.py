@@ -10,7 +10,7 @@ import numpy as np
 
 from ...storage import MemoryBlocks
 from ...storage.blocks.look import look
-from ..calibration.fits import Fit, calibrate
+from ..core.calibration import Fit, calibrate
 from ..models.calibration import Calibration
 from ..records.context import RunContext
 from .inputs import method_context, warn_user

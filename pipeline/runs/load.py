@@ -14,8 +14,7 @@ from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageE
 from ...storage.encoding.record import first_difference
 from ...storage.errors import Json
 from ...storage.runs.models import model_class
-from ..calibration.at_fit import calibrate_run, fold_plan
-from ..calibration.fits import Fit, known_calibration
+from ..core.calibration import Fit, calibrate_run, fold_plan, known_calibration
 from ..core.resources import Emit, ignore
 from ..estimators.base import Estimator, has_probabilities
 from ..estimators.probabilities import LateCalibration

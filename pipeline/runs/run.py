@@ -23,8 +23,7 @@ from ...storage.data import opened
 from ...storage.errors import Json
 from ...storage.places import check_place
 from ...storage.temporary import sweep_folders
-from ..calibration.at_fit import calibrate_run, full_plan
-from ..calibration.fits import Fit
+from ..core.calibration import Fit, calibrate_run, full_plan
 from ..core.engine import BOUNDS, begin_event, iterate, result_of
 from ..core.memory import CACHE_SHARE, Memory, few_blocks_kept, process_bytes, process_plan, refuse_step, tight_worker_notes
 from ..core.method import Problem

@@ -15,7 +15,7 @@ from ....kernels.alignment.path import p_for
 from ....kernels.jit import one_thread
 from ....storage.data import as_data, in_memory
 from ....storage.errors import Matrix
-from ...calibration.fits import Fit
+from ...core.calibration import Fit
 from ...core.resources import Resources
 from ...estimators.base import Classifier, predicted_labels
 from ...estimators.cv import MACHINE_C, CrossValidated

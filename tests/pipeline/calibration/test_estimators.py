@@ -19,7 +19,7 @@ from sklearn.preprocessing import scale
 
 from gramplane import pipeline
 from gramplane.pipeline import FGMClassifier, GroupLassoClassifier, KTASelectionPath, MKLClassifier, MultiTaskSelector, TriClassSVC
-from gramplane.pipeline.calibration.folds import draw_folds
+from gramplane.pipeline.core.calibration import draw_folds
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.inputs.tasks import with_tasks
 from gramplane.pipeline.models.calibration import class_probabilities, fit_calibration

@@ -21,7 +21,7 @@ from gramplane.pipeline import (
     score_store,
     tune,
 )
-from gramplane.pipeline.calibration.folds import draw_folds
+from gramplane.pipeline.core.calibration import draw_folds
 from gramplane.pipeline.inputs.folds import fold_masks
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.models.calibration import class_probabilities, fit_calibration
