@@ -109,7 +109,9 @@ class MethodInfo:
         Raises ValueError: an input that the method does not take, or one missing that it needs.
         """
         check_inputs(self, extra)
-        return self.method.prepare(config, ctx, extra)
+        problem = self.method.problem(*self.method.read_inputs(config, ctx, extra), ctx)
+        getattr(problem, "follow", tuple)()
+        return problem
 
 
 METHODS = {

@@ -25,7 +25,8 @@ class Problem(Protocol):
 
     Its ``plan`` is a mapping of what a run will do: ``task_bytes``, what the driver holds, and figures of its own. It may also have
     ``state_type``, the record of its states where a method has several kinds of problems; ``beside``, stores that it reads beside its data;
-    ``grams``, matrices that fits over the same kernels may share; and ``about``, what a checkpoint says beside its state.
+    ``grams``, matrices that fits over the same kernels may share; ``follow()``, called of a run, from where on steps measure its answers;
+    and ``about``, what a checkpoint says beside its state.
     """
 
     config: Any
@@ -41,7 +42,7 @@ class Problem(Protocol):
 P = TypeVar("P", bound=Problem)
 
 
-class PathPoint(NamedTuple):
+class PathValues(NamedTuple):
     """What fits of one problem decide at a point of their path."""
 
     further: dict[str, Any]  # parameters that a fit would end there with, such as the number of rounds
@@ -98,10 +99,6 @@ class Method(ABC, Generic[C, P, S, M]):
         """Return parameters with what they leave to the data filled in: by the data alone, and once, for a run writes it down."""
         return config
 
-    def prepare(self, config: C, resources: RunContext, extra: Mapping[str, Any]) -> P:
-        """Return the problem of a run on ``resources.data``."""
-        return self.problem(*self.read_inputs(config, resources, extra), resources)
-
     def decision_values(self, problem: P, state: S, resources: Resources) -> np.ndarray:
         """Return the decision values of all labelled rows, ``(n_machines, n_labelled)``, machines fit after fit."""
         return self.model_values(problem, self.result(problem, state, resources).model, resources)
@@ -137,11 +134,11 @@ class Method(ABC, Generic[C, P, S, M]):
         """Return the state to begin with where a fit of all rows with the same parameters, ``whole``, ended with ``last``."""
         return fresh
 
-    def path_values(self, problem: P, state: S, resources: Resources) -> Iterator[PathPoint]:
+    def path_values(self, problem: P, state: S, resources: Resources) -> Iterator[PathValues]:
         """Yield what the models along the path of the fits decide on all labelled rows, each with the parameters that a fit would end there
         with. Without a path that is the end.
         """
-        yield PathPoint({}, self.decision_values(problem, state, resources), partial(self.selected, problem, state, resources))
+        yield PathValues({}, self.decision_values(problem, state, resources), partial(self.selected, problem, state, resources))
 
     def selected(self, problem: P, state: S, resources: Resources) -> Sequence[float]:
         """Return of every fit how many features, groups, kernels or rules it has selected."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..inputs.folds import Split
     from ..models.held_out_scores import FoldRows, Scoring
     from ..records.config import MethodConfig
-    from .method import AnyMethod, PathPoint, Problem
+    from .method import AnyMethod, PathValues, Problem
 
 SQUARES = "neg_mean_squared_error"  # what a table of R2 has beside it, and a line of progress does not
 
@@ -185,7 +185,7 @@ def fold_scores(
     """
     configs = [config for chain in chains for config in chain]
 
-    def scored(fits: Fits, path: Iterator[PathPoint]) -> Iterator[Score]:
+    def scored(fits: Fits, path: Iterator[PathValues]) -> Iterator[Score]:
         for further, values, selected in path:
             sizes = [float(count) for count in selected()] if counts else [0.0] * len(fits)
             for (point, fold), part, size in zip(fits, values.reshape(len(fits), -1, values.shape[1]), sizes, strict=True):
@@ -203,7 +203,7 @@ def fold_scores(
 
 
 def _followed(
-    runs: FoldRuns, whole: _WholeFits | None, scored: Callable[[Fits, Iterator[PathPoint]], Iterator[Score]], store: FoldStore | None
+    runs: FoldRuns, whole: _WholeFits | None, scored: Callable[[Fits, Iterator[PathValues]], Iterator[Score]], store: FoldStore | None
 ) -> Iterator[Score]:
     """Yield the scores of fits that follow all chains."""
     method = runs.method

@@ -30,7 +30,7 @@ import numpy as np
 
 from ....kernels.mixed_norm import SOLVERS, GroupProblem, GroupSolution
 from ...core.memory import driver_plan
-from ...core.method import Method, PathPoint
+from ...core.method import Method, PathValues
 from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...inputs.covariates import covariates_to_fit
@@ -198,12 +198,6 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
             covariates = covariates_to_fit(extra.get("covariates"), data)
         return config, replace(inputs, groups=groups, covariates=covariates).without(held_out)
 
-    def prepare(self, config: FGMConfig, resources: RunContext, extra: Mapping[str, Any]) -> FGMProblem:
-        """Return the problem of a run, which follows the accuracy of every round: that takes decisions on all rows."""
-        problem = super().prepare(config, resources, extra)
-        problem.follow()
-        return problem
-
     def decided(self, config: FGMConfig, inputs: Inputs, resources: Resources) -> FGMConfig:
         """Return parameters with the loss of the target, and the number of atoms of a cut where it was left to its default and there are
         fewer.
@@ -318,7 +312,7 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
         counts = [len(selected_atoms([machine])) for machine in state.machines]
         return [max(counts[k : k + problem.inputs.n_machines]) for k in range(0, len(counts), problem.inputs.n_machines)]
 
-    def path_values(self, problem: FGMProblem, state: FGMState, resources: Resources) -> Iterator[PathPoint]:
+    def path_values(self, problem: FGMProblem, state: FGMState, resources: Resources) -> Iterator[PathValues]:
         """Yield the decision values after every number of rounds; of refits on the selection at the end alone."""
         if problem.config.debias:
             yield from super().path_values(problem, state, resources)
@@ -328,7 +322,7 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
             if rounds <= done:
                 part = replace(state, machines=tuple(replace(machine, rounds=machine.rounds[:rounds]) for machine in state.machines))
                 values = problem.decision_values(part, resources)
-            yield PathPoint({"max_rounds": rounds}, values, partial(self.selected, problem, part, resources))
+            yield PathValues({"max_rounds": rounds}, values, partial(self.selected, problem, part, resources))
 
 
 def _few_atoms(available: int) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ....storage import DataError
 from ...core.memory import check_memory, refuse
-from ...core.method import Method, PathPoint
+from ...core.method import Method, PathValues
 from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...grams.given import GivenGrams
@@ -121,7 +121,7 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
         """Return the whole path: C is of machines alone."""
         return last
 
-    def path_values(self, problem: KTAProblem, state: KTAState, resources: Resources) -> Iterator[PathPoint]:
+    def path_values(self, problem: KTAProblem, state: KTAState, resources: Resources) -> Iterator[PathValues]:
         """Yield what machines decide at ``n_machines`` points, evenly from the first to the last, or at the last one with a kernel; where
         parameters name the point, there.
         """
@@ -131,7 +131,7 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
         points, active = spread_points(len(state.p), problem.config.n_machines), np.flatnonzero(state.counts)
         if not len(active):
             none = np.full((problem.inputs.n_machines, problem.inputs.data.n_rows), np.nan)
-            yield from (PathPoint({"p": float(state.p[k])}, none, lambda: [0]) for k in points)
+            yield from (PathValues({"p": float(state.p[k])}, none, lambda: [0]) for k in points)
             return
         trainer, chosen = problem.trainer(state, resources), np.unique(np.minimum(points, active[-1]))
         trainer.sums = problem.sums
@@ -139,7 +139,7 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
         problem.sums = trainer.sums
         for k in points:
             at = min(int(k), int(active[-1]))
-            yield PathPoint({"p": float(state.p[k])}, values[at], lambda at=at: [int(state.counts[at])])
+            yield PathValues({"p": float(state.p[k])}, values[at], lambda at=at: [int(state.counts[at])])
 
     def tables(self, problem: KTAProblem, state: KTAState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels in the order they leave the path, last ones first; the points; and weights of the last kernels."""

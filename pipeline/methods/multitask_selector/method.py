@@ -16,7 +16,7 @@ from ...core.method import Method
 from ...core.resources import Resources
 from ...core.result import Result, Step, ended_early
 from ...inputs.labels import resolve_loss
-from ...inputs.scores import fit_tracker, scores_of
+from ...inputs.scores import scores_of
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, refuse_more_classes
 from ...models.linear import LinearModel, raw_coefficients
 from ...models.tables import name_features
@@ -59,12 +59,6 @@ class Selector(Method[SelectorConfig, Any, Any, LinearModel]):
         way = _way(config, inputs, resources)
         batch = WorkingProblem if way == "working_set" else BatchProblem
         return (RoundsProblem if config.algorithm == "da" else batch)(config, inputs, resources, way)
-
-    def prepare(self, config: SelectorConfig, resources: RunContext, extra: Mapping[str, Any]) -> SelectorProblem:
-        """Return the problem of a run; it follows accuracy or R2, which takes decisions on all rows."""
-        problem = super().prepare(config, resources, extra)
-        problem.trackers = (fit_tracker(problem.inputs, problem.inputs.held_out),)
-        return problem
 
     def init(self, problem: SelectorProblem, resources: Resources) -> State:
         """Return weights of zero."""

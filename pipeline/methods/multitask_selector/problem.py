@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ...core.memory import check_memory, driver_plan
 from ...core.resources import Resources
 from ...core.result import Step
-from ...inputs.scores import AccuracyTracker, R2Tracker
+from ...inputs.scores import AccuracyTracker, R2Tracker, fit_tracker
 from ...inputs.tasks import TaskInputs
 from ...passes.rows import NEEDS_ROWS, has_rows
 from .config import SelectorConfig
@@ -33,6 +33,10 @@ class SelectorProblem(ABC):
         self.items = driver_items(inputs.data, inputs.n_tasks, config.algorithm, resources.driver_memory, way)
         check_memory("multitask-selector", self.items, resources, remedy)
         self.data = selector_data(config, inputs)
+
+    def follow(self) -> None:
+        """Follow accuracy or R2, which takes decisions on all rows."""
+        self.trackers = (fit_tracker(self.inputs, self.inputs.held_out),)
 
     @cached_property
     def plan(self) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def test_a_run_stopped_after_any_step_resumes_to_the_same_bits(name, tmp_path):
         run = RunStore.open(folder) if folder.exists() else RunStore.create(folder, {})
         ctx = RunContext(open_executor("sync").__enter__(), data=store, scratch=run, emit=sink)
         method = METHODS[name]
-        problem = method.prepare(config, ctx, {})
+        problem = method.problem(*method.read_inputs(config, ctx, {}), ctx)
         outcome = iterate(method, problem, ctx, store=run)
         found = method.result(problem, outcome.state, ctx)
         return outcome, found.model, found.summary, method.tables(problem, outcome.state, found.model)
@@ -156,7 +156,7 @@ def test_summary_and_tables_of_a_run(name, tmp_path):
     store = ingest((X, np.array(["no", "yes"])[y]), tmp_path / "data.zarr")
     ctx = context(store)
     method = METHODS[name]
-    problem = method.prepare(method.config_type(graph="union"), ctx, {"test_share": 0.25})
+    problem = method.problem(*method.read_inputs(method.config_type(graph="union"), ctx, {"test_share": 0.25}), ctx)
     outcome = iterate(method, problem, ctx)
     found = method.result(problem, outcome.state, ctx)
     model, summary, tables = found.model, found.summary, method.tables(problem, outcome.state, found.model)
@@ -265,7 +265,7 @@ def test_bad_data_is_refused(tmp_path):
             MVEConfig(), EmbeddingInputs(MemoryBlocks(X), None), replace(context(MemoryBlocks(X)), driver_memory=1 << 10)
         )
     with pytest.raises(DataError, match="there is no target; colored-mvu needs one"):
-        METHODS["colored"].prepare(ColoredMVUConfig(), context(ingest(X, tmp_path / "plain.zarr")), {})
+        METHODS["colored"].read_inputs(ColoredMVUConfig(), context(ingest(X, tmp_path / "plain.zarr")), {})
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -92,7 +92,8 @@ def steps_of(store, params, limit=LITTLE):
     """Yield problem and state after every step."""
     with open_executor(None) as executor:
         ctx = RunContext(executor, data=store, driver_memory=limit)
-        problem = Selector().prepare(SelectorConfig(**params), ctx, {})
+        problem = Selector().problem(*Selector().read_inputs(SelectorConfig(**params), ctx, {}), ctx)
+        problem.follow()
         state = problem.init(ctx)
         while state.stop is None:
             step = problem.step(state, ctx)

@@ -326,7 +326,7 @@ def test_a_model_is_saved_and_read(tmp_path):
 def told(config, ctx, extra):
     """Everything that a run tells."""
     ranker = Ranker()
-    problem = ranker.prepare(config, ctx, extra)
+    problem = ranker.problem(*ranker.read_inputs(config, ctx, extra), ctx)
     state = iterate(ranker, problem, ctx).state
     found = ranker.result(problem, state, ctx)
     return found.model, found.summary, ranker.tables(problem, state, found.model), problem.plan
@@ -434,8 +434,9 @@ def test_the_limits_of_a_fit_warn_and_refuse():
         ctx = RunContext(executor, data=MemoryBlocks(q.X), driver_memory=1 << 15)
         with pytest.raises(MemoryBoundExceeded, match=r"semantic-ranker: this process would hold .* KiB .*rank the images of one query"):
             Ranker().problem(RankerConfig(), RankerInputs(ctx.data, q.tags, np.full(36, 1 / 36)), ctx)
+        whole = RunContext(executor, data=ctx.data)
         with pytest.raises(ValueError, match="n_neighbors=36 exceeds the 35 other images"):
-            Ranker().prepare(RankerConfig(n_neighbors=36), RunContext(executor, data=ctx.data), {"tags": q.tag_lines()})
+            Ranker().problem(*Ranker().read_inputs(RankerConfig(n_neighbors=36), whole, {"tags": q.tag_lines()}), whole)
 
 
 def test_groups_without_ties_have_no_order():
