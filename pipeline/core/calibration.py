@@ -117,7 +117,7 @@ def known_calibration(method: AnyMethod, model: Any) -> Calibration | None:
     fitted: Calibration | None = getattr(model, "calibration", None)
     if fitted is not None or getattr(model, "classes_json", "null") == "null":
         return fitted
-    config = method.config_type.model_validate_json(model.params_json)
+    config = method.config.model_validate_json(model.params_json)
     return LOGISTIC if getattr(config, "probability", False) == "auto" and config.is_logistic else None
 
 

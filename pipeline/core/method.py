@@ -57,7 +57,7 @@ class Method(ABC, Generic[C, P, S, M]):
     """
 
     name: ClassVar[str]  # command
-    config_type: ClassVar[type[MethodConfig]]  # parameter model
+    config: ClassVar[type[MethodConfig]]  # parameter model
     state: ClassVar[type[Any]]  # record of a state, to load checkpoints
     models: ClassVar[tuple[type[Model], ...]]  # record types of its models, to load runs
     programs: ClassVar[str] = "grams.grams"  # module under `pipeline` with the block programs that a worker loads before it is measured

@@ -69,7 +69,7 @@ class OneVsRest(Method[Any, Any, Any, TaskModel]):
 
     def __init__(self, single: Any) -> None:
         self.single = single
-        vars(self).update({name: getattr(single, name) for name in ("name", "config_type", "state", "models", "programs")})
+        vars(self).update({name: getattr(single, name) for name in ("name", "config", "state", "models", "programs")})
 
     def read_inputs(self, config: MethodConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[Any, Any]:
         """Return parameters, and target, weights and tasks of a store; ``extra`` holds what the user gave beside it."""

@@ -97,10 +97,10 @@ class Estimator(BaseEstimator):
 
     def _config(self) -> Any:
         """Return the checked parameters."""
-        fields = self._method.config_type.model_fields
+        fields = self._method.config.model_fields
         params = self._plain({name: value for name, value in self.get_params(deep=False).items() if name in fields})
         plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in params.items()}
-        return make_config(self._method.config_type, plain)
+        return make_config(self._method.config, plain)
 
     def _plain(self, params: dict[str, Any]) -> dict[str, Any]:
         """Return parameters as the parameter model takes them."""

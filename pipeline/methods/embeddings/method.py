@@ -120,7 +120,7 @@ class ColoredMVU(Embedding):
     """Coloured maximum variance unfolding: a map that keeps distances of neighbours and is ordered by labels."""
 
     name = "colored-mvu"
-    config_type = ColoredMVUConfig
+    config = ColoredMVUConfig
 
     def read_inputs(
         self, config: EmbeddingConfig, resources: RunContext, extra: Mapping[str, Any]
@@ -139,7 +139,7 @@ class MVE(Embedding):
     """Minimum volume embedding: a map that keeps distances of neighbours and spends little outside of its coordinates."""
 
     name = "mve"
-    config_type = MVEConfig
+    config = MVEConfig
     certified_over = "the last convex problem"
 
 
@@ -147,7 +147,7 @@ class SPE(Embedding):
     """Structure preserving embedding: a map of a graph in which no neighbour is farther than a stranger."""
 
     name = "spe"
-    config_type = SPEConfig
+    config = SPEConfig
 
 
 def _graph_warnings(problem: EmbeddingProblem, resources: Resources) -> list[str]:

@@ -180,7 +180,7 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
     """Linear machines on few features, chosen by cutting planes."""
 
     name = "fgm"
-    config_type = FGMConfig
+    config = FGMConfig
     state = FGMState
     models = (FGMModel,)
     programs = "methods.fgm.score_pass"

@@ -40,7 +40,7 @@ class GroupLasso(Method[GroupLassoConfig, Problem, State, LinearModel]):
     """Linear machines with few groups of features. Each kind of problem takes its own steps: all rows, or rows as they come."""
 
     name = "group-lasso"
-    config_type = GroupLassoConfig
+    config = GroupLassoConfig
     pass_parameters = ("algorithm", "epochs", "shuffle")
     models = (LinearModel,)
     programs = "methods.group_lasso.moments_pass"

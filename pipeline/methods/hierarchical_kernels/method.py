@@ -47,7 +47,7 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
     """Machines on kernels chosen from a graph of them, a kernel only together with its ancestors."""
 
     name = "hierarchical-kernels"
-    config_type = HKLConfig
+    config = HKLConfig
     state = HKLState
     models = (KernelModel, TaskModel)
 

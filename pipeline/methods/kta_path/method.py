@@ -34,7 +34,7 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
     """Kernels that leave one after the other as the norm of their weights falls, and machines at points of this path."""
 
     name = "kta-path"
-    config_type = KTAPathConfig
+    config = KTAPathConfig
     state = KTAState
     models = (KernelModel,)
 

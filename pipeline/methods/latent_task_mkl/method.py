@@ -43,7 +43,7 @@ class LatentTask(Method[LatentTaskConfig, LatentProblem, LatentState, TaskModel]
     """Machines of many tasks whose kernels are shared by groups of tasks, of one class or target."""
 
     name = "latent-task-mkl"
-    config_type = LatentTaskConfig
+    config = LatentTaskConfig
     state = LatentState
     joint_state = LatentClassesState
     finished = FINISHED

@@ -40,7 +40,7 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
     """Support vector machines on a weighted sum of kernels, weights learnt with them."""
 
     name = "mkl"
-    config_type = MKLConfig
+    config = MKLConfig
     state = MKLState
     models = (KernelModel,)
     starts_from_whole = True

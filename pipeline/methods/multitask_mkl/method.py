@@ -37,7 +37,7 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
     """Machines of many tasks on kernels that they choose together."""
 
     name = "multitask-mkl"
-    config_type = MultiTaskMKLConfig
+    config = MultiTaskMKLConfig
     state = MultiTaskState
     models = (TaskModel,)
     programs = "methods.multitask_mkl.solve_pass"

@@ -40,7 +40,7 @@ class Selector(Method[SelectorConfig, Any, Any, LinearModel]):
     """Linear machines of many tasks that choose their features together."""
 
     name = "multitask-selector"
-    config_type = SelectorConfig
+    config = SelectorConfig
     models = (LinearModel,)
     programs = "methods.multitask_selector.norms_pass"
 

@@ -27,7 +27,7 @@ class NPKL(Method[NPKLConfig, NPKLProblem, SpectralState, SpectralModel]):
     """A kernel of the rows of the fit, from pairs that belong together or apart."""
 
     name = "npkl"
-    config_type = NPKLConfig
+    config = NPKLConfig
     state = SpectralState
     models = (SpectralModel,)
     programs = "grams.eigen_blocks"

@@ -54,7 +54,7 @@ class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
     """A classifier of readable rules, chosen from all conjunctions at once."""
 
     name = "rule-ensemble"
-    config_type = RuleConfig
+    config = RuleConfig
     state = RuleState
     models = (RuleModel,)
     programs = "methods.rule_ensemble.blocked_rules"

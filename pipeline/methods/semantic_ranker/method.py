@@ -29,7 +29,7 @@ class Ranker(Method[RankerConfig, Any, Any, Any]):
     """Rankings of images by a random walk on a kernel learnt from looks and tags: of one query, or of many as tasks."""
 
     name = "semantic-ranker"
-    config_type = RankerConfig
+    config = RankerConfig
     models = (RankerModel, RankingModel)
     programs = "methods.semantic_ranker.queries"
 
@@ -77,7 +77,7 @@ class VisualRank(Method[VisualRankConfig, WalkProblem, WalkState, RankingModel])
     """Scores of rows by a random walk on their similarity, which the data are."""
 
     name = "visual-rank"
-    config_type = VisualRankConfig
+    config = VisualRankConfig
     state = WalkState
     models = (RankingModel,)
     programs = "methods.semantic_ranker.walk_pass"

@@ -36,7 +36,7 @@ class SharedSubspace(Method[SharedSubspaceConfig, SubspaceProblem, SubspaceState
     """Machines of many tasks that share a subspace of every kernel's feature space, of one class or target."""
 
     name = "shared-subspace-mkl"
-    config_type = SharedSubspaceConfig
+    config = SharedSubspaceConfig
     state = SubspaceState
     joint_state = SubspaceClassesState
     finished = ("tol",)

@@ -50,7 +50,7 @@ class Social(Method[SocialConfig, SocialProblem, SocialState, SocialModel]):
     """The strength of ties between users: weights of several views of them, and a ranking learnt from some pairs."""
 
     name = "social-strength"
-    config_type = SocialConfig
+    config = SocialConfig
     state = SocialState
     models = (SocialModel,)
     programs = "methods.social_strength.view_pass"

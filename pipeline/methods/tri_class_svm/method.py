@@ -34,7 +34,7 @@ class TriClass(Method[TriClassConfig, TriClassProblem, TriClassState, KernelMode
     """A support vector machine that learns from unlabelled rows, some of which may belong to neither class."""
 
     name = "tri-class-svm"
-    config_type = TriClassConfig
+    config = TriClassConfig
     state = TriClassState
     models = (KernelModel,)
 

@@ -35,7 +35,7 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
     """Support vector machines on the exponential of a weighted sum of kernels, weights learnt with them."""
 
     name = "two-layer-mkl"
-    config_type = TwoLayerConfig
+    config = TwoLayerConfig
     state = TwoLayerState
     models = (KernelModel,)
 

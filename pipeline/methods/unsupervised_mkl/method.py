@@ -30,7 +30,7 @@ class UMKL(Method[UMKLConfig, UMKLProblem, UMKLState, KernelModel]):
     """Kernel weights under which every row is rebuilt from a few similar ones."""
 
     name = "unsupervised-mkl"
-    config_type = UMKLConfig
+    config = UMKLConfig
     state = UMKLState
     models = (KernelModel,)
     programs = "methods.unsupervised_mkl.strips_pass"

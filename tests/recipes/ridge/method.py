@@ -14,7 +14,7 @@ from .problem import RidgeProblem, RidgeState
 class Ridge(Method):
     """Ridge regression in the driver."""
 
-    name, config_type, state, models = "ridge", RidgeConfig, RidgeState, (LinearModel,)
+    name, config, state, models = "ridge", RidgeConfig, RidgeState, (LinearModel,)
 
     def read_inputs(self, config, resources, extra):
         return config, store_inputs(resources, self.name)

@@ -112,7 +112,7 @@ class Stopped(Exception):
 def test_a_run_stopped_after_any_step_resumes_to_the_same_bits(name, tmp_path):
     X, y = blobs(4)
     store = ingest((X, y), tmp_path / "data.zarr")
-    config = METHODS[name].config_type(graph="union", n_neighbors=3, tol=1e-3 if name == "volume" else 1e-5)
+    config = METHODS[name].config(graph="union", n_neighbors=3, tol=1e-3 if name == "volume" else 1e-5)
 
     def course(folder, steps=None):
         def sink(event):
@@ -156,7 +156,7 @@ def test_summary_and_tables_of_a_run(name, tmp_path):
     store = ingest((X, np.array(["no", "yes"])[y]), tmp_path / "data.zarr")
     ctx = context(store)
     method = METHODS[name]
-    problem = method.problem(*method.read_inputs(method.config_type(graph="union"), ctx, {"test_share": 0.25}), ctx)
+    problem = method.problem(*method.read_inputs(method.config(graph="union"), ctx, {"test_share": 0.25}), ctx)
     outcome = iterate(method, problem, ctx)
     found = method.result(problem, outcome.state, ctx)
     model, summary, tables = found.model, found.summary, method.tables(problem, outcome.state, found.model)
