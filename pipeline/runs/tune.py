@@ -25,6 +25,7 @@ from ..records.began import NAME as BEGAN
 from ..records.compute import ComputeOptions
 from ..records.config import make_config
 from ..records.run_view import measure_of
+from ..registry import check_inputs
 from .run import RunOutcome, executing, jsonable, method_named, open_data, run_method, same_as_before
 from .search import PLACES, Search
 
@@ -65,6 +66,7 @@ def _search(
     if repeats < 1:
         raise ValueError(f"repeats={repeats}: must be at least 1")
     info = method_named(method)
+    check_inputs(info, extra or {})
     configs = [make_config(info.config, point) for point in points]
     shown = {data.digest: data for data in (as_scaled(config, store) for config in configs)}
     if len(shown) > 1:

@@ -156,6 +156,7 @@ def test_bad_grids_are_refused_before_there_is_a_folder(tmp_path):
         assert not Path(run).exists()
 
     refused("latent-task-mkl", {"CC": [1.0]}, "CC")
+    refused("latent-task-mkl", {"C": [1.0]}, "edges", extra={"edges": [[0, 1]]})
     refused("latent-task-mkl", {"C": []}, r"grid\['C'\]=\[\]: must be a list of at least one value")
     refused("latent-task-mkl", {"C": [1.0, -1.0]}, "greater than 0")
     refused("latent-task-mkl", {"grams": ["memory", "recompute"]}, "grams says where matrices lie, which changes no result")
