@@ -47,6 +47,15 @@ def test_importing_the_command_line_loads_nothing_heavy():
     assert ran.stdout.strip() == ""
 
 
+def test_parameters_of_methods_are_known_without_numpy():
+    """What help, completion and schemas tell of them is told at once."""
+    heavy = tuple(name for name in HEAVY if name != "pydantic")
+    code = "import sys; from gramplane.pipeline.registry import METHODS; [(info.config, info.extra_inputs) for info in METHODS.values()]"
+    code += f"; print(*(name for name in {heavy} if name in sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout.strip() == ""
+
+
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["fit", "--help"], ["config", "schema", "--help"]], ids=" ".join)
 def test_help_is_quick(words: list[str]):
     assert min(_cpu_seconds(words) for _ in range(2)) < 0.5

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ...inputs.labels import Inputs, resolve_loss
 from ...records.config import Count, MethodConfig, NonNegative, Positive, Probability, Scale
 
 ClassLoss = Literal["squared_hinge", "logistic"]
@@ -80,15 +79,3 @@ class FGMConfig(MethodConfig):
         if self.feature_map is not None and self.group_weight is not None:
             raise ValueError(f"group_weight={self.group_weight!r} needs groups, which feature_map={self.feature_map!r} excludes")
         return self
-
-
-def resolve_config(config: FGMConfig, inputs: Inputs) -> FGMConfig:
-    """Return parameters with everything decided that depends on the target.
-
-    Raises ValueError: a loss, or class weights, that do not suit the target.
-    """
-    is_real = inputs.classes is None
-    if is_real and config.class_weight is not None:
-        raise ValueError(f"class_weight={config.class_weight!r}: the target holds real numbers, there are no classes")
-    loss = resolve_loss(config.loss, inputs.classes, get_args(NumberLoss), get_args(ClassLoss))
-    return config.model_copy(update={"loss": loss})

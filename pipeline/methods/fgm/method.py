@@ -24,7 +24,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 
@@ -34,14 +34,14 @@ from ...core.method import Method, PathValues
 from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...inputs.covariates import covariates_to_fit
-from ...inputs.labels import Inputs, store_inputs
+from ...inputs.labels import Inputs, resolve_loss, store_inputs
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics, fit_tracker, held_out_rows, scores_of
 from ...passes.blocks import Blocks, column_tasks
 from ...passes.columns import columns_bytes
 from ...records.context import RunContext
 from .atoms import build_atoms, map_warnings
 from .build import build_model, last_weights, refit_weights
-from .config import FGMConfig, resolve_config
+from .config import ClassLoss, FGMConfig, NumberLoss
 from .designs import Atoms, Designs, design_bytes, driver_items, refuse_columns, rows_step, solve_at
 from .model import FGMModel, MachineState, selected_atoms, union_of_atoms
 from .problem import MachineProblem, candidates, chances, close_round, initial_state, machine_problems, next_cut, stand_out
@@ -323,6 +323,18 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
                 part = replace(state, machines=tuple(replace(machine, rounds=machine.rounds[:rounds]) for machine in state.machines))
                 values = problem.decision_values(part, resources)
             yield PathValues({"max_rounds": rounds}, values, partial(self.selected, problem, part, resources))
+
+
+def resolve_config(config: FGMConfig, inputs: Inputs) -> FGMConfig:
+    """Return parameters with everything decided that depends on the target.
+
+    Raises ValueError: a loss, or class weights, that do not suit the target.
+    """
+    is_real = inputs.classes is None
+    if is_real and config.class_weight is not None:
+        raise ValueError(f"class_weight={config.class_weight!r}: the target holds real numbers, there are no classes")
+    loss = resolve_loss(config.loss, inputs.classes, get_args(NumberLoss), get_args(ClassLoss))
+    return config.model_copy(update={"loss": loss})
 
 
 def _few_atoms(available: int) -> str:

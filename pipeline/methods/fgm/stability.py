@@ -11,8 +11,8 @@ from ...core.resources import Resources
 from ...inputs.labels import Inputs
 from ...records.data_set import feature_namer
 from .atoms import build_atoms
-from .config import FGMConfig, resolve_config
-from .method import FGM, FGMProblem, checked_problem
+from .config import FGMConfig
+from .method import FGM, FGMProblem, checked_problem, resolve_config
 from .model import FGMModel, positions, selected_atoms
 from .problem import MachineProblem, machine_problems
 

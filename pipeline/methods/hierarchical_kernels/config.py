@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from ....kernels.graphs.parsing import check_graph
 from ...records.config import Count, GramConfig, GramPolicy, Positive, Probability, Scale, StorePath, Unit
 
 
@@ -54,5 +53,8 @@ class HKLConfig(GramConfig):
 
     @model_validator(mode="after")
     def _graph_can_be_read(self) -> HKLConfig:
-        check_graph(self.dag, self.a)
+        if self.dag is not None:
+            from ....kernels.graphs.parsing import check_graph  # help of the command needs no NumPy
+
+            check_graph(self.dag, self.a)
         return self
