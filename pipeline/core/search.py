@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,6 @@ import numpy as np
 from ...cluster import MemoryBoundExceeded
 from ...storage import RunStore
 from ...storage.errors import Json
-from ..records.began import confirm_grams
 from .engine import iterate, placed
 from .resources import Emit, RunContext, hush, ignore
 from .result import State
@@ -94,16 +93,10 @@ class FoldStore:
     points: Sequence[int]  # numbers of the parameters in the whole grid
     totals: tuple[int, int]  # how many points and folds there are
     emit: Emit = ignore  # hears of the steps of the fits, and of their scores
-    grams: Json = None  # what the Gram store held that all fits read when the search began
 
-    @contextmanager
-    def begin(self, fits: Fits, whole: bool = False) -> Iterator[RunStore]:
+    def begin(self, fits: Fits, whole: bool = False) -> AbstractContextManager[RunStore]:
         """Return the folder of a problem, held by this process; ``whole``: of the fit of all rows that it starts from."""
-        record = {**self.record, "fits": [[self.points[point], fold] for point, fold in fits]}
-        with RunStore.begin(self._place(fits, whole), record) as run:
-            if self.grams is not None:
-                confirm_grams(run, "gram_store", self.grams)
-            yield run
+        return RunStore.begin(self._place(fits, whole), {**self.record, "fits": [[self.points[point], fold] for point, fold in fits]})
 
     def _place(self, fits: Fits, whole: bool = False) -> Path:
         (point, fold), more = fits[0], f"-and-{len(fits) - 1}" if len(fits) > 1 else ""

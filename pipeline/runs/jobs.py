@@ -54,7 +54,7 @@ def run_job(job: FitJob, info: MethodInfo, order: Shared) -> list[Json]:
     told = json.loads(resolve(order).tobytes())
     data, chosen = open_shared(told["data"], told["digest"]), {name: [told[name][k] for k in job.points] for name in ("given", "params")}
     configs = [make_config(info.config, params) for params in chosen["params"]]
-    split = {name: told[name] for name in ("folds", "seed", "extra", "repeats", "column", "noted")}
+    split = {name: told[name] for name in ("folds", "seed", "extra", "repeats", "column")}
     search = Search(info, chosen["given"], configs, data, **split, scoring=read_scoring(told["scoring"]))
     with open_executor(None) as executor:
         ctx = search.context(executor, told["driver_memory"], ignore)
@@ -76,7 +76,7 @@ def _order(search: Search, ctx: RunContext, folder: Path) -> np.ndarray:
         "given": search.points,
         "extra": jsonable(search.extra),
     }
-    split = {"folds": search.folds, "seed": search.seed, "repeats": search.repeats, "column": search.column, "noted": search.noted}
+    split = {"folds": search.folds, "seed": search.seed, "repeats": search.repeats, "column": search.column}
     data = {"data": ctx.data.url, "digest": ctx.data.digest, "driver_memory": ctx.driver_memory, "folder": str(folder.resolve())}
     return np.frombuffer(json.dumps({**fits, **split, **data, "scoring": search.scored_by}).encode(), np.uint8)
 

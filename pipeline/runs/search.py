@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,6 @@ class Search:
     repeats: int = 1
     scoring: Scoring | None = None  # what points are compared by; None: accuracy, or R2
     column: str | None = None  # rows of one of its values are held out together
-    noted: Mapping[str, Json] = field(default_factory=dict)  # what Gram stores held when the search began
 
     @property
     def scored_by(self) -> list[str] | None:
@@ -136,8 +135,7 @@ class Group:
 
     def store(self, folder: Path, emit: Emit) -> FoldStore:
         """Return where its fits are kept."""
-        grams = self.search.noted.get(f"grams {getattr(self.search.configs[0], 'gram_store', None)}")
-        return FoldStore(folder, self.search.record, self.points, (len(self.search.points), len(self.splits)), emit, grams)
+        return FoldStore(folder, self.search.record, self.points, (len(self.search.points), len(self.splits)), emit)
 
     def scores(self, folds: Sequence[int], ctx: RunContext, store: FoldStore | None) -> Iterator[Score]:
         """Yield the scores of all points on some of the splits."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from ..grams.contents import confirm_read_whole
 from ..inputs.folds import row_groups
 from ..inputs.scaling import as_scaled
 from ..models.held_out_scores import Scoring, read_scoring, score_columns
-from ..records.began import NAME as BEGAN
 from ..records.compute import ComputeOptions
 from ..records.config import make_config
 from ..records.run_view import measure_of
@@ -296,7 +294,7 @@ def tune(
         if done is not None:
             return RunOutcome("already-done", done, run=run)
         confirm_read_whole(folder, search.configs)
-        rows = _table(replace(search, noted=folder.read_json(BEGAN) or {}), Path(run), options, emit)
+        rows = _table(search, Path(run), options, emit)
         confirm_read_whole(folder, search.configs)
         best = best_row(rows)
         along = {name: best[key] for name, key in ALONG.items() if key in best}
