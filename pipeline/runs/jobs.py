@@ -90,12 +90,12 @@ def run_jobs(search: Search, groups: Sequence[Group], ctx: RunContext, folder: P
     if ctx.executor.kind == "sync":
         return [*groups]
     parts = [part for group in groups for part in _parts(group, ctx)]
-    if jobs := _jobs({tuple(part.points): part for part in parts if part.is_whole}, ctx, folder):
+    whole = {tuple(part.points): part for part in parts if part.is_whole}
+    if jobs := _jobs(whole, ctx, folder):
         program = BlockProgram("fits", run_job, join_lists, lambda job: job.memory, RESULT_BYTES * len(jobs), patient=True)
         done = ctx.run_pass(plan(program, jobs, search.info, ctx.share("fits", _order(search, ctx, folder), len(jobs))))
-        by_points = {tuple(part.points): part for part in parts}
         for job, rows in zip(jobs, done, strict=True):
-            part = by_points[job.points]
+            part = whole[job.points]
             part.store(folder, ignore).keep_all(read_scores(rows, part.points))
     return parts
 
