@@ -18,7 +18,7 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.reliability", description=__doc__)
     parser.add_argument("part", choices=["defects"])
     parser.add_argument("numbers", nargs="*", type=int, metavar="NUMBER", help="only these (default: all)")
-    parser.add_argument("--quick", action="store_true", help="only the part that the gate walks, three minutes at most")
+    parser.add_argument("--quick", action="store_true", help="only the part that the gate walks, about a minute")
     chosen = parser.parse_args(words)
     walks = [item for item in every_walk() if (item.quick or not chosen.quick) and (not chosen.numbers or item.number in chosen.numbers)]
     failed = 0

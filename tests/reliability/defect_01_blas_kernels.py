@@ -32,13 +32,13 @@ def pass_tests(words: list[str], timeout: float, **variables: str) -> None:
     assert done.returncode == 0, f"{variables}: {done.stdout[-2000:]}"
 
 
-@walk(1, "the two reported tests pass under another BLAS kernel")
+@walk(1, "the two reported tests pass under another BLAS kernel", quick=False)
 def reported_tests(folder: Path) -> None:
     """As reported: OPENBLAS_CORETYPE=Haswell on a processor with AVX-512."""
     pass_tests(list(REPORTED), 120, OPENBLAS_CORETYPE=coretypes()[0])
 
 
-@walk(1, "fits have the same bits in one process and on two workers under another BLAS kernel")
+@walk(1, "fits have the same bits in one process and on two workers under another BLAS kernel", quick=False)
 def layouts_agree(folder: Path) -> None:
     """Several methods in one process and on two workers, all of them with the other kernel."""
     code = "import sys; from tests.reliability.defect_01_blas_kernels import compare; compare(sys.argv[1])"

@@ -9,12 +9,6 @@ from tests.support.commands import start
 from tests.support.racing import exit_codes, small_store
 
 
-@walk(11, "of 60 starts, four of each run at the same moment, each works (0) or is told who does (99)")
-def race(folder: Path) -> None:
-    found = exit_codes(small_store(folder / "store"), folder, starters=4, starts=60)
-    assert set(found) <= {0, 99} and found[0] >= 15, found
-
-
 @walk(11, "of 500 racing starts each ends with 0 or 99", quick=False)
 def race_long(folder: Path) -> None:
     found = exit_codes(small_store(folder / "store"), folder, starters=8, starts=500)

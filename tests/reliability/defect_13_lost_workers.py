@@ -10,12 +10,10 @@ from pathlib import Path
 
 import psutil
 
-from gramplane.cluster import open_executor, plan
 from gramplane.pipeline import run_method
 from gramplane.storage.ingest import ingest
 from tests.reliability.walks import walk
-from tests.support import toys
-from tests.support.clusters import ROOT, children, killed_holders, wait_until
+from tests.support.clusters import ROOT, children, wait_until
 from tests.support.commands import START, Command, equal_runs, fit_words, gramplane, start, wait_for_rounds, wide_store
 
 PARAMS = {"B": 2, "C": 10.0, "max_rounds": 4}
@@ -51,15 +49,6 @@ def killed(found: list[psutil.Process]) -> None:
             continue
 
 
-@walk(13, "a worker killed in its start does not end the run")
-def one_at_once(folder: Path) -> None:
-    store, straight = begun(folder)
-    command = on_workers(folder, folder / "run", store)
-    killed(workers(command, 1)[:1])
-    assert command.wait(240) == 0, command.messages
-    equal_runs(folder / "run", straight)
-
-
 @walk(13, "one worker or all, killed at random moments of start and preflight: the run ends in the same bits", quick=False)
 def at_random(folder: Path) -> None:
     store, straight = begun(folder)
@@ -73,22 +62,6 @@ def at_random(folder: Path) -> None:
         killed(choose(children(command.process.pid)) if not command.ended() else [])
         assert command.wait(300) == 0, (trial, command.messages)
         equal_runs(run, straight)
-
-
-@walk(13, "the worker that holds a result dies before it is fetched, in passes 1 and 3: at most ten seconds longer", quick=False)
-def holder(folder: Path) -> None:
-    work = plan(toys.program(toys.rough_sum), list(range(20)), 3, 0.0, split_every=4)
-    with open_executor() as executor:
-        expected = executor.run(work).tobytes()
-    with killed_holders(1, 3) as lost, open_executor("local:2") as executor:
-        for _ in range(3):
-            wait_until(lambda: executor.n_workers == 2, START, "both workers")
-            began = time.monotonic()
-            assert executor.run(work).tobytes() == expected
-            took = time.monotonic() - began
-            print(f"          pass of {took:.2f} s", flush=True)
-            assert took < 10, took
-    assert len(lost) == 2
 
 
 @walk(13, "a hung worker is left out of a run, which goes on to the same bits; one of one is waited for, then it is told", quick=False)
