@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from gramplane.workflows.cli import cli
+from gramplane.workflows.commands.methods import MethodGroup
 from gramplane.workflows.exits import MEANING
 
 PAGE = Path(__file__).with_name("cli.md")
@@ -16,8 +17,8 @@ CLUSTER = ("cluster", "worker_memory", "driver_memory", "allow_plaintext", "tls_
 HEAD = """# Command line
 
 Results go to stdout, progress and messages to stderr, as lines for people; with `--json` the last line on stdout is one JSON object of at
-most 4 KiB (schema: `gramplane config schema result`), and progress in a pipe is JSON lines. Parameters of methods and of workflow files:
-`gramplane config schema fgm`, `gramplane config schema workflow`.
+most 4 KiB (schema: `gramplane config schema result`), and progress in a pipe is JSON lines. The options of a method:
+`gramplane fit fgm --help`. Parameters as JSON schemas: `gramplane config schema fgm`, `gramplane config schema workflow`.
 """
 
 
@@ -25,6 +26,7 @@ def leaves(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tup
     """Yield every command with its words, in the order of ``gramplane --help``."""
     for name in group.list_commands(click.Context(group)):
         command = group.commands[name]
+        command = command.template if isinstance(command, MethodGroup) else command
         if isinstance(command, click.Group):
             yield from leaves(command, (*path, name))
         else:
@@ -56,6 +58,7 @@ def _index(found: list[tuple[tuple[str, ...], click.Command]]) -> list[str]:
 
 def _section(path: tuple[str, ...], command: click.Command) -> list[str]:
     words = [param.make_metavar(click.Context(command)) for param in command.params if isinstance(param, click.Argument)]
+    words += ["METHOD", "[OPTIONS]"] if path[0] in ("fit", "tune") else []
     options = [
         param for param in command.get_params(click.Context(command)) if isinstance(param, click.Option) and "--help" not in param.opts
     ]
@@ -68,7 +71,6 @@ def _section(path: tuple[str, ...], command: click.Command) -> list[str]:
     lines = [f"## gramplane {' '.join(path)}", "", f"`gramplane {' '.join((*path, *words))}`", "", text, ""]
     lines += [line for part in more for line in (part, "")]
     lines += [*_option_rows(own), ""] if own else []
-    lines += [" ".join(command.epilog.replace("\b", "").split()), ""] if command.epilog else []
     links = " and ".join(f"[{name}](#{name.replace(' ', '-')})" for name in shared)
     return [*lines, f"And the {links}.", ""]
 

@@ -139,12 +139,12 @@ def glossary() -> str:
 
 
 def parameters() -> str:
-    """Return the page of the parameters of methods, as files and ``--set`` take them."""
+    """Return the page of the parameters of methods, as commands and files take them."""
     lines = [
         "# Parameters of the methods",
         "",
-        f"{WRITTEN} from the parameter models. They are given as `--set NAME=VALUE` (values are YAML), as keys of a step's `with`, and as "
-        "arguments of the estimators, whose pages explain them at length.",
+        f"{WRITTEN} from the parameter models. They are options of `fit` and `tune` (`inner_tol` is `--inner-tol`), keys of a step's "
+        "`with`, and arguments of the estimators, whose pages explain them at length.",
         "",
     ]
     for name, info in METHODS.items():

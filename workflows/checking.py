@@ -39,12 +39,12 @@ def dotted_path(loc: Sequence[str | int]) -> str:
 
 def by_name(prefix: str) -> Locator:
     """Return a place function for values without a file: ``--set C`` and the like."""
-    return lambda loc: f"{prefix}{dotted_path(loc)}"
+    return lambda loc: f"{prefix}{dotted_path(loc)}" if loc else ""
 
 
 def by_option(loc: Loc) -> str:
     """Return ``--zero-based`` for the field ``zero_based``."""
-    return "--" + dotted_path(loc).replace("_", "-")
+    return f"--{dotted_path((str(loc[0]).replace('_', '-'), *loc[1:]))}" if loc else ""
 
 
 def _finding_message(error: Mapping[str, Any], known: Callable[[Loc], Iterable[str]]) -> str:
@@ -64,9 +64,9 @@ def _finding_message(error: Mapping[str, Any], known: Callable[[Loc], Iterable[s
 
 
 def describe_problem(problem: ValidationError, place: Locator, known: Callable[[Loc], Iterable[str]]) -> ConfigError:
-    """Turn pydantic's findings into one error: a line per finding, each with its place."""
+    """Turn pydantic's findings into one error: a line per finding, each with its place, where it has one."""
     rows = joined_branches(problem.errors(include_url=False))
-    lines = [f"{place(row['loc'])}: {_finding_message(row, known)}" for row in rows[:_SHOWN]]
+    lines = [": ".join(filter(None, (place(row["loc"]), _finding_message(row, known)))) for row in rows[:_SHOWN]]
     if len(rows) > _SHOWN:
         lines.append(f"and {len(rows) - _SHOWN} more")
     return ConfigError("\n".join(dict.fromkeys(lines)))

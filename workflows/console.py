@@ -128,9 +128,12 @@ def _misplaced_option(error: click.ClickException) -> str | None:
     """Return which commands have an option that this one has not: nearer to what was meant than options of a like name."""
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
         return None
+    flag, words = error.option_name, error.ctx.command_path.partition(" ")[2]
     commands = getattr(error.ctx.find_root().command, "commands", {})
-    takers = [name for name, command in commands.items() if any(error.option_name in param.opts for param in command.params)]
-    return f"{error.ctx.info_name} has no option {error.option_name}: it is one of {', '.join(takers)}" if takers else None
+    takers = [
+        name for name, command in commands.items() if any(flag in param.opts for param in getattr(command, "template", command).params)
+    ]
+    return f"{words} has no option {flag}: it is one of {', '.join(takers)}" if takers else None
 
 
 def _path_trouble(error: BaseException) -> str | None:

@@ -6,7 +6,6 @@ from typing import Any
 
 from .checking import ConfigError
 
-POLICIES = ("auto", "memory", "store", "recompute")  # values of ``grams`` that are no path
 _GRID = ("features", "widths", "degrees", "subsets", "normalize", "centre")
 
 
@@ -40,17 +39,9 @@ def kernel_entries(text: str) -> tuple[list[Any], str]:
 
 def with_kernels(values: Mapping[str, Any], d: int | None, where: str) -> dict[str, Any]:
     """Return the parameters of a method with its kernels as a list of short texts. ``kernels`` may be a file, texts with ``;`` between
-    them, or a list of texts, records and grids; ``grams`` may be the path of a Gram store, whose kernels are taken unless others are named.
-    ``d``: number of features, ``None`` if not known: then a grid is read as one over a single feature, which is enough to check it;
-    ``where``: opens the message of an error, a ConfigError that names the kernel."""
-    from ..storage.places import check_place
-
+    them, or a list of texts, records and grids. ``d``: number of features, ``None`` if not known: then a grid is read as one over a single
+    feature, which is enough to check it; ``where``: opens the message of an error, a ConfigError that names the kernel."""
     parameters = dict(values)
-    grams = parameters.get("grams")
-    if isinstance(grams, str) and grams not in POLICIES:
-        if parameters.get("gram_store") not in (None, grams):
-            raise ConfigError(f"grams {grams} and gram_store {parameters['gram_store']} name two Gram stores; name one")
-        parameters = {"kernels": "precomputed", **parameters, "grams": "store", "gram_store": check_place(grams, "store", "grams")}
     kernels = parameters.get("kernels")
     if isinstance(kernels, str) and kernels != "precomputed":
         kernels, file = kernel_entries(kernels)

@@ -118,7 +118,6 @@ class MethodArgs(Closed):
     method: str = Field(description="name of the method, such as fgm")
     store: Store | None = Field(None, description="training data; default: the workflow's store")
     stream: StreamArgs | None = Field(None, description="text to learn from instead, read once (group-lasso)")
-    groups: File | None = Field(None, description="file with the groups of the features")
     task: Literal["classification", "regression"] | None = Field(None, description="what the target must be; default: as the store has it")
     test_share: float = Field(0.0, ge=0, lt=1, description="share of the rows held out, to measure accuracy along the path")
     seed: int = Field(0, ge=0, description="root of every random number")
@@ -138,10 +137,8 @@ class MethodArgs(Closed):
 if TYPE_CHECKING:
     FitArgs = MethodArgs
 else:  # with a field for everything that some method takes beside its data
-    _FILES = ("pairs", "edges", "feature-edges", "texts", "matrix", "named-rows", "columns")
-    _PLACES = {"store": Store, **dict.fromkeys(_FILES, File)}
     _INPUTS = {
-        name: (_PLACES[item.reads] | None, Field(None, description=f"{item.form}, for {', '.join(takers)}"))
+        name: ((Store if item.reads == "store" else File) | None, Field(None, description=f"{item.form}, for {', '.join(takers)}"))
         for name, (item, takers) in extra_inputs().items()
     }
     FitArgs = create_model("FitArgs", __base__=MethodArgs, __doc__=MethodArgs.__doc__, **_INPUTS)

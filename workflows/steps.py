@@ -13,7 +13,7 @@ from .commands.actions import answer_users, collect_extras, ingest_source, plan_
 from .commands.gram import build_store, open_store
 from .commands.options import ComputeOptions, explicit_values, method_config
 from .console import Emit
-from .kernel_files import POLICIES, names_file
+from .kernel_files import names_file
 from .schema import FitStep, GramStep, IngestStep, PredictStep, ReportStep, ScoreStep, StabilityStep, Step, TuneStep, VerifyStep, Workflow
 
 if TYPE_CHECKING:
@@ -137,11 +137,9 @@ def kernel_file(read: Workflow, step: FitStep | TuneStep) -> str | None:
 def step_values(read: Workflow, step: FitStep | TuneStep) -> dict[str, Any]:
     """Return the parameters of a fit or tune step as written, paths absolute."""
     values = step.args.params()
-    paths = {key: read.path(values[key]) for key in ("gram_store", "grams") if isinstance(values.get(key), str)}
-    if values.get("grams") in POLICIES:
-        paths.pop("grams")
-    file = kernel_file(read, step)
-    return {**values, **paths, **({} if file is None else {"kernels": file})}
+    store, file = values.get("gram_store"), kernel_file(read, step)
+    changed = {"gram_store": read.path(store) if isinstance(store, str) else None, "kernels": file}
+    return {**values, **{name: path for name, path in changed.items() if path is not None}}
 
 
 def fit_params(read: Workflow, step: FitStep | TuneStep) -> dict[str, Any]:
@@ -155,7 +153,7 @@ def fit_params(read: Workflow, step: FitStep | TuneStep) -> dict[str, Any]:
 def fit_files(read: Workflow, step: FitStep | TuneStep) -> list[str]:
     """Return the paths of what a fit or tune step reads beside its store."""
     kernels = kernel_file(read, step)
-    named = [read.path(getattr(step.args, key)) for key in ("groups", *step.args.inputs()) if getattr(step.args, key) is not None]
+    named = [read.path(getattr(step.args, key)) for key in step.args.inputs()]
     return named if kernels is None else [*named, kernels]
 
 

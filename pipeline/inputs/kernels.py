@@ -129,7 +129,7 @@ def with_gram_store(config: Any, inputs: InputsT, *, definite: bool = True) -> t
     if config.kernels != "precomputed":
         return config, inputs
     if config.gram_store is None:
-        raise ValueError("kernels='precomputed' needs gram_store, the Gram store of these rows (--grams)")
+        raise ValueError("kernels='precomputed' needs gram_store, the Gram store of these rows")
     store, data = GramStore.open(config.gram_store), inputs.data
     if store.n != data.n_rows:
         raise DataError(f"it holds matrices of {store.n} rows; {data.url} has {data.n_rows}", config.gram_store)

@@ -13,8 +13,8 @@ class ExtraInput:
     name: str  # key of a workflow; with dashes for its underscores option of the command line
     what: str  # in words, such as `"tags of every row"`
     # what the option names: a block store, a matrix, or a file with pairs of rows and a number, with pairs of rows alone, or of features,
-    # with one text a row, with names and rows, or a table of numbers
-    reads: Literal["store", "matrix", "pairs", "edges", "feature-edges", "texts", "named-rows", "columns"]
+    # with one text a row, with names and rows, a table of numbers, or groups of features
+    reads: Literal["store", "matrix", "pairs", "edges", "feature-edges", "texts", "named-rows", "columns", "groups"]
     form: str  # help of the option: what a line of the file holds
     required: bool = False  # whether the method cannot run without it
     compared: bool = True  # whether fits of its method are scored on rows held out, so that settings can be compared
@@ -29,3 +29,6 @@ class ExtraInput:
     def flag(self) -> str:
         """The option of the command line."""
         return f"--{self.name.replace('_', '-')}"
+
+
+GROUPS = ExtraInput("groups", "groups of the features", "groups", "Groups of the features: one label a line, or .json with lists of ids")

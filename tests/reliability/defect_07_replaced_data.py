@@ -49,7 +49,7 @@ def replaced_grams(folder: Path) -> None:
     store, other = _stores(folder, n=1500, d=40)
     kernels = "; ".join(f"rbf(gamma={2.0**-k})" for k in range(3, 9)) + "; " + "; ".join(f"linear[{j}]" for j in range(24))
     assert gramplane(["gram", store, "--kernels", kernels, "--out", folder / "grams"], folder)[0] == 0
-    words = ["fit", "mkl", "--data", store, "--grams", folder / "grams", "--set", "tol=1e-9", "--run"]
+    words = ["fit", "mkl", "--data", store, "--kernels", "precomputed", "--gram-store", folder / "grams", "--set", "tol=1e-9", "--run"]
     assert gramplane([*words, folder / "straight"], folder)[0] == 0
     command = _stopped([*words, folder / "run"], folder, folder / "run")
     assert gramplane(["ingest", other, folder / "store-2"], folder)[0] == 0

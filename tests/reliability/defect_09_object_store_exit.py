@@ -62,7 +62,7 @@ def many_ends(folder: Path) -> None:
         _ends([sys.executable, "-c", _ASK], 200, folder, s3.environment(), 6)
         (folder / "a.svm").write_text("".join(f"{(-1) ** i} 1:{i % 7 + 1} 2:{i % 3 + 1}\n" for i in range(20)))
         assert gramplane(["ingest", "a.svm", "store"], folder)[0] == 0
-        words = ["fit", "mkl", "--data", "store", "--run", "run", "--grams", "s3://missing/g"]
+        words = ["fit", "mkl", "--data", "store", "--run", "run", "--kernels", "precomputed", "--gram-store", "s3://missing/g"]
         _ends([sys.executable, "-m", "gramplane.workflows.cli", *words], 200, folder, s3.environment(), 2)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 import numpy as np
 
+from gramplane.workflows.commands.methods import MethodGroup
 from tests.support.fault_runner import run_words
 
 FLOW = """schema: gramplane.workflow/1
@@ -54,7 +55,7 @@ CASES: dict[str, tuple[Case, ...]] = {
     "fit": (
         _case(f"fit fgm --data @/store --run @/new {FIT}", "store", "new"),
         _case(f"fit fgm --data @/store --run @/run {FIT}", "run", "run"),
-        _case("fit mkl --data @/store --grams @/grams --run @/new", "grams", "new"),
+        _case("fit mkl --data @/store --gram-store @/grams --kernels precomputed --run @/new", "grams", "new"),
         _case(f"fit fgm --data @/store --groups @/groups.json --run @/new {FIT}", "groups.json", "new"),
     ),
     "tune": (
@@ -95,7 +96,7 @@ LONG = ("demo", "warmup")
 def leaf_commands(group: click.Group, prefix: str = "") -> Iterator[str]:
     """Yield every command of a click group by its words."""
     for name, command in group.commands.items():
-        if isinstance(command, click.Group):
+        if isinstance(command, click.Group) and not isinstance(command, MethodGroup):
             yield from leaf_commands(command, f"{prefix}{name} ")
         else:
             yield prefix + name

@@ -6,6 +6,7 @@ import click
 import numpy as np
 import pytest
 
+from gramplane import METHODS
 from gramplane.storage import urls
 from gramplane.storage.errors import UrlError
 from gramplane.storage.places import USES, check_place
@@ -67,30 +68,46 @@ NO_PLACES = {
         "layout",
         "missing",
     ),
-    *("budget", "cluster", "worker_memory", "driver_memory", "settings", "grids", "names", "run_id", "step", "method", "kernels", "keep"),
+    *(
+        "budget",
+        "cluster",
+        "worker_memory",
+        "driver_memory",
+        "settings",
+        "grids",
+        "names",
+        "run_id",
+        "step",
+        "kernels",
+        "set_kernels",
+        "keep",
+    ),
 }
 """Texts of the command line that name no place, or (``kernels``, ``keep``) may name a file among other things."""
 
 
 def _commands(group, words=()):
-    for name, command in group.commands.items():
-        if isinstance(command, click.Group):
+    for name in group.list_commands(context := click.Context(group)):
+        if isinstance(command := group.get_command(context, name), click.Group):
             yield from _commands(command, (*words, name))
         else:
             yield (*words, name), command
 
 
-PLACES = [(words, param) for words, command in _commands(cli) for param in command.params if isinstance(param.type, Url)]
+COMMANDS = dict(_commands(cli))
+PLACES = [(words, param) for words, command in COMMANDS.items() for param in command.params if isinstance(param.type, Url)]
+# Of what the commands of many methods have in common one is enough.
+PLACES = list({(words[:1] if words[-1] in METHODS else words, param.name): (words, param) for words, param in PLACES}.values())
 
 
 def _words(words, chosen, url):
     """Return a command with ``url`` for one parameter and something harmless for all others it needs."""
-    command = dict(_commands(cli))[words]
+    command = COMMANDS[words]
     line = list(words)
     for param in command.params:
         if not param.required and param is not chosen:
             continue
-        value = url if param is chosen else {"method": "fgm", "grids": "C=1", "n_clusters": "2"}.get(param.name, "nothing.csv")
+        value = url if param is chosen else {"grids": "C=1", "n_clusters": "2"}.get(param.name, "nothing.csv")
         line += [param.opts[0], value] if isinstance(param, click.Option) else [value]
     return line
 
@@ -100,7 +117,7 @@ def _id(item):
 
 
 def test_every_text_of_the_command_line_is_a_place_or_known_to_be_none():
-    texts = {param.name for _, command in _commands(cli) for param in command.params if param.type is click.STRING}
+    texts = {param.name for command in COMMANDS.values() for param in command.params if param.type is click.STRING}
     assert texts <= NO_PLACES and len(PLACES) > 40
     assert {param.type.use for _, param in PLACES} == set(USES)
 
@@ -197,7 +214,10 @@ def test_faults_of_an_object_store_have_codes_and_names(s3, tmp_path, capsys, mo
         ("inspect", "s3://b/none"): (2, "s3://b/none does not exist"),
         ("predict", "run", "near", "s3://missing/p.csv"): (2, "bucket of s3://missing"),
         ("ingest", "a.svm", "s3://missing/store"): (2, "bucket of s3://missing/store"),
-        ("fit", "mkl", "--data", "near", "--run", "r2", "--grams", "s3://missing/g"): (2, "bucket of s3://missing/g"),
+        ("fit", "mkl", "--data", "near", "--run", "r2", "--kernels", "precomputed", "--gram-store", "s3://missing/g"): (
+            2,
+            "bucket of s3://missing/g",
+        ),
         ("ingest", "a.svm", "s3://b"): (3, "mine.txt"),
         ("predict", "run", "near", "s3://b/nowhere/"): (2, "ending"),
     }

@@ -143,8 +143,6 @@ def collect_extras(
     if args.task is not None and width is None:
         _check_task(args.task, store, spell)
     extras: dict[str, Any] = further_inputs(args, store, path, width, spell)
-    if args.groups is not None:
-        extras["groups"] = read_groups(path(args.groups))
     if args.test_share:
         extras["test_share"] = args.test_share
     if args.stream is not None:
@@ -196,6 +194,8 @@ def _further_input(item: ExtraInput, file: str, store: str, width: int | None, c
         raise ConfigError(f"{error}{words}") from None
     if item.reads == "store":
         return file
+    if item.reads == "groups":
+        return read_groups(file)
     if item.reads == "feature-edges":
         return read_edges(file, BlockStore.open(store).n_cols if width is None else width, "feature").tolist()
     n = BlockStore.open(store).n_rows
@@ -248,7 +248,6 @@ def read_groups(file: str) -> UserData:
     from ...storage.ingest.options import read_groups as read_labels
     from ...storage.text.open_text import read_lines
 
-    require_path(file, "groups: file")
     if not file.endswith(".json"):
         return read_labels(file)
     try:

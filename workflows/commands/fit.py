@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 
-from ..checking import ConfigError, by_option, validate_values
+from ...pipeline.registry import METHODS
+from ..checking import ConfigError, Loc, Locator, by_name, by_option, validate_values
 from ..console import Result, align_rows, format_figure, plan_result, plan_text, summary_rows
 from . import options as shared
 from .actions import answer_users, collect_extras, explain_unbegun, require_path, require_run, tune_plan, user_questions
-from .options import METHODS_HELP, ComputeOptions, Frame, MethodCommand, TuneCommand, Url, cluster_options, command, dry_run_option
+from .methods import PREFIX, method_group
+from .options import ComputeOptions, Frame, Url, cluster_options, command, dry_run_option, explicit_values
 
 if TYPE_CHECKING:
+    from ...pipeline.records.config import MethodConfig
     from ...pipeline.runs.run import RunOutcome
     from ..schema import FitArgs
 
@@ -27,53 +31,31 @@ def outcome_result(outcome: RunOutcome, run: str) -> Result:
     return Result(outcome.status, {"run": run, name: figures}, text)
 
 
-_TASK = "What the target must be; with --stream: what the labels are."
-_STREAM = "Learn from SVMlight text instead, read once; - is standard input (group-lasso)."
-
-
-@command("fit", cls=MethodCommand, short_help="Fit a method on a store.", epilog=METHODS_HELP)
-@shared.method_argument
+@method_group()
+@command("fit", short_help="Fit a method on a store.")
 @click.option("--data", type=Url("store"), metavar="STORE", help="Training data, a block store.")
-@click.option("--stream", type=Url("stream"), metavar="FILE|-", help=_STREAM)
+@click.option("--stream", type=Url("stream"), metavar="FILE|-", help="Learn from SVMlight text instead, read once; - is standard input.")
 @click.option("--n-features", type=click.IntRange(min=1), metavar="N", help="With --stream: width of the rows.")
 @click.option("--labels", metavar="A,B,...", help="With --stream: the labels there will be; default -1,1.")
-@click.option("--task", type=click.Choice(["classification", "regression"]), help=_TASK)
 @click.option("--zero-based", type=click.Choice(["no", "yes"]), help="With --stream: whether indices count from zero; default no.")
+@shared.task_option
 @shared.run_option
 @shared.set_option
-@shared.groups_option
-@shared.kernels_option
-@shared.grams_option
-@shared.scale_option
 @click.option("--test-share", type=float, default=0.0, metavar="SHARE", help="Hold out this share of the rows to measure accuracy.")
 @shared.seed_option
 @cluster_options
 @dry_run_option
-def fit(
-    frame: Frame,
-    method: str,
-    data: str | None,
-    stream: str | None,
-    run: str,
-    settings: tuple[str, ...],
-    kernels: str | None,
-    grams: str | None,
-    scale: str | None,
-    compute: ComputeOptions,
-    dry_run: bool,
-    **inputs: Any,
-) -> Result:
-    """Fit METHOD on a store, or on a stream of rows, and keep everything in a run directory.
+def fit(frame: Frame, method: str, data: str | None, run: str, compute: ComputeOptions, dry_run: bool, **options: Any) -> Result:
+    """Fit METHOD on a store and keep everything in a run directory.
 
     Started again, a run continues at its last checkpoint; a finished run is left alone.
     """
     from ...pipeline import run_method
 
-    text = {key: inputs.pop(key) for key in ("n_features", "labels", "zero_based")}
-    source, extra = training_data(data, stream, text if stream is None else {**text, "task": inputs.pop("task")})
-    args = _fit_args(method, inputs)
-    values, d = _parameters(source, settings, args, kernels=kernels, grams=grams, scale=scale)
-    params = shared.explicit_values(shared.method_config(method, values, d=d))
+    stream, text = options.pop("stream", None), {key: options.pop(key, None) for key in ("n_features", "labels", "zero_based")}
+    source, extra = training_data(data, stream, text if stream is None else {**text, "task": options.pop("task")})
+    asked = read_options(method, source, options)
+    args, params = asked.args, explicit_values(asked.config())
     with explain_unbegun(run), frame.progress() as emit:
         extra = {**collect_extras(args, source, width=text["n_features"], spell=by_option), **extra}
         training = {"seed": args.seed, "extra": extra, "on_event": emit, **compute.arguments()}
@@ -105,24 +87,42 @@ def training_data(data: str | None, stream: str | None, text: dict[str, Any]) ->
     return stream if stream == "-" else require_path(stream, "stream: file"), {"stream": options}
 
 
-def _parameters(data: str, settings: Sequence[str], args: FitArgs, **options: str | None) -> tuple[dict[str, Any], int | None]:
-    """Return the parameters of ``--set`` with those that have an option of their own, and where kernels are named the number of features
-    of the store, which they are checked against."""
-    from ...storage import BlockStore
+class Asked(NamedTuple):
+    """What the options of a fit say: its inputs, the parameters of its method as typed, what an error calls each of them, and the number
+    of features, where kernels are to be checked against it."""
 
-    values, named = shared.split_settings(settings), {key: value for key, value in options.items() if value is not None}
+    args: FitArgs
+    values: dict[str, Any]
+    place: Locator
+    d: int | None
+
+    def config(self, changed: Mapping[str, Any] | None = None, place: Locator | None = None) -> MethodConfig:
+        """Return the checked parameters of the method, some of them changed. Raises ConfigError: a key or value that is not allowed."""
+        return shared.method_config(self.args.method, {**self.values, **(changed or {})}, place or self.place, self.d)
+
+
+def read_options(method: str, data: str, options: dict[str, Any]) -> Asked:
+    """Return what the options of a fit on a store or text say; those of parameters are told by their names.
+
+    Raises ConfigError: a parameter that is given twice.
+    """
+    from ...storage import BlockStore
+    from ..schema import FitArgs
+
+    values, source = shared.split_settings(options.pop("settings")), click.get_current_context().get_parameter_source
+    typed = {name: options.pop(name) for name in [*options] if name.startswith(PREFIX)}
+    named = {name.removeprefix(PREFIX): value for name, value in typed.items() if source(name) is ParameterSource.COMMANDLINE}
+    args = validate_values(FitArgs, {"method": method, **options}, by_option)
     named |= args.params()
     for key in (*named, *args.inputs()):
         if key in values:
             raise ConfigError(f"{by_option((key,))} is also given by --set {key}")
+
+    def place(loc: Loc) -> str:
+        return by_option(loc) if loc and loc[0] in named else by_name("--set ")(loc)
+
     values |= named
-    return values, BlockStore.open(require_path(data, "store")).meta.n_cols if "kernels" in values else None
-
-
-def _fit_args(method: str, inputs: dict[str, Any]) -> FitArgs:
-    from ..schema import FitArgs
-
-    return validate_values(FitArgs, {"method": method, **inputs}, by_option)
+    return Asked(args, values, place, BlockStore.open(require_path(data, "store")).meta.n_cols if "kernels" in values else None)
 
 
 _SCORING = "Compare by this score of scikit-learn, such as roc_auc or neg_mean_absolute_error; of several the first decides."
@@ -141,8 +141,13 @@ def check_scoring(names: Sequence[str], refit: str | None) -> dict[str, Any]:
     return {"scoring": list(names), "refit": refit}
 
 
-@command("tune", cls=TuneCommand, short_help="Choose parameters by cross-validation and fit.", epilog=METHODS_HELP)
-@shared.method_argument
+def scored_methods() -> list[str]:
+    """Return the methods whose fits can be compared."""
+    return [name for name, info in METHODS.items() if info.config.has_scores]
+
+
+@method_group(scored_methods)
+@command("tune", short_help="Choose parameters by cross-validation and fit.")
 @click.option("--data", type=Url("store"), required=True, metavar="STORE", help="Training data, a block store.")
 @shared.run_option
 @click.option(
@@ -155,11 +160,7 @@ def check_scoring(names: Sequence[str], refit: str | None) -> dict[str, Any]:
     shell_complete=shared.complete_setting,
 )
 @shared.set_option
-@shared.kernels_option
-@shared.grams_option
-@shared.scale_option
-@shared.groups_option
-@click.option("--task", type=click.Choice(["classification", "regression"]), help="What the target must be.")
+@shared.task_option
 @click.option("--folds", type=click.IntRange(min=2), metavar="N", default=5, show_default=True, help="Folds of the cross-validation.")
 @click.option("--repeats", type=click.IntRange(min=1), metavar="N", default=1, show_default=True, help="How often folds are drawn.")
 @click.option("--group-column", metavar="NAME", help="What names the rows, or a feature: rows of one value lie in one fold.")
@@ -174,10 +175,6 @@ def tune(
     data: str,
     run: str,
     grids: tuple[str, ...],
-    settings: tuple[str, ...],
-    kernels: str | None,
-    grams: str | None,
-    scale: str | None,
     folds: int,
     repeats: int,
     group_column: str | None,
@@ -185,7 +182,7 @@ def tune(
     refit: str | None,
     compute: ComputeOptions,
     dry_run: bool,
-    **inputs: Any,
+    **options: Any,
 ) -> Result:
     """Compare the parameters of a grid by cross-validation, and fit METHOD with the best on all rows.
 
@@ -198,11 +195,10 @@ def tune(
     # C=1,10 becomes the YAML list C=[1,10].
     lists = [text if text.partition("=")[2][:1] in ("", "[") else f"{text.replace('=', '=[', 1)}]" for text in grids]
     grid = {key: value if isinstance(value, list) else [value] for key, value in shared.split_settings(lists, "--grid").items()}
-    args, names = _fit_args(method, inputs), [name.strip() for text in scoring for name in text.split(",")]
-    scores = check_scoring(names, refit)
-    values, d = _parameters(data, settings, args, kernels=kernels, grams=grams, scale=scale)
-    params, extra = check_grid(method, grid, values, d), collect_extras(args, data, spell=by_option)
-    training = {"data": require_path(data, "store"), "run": run, "seed": args.seed, "extra": extra}
+    names = [name.strip() for text in scoring for name in text.split(",")]
+    scores, asked = check_scoring(names, refit), read_options(method, data, options)
+    params, extra = check_grid(asked, grid), collect_extras(asked.args, data, spell=by_option)
+    training = {"data": require_path(data, "store"), "run": run, "seed": asked.args.seed, "extra": extra}
     split: dict[str, Any] = {"folds": folds, "repeats": repeats, "group_column": group_column}
     with explain_unbegun(run), frame.progress() as emit:
         training |= {"on_event": emit, **compute.arguments()}
@@ -213,23 +209,25 @@ def tune(
     return outcome_result(outcome, run)
 
 
-def check_grid(method: str, grid: dict[str, list[Any]], fixed: dict[str, Any], d: int | None = None) -> dict[str, Any]:
-    """Check every value of a grid before the first fit; return the fixed parameters, coerced to their types (kernels over d columns).
-    Raises ConfigError: for a key that is given twice, unknown, or has a value that is not allowed."""
+def check_grid(asked: Asked, grid: dict[str, list[Any]]) -> dict[str, Any]:
+    """Check every value of a grid before the first fit; return the fixed parameters, coerced to their types.
+
+    Raises ConfigError: for a key that is given twice, unknown, or has a value that is not allowed.
+    """
     from ...pipeline.runs.tune import check_tunable
 
-    params = shared.explicit_values(shared.method_config(method, fixed, d=d))
+    params = explicit_values(asked.config())
     try:
-        check_tunable(method, grid)
+        check_tunable(asked.args.method, grid)
     except ValueError as error:
         raise ConfigError(str(error)) from None
     for key, values in grid.items():
-        if key in fixed:
-            raise ConfigError(f"--grid {key}: {key} is also set by --set")
+        if key in asked.values:
+            raise ConfigError(f"--grid {key}: {key} is also set by {asked.place((key,))}")
         if not values:
             raise ConfigError(f"--grid {key}: there must be at least one value")
         for value in values:
-            shared.method_config(method, {**fixed, key: value}, lambda loc: f"--grid {loc[0]}" if loc else "--grid", d=d)
+            asked.config({key: value}, lambda loc: f"--grid {loc[0]}" if loc else "--grid")
     return params
 
 

@@ -14,10 +14,12 @@ from ..checking import ConfigError
 from ..console import Emit, Result, align_rows
 from ..kernel_files import kernel_entries, kernel_specs
 from .actions import require_path
-from .options import ComputeOptions, Frame, Url, cluster_options, command, dry_run_option, scale_option
+from .options import ComputeOptions, Frame, Url, cluster_options, command, dry_run_option
 
 if TYPE_CHECKING:
     from ...storage import BlockStore, GramStore
+
+_SCALES = ("auto", "none", "standard", "max-abs", "unit-column")
 
 
 def is_gram_store(path: str) -> bool:
@@ -133,7 +135,7 @@ _OUT = "The Gram store; kernels are added to one that is there."
 @click.option("--precomputed", type=Url("source"), metavar="FILE", help="Take matrices computed elsewhere: .npy, .npz, or a Zarr array.")
 @click.option("--out", type=Url("new-store"), required=True, metavar="GRAMS", help=_OUT)
 @click.option("--overwrite", is_flag=True, help="Replace a Gram store of other data.")
-@scale_option
+@click.option("--scale", type=click.Choice(_SCALES), help="Scaling of the columns; default: auto, by kind and kernels.")
 @cluster_options
 @dry_run_option
 def gram(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import functools
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from ...pipeline.records.compute import ComputeOptions
-from ...pipeline.registry import METHODS, extra_inputs
+from ...pipeline.registry import METHODS
 from ..checking import ConfigError, Locator, by_name, choose, validate_values
 from ..console import Carried, Result, show_result
 
@@ -57,7 +56,7 @@ def command(name: str, **settings: Any) -> Callable[[Callable[..., Result]], cli
                 result = function(Frame(quiet, as_json), **options)
             except (BrokenPipeError, EOFError) as error:
                 raise Carried from error
-            show_result(result, ctx.command_path.partition(" ")[2], as_json)
+            show_result(result, name if ctx.command.name in METHODS else ctx.command_path.partition(" ")[2], as_json)
             return int(result.code)
 
         made = click.command(name, **settings)(run)
@@ -117,13 +116,7 @@ class ColumnNames(click.ParamType):
 
 run_option = click.option("--run", type=Url("run"), required=True, metavar="RUN", help="Run directory; one that is there is continued.")
 file_option = functools.partial(click.option, type=Url("file"), metavar="FILE")
-groups_option = file_option("--groups", help="Groups of the features: one label a line, or .json with lists of ids.")
-_KERNELS_HELP = 'Kernels: a YAML list, or texts such as "rbf(gamma=0.5)[0:4]; linear".'
-kernels_option = click.option("--kernels", metavar="FILE|TEXT", help=_KERNELS_HELP)
-_GRAMS_HELP = "Use the kernels of this Gram store (see gram); with --kernels, keep those in it."
-grams_option = click.option("--grams", type=Url("store"), metavar="GRAMS", help=_GRAMS_HELP)
-_SCALES = ("auto", "none", "standard", "max-abs", "unit-column")
-scale_option = click.option("--scale", type=click.Choice(_SCALES), help="Scaling of the columns; default: auto, by kind and kernels.")
+task_option = click.option("--task", type=click.Choice(["classification", "regression"]), help="What the target must be.")
 _CLUSTER_HELP = "sync (default), local:N, local:NxT, tcp://..., tls://..., scheduler-file:PATH, factory:module:callable."
 _DRIVER_HELP = "Memory of the driver; default: half the machine's."
 _STALL_HELP = "Give up when no task has finished for so long; default 300. It must exceed the longest task."
@@ -164,45 +157,16 @@ def _tls_files(ca: str | None, cert: str | None, key: str | None) -> TLSFiles | 
     return None
 
 
-_METHODS = f"METHOD is one of {', '.join(METHODS)}. `gramplane config show METHOD --resolved` shows its parameters."
-METHODS_HELP = "\b\n" + textwrap.fill(_METHODS, width=100, break_on_hyphens=False)
-
-
-class MethodCommand(click.Command):
-    """A command with an option for everything that some method takes beside its data. The options are made when they are first asked for:
-    help of other commands need not look for them."""
-
-    scored = False
-    """Whether only methods count whose fits can be compared."""
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the parameters, those of methods behind the command's own."""
-        names = {param.name for param in self.params}
-        at = next(k for k, param in enumerate(self.params) if param.name == "groups") + 1
-        added: list[click.Parameter] = []
-        for name, (item, takers) in extra_inputs(self.scored).items():
-            if name not in names:
-                use, text = "store" if item.reads == "store" else "file", f"{item.form} ({', '.join(takers)})."
-                added.append(click.Option([item.flag, name], type=Url(use), metavar="|".join([*item.words, use.upper()]), help=text))
-        self.params[at:at] = added
-        return super().get_params(ctx)
-
-
-class TuneCommand(MethodCommand):
-    """A command that compares fits."""
-
-    scored = True
-
-
 def complete_method(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the methods whose names begin so, for a shell."""
     return [CompletionItem(name, help=info.title) for name, info in METHODS.items() if name.startswith(incomplete)]
 
 
 def complete_setting(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the parameters of the method named before, for a shell."""
+    """Return the parameters of the method, for a shell."""
     # What stands before the option is not sorted into parameters yet, the option lacking its value.
-    method = next((word for word in (*ctx.params.values(), *ctx.args) if isinstance(word, str) and word in METHODS), None)
+    words = (ctx.info_name, *ctx.params.values(), *ctx.args)
+    method = next((word for word in words if isinstance(word, str) and word in METHODS), None)
     fields = {} if method is None else METHODS[method].config.model_fields
     return [CompletionItem(f"{name}=", help=field.description) for name, field in fields.items() if name.startswith(incomplete)]
 
@@ -215,15 +179,12 @@ def complete_scoring(ctx: click.Context, param: click.Parameter, incomplete: str
     return [CompletionItem(f"{before}{comma}{name}") for name in scorer_names() if name.startswith(word)]
 
 
-method_argument = click.argument(
-    "method", callback=lambda context, parameter, name: choose(name, METHODS, "method"), shell_complete=complete_method
-)
 set_option = click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A parameter of the method; may be repeated.",
+    help="A parameter by its name, as in scripts; may be repeated.",
     shell_complete=complete_setting,
 )
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show tasks, bytes and memory of the plan; run nothing.")

@@ -62,7 +62,7 @@ class Social(Method[SocialConfig, SocialProblem, SocialState, SocialModel]):
             if is_similarity(data):
                 return config, SocialInputs(data, read_links(extra["pairs"], data.n_rows))
             raise ValueError(
-                "social-strength needs views: kernels over the users (--kernels), a Gram store of matrices (--grams), or a sparse store "
+                "social-strength needs views: kernels over the users (kernels), a Gram store of matrices (gram_store), or a sparse store "
                 "whose columns are similarities side by side, one for each user in every view"
             )
         # Views that are not shifted must be positive semi-definite themselves.

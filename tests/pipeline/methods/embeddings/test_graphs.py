@@ -193,7 +193,7 @@ BAD_FILES = (
     (["spe", "--graph", "bad.csv"], 3, "bad.csv:2: '0 1 1' must be two integers: row, row"),
     (["spe", "--graph", "twice.csv"], 3, "twice.csv:3: the edge of rows 1 and 0 is here and in line 1"),
     (["spe", "--graph", "none.csv"], 2, "--graph: file {}/none.csv does not exist, and is none of the words mutual, union"),
-    (["visual-rank", "--graph", "bad.csv"], 2, "--graph: visual-rank does not take a graph of the rows; of the methods colored-mvu, mve"),
+    (["visual-rank", "--graph", "bad.csv"], 2, "visual-rank has no option --graph: it is one of npkl, colored-mvu, mve"),
     (["spe", "--graph", "twice.csv", "--set", "graph=union"], 2, "--graph is also given by --set graph"),
     (["colored-mvu", "--label-kernel", "one_hot"], 2, "--label-kernel: file one_hot does not exist, and is none of the words auto, one"),
     (["colored-mvu", "--label-kernel", "small.npy"], 3, "small.npy: holds an array of shape (3, 3); must be (24, 24)"),
@@ -203,7 +203,7 @@ BAD_FILES = (
     (["colored-mvu", "--label-kernel", "nan.npy"], 3, "nan.npy: label_kernel: must be finite and symmetric"),
     (["colored-mvu", "--label-kernel", "skew.npy"], 3, "skew.npy: label_kernel: must be finite and symmetric"),
     (["colored-mvu", "--label-kernel", "negative.npy"], 3, "negative.npy: label_kernel: has the eigenvalue -8; must be positive"),
-    (["mve", "--label-kernel", "text.npy"], 2, "--label-kernel: mve does not take a kernel of the labels; of the methods colored-mvu does"),
+    (["mve", "--label-kernel", "text.npy"], 2, "mve has no option --label-kernel: it is one of colored-mvu"),
     (["npkl"], 2, "--constraints: npkl needs pairs of rows that belong together (+1) or apart (-1) (--constraints FILE)"),
 )
 

@@ -76,7 +76,7 @@ def test_the_kernel_knows_no_other_rows(rows, capsys):
         (["npkl", "--constraints", "torn.csv"], 3, "torn.csv:2: rows 4 and 1 have the value -1 here and 1 in line 1"),
         (["npkl", "--constraints", "pairs.csv", "--set", "C=0"], 2, "C"),
         (["npkl", "--constraints", "pairs.csv", "--set", "p=0.5"], 2, "p"),
-        (["mkl", "--tags", "tags.txt"], 2, "mkl does not take tags of every row; of the methods semantic-ranker does"),
+        (["mkl", "--tags", "tags.txt"], 2, "mkl has no option --tags: it is one of semantic-ranker"),
         (["semantic-ranker", "--tags", "bad.csv"], 3, "bad.csv:3: the file has 2 lines; there must be one for each of the 40 rows"),
         (["social-strength", "--pairs", "pairs.csv", "--kernels", "linear"], 3, "the value of a pair is -1; it must be one of 0, 1"),
     ],

@@ -43,22 +43,22 @@ def test_file_text_and_gram_store_name_the_same_kernels(place: Path, tmp_path: P
     fit = ["fit", "mkl", "--data", place / "train", "--set", "C=3", "--test-share", "0.25"]
     texts = ";".join(load_model(place / "run").kernels)
     kernels = result([*fit, "--run", tmp_path / "text", "--kernels", texts], capsys)
-    grams = result([*fit, "--run", tmp_path / "grams", "--grams", place / "grams"], capsys)
+    grams = result([*fit, "--run", tmp_path / "grams", "--kernels", "precomputed", "--gram-store", place / "grams"], capsys)
     assert kernels["summary"]["n_kernels"] == grams["summary"]["n_kernels"] == 15
     assert RunStore.open(tmp_path / "grams").read_json("decisions")["grams"] == "store"
     models = [load_model(run) for run in (place / "run", tmp_path / "text", tmp_path / "grams")]
     assert len({model.dual_coef_.tobytes() for model in models}) == 1
-    both = result([*fit, "--run", tmp_path / "both", "--kernels", "linear", "--grams", tmp_path / "new"], capsys)
+    both = result([*fit, "--run", tmp_path / "both", "--kernels", "linear", "--grams", "store", "--gram-store", tmp_path / "new"], capsys)
     assert both["summary"]["n_kernels"] == 1 and result(["inspect", tmp_path / "new"], capsys)["kernels"] == 1
 
 
 def test_a_grid_takes_kernels_and_gram_stores_as_a_fit_does(place: Path, tmp_path: Path, capsys):
     words = ["tune", "mkl", "--data", place / "train", "--grid", "C=1,3", "--folds", "2"]
-    grams = result([*words, "--run", tmp_path / "a", "--grams", place / "grams"], capsys)
+    grams = result([*words, "--run", tmp_path / "a", "--kernels", "precomputed", "--gram-store", place / "grams"], capsys)
     kernels = result([*words, "--run", tmp_path / "b", "--kernels", place / "kernels.yaml"], capsys)
     assert grams["summary"]["accuracy"] == kernels["summary"]["accuracy"] > 0.6
     assert grams["summary"]["fit"]["n_kernels"] == kernels["summary"]["fit"]["n_kernels"] == 15
-    assert result([*words, "--run", tmp_path / "c", "--kernels", "linear[7]"], capsys, 2)["error"].startswith("--set kernels: kernels[0]")
+    assert result([*words, "--run", tmp_path / "c", "--kernels", "linear[7]"], capsys, 2)["error"].startswith("--kernels: kernels[0]")
 
 
 def test_predict_score_and_report(place: Path, tmp_path: Path, capsys):
@@ -112,7 +112,7 @@ steps:
   - id: by-list
     do: fit
     with: {method: mkl, kernels: [linear, {name: rbf, params: {gamma: 2.0}, columns: [0, 1]}, {grid: {degrees: []}}]}
-  - {id: by-store, do: fit, with: {method: mkl, grams: grams, constraint: simplex}}
+  - {id: by-store, do: fit, with: {method: mkl, kernels: precomputed, gram_store: grams, constraint: simplex}}
   - {id: held, do: score, needs: [by-store], with: {store: test}}
   - {id: page, do: report, needs: [by-file, by-list, by-store, held]}
 """
@@ -142,13 +142,13 @@ def test_a_workflow_names_kernels_in_every_way(place: Path, capsys):
         (["--set", "C=0"], 2, "--set C"),
         (["--set", "v=1.5"], 2, "--set v"),
         (["--set", "constraint=lp", "--set", "p=0.5"], 2, "--set p"),
-        (["--kernels", "rbf(gama=1)"], 2, "--set kernels: kernels[0]: kernel 'rbf(gama=1)'"),
+        (["--kernels", "rbf(gama=1)"], 2, "--kernels: kernels[0]: kernel 'rbf(gama=1)'"),
         (["--kernels", "linear[0:9]"], 2, "column 8 is outside the data"),
         (["--kernels", "absent.yaml"], 2, "kernel file absent.yaml does not exist"),
         (["--kernels", "linear", "--set", "kernels=[linear]"], 2, "--kernels is also given by --set kernels"),
         (["--kernels", "chi2"], 3, "kernel chi2 needs values >= 0; column"),
         (["--kernels", "spectrum(k=2)"], 3, "reads strings; the data set holds numbers"),
-        (["--grams", "nowhere"], 6, "nowhere"),
+        (["--kernels", "precomputed", "--gram-store", "nowhere"], 6, "nowhere"),
         (["--set", "solver=simplemkl"], 2, "needs constraint='simplex'"),
     ],
 )
