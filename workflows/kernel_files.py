@@ -67,14 +67,14 @@ def kernel_specs(entries: Sequence[Any], d: int | None, where: str, width: int |
 
 
 def _read_kernels(entry: object, d: int | None, width: int | None) -> list[Any]:
-    from ..pipeline.runs.gram_stores import as_kernels
+    from ..pipeline.runs.gram_stores import as_specs
 
     if isinstance(entry, Mapping) and "grid" in entry:
         return _read_grid(entry, d or width)
     if not isinstance(entry, (str, Mapping)):
         raise ConfigError(f"found {entry!r}; a kernel is a text like rbf(gamma=0.5), a record with a name, or a grid")
     # Columns are checked against the data where these are known.
-    return as_kernels(entry, 1 << 62 if d is None else d or None)
+    return as_specs(entry, 1 << 62 if d is None else d or None)
 
 
 def _read_grid(entry: Mapping[str, Any], d: int | None) -> list[Any]:

@@ -23,7 +23,7 @@ from numpy.typing import DTypeLike
 from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled, one_thread
 from .distances import CHI2_PRODUCTS, GAUSSIANS, MINIMA, PRODUCTS, SQUARES, Chain, mirror_upper, plan_chain, single_rate
-from .functions import kernel_family, kmer_counts
+from .functions import KERNELS, kmer_counts
 from .products import AnyKernel, ProductSpec, distinct_kernels
 from .rows import MAX_NUMBER, DenseColumns, Rows, Side, as_rows, n_columns, row_shape, select_columns, text_rows
 from .spec import KernelSpec, check_columns
@@ -57,7 +57,7 @@ def write_many_columns(
     specs: Sequence[KernelSpec], groups: Groups, left: Rows | DenseColumns, right: Rows | DenseColumns, out: Array
 ) -> Groups:
     """Write the Gaussian kernels of one feature each to float32 ``(k, n, m)`` where there are many; return the groups that are left."""
-    single = ((key, members, [kernel_family(specs[q].name) for q in members]) for key, members in groups.items() if len(key[1] or ()) == 1)
+    single = ((key, members, [KERNELS[specs[q].name] for q in members]) for key, members in groups.items() if len(key[1] or ()) == 1)
     own = {key: members for key, members, families in single if all(one.decays and one.pairing == SQUARES for one in families)}
     if out.dtype != np.float32 or len(own) < FEWEST:
         return groups
@@ -132,7 +132,7 @@ def gram_block(
     with one_thread(), np.errstate(over="ignore", invalid="ignore"):
         size = tile_size(max(out.shape[1:]))
         work, tiles = Workspace(size, right is left), Tiles(size)
-        of_numbers = [spec.columns for spec in plain if kernel_family(spec.name).pairing is not None]
+        of_numbers = [spec.columns for spec in plain if KERNELS[spec.name].pairing is not None]
         x = DenseColumns.of(left, of_numbers)
         z = x if right is left else DenseColumns.of(right, of_numbers)
         for (other, _), members in write_many_columns(plain, group_by_columns(plain), x, z, out).items():
@@ -146,7 +146,10 @@ def gram_block(
 
 def group_by_columns(specs: Sequence[KernelSpec]) -> Groups:
     """Return the indices of the kernels by two keys: whether they are no functions of sums over features, and their features."""
-    return _group_by(range(len(specs)), lambda q: (kernel_family(specs[q].name).pairing is None, specs[q].columns))
+    groups: Groups = {}
+    for q, spec in enumerate(specs):
+        groups.setdefault((KERNELS[spec.name].pairing is None, spec.columns), []).append(q)
+    return groups
 
 
 def _fill_products(specs: Sequence[AnyKernel], base: Array, kernels: Sequence[KernelSpec], out: Array) -> None:
@@ -201,7 +204,7 @@ class _SumKernels:
 
 
 def _sum_kernels(specs: Sequence[KernelSpec], kind: int, gamma: float, slots: list[int]) -> _SumKernels:
-    decaying = [q for q in slots if kernel_family(specs[q].name).decays]
+    decaying = [q for q in slots if KERNELS[specs[q].name].decays]
     others = _group_by((q for q in slots if q not in decaying), lambda q: _power_parameters(specs[q])[:2])
     plan = plan_chain([float(specs[q].arguments["gamma"]) for q in decaying], decaying) if decaying else None
     powers = []
@@ -231,19 +234,19 @@ class NumberPlan(NamedTuple):
 
 def make_plan(specs: Sequence[KernelSpec], members: Sequence[int]) -> NumberPlan:
     """Return the plan of some kernels over the same features."""
-    return _make_plan(tuple((specs[q].name, specs[q].params) for q in members))
+    return _make_plan(tuple([(specs[q].name, specs[q].params) for q in members]))
 
 
 @lru_cache(maxsize=1 << 10)
 def _make_plan(kinds: tuple[tuple[str, Any], ...]) -> NumberPlan:
     # Cached: a grid has the same kernels on every feature, and in every block again.
     specs = [KernelSpec(*kind) for kind in kinds]
-    pairings = [kernel_family(spec.name).pairing for spec in specs]
+    pairings = [KERNELS[spec.name].pairing for spec in specs]
     # The additive Gaussian has its gamma inside the sum.
     sums = _group_by(range(len(specs)), lambda q: (pairings[q], float(specs[q].arguments["gamma"]) if pairings[q] == GAUSSIANS else 0.0))
     works = [_sum_kernels(specs, kind, gamma, slots) for (kind, gamma), slots in sorted(sums.items())]
-    signed = [q for q, spec in enumerate(specs) if kernel_family(spec.name).rows == "non-negative"]
-    grows = [(q, spec, kernel_family(spec.name)) for q, spec in enumerate(specs) if not kernel_family(spec.name).decays]
+    signed = [q for q, spec in enumerate(specs) if KERNELS[spec.name].rows == "non-negative"]
+    grows = [(q, spec, KERNELS[spec.name]) for q, spec in enumerate(specs) if not KERNELS[spec.name].decays]
     growing = [(q, *_power_parameters(spec), kind.pairing == PRODUCTS) for q, spec, kind in grows]
     return NumberPlan(works, {(item.kind, item.gamma) for item in works}, signed, growing)
 
@@ -292,7 +295,7 @@ def _fill_numbers(group: NumberKernels, out: Array, work: Workspace, tiles: Tile
 
 
 def _check_signs(spec: KernelSpec, sides: tuple[Side, ...]) -> None:
-    if kernel_family(spec.name).rows == "non-negative":
+    if KERNELS[spec.name].rows == "non-negative":
         for side in sides:
             if side.lowest < 0.0:
                 side.refuse(side.entries < 0.0, spec, "this kernel needs values >= 0")
@@ -399,7 +402,7 @@ def _number_diagonals(specs: Sequence[KernelSpec], members: list[int], rows: Row
         spec = specs[q]
         _check_signs(spec, (x,))
         gamma, coef0, degree = _power_parameters(spec)
-        out[q] = 1.0 if kernel_family(spec.name).decays else (gamma * _self_sums(kernel_family(spec.name).pairing, x) + coef0) ** degree
+        out[q] = 1.0 if KERNELS[spec.name].decays else (gamma * _self_sums(KERNELS[spec.name].pairing, x) + coef0) ** degree
 
 
 def _self_sums(kind: int | None, x: Side) -> Array | float:

@@ -40,10 +40,13 @@ Value = float | int | str
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a kernel: the function that reads its value, and the default (None: the parameter is required)."""
+    """One parameter of a kernel: the function that reads its value, the default, and whether it may be left to the data; without either the
+    parameter is required.
+    """
 
     read: Callable[[object], Value]
     default: Value | None = None
+    may_be_open: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ KERNELS: dict[str, Family] = {
     "poly": Family(
         {"degree": Parameter(read_count), "gamma": Parameter(read_positive, 1.0), "coef0": Parameter(read_not_negative, 1.0)}, PRODUCTS
     ),
-    "rbf": Family({"gamma": GAMMA}, SQUARES, decays=True),
+    "rbf": Family({"gamma": Parameter(read_positive, may_be_open=True)}, SQUARES, decays=True),
     "laplacian": Family({"gamma": GAMMA}, MANHATTAN, decays=True),
     "chi2": Family({"gamma": Parameter(read_positive, 1.0)}, CHI2, decays=True, rows="non-negative"),
     "hik": Family({}, MINIMA, rows="non-negative"),
@@ -145,8 +148,8 @@ ALIASES = {"polynomial": "poly", "gaussian": "rbf", "histogram_intersection": "h
 
 
 def read_parameters(name: str, values: Mapping[str, object]) -> tuple[tuple[str, Value], ...]:
-    """Return the parameters of a kernel in their order with defaults, so that equal kernels have equal parameters. Raises ValueError if the
-    kernel or a parameter is unknown, one is missing, or a value breaks its rule.
+    """Return the parameters of a kernel in their order with defaults, so that equal kernels have equal parameters; those left to the data
+    are not among them. Raises ValueError if the kernel or a parameter is unknown, one is missing, or a value breaks its rule.
     """
     known = kernel_family(name).parameters
     extra = sorted(set(values) - set(known))
@@ -154,7 +157,8 @@ def read_parameters(name: str, values: Mapping[str, object]) -> tuple[tuple[str,
         takes = ", ".join(known) or "none"
         raise ValueError(f"kernel {name!r} has no parameter {extra[0]!r}; it takes: {takes}")
     rules = {**known, **{key: Parameter(read_plain_value) for key in extra}}
-    return tuple((key, _read_parameter(name, key, rule, values)) for key, rule in rules.items())
+    given = [(key, rule) for key, rule in rules.items() if key in values or not rule.may_be_open]
+    return tuple((key, _read_parameter(name, key, rule, values)) for key, rule in given)
 
 
 def _read_parameter(name: str, key: str, rule: Parameter, values: Mapping[str, object]) -> Value:

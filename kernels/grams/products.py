@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Array
-from .functions import kernel_family
-from .spec import FORMAT, KernelParts, KernelSpec, format_kernel
+from .functions import KERNELS
+from .spec import FORMAT, KernelSpec, format_kernel
 
 Term = tuple[float, KernelSpec | None]  # Weight and kernel; None is the constant kernel.
 
@@ -44,9 +44,9 @@ class ProductSpec:
         return cls(tuple(((1.0, spec),) for spec in kernels), scale)
 
     @classmethod
-    def parse(cls, text: str, read: Callable[[str], KernelSpec] = KernelSpec.parse) -> ProductSpec:
-        """Return the product of a text such as ``rbf(gamma=1.0)[0] * linear[3]``; ``read`` makes a kernel of each part."""
-        return cls() if text.strip() == CONSTANT_TEXT else cls.of([read(part) for part in _STAR.split(text)])
+    def parse(cls, text: str, close: Callable[[KernelSpec], KernelSpec] = lambda spec: spec) -> ProductSpec:
+        """Return the product of a text such as ``rbf(gamma=1.0)[0] * linear[3]``; ``close`` makes a kernel over data of each part."""
+        return cls() if text.strip() == CONSTANT_TEXT else cls.of([close(KernelSpec.parse(part)) for part in _STAR.split(text)])
 
     @property
     def kernels(self) -> tuple[KernelSpec, ...]:
@@ -85,9 +85,7 @@ class ProductSpec:
         """Whether no entry is beyond one: a product of exponentials of distances."""
         plain = [factor[0][1] for factor in self.factors if len(factor) == 1 and factor[0][0] == 1.0]
         return (
-            self.scale <= 1.0
-            and len(plain) == len(self.factors)
-            and all(spec is not None and kernel_family(spec.name).decays for spec in plain)
+            self.scale <= 1.0 and len(plain) == len(self.factors) and all(spec is not None and KERNELS[spec.name].decays for spec in plain)
         )
 
     def block(self, places: Mapping[KernelSpec, int], base: Array, out: Array) -> None:
@@ -135,8 +133,7 @@ def named_text(kernel: AnyKernel, columns: Sequence[str] | None) -> str:
     if isinstance(kernel, KernelSpec):
         if kernel.columns is None or len(kernel.columns) > MAX_NAMED:
             return str(kernel)
-        names = tuple(str(columns[j]) for j in kernel.columns)
-        return format_kernel(KernelParts(kernel.name, kernel.params, names, kernel.normalize, kernel.centre))
+        return format_kernel(kernel, [str(columns[j]) for j in kernel.columns])
     factors = [factor[0][1] if len(factor) == 1 and factor[0][0] == 1.0 else None for factor in kernel.factors]
     named = [named_text(spec, columns) for spec in factors if spec is not None]
     return " * ".join(named) if named and len(named) == len(factors) else str(kernel)

@@ -1,4 +1,7 @@
-"""A kernel as a value: name, parameters, features and normalisation, with a short text, a JSON record and a digest of the raw kernel."""
+"""A kernel as a value: name, parameters, features and normalisation, with a short text, a JSON record and a digest of the raw kernel.
+
+A kernel may leave something open: columns by their names, or the width of a Gaussian. It is closed once the data are known.
+"""
 
 from __future__ import annotations
 
@@ -11,123 +14,20 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
-from .functions import Value, kernel_family, read_parameters
-
-# The short text of a kernel, ``name(parameter=value, ...)[columns] normalisation centre``: read into its parts, and written from them.
+from .functions import KERNELS, Value, kernel_family, read_parameters
 
 NORMALIZATIONS = ("none", "trace", "unit_trace", "multiplicative", "cosine")
 FORM = "name(parameter=value,...)[columns] normalisation centre"
+FORMAT = "gramplane.kernel/1"  # Part of every digest; it changes with any formula.
 
 _QUOTED = r"'(?:[^'\\]|\\.)*'"
 _TEXT = re.compile(rf"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*(?:\[((?:{_QUOTED}|[^\]'])*)\])?([a-z_\s]*)", re.DOTALL)
 _PLAIN = re.compile(r"[^\W\d][^',:\[\]]*")  # a name that needs no quotes
 _COLUMN = re.compile(rf"\s*(?:(?P<first>\d+)\s*(?::\s*(?P<end>\d+)\s*)?|(?P<quoted>{_QUOTED})\s*|(?P<name>{_PLAIN.pattern}))")
-
-
-class KernelParts(NamedTuple):
-    """What a text says: columns are numbers, and names of features."""
-
-    name: str
-    params: tuple[tuple[str, Any], ...]
-    columns: tuple[int | str, ...] | None
-    normalize: str
-    centre: bool
-
-
-@functools.lru_cache(maxsize=1 << 14)
-def parse_kernel(text: str) -> KernelParts:
-    """Return the parts of a short text. Raises ValueError if it is not of the form."""
-    # Cached: fits of a search read the same texts again and again.
-    match = _TEXT.fullmatch(text)
-    if match is None:
-        raise ValueError(f"kernel {text!r} is not of the form {FORM}")
-    name, inside, columns, words = match.groups()
-    try:
-        return KernelParts(name, _parse_arguments(name, inside or ""), _parse_columns(columns), *_parse_words(words.split()))
-    except ValueError as error:
-        raise ValueError(f"kernel {text!r}: {error}") from None
-
-
-def _parse_arguments(name: str, inside: str) -> tuple[tuple[str, Any], ...]:
-    try:
-        call = ast.parse(f"f({inside})", mode="eval").body
-    except SyntaxError:
-        raise ValueError(f"({inside}) cannot be read as parameter=value, ...") from None
-    if not isinstance(call, ast.Call) or any(word.arg is None for word in call.keywords):
-        raise ValueError(f"({inside}) cannot be read as parameter=value, ...")
-    known = list(kernel_family(name).parameters)
-    if len(call.args) > len(known):
-        raise ValueError(f"{len(call.args)} values are too many for the parameters: {', '.join(known) or 'none'}")
-    pairs = [*zip(known, call.args), *((str(word.arg), word.value) for word in call.keywords)]
-    values = []
-    for key, node in pairs:
-        try:
-            values.append((key, ast.literal_eval(node)))
-        except ValueError:
-            raise ValueError(f"{key} must be a number or a quoted string, not {ast.unparse(node)}") from None
-    return tuple(values)
-
-
-def _parse_columns(text: str | None) -> tuple[int | str, ...] | None:
-    if text is None:
-        return None
-    columns: list[int | str] = []
-    at = 0
-    while at <= len(text):
-        match = _COLUMN.match(text, at)
-        is_empty = match is not None and match["end"] is not None and int(match["end"]) <= int(match["first"])
-        if match is None or is_empty or text[match.end() : match.end() + 1] not in ("", ","):
-            raise ValueError(f"columns [{text}] must be numbers and ranges like 3,7:9, or names; a name with one of ',:[] stands in quotes")
-        at = match.end() + 1
-        if match["first"] is not None:
-            columns += range(int(match["first"]), int(match["end"] or int(match["first"]) + 1))
-        else:
-            columns.append(ast.literal_eval(match["quoted"]) if match["quoted"] else match["name"].strip())
-    return tuple(columns)
-
-
-def _parse_words(words: Sequence[str]) -> tuple[str, bool]:
-    fields: dict[str, Any] = {}
-    for word in words:
-        if word != "centre" and word not in NORMALIZATIONS:
-            raise ValueError(f"unknown word {word!r}; known: {', '.join(NORMALIZATIONS)}, centre")
-        key, value = ("centre", True) if word == "centre" else ("normalize", word)
-        if key in fields:
-            raise ValueError(f"{key} is given twice")
-        fields[key] = value
-    return fields.get("normalize", "none"), fields.get("centre", False)
-
-
-def format_kernel(parts: KernelParts) -> str:
-    """Return the short text of a kernel; columns in runs, parameters at their defaults left out."""
-    known = kernel_family(parts.name).parameters
-    params = [(key, value) for key, value in parts.params if key not in known or value != known[key].default]
-    text, shown = parts.name, ",".join(f"{key}={_quote(value) if isinstance(value, str) else repr(value)}" for key, value in params)
-    text += f"({shown})" if shown else ""
-    text += "" if parts.columns is None else f"[{','.join(_column_texts(parts.columns))}]"
-    return text + (f" {parts.normalize}" if parts.normalize != "none" else "") + (" centre" if parts.centre else "")
-
-
-def _quote(value: str) -> str:
-    # Always in single quotes, which the text form requires.
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _column_texts(columns: Iterable[int | str]) -> Iterator[str]:
-    """Yield columns as texts, numbers that follow one another as a range."""
-    for _, group in itertools.groupby(enumerate(columns), lambda pair: pair if isinstance(pair[1], str) else pair[1] - pair[0]):
-        members = [column for _, column in group]
-        if isinstance(members[0], str):
-            yield members[0] if _PLAIN.fullmatch(members[0]) and members[0] == members[0].strip() else _quote(members[0])
-        else:
-            yield str(members[0]) if len(members) == 1 else f"{members[0]}:{int(members[-1]) + 1}"
-
-
-FORMAT = "gramplane.kernel/1"  # Part of every digest; it changes with any formula.
 
 
 @dataclass(frozen=True)
@@ -139,9 +39,10 @@ class KernelSpec:
     name : str
         A name of :data:`functions.KERNELS`.
     params : tuple of (str, value)
-        Parameters, also accepted as a mapping; defaults are filled in and the order is fixed, so equal kernels are equal values.
+        Parameters, also accepted as a mapping; defaults are filled in and the order is fixed, so equal kernels are equal values. The
+        ``gamma`` of an ``rbf`` may be left open: it is then ``1 / (2 m^2)``, m the median distance of rows in the columns it reads.
     columns : tuple of int or None
-        The features it looks at, ascending and distinct; None for all of them.
+        The features it looks at, ascending and distinct; None for all of them. An open kernel may have names among them, as given.
     normalize : {"none", "trace", "unit_trace", "multiplicative", "cosine"}
         Scaling by sums over the training rows, see :class:`normalization.Normalization`.
     centre : bool
@@ -169,34 +70,59 @@ class KernelSpec:
         if len(params) != len(tuple(self.params)):
             raise ValueError(f"kernel {self.name!r} has a parameter twice")
         object.__setattr__(self, "params", read_parameters(self.name, params))
-        object.__setattr__(self, "columns", self._read_columns())
+        object.__setattr__(self, "columns", None if self.columns is None else self._read_columns(self.columns))
         if self.normalize not in NORMALIZATIONS:
             raise ValueError(f"kernel {self.name!r}: normalize is {self.normalize!r}; it must be one of {', '.join(NORMALIZATIONS)}")
         if not isinstance(self.centre, (bool, np.bool_)):
             raise ValueError(f"kernel {self.name!r}: centre is {self.centre!r}; it must be True or False")
         object.__setattr__(self, "centre", bool(self.centre))
 
-    def _read_columns(self) -> tuple[int, ...] | None:
-        if self.columns is None:
-            return None
-        if kernel_family(self.name).rows == "strings":
+    def _read_columns(self, given: Sequence[int | str]) -> tuple[Any, ...]:
+        if KERNELS[self.name].rows == "strings":
             raise ValueError(f"kernel {self.name!r} reads strings; it takes no columns")
-        names = [column for column in self.columns if isinstance(column, str)]
-        if names:
-            raise ValueError(f"kernel {self.name!r}: column {names[0]!r} is a name; only where the data are known it has a number")
-        columns = np.asarray(self.columns)
+        names = [str(column) for column in given if isinstance(column, str)]
+        if len(set(names)) < len(names):
+            raise ValueError(f"kernel {self.name!r}: column {max(names, key=names.count)!r} is named twice")
+        columns = np.asarray([column for column in given if not isinstance(column, str)] if names else given)
         columns = np.flatnonzero(columns) if columns.dtype == bool else columns
-        if columns.ndim != 1 or not columns.size or columns.dtype.kind not in "iu":
+        if columns.ndim != 1 or (columns.dtype.kind not in "iu" if columns.size else not names):
             raise ValueError(f"kernel {self.name!r}: columns is {self.columns!r}; it must be a non-empty sequence of integers")
         columns = np.sort(columns.astype(np.int64))
-        if columns[0] < 0 or (columns[1:] == columns[:-1]).any():
+        if columns.size and (columns[0] < 0 or (columns[1:] == columns[:-1]).any()):
             raise ValueError(f"kernel {self.name!r}: columns is {self.columns!r}; they must be >= 0 and distinct")
-        return tuple(columns.tolist())
+        return tuple(column if isinstance(column, str) else int(column) for column in given) if names else tuple(columns.tolist())
 
     @property
     def arguments(self) -> dict[str, Value]:
         """The parameters as a dictionary."""
         return dict(self.params)
+
+    @functools.cached_property
+    def is_open(self) -> bool:
+        """Whether a width, or the number of a column, is left to the data."""
+        return bool(self.column_names) or len(self.params) < len(KERNELS[self.name].parameters)
+
+    @property
+    def column_names(self) -> list[str]:
+        """Columns that are named."""
+        return [column for column in self.columns or () if isinstance(column, str)]
+
+    def closed(self, numbers: Callable[[], Mapping[str, int]], width: Callable[[tuple[int, ...] | None], float]) -> KernelSpec:
+        """Return the kernel over data whose columns have ``numbers`` by name; ``width`` of some columns is what was left out. Raises
+        ValueError: a name that no column has.
+        """
+        if not self.is_open:
+            return self
+        known = numbers() if self.column_names else {}
+        missing = [name for name in self.column_names if name not in known]
+        if missing:
+            names = f"the columns are {', '.join(map(repr, list(known)[:10]))}{', ...' if len(known) > 10 else ''}"
+            raise ValueError(
+                f"kernel {self}: no column has the name {missing[0]!r}; {names if known else 'the columns of these data have no names'}"
+            )
+        columns = None if self.columns is None else tuple(sorted(known[one] if isinstance(one, str) else one for one in self.columns))
+        left = [(key, width(columns)) for key in KERNELS[self.name].parameters if key not in self.arguments]
+        return KernelSpec(self.name, (*self.params, *left), columns, self.normalize, self.centre)
 
     # -- text ----------------------------------------------------------------------------------------------------------------
 
@@ -206,8 +132,8 @@ class KernelSpec:
     @classmethod
     def parse(cls, text: str) -> KernelSpec:
         """Return the kernel of a short text. ``text``: ``name(parameter=value, ...)[columns] normalisation centre``, all but the name
-        optional. Values may also stand in their order without names. Columns are numbers and half-open ranges: ``[3,7:9]`` is 3, 7, 8.
-        Raises ValueError if it is not of this form, or a part breaks its rule.
+        optional. Values may also stand in their order without names. Columns are names, numbers and half-open ranges: ``[3,7:9]`` is 3,
+        7, 8. Raises ValueError if it is not of this form, or a part breaks its rule.
         """
         if not isinstance(text, str):
             raise ValueError(f"kernel {text!r} is not of the form {FORM}")
@@ -239,18 +165,96 @@ class KernelSpec:
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _format_spec(spec: KernelSpec) -> str:
-    return format_kernel(KernelParts(spec.name, spec.params, spec.columns, spec.normalize, spec.centre))
+def _parse_text(text: str) -> KernelSpec:
+    # Cached, as a spec cannot change: fits of a search read the same texts again and again.
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"kernel {text!r} is not of the form {FORM}")
+    name, inside, columns, words = match.groups()
+    try:
+        return KernelSpec(name, _parse_arguments(name, inside or ""), _parse_columns(columns), *_parse_words(words.split()))
+    except ValueError as error:
+        raise ValueError(f"kernel {text!r}: {error}") from None
+
+
+def _parse_arguments(name: str, inside: str) -> tuple[tuple[str, Any], ...]:
+    try:
+        call = ast.parse(f"f({inside})", mode="eval").body
+    except SyntaxError:
+        raise ValueError(f"({inside}) cannot be read as parameter=value, ...") from None
+    if not isinstance(call, ast.Call) or any(word.arg is None for word in call.keywords):
+        raise ValueError(f"({inside}) cannot be read as parameter=value, ...")
+    known = list(kernel_family(name).parameters)
+    if len(call.args) > len(known):
+        raise ValueError(f"{len(call.args)} values are too many for the parameters: {', '.join(known) or 'none'}")
+    pairs = [*zip(known, call.args), *((str(word.arg), word.value) for word in call.keywords)]
+    values = []
+    for key, node in pairs:
+        try:
+            values.append((key, ast.literal_eval(node)))
+        except ValueError:
+            raise ValueError(f"{key} must be a number or a quoted string, not {ast.unparse(node)}") from None
+    return tuple(values)
+
+
+def _parse_columns(text: str | None) -> tuple[Any, ...] | None:
+    if text is None:
+        return None
+    columns: list[int | str] = []
+    at = 0
+    while at <= len(text):
+        match = _COLUMN.match(text, at)
+        is_empty = match is not None and match["end"] is not None and int(match["end"]) <= int(match["first"])
+        if match is None or is_empty or text[match.end() : match.end() + 1] not in ("", ","):
+            raise ValueError(f"columns [{text}] must be numbers and ranges like 3,7:9, or names; a name with one of ',:[] stands in quotes")
+        at = match.end() + 1
+        if match["first"] is not None:
+            columns += range(int(match["first"]), int(match["end"] or int(match["first"]) + 1))
+        else:
+            columns.append(ast.literal_eval(match["quoted"]) if match["quoted"] else match["name"].strip())
+    return tuple(columns)
+
+
+def _parse_words(words: Sequence[str]) -> tuple[str, bool]:
+    fields: dict[str, Any] = {}
+    for word in words:
+        if word != "centre" and word not in NORMALIZATIONS:
+            raise ValueError(f"unknown word {word!r}; known: {', '.join(NORMALIZATIONS)}, centre")
+        key, value = ("centre", True) if word == "centre" else ("normalize", word)
+        if key in fields:
+            raise ValueError(f"{key} is given twice")
+        fields[key] = value
+    return fields.get("normalize", "none"), fields.get("centre", False)
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _parse_text(text: str) -> KernelSpec:
-    # Cached, as the parts are: a spec cannot change.
-    parts = parse_kernel(text)
-    try:
-        return KernelSpec(*parts)  # pyright: ignore[reportArgumentType] (names of columns are refused by name)
-    except ValueError as error:
-        raise ValueError(f"kernel {text!r}: {error}") from None
+def _format_spec(spec: KernelSpec) -> str:
+    return format_kernel(spec, spec.columns)
+
+
+def format_kernel(spec: KernelSpec, columns: Sequence[int | str] | None) -> str:
+    """Return the short text of a kernel with numbers or names of its columns, numbers in runs; parameters at their defaults left out."""
+    known = KERNELS[spec.name].parameters
+    params = [(key, value) for key, value in spec.params if key not in known or value != known[key].default]
+    text, shown = spec.name, ",".join(f"{key}={_quote(value) if isinstance(value, str) else repr(value)}" for key, value in params)
+    text += f"({shown})" if shown else ""
+    text += "" if columns is None else f"[{','.join(_column_texts(columns))}]"
+    return text + (f" {spec.normalize}" if spec.normalize != "none" else "") + (" centre" if spec.centre else "")
+
+
+def _quote(value: str) -> str:
+    # Always in single quotes, which the text form requires.
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _column_texts(columns: Iterable[int | str]) -> Iterator[str]:
+    """Yield columns as texts, numbers that follow one another as a range."""
+    for _, group in itertools.groupby(enumerate(columns), lambda pair: pair if isinstance(pair[1], str) else pair[1] - pair[0]):
+        members = [column for _, column in group]
+        if isinstance(members[0], str):
+            yield members[0] if _PLAIN.fullmatch(members[0]) and members[0] == members[0].strip() else _quote(members[0])
+        else:
+            yield str(members[0]) if len(members) == 1 else f"{members[0]}:{int(members[-1]) + 1}"
 
 
 def kernel_grid(
@@ -307,38 +311,45 @@ def kernel_grid(
 KernelLike = KernelSpec | str | Mapping[str, Any] | Callable[..., Any]  # The forms in which users may pass a kernel.
 
 
-def as_specs(kernels: KernelLike | Iterable[KernelLike] | None, d: int | None) -> list[KernelSpec]:
-    """Return kernels as a list of :class:`KernelSpec`; None stands for ``kernel_grid(d)``, and d is None where rows are strings. Short
-    texts are parsed, mappings read as JSON records; a callable must be importable by its name, because workers import it.
+def as_specs(kernels: KernelLike | Iterable[KernelLike], d: int | None) -> list[KernelSpec]:
+    """Return kernels as a list of :class:`KernelSpec`, for data of ``d`` columns, None where rows are strings. Short texts are parsed,
+    mappings read as JSON records; a callable must be importable by its name, because workers import it.
     """
-    if kernels is None:
-        if d is None:
-            raise ValueError("kernels must be given where rows are strings")
-        return kernel_grid(d)
-    items = [kernels] if isinstance(kernels, (KernelSpec, str, Mapping)) or callable(kernels) else kernels
-    specs = [_as_spec(cast(KernelLike, kernel)) for kernel in items]
-    if not specs:
+    is_one = isinstance(kernels, (KernelSpec, str, Mapping)) or callable(kernels)
+    items = [cast(KernelLike, kernels)] if is_one else list(cast(Iterable[KernelLike], kernels))
+    if not items:
         raise ValueError("kernels is empty; at least one kernel is needed")
+    specs = [_parse_text(kernel) if isinstance(kernel, str) else _as_spec(kernel) for kernel in items]
     for spec in specs:
-        check_columns(spec, d)
+        if d is None and spec.is_open:
+            raise ValueError(f"kernel {spec} reads columns, but the rows are strings")
+        if spec.columns is not None:
+            _refuse_columns(spec, spec.columns, d)
     return specs
 
 
 def check_columns(spec: KernelSpec, d: int | None) -> None:
-    """Raise ValueError if a kernel reads a column that the data do not have."""
-    if spec.columns is None:
-        return
+    """Raise ValueError if a kernel reads a column that the data do not have, or leaves open what must be known to compute it."""
+    if spec.is_open:
+        for name in spec.column_names:
+            raise ValueError(f"kernel {spec.name!r}: column {name!r} is a name; only where the data are known it has a number")
+        left = next(key for key in KERNELS[spec.name].parameters if key not in spec.arguments)
+        raise ValueError(f"kernel {spec.name!r} needs the parameter {left!r}")
+    if spec.columns is not None:
+        _refuse_columns(spec, spec.columns, d)
+
+
+def _refuse_columns(spec: KernelSpec, columns: Sequence[int], d: int | None) -> None:
     if d is None:
         raise ValueError(f"kernel {spec} names columns, but the rows are strings")
-    if spec.columns[-1] >= d:
-        raise ValueError(f"kernel {spec}: column {spec.columns[-1]} is outside the data, which have columns 0 to {d - 1}")
+    last = max((column for column in columns if not isinstance(column, str)), default=-1) if spec.is_open else columns[-1]
+    if last >= d:
+        raise ValueError(f"kernel {spec}: column {last} is outside the data, which have columns 0 to {d - 1}")
 
 
-def _as_spec(kernel: KernelLike) -> KernelSpec:
+def _as_spec(kernel: object) -> KernelSpec:
     if isinstance(kernel, KernelSpec):
         return kernel
-    if isinstance(kernel, str):
-        return KernelSpec.parse(kernel)
     if isinstance(kernel, Mapping):
         return KernelSpec.from_json(kernel)
     if callable(kernel):

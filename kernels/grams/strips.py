@@ -16,7 +16,7 @@ from ..bank.loops import BAND, count_packed
 from ..jit import compiled, one_thread
 from .blocks import NumberKernels, check_result, complete_square, group_by_columns, make_plan, make_sums
 from .distances import dot_product
-from .functions import kernel_family
+from .functions import KERNELS
 from .products import AnyKernel, ProductSpec
 from .rows import Rows, as_rows, n_columns, row_shape
 from .spec import KernelSpec, check_columns
@@ -30,7 +30,7 @@ COPIES = 4  # Of the rows in float64 at a time.
 def has_number_kernels_only(specs: Sequence[AnyKernel]) -> TypeGuard[Sequence[KernelSpec]]:
     """Return whether all kernels are functions of sums over features, which this module can compute."""
     names = {None if isinstance(spec, ProductSpec) else spec.name for spec in specs}
-    return all(name is not None and kernel_family(name).pairing is not None for name in names)
+    return all(name is not None and KERNELS[name].pairing is not None for name in names)
 
 
 def packed_grams(specs: Sequence[KernelSpec], X: object, out: Array) -> None:

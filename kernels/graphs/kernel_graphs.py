@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from ..grams.functions import kernel_family
+from ..grams.functions import KERNELS
 from ..grams.products import Factor, ProductSpec
 from ..grams.spec import KernelSpec
 
@@ -175,7 +175,7 @@ class KernelGrid:
 
 def _is_decaying(chain: tuple[KernelSpec, ...]) -> bool:
     first = chain[0]
-    if not kernel_family(first.name).decays or any(spec.name != first.name or spec.columns != first.columns for spec in chain):
+    if not KERNELS[first.name].decays or any(spec.name != first.name or spec.columns != first.columns for spec in chain):
         return False
     gammas = [float(spec.arguments["gamma"]) for spec in chain]
     return gammas == sorted(gammas)

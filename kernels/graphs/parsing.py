@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import scipy.sparse as sp
 
-from ..grams.open_kernels import NO_DATA, Closing
 from ..grams.products import ProductSpec
-from ..grams.spec import KernelSpec, format_kernel, parse_kernel
+from ..grams.spec import KernelSpec
 from .kernel_graphs import KernelDag, KernelGrid, KernelList
 
 DEFAULT_GRAPH = "subsets(gaussian)"
@@ -27,30 +28,38 @@ _WORD = re.compile(rf"({'|'.join(KERNEL_WORDS)})\s*(?:\(\s*(?:(width|degree)\s*=
 _CLASS = re.compile(r"[\w.]+:[\w.]+")
 _HERMITE = "gramplane.kernels.graphs.parsing:hermite"
 _RECORD = ("name", "kernel", "parents", "d")
+_SOME_COLUMN = 1 << 30  # where numbers of columns begin that stand for names while there are no data
+
+Close = Callable[[KernelSpec], KernelSpec]  # closes a kernel over some data
+
+
+def closed_anywhere(spec: KernelSpec) -> KernelSpec:
+    """Return a kernel closed where there are no data yet, with numbers that stand for names: what is wrong with any data is found."""
+    return spec.closed(lambda: {name: _SOME_COLUMN + crc32(name.encode()) for name in spec.column_names}, lambda columns: 1.0)
 
 
 def parse_graph(
-    graph: object, a: float = 2.0, d: int | None = None, spread: np.ndarray | None = None, closing: Closing = NO_DATA
+    graph: object, a: float = 2.0, d: int | None = None, spread: np.ndarray | None = None, close: Close = closed_anywhere
 ) -> KernelDag:
     """Return the graph that a user means; ValueError that names the part that cannot be read. Forms: ``None`` for the default, a graph, a
     short text, a list of records ``{name, kernel, parents, d}``, or a dictionary from names to ``(kernel, parents)`` or to such records
     without name. Penalties are ``a^depth`` where ``graph`` is none yet. The number of features d is needed where kernels of a text name no
     columns. Widths of ``gaussian`` are multiples of the standard deviations ``spread`` ``(d,)``, ones by default; features of spread 0 are
-    left out of its grid. Names of columns, and widths of ``rbf`` without gamma, are looked up in ``closing``.
+    left out of its grid. Names of columns, and widths of ``rbf`` without gamma, are looked up in ``close``.
     """
     if isinstance(graph, (KernelGrid, KernelList)):
         return graph
     if graph is None or isinstance(graph, str):
-        return _parse_grid(DEFAULT_GRAPH if graph is None else graph, a, d, spread, closing)
+        return _parse_grid(DEFAULT_GRAPH if graph is None else graph, a, d, spread, close)
     if isinstance(graph, Mapping) and set(graph) == {"nodes"}:
         graph = graph["nodes"]
     if isinstance(graph, Mapping) and "chains" in graph:
-        chains = tuple(tuple(closing.read(text) for text in chain) for chain in graph["chains"])
+        chains = tuple(tuple(close(KernelSpec.parse(text)) for text in chain) for chain in graph["chains"])
         return KernelGrid(chains, float(graph.get("a", a)), graph.get("depth"))
     if isinstance(graph, Mapping):
         graph = [_node_record(str(name), node) for name, node in graph.items()]
     if isinstance(graph, Sequence) and len(graph):
-        return _parse_nodes(graph, a, closing)
+        return _parse_nodes(graph, a, close)
     if isinstance(graph, KernelDag):
         return graph
     raise ValueError(f"dag={graph!r}: must be {GRAPH_FORM}, a list of nodes, or a graph")
@@ -94,7 +103,7 @@ def _node_record(name: str, node: object) -> dict[str, Any]:
     return {"name": name, "kernel": node}
 
 
-def _parse_nodes(entries: Sequence[Any], a: float, closing: Closing) -> KernelList:
+def _parse_nodes(entries: Sequence[Any], a: float, close: Close) -> KernelList:
     for position, entry in enumerate(entries):
         if not isinstance(entry, Mapping) or "kernel" not in entry or set(entry) - set(_RECORD):
             raise ValueError(f"dag[{position}]={entry!r}: a node is a record of {', '.join(_RECORD)}; name and kernel are needed")
@@ -103,18 +112,18 @@ def _parse_nodes(entries: Sequence[Any], a: float, closing: Closing) -> KernelLi
     names = [str(entry.get("name", entry["kernel"])) for entry in entries]
     penalties = {name: float(entry["d"]) for name, entry in zip(names, entries, strict=True) if entry.get("d") is not None}
     above = [[str(one) for one in entry.get("parents") or ()] for entry in entries]
-    return KernelList(names, [_read_product(*pair, closing) for pair in zip(names, entries, strict=True)], above, a, penalties)
+    return KernelList(names, [_read_product(*pair, close) for pair in zip(names, entries, strict=True)], above, a, penalties)
 
 
-def _read_product(name: str, entry: Mapping[str, Any], closing: Closing) -> ProductSpec | KernelSpec:
+def _read_product(name: str, entry: Mapping[str, Any], close: Close) -> ProductSpec | KernelSpec:
     kernel = entry["kernel"]
     try:
-        return ProductSpec.parse(kernel, closing.read) if isinstance(kernel, str) else kernel
+        return ProductSpec.parse(kernel, close) if isinstance(kernel, str) else kernel
     except ValueError as error:
         raise ValueError(f"node {name!r}: {error}") from None
 
 
-def _parse_grid(text: str, a: float, d: int | None, spread: np.ndarray | None, closing: Closing) -> KernelGrid:
+def _parse_grid(text: str, a: float, d: int | None, spread: np.ndarray | None, close: Close) -> KernelGrid:
     match = _TEXT.fullmatch(text)
     if match is None:
         raise ValueError(f"dag={text!r}: must be of the form {GRAPH_FORM}")
@@ -129,7 +138,7 @@ def _parse_grid(text: str, a: float, d: int | None, spread: np.ndarray | None, c
     chains: dict[int, list[KernelSpec]] = {}
     try:
         for part in kernels:
-            for column, specs in _parse_chains(part, d, spread, closing):
+            for column, specs in _parse_chains(part, d, spread, close):
                 chains.setdefault(column, []).extend(specs)
     except ValueError as error:
         raise ValueError(f"dag={text!r}: {error}") from None
@@ -138,18 +147,18 @@ def _parse_grid(text: str, a: float, d: int | None, spread: np.ndarray | None, c
     return KernelGrid(tuple(tuple(chains[column]) for column in sorted(chains)), a, None if depth is None else int(depth))
 
 
-def _parse_chains(text: str, d: int | None, spread: np.ndarray | None, closing: Closing) -> list[tuple[int, list[KernelSpec]]]:
+def _parse_chains(text: str, d: int | None, spread: np.ndarray | None, close: Close) -> list[tuple[int, list[KernelSpec]]]:
     word = _WORD.fullmatch(text)
-    parts = parse_kernel(f"linear{word[4] or ''}" if word else text)
-    if parts.normalize != "none" or parts.centre:
+    spec = KernelSpec.parse(f"linear{word[4] or ''}" if word else text)
+    if spec.normalize != "none" or spec.centre:
         raise ValueError(f"kernel {text!r}: factors of a grid are neither normalised nor centred by themselves")
-    if parts.columns is None and d is None:
+    if spec.columns is None and d is None:
         raise ValueError(f"kernel {text!r} names no features, and their number is not known")
     columns = tuple(range(d or 0))
-    if parts.columns is not None:
-        columns = closing.read(format_kernel(parts._replace(name="linear", params=()))).columns or ()
+    if spec.columns is not None:
+        columns = close(KernelSpec("linear", (), spec.columns)).columns or ()
     if word is None:
-        return [(j, [closing.read(format_kernel(parts._replace(columns=(j,))))]) for j in columns]
+        return [(j, [close(replace(spec, columns=(j,)))]) for j in columns]
     return _word_chains(word[1], word[2], word[3], list(columns), spread)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -265,14 +264,3 @@ def _surely_definite(gram: np.ndarray) -> bool:
     _, wrong = _potrf(gram.T, lower=1, clean=0)
     diagonal[:] = saved
     return wrong == 0
-
-
-def with_normalization(kernels: Sequence[Any], normalize: str) -> list[Any]:
-    """Return the kernels with ``normalize`` where they leave it open."""
-    return [_normalised(kernel, normalize) if kernel.normalize == "none" else kernel for kernel in kernels]
-
-
-@lru_cache(maxsize=1 << 14)
-def _normalised(kernel: Any, normalize: str) -> Any:
-    # A spec checks its fields whenever it is made; fits of a search ask for the same ones.
-    return replace(kernel, normalize=normalize)

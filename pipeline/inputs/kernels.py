@@ -1,26 +1,40 @@
-"""The kernels of a fit: from short texts, specs, matrices or a Gram store to checked kernels, and the policy of their Gram matrices."""
+"""The kernels of a fit: from short texts, specs, matrices or a Gram store to checked kernels, and the policy of their Gram matrices.
+
+A fit that names none gets a bank over single features while it is small, else kernels on all features around their median distance. Which
+of both follows from the numbers of rows and features alone, and the widths from a sample of rows that these numbers draw.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 
-from ...kernels.grams.functions import kernel_family
-from ...kernels.grams.open_kernels import Closing, OpenKernel, as_kernels
-from ...kernels.grams.spec import KernelSpec
+from ...cluster import bytes_text
+from ...kernels.bank.loops import count_packed
+from ...kernels.grams.functions import KERNELS
+from ...kernels.grams.spec import KernelSpec, as_specs, kernel_grid
 from ...storage import BlockStore, DataError, GramStore, MemoryBlocks
 from ..core.resources import Resources
-from ..grams.given import GivenGrams, with_normalization
+from ..grams.given import GivenGrams
 from ..grams.settings import GramSettings
-from ..grams.widths import MedianWidths
+from ..grams.widths import DIGITS, MedianWidths
 from ..records.data_set import DataSet
-from .default_kernels import default_kernels
 from .scores import InputsT
+
+BANK_KERNELS = 512  # kernels of a bank over single features at most
+BANK_BYTES = 512 << 20  # and bytes of their matrices, packed triangles of single precision
+PER_FEATURE = 13  # kernels of the grid on a set of features
+
+# Kernels on all features, those that help most first: widths as shares of the median distance, and degrees of polynomials. Polynomials
+# have diagonal one: by its cube a single row far outside those learnt from would get an answer without bound.
+WHOLE = (1.0, 0.5, 2.0, "linear", 0.25, 4.0, "poly 2", 0.125, 8.0, "poly 3")
+WHOLE_BYTES = 2 << 30  # bytes of these matrices at most, but for the first
+FEWEST = 3
 
 
 def kernel_texts(kernels: Any) -> Any:
@@ -30,7 +44,7 @@ def kernel_texts(kernels: Any) -> Any:
     """
     if kernels is None or (isinstance(kernels, str) and kernels == "precomputed"):
         return kernels
-    return [str(spec) for spec in as_kernels(kernels, sys.maxsize)]
+    return [str(spec) for spec in as_specs(kernels, sys.maxsize)]
 
 
 def with_decided_kernels(config: Any, data: Any, resources: Resources, counts: np.ndarray | None = None) -> Any:
@@ -38,20 +52,67 @@ def with_decided_kernels(config: Any, data: Any, resources: Resources, counts: n
 
     ``counts``: how often rows count, ``(n,)``. Raises ValueError: kernels that do not suit the data.
     """
-    kernels = config.kernels
-    if isinstance(kernels, str) or isinstance(data, GivenGrams):
+    if isinstance(config.kernels, str) or isinstance(data, GivenGrams):
         return config
-    if kernels is None:
-        specs, told = default_kernels(data, counts)
+    if config.kernels is None:
+        texts, told = default_kernels(data, counts)
         if told:
             resources.warn(told)
-        return config.model_copy(update={"kernels": [str(spec) for spec in specs]})
-    opened = [isinstance(one, OpenKernel) for one in as_kernels(kernels, data.n_cols or None)]
-    if not any(opened):
-        return config
-    # The others stay as they were written.
-    pairs = zip(kernels, opened, closed_kernels(kernels, data, counts), strict=True)
-    return config.model_copy(update={"kernels": [str(spec) if is_open else text for text, is_open, spec in pairs]})
+        return config.model_copy(update={"kernels": texts})
+    specs, close = as_specs(config.kernels, data.n_cols or None), closing_for(data, counts)
+    # Those that leave nothing open stay as they were written.
+    texts = [str(close(spec)) if spec.is_open else text for text, spec in zip(config.kernels, specs, strict=True)]
+    return config if texts == config.kernels else config.model_copy(update={"kernels": texts})
+
+
+def default_kernels(data: BlockStore | MemoryBlocks, counts: np.ndarray | None = None) -> tuple[list[str], str]:
+    """Return the kernels of a fit that names none, and what to tell of the choice; nothing where it is the bank over single features.
+
+    ``counts``: how often rows count, ``(n,)``. Raises ValueError: rows are strings, for which there is no default.
+    """
+    n, d = data.n_rows, data.n_cols
+    if counts is not None:
+        # Weights below one do not make rows fewer.
+        n = max(int(np.count_nonzero(counts)), round(float(counts.sum())))
+    if not d:
+        raise ValueError("kernels must be given where rows are strings")
+    if bank_fits(n, d):
+        return list(_grid_texts(d)), ""
+    square, k = MedianWidths(data, counts).square(), PER_FEATURE * (d + 1)
+    texts = whole_texts(n, 1.0 if square is None else square)
+    bank = f"{k:,} kernels on all features and on each of {d:,} would be {bytes_text(k * _matrix_bytes(n))} of matrices"
+    more = "kernels=[...] names others, such as 'rbf[0]' on one feature"
+    return texts, f"kernels: {bank}, so {len(texts)} on all features at once are taken, widths around the median distance of rows; {more}"
+
+
+@lru_cache(maxsize=16)
+def _grid_texts(d: int) -> tuple[str, ...]:
+    return tuple(str(spec) for spec in kernel_grid(d))
+
+
+def bank_fits(n: int, d: int) -> bool:
+    """Return whether a bank over single features is small enough to be the default."""
+    k = PER_FEATURE * (d + 1)
+    return k <= BANK_KERNELS and k * _matrix_bytes(n) <= BANK_BYTES
+
+
+def whole_texts(n: int, square: float) -> list[str]:
+    """Return Gaussians on all features of n rows at shares of the median distance, ``square`` squared, and polynomials with it as
+    their unit; as many as keep within their bytes.
+    """
+    count = max(FEWEST, min(len(WHOLE), WHOLE_BYTES // _matrix_bytes(n)))
+    texts = []
+    for kind in WHOLE[:count]:
+        if not isinstance(kind, str):
+            texts.append(f"rbf(gamma={0.5 / (kind**2 * square):.{DIGITS}g})")
+        else:
+            degree = kind.removeprefix("poly ")
+            texts.append(kind if kind == "linear" else f"poly(degree={degree},gamma={1.0 / square:.{DIGITS}g}) cosine")
+    return texts
+
+
+def _matrix_bytes(n: int) -> int:
+    return 4 * count_packed(n)
 
 
 def closed_kernels(kernels: Any, data: Any, counts: np.ndarray | None = None) -> list[KernelSpec]:
@@ -59,11 +120,11 @@ def closed_kernels(kernels: Any, data: Any, counts: np.ndarray | None = None) ->
 
     ``counts``: how often rows count, ``(n,)``. Raises ValueError: a kernel that cannot be read, or does not suit the data.
     """
-    closing = closing_for(data, counts)
-    return [closing.close(one) if isinstance(one, OpenKernel) else one for one in as_kernels(kernels, data.n_cols or None)]
+    specs, close = as_specs(kernels, data.n_cols or None), closing_for(data, counts)
+    return [close(spec) if spec.is_open else spec for spec in specs]
 
 
-def closing_for(data: BlockStore | MemoryBlocks, counts: np.ndarray | None = None) -> Closing:
+def closing_for(data: BlockStore | MemoryBlocks, counts: np.ndarray | None = None) -> Callable[[KernelSpec], KernelSpec]:
     """Return what closes kernels over a data set: the names of its columns, looked up when one is named, and median widths of rows that
     count as often as ``counts`` ``(n,)`` says.
     """
@@ -72,7 +133,8 @@ def closing_for(data: BlockStore | MemoryBlocks, counts: np.ndarray | None = Non
     def numbers() -> dict[str, int]:
         return {str(name): j for j, name in enumerate(data.feature_names() or ())}
 
-    return Closing(numbers, MedianWidths(data, counts).gamma)
+    widths = MedianWidths(data, counts)
+    return lambda spec: spec.closed(numbers, widths.gamma)
 
 
 def resolved_kernels(kernels: Any, data: Any, normalize: str) -> list[Any]:
@@ -80,12 +142,19 @@ def resolved_kernels(kernels: Any, data: Any, normalize: str) -> list[Any]:
     if isinstance(data, GivenGrams):
         if kernels != "precomputed":
             raise ValueError('kernel matrices are given as X, so kernels must be "precomputed"')
-        return with_normalization(data.kernels(), normalize)
-    if isinstance(kernels, str):
+        specs: list[Any] = data.kernels()
+    elif isinstance(kernels, str):
         raise ValueError('kernels="precomputed" needs matrices (n_kernels, n, n), or a Gram store')
-    specs = default_kernels(data)[0] if kernels is None else closed_kernels(kernels, data)
-    check_rows(specs, data)
-    return with_normalization(specs, normalize)
+    else:
+        specs = closed_kernels(kernels, data)
+        check_rows(specs, data)
+    return [_normalised(spec, normalize) if spec.normalize == "none" else spec for spec in specs]
+
+
+@lru_cache(maxsize=1 << 14)
+def _normalised(spec: Any, normalize: str) -> Any:
+    # A spec checks its fields whenever it is made; fits of a search ask for the same ones.
+    return replace(spec, normalize=normalize)
 
 
 def check_rows(specs: Sequence[KernelSpec], data: BlockStore | MemoryBlocks) -> None:
@@ -94,14 +163,15 @@ def check_rows(specs: Sequence[KernelSpec], data: BlockStore | MemoryBlocks) -> 
     Raises DataError: the kernel is named.
     """
     kind = "numbers" if data.n_cols else "strings"
-    minima = _column_minima(data) if any(kernel_family(spec.name).rows == "non-negative" for spec in specs) else None
+    minima: np.ndarray | None = None
     for spec in specs:
-        needed = kernel_family(spec.name).rows
+        needed = KERNELS[spec.name].rows
         if needed != "any" and (needed == "strings") != (kind == "strings"):
             url = "" if data.url == "memory" else data.url
             raise DataError(f"kernel {spec} reads {needed}; the data set holds {kind}", url)
-        if needed != "non-negative" or minima is None:
-            continue
+        if needed != "non-negative" or not isinstance(data, BlockStore):
+            continue  # data in memory are checked by the kernels themselves
+        minima = _column_minima(data) if minima is None else minima
         columns = np.arange(data.n_cols) if spec.columns is None else np.array(spec.columns)
         worst = columns[minima[columns].argmin()]
         if minima[worst] < 0:
@@ -109,10 +179,8 @@ def check_rows(specs: Sequence[KernelSpec], data: BlockStore | MemoryBlocks) -> 
             raise DataError(f"kernel {spec} needs values >= 0; column {worst} goes down to {minima[worst]:.6g}{scaled}", data.url)
 
 
-def _column_minima(data: DataSet) -> np.ndarray | None:
-    """Return the smallest value of every column of a store as kernels read it; kernels check data in memory themselves."""
-    if not isinstance(data, BlockStore) or not data.n_cols:
-        return None
+def _column_minima(data: BlockStore) -> np.ndarray:
+    """Return the smallest value of every column of a store as kernels read it."""
     scale, minima = data.scale, np.asarray(data.column_table("minimum"), np.float64)
     minima = minima if scale.shift is None else minima - scale.shift
     return minima if scale.factor is None else minima * scale.factor

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...cluster import ClusterConfig, MemoryBoundExceeded, TLSFiles, driver_bytes, tee
-from ...kernels.grams.open_kernels import as_kernels
 from ...kernels.grams.spec import KernelSpec, as_specs, kernel_grid
 from ...storage import BlockStore, GramStore, GramTask, StorageError
 from ...storage.data import opened
@@ -28,7 +27,7 @@ from ..records.config import MethodConfig, Scale, make_config
 from ..records.context import RunContext
 from .run import ConfigMismatch, executing
 
-__all__ = ["GramOutcome", "KernelSpec", "as_kernels", "as_specs", "build_grams", "checked_kernels", "kernel_grid", "repair_grams"]
+__all__ = ["GramOutcome", "KernelSpec", "as_specs", "build_grams", "checked_kernels", "kernel_grid", "repair_grams"]
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ def build_grams(
     options = ComputeOptions(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     out = check_place(out, "new-store", "out")
     store = opened(data, "gram")
-    texts = [str(kernel) for kernel in as_kernels(kernels, store.n_cols or None)]
+    texts = [str(kernel) for kernel in as_specs(kernels, store.n_cols or None)]
     store = as_scaled(make_config(_Kernels, {"scale": scale, "kernels": texts}), store)
     specs = checked_kernels(kernels, store)
     config = options.config()

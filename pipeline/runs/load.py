@@ -23,7 +23,6 @@ from ..records.compute import ComputeOptions
 from ..records.config import make_config
 from ..records.context import RunContext
 from ..registry import MethodInfo
-from .decisions import as_decided
 from .run import executing, method_named
 from .training_data import training_store
 
@@ -125,7 +124,7 @@ def calibration_plan(run: Path) -> dict[str, Any]:
 
 def _fit(folder: RunStore, info: MethodInfo, ctx: RunContext) -> Fit:
     record = folder.config
-    config = as_decided(make_config(info.config, record["params"]), record, ctx.data)
+    config = make_config(info.config, record["params"]).model_copy(update=record.get("decided", {}))
     return Fit(info.method, *info.method.read_inputs(config, ctx, record["extra"]))
 
 

@@ -36,7 +36,6 @@ from ..records.config import MethodConfig, make_config
 from ..records.context import RunContext
 from ..records.names import nearest
 from ..registry import METHODS, MethodInfo
-from .decisions import as_decided
 
 
 class ConfigMismatch(ValueError):
@@ -214,7 +213,7 @@ def run_method(
         if not folder.born:
             # What was planned without the folder holds as long as nobody else wrote down decisions meanwhile.
             prepared.clear()
-        config = prepared[0].problem.config if prepared else as_decided(config, folder.config, store)
+        config = prepared[0].problem.config if prepared else config.model_copy(update=folder.config.get("decided", {}))
         return _run(info, config, store, folder, options, on_event or ignore, prepared)
 
 
@@ -268,7 +267,7 @@ def resume_run(
         store = open_data(origin["data"], info, record["extra"], record["data_digest"])
         _check_place(options, record["extra"])
         same_as_before(run, {**record, "data_digest": store.digest, "driver_memory": min(record["driver_memory"], options.driver_bytes)})
-        config = as_decided(make_config(info.config, record["params"]), record, store)
+        config = make_config(info.config, record["params"]).model_copy(update=record.get("decided", {}))
         return _run(info, config, store, folder, options, on_event or ignore, [])
 
 

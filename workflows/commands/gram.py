@@ -115,12 +115,10 @@ def gram_left_overs(store: GramStore, keep: str | None) -> tuple[list[tuple[str,
     """Return the kernels not among those to keep, and the orphans, each with bytes. Without ``keep`` every kernel is kept."""
     if keep is None:
         return [], store.orphans()
-    from ...pipeline.runs.gram_stores import KernelSpec
-
     entries, location = kernel_entries(keep)
     specs = kernel_specs(entries, None, location)
     for spec in specs:
-        if not isinstance(spec, KernelSpec):
+        if spec.is_open:
             raise ConfigError(f"{location}: kernel {spec} leaves its width or the numbers of its columns to the data; write them out")
     digests = {spec.digest() for spec in specs}
     return store.unused(digests), store.orphans()

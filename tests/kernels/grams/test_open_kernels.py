@@ -2,8 +2,8 @@
 
 import pytest
 
-from gramplane.kernels.grams.open_kernels import OpenKernel, as_kernels
-from gramplane.kernels.grams.spec import KernelSpec
+from gramplane.kernels.grams.blocks import gram_block
+from gramplane.kernels.grams.spec import KernelSpec, as_specs
 
 
 @pytest.mark.parametrize(
@@ -18,28 +18,28 @@ from gramplane.kernels.grams.spec import KernelSpec
     ],
 )
 def test_texts_are_read_as_they_are_written(text, columns, shown):
-    (kernel,) = as_kernels(text, 100)
-    assert isinstance(kernel, OpenKernel) and kernel.columns == columns
+    (kernel,) = as_specs(text, 100)
+    assert kernel.is_open and kernel.columns == columns
     assert shown is None or str(kernel) == shown
-    assert as_kernels(str(kernel), 100) == [kernel]
+    assert as_specs(str(kernel), 100) == [kernel]
 
 
-def test_what_leaves_nothing_open_is_a_spec():
+def test_what_leaves_nothing_open_is_closed():
     texts = ["rbf(gamma=0.5)[3,7:9]", "linear", "laplacian(gamma=1)"]
-    assert as_kernels(texts, 10) == [KernelSpec.parse(text) for text in texts]
+    assert not any(spec.is_open for spec in as_specs(texts, 10))
     record = {"name": "rbf", "columns": ["b", 1], "normalize": "trace"}
-    assert as_kernels(record, 3) == [OpenKernel("rbf", (), ("b", 1), "trace")]
-    assert as_kernels({"name": "linear", "columns": [1]}, 3) == [KernelSpec("linear", columns=(1,))]
-    assert as_kernels([OpenKernel("rbf"), KernelSpec("linear")], 3) == [OpenKernel("rbf"), KernelSpec("linear")]
+    assert as_specs(record, 3) == [KernelSpec("rbf", (), ("b", 1), "trace")]
+    assert as_specs({"name": "linear", "columns": [1]}, 3) == [KernelSpec("linear", columns=(1,))]
+    assert as_specs([KernelSpec("rbf"), KernelSpec("linear")], 3) == [KernelSpec("rbf"), KernelSpec("linear")]
 
 
 def test_names_and_widths_come_from_the_data():
     asked = []
     gamma = lambda columns: asked.append(columns) or 0.25  # noqa: E731
-    kernel = as_kernels("rbf[b,3,a] cosine", 5)[0]
-    assert kernel.closed({"a": 0, "b": 2}, gamma) == KernelSpec.parse("rbf(gamma=0.25)[0,2,3] cosine")
-    assert as_kernels("rbf(gamma=2)[b]", 5)[0].closed({"b": 2}, gamma) == KernelSpec.parse("rbf(gamma=2)[2]")
-    assert as_kernels("rbf", 5)[0].closed({}, gamma) == KernelSpec.parse("rbf(gamma=0.25)")
+    kernel = as_specs("rbf[b,3,a] cosine", 5)[0]
+    assert kernel.closed(lambda: {"a": 0, "b": 2}, gamma) == KernelSpec.parse("rbf(gamma=0.25)[0,2,3] cosine")
+    assert as_specs("rbf(gamma=2)[b]", 5)[0].closed(lambda: {"b": 2}, gamma) == KernelSpec.parse("rbf(gamma=2)[2]")
+    assert as_specs("rbf", 5)[0].closed(dict, gamma) == KernelSpec.parse("rbf(gamma=0.25)")
     assert asked == [(0, 2, 3), None]
 
 
@@ -60,21 +60,20 @@ def test_names_and_widths_come_from_the_data():
 )
 def test_what_is_wrong_without_the_data_is_wrong_at_once(text, rule):
     with pytest.raises(ValueError, match=rule) as caught:
-        as_kernels(text, 100)
+        as_specs(text, 100)
     assert str(caught.value).startswith("kernel ")
 
 
 def test_names_need_data_and_data_need_names():
-    with pytest.raises(ValueError, match="column 'a' is a name"):
-        KernelSpec.parse("linear[a]")
-    with pytest.raises(ValueError, match="needs the parameter 'gamma'"):
-        KernelSpec.parse("rbf")
+    for text, said in (("linear[a]", "kernel 'linear': column 'a' is a name"), ("rbf", "kernel 'rbf' needs the parameter 'gamma'")):
+        with pytest.raises(ValueError, match=said):
+            gram_block([KernelSpec.parse(text)], [[1.0, 2.0]])
     with pytest.raises(ValueError, match="kernel rbf reads columns, but the rows are strings"):
-        as_kernels("rbf", None)
-    kernel = as_kernels("linear[a]", 3)[0]
+        as_specs("rbf", None)
+    kernel = as_specs("linear[a]", 3)[0]
     with pytest.raises(ValueError, match="no column has the name 'a'; the columns are 'b', 'c'"):
-        kernel.closed({"b": 0, "c": 1}, lambda columns: 1.0)
+        kernel.closed(lambda: {"b": 0, "c": 1}, lambda columns: 1.0)
     with pytest.raises(ValueError, match="the columns of these data have no names"):
-        kernel.closed({}, lambda columns: 1.0)
+        kernel.closed(dict, lambda columns: 1.0)
     with pytest.raises(ValueError, match="distinct"):
-        as_kernels("linear[a,1]", 3)[0].closed({"a": 1}, lambda columns: 1.0)
+        as_specs("linear[a,1]", 3)[0].closed(lambda: {"a": 1}, lambda columns: 1.0)
