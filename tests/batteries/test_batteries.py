@@ -1,5 +1,6 @@
 """What every method of the registry must do: all checks of the battery that users run, on every case."""
 
+import functools
 import shutil
 import sys
 
@@ -15,18 +16,39 @@ from gramplane.workflows import battery
 from gramplane.workflows.battery import CHECKS, Bench
 from tests.support.methods import CASES
 
+FIRST = {method: next(name for name in CASES if CASES[name].method == method) for method in METHODS}
+OF_A_METHOD = (
+    battery.resumes_to_the_same_bits,
+    battery.resumes_at_every_step_in_turn,
+    battery.a_kill_between_history_and_checkpoint_leaves_no_trace,
+    battery.a_damaged_checkpoint_falls_back_to_the_one_before,
+    battery.a_kill_before_the_summary_writes_the_model_again,
+    battery.a_finished_run_is_left_alone,
+    battery.another_configuration_is_refused_key_by_key,
+    battery.other_data_are_refused,
+    battery.one_process_at_a_time,
+    battery.the_command_fits_the_same_bits,
+)
+"""Checks of files and processes, which differ little between cases of one method: of the others they are slow."""
 
-@pytest.fixture(scope="module", params=sorted(CASES))
-def prepared(request, tmp_path_factory):
-    """A case with its store and one undisturbed run."""
-    case = CASES[request.param]
-    return case, battery.prepare_case(case, tmp_path_factory.mktemp(request.param))
+
+def checks():
+    for name in sorted(CASES):
+        for check in CHECKS:
+            many = check in OF_A_METHOD and name not in FIRST.values()
+            yield pytest.param(name, check, marks=[pytest.mark.slow] if many else [], id=f"{name}-{check.__name__}")
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_every_method(check, prepared, tmp_path, capsys):
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """Find a case by its name, with its store and one undisturbed run."""
+    return functools.cache(lambda name: (CASES[name], battery.prepare_case(CASES[name], tmp_path_factory.mktemp(name))))
+
+
+@pytest.mark.parametrize("name, check", list(checks()))
+def test_every_method(name, check, prepared, tmp_path, capsys):
     with one_thread():
-        check(Bench(*prepared, tmp_path))
+        check(Bench(*prepared(name), tmp_path))
 
 
 def weights_of(model):
@@ -48,8 +70,9 @@ def weights_of(model):
             return model.theta[:, None]
 
 
-def test_what_is_selected_has_weight(prepared):
-    case, folder = prepared
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_selected_has_weight(name, prepared):
+    case, folder = prepared(name)
     run, method = RunStore.open(folder / "straight"), METHODS[case.method].method
     summary, model = run.read_json("summary"), run.read_model(method.models)
     if "n_selected" not in summary:
@@ -60,7 +83,6 @@ def test_what_is_selected_has_weight(prepared):
     assert all(any(isinstance(value, float) and value != 0.0 for value in row.values()) for row in listed)
 
 
-FIRST = {method: next(name for name in CASES if CASES[name].method == method) for method in METHODS}
 CERTIFIED = {*FIRST.values(), "group-lasso-batch-classes", "multitask-selector-batch", "mkl-classes-recompute"}
 # Methods whose own bounds may cross; of the others, with what they report of several machines, this is seen where a fit ends.
 CROSSING = {"fgm", "group-lasso", "multitask-selector", "latent-task-mkl", "rule-ensemble", "hierarchical-kernels", "npkl"}
@@ -69,9 +91,10 @@ CROSSING |= {"colored-mvu", "mve", "spe", "social-strength"}
 LOOKS = {"gramplane.pipeline.method", "gramplane.pipeline.core.engine"}  # modules that look at the gap of a whole fit
 
 
-def test_bounds_that_contradict_each_other_certify_nothing(prepared, tmp_path, monkeypatch):
-    case, folder = prepared
-    if case not in [CASES[name] for name in CERTIFIED] or RunStore.open(folder / "straight").read_json("summary")["gap"] is None:
+@pytest.mark.parametrize("name", sorted(CERTIFIED))
+def test_bounds_that_contradict_each_other_certify_nothing(name, prepared, tmp_path, monkeypatch):
+    case, folder = prepared(name)
+    if RunStore.open(folder / "straight").read_json("summary")["gap"] is None:
         return
     run, plain, calls = tmp_path / "run", bounds.sound_gap, []
     shutil.copytree(folder / "straight", run)

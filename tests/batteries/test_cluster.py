@@ -290,6 +290,7 @@ def test_estimators_on_a_cluster_and_on_a_client(cluster, tmp_path, monkeypatch)
     assert not list(tmp_path.glob("gramplane-*")), "temporary stores are removed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["local:1", "local:2"])
 def test_local_clusters_of_an_estimator(where):
     X, y = planted(6, density=0.4)
@@ -312,6 +313,7 @@ def weights_of(run):
     return model.coef_.tobytes(), model.intercept_.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["group-lasso", "multitask-selector"])
 def test_grids_of_streams_are_whole_fits_on_workers(cluster, tmp_path, method):
     events, X = [], planted(7, n=90, density=0.4)

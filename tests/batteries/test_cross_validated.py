@@ -25,6 +25,16 @@ from tests.support.searches import LABELS, NAMES, SEARCHES, TASKS, N, X, decided
 pytestmark = [pytest.mark.filterwarnings("ignore:B=10 exceeds"), pytest.mark.filterwarnings("ignore:.*ended the fit before")]
 
 FIRST = {search.name: search for search in reversed(SEARCHES)}
+IN_GATE = ("FGMClassifierCV", "GroupLassoRegressorCV", "MKLClassifierCV", "MultiTaskMKLClassifierCV", "KTASelectionPathCV")
+
+
+def each(searches):
+    """Parametrise with searches; those of other classes than a few are slow."""
+    slow = pytest.mark.slow
+    params = [pytest.param(search, marks=() if search.name in IN_GATE else slow, id=str(search)) for search in searches]
+    return pytest.mark.parametrize("search", params)
+
+
 PAIRS = [(np.delete(np.arange(N), part), part) for part in np.array_split(np.random.default_rng(1).permutation(N), 2)]
 """The first case of each, and folds of which every row lies in one."""
 
@@ -43,7 +53,7 @@ def test_every_search_is_registered_and_has_a_case():
 # -- the same as fits alone --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("search", SEARCHES, ids=str)
+@each(SEARCHES)
 def test_scores_are_those_of_fits_alone(search):
     """Rows held out of a fit alone have weight zero: kernels are normalised over all rows."""
     model = search.fitted(cv=PAIRS)
@@ -64,7 +74,7 @@ def test_scores_are_those_of_fits_alone(search):
     assert not search.is_classifier or seen > 0.8 * N * len(scores)
 
 
-@pytest.mark.parametrize("search", SEARCHES, ids=str)
+@each(SEARCHES)
 def test_the_refit_is_the_fit_alone_at_the_point_that_was_chosen(search):
     model = search.fitted(cv=2)
     means = model.cv_results_["mean_test_score"]
@@ -75,7 +85,7 @@ def test_the_refit_is_the_fit_alone_at_the_point_that_was_chosen(search):
     np.testing.assert_array_equal(decided(model, search.fit), search.alone(model.best_params_, np.ones(N)))
 
 
-@pytest.mark.parametrize("search", FIRST.values(), ids=str)
+@each(FIRST.values())
 def test_the_same_bits_again_and_for_any_number_of_processes(search):
     models = [search.fitted(cv=3, random_state=4), search.fitted(cv=3, random_state=4), search.fitted(cv=3, random_state=4, n_jobs=2)]
     for other in models[1:]:
@@ -83,7 +93,7 @@ def test_the_same_bits_again_and_for_any_number_of_processes(search):
         np.testing.assert_array_equal(decided(models[0], search.fit), decided(other, search.fit))
 
 
-@pytest.mark.parametrize("search", SEARCHES, ids=str)
+@each(FIRST.values())
 def test_tune_has_the_scores_of_the_estimator(tmp_path, search):
     """One engine: a grid on a store, in whatever order it is given, has the scores of the estimator that searches the same values."""
     model = search.fitted(cv=3)
@@ -109,7 +119,7 @@ def test_tune_has_the_scores_of_the_estimator(tmp_path, search):
 # -- what chooses ------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("search", FIRST.values(), ids=str)
+@each(FIRST.values())
 def test_scorers_by_name_and_callables(search):
     name = "roc_auc" if search.is_classifier else "neg_mean_absolute_error"
     named = search.fitted(cv=PAIRS, scoring=name)
@@ -121,7 +131,7 @@ def test_scorers_by_name_and_callables(search):
     assert scores_of(named)[0, 0] == pytest.approx(expected if search.is_classifier else -expected, abs=1e3 * search.atol)
 
 
-@pytest.mark.parametrize("search", FIRST.values(), ids=str)
+@each(FIRST.values())
 def test_one_standard_error_chooses_a_simpler_point_that_is_as_good(search):
     best, simple = search.fitted(cv=4), search.fitted(cv=4, one_standard_error=True)
     scores = scores_of(best)
@@ -133,7 +143,7 @@ def test_one_standard_error_chooses_a_simpler_point_that_is_as_good(search):
     assert simple.best_index_ == min(allowed, key=key.__getitem__)
 
 
-@pytest.mark.parametrize("search", [search for search in FIRST.values() if search.is_classifier], ids=str)
+@each(search for search in FIRST.values() if search.is_classifier)
 def test_of_points_with_one_score_the_one_of_the_least_margin_loss_is_chosen(search):
     """Few rows leave many ties, and the first or simplest of equals is at the end of its path."""
     model = search.fitted(cv=PAIRS, scoring=lambda machine, rows, y: 1.0)
@@ -159,7 +169,7 @@ def test_margins_of_several_classes_are_above_the_best_other_one():
     assert model.cv_results_["mean_margin_loss"].min() == pytest.approx(np.mean(expected))
 
 
-@pytest.mark.parametrize("search", FIRST.values(), ids=str)
+@each(FIRST.values())
 def test_splitters_iterables_and_masks(search):
     for cv, count in ((KFold(3, shuffle=True, random_state=0), 3), (ShuffleSplit(2, test_size=0.3, random_state=0), 2), (PAIRS, 2), (4, 4)):
         assert search.fitted(cv=cv, refit=False).n_splits_ == count
@@ -167,7 +177,7 @@ def test_splitters_iterables_and_masks(search):
     np.testing.assert_array_equal(scores_of(search.fitted(cv=PAIRS, refit=False)), scores_of(search.fitted(cv=masks, refit=False)))
 
 
-@pytest.mark.parametrize("search", [search for search in FIRST.values() if "task" in search.fit], ids=str)
+@each(search for search in FIRST.values() if "task" in search.fit)
 def test_tasks_are_in_all_folds_and_groups_of_splitters(search):
     model = search.fitted(cv=4, refit=False)
     assert model.n_splits_ == 4
@@ -176,7 +186,7 @@ def test_tasks_are_in_all_folds_and_groups_of_splitters(search):
         search.fitted(cv=GroupKFold(len(np.unique(TASKS))), refit=False)
 
 
-@pytest.mark.parametrize("search", FIRST.values(), ids=str)
+@each(FIRST.values())
 @pytest.mark.parametrize("cv", [3, GroupKFold(3)], ids=["number", "splitter"])
 def test_rows_of_a_group_are_held_out_together(search, cv, monkeypatch):
     groups, splits = np.arange(N) // 4, []
@@ -193,12 +203,12 @@ def test_rows_of_a_group_are_held_out_together(search, cv, monkeypatch):
         search.make(cv=cv).fit(X, search.y, groups=groups[1:], **search.fit)
 
 
-@pytest.mark.parametrize("search", FIRST.values(), ids=str)
+@each(FIRST.values())
 def test_groups_come_by_metadata_routing(search):
     assert "groups" in inspect.signature(search.make().set_fit_request).parameters
 
 
-@pytest.mark.parametrize("search", FIRST.values(), ids=str)
+@each(FIRST.values())
 def test_without_a_refit_there_are_scores_and_no_model(search):
     model = search.fitted(cv=2, refit=False)
     assert model.best_params_ == search.fitted(cv=2).best_params_
@@ -225,7 +235,7 @@ def decided_on(model, rows):
 # -- as an estimator ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("search", [search for search in FIRST.values() if not search.is_classifier], ids=str)
+@each(search for search in FIRST.values() if not search.is_classifier)
 def test_the_unit_of_a_target_changes_no_choice(search):
     """Numbers of values stand for the same values in every unit, and machines see the same targets."""
     counted = {grid.plural: 3 for grid in getattr(pipeline, search.name)._grids[:1]}
@@ -234,7 +244,7 @@ def test_the_unit_of_a_target_changes_no_choice(search):
     np.testing.assert_allclose(plain.cv_results_["mean_test_score"], other.cv_results_["mean_test_score"], atol=1e-6)
 
 
-@pytest.mark.parametrize("search", FIRST.values(), ids=str)
+@each(FIRST.values())
 def test_clones_copies_and_frames(search):
     model = search.fitted(cv=2)
     again = clone(model)
@@ -251,7 +261,7 @@ def test_clones_copies_and_frames(search):
         assert piped.score(frame, search.y) > 0.5 if search.is_classifier else piped.score(frame, search.y) > 0
 
 
-@pytest.mark.parametrize("search", FIRST.values(), ids=str)
+@each(FIRST.values())
 def test_rows_without_weight_are_in_no_fold(search):
     weight = np.where(np.arange(N) % 5 == 0, 0.0, 1.0)
     events = []
@@ -314,7 +324,7 @@ def test_bad_arguments_are_named_with_their_value(name, params, message):
         FIRST[name].fitted(**params)
 
 
-@pytest.mark.parametrize("search", FIRST.values(), ids=str)
+@each(FIRST.values())
 def test_bad_values_of_a_grid_are_named(search):
     for grid in search.make()._grids:
         for value, message in ((0, "at least 1"), ([], "at least one value"), ([-1.0], r"\[-1.0\]"), ("auto", "must be a number")):

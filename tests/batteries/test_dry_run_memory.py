@@ -19,6 +19,7 @@ TALL = ("parquet, tall", "parquet of row tables, tall", "csv, tall", "csv, packe
 MEASURED = (*QUICK, "npz dense by columns", "parquet of one row group", "csv", "npz by columns", *TALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in MEASURED])
 def test_an_ingest_takes_no_more_than_its_plan(tmp_path, name):
     # Of tall tables the least of three runs, for what the allocator keeps differs from run to run.

@@ -65,6 +65,7 @@ def resumed_by_command(run, **variables):
     return [line for line in done.stderr.splitlines() if "with another processor or other kernels" in line]
 
 
+@pytest.mark.slow
 def test_a_resume_with_other_kernels_of_blas_says_so_once_and_keeps_it(data, tmp_path):
     coretype = another_coretype()
     started(data, tmp_path / "run")
@@ -73,6 +74,7 @@ def test_a_resume_with_other_kernels_of_blas_says_so_once_and_keeps_it(data, tmp
     assert summary(tmp_path / "run")["moved"] in line
 
 
+@pytest.mark.slow
 def test_a_resume_on_the_same_kind_with_any_number_of_threads_says_nothing_and_changes_no_bit(data, tmp_path):
     with one_thread():
         run_method("fgm", FGM, data=data, run=str(tmp_path / "straight"))

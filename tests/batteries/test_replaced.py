@@ -94,6 +94,7 @@ def test_a_fit_finishes_on_the_version_it_opened(place, number):
     assert BlockStore.open(place / "data").digest != json.loads((place / "run" / "config.json").read_text())["config"]["data_digest"]
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_workers_read_the_version_of_the_driver(place):
     """The store is replaced before the workers open it: between the driver's look at it and the checks before the run."""

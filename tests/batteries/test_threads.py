@@ -102,6 +102,7 @@ class Ref:
     nbytes: int = 8
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_steps_of_passes_hold_one_thread_on_workers_that_have_more(tmp_path):
     program = BlockProgram("threads", blas_threads, max, attrgetter("nbytes"), 8)
@@ -122,6 +123,7 @@ def bits_with(threads):
     return json.loads(done)
 
 
+@pytest.mark.slow
 def test_predictions_of_arrays_have_the_same_bits_for_any_number_of_threads():
     """From 700 columns on OpenBLAS divides a product by its threads: linear machines on arrays followed their number."""
     one, two = bits_with("1"), bits_with("2")

@@ -20,11 +20,11 @@ from tests.support.methods import CASES, of_several_blocks
 
 pytestmark = pytest.mark.cluster
 
-FIRST = {case.method: name for name, case in reversed(DISTRIBUTED.items())}
-"""One case of every method; the others are many more of the same kind."""
+QUICK = ("fgm-sparse", "mkl-passes")
+"""By columns, and by pairs of rows: the two ways in which passes are divided."""
 
 EVERY = {**{name: replace(of_several_blocks(case), sizes=SMALL) for name, case in CASES.items()}, **DISTRIBUTED}
-PARAMS = [name if name in FIRST.values() else pytest.param(name, marks=pytest.mark.slow) for name in sorted(EVERY)]
+PARAMS = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in sorted(EVERY)]
 
 
 @pytest.fixture(scope="module")
@@ -61,4 +61,4 @@ def test_two_workers_of_which_one_is_killed_within_a_pass(prepared, clusters, jo
 
 
 def test_every_method_is_here():
-    assert set(FIRST) == set(METHODS)
+    assert {case.method for case in EVERY.values()} == set(METHODS)

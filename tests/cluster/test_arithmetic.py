@@ -98,6 +98,7 @@ def mixtures(sink):
     return [event["message"] for event in sink.named("warning") if "mixture" in event]
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_cluster_of_mixed_kernels_is_told_at_preflight_and_in_the_summary(tmp_path):
     coretype = another_coretype()
@@ -128,6 +129,7 @@ def test_a_worker_of_another_kind_that_joins_later_is_told_once(tmp_path):
         assert coretype in told
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_driver_of_another_kind_than_all_workers_is_told_on_the_command_line(tmp_path):
     """Workers of ``local:N`` inherit the variable; those of a cluster that runs already do not."""

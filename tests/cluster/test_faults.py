@@ -56,6 +56,7 @@ def after(seconds, function, *args):
     return timer
 
 
+@pytest.mark.slow
 def test_worker_killed_all_workers_killed_scheduler_killed(tmp_path):
     sink = MemorySink()
     with CommandCluster(tmp_path, workers=3) as cluster:
@@ -144,6 +145,7 @@ def test_one_worker_plain_connections_failing_tasks_and_its_end(tmp_path, monkey
             pass
 
 
+@pytest.mark.slow
 def test_a_block_that_kills_its_workers_ends_the_run_with_its_memory_plan(tmp_path):
     folder = tmp_path / "attempts"
     folder.mkdir()

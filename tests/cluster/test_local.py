@@ -459,6 +459,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", ["SIGINT", "SIGKILL"])
 def test_a_driver_that_ends_takes_its_workers_along(tmp_path, sign):
     import signal

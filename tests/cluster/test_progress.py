@@ -128,6 +128,7 @@ def test_quiet_fits_show_nothing(capfd):
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_a_fit_in_a_pipe_writes_lines_without_control_characters(tmp_path):
     environ = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", FIT], capture_output=True, text=True, env=environ, check=True)

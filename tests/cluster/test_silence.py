@@ -100,6 +100,7 @@ def test_clocks_of_other_machines_do_not_matter():
 # -- hung workers ---------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_hung_worker_is_left_out_of_a_pass_and_comes_back_without_harm():
     sink = MemorySink()
     before = {process.pid for process in children()}
@@ -117,6 +118,7 @@ def test_a_hung_worker_is_left_out_of_a_pass_and_comes_back_without_harm():
         assert executor.run(rough(60, 0.05)).tobytes() == expected(60)
 
 
+@pytest.mark.slow
 def test_one_of_one_hung_is_waited_for_and_named():
     limits = Limits(silent_worker_timeout=2.0, no_workers_timeout=3.0)
     before = {process.pid for process in children()}
@@ -149,6 +151,7 @@ def nothing():
     return None
 
 
+@pytest.mark.slow
 def test_a_worker_that_hung_before_does_not_hide_the_others(tmp_path):
     """Preflight, setting up, measuring: each question goes on without it; `did not pass on a question` hid the whole list."""
     with CommandCluster(tmp_path, workers=2) as cluster:
@@ -162,6 +165,7 @@ def test_a_worker_that_hung_before_does_not_hide_the_others(tmp_path):
         wait_until(lambda: 0 not in cluster.living, 30, "the worker that was left out leaves")
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_while_it_is_set_up_is_left_out(tmp_path):
     with CommandCluster(tmp_path, workers=2) as cluster, open_executor(parse_cluster(cluster.config, limits=QUICK)) as executor:
         stop(psutil.Process(cluster.workers[0].pid))
@@ -173,6 +177,7 @@ def test_a_worker_that_hangs_while_it_is_set_up_is_left_out(tmp_path):
 # -- a worker that is lost between the end of a pass and the fetch of its result ---------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_holder_of_a_result_may_die_before_the_result_is_fetched(monkeypatch, caplog):
     """An address that no longer answers was tried for minutes, one connection after another; here that would be longer than a stall."""
     sink = MemorySink()
@@ -259,6 +264,7 @@ def test_a_worker_that_dies_over_the_preflight_is_replaced_or_done_without(tmp_p
         assert executor.run(rough(20, 0.0)).tobytes() == expected(20)
 
 
+@pytest.mark.slow
 def test_workers_that_go_on_dying_end_the_start_after_the_timeout_with_its_name():
     limits = Limits(no_workers_timeout=4.0)
     began = time.monotonic()

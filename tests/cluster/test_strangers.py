@@ -62,7 +62,7 @@ def own_files(folder):
     return {"ca": folder / "tls" / "cert.pem", "cert": folder / "tls" / "cert.pem", "key": folder / "tls" / "key.pem"}
 
 
-@pytest.mark.parametrize("kind", ["plain", "none", "foreign"])
+@pytest.mark.parametrize("kind", ["foreign", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("plain", "none"))])
 def test_a_process_without_the_certificate_is_refused_at_every_port(started, tmp_path, kind):
     executor, _, ports = started
     made = make_certificates(tmp_path / "foreign")
@@ -96,6 +96,7 @@ def test_the_key_is_for_this_user_alone(started):
     assert modes == [0o700, 0o700, 0o600]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_another_user_can_neither_read_the_key_nor_connect(started, tmp_path):
     executor, folder, _ = started
@@ -134,6 +135,7 @@ def test_users_settings_for_other_clusters_do_not_take_its_place(tmp_path):
         assert {Path(config[name]).parent for name in ("ca_file", "cert", "key")} == {tmp_path / "own"}
 
 
+@pytest.mark.slow
 def test_the_key_of_a_killed_driver_goes_with_the_next_start(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(

@@ -124,6 +124,7 @@ def test_processes_name_what_they_compile_apart():
     assert abs(first - second) > 1 << 20
 
 
+@pytest.mark.slow
 def test_a_cache_that_names_a_class_that_is_no_more_is_written_anew(tmp_path):
     text = "from typing import NamedTuple\nfrom gramplane.kernels.jit import compiled\nclass Old(NamedTuple):\n    x: float\n"
     text += "@compiled\ndef twice(a):\n    return 2.0 * a.x\nprint(twice(Old(2.0)), sum(twice.stats.cache_hits.values()))\n"
@@ -137,6 +138,7 @@ def test_a_cache_that_names_a_class_that_is_no_more_is_written_anew(tmp_path):
     assert said == [["4.0", "0"], ["4.0", "1"]] * 2
 
 
+@pytest.mark.slow
 def test_a_change_of_a_file_is_noticed_by_functions_of_others_that_call_what_it_compiles(tmp_path):
     head = "from gramplane.kernels.jit import compiled\n"
     (tmp_path / "middle.py").write_text(head + "from lowest import one\n@compiled\ndef two():\n    return 2.0 * one()\n")

@@ -177,23 +177,6 @@ def test_a_step_takes_no_more_than_it_says(engine, in_pieces, monkeypatch):
     assert steps["block-inner"] <= max(steps.values()) <= eigen_steps.Shape(330, columns).most(matrix, wide, 16 * 8 * 8)
 
 
-@pytest.mark.cluster
-@pytest.mark.parametrize("workers", [(2,), pytest.param((1, 3), marks=pytest.mark.slow)])
-def test_workers_have_the_bits_of_this_process(tmp_path, monkeypatch, workers):
-    data, extra = problem(tmp_path, 1100)
-    params = {"C": 0.4, "graph": "union"}
-    run_method("npkl", params, data=data, run=str(tmp_path / "here"), extra=extra)
-    monkeypatch.setattr(eigen_blocks, "WORKER_ROWS", 1000)
-    ran = []
-    for count in workers:
-        place = {"data": data, "run": str(tmp_path / f"on{count}"), "cluster": f"local:{count}"}
-        run_method("npkl", params, **place, extra=extra, on_event=lambda event: ran.append(event.get("program")))
-    assert ran.count("block-filter") >= 2
-    models = [load_model(tmp_path / name) for name in ("here", *(f"on{count}" for count in workers))]
-    for other in models[1:]:
-        np.testing.assert_array_equal(other.eigenvectors_, models[0].eigenvectors_)
-
-
 def test_memory_that_even_tiles_exceed_is_refused_by_the_plan(tmp_path):
     data, extra = problem(tmp_path, 300)
     with pytest.raises(MemoryBoundExceeded, match="npkl: this process would hold"):

@@ -126,19 +126,6 @@ def test_a_store_that_is_there_is_used_again(data, store, tmp_path):
     assert (built, again) == (1, 1) and more.k == 6
 
 
-@pytest.mark.cluster
-@pytest.mark.parametrize("kernels", [KERNELS, BY_DIAGONAL])
-def test_workers_give_the_same_bits(data, store, tmp_path, kernels):
-    vectors = np.random.default_rng(1).standard_normal((N, 2))
-    found = []
-    for where in (None, "local:2"):
-        with open_executor(where) as executor:
-            for policy in ("memory", "store", "recompute"):
-                grams = opened(policy, store, tmp_path / str(where), kernels, executor)
-                found.append((grams.forms(vectors), grams.combine(np.ones(5)).array.copy()))
-    assert all(a.tobytes() == b.tobytes() for other in found[1:] for a, b in zip(found[0], other, strict=True))
-
-
 @pytest.mark.parametrize(("kernels", "program"), [(KERNELS, "gram-blocks"), (BY_DIAGONAL, "gram-bank")])
 def test_a_bank_is_filled_in_place_where_diagonals_are_enough(data, tmp_path, kernels, program, monkeypatch):
     sink, found = MemorySink(), []

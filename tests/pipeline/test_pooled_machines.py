@@ -20,7 +20,6 @@ from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import BlockStore, GramStore, RunStore
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.battery import model_bytes, without_times
-from tests.support.clusters import CommandCluster, wait_until
 
 N, D, T = 300, 5, 4
 LITTLE = "512KiB"
@@ -131,29 +130,6 @@ def test_the_plan_says_what_is_done_where_and_its_counts_and_bytes_hold(name, fo
     assert max(forms) == far["tasks_per_pass"] > 2
     if name != "hierarchical":  # where kernels outside the hull have passes of their own
         assert set(forms) == {far["tasks_per_pass"]}
-
-
-@pytest.mark.cluster
-def test_the_same_bits_on_workers_with_one_killed_and_with_one_left(folder, straight, tmp_path, tmp_path_factory):
-    killed = []
-
-    def kill_in_a_product(event):
-        if event["event"] == "start" and event["program"] == "gram-product" and not killed:
-            killed.append(cluster.living[0])
-            cluster.kill_worker(killed[0])
-
-    with CommandCluster(tmp_path_factory.mktemp("cluster"), workers=2) as cluster:
-        for name in ON_WORKERS:
-            straight(name)
-            events = []
-            fit(folder, name, tmp_path / name, cluster=cluster.config, on_event=events.append)
-            same(tmp_path / name, folder / name)
-            assert min(event["n_tasks"] for event in events if event["event"] == "start" and event["program"] == "task-forms") > 2
-        fit(folder, "latent-tasks", tmp_path / "killed", cluster=cluster.config, on_event=kill_in_a_product)
-        wait_until(lambda: killed and killed[0] not in cluster.living, 10, "the kill")
-        same(tmp_path / "killed", folder / "latent-tasks")
-        fit(folder, "shared-subspace", tmp_path / "one", cluster=cluster.config)
-        same(tmp_path / "one", folder / "shared-subspace")
 
 
 @pytest.mark.parametrize("name", ON_WORKERS)

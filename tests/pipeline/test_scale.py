@@ -119,13 +119,6 @@ def test_a_store_shows_the_factors_that_arrays_have(form, scale, weighted, tmp_p
             np.testing.assert_array_equal(getattr(seen.scale, name), getattr(expected, name))
 
 
-@pytest.mark.cluster
-@pytest.mark.parametrize("name", ["FGMClassifier", "GroupLassoRegressor", "MKLRegressor"])
-def test_workers_give_the_same_bits(name):
-    for rows in (X, S):
-        np.testing.assert_array_equal(decide(fit(name, rows), rows), decide(fit(name, rows, cluster="local:2"), rows))
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_what_auto_came_to_changes_nothing_when_it_is_given(name):
     by_itself = fit(name, X)

@@ -197,12 +197,3 @@ def test_columns_of_a_table_without_every_fold():
     columns = score_columns(Scoring(("f1", "r2")), {"f1": [0.5, None], "r2": [1.0, 0.0]}, 3.0)
     assert columns["f1"] is None and columns["folds"] == [0.5, None] and columns["r2"] == 0.5
     assert HeldOutClassifier(np.zeros((2, 3)), 3, dict).decision_function(np.array([[1]])).shape == (1, 3)
-
-
-@pytest.mark.cluster
-def test_workers_score_to_the_same_bits(tmp_path):
-    store, case, names = fits_of("multitask-selector", tmp_path)
-    place = {"data": store.url, "params": case.params, "folds": 2, "scoring": names}
-    for where, name in (("sync", "a"), ("local:1", "b")):
-        tune("multitask-selector", own_grid(case), **place, run=str(tmp_path / name), cluster=where)
-    assert (tmp_path / "a" / "tune.json").read_bytes() == (tmp_path / "b" / "tune.json").read_bytes()

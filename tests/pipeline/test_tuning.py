@@ -186,6 +186,7 @@ def test_a_point_without_a_score_is_not_chosen(tmp_path):
         tune("kta-path", {"lam2": [1e9]}, run=str(tmp_path / "none"), **place)
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_grid_on_a_worker_gives_the_same_bits(tmp_path):
     store = BlockStore.open(CASES["shared-subspace-mkl-numbers-recompute"].data(tmp_path / "data").url)

@@ -76,6 +76,7 @@ def test_the_list_is_drawn_by_its_seed():
     assert [sum(m.file.startswith(folder) for m in one) for folder in ("kernels", "pipeline", "storage")] == [20, 20, 10]
 
 
+@pytest.mark.slow
 def test_the_nearest_tests_come_first_and_what_a_registry_names_is_reached():
     graph = ImportGraph(ROOT)
     assert graph.tests_of("kernels/jit.py")[0].stem == "test_jit"

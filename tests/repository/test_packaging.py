@@ -170,6 +170,7 @@ def _check_install(python: Path, cwd: Path, home: Path) -> None:
 MODES = {"editable": ("-e",), "strict editable": ("--config-settings", "editable_mode=strict", "-e"), "sdist": ()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_an_install_imports(mode: str, source: Path, libraries: Path, tmp_path: Path):
     """Into an environment that sees the dependencies of this one."""

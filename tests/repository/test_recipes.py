@@ -72,6 +72,7 @@ def test_a_loss_touches_three_files():
     assert len(re.findall(r"^\+\+\+ ", LOSS.read_text(), flags=re.MULTILINE)) <= 3
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("git") is None, reason="git applies the recipe")
 def test_the_loss_of_the_recipe_passes_the_tests_of_every_loss(tmp_path):
     tree = tmp_path / "tree"

@@ -78,6 +78,7 @@ def _keep_beginning(folder: str) -> None:
                 pass
 
 
+@pytest.mark.slow
 def test_starts_that_fail_and_withdraw_disturb_no_other_start(tmp_path):
     """A start that fails forgets its configuration, so that files come and go at any moment of the others."""
     process = multiprocessing.get_context("spawn").Process(target=_keep_beginning, args=(str(tmp_path),))

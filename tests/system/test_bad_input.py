@@ -291,6 +291,7 @@ def test_checkpoints_onto_a_full_disk(tmp_path, problem, disk, leave):
     equal_runs(run, problem / "straight")
 
 
+@pytest.mark.slow
 def test_a_limit_of_file_sizes_is_a_full_disk_too(tmp_path, text, problem):
     """For systems that do not let anyone mount: no file may grow beyond a limit."""
     words = ["ingest", text / "data.svm", tmp_path / "store", "--budget", "8MiB"]

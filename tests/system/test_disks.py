@@ -38,6 +38,7 @@ def is_done(case):
     return " ".join(case.words).startswith(WRITES_NOTHING_NEW)
 
 
+@pytest.mark.slow
 def test_on_a_read_only_disk_what_is_done_is_left_alone_and_the_rest_is_told(bench, tmp_path):
     try:
         prefix = read_only(bench)
@@ -73,6 +74,7 @@ def test_on_a_full_disk_the_path_is_told_as_it_is_written(bench, tmp_path):
     assert full >= 8
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 @pytest.mark.parametrize("mode", [0o000, 0o444])
 def test_files_of_other_people(bench, tmp_path, mode):
@@ -172,6 +174,7 @@ def test_a_reader_that_went_away_is_141(bench):
     assert "went away" in done.stderr and "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
 
 
+@pytest.mark.slow
 def test_without_a_home_and_without_a_temporary_folder(bench, tmp_path):
     words = ["fit", "fgm", "--data", bench / "store", "--run", tmp_path / "run", "--set", "B=1", "--set", "max_rounds=2", "--json"]
     done = process(words, HOME=None, TMPDIR="/nowhere/at/all", XDG_CACHE_HOME="/proc/nowhere", NUMBA_CACHE_DIR="/proc/nowhere")

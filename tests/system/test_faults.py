@@ -100,7 +100,9 @@ def in_pass(number, delay, action):
 # -- workers ---------------------------------------------------------------------------------------------------------------
 
 
-@repeated(1, 20)
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("times", [20])
 def test_a_worker_killed_during_a_round(place, cluster, tmp_path, times):
     """B1: bit-equal, at most 15 s more."""
     rng = random.Random(times)
@@ -116,7 +118,8 @@ def test_a_worker_killed_during_a_round(place, cluster, tmp_path, times):
 
 
 @pytest.mark.slow
-@repeated(1, 5)
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("times", [5])
 def test_all_workers_killed_and_new_ones_started(place, cluster, tmp_path, times):
     """B2: bit-equal, at most 30 s after workers are back."""
     rng = random.Random(times)
@@ -135,6 +138,7 @@ def test_all_workers_killed_and_new_ones_started(place, cluster, tmp_path, times
         equal_runs(tmp_path / str(i), place / "straight")
 
 
+@pytest.mark.slow
 def test_no_workers_come_back(place, cluster, tmp_path):
     """B2: exit 4 within the timeout and 5 s; the run goes on in one process."""
     run = tmp_path / "run"
@@ -156,7 +160,8 @@ def test_no_workers_come_back(place, cluster, tmp_path):
 
 
 @pytest.mark.slow
-@repeated(1, 5)
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("times", [5])
 def test_the_scheduler_killed(place, cluster, tmp_path, times):
     """B5: exit 4 within 10 s and a sound checkpoint; the run goes on on a new cluster."""
     rng = random.Random(times)
@@ -184,7 +189,8 @@ def test_the_scheduler_killed(place, cluster, tmp_path, times):
 
 
 @pytest.mark.slow
-@repeated(2, 25)
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("times", [25])
 def test_the_driver_killed_at_random_moments(place, cluster, tmp_path, times):
     """B4: killed again and again, continued on other numbers of workers, at most one round lost each time."""
     rng = random.Random(times)
@@ -236,6 +242,7 @@ def _ahead(run):
     return rounds(run) > int(names[-1]) if names else True
 
 
+@pytest.mark.slow
 def test_a_killed_driver_leaves_no_workers_behind_and_frees_the_lock(place, tmp_path):
     run = tmp_path / "run"
     command = start([*fit_words(place / "store", run), "--cluster", "local:2"], tmp_path)
@@ -294,6 +301,7 @@ def recorded(grams):
     return sum("/records/c/" in str(path) and path.is_file() for path in grams.rglob("*"))
 
 
+@pytest.mark.slow
 def test_a_gram_build_survives_its_driver_and_a_worker(matrices, cluster, tmp_path):
     """The driver killed in the middle, then a worker of the build that goes on: the bytes of a build in one process."""
     folder, _ = matrices
@@ -322,6 +330,7 @@ def test_a_gram_build_survives_its_driver_and_a_worker(matrices, cluster, tmp_pa
     assert stored(grams) == stored(folder / "grams")
 
 
+@pytest.mark.slow
 def test_a_machine_beyond_the_driver_survives_a_worker(matrices, cluster, tmp_path):
     """On two workers of which one is killed, and on the one that is left: the bits of one process."""
     folder, expected = matrices
@@ -417,7 +426,9 @@ def write_text(path, n_rows=40_000, width=100):
             file.writelines(f"{rng.choice((1, -1))} {entries}\n" for _ in range(100))
 
 
-@repeated(2, 20)
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("times", [20])
 def test_ingest_killed_at_random_moments(text, tmp_path, times):
     """Killed again and again and started anew: the same bytes, and no scratch left."""
     folder, seconds = text
@@ -442,7 +453,9 @@ def wait_until_begun(command, folder):
     return not command.ended()
 
 
-@repeated(2, 8)
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("times", [8])
 def test_one_of_several_processes_works(place, tmp_path, times):
     """B12: they start the same run at once; one works, the others end with 99 within 5 s of seeing it."""
     run = tmp_path / "run"

@@ -34,6 +34,7 @@ def store(tmp_path_factory):
     return wide_store(tmp_path_factory.mktemp("memory") / "store", n=4096, d=24_576)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["features", *(pytest.param(case, marks=pytest.mark.slow) for case in ("debiased", "logistic"))])
 def test_every_worker_stays_within_the_peak_planned_for_it(store, tmp_path, case):
     events = []
@@ -49,6 +50,7 @@ def test_every_worker_stays_within_the_peak_planned_for_it(store, tmp_path, case
     assert measured <= said["process_bytes_at_most"] <= 1.5 * LIMIT
 
 
+@pytest.mark.slow
 def test_gram_matrices_stay_within_the_peak_planned_for_their_workers(tmp_path):
     """Built, read for forms, summed and used by a machine: 300 MB of matrices, which two workers keep."""
     n, limit, events = 3000, 1 << 30, []

@@ -39,6 +39,7 @@ def test_candidates_are_columns_squares_and_products():
     assert [count_candidates(width) for width in (1, 2, 64)] == [2, 5, 2144]
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_the_demo_tells_3_from_8_on_a_cluster_and_in_process_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     found = run(tmp_path / "cluster", capsys)

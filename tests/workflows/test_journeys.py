@@ -35,6 +35,7 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_predictions_have_ids_and_are_worth_something(walked):
     folder, _, _ = walked
     rows, truth = table(folder / "predictions.csv"), table(folder / "others.csv")
@@ -49,6 +50,7 @@ def test_predictions_have_ids_and_are_worth_something(walked):
     assert (np.diff(chances[np.argsort([float(row["decision"]) for row in rows]), 1]) >= 0).all()
 
 
+@pytest.mark.slow
 def test_the_encoding_is_shown_and_followed(walked):
     folder, out, err = walked
     assert re.search(r"^smoker +nominal; no, yes; missing: indicator$", out, re.MULTILINE)
@@ -58,6 +60,7 @@ def test_the_encoding_is_shown_and_followed(walked):
     assert train.encoding == test.encoding and "age is missing" in train.feature_names() and "smoker=yes" in test.feature_names()
 
 
+@pytest.mark.slow
 def test_reports_and_rules_speak_of_the_columns(walked):
     folder, _, _ = walked
     page = (folder / "runs" / "patients" / "report.html").read_text(encoding="utf-8")
@@ -67,6 +70,7 @@ def test_reports_and_rules_speak_of_the_columns(walked):
     assert not any("!= 1" in text or "<= 0.5" in text for text in rules)
 
 
+@pytest.mark.slow
 def test_loaded_models_take_frames_of_the_source(walked):
     pandas = pytest.importorskip("pandas")
     folder, _, _ = walked
@@ -82,6 +86,7 @@ def test_loaded_models_take_frames_of_the_source(walked):
         load_model(folder / "runs" / "patients").predict(frame.drop(columns="smoker"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("GRAMPLANE_DATA" not in os.environ, reason="GRAMPLANE_DATA names no folder")
 @pytest.mark.parametrize(
     ("name", "said"),

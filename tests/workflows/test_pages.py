@@ -15,7 +15,7 @@ LANGUAGES = {"python", "sh", "yaml", "text", "diff"}
 WALKED = [name for name, path in PAGES.items() if any(block.mark not in ("shown", "journey") for block in blocks(path))]
 
 
-@pytest.mark.parametrize("name", WALKED)
+@pytest.mark.parametrize("name", [name if name == "README.md" else pytest.param(name, marks=pytest.mark.slow) for name in WALKED])
 def test_blocks_of_a_page_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")

@@ -406,6 +406,7 @@ def test_a_url_or_missing_source_is_told(smoke: Path):
         run_workflow(read_workflow(smoke))
 
 
+@pytest.mark.slow
 def test_the_cron_line_runs_as_it_stands(smoke: Path, tmp_path: Path):
     """The line of crontab.example, by /bin/sh, with the three names set as cron would; then while another process holds the step."""
     import os

@@ -97,6 +97,7 @@ def test_an_interrupt_is_no_exception_to_recover_from():
     assert not issubclass(Interrupted, Exception)
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_terminated_fit_on_a_cluster_leaves_nothing_behind_and_continues(tmp_path: Path):
     assert main(["ingest", str(SMOKE), str(tmp_path / "store"), "--quiet"]) == 0

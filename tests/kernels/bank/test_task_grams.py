@@ -84,18 +84,6 @@ def test_every_policy_gives_the_same_bits(store, tmp_path, kind):
         np.testing.assert_allclose(forms.sum(axis=(1, 2)), grams.forms(beta), rtol=1e-9)
 
 
-@pytest.mark.cluster
-def test_workers_give_the_same_bits(store, tmp_path):
-    rng, codes = np.random.default_rng(2), tasks("mixed")
-    beta, weights = rng.standard_normal(N), symmetric(len(KERNELS), rng)
-    found = []
-    for where in (None, "local:2"):
-        with open_executor(where) as executor:
-            grams = opened("recompute", store, tmp_path, executor)
-            found.append((grams.task_forms(beta, codes), grams.combine_tasks(weights, codes).array.copy()))
-    assert all(a.tobytes() == b.tobytes() for a, b in zip(*found, strict=True))
-
-
 def test_what_does_not_fit_is_refused(store, tmp_path):
     bank = PackedBank.from_dense(np.eye(4)[None])
     with pytest.raises(ValueError, match=r"codes: shape \(4,\), must be \(4,\) of numbers from 0 to 1"):

@@ -13,7 +13,7 @@ from gramplane.pipeline.grams import neighbours
 from gramplane.pipeline.grams.eigen_plan import WORK
 from gramplane.pipeline.grams.neighbours import squared_distances
 from gramplane.pipeline.methods.embeddings import rows_pass
-from gramplane.pipeline.methods.embeddings.estimator import MinimumVolumeEmbedding, StructurePreservingEmbedding
+from gramplane.pipeline.methods.embeddings.estimator import MinimumVolumeEmbedding
 from gramplane.pipeline.methods.embeddings.rows_pass import TriplesPass, row_geometry
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks
@@ -104,13 +104,6 @@ def test_projected_gradients_on_many_rows_are_those_in_tiles(monkeypatch, tmp_pa
         told = lambda event: filtered.append(event.get("program"))  # noqa: E731
         objectives.append(run_method("colored-mvu", params, data=store, run=str(tmp_path / name), on_event=told).summary["objective"])
     assert objectives[0] == objectives[1] and "block-filter" in filtered
-
-
-@pytest.mark.cluster
-def test_workers_change_no_bit_of_a_map():
-    X = rows(60, 3)
-    here, there = (StructurePreservingEmbedding(graph="union", tol=1e-2, cluster=place).fit(X) for place in (None, "local:2"))
-    np.testing.assert_array_equal(there.embedding_, here.embedding_)
 
 
 def test_a_plan_names_the_passes_of_its_configuration(tmp_path):

@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from gramplane.pipeline import GroupLassoClassifier, GroupLassoRegressor, load_model, run_method
-from gramplane.pipeline.methods.group_lasso import moments_pass as moments
+from gramplane.pipeline import GroupLassoClassifier, GroupLassoRegressor, load_model
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
-from gramplane.workflows.battery import model_bytes, without_times
 from gramplane.workflows.cli import main
 from tests.support.commands import result
 
@@ -107,19 +105,3 @@ def test_sample_weights_count_rows():
     repeated = np.repeat(np.arange(len(y)), weight)
     one = made.fit(X, y, sample_weight=weight).coef_.copy()
     np.testing.assert_allclose(made.fit(X[repeated], y[repeated]).coef_, one, atol=1e-5)
-
-
-@pytest.mark.cluster
-@pytest.mark.parametrize("real", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_the_same_bits_on_worker_processes(tmp_path, monkeypatch, real):
-    monkeypatch.setattr(moments, "ROWS", 25)
-    X, y = data(real=real)
-    store, params = tmp_path / "store", {"algorithm": "fista", "lam": 0.05 if real else 0.02}
-    ingest((X, y), store, task="regression" if real else "classification", groups=GROUPS, scale="standard")
-    for cluster in ("sync", "local:2"):
-        run_method("group-lasso", params, data=str(store), run=str(tmp_path / cluster), cluster=cluster)
-    one, two = (tmp_path / "sync", tmp_path / "local:2")
-    assert model_bytes(one) == model_bytes(two)
-    histories = [[without_times(row) for row in RunStore.open(run).history()] for run in (one, two)]
-    assert histories[0] == histories[1]
-    assert RunStore.open(two).history()[0]["tasks"] == (4 if real else 1)

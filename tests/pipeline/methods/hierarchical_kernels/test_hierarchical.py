@@ -443,21 +443,6 @@ def test_a_run_is_the_fit_and_loads_with_and_without_tasks(tmp_path):
     assert sum(row["nodes"] for row in tables["depths"]) == len(loaded.nodes_) and len(tables["depths"]) > 1
 
 
-@pytest.mark.slow
-@pytest.mark.cluster
-def test_workers_change_no_bit(tmp_path):
-    X, y = drawn(17, n=140)
-    store = ingest((X, y), tmp_path / "data.zarr")
-    found = []
-    for name, cluster, grams in (("near", "sync", "memory"), ("far", "local:2", "recompute")):
-        run = str(tmp_path / name)
-        run_method(
-            "hierarchical-kernels", {"dag": SUBSETS, "C": 5.0, "tol": 0.03, "grams": grams}, data=store.url, run=run, cluster=cluster
-        )
-        found.append(load_model(run).decision_function(X).tobytes())
-    assert found[0] == found[1]
-
-
 def test_regressions_hold_rows_out_too(tmp_path):
     X, _ = drawn(18)
     store = ingest((X, X[:, 0] * X[:, 1]), tmp_path / "data.zarr", task="regression")

@@ -259,14 +259,6 @@ def test_store_and_memory_give_the_same_bits(kernel, tmp_path):
     np.testing.assert_array_equal(near.alignments_, thick.alignments_)
 
 
-@pytest.mark.cluster
-def test_two_workers_give_the_bits_of_none(tmp_path):
-    X, y = planted(8)
-    store = ingest((X, y), tmp_path / "data.zarr")
-    alone = KTASelectionPath(dp=0.1).fit(store)
-    assert found_bits(KTASelectionPath(dp=0.1, cluster="local:2").fit(store)) == found_bits(alone)
-
-
 def test_order_of_samples_and_features():
     X, y = planted(9, d=20)
     rng = np.random.default_rng(0)

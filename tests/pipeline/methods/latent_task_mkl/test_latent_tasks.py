@@ -1,6 +1,5 @@
 """Latent groups of tasks: optimum against a general solver over all groups, certificates, limits, invariances, planted groups."""
 
-import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +12,6 @@ from gramplane.kernels.tasks.group_search import TaskLattice, group_forms, kerne
 from gramplane.pipeline import LatentTaskMKLClassifier, LatentTaskMKLRegressor, MKLClassifier
 from gramplane.pipeline.methods.latent_task_mkl.problem import refuse_negative
 from gramplane.storage import DataError
-from gramplane.storage.ingest import ingest
 from tests.support.checks import SEVEN_DIGITS, run_checks
 from tests.support.oracles.latent_tasks import Primal, all_groups, random_problem
 
@@ -337,17 +335,3 @@ def test_checks_of_scikit_learn(estimator, least):
     assert names["failed"] == []
     assert names["xfail"] == sorted(SEVEN_DIGITS)
     assert len(names["passed"]) >= least and len(names["skipped"]) <= 2
-
-
-@pytest.mark.cluster
-def test_workers_give_the_same_bits(tmp_path):
-    X, y, task = planted(2, rows=40)
-    ingest((X, y), tmp_path / "rows", task="regression", task_column=task)
-    given = {"kernels": ["linear[0:3]", "rbf(gamma=0.1)"], "mu": 0.1, "loss": "squared", "grams": "recompute", "max_iter": 3}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        one = LatentTaskMKLRegressor(**given).fit(str(tmp_path / "rows"))
-        two = LatentTaskMKLRegressor(**given, cluster="local:2").fit(str(tmp_path / "rows"))
-    assert two.dual_coef_.tobytes() == one.dual_coef_.tobytes()
-    assert two.task_kernel_weights_.tobytes() == one.task_kernel_weights_.tobytes()
-    assert two.predict(str(tmp_path / "rows")).tobytes() == one.predict(X, task).tobytes()

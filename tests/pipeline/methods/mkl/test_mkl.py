@@ -599,14 +599,3 @@ def test_checks_of_scikit_learn(estimator, expected, least):
     assert names["failed"] == []
     assert names["xfail"] == sorted(expected)
     assert len(names["passed"]) >= least and len(names["skipped"]) <= 2
-
-
-@pytest.mark.cluster
-@pytest.mark.parametrize("policy", ["memory", "recompute"])
-def test_workers_give_the_same_bits(policy):
-    X, y = rows(15, n=300)
-    kernels = [*KERNELS, "linear cosine"]
-    here = MKLClassifier(kernels, scale=None).fit(X, y)
-    there = MKLClassifier(kernels, cluster="local:2", grams=policy, scale=None).fit(X, y)
-    assert there.dual_coef_.tobytes() == here.dual_coef_.tobytes()
-    assert there.kernel_weights_.tobytes() == here.kernel_weights_.tobytes()

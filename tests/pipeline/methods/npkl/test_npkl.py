@@ -253,22 +253,6 @@ def test_a_search_takes_no_more_than_its_plan(n, d, k):
     assert taken <= planned <= 3 * taken
 
 
-@pytest.mark.cluster
-def test_workers_change_no_bit(tmp_path, monkeypatch):
-    X, _, triples = groups(8, n=120)
-    base = SimpleNPKL(**SHARP).fit(X, triples)
-    for workers in (1, 2):
-        other = SimpleNPKL(run_on=f"local:{workers}", **SHARP).fit(X, triples)
-        np.testing.assert_array_equal(other.kernel_block(), base.kernel_block())
-    store = ingest(X, tmp_path / "data.zarr")
-    whole = nearest_rows(X, 5)
-    monkeypatch.setattr(neighbour_pass, "ROWS", 32)
-    monkeypatch.setattr(neighbour_pass, "CANDIDATE_BYTES", 1)
-    for workers in (1, 2):
-        with open_executor(f"local:{workers}") as executor:
-            np.testing.assert_array_equal(nearest_neighbours(store, Resources(executor), 5).ids, whole.ids)
-
-
 # --- runs -------------------------------------------------------------------------------------------------------------------------
 
 

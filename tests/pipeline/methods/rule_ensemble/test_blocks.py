@@ -24,7 +24,6 @@ from gramplane.storage import MemoryBlocks
 from gramplane.storage.ingest import ingest
 from gramplane.storage.records import to_arrays
 from tests.pipeline.methods.rule_ensemble.test_rules import planted
-from tests.support.clusters import CommandCluster
 
 PARAMS = {"C": 3.0, "n_thresholds": 2, "max_visits": 5000, "max_rounds": 4, "max_rules": 80}
 
@@ -198,29 +197,6 @@ def test_more_propositions_than_the_driver_may_name_are_refused(ctx):
 
 
 # --- workers -------------------------------------------------------------------------------------------------------------------------
-
-
-FEW_PASSES = {**PARAMS, "n_thresholds": 1, "max_rounds": 2, "tol": 0.1, "add": 5}
-
-
-@pytest.mark.cluster
-def test_the_bits_are_those_of_any_number_of_workers(tmp_path, monkeypatch):
-    place_rows(monkeypatch, "small blocks, below")
-    ingest(planted(180, 3), tmp_path / "data.zarr")
-
-    def fit(workers, cluster):
-        events, run = [], tmp_path / f"run-{workers}"
-        run_method("rule-ensemble", FEW_PASSES, data=str(tmp_path / "data.zarr"), run=str(run), cluster=cluster, on_event=events.append)
-        done = [event for event in events if event["event"] == "finish" and event["program"].startswith("rule-")]
-        assert max(event["workers_used"] for event in done) == max(workers, 1)
-        assert {"rule-hull", "rule-subtrees", "rule-changes"} <= {event["program"] for event in done}
-        return named_bytes(load_model(run).model_)
-
-    here = fit(0, "sync")
-    with CommandCluster(tmp_path, workers=1) as cluster:
-        assert fit(1, cluster.config) == here
-        cluster.start_worker()
-        assert fit(2, cluster.config) == here
 
 
 @pytest.mark.parametrize("after", [1, 2, 4])

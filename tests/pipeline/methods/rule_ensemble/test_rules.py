@@ -349,14 +349,6 @@ def test_the_command_line_fits_rules(tmp_path):
     assert load_model(tmp_path / "run").get_params()["n_thresholds"] == 2
 
 
-@pytest.mark.cluster
-def test_workers_give_the_same_bits(fitted):
-    machine, X, y = fitted
-    other = clone(machine).set_params(cluster="local:2").fit(X, y)
-    assert other.rules_ == machine.rules_
-    assert other.intercept_.tobytes() == machine.intercept_.tobytes()
-
-
 def test_a_real_target_is_refused(tmp_path):
     X, _ = planted(40)
     ingest((X, X[:, 0]), tmp_path / "data.zarr", task="regression")

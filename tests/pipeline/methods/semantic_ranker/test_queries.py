@@ -91,6 +91,7 @@ class Stopped(Exception):
     """What the event sink raises to end a run."""
 
 
+@pytest.mark.slow
 def test_workers_a_kill_and_the_plan(stored, cluster):
     folder, _, table, given = stored
     plan = run_method("semantic-ranker", PARAMS, **given, run=str(folder / "dry"), dry_run=True).plan

@@ -180,18 +180,6 @@ def test_where_entries_lie_changes_no_bit(tmp_path):
         assert other.predict(X, TASK).tobytes() == found[0].predict(X, TASK).tobytes()
 
 
-@pytest.mark.cluster
-def test_workers_change_no_bit(tmp_path):
-    store = ingest((X, Z), tmp_path / "data.zarr", task="regression", task_column=TASK)
-    found = [
-        SharedSubspaceMKLRegressor(MIXED, grams="recompute", max_iter=5, tol=1e-9, cluster=c, scale=None)
-        for c in (None, "local:1", "local:2")
-    ]
-    with pytest.warns(ConvergenceWarning):
-        one, *others = [model.fit(store) for model in found]
-    assert all(other.task_weights_.tobytes() == one.task_weights_.tobytes() for other in others)
-
-
 def test_a_task_with_one_label_predicts_it_and_leaves_the_others_alone():
     y = labelled(Z, TASK)
     y[TASK == 2] = 1.0

@@ -165,6 +165,7 @@ def users(tmp_path, blocks):
     return tmp_path, table, circle
 
 
+@pytest.mark.slow
 def test_bits_do_not_depend_on_workers_and_a_killed_run_ends_alike(users, monkeypatch):
     # Each is a pass, and the driver takes them.
     monkeypatch.setattr("gramplane.kernels.ranking.user_kernels.LANCZOS_STEPS", 12)

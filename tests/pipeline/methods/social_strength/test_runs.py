@@ -175,13 +175,6 @@ def test_views_of_a_gram_store_need_not_be_definite(users, tmp_path):
         run(users, "plain", tmp_path, kernels="precomputed", gram_store=str(tmp_path / "grams"), normalize="none")
 
 
-@pytest.mark.cluster
-def test_workers_give_the_same_bits(users, tmp_path):
-    run(users, "here", tmp_path, pair_kernel="mlpk")
-    run(users, "there", tmp_path, pair_kernel="mlpk", grams="recompute", cluster="local:2")
-    assert numbers(load_model(tmp_path / "there")) == numbers(load_model(tmp_path / "here"))
-
-
 def test_stores_of_users_are_scored_as_new_users(users, tmp_path):
     _, X, table = users
     fitted = SocialStrengthRanker(0.05, kernels=SPECS).fit(X, table[:, :2], table[:, 2])

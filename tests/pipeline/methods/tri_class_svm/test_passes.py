@@ -8,7 +8,6 @@ import scipy.sparse as sp
 
 from gramplane.cluster import MemoryBoundExceeded
 from gramplane.kernels.grams.spec import KernelSpec
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import TriClassSVC, load_model, resume_run, run_method
 from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.grams.sources import all_rows, read_rows, rows_of
@@ -19,7 +18,6 @@ from gramplane.pipeline.records.joined import JoinedStores
 from gramplane.storage import BlockStore, DataError, RunStore
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.battery import model_bytes, without_times
-from tests.support.clusters import CommandCluster, wait_until
 
 LITTLE, ENOUGH = "1MiB", "1GiB"
 """A quarter of the first is less than the matrix of 420 rows."""
@@ -225,56 +223,3 @@ def test_a_driver_that_is_killed_goes_on_to_the_same_bits(kind, tmp_path):
         run_method("tri-class-svm", {**TOL, **KINDS[kind]}, run=str(tmp_path / "run"), on_event=stop, **place)
     assert resume_run(str(tmp_path / "run")).status == "done"
     same(tmp_path / "run", tmp_path / "straight")
-
-
-FEW = {"tol": 1e-3, "max_iter": 2, "inner_tol": 1e-2}
-
-
-@pytest.fixture
-def clustered(tmp_path, monkeypatch):
-    """Both stores, wide enough for several linear tasks, and runs in this process."""
-    X, y, V = draw(d=40, constant=False)
-    ingest((X, y), tmp_path / "a")
-    ingest(V, tmp_path / "b")
-    monkeypatch.setattr(linear_pass, "PASS_BYTES", 4000)
-    with one_thread():
-        run(tmp_path, tmp_path / "matrix here", FEW, ENOUGH)
-        for name in ("dc balance", "linear mm"):
-            run(tmp_path, tmp_path / f"{name} here", {**FEW, **KINDS[name]})
-    return tmp_path
-
-
-@pytest.mark.cluster
-def test_the_same_bits_on_two_workers_of_which_one_is_killed(clustered, tmp_path_factory):
-    killed, events = [], []
-
-    def kill(event):
-        events.append(event)
-        if event["event"] == "iteration" and event["iteration"] == 1:
-            killed.append(cluster.living[0])
-            cluster.kill_worker(killed[0])
-
-    place = {"data": str(clustered / "a"), "extra": {"unlabelled": str(clustered / "b")}, "driver_memory": LITTLE}
-    params = {**TOL, **FEW, **KINDS["dc balance"]}
-    with CommandCluster(tmp_path_factory.mktemp("cluster"), workers=2) as cluster:
-        run_method("tri-class-svm", params, run=str(clustered / "killed"), on_event=kill, cluster=cluster.config, **place)
-        wait_until(lambda: killed and killed[0] not in cluster.living, 10, "the kill")
-    same(clustered / "killed", clustered / "dc balance here")
-    assert max(event["n_tasks"] for event in events if event["event"] == "plan") >= 2
-
-
-@pytest.mark.slow
-@pytest.mark.cluster
-def test_the_same_bits_on_one_worker_and_on_two(clustered, tmp_path_factory):
-    with CommandCluster(tmp_path_factory.mktemp("cluster"), workers=1) as cluster:
-        # With the matrix on the driver workers read the rows from both stores.
-        run(clustered, clustered / "matrix", FEW, ENOUGH, cluster=cluster.config)
-        same(clustered / "matrix", clustered / "matrix here")
-        for count in ("one", "two"):
-            for name in ("dc balance", "linear mm"):
-                events = []
-                run(clustered, clustered / f"{name} {count}", {**FEW, **KINDS[name]}, events=events, cluster=cluster.config)
-                same(clustered / f"{name} {count}", clustered / f"{name} here")
-                assert max(event["n_tasks"] for event in events if event["event"] == "plan") >= 2
-            if count == "one":
-                cluster.start_worker()

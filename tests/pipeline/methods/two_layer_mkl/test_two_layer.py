@@ -1,7 +1,6 @@
 """Two-layer MKL: descent, stationarity, the infinite variant, forms of data, runs, bad input, scikit-learn's checks."""
 
 import json
-import warnings
 
 import numpy as np
 import pytest
@@ -479,15 +478,3 @@ def test_bad_data_is_refused(tmp_path):
     many = {"kernels": [f"rbf(gamma={g})" for g in range(1, 60)], "grams": "memory"}
     with pytest.raises(MemoryBoundExceeded, match=r"two-layer-mkl: this process would hold .*choose fewer kernels"):
         run_method("two-layer-mkl", many, data=str(tmp_path / "data"), run=str(tmp_path / "run"), driver_memory="500KiB", dry_run=True)
-
-
-@pytest.mark.cluster
-def test_workers_give_the_same_bits():
-    X, y = rows(15, n=200)
-    options = {"infinite": True, "max_new_kernels": 1, "max_iter": 2}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        here = TwoLayerMKLClassifier(NARROW, **options, scale=None).fit(X, y)
-        there = TwoLayerMKLClassifier(NARROW, cluster="local:2", grams="recompute", **options, scale=None).fit(X, y)
-    assert there.dual_coef_.tobytes() == here.dual_coef_.tobytes()
-    assert there.kernel_weights_.tobytes() == here.kernel_weights_.tobytes()

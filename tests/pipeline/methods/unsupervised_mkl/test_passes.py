@@ -11,7 +11,6 @@ from gramplane.pipeline import UnsupervisedMKL, load_model, resume_run, run_meth
 from gramplane.pipeline.methods.unsupervised_mkl import codes_pass, rows_pass
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage.ingest import ingest
-from tests.support.clusters import CommandCluster
 from tests.support.oracles.umkl import objective
 
 KERNELS = ["rbf(gamma=0.5)", "rbf(gamma=2)", "poly(degree=2)", "linear", "rbf(gamma=1)[0]"]
@@ -177,27 +176,6 @@ def stop_at(step):
             raise Stopped
 
     return emit
-
-
-@pytest.mark.cluster
-def test_the_same_bits_on_no_one_and_two_workers_and_after_kills(tmp_path, monkeypatch):
-    """A start from sparse codes has all passes in it; bases and codes travel as files of the run."""
-    monkeypatch.setattr(rows_pass, "STRIP_BYTES", 12 * 300 * 50)
-    monkeypatch.setattr("gramplane.pipeline.core.resources.INLINE_BYTES", 0)
-    X, params = points(7), {"start": "kernel-sparse-coding", "max_iter": 3}
-    _, _, here = fit(tmp_path, "here", X, params)
-    events = []
-    with CommandCluster(tmp_path, workers=1) as cluster:
-        _, _, one = fit(tmp_path, "one", X, params, cluster=cluster.config)
-        cluster.start_worker()
-        with pytest.raises(Stopped):
-            fit(tmp_path, "two", X, params, cluster=cluster.config, on_event=stop_at(2))
-        cluster.kill_worker(0)
-        resume_run(str(tmp_path / "two"), cluster=cluster.config, on_event=events.append)
-    assert bits(one) == bits(here) == bits(load_model(tmp_path / "two"))
-    assert {"event": "resume", "iteration": 2} in events
-    begun = {event["program"]: event["n_tasks"] for event in events if event["event"] == "plan"}
-    assert begun["bases"] == 7 and begun["gram-products"] > 1
 
 
 @pytest.mark.parametrize("start", ["greedy", "kernel-sparse-coding"])
