@@ -1,9 +1,11 @@
-"""What all tests share: no walks through the suite for garbage, one BLAS thread for oracles as for solvers, and Ctrl-C that is heard."""
+"""What all tests share: a draw of cases for the gate, no walks through the suite for garbage, one BLAS thread, and Ctrl-C that is heard."""
 
 import gc
 import os
 import signal
 import tempfile
+import zlib
+from collections import defaultdict
 from pathlib import Path
 
 import hypothesis
@@ -41,6 +43,31 @@ def pytest_collection():
         gc.freeze()
         gc.enable()
         threadpoolctl.threadpool_limits(1, user_api="blas")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]):
+    """Of a test over several lists of values the gate runs a fixed draw, in which every value of every list is; the others are slow."""
+    seen = defaultdict(set)
+    for item in items:
+        values = _values_of(item)
+        if len(values) < 2 or item.get_closest_marker("slow"):
+            continue
+        known = seen[item.nodeid.partition("[")[0]]
+        if values <= known and zlib.crc32(item.nodeid.encode()) % 8:
+            item.add_marker(pytest.mark.slow)
+        known |= values
+
+
+def _values_of(item: pytest.Item) -> set[tuple[object, ...]]:
+    """The values of a case: one of every list that its test is over, and of every fixture with several."""
+    if not hasattr(item, "callspec"):
+        return set()
+    left, values = dict(item.callspec.params), set()
+    for mark in item.iter_markers("parametrize"):
+        names = [name.strip() for name in mark.args[0].split(",")] if isinstance(mark.args[0], str) else mark.args[0]
+        values.add((str(names), *(id(left.pop(name)) for name in names if name in left)))
+    return values | {(name, id(value)) for name, value in left.items()}
 
 
 @pytest.fixture(autouse=True)

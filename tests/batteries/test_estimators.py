@@ -61,9 +61,8 @@ def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize(
-    "estimator", [*ESTIMATORS[:2], *(pytest.param(other, marks=pytest.mark.slow) for other in ESTIMATORS[2:])], ids=str
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
 def test_number_of_checks_that_really_ran(estimator):
     names = run_checks(estimator, origin(estimator))
     assert len(names["passed"]) >= LEAST_CHECKS

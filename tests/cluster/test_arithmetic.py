@@ -115,6 +115,7 @@ def test_a_cluster_of_mixed_kernels_is_told_at_preflight_and_in_the_summary(tmp_
     assert done.status == "done" and RunStore.open(tmp_path / "run").read_json("summary")["mixture"] == told
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_worker_of_another_kind_that_joins_later_is_told_once(tmp_path):
     coretype, sink = another_coretype(), MemorySink()

@@ -138,6 +138,7 @@ def test_a_fit_in_a_pipe_writes_lines_without_control_characters(tmp_path):
     assert [line.split("  ")[0] for line in lines if "round" in line] == [f"FGMClassifier: round {k} of at most 10" for k in (1, 2, 3)]
 
 
+@pytest.mark.slow
 def test_a_fit_on_a_terminal_draws_a_bar():
     ours, theirs = pty.openpty()
     with subprocess.Popen(

@@ -102,6 +102,7 @@ def test_results_of_blas_and_numpy_do_not_depend_on_where_arrays_lie():
     assert moved() == []
 
 
+@pytest.mark.slow
 def test_nor_do_they_under_other_kernels():
     if not other_coretypes():
         pytest.skip("BLAS here has one kernel only, or does not read OPENBLAS_CORETYPE")

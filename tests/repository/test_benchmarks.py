@@ -85,12 +85,6 @@ def test_a_row_against_an_earlier_revision_is_judged_by_least_times(bench: Any) 
         against.commit_of("no-such-thing")
 
 
-def test_smallest_program_runs_in_the_normal_suite() -> None:
-    text = run("linear_speed", "fgm_small", "--tiny")
-    assert "| FGM : l1-SVM, defaults |" in text
-    assert "MISSED" not in text
-
-
 def test_tables_of_the_documentation_are_those_of_the_kept_runs() -> None:
     assert "all pages are up to date" in run("tables", "--check")
 

@@ -54,6 +54,7 @@ def test_on_a_read_only_disk_what_is_done_is_left_alone_and_the_rest_is_told(ben
         assert done or "read-only file system" in ended.err, f"{case.words}\n{ended.err}"
 
 
+@pytest.mark.slow
 def test_on_a_full_disk_the_path_is_told_as_it_is_written(bench, tmp_path):
     place = tmp_path / "Disk With Capitals"
     place.mkdir()

@@ -71,6 +71,7 @@ def test_a_workflow_over_tcp(place, plain, form):
     same_as_sync(place, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["options", pytest.param("environment", marks=pytest.mark.slow)])
 def test_a_workflow_over_tls(place, encrypted, form):
     tls = encrypted.tls
@@ -126,6 +127,7 @@ def test_a_foreign_certificate_none_at_all_and_no_encryption(fit, encrypted, tmp
     assert (code, "TLS" in message, seconds < 15) == (4, True, True), message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("listener", ["nobody", "silent"])
 def test_an_address_that_does_not_answer(fit, listener, monkeypatch):
     monkeypatch.setenv("GRAMPLANE_CONNECT_TIMEOUT", "2")
@@ -138,6 +140,7 @@ def test_an_address_that_does_not_answer(fit, listener, monkeypatch):
     assert (code, f"no scheduler at {address} within 2 s" in message, seconds < 7) == (4, True, True), (message, seconds)
 
 
+@pytest.mark.slow
 def test_a_scheduler_file_of_a_scheduler_that_is_gone(fit, tmp_path, monkeypatch):
     monkeypatch.setenv("GRAMPLANE_CONNECT_TIMEOUT", "2")
     folder = tmp_path / "gone"

@@ -26,15 +26,7 @@ from gramplane.storage.ingest.tables.row_tables import array_digest
 from tests.support.budget_sources import SOURCES, memory_of
 
 BUDGET, SLACK = 32 << 20, 64 << 20
-QUICK = (
-    "npz by columns",
-    "npz wide by columns",
-    "mat sparse",
-    "parquet of one row group",
-    "parquet of long words",
-    "csv of many columns",
-    "csv of names",
-)
+QUICK = ("npz by columns", "parquet of one row group", "csv of many columns")
 SMALL = 8 << 20
 
 

@@ -67,6 +67,7 @@ def test_memory_stays_within_the_budget(tmp_path, small, jobs):
     assert sizes[1] < sizes[0] + (6 << 20), "four times the text, the same memory"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["npy", "parquet"])
 def test_memory_of_dense_input(tmp_path, small, form):
     budget = 32 << 20

@@ -368,6 +368,7 @@ def test_rules_of_equal_weight_stay_in_place_however_a_processor_rounds():
 # --- scikit-learn -------------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_checks_of_scikit_learn():
     names = run_checks(RuleEnsembleClassifier(n_thresholds=2, max_visits=500, max_rounds=2), SEVEN_DIGITS)
     assert names["failed"] == [] and names["xfail"] == sorted(SEVEN_DIGITS)
