@@ -139,17 +139,6 @@ def test_few_classes_lie_between_an_estimator_and_scikit_learn():
     assert len(ours) <= 5 and len(FGMClassifier.__mro__) <= 14
 
 
-def test_parameters_are_stored_untouched():
-    groups, weight = [np.array([0, 1])], np.array([2.0])
-    machine = FGMClassifier(B=np.int64(3), groups=groups, group_weight=weight, class_weight={1: 2.0})
-    assert machine.groups is groups
-    assert machine.group_weight is weight
-    assert machine.B == 3
-    twin = clone(machine)
-    assert twin.get_params()["class_weight"] == {1: 2.0}
-    assert clone(machine).set_params(C=7).C == 7
-
-
 def test_numbers_of_numpy_and_arrays_are_parameters_too():
     X, y = planted(0, d=12)
     a = FGMClassifier(B=np.int64(2), C=np.float32(1.0), max_rounds=np.int32(2), fit_intercept=np.bool_(True), scale=None).fit(X, y)

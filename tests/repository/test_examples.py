@@ -52,20 +52,3 @@ def test_pages_link_public_names_only() -> None:
         if "_build" not in page.parts:
             linked = set(re.findall(r"\{(?:class|func)\}`~?(gramplane\.[\w.]+)", page.read_text(encoding="utf-8")))
             assert linked <= {*NAMES, "gramplane.ConfigMismatch"}, (page, linked - set(NAMES))
-
-
-def says_something(text: str) -> bool:
-    """Tell whether a summary is a sentence about the thing, not its name or the command that has it."""
-    return len(text.split()) >= 4 and text.rstrip(")").endswith(".") and not text.startswith("Command ")
-
-
-def test_every_entry_of_the_reference_says_what_it_does() -> None:
-    """Of public names, commands, methods and exceptions the sentence beside the name."""
-    names = {name: re.split(r"\n\s*\n", inspect.getdoc(thing) or "")[0] for name, thing in NAMES.items()}
-    commands = runpy.run_path(str(ROOT / "docs" / "make_cli.py"))
-    names |= {" ".join(path): commands["summary"](command) for path, command in commands["leaves"](commands["cli"])}
-    reference = runpy.run_path(str(ROOT / "docs" / "make_reference.py"))
-    rows = re.findall(r"^\| `(gramplane\.[\w.]+)` \| \d+ \| (.*) \|$", reference["exit_codes"](), re.MULTILINE)
-    methods = re.findall(r"^## (\S+)\n\n(.*?\.) \[Theory\]", reference["parameters"](), re.MULTILINE)
-    assert len(rows) > 10 and [name for name, _ in methods] == list(gramplane.METHODS)
-    assert not [(name, text) for name, text in [*names.items(), *rows, *methods] if not says_something(text)]

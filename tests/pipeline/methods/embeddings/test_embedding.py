@@ -19,7 +19,7 @@ from gramplane.pipeline.methods.embeddings.method import MVE, SPE
 from gramplane.pipeline.methods.embeddings.method import ColoredMVU as ColoredMVUMethod
 from gramplane.pipeline.methods.embeddings.problem import EmbeddingInputs, edge_squares
 from gramplane.pipeline.records.context import RunContext
-from gramplane.storage import DataError, MemoryBlocks, RunStore
+from gramplane.storage import DataError, MemoryBlocks
 from gramplane.storage.ingest import ingest
 
 ALL = {"colored": ColoredMVU, "volume": MinimumVolumeEmbedding, "structure": StructurePreservingEmbedding}
@@ -102,41 +102,6 @@ def test_real_targets_order_the_map():
 
 def context(store, run=None, seed=0):
     return RunContext(open_executor("sync").__enter__(), data=store, scratch=run, seed=seed)
-
-
-class Stopped(Exception):
-    pass
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_a_run_stopped_after_any_step_resumes_to_the_same_bits(name, tmp_path):
-    X, y = blobs(4)
-    store = ingest((X, y), tmp_path / "data.zarr")
-    config = METHODS[name].config(graph="union", n_neighbors=3, tol=1e-3 if name == "volume" else 1e-5)
-
-    def course(folder, steps=None):
-        def sink(event):
-            if event["event"] == "iteration" and event["iteration"] == steps:
-                raise Stopped
-
-        run = RunStore.open(folder) if folder.exists() else RunStore.create(folder, {})
-        ctx = RunContext(open_executor("sync").__enter__(), data=store, scratch=run, emit=sink)
-        method = METHODS[name]
-        problem = method.problem(*method.read_inputs(config, ctx, {}), ctx)
-        outcome = iterate(method, problem, ctx, store=run)
-        found = method.result(problem, outcome.state, ctx)
-        return outcome, found.model, found.summary, method.tables(problem, outcome.state, found.model)
-
-    outcome, model, summary, tables = course(tmp_path / "straight")
-    assert outcome.state.iteration >= 2
-    for steps in range(1, outcome.state.iteration):
-        with pytest.raises(Stopped):
-            course(tmp_path / f"run{steps}", steps)
-        again, other, *rest = course(tmp_path / f"run{steps}")
-        assert again.resumed_at == steps
-        np.testing.assert_array_equal(other.arrays["scores"], model.arrays["scores"])
-        np.testing.assert_array_equal(other.eigenvalues, model.eigenvalues)
-        assert other.figures == model.figures and rest == [summary, tables]
 
 
 def test_every_state_of_a_working_set_has_a_dual_variable_per_triple():

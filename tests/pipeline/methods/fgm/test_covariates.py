@@ -16,7 +16,6 @@ from gramplane.pipeline import (
     cross_validate,
     load_model,
     predict_store,
-    resume_run,
     run_method,
     score_store,
     tune,
@@ -25,7 +24,7 @@ from gramplane.pipeline.core.calibration import draw_folds
 from gramplane.pipeline.inputs.folds import fold_masks
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.models.calibration import class_probabilities, fit_calibration
-from gramplane.storage import DataError, DigestMismatch, columns_file
+from gramplane.storage import DataError, columns_file
 from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import bits
 from tests.support.fgm_targets import problem
@@ -39,10 +38,6 @@ ATOMS = {
     "poly2": {"feature_map": "poly2", "gamma": 0.5},
     "additive_gaussian": {"feature_map": "additive_gaussian", "gamma": 0.3},
 }
-
-
-class Stopped(Exception):
-    """What the event sink raises to end a run."""
 
 
 def data(target, seed=0, n=90):
@@ -145,32 +140,6 @@ def test_methods_without_covariates_say_that_they_leave_those_of_a_store(tmp_pat
     events.clear()
     run_method("fgm", PARAMS, data=store.url, run=str(tmp_path / "fgm"), on_event=events.append)
     assert not [event for event in events if event["event"] == "warning"]
-
-
-@pytest.mark.parametrize("held", ["store", "file"])
-def test_a_run_goes_on_to_the_same_bits(tmp_path, target, held):
-    X, y, Z = data(target)
-    store = ingest((X, y), tmp_path / "a.zarr", covariates=Z if held == "store" else None, **task(target))
-    path = written(Z, tmp_path / "z.csv")
-    extra = {} if held == "store" else {"covariates": columns_file(path, 90)}
-    params = {**PARAMS, "fit_intercept": True, "debias": True}
-
-    def stop(event):
-        if event["event"] == "iteration" and event["iteration"] == 2:
-            raise Stopped
-
-    run_method("fgm", params, data=store.url, run=str(tmp_path / "whole"), extra=extra)
-    with pytest.raises(Stopped):
-        run_method("fgm", params, data=store.url, run=str(tmp_path / "parts"), extra=extra, on_event=stop)
-    if held == "file":
-        written(2 * Z, path)
-        with pytest.raises(DigestMismatch, match=r"z\.csv is not the file that the run began with"):
-            resume_run(str(tmp_path / "parts"))
-        written(Z, path)
-    assert resume_run(str(tmp_path / "parts")).status == "done"
-    whole, parts = (load_model(tmp_path / name) for name in ("whole", "parts"))
-    assert bits(whole) == bits(parts)
-    np.testing.assert_array_equal(whole.covariate_coef_, parts.covariate_coef_)
 
 
 def test_plans_count_covariates(tmp_path):

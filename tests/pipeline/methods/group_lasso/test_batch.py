@@ -28,7 +28,7 @@ from gramplane.pipeline.methods.group_lasso.moments_pass import feature_slopes, 
 from gramplane.pipeline.passes.blocks import scale_as_given
 from gramplane.pipeline.passes.scaling import scaled
 from gramplane.pipeline.records.context import RunContext
-from gramplane.storage import MemoryBlocks, RunStore, block_cache
+from gramplane.storage import MemoryBlocks, block_cache
 from gramplane.storage.ingest import ingest
 
 D = 60
@@ -225,30 +225,6 @@ def test_blocks_of_rows_weigh_what_their_refs_say(monkeypatch):
     monkeypatch.setattr(passes, "ROWS", 16)
     refs = passes.row_refs(MemoryBlocks(planted()[0]))
     assert len(refs) == 6 and [ref.nbytes for ref in refs] == [ref.load().nbytes for ref in refs]
-
-
-@pytest.mark.parametrize(("engine", "loss"), [("gram", "squared"), ("working_set", "hinge"), ("fista", "logistic")])
-def test_a_resumed_fit_has_the_bits_of_an_undisturbed_one(tmp_path, engine, loss, monkeypatch):
-    X, y = planted(loss)
-    problem = problem_of(y, loss, engine=engine, tol=1e-8, share=0.03, max_iter=12)
-    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso.batch_problem.PROXIMAL_STEPS", 20)
-    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso.batch_problem.SWEEPS", 5)
-    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso.batch_problem.FIRST_GROUPS", 2)
-    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso.batch_problem.MORE_GROUPS", 2)
-    straight, outcome = fitted(problem, MemoryBlocks(X))
-    assert outcome.state.iteration > 2
-    run = RunStore.create(tmp_path / "run", {})
-    cut = replace(problem, max_iter=2)
-    with open_executor("sync") as executor:
-        ctx = RunContext(executor, data=MemoryBlocks(X), scratch=run)
-        cut_short = batch(problem, ctx)
-        state = cut_short.init(ctx)
-        for _ in range(cut.max_iter):
-            state = cut_short.step(state, ctx).state
-        run.save_checkpoint(state.iteration, state)
-    resumed, _ = fitted(problem, MemoryBlocks(X), run)
-    assert (resumed.weights == straight.weights).all()
-    assert resumed.gap == straight.gap
 
 
 def test_left_out_rows_do_not_exist():

@@ -99,6 +99,7 @@ def test_commands_take_a_file_of_edges(tmp_path, capsys):
     assert "edges.txt:2: feature 8 does not exist, features are 0 to 7" in error
 
 
+@pytest.mark.slow
 def test_the_example_runs(tmp_path, capsys):
     X, y = problem()
     (tmp_path / "data").mkdir()

@@ -494,6 +494,7 @@ def test_batch_fits_and_real_targets_are_tuned_too(tmp_path):
     assert row["mse"] == pytest.approx((1 - row["r2"]) * value.var(), rel=0.2)
 
 
+@pytest.mark.slow
 def test_the_example_workflow_runs_and_its_report_shows_the_stream(tmp_path, capsys):
     X, value = problem(n=200)
     shutil.copy(WORKFLOWS / "group_lasso.yaml", tmp_path / "w.yaml")

@@ -11,7 +11,6 @@ from sklearn.metrics import r2_score
 from sklearn.svm import SVC
 
 from gramplane.kernels.grams.blocks import gram_block
-from gramplane.kernels.graphs.kernel_graphs import KernelList
 from gramplane.kernels.graphs.norms import NodeSet, gauge
 from gramplane.kernels.graphs.parsing import parse_graph
 from gramplane.kernels.svm.dual import ridge_problem
@@ -485,8 +484,3 @@ def test_checks_of_scikit_learn(estimator, expected, least):
     assert names["xfail"] == sorted(expected)
     assert len(names["passed"]) >= least
     assert len(names["skipped"]) <= 2
-
-
-def test_a_list_graph_may_be_cloned():
-    dag = KernelList(["a"], ["linear"], [[]])
-    assert clone(HierarchicalKernelClassifier(dag, scale=None)).dag.names == ("a",)

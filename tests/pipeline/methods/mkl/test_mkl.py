@@ -6,11 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.metrics import r2_score
-from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.svm import SVC, SVR
 
 from gramplane.cluster import MemoryBoundExceeded
@@ -370,21 +368,6 @@ def test_max_iter_warns_and_keeps_valid_bounds():
     optimum = oracle.dual_optimum(problem)[0]
     assert not found.converged_ and found.n_iter_ == 2
     assert found.lower_bound_ <= optimum <= found.upper_bound_
-
-
-def test_in_a_grid_search_and_after_clone():
-    X, y = rows(8)
-    found = GridSearchCV(MKLClassifier(KERNELS, scale=None), {"v": [0.0, 1.0], "C": [1.0, 10.0]}, cv=3).fit(X, y)
-    # The scores of the search are those of fits by hand on the same folds, and the best of them is refitted.
-    for options, mean in zip(found.cv_results_["params"], found.cv_results_["mean_test_score"], strict=True):
-        folds = [MKLClassifier(KERNELS, **options, scale=None).fit(X[a], y[a]).score(X[b], y[b]) for a, b in StratifiedKFold(3).split(X, y)]
-        assert mean == pytest.approx(np.mean(folds), abs=1e-12)
-    assert found.best_score_ == found.cv_results_["mean_test_score"].max() > np.bincount(y).max() / len(y)
-    twin = clone(found.best_estimator_)
-    assert twin.get_params() == {**MKLClassifier(KERNELS, scale=None).get_params(), **found.best_params_} and not hasattr(
-        twin, "kernel_weights_"
-    )
-    np.testing.assert_array_equal(twin.fit(X, y).decision_function(X), found.decision_function(X))
 
 
 def test_runs_on_stores(tmp_path):

@@ -15,7 +15,7 @@ from gramplane.workflows.cli import main
 from gramplane.workflows.report import view_run
 from gramplane.workflows.report.figures import pictures
 from gramplane.workflows.report.render import cards, summary_rows
-from tests.support.commands import gramplane, result, start, tree_bytes, wait_for_rounds
+from tests.support.commands import result
 
 GRID = "- grid: {widths: [0.5, 2.0], degrees: [1]}\n"
 
@@ -90,18 +90,6 @@ def test_what_a_report_draws(place: Path):
     assert shown["kernels in all"] == "15" and int(shown["selected kernels"]) <= 15 and "columns in the data" not in shown
     summary = {row["name"]: row["values"] for row in summary_rows([view, view])}
     assert float(summary["lower bound"][0]) <= float(summary["upper bound"][0])
-
-
-@pytest.mark.slow
-def test_a_killed_run_ends_in_the_same_bits(place: Path, tmp_path: Path):
-    words = ["fit", "mkl", "--data", place / "train", "--kernels", place / "kernels.yaml", "--set", "tol=1e-9", "--set", "solver=silp"]
-    command = start([*words, "--run", tmp_path / "killed"], tmp_path)
-    wait_for_rounds(command, tmp_path / "killed", 3, pause=0.005)
-    command.kill()
-    assert RunStore.open(tmp_path / "killed").read_json("summary") is None
-    assert gramplane(["resume", tmp_path / "killed"], tmp_path)[0] == 0
-    assert gramplane([*words, "--run", tmp_path / "straight"], tmp_path)[0] == 0
-    assert tree_bytes(tmp_path / "killed" / "model") == tree_bytes(tmp_path / "straight" / "model")
 
 
 WORKFLOW = """schema: gramplane.workflow/1

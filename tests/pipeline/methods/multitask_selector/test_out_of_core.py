@@ -139,28 +139,6 @@ def test_a_pass_that_hides_a_feature_is_told_by_the_optimum(tmp_path, monkeypatc
     assert false["objective"] - true["objective"] > 10 * (false["gap"] + true["gap"])
 
 
-def test_a_batch_resumes_at_every_step_to_the_same_bits(tmp_path):
-    class Stopped(Exception):
-        pass
-
-    def stop(event):
-        if event["event"] == "iteration":
-            raise Stopped
-
-    store, params = stored(tmp_path / "data"), {**BATCH, "refit": 0.05}
-    run(params, store, tmp_path / "straight")
-    steps = len(RunStore.open(tmp_path / "straight").history())
-    with pytest.raises(Stopped):
-        run(params, store, tmp_path / "run", on_event=stop)
-    for _ in range(steps - 1):
-        with pytest.raises(Stopped):
-            resume_run(str(tmp_path / "run"), on_event=stop)
-    assert resume_run(str(tmp_path / "run")).status == "done" and steps > 4
-    assert bits(tmp_path / "run") == bits(tmp_path / "straight")
-    both = [RunStore.open(tmp_path / name).read_json("tables") for name in ("run", "straight")]
-    assert both[0] == both[1]
-
-
 def test_unfinished_fits_say_so_and_a_set_too_large_is_refused(tmp_path):
     store = stored(tmp_path / "data")
     done = run({**BATCH, "max_iter": 5}, store, tmp_path / "short").summary

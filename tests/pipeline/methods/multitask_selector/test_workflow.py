@@ -69,6 +69,7 @@ def test_bad_settings_are_refused_before_work_starts(tmp_path, capsys, setting, 
     assert not (tmp_path / "bad").exists()
 
 
+@pytest.mark.slow
 def test_the_example_runs(tmp_path, capsys):
     (tmp_path / "data").mkdir()
     table(tmp_path / "data" / "train.csv")

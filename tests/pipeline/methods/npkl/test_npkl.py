@@ -25,7 +25,7 @@ from gramplane.kernels.spectral import dual_ascent as spectral_dual
 from gramplane.kernels.spectral import problem as spectral_problem
 from gramplane.kernels.spectral.neighbors import nearest_rows, smooth_basis
 from gramplane.kernels.spectral.problem import close_pairs, margins, pair_constraints, select_uncertain_pairs
-from gramplane.pipeline import load_model, predict_store, resume_run, run_method, score_store
+from gramplane.pipeline import load_model, predict_store, run_method, score_store
 from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.grams import neighbours as neighbour_pass
 from gramplane.pipeline.grams.neighbours import nearest_neighbours
@@ -298,34 +298,6 @@ def test_the_linear_loss_decomposes_once(n, monkeypatch):
     monkeypatch.setattr(spectral_dual.Evaluator, "__call__", lambda _, *args, **options: spectral_problem.evaluate(*args, **options))
     again = SimpleNPKL(loss="linear").fit(X, triples)
     assert len(calls) == 3 and again.kernel_block().tobytes() == found.kernel_block().tobytes()
-
-
-class Stop(RuntimeError):
-    """An interruption."""
-
-
-@pytest.mark.parametrize("params", [SHARP, {"loss": "square", "C": 5.0, "B": 4000.0, "max_iter": 40}, {"C": 0.3}])
-def test_an_interrupted_run_ends_with_the_bits_of_an_undisturbed_one(tmp_path, params):
-    X, _, triples = groups(10, n=30)
-    store = ingest(X, tmp_path / "data.zarr")
-    extra = {"constraints": triples}
-    run_method("npkl", params, data=store.url, run=str(tmp_path / "whole"), extra=extra)
-    seen = []
-
-    def stop(event):
-        seen.append(event["event"])
-        if event["event"] == "iteration" and event["iteration"] == min(3, steps):
-            raise Stop
-
-    steps = 1 if params.get("loss", "linear") == "linear" else 3
-    with pytest.raises(Stop):
-        run_method("npkl", params, data=store.url, run=str(tmp_path / "cut"), extra=extra, on_event=stop)
-    assert resume_run(str(tmp_path / "cut")).status == "done"
-    whole, cut = (load_model(tmp_path / name) for name in ("whole", "cut"))
-    np.testing.assert_array_equal(cut.kernel_block(), whole.kernel_block())
-    np.testing.assert_array_equal(cut.dual_coef_, whole.dual_coef_)
-    np.testing.assert_array_equal(cut.history_["objective"], whole.history_["objective"])
-    assert cut.dual_gap_ == whole.dual_gap_
 
 
 # --- what is told -----------------------------------------------------------------------------------------------------------------

@@ -23,16 +23,6 @@ def stored(folder, n: int, pairs: int) -> dict:
     return {"data": url, "extra": {"constraints": [[i, i + 1, 1 - 2 * (i % 2)] for i in range(pairs)]}}
 
 
-@pytest.mark.parametrize("params", [{}, {"loss": "squared_hinge", "B": 600.0, "max_iter": 3}, {"base": 20}])
-def test_a_run_ends_within_the_bytes_of_its_plan(tmp_path, params):
-    given = {**stored(tmp_path, N, 300), "run": str(tmp_path / "run")}
-    params = {"graph": "union", **params}
-    plan = run_method("npkl", params, dry_run=True, **given).plan
-    with pytest.raises(MemoryBoundExceeded, match="npkl: this process would hold"):
-        run_method("npkl", params, dry_run=True, driver_memory=plan["driver_bytes"] - 1, **given)
-    assert run_method("npkl", params, driver_memory=plan["driver_bytes"], **given).status == "done"
-
-
 def test_memory_for_one_eigenpair_does_not_do_for_rows_that_are_all_linked(tmp_path):
     given = {**stored(tmp_path, N, 300), "run": str(tmp_path / "run")}
     told = r"a small matrix as a dense one 10\.99 MiB"

@@ -25,6 +25,7 @@ def write_data(folder: Path) -> None:
     (folder / "data" / "constraints.csv").write_text("\n".join(["i,j,sign", *lines]) + "\n")
 
 
+@pytest.mark.slow
 def test_the_example_workflow(tmp_path, capsys, monkeypatch):
     write_data(tmp_path)
     shutil.copy(WORKFLOWS / "npkl.yaml", tmp_path)

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor
-from gramplane.pipeline import RuleEnsembleClassifier, load_model, resume_run, run_method
+from gramplane.pipeline import RuleEnsembleClassifier, run_method
 from gramplane.pipeline.core.memory import total_bytes
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.methods.rule_ensemble import blocked_lattice, data, problem
@@ -197,24 +197,6 @@ def test_more_propositions_than_the_driver_may_name_are_refused(ctx):
 
 
 # --- workers -------------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("after", [1, 2, 4])
-def test_a_run_that_was_stopped_goes_on_to_the_same_bits(after, tmp_path, monkeypatch):
-    place_rows(monkeypatch, "small blocks")
-    ingest(planted(200), tmp_path / "data.zarr")
-    place = {"data": str(tmp_path / "data.zarr")}
-    run_method("rule-ensemble", PARAMS, **place, run=str(tmp_path / "whole"))
-
-    def stop(event):
-        if event["event"] == "iteration" and event["iteration"] == after:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_method("rule-ensemble", PARAMS, **place, run=str(tmp_path / "run"), on_event=stop)
-    resume_run(str(tmp_path / "run"))
-    whole, resumed = (named_bytes(load_model(tmp_path / name).model_) for name in ("whole", "run"))
-    assert whole == resumed
 
 
 def test_bits_of_a_block_are_kept_by_whoever_made_them(monkeypatch, ctx):

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from gramplane.kernels.jit import one_thread
@@ -373,10 +372,3 @@ def test_checks_of_scikit_learn():
     names = run_checks(RuleEnsembleClassifier(n_thresholds=2, max_visits=500, max_rounds=2), SEVEN_DIGITS)
     assert names["failed"] == [] and names["xfail"] == sorted(SEVEN_DIGITS)
     assert len(names["passed"]) >= 66 and len(names["skipped"]) <= 1
-
-
-def test_parameters_are_stored_untouched():
-    matrix = np.eye(2)
-    machine = RuleEnsembleClassifier(task_kernel=matrix, categorical=(1,))
-    assert machine.task_kernel is matrix
-    np.testing.assert_array_equal(clone(machine).task_kernel, matrix)

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from gramplane.cluster import MemoryBoundExceeded
 from gramplane.cluster.workers.affinity import Affinity
-from gramplane.pipeline import SemanticKernelRanker, VisualRank, load_model, predict_store, resume_run, run_method
+from gramplane.pipeline import SemanticKernelRanker, VisualRank, load_model, run_method
 from gramplane.pipeline.methods.semantic_ranker import method, queries
 from gramplane.pipeline.methods.semantic_ranker.config import RankerConfig
 from gramplane.pipeline.methods.semantic_ranker.queries import batch_groups, ranking_plan, read_queries, task_groups
@@ -85,39 +85,6 @@ def cluster(tmp_path_factory):
     """Scheduler and two workers for the whole module."""
     with CommandCluster(tmp_path_factory.mktemp("cluster"), workers=2) as started:
         yield started.config
-
-
-class Stopped(Exception):
-    """What the event sink raises to end a run."""
-
-
-@pytest.mark.slow
-def test_workers_a_kill_and_the_plan(stored, cluster):
-    folder, _, table, given = stored
-    plan = run_method("semantic-ranker", PARAMS, **given, run=str(folder / "dry"), dry_run=True).plan
-    assert plan["distributed"] == ["queries"] and plan["queries"] == 9 and plan["images"] == len(table)
-    straight = run_method("semantic-ranker", PARAMS, **given, run=str(folder / "straight"))
-    assert straight.summary["queries_converged"] == 9 and plan["passes_at_most"] == straight.summary["iterations"] >= 3
-
-    def stop(event):
-        if event["event"] == "iteration" and event["iteration"] == 2:
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        run_method("semantic-ranker", PARAMS, **given, run=str(folder / "killed"), on_event=stop)
-    events, resumed = [], []
-    run_method("semantic-ranker", PARAMS, **given, run=str(folder / "there"), cluster=cluster, on_event=events.append)
-    passes = [event for event in events if event["event"] == "plan"]
-    assert next(event["n_tasks"] for event in passes) == plan["tasks_per_pass"] >= 2
-    assert sum(event["n_tasks"] for event in passes) == plan["tasks_in_all"]
-    assert max(event["memory_bound"] for event in passes) == plan["task_bytes"]
-    resume_run(str(folder / "killed"), cluster=cluster, on_event=resumed.append)
-    # What was ranked before the kill is not ranked again.
-    assert len([event for event in resumed if event["event"] == "plan"]) == len(passes) - 2
-    for name in ("there", "killed"):
-        assert contents(folder / name) == contents(folder / "straight")
-    predict_store(str(folder / "there"), given["data"], str(folder / "scores.npz"))
-    np.testing.assert_array_equal(np.load(folder / "scores.npz")["prediction"], load_model(folder / "there").scores_)
 
 
 def test_one_query_says_that_nothing_is_distributed(stored):

@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.kernels.ranking.pair_ranking import graph_laplacian
 from gramplane.kernels.ranking.random_walk import top_precision
-from gramplane.pipeline.core.engine import fit, iterate
+from gramplane.pipeline.core.engine import iterate
 from gramplane.pipeline.methods.semantic_ranker.config import RankerConfig
 from gramplane.pipeline.methods.semantic_ranker.estimator import SemanticKernelRanker, VisualRank
 from gramplane.pipeline.methods.semantic_ranker.method import Ranker
@@ -275,39 +275,6 @@ def test_planted_images_are_ranked_better_than_by_looks_or_by_the_search():
 
 def run_context(executor, store, path):
     return RunContext(executor, data=store, scratch=RunStore.create(path, {}), seed=0)
-
-
-def test_a_killed_loop_ends_with_the_same_bits(tmp_path):
-    q = query()
-    store = ingest(q.X, tmp_path / "images.zarr")
-    config = RankerConfig(tol=1e-9)
-    with open_executor(None) as executor:
-        ctx = run_context(executor, store, tmp_path / "run")
-        inputs = RankerInputs(store, q.tags, np.full(36, 1 / 36))
-
-        class Killed(Exception):
-            pass
-
-        class Dying(Ranker):
-            def step(self, problem, state, resources):
-                if state.iteration == 4:
-                    raise Killed
-                return super().step(problem, state, resources)
-
-        def ended(method):
-            problem = method.problem(config, inputs, ctx)
-            outcome = iterate(method, problem, ctx, store=ctx.scratch)
-            return outcome.resumed_at, method.result(problem, outcome.state, ctx).model
-
-        straight = fit(Ranker(), config, inputs, RunContext(executor, data=store)).result.model
-        with pytest.raises(Killed):
-            ended(Dying())
-        resumed_at, model = ended(Ranker())
-    assert resumed_at == 4
-    for name, array in straight.arrays.items():
-        np.testing.assert_array_equal(array, model.arrays[name])
-    np.testing.assert_array_equal(straight.eigenvectors, model.eigenvectors)
-    assert straight.figures == model.figures
 
 
 def test_a_model_is_saved_and_read(tmp_path):

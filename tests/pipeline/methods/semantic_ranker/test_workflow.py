@@ -6,9 +6,8 @@ import shutil
 import numpy as np
 import pytest
 
-from gramplane.pipeline import load_model, resume_run, run_method
+from gramplane.pipeline import load_model, run_method
 from gramplane.pipeline.methods.semantic_ranker.estimator import SemanticKernelRanker
-from gramplane.pipeline.methods.semantic_ranker.problem import RankerProblem
 from gramplane.pipeline.synthetic.images import planted_images
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.cli import main
@@ -66,37 +65,6 @@ def test_unseen_images_are_predicted_from_their_looks(tmp_path, query, capsys):
     assert "has 9 features, the model was trained on 10" in capsys.readouterr().err
 
 
-def test_a_loaded_run_is_the_estimator(tmp_path, query):
-    run_method("semantic-ranker", {"base": 10}, data=str(tmp_path / "images"), run=str(tmp_path / "run"), extra={"tags": query.tag_lines()})
-    loaded, peer = load_model(tmp_path / "run"), SemanticKernelRanker(base=10).fit(tmp_path / "images", query.tag_lines())
-    np.testing.assert_array_equal(loaded.scores_, peer.scores_)
-    np.testing.assert_array_equal(loaded.kernel_block(), peer.kernel_block())
-    np.testing.assert_array_equal(loaded.score_samples(query.X[:3]), peer.score_samples(query.X[:3]))
-    np.testing.assert_array_equal(loaded.score_samples(tmp_path / "images"), peer.scores_)
-    assert loaded.get_params()["base"] == 10
-
-
-def test_a_killed_run_ends_with_the_same_bits(tmp_path, query, monkeypatch):
-    data, extra = str(tmp_path / "images"), {"tags": query.tag_lines()}
-    straight = run_method("semantic-ranker", {}, data=data, run=str(tmp_path / "straight"), extra=extra)
-    step = RankerProblem.step
-
-    def dying(self, state, ctx):
-        if state.iteration == 3:
-            raise KeyboardInterrupt
-        return step(self, state, ctx)
-
-    monkeypatch.setattr(RankerProblem, "step", dying)
-    with pytest.raises(KeyboardInterrupt):
-        run_method("semantic-ranker", {}, data=data, run=str(tmp_path / "killed"), extra=extra)
-    monkeypatch.setattr(RankerProblem, "step", step)
-    resumed = resume_run(str(tmp_path / "killed"))
-    assert resumed.summary["objective"] == straight.summary["objective"]
-    a, b = (load_model(tmp_path / name) for name in ("straight", "killed"))
-    np.testing.assert_array_equal(a.scores_, b.scores_)
-    np.testing.assert_array_equal(a.dual_coef_, b.dual_coef_)
-
-
 def test_weights_of_rows_are_the_prior(tmp_path, query):
     prior = np.where(query.relevant, 3.0, 1.0)
     store = ingest(query.X, tmp_path / "weighted", weight_column=prior, progress=None)
@@ -118,6 +86,7 @@ def test_bad_tags_of_a_run(tmp_path, query, capsys):
     assert result(fit(tmp_path, "run", "--set", "untagged=zero"), capsys)["summary"]["untagged"] == 1
 
 
+@pytest.mark.slow
 def test_the_example_runs_as_it_is(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("GRAMPLANE_STORE", raising=False)
     monkeypatch.delenv("GRAMPLANE_RUNS", raising=False)

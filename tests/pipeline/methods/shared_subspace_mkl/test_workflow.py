@@ -44,6 +44,7 @@ def test_more_rows_than_the_driver_holds_are_refused_before_work_starts(tmp_path
     assert not (tmp_path / "bad").exists()
 
 
+@pytest.mark.slow
 def test_the_example_runs(tmp_path, capsys):
     (tmp_path / "data").mkdir()
     table(tmp_path / "data" / "train.csv", real=True)

@@ -126,18 +126,7 @@ def test_every_place_of_the_matrices_gives_the_same_bits(users, tmp_path, params
     assert len(seen) == 1
 
 
-def test_no_pass_takes_more_than_its_plan(tmp_path):
-    """Users in blocks of unequal size: a plan names the largest."""
-    circle = np.resize(np.arange(3), 150)
-    X = np.random.default_rng(0).normal(size=(150, 28)) + circle[:, None]
-    ingest(X, tmp_path / "users")
-    given = tmp_path, X, np.column_stack(some_pairs(circle))
-    plan, events = run(given, "run", tmp_path, dry_run=True, grams="recompute").plan, []
-    run(given, "run", tmp_path, on_event=events.append, grams="recompute")
-    bounds = [event["memory_bound"] for event in events if event["event"] == "plan"]
-    assert plan["tasks_per_pass"] == 3 and max(bounds) == plan["task_bytes"]
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "params",
     [{}, {"pair_kernel": "mlpk", "n_import": 4, "n_candidates": 20}, {"pair_kernel": "tensor", "max_iter": 30, "C": 1e-4}],

@@ -41,6 +41,7 @@ def community(folder: Path, n: int = 40) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_example_runs_as_it_is(tmp_path, capsys):
     community(tmp_path)
     shutil.copy(WORKFLOWS / "social_strength.yaml", tmp_path)

@@ -8,16 +8,15 @@ import scipy.sparse as sp
 
 from gramplane.cluster import MemoryBoundExceeded
 from gramplane.kernels.grams.spec import KernelSpec
-from gramplane.pipeline import TriClassSVC, load_model, resume_run, run_method
+from gramplane.pipeline import TriClassSVC, load_model, run_method
 from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.grams.sources import all_rows, read_rows, rows_of
 from gramplane.pipeline.methods.tri_class_svm import linear_pass
 from gramplane.pipeline.methods.tri_class_svm.inputs import rows_here
 from gramplane.pipeline.passes.blocks import scale_as_given
 from gramplane.pipeline.records.joined import JoinedStores
-from gramplane.storage import BlockStore, DataError, RunStore
+from gramplane.storage import BlockStore, DataError
 from gramplane.storage.ingest import ingest
-from gramplane.workflows.battery import model_bytes, without_times
 
 LITTLE, ENOUGH = "1MiB", "1GiB"
 """A quarter of the first is less than the matrix of 420 rows."""
@@ -193,33 +192,3 @@ def test_estimators_on_two_stores_are_those_on_arrays(tmp_path):
 
 
 # -- workers and kills ---------------------------------------------------------------------------------------------------------------
-
-
-class Stopped(Exception):
-    pass
-
-
-def same(one, two):
-    """Every bit of the model, and every figure on the way."""
-    assert model_bytes(one).keys() == model_bytes(two).keys()
-    assert list(model_bytes(one).values()) == list(model_bytes(two).values())
-    left, right = ([without_times(row) for row in RunStore.open(folder).history()] for folder in (one, two))
-    assert left == right
-
-
-@pytest.mark.parametrize("kind", ["dc balance", "linear mm"])
-def test_a_driver_that_is_killed_goes_on_to_the_same_bits(kind, tmp_path):
-    X, y, V = draw()
-    ingest((X, y), tmp_path / "a")
-    ingest(V, tmp_path / "b")
-
-    def stop(event):
-        if event["event"] == "iteration" and event["iteration"] == 2:
-            raise Stopped
-
-    run(tmp_path, tmp_path / "straight", KINDS[kind])
-    place = {"data": str(tmp_path / "a"), "extra": {"unlabelled": str(tmp_path / "b")}, "driver_memory": LITTLE}
-    with pytest.raises(Stopped):
-        run_method("tri-class-svm", {**TOL, **KINDS[kind]}, run=str(tmp_path / "run"), on_event=stop, **place)
-    assert resume_run(str(tmp_path / "run")).status == "done"
-    same(tmp_path / "run", tmp_path / "straight")

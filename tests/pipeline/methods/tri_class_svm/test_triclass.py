@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.svm import SVC
 
 from gramplane.kernels.grams.spec import KernelSpec
-from gramplane.pipeline import TriClassSVC, load_model, run_method
+from gramplane.pipeline import TriClassSVC
 from gramplane.storage.ingest import ingest
 from tests.support.checks import run_checks
 from tests.support.oracles import triclass as oracle
@@ -38,11 +38,6 @@ def test_checks_of_scikit_learn():
     names = run_checks(TriClassSVC(gamma=0.1, inner_tol=1e-9, irrelevant_label=None, scale=None))
     assert names["failed"] == []
     assert len(names["passed"]) >= LEAST_CHECKS and len(names["skipped"]) <= 2
-
-
-def test_parameters_are_kept_and_cloned():
-    machine = TriClassSVC(C=np.float64(2.0), kernel=KernelSpec.parse("rbf(gamma=0.5)"), balance="labels", scale=None)
-    assert clone(machine).get_params() == machine.get_params()
 
 
 # -- what is solved ----------------------------------------------------------------------------------------------------------------
@@ -153,23 +148,6 @@ def test_kernels_by_word_text_function_and_matrix():
     poly = TriClassSVC(kernel="poly", degree=2, gamma=0.5, coef0=1.0, C_unlabelled=0, inner_tol=1e-7, scale=None).fit(X[y != 0], y[y != 0])
     peer = SVC(kernel="poly", degree=2, gamma=0.5, coef0=1.0, tol=1e-7).fit(X[y != 0], y[y != 0])
     np.testing.assert_allclose(poly.decision_function(V), peer.decision_function(V), rtol=1e-3, atol=1e-3)
-
-
-def test_a_loaded_run_is_the_fitted_estimator(tmp_path):
-    X, y, V, _ = draw()
-    ingest((X, y), tmp_path / "a")
-    ingest(V, tmp_path / "b")
-    params = {"gamma": 0.2, "start": "svm3", "validation": 2}
-    run_method("tri-class-svm", params, data=str(tmp_path / "a"), run=str(tmp_path / "run"), extra={"unlabelled": str(tmp_path / "b")})
-    loaded = load_model(tmp_path / "run")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        fitted = TriClassSVC(**params).fit(X, y, V)
-    assert loaded.objective_ == pytest.approx(fitted.objective_, rel=1e-6)
-    np.testing.assert_allclose(loaded.decision_function(V), fitted.decision_function(V), atol=1e-5)
-    np.testing.assert_array_equal(loaded.predict_three_way(V), loaded.assignment_)
-    assert [row["machine"] for row in loaded.validation_] == ["SVM", "U-SVM", "3C-SVM"]
-    assert loaded.classes_.tolist() == [-1, 1]
 
 
 def test_strings():

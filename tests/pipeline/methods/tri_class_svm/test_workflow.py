@@ -116,6 +116,7 @@ def test_a_run_keeps_to_the_unlabelled_rows_it_began_with(stores, capsys):
     assert "the store was replaced" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_example_runs_as_it_is(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("GRAMPLANE_STORE", raising=False)
     monkeypatch.delenv("GRAMPLANE_RUNS", raising=False)

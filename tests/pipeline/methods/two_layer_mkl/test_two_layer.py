@@ -5,9 +5,7 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor
@@ -347,13 +345,6 @@ def test_weights_of_samples_are_costs():
 
 
 # --- tools and runs ---------------------------------------------------------------------------------------------------------------
-
-
-def test_in_a_grid_search_and_after_clone():
-    X, y = rows(10)
-    found = GridSearchCV(TwoLayerMKLClassifier(KERNELS, max_iter=5, scale=None), {"C": [0.1, 1.0]}, cv=2).fit(X, y)
-    assert found.best_score_ > 0.6
-    assert clone(found.best_estimator_).get_params()["C"] == found.best_params_["C"]
 
 
 def test_runs_on_stores(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from gramplane.cluster import MemoryBoundExceeded
-from gramplane.pipeline import UnsupervisedMKL, load_model, resume_run, run_method
+from gramplane.pipeline import UnsupervisedMKL, load_model, run_method
 from gramplane.pipeline.methods.unsupervised_mkl import codes_pass, rows_pass
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage.ingest import ingest
@@ -164,29 +164,6 @@ def test_an_estimator_goes_by_passes_too(monkeypatch, small_tasks):
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------------------
-
-
-class Stopped(Exception):
-    pass
-
-
-def stop_at(step):
-    def emit(event):
-        if event["event"] == "iteration" and event["iteration"] == step:
-            raise Stopped
-
-    return emit
-
-
-@pytest.mark.parametrize("start", ["greedy", "kernel-sparse-coding"])
-@pytest.mark.parametrize("step", [1, 2])
-def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, small_tasks, start, step):
-    X, params = points(8), {"start": start, "max_iter": 4}
-    _, _, straight = fit(tmp_path, "straight", X, params)
-    with pytest.raises(Stopped):
-        fit(tmp_path, "stopped", X, params, on_event=stop_at(step))
-    resume_run(str(tmp_path / "stopped"))
-    assert bits(load_model(tmp_path / "stopped")) == bits(straight)
 
 
 # -- plans -------------------------------------------------------------------------------------------------------------------------
