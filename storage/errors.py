@@ -1,6 +1,7 @@
 """The StorageError tree: everything that can be wrong with stored data, input files, runs and disks."""
 
 import errno
+import json
 import math
 import os
 from collections.abc import Iterator, Mapping
@@ -130,3 +131,29 @@ def plain_json(value: Json) -> Json:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, (str, int)) else str(value)
+
+
+def canonical_json(value: Json) -> bytes:
+    """JSON text in one fixed form (sorted keys, no spaces), the input of digests; SchemaError if JSON cannot hold the value."""
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise SchemaError(f"value cannot be written as JSON: {error}") from error
+
+
+def load_json(data: bytes | str, where: str) -> Json:
+    """Parse JSON of any depth and encoding that somebody may have left there; SchemaError with the position of a fault."""
+    try:
+        return json.loads(data)
+    except RecursionError as error:
+        raise SchemaError(f"{where} is not valid JSON: it is nested too deep") from error
+    except ValueError as error:
+        raise SchemaError(f"{where} is not valid JSON: {error}") from error
+
+
+def parse_json(data: bytes, where: str) -> dict[str, Any]:
+    """Parse a JSON object; SchemaError if the text is none, with the position of the fault."""
+    fields = load_json(data, where)
+    if not isinstance(fields, dict):
+        raise SchemaError(f"{where} holds a JSON {type(fields).__name__}; it must be an object")
+    return fields

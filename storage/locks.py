@@ -13,9 +13,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from .blocks.arrays import canonical_json, load_json
-from .errors import Foreign, RunLocked, SchemaError, StorageError, space_for
+from .errors import Foreign, RunLocked, SchemaError, StorageError, canonical_json, load_json, space_for
 from .temporary import locked_files
+
+LOCK = "lock"
+"""File in a folder, or object below a URL, that whoever writes there holds."""
 
 
 def _describe_holder() -> dict[str, Any]:

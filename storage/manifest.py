@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from .blocks.arrays import Record, canonical_json, parse_json
-from .errors import DigestMismatch, MissingBlock, SchemaError, space_for
+from .blocks.arrays import Record
+from .errors import DigestMismatch, MissingBlock, SchemaError, canonical_json, parse_json, space_for
 from .objects import Objects, check_key, sync_folder, write_all
 
 MANIFEST = "manifest.json"

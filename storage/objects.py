@@ -10,7 +10,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import DigestMismatch, MissingBlock, OutOfSpace, SchemaError, space_for
+from .locks import LOCK, file_lock
 
 Bytes = npt.NDArray[np.uint8]
 _KEY = re.compile(r"(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]{1,128}(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]{1,128})*")
@@ -68,6 +69,18 @@ class Objects(Protocol):
 
     def clear(self) -> None:
         """Remove every object."""
+
+    def below(self, folder: str) -> "Objects":
+        """Objects whose keys begin with a folder."""
+        ...
+
+    def folders(self) -> list[str]:
+        """Names of the folders directly below the URL."""
+        ...
+
+    def held(self) -> AbstractContextManager[None]:
+        """Hold the lock of what lies here. Raises RunLocked if another process holds it, or took it over meanwhile."""
+        ...
 
 
 class LocalObjects:
@@ -164,9 +177,22 @@ class LocalObjects:
             sync_folder(folder)
 
     def clear(self) -> None:
-        """Remove the folder and everything in it."""
-        shutil.rmtree(self.url, ignore_errors=False)
+        """Remove the folder, if it is there, and everything in it."""
+        if self.root.exists():
+            shutil.rmtree(self.url)
         self._inside.clear()
+
+    def below(self, folder: str) -> "LocalObjects":
+        """Objects in a folder."""
+        return LocalObjects(self.root / folder)
+
+    def folders(self) -> list[str]:
+        """Names of the folders here."""
+        return [path.name for path in self.root.iterdir() if path.is_dir()] if self.root.is_dir() else []
+
+    def held(self) -> AbstractContextManager[None]:
+        """Hold the lock of the folder (see `file_lock`)."""
+        return file_lock(self.root / LOCK)
 
 
 def write_atomic(path: str, parts: tuple[npt.NDArray | bytes, ...], *, fsync: bool) -> None:

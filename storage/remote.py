@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from copy import copy
 from datetime import timedelta
 from functools import cache, wraps
 from pathlib import Path
@@ -21,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import AccessRefused, Foreign, MissingBlock, NothingThere, SchemaError, StorageError, Unreachable, space_for
-from .locks import Lease, object_version
+from .locks import LOCK, Lease, object_version
 from .objects import Bytes, as_bytes, check_key, total_bytes, wrong_length
 from .places import SCHEMES
 
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 _PIECE = 8 << 20
-LEASE = "lock"
-"""Object below the URL of a store that whoever writes the store keeps renewing."""
-
 ASK_THE_MACHINE = "GRAMPLANE_INSTANCE_CREDENTIALS"
 """Variable that allows to ask the metadata address of a cloud machine for credentials."""
 
@@ -150,7 +148,14 @@ class RemoteObjects:
     def __init__(self, url: str, store: "ObjectStore") -> None:
         self.url = url
         self.store = store
+        self._folder = ""
         self._answered = False
+
+    def below(self, folder: str) -> "RemoteObjects":
+        """Objects whose keys begin with a folder, by the same client."""
+        made = copy(self)
+        made.url, made._folder = f"{self.url}/{folder}", f"{self._folder}{folder}/"
+        return made
 
     @contextmanager
     def asking(self, key: str) -> Iterator[None]:
@@ -181,14 +186,14 @@ class RemoteObjects:
         import obstore
 
         with self.asking(""):
-            return wait_for(lambda: next(iter(obstore.list(self.store, chunk_size=1)), None)) is not None
+            return wait_for(lambda: next(iter(obstore.list(self.store, self._folder or None, chunk_size=1)), None)) is not None
 
     def about(self, key: str) -> Mapping[str, Any] | None:
         """What the store says of an object (size, e_tag, last_modified); None if it is absent."""
         import obstore
 
         with suppress(FileNotFoundError), self.asking(key):
-            return wait_for(lambda: obstore.head(self.store, key))
+            return wait_for(lambda: obstore.head(self.store, self._folder + key))
 
     def size(self, key: str) -> int | None:
         """Bytes of an object; None if it is absent."""
@@ -202,7 +207,7 @@ class RemoteObjects:
 
         try:
             with self.asking(check_key(key)):
-                return _as_array(wait_for(lambda: obstore.get(self.store, key).bytes()))
+                return _as_array(wait_for(lambda: obstore.get(self.store, self._folder + key).bytes()))
         except FileNotFoundError as error:
             raise self._absent(key) from error
 
@@ -220,7 +225,7 @@ class RemoteObjects:
 
         try:
             with self.asking(check_key(key)):
-                return _as_array(wait_for(lambda: obstore.get_range(self.store, key, start=start, end=end)))
+                return _as_array(wait_for(lambda: obstore.get_range(self.store, self._folder + key, start=start, end=end)))
         except FileNotFoundError as error:
             raise self._absent(key) from error
         except StorageError as error:
@@ -243,7 +248,7 @@ class RemoteObjects:
 
         try:
             with space_for(f"{self.url}/{key}", nbytes), self.asking(key):
-                wait_for(lambda: obstore.put(self.store, key, data))
+                wait_for(lambda: obstore.put(self.store, self._folder + key, data))
         except FileNotFoundError as error:
             raise NothingThere(f"{self.url} does not exist") from error
 
@@ -255,7 +260,7 @@ class RemoteObjects:
         mode: Foreign = "create" if seen is None else object_version(seen)
         with space_for(f"{self.url}/{key}", len(data)), self.asking(key):
             try:
-                wait_for(lambda: obstore.put(self.store, key, data, mode=mode))
+                wait_for(lambda: obstore.put(self.store, self._folder + key, data, mode=mode))
             except (AlreadyExistsError, PreconditionError):
                 # A request that was sent again may have met what it wrote the first time.
                 return self.read(key).tobytes() == data
@@ -264,7 +269,7 @@ class RemoteObjects:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Hold the lease of the store at the URL. Raises RunLocked if another process holds it, or took it over meanwhile."""
-        with self.asking(LEASE), Lease(self.store, LEASE).held(wait=True) as lease:
+        with self.asking(LOCK), Lease(self.store, self._folder + LOCK).held(wait=True) as lease:
             yield
             lease.check()
 
@@ -273,7 +278,7 @@ class RemoteObjects:
         import obstore
 
         with self.asking(""):
-            found = wait_for(lambda: obstore.list_with_delimiter(self.store)["common_prefixes"])
+            found = wait_for(lambda: obstore.list_with_delimiter(self.store, self._folder or None)["common_prefixes"])
         return [str(name).rstrip("/").rpartition("/")[2] for name in found]
 
     def delete(self, key: str) -> None:
@@ -281,14 +286,15 @@ class RemoteObjects:
         import obstore
 
         with suppress(FileNotFoundError), self.asking(check_key(key)):
-            wait_for(lambda: obstore.delete(self.store, key))
+            wait_for(lambda: obstore.delete(self.store, self._folder + key))
 
     def listing(self) -> Iterator[str]:
         """All keys, in no particular order."""
         import obstore
 
         with self.asking(""):
-            yield from wait_for(lambda: [str(row["path"]) for chunk in obstore.list(self.store) for row in chunk])
+            pages = wait_for(lambda: list(obstore.list(self.store, self._folder or None)))
+        yield from (str(row["path"]).removeprefix(self._folder) for page in pages for row in page)
 
     def clear(self) -> None:
         """Remove every object."""
@@ -296,7 +302,7 @@ class RemoteObjects:
 
         if keys := list(self.listing()):
             with self.asking(""):
-                wait_for(lambda: obstore.delete(self.store, keys))
+                wait_for(lambda: obstore.delete(self.store, [self._folder + key for key in keys]))
 
     def pieces(self, key: str) -> Iterator[bytes]:
         """All bytes of an object, one piece after another; NothingThere if it is absent."""
@@ -304,7 +310,7 @@ class RemoteObjects:
 
         try:
             with self.asking(key):
-                stream = iter(wait_for(lambda: obstore.get(self.store, key)).stream(min_chunk_size=_PIECE))
+                stream = iter(wait_for(lambda: obstore.get(self.store, self._folder + key)).stream(min_chunk_size=_PIECE))
             while True:
                 with self.asking(key):
                     piece = wait_for(lambda: next(stream, b""))

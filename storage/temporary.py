@@ -73,17 +73,17 @@ def _make_folder(parent: str | os.PathLike[str] | None) -> tuple[Path, int]:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, suffix=_SUFFIX, dir=parent))
         # Another process that sweeps may take the folder for abandoned before it is locked: then a new one is made.
         with suppress(FileNotFoundError):
-            fd = _lock_file(folder / _OWNER, os.O_CREAT)
+            fd = lock_file(folder / _OWNER, os.O_RDWR | os.O_CREAT)
             if fd is not None:
                 return folder, fd
 
 
-def _lock_file(path: Path, flags: int = 0) -> int | None:
+def lock_file(path: Path, flags: int = os.O_RDWR, kind: int = fcntl.LOCK_EX) -> int | None:
     """Open and lock a file; None where another process has it locked, or has removed it meanwhile."""
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
+    fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     is_ours = False
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
         is_ours = stat.S_ISREG(os.fstat(fd).st_mode) and os.path.samestat(os.fstat(fd), os.lstat(path))
     except (BlockingIOError, FileNotFoundError):
         pass
@@ -95,7 +95,7 @@ def _lock_file(path: Path, flags: int = 0) -> int | None:
 
 def _sweep_folder(folder: Path) -> bool:
     try:
-        fd = _lock_file(folder / _OWNER)
+        fd = lock_file(folder / _OWNER)
     except FileNotFoundError:
         # Its owner was killed (or is) between making the folder and locking it: then it is empty, and only then this removes it.
         with suppress(OSError):

@@ -17,12 +17,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .blocks.arrays import canonical_json, parse_json
-from .errors import DigestMismatch, MissingBlock, RunLocked, SchemaError, StorageError
+from .errors import DigestMismatch, MissingBlock, RunLocked, SchemaError, StorageError, canonical_json, parse_json
 from .manifest import MANIFEST, read_seal
-from .objects import Bytes, LocalObjects, Objects
+from .objects import LocalObjects, Objects
 from .remote import RemoteObjects
 from .source import SOURCE
+from .temporary import lock_file
 
 POINTER = "current.json"
 FORMAT = "gramplane.store/2"
@@ -90,37 +90,7 @@ def version_objects(base: Objects, name: str) -> Objects:
         return base
     if not _NAME.fullmatch(name):
         raise DigestMismatch(f"{base.url}/{POINTER} names the version {name!r}; it must be v1, v2, …")
-    return LocalObjects(base.root / name) if isinstance(base, LocalObjects) else _Below(base, name)
-
-
-class _Below:
-    """The objects of another collection whose keys begin with a folder."""
-
-    def __init__(self, base: Objects, folder: str) -> None:
-        self.base, self.folder, self.url = base, folder, f"{base.url}/{folder}"
-
-    def size(self, key: str) -> int | None:
-        return self.base.size(f"{self.folder}/{key}")
-
-    def read(self, key: str) -> Bytes:
-        return self.base.read(f"{self.folder}/{key}")
-
-    def read_into(self, key: str, out: Bytes, offset: int, nbytes: int) -> None:
-        self.base.read_into(f"{self.folder}/{key}", out, offset, nbytes)
-
-    def write(self, key: str, *parts: Bytes | bytes, fsync: bool = False) -> None:
-        self.base.write(f"{self.folder}/{key}", *parts, fsync=fsync)
-
-    def delete(self, key: str) -> None:
-        self.base.delete(f"{self.folder}/{key}")
-
-    def listing(self) -> Iterator[str]:
-        before = f"{self.folder}/"
-        yield from (key.removeprefix(before) for key in self.base.listing() if key.startswith(before))
-
-    def clear(self) -> None:
-        for key in list(self.listing()):
-            self.delete(key)
+    return base.below(name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,19 +149,9 @@ def _choose_version(base: Objects, found: Versions | None, digest: str | None) -
 
 def _shared_lock(objects: Objects) -> int | None:
     """Lock a version for reading; None where that is impossible: it is gone or going, or its files know no locks."""
-    if not isinstance(objects, LocalObjects):
-        return None
-    path = objects.root / ROOT
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        return None
-    with suppress(OSError):
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        # Whoever removed it in between removed the file that is locked now.
-        if os.path.samestat(os.fstat(fd), os.lstat(path)):
-            return fd
-    os.close(fd)
+    if isinstance(objects, LocalObjects):
+        with suppress(OSError):
+            return lock_file(objects.root / ROOT, os.O_RDONLY, fcntl.LOCK_SH)
     return None
 
 
@@ -252,11 +212,7 @@ def read_versions_or_none(base: Objects) -> Versions | None:
 
 def _version_folders(base: Objects) -> list[str]:
     """Names of versions that have a manifest, whatever a pointer says, the newest last."""
-    if isinstance(base, LocalObjects):
-        names = [path.name for path in base.root.iterdir()] if base.root.is_dir() else []
-    else:
-        names = list({key.partition("/")[0] for key in base.listing()})
-    finished = [name for name in names if _NAME.fullmatch(name) and version_objects(base, name).size(MANIFEST) is not None]
+    finished = [name for name in base.folders() if _NAME.fullmatch(name) and version_objects(base, name).size(MANIFEST) is not None]
     return sorted(finished, key=lambda name: int(name[1:]))
 
 
@@ -284,23 +240,19 @@ def remove_versions(base: Objects, names: list[str]) -> list[str]:
 @contextmanager
 def _hold_unread(objects: Objects) -> Iterator[bool]:
     """Tell whether nobody reads a version, and keep it so for the duration of the block."""
-    if not isinstance(objects, LocalObjects):
-        yield True
-        return
+    fd, is_free = None, True
+    if isinstance(objects, LocalObjects):
+        try:
+            fd = lock_file(objects.root / ROOT)
+            is_free = fd is not None
+        except OSError as error:
+            # Its removal began with this file, when nobody read it.
+            is_free = error.errno in (errno.ENOENT, errno.ENOTDIR)
     try:
-        fd = os.open(objects.root / ROOT, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError as error:
-        # Its removal began with this file, when nobody read it.
-        yield error.errno in (errno.ENOENT, errno.ENOTDIR)
-        return
-    try:
-        is_free = False
-        with suppress(OSError):
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_free = True
         yield is_free
     finally:
-        os.close(fd)
+        if fd is not None:
+            os.close(fd)
 
 
 def version_bytes(base: Objects, name: str) -> int:

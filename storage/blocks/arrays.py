@@ -11,7 +11,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import DigestMismatch, Json, MissingBlock, SchemaError
+from ..errors import DigestMismatch, Json, MissingBlock, SchemaError, parse_json
 from ..layout import table_chunk
 from ..objects import Bytes, Objects, as_bytes, describe_key, total_bytes
 
@@ -31,14 +31,6 @@ def crc32c(*parts: npt.NDArray | bytes) -> int:
     for part in parts:
         value = google_crc32c.extend(value, as_bytes(part))  # pyright: ignore[reportArgumentType] (any contiguous buffer)
     return value
-
-
-def canonical_json(value: Json) -> bytes:
-    """JSON text in one fixed form (sorted keys, no spaces), the input of digests; SchemaError if JSON cannot hold the value."""
-    try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-    except (TypeError, ValueError) as error:
-        raise SchemaError(f"value cannot be written as JSON: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -109,24 +101,6 @@ class ArraySpec:
         if spec.chunk_bytes > MAX_CHUNK_BYTES:
             raise SchemaError(f"{where}: one chunk would have {spec.chunk_bytes} bytes; the limit is {MAX_CHUNK_BYTES}")
         return spec
-
-
-def load_json(data: bytes | str, where: str) -> Json:
-    """Parse JSON of any depth and encoding that somebody may have left there; SchemaError with the position of a fault."""
-    try:
-        return json.loads(data)
-    except RecursionError as error:
-        raise SchemaError(f"{where} is not valid JSON: it is nested too deep") from error
-    except ValueError as error:
-        raise SchemaError(f"{where} is not valid JSON: {error}") from error
-
-
-def parse_json(data: bytes, where: str) -> dict[str, Any]:
-    """Parse a JSON object; SchemaError if the text is none, with the position of the fault."""
-    fields = load_json(data, where)
-    if not isinstance(fields, dict):
-        raise SchemaError(f"{where} holds a JSON {type(fields).__name__}; it must be an object")
-    return fields
 
 
 def _as_dict(value: Json) -> Mapping[str, Any]:

@@ -18,14 +18,14 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..encoding.record import TableColumns
-from ..errors import DataError, MissingBlock, SchemaError, StorageError
+from ..errors import DataError, MissingBlock, SchemaError, StorageError, parse_json
 from ..layout import DenseLayout, StripeLayout, place_blocks
 from ..manifest import read_seal
 from ..meta import BlockMeta, ColumnScale, ScaleKind, column_factors
 from ..source import SOURCE, Source, table_of
 from ..urls import check_name, open_objects, refuse_foreign
 from ..versions import Opened, open_version
-from .arrays import ArraySpec, ChunkedArray, check_crc, parse_json, read_listed
+from .arrays import ArraySpec, ChunkedArray, check_crc, read_listed
 from .tables import check_ids, check_rows, join_texts, mark_canonical, reorder_columns, split_texts
 
 __all__ = ["BlockMeta", "BlockRef", "BlockStore", "ColumnScale", "Damage", "VerifyReport"]

@@ -11,16 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import versions
-from ..errors import MissingBlock, RunLocked, SchemaError, StorageError, UnalignedWrite, space_for
+from ..errors import MissingBlock, RunLocked, SchemaError, StorageError, UnalignedWrite, canonical_json, space_for
 from ..layout import DenseLayout, StripeLayout
+from ..locks import LOCK
 from ..manifest import MANIFEST, Journal, write_seal
 from ..meta import BlockMeta, ColumnScale
 from ..objects import LocalObjects, Objects, require_space, sweep_temporaries
-from ..remote import LEASE, RemoteObjects
+from ..remote import RemoteObjects
 from ..source import SOURCE, Source
 from ..urls import check_name, local_path, open_objects
 from ..versions import JOURNAL, POINTER
-from .arrays import ArraySpec, Pieces, Record, canonical_json, check_crc, fill_values, group_json, write_array, write_object
+from .arrays import ArraySpec, Pieces, Record, check_crc, fill_values, group_json, write_array, write_object
 from .store import INDEX_NAME, BlockStore, forget_shared
 from .tables import join_texts
 
@@ -91,8 +92,7 @@ class BlockWriter:
         """Keep what a killed writer of the same plan left of this version, or remove it."""
         finished = Journal.read(objects.root / JOURNAL, plan) if resume else None
         if finished is None:
-            if objects.root.exists():
-                objects.clear()
+            objects.clear()
             return
         sweep_temporaries(objects.root)
         objects.delete(MANIFEST)
@@ -383,7 +383,7 @@ def _new_version(base: Objects, overwrite: bool) -> str:
         versions.refuse_foreign_files(base, current)
     elif not isinstance(base, LocalObjects) and current is None:
         # Objects that no ingest wrote: a store is not mixed with a bucket's other content.
-        keys = set(base.listing()) - {LEASE}
+        keys = set(base.listing()) - {LOCK}
         if keys and not any(key.endswith("columns/zarr.json") for key in keys):
             raise SchemaError(f"below {base.url} lie objects that are not a store ({min(keys)}, …); choose an empty place")
     # In an object store nobody knows whether what another began is still being written: every writer has a folder of its own.

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks.arrays import ArraySpec, canonical_json, group_json
-from ..errors import Json, SchemaError
+from ..blocks.arrays import ArraySpec, group_json
+from ..errors import Json, SchemaError, canonical_json
 from ..urls import check_name
 from .layout import GramLayout, record_length
 

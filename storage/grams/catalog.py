@@ -1,22 +1,18 @@
 """What a Gram store has: its manifest, bundles and kernels, and which blocks are recorded."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from ..blocks.arrays import Record, parse_json, read_listed, write_object
-from ..errors import DigestMismatch, Json, MissingBlock, SchemaError, space_for
-from ..locks import file_lock
+from ..blocks.arrays import Record, read_listed, write_object
+from ..errors import DigestMismatch, Json, MissingBlock, SchemaError, parse_json, space_for
+from ..locks import LOCK
 from ..manifest import MANIFEST, read_seal, write_seal
 from ..objects import LocalObjects, Objects
-from ..remote import RemoteObjects
 from ..versions import POINTER, Opened, is_version
 from .bundle import FOLDER, ROOT, Bundle, GramMeta, GramTask
-from .reading import BlockReader
-from .upkeep import BlockPair
+from .reading import BlockPair, BlockReader
 
 Digests = str | Sequence[str]
-LOCK = "lock"
 
 
 class GramCatalog:
@@ -165,23 +161,11 @@ class GramCatalog:
         return [(key, self.objects.size(key) or 0) for key in sorted(keys)]
 
 
-@contextmanager
-def lock_store(objects: Objects) -> Iterator[None]:
-    """Hold the lock of a store: a file, or a lease on an object store that knows conditional puts."""
-    if isinstance(objects, LocalObjects):
-        with file_lock(objects.root / LOCK):
-            yield
-        return
-    assert isinstance(objects, RemoteObjects)
-    with objects.held():
-        yield
-
-
 def create_store(objects: Objects, meta: GramMeta) -> None:
     """Make an empty store."""
     if isinstance(objects, LocalObjects):
         _make_folder(objects)
-    with lock_store(objects):
+    with objects.held():
         if objects.size(MANIFEST) is None:
             write_seal(objects, write_texts(objects, meta, {}))
 

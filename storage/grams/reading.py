@@ -1,6 +1,7 @@
 """Reading blocks of Gram matrices: only the bytes of the kernels asked for, each checked the first time in a process; and the checks of
 the arrays that go into a store and come out of it."""
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -8,13 +9,15 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from ..blocks.arrays import check_crc
-from ..errors import DataError, DigestMismatch, MissingBlock, SchemaError, UnalignedWrite
+from ..blocks.arrays import Record, check_crc
+from ..blocks.store import VerifyReport, verify_all
+from ..errors import DataError, DigestMismatch, MissingBlock, SchemaError, StorageError, UnalignedWrite
 from ..objects import Bytes, Objects, as_bytes, describe_key
 from .bundle import Bundle, GramTask
 from .layout import BlockRecord
 
 _STRIP = 64
+BlockPair = tuple[Bundle, int, int]
 
 
 class BlockReader:
@@ -87,6 +90,47 @@ class BlockReader:
             raise DigestMismatch(f"{self._objects.url}: {_describe_planes(bundle, key, wrong)}")
         if listed is not None and listed != (planes.nbytes, int(running[-1])):
             check_crc(self._objects.url, key, as_bytes(planes), listed)
+
+
+def verify_objects(
+    objects: Objects, listed: Record, places: dict[str, BlockPair], progress: Callable[[int, int], None] | None = None
+) -> VerifyReport:
+    """Re-read everything (see `GramStore.verify`)."""
+    reader = BlockReader(objects)
+    sizes = {key: (b.blocks if key == b.block_key(i, j) else b.records).chunk_bytes for key, (b, i, j) in places.items()}
+    sizes |= {key: size for key, (size, _) in listed.items()}
+
+    def check(key: str) -> None:
+        entry, place = listed.get(key), places.get(key)
+        if place is not None and key == place[0].block_key(*place[1:]):
+            return reader.verify(*place, entry)
+        data = objects.read(key)
+        if place is not None:
+            reader.decode(*place, data)
+        if entry is not None:
+            check_crc(objects.url, key, data, entry)
+
+    return verify_all(sizes, check, progress)
+
+
+def copy_kernels(
+    url: str, reader: BlockReader, write: Callable[[GramTask, npt.NDArray[Any]], Record], old: Bundle, new: Bundle, recorded: set[str]
+) -> Record:
+    """Write the blocks of the kernels of ``new``, all of which ``old`` has; damaged and missing ones are left out."""
+    written: Record = {}
+    for i, j in old.meta.layout.pairs():
+        if old.record_key(i, j) not in recorded:
+            continue
+        task = new.task(url, i, j)
+        values = np.empty(task.shape, old.blocks.numpy_dtype)
+        try:
+            for k, digest in enumerate(new.digests):
+                q = old.digests.index(digest)
+                reader.read(old, i, j, q, q + 1, values[k : k + 1])
+        except StorageError:
+            continue
+        written |= write(task, values)
+    return written
 
 
 def _wrong_planes(running: npt.NDArray[np.uint32], start: int, planes: npt.NDArray) -> list[int]:

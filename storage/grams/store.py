@@ -23,10 +23,9 @@ from ..manifest import MANIFEST, read_seal
 from ..objects import LocalObjects, sweep_temporaries
 from ..urls import open_objects
 from .bundle import Bundle, GramMeta, GramTask, check_kernels, merge_runs
-from .catalog import Digests, GramCatalog, as_digests, check_same, create_store, lock_store, write_texts
+from .catalog import Digests, GramCatalog, as_digests, check_same, create_store, write_texts
 from .layout import OBJECT_BYTES, BlockRecord, GramSums, add_up, block_sums, plan_block, running_crcs
-from .reading import output_array, pad_planes, refuse_values, whole_block
-from .upkeep import copy_kernels, remove_tree, repair_tasks, verify_objects
+from .reading import copy_kernels, output_array, pad_planes, refuse_values, verify_objects, whole_block
 
 __all__ = ["GramRef", "GramStore", "GramSums", "GramTask", "open_gram"]
 
@@ -98,7 +97,7 @@ class GramStore(GramCatalog):
         same = {"n": n, "dtype": dtype, "block": store.meta.block if block is None else min(block, n)}
         check_same(store, data_digest, same, tuple(groups))
         if any(digest not in store.places for digest, _ in checked):
-            with lock_store(objects):
+            with objects.held():
                 store.refresh()
                 store.extend([kernel for kernel in checked if kernel[0] not in store.places])
         return store
@@ -145,7 +144,7 @@ class GramStore(GramCatalog):
     @contextmanager
     def lock(self) -> Iterator["GramStore"]:
         """Hold the store, as the one who hands out tasks, for the duration of the block; what was finished is committed at the end."""
-        with lock_store(self.objects):
+        with self.objects.held():
             if isinstance(self.objects, LocalObjects):
                 sweep_temporaries(self.objects.root)
             self.refresh()
@@ -270,13 +269,14 @@ class GramStore(GramCatalog):
                 self.listed.pop(key, None)
                 for sums in (bundle.sums_prefix for bundle in self.bundles.values() if key.startswith(bundle.sums_prefix)):
                     self.listed = {name: entry for name, entry in self.listed.items() if not name.startswith(sums)}
-        return repair_tasks(self.url, places, keys)
+        blocks = {(block[1], block[2], block[0].number): block for key in keys if (block := places.get(key))}  # each once
+        return [bundle.task(self.url, i, j) for _, (bundle, i, j) in sorted(blocks.items())]
 
     def drop(self, digests: Digests) -> None:
         """Remove kernels and free their space; the other kernels of their bundles are written anew, into smaller bundles."""
         gone = set(as_digests(digests))
         self.bundles_of(tuple(gone))
-        with lock_store(self.objects):
+        with self.objects.held():
             self.refresh()
             old = [bundle for bundle in self.bundles.values() if gone.intersection(bundle.digests)]
             self._replace(old, [bundle.without(gone) for bundle in old])
@@ -297,11 +297,11 @@ class GramStore(GramCatalog):
             listed = self._note_sums(bundle, listed)
         self.seal(listed)
         for bundle in old:
-            remove_tree(self.objects, bundle.prefix)
+            self.objects.below(bundle.prefix).clear()
 
     def remove_orphans(self) -> list[tuple[str, int]]:
         """Remove orphans and temporary files of killed writers, and return them; not while another process builds (RunLocked)."""
-        with lock_store(self.objects):
+        with self.objects.held():
             self.refresh()
             if isinstance(self.objects, LocalObjects):
                 sweep_temporaries(self.objects.root)

@@ -12,10 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from ..blocks.arrays import canonical_json
 from ..blocks.store import BlockStore
 from ..blocks.writer import drop_journal
-from ..errors import DataError, SchemaError, UserData
+from ..errors import DataError, SchemaError, UserData, canonical_json
 from ..meta import ColumnScale, Label
 from ..places import is_local, parse_place
 from ..remote import RemoteObjects

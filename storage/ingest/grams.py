@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..blocks.arrays import canonical_json
 from ..data import in_memory, square_in_memory
-from ..errors import DataError, Foreign, SchemaError, UserData, space_for
+from ..errors import DataError, Foreign, SchemaError, UserData, canonical_json, space_for
 from ..grams.bundle import GramTask
 from ..grams.layout import OBJECT_BYTES
 from ..grams.store import GramStore, begin_replacement, end_replacement

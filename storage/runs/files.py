@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from ..blocks.arrays import canonical_json, crc32c, load_json
-from ..errors import DigestMismatch, Json, MissingBlock, NothingThere, SchemaError
+from ..blocks.arrays import crc32c
+from ..errors import DigestMismatch, Json, MissingBlock, NothingThere, SchemaError, canonical_json, load_json
 from ..manifest import read_seal
 from ..objects import is_temporary_name, write_atomic
 from ..urls import check_name, holds_store, local_path, open_object, open_objects
@@ -89,19 +89,20 @@ def has_strangers(folder: Path, own: tuple[str, ...]) -> bool:
 
 
 def read_run_json(file: Path) -> Json:
-    """Return the content of a JSON file of a run, None if there is none; DigestMismatch says what can be done about a damaged one."""
+    """Read a JSON file of a run; None if there is none, DigestMismatch says what can be done about a damaged one."""
+    return _read_file(file, REMEDIES.get(file.stem))
+
+
+def _read_file(file: Path, remedy: str | None) -> Json:
+    advice = f"; {remedy}" if remedy else ""
     try:
         return read_sealed(file.read_bytes(), str(file))
     except FileNotFoundError:
         return None
     except IsADirectoryError as error:
-        raise DigestMismatch(_with_remedy(f"{file} is a folder, and a file was written there", file.stem)) from error
+        raise DigestMismatch(f"{file} is a folder, and a file was written there{advice}") from error
     except DigestMismatch as error:
-        raise DigestMismatch(_with_remedy(str(error), file.stem)) from error
-
-
-def _with_remedy(message: str, name: str) -> str:
-    return f"{message}; {REMEDIES[name]}" if name in REMEDIES else message
+        raise DigestMismatch(f"{error}{advice}") from error
 
 
 def read_lines(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
@@ -212,15 +213,7 @@ def write_sealed(path: str | os.PathLike[str], value: Mapping[str, Any] | list[A
 
 def read_step_json(path: str | os.PathLike[str]) -> Json:
     """Read a JSON file of a workflow step; None if there is none, DigestMismatch if it is damaged."""
-    location = os.fspath(path)
-    try:
-        return read_sealed(Path(path).read_bytes(), location)
-    except FileNotFoundError:
-        return None
-    except IsADirectoryError as error:
-        raise DigestMismatch(f"{location} is a folder, and a file was written there; remove it: the step runs again") from error
-    except DigestMismatch as error:
-        raise DigestMismatch(f"{error}; remove it: the step runs again, finished runs and stores are found as they are") from error
+    return _read_file(Path(path), "remove it: the step runs again, finished runs and stores are found as they are")
 
 
 def digest_of(path: str | os.PathLike[str]) -> str:

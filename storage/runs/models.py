@@ -1,18 +1,15 @@
 """Saved models: one record in a Zarr group, its arrays as Zarr arrays, the rest as JSON attributes, sealed by a manifest."""
 
 import os
-import shutil
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
-from ..blocks.arrays import ArraySpec, ChunkedArray, group_json, parse_json, read_listed, write_array, write_object
-from ..errors import SchemaError, StorageError
+from ..blocks.arrays import ArraySpec, ChunkedArray, group_json, read_listed, write_array, write_object
+from ..errors import SchemaError, StorageError, parse_json
 from ..manifest import MANIFEST, read_seal, write_seal
-from ..objects import LocalObjects, Objects
+from ..objects import Objects
 from ..records import from_arrays, pack, record_class, record_name, to_arrays, unpack
 from ..urls import open_objects
-from .files import has_strangers
 
 SCHEMA = "gramplane.model/1"
 ROOT = "zarr.json"
@@ -33,35 +30,17 @@ def write_model(url: str | os.PathLike[str], record: object) -> str:
 
 
 def _clear_place(objects: Objects) -> None:
-    if not isinstance(objects, LocalObjects):
-        _clear_remote(objects)
-        return
-    if not objects.root.exists():
-        return
-    if model_class(objects.root) is None and has_strangers(objects.root, ()):
-        raise SchemaError(f"{objects.url} is a folder with files that are not a model; choose another place")
+    """Remove a model that is there, or what an unfinished one left; anything else stays and is named."""
+    keys = set(objects.listing())
+    if keys and model_class(objects.url) is None:
+        raise SchemaError(f"{objects.url} holds files that are not a model ({min(keys)}, …); choose another place")
     if foreign := _foreign_files(objects):
         raise SchemaError(f"{objects.url} holds files that are no part of the model, such as {min(foreign)}; choose another place")
     objects.delete(MANIFEST)
     # What says that this is a model goes last, so that a kill in between leaves a folder that can be used again.
-    for entry in objects.root.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        elif entry.name != ROOT:
-            entry.unlink()
+    for key in keys - {ROOT}:
+        objects.delete(key)
     objects.clear()
-
-
-def _clear_remote(objects: Objects) -> None:
-    """The same in an object store: what a finished model lists goes, and what an unfinished one left; anything else stays and is named."""
-    keys = set(objects.listing())
-    if keys and ROOT not in keys:
-        raise SchemaError(f"below {objects.url} lie objects that are not a model ({min(keys)}, …); choose another place")
-    if foreign := _foreign_files(objects):
-        raise SchemaError(f"{objects.url} holds objects that are no part of the model, such as {min(foreign)}; choose another place")
-    if keys:
-        objects.delete(MANIFEST)
-        objects.clear()
 
 
 def _foreign_files(objects: Objects) -> set[str]:
@@ -73,11 +52,11 @@ def _foreign_files(objects: Objects) -> set[str]:
     return {key for key in objects.listing() if key not in listed and key != MANIFEST}
 
 
-def model_class(folder: Path) -> str | None:
-    """Return the class of the model in a folder; None if there is none, whatever else it holds. Nothing but its root is read."""
+def model_class(url: str | os.PathLike[str]) -> str | None:
+    """Return the class of the model at a place; None if there is none, whatever else it holds. Nothing but its root is read."""
     try:
-        value = _model_fields((folder / ROOT).read_bytes(), str(folder))
-    except (OSError, SchemaError):
+        value = _model_fields(open_objects(url).read(ROOT).tobytes(), os.fspath(url))
+    except (OSError, StorageError):
         return None
     return None if value is None else record_class(value) or ""
 

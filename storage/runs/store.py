@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..blocks.arrays import canonical_json, parse_json
-from ..errors import DigestMismatch, Json, MissingBlock, OtherRun, SchemaError, StorageError, space_for
+from ..errors import DigestMismatch, Json, MissingBlock, OtherRun, SchemaError, StorageError, canonical_json, parse_json, space_for
 from ..locks import is_lock, lock_unless_done
 from ..objects import sweep_temporaries, write_all, write_atomic
 from ..places import parse_place

@@ -238,7 +238,7 @@ def test_a_pointer_is_checked(tmp_path):
 def _sealed(fields) -> bytes:
     import hashlib
 
-    from gramplane.storage.blocks.arrays import canonical_json
+    from gramplane.storage.errors import canonical_json
 
     return canonical_json({**fields, "digest": hashlib.sha256(canonical_json(fields)).hexdigest()})
 
