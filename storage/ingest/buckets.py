@@ -9,6 +9,7 @@ Memory: about 40 bytes per entry of a piece, 20 per entry of a bucket, 4 per col
 
 import hashlib
 import os
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,6 +34,7 @@ BUCKET_NNZ = 400_000
 
 BUCKET_COLUMNS = 1 << 18
 _CELLS = 1 << 15
+_PIECE = 1 << 16
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -91,50 +93,71 @@ def _cut_stripe(counts: npt.NDArray[np.uint32]) -> Iterator[tuple[int, int]]:
         start, done = end, int(filled[end - 1])
 
 
-class Records:
-    """All (column, row, value) records, bucket after bucket: an array, or a file if there is a path; ``width``: int32 words of a value."""
+class Column:
+    """A table with an entry (or a row of ``width`` of them) per column (or row), written and read piece by piece: in memory, or a file when
+    a path is given; an existing one of the right size is kept, so that a resumed ingest finds what it wrote."""
 
-    def __init__(self, plan: BucketPlan, width: int, path: Path | None) -> None:
-        self.plan, self.words, self.path = plan, 2 + width, path
-        total = int(plan.starts[-1])
-        self._held = np.empty((total if path is None else 0, self.words), dtype=np.int32)
-        self._fd = -1
-        if path is not None:
-            nbytes = total * self.words * 4
-            with space_for(path, nbytes):
-                self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-                if nbytes:
-                    # Claims the space now, so that a full disk is found before hours of work.
-                    os.posix_fallocate(self._fd, 0, nbytes)
-
-    def put(self, at: int, records: Ints) -> None:
-        """Write records from record ``at`` on."""
-        if self.path is None:
-            self._held[at : at + len(records)] = records
+    def __init__(self, length: int, dtype: npt.DTypeLike, path: Path | None, width: int | None = None) -> None:
+        self.dtype, self.path = np.dtype(dtype), path
+        self.shape: tuple[int, ...] = (length,) if width is None else (length, width)
+        self._held: Any = np.zeros(self.shape if path is None else 0, dtype=self.dtype)
+        if path is None:
             return
-        view, offset = records.reshape(-1).view(np.uint8).data, at * self.words * 4
+        self._held = FileArray(path, 0, self.dtype, self.shape)
+        with space_for(path, self._held.nbytes):
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            weakref.finalize(self, os.close, self._fd).atexit = False
+            os.ftruncate(self._fd, self._held.nbytes)
+            if self._held.nbytes:
+                # Claims the space now, so that a full disk is found before hours of work.
+                os.posix_fallocate(self._fd, 0, self._held.nbytes)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of entries."""
+        return prod(self.shape)
+
+    def put(self, lo: int, values: npt.NDArray[Any]) -> None:
+        """Write entries (or rows) from ``lo`` on."""
+        if self.path is None:
+            self._held[lo : lo + len(values)] = values
+            return
+        view = np.ascontiguousarray(values, self.dtype).reshape(-1).view(np.uint8).data
+        offset = lo * prod(self.shape[1:]) * self.dtype.itemsize
         with space_for(self.path, view.nbytes):
             while view.nbytes:
                 done = os.pwrite(self._fd, view, offset)
                 view, offset = view[done:], offset + done
 
-    def get(self, lo: int, hi: int) -> Ints:
-        """Records ``lo:hi``."""
-        if self.path is None:
-            return self._held[lo:hi]
-        out = np.empty((hi - lo, self.words), dtype=np.int32)
-        view, offset = out.reshape(-1).view(np.uint8).data, lo * self.words * 4
-        while view.nbytes:
-            got = os.preadv(self._fd, [view], offset)
-            if got == 0:
-                raise StorageError(f"{self.path} was cut short while it was in use; remove its folder and start again")
-            view, offset = view[got:], offset + got
-        return out
+    def read(self, lo: int, hi: int) -> npt.NDArray[Any]:
+        """Entries (or rows) ``lo:hi``."""
+        return self._held[lo:hi]
 
-    def close(self) -> None:
-        """Close the file; it goes with the scratch folder."""
-        if self.path is not None:
-            os.close(self._fd)
+    def pieces(self) -> Iterable[npt.NDArray[Any]]:
+        """All entries, some at a time."""
+        return (self.read(lo, min(len(self), lo + _PIECE)) for lo in range(0, len(self), _PIECE))
+
+    def sum(self, lo: int = 0, hi: int | None = None) -> float:
+        """The sum of entries with the bits of NumPy's, which adds halves whose lengths are multiples of eight."""
+        hi = len(self) if hi is None else hi
+        half = (hi - lo) // 16 * 8
+        return float(self.read(lo, hi).sum()) if hi - lo <= _PIECE else self.sum(lo, lo + half) + self.sum(lo + half, hi)
+
+
+class Records(Column):
+    """All (column, row, value) records, bucket after bucket; ``width``: int32 words of a value."""
+
+    def __init__(self, plan: BucketPlan, width: int, path: Path | None) -> None:
+        super().__init__(int(plan.starts[-1]), np.int32, path, 2 + width)
+        self.plan = plan
 
 
 def row_pieces(spool: Spool, dtype: np.dtype, max_nnz: int) -> Iterator[tuple[Ints, Ints, npt.NDArray[Any], int]]:
@@ -172,7 +195,7 @@ def fill_buckets(spool: Spool, records: Records, dtype: np.dtype, shift: int, ma
     cells, bits = plan.lookup
     cursor, ends, done = plan.starts[:-1].copy(), np.empty(len(plan.nnz), np.int64), 0
     for lengths, cols, values, first in row_pieces(spool, dtype, max_nnz):
-        local = np.empty((len(cols), records.words), dtype=np.int32)
+        local = np.empty((len(cols), records.shape[1]), dtype=np.int32)
         partition_entries(lengths, cols, as_words(values), first, shift, cells, bits, plan.edges, ends, local)
         begin = 0
         for bucket, end in enumerate(ends.tolist()):
@@ -193,7 +216,7 @@ def sort_bucket(records: Records, bucket: int, ends: Longs, rows: Ints, words: I
     lo, hi = int(plan.starts[bucket]), int(plan.starts[bucket + 1])
     base = int(plan.edges[bucket])
     # Pieces, because a single popular column can be any number of times larger than a bucket should be.
-    sound = all(scatter_records(records.get(at, min(hi, at + BUCKET_NNZ)), base, cursor, rows, words) for at in range(lo, hi, BUCKET_NNZ))
+    sound = all(scatter_records(records.read(at, min(hi, at + BUCKET_NNZ)), base, cursor, rows, words) for at in range(lo, hi, BUCKET_NNZ))
     if not sound or not np.array_equal(cursor, ends[1:]):
         advice = "remove the folder and start again"
         raise StorageError(f"bucket {bucket} in the scratch folder does not hold the columns that were counted; {advice}")
@@ -202,59 +225,6 @@ def sort_bucket(records: Records, bucket: int, ends: Longs, rows: Ints, words: I
 # Column tables and scale factors, collected bucket by bucket outside memory.
 
 _IN_MEMORY = 1 << 24
-_PIECE = 1 << 16
-
-
-class Column:
-    """A table with an entry (or a row of ``width`` of them) per column (or row), written and read piece by piece: in memory, or a file when
-    a path is given; an existing one of the right size is kept, so that a resumed ingest finds what it wrote."""
-
-    def __init__(self, length: int, dtype: npt.DTypeLike, path: Path | None, width: int | None = None) -> None:
-        self.dtype, self.path = np.dtype(dtype), path
-        self.shape = (length,) if width is None else (length, width)
-        self._held = np.zeros(self.shape if path is None else 0, dtype=self.dtype)
-        if path is not None:
-            nbytes = self.size * self.dtype.itemsize
-            with space_for(path, nbytes), path.open("ab") as file:
-                if file.tell() != nbytes:
-                    os.ftruncate(file.fileno(), nbytes)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Number of entries."""
-        return prod(self.shape)
-
-    def put(self, lo: int, values: npt.NDArray[Any]) -> None:
-        """Write entries (or rows) from ``lo`` on."""
-        if self.path is None:
-            self._held[lo : lo + len(values)] = values
-            return
-        data = values.astype(self.dtype).tobytes()
-        with space_for(self.path, len(data)), self.path.open("r+b") as file:
-            file.seek(lo * prod(self.shape[1:]) * self.dtype.itemsize)
-            file.write(data)
-
-    def read(self, lo: int, hi: int) -> npt.NDArray[Any]:
-        """Entries (or rows) ``lo:hi``."""
-        return self._held[lo:hi] if self.path is None else FileArray(self.path, 0, self.dtype, self.shape)[lo:hi]
-
-    def pieces(self) -> Iterable[npt.NDArray[Any]]:
-        """All entries, some at a time."""
-        return (self.read(lo, min(len(self), lo + _PIECE)) for lo in range(0, len(self), _PIECE))
-
-    def sum(self, lo: int = 0, hi: int | None = None) -> float:
-        """The sum of entries with the bits of NumPy's, which adds halves whose lengths are multiples of eight."""
-        hi = len(self) if hi is None else hi
-        half = (hi - lo) // 16 * 8
-        return float(self.read(lo, hi).sum()) if hi - lo <= _PIECE else self.sum(lo, lo + half) + self.sum(lo + half, hi)
 
 
 class ColumnSummary:

@@ -23,7 +23,7 @@ from .options import COVARIATE, Options, Progress
 from .reading import Reading
 from .scratch import Scratch
 from .tables.columns import row_squares
-from .text.spool import Spool, Stored
+from .text.spool import Spool
 
 T = TypeVar("T")
 Counts = npt.NDArray[np.uint32]
@@ -69,7 +69,7 @@ class Job:
     @property
     def on_disk(self) -> bool:
         """Whether the blocks are in the scratch folder; then everything else large goes there too."""
-        return any(isinstance(handle, Stored) for handle in self.spool.handles)
+        return any(handle.path is not None for handle in self.spool.handles)
 
     def column(self, name: str, length: int, dtype: npt.DTypeLike, width: int | None = None) -> Column:
         """A table that is written piece by piece; ``name``: of its file, if there is one."""
@@ -189,7 +189,6 @@ def _write_columns(job: Job, writer: BlockWriter, stripes: StripeLayout, counts:
             else:
                 _write_heavy(writer, records, stripes, s, counts, tables)
             job.progress(int(plan.starts[plan.stripe[s + 1]]) * (8 + dtype.itemsize), nbytes, "sort")
-    records.close()
 
 
 def _run_ahead(pool: ThreadPoolExecutor, width: int, make: Callable[[int], T], items: Iterable[int]) -> Iterator[T]:
@@ -215,7 +214,7 @@ def _write_heavy(writer: BlockWriter, records: Records, stripes: StripeLayout, s
 
     def parts() -> Iterator[SparsePart]:
         for at in range(0, int(stripes.nnz[s]), stripes.chunk):
-            part = records.get(lo + at, lo + min(int(stripes.nnz[s]), at + stripes.chunk))
+            part = records.read(lo + at, lo + min(int(stripes.nnz[s]), at + stripes.chunk))
             if (part[:, 0] != first + place).any():
                 raise StorageError(f"the buckets in the scratch folder hold other columns than were counted; {_START_AGAIN}")
             ends = np.where(np.arange(last - first + 1) > place, len(part), 0).astype(np.int32)

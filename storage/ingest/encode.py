@@ -19,7 +19,7 @@ from .labels import Target
 from .options import COVARIATE, Options, Progress
 from .reading import Reading, RowSource, Source, check_row_fits
 from .scratch import Scratch
-from .text.spool import Block, Spool, Stored
+from .text.spool import Block, Spool
 
 _COLUMN_SHARE = 64
 
@@ -43,7 +43,7 @@ def encode_rows(
     _check_features(encoding, options, source.name)
     rows = _EncodedRows(source, reading, coder, encoding)
     encoded = rows.read(scratch, options, reading.target, 1, progress)
-    for path in {handle.path for handle in reading.handles if isinstance(handle, Stored)}:
+    for path in {handle.path for handle in reading.handles if handle.path is not None}:
         path.unlink(missing_ok=True)
     return encoded, encoding
 
@@ -93,7 +93,7 @@ class _EncodedRows(RowSource):
         self.name, self.sparse, self.n_cols = source.name, encoding.is_sparse, encoding.n_features
         self._spool, self._reader, self._encoding = reading.spool, reader, encoding
         width = 12 * len(encoding.sources) if self.sparse else 8 * encoding.n_features
-        is_stored = any(isinstance(handle, Stored) for handle in reading.handles)
+        is_stored = any(handle.path is not None for handle in reading.handles)
         self.nbytes = None if is_stored else width * self._spool.n_rows
         # scikit-learn makes features, puts them side by side, and in order; texts are objects, with codes and masks beside them.
         self._row_bytes = 3 * width + 48 * len(encoding.sources)

@@ -64,7 +64,7 @@ class FileArray:
         """Entries ``lo:hi`` in the order of the file."""
         entries = np.fromfile(self.path, self.dtype, hi - lo, offset=self.offset + lo * self.dtype.itemsize)
         if entries.size != hi - lo:
-            raise StorageError(f"{self.path} was cut short while it was in use; start again")
+            raise StorageError(f"{self.path} was cut short while it was in use; start again (of scratch, remove the folder first)")
         kind = self.as_type or self.dtype
         return entries.astype(kind.newbyteorder("="), copy=False)
 

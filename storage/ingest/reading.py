@@ -18,7 +18,7 @@ from .options import Options, Progress
 from .scratch import Scratch
 from .tables.columns import count_columns
 from .tables.row_tables import at_row, row_tables
-from .text.spool import Block, FileDigest, Handle, Part, Spool, Stored, hold_block
+from .text.spool import Block, FileDigest, Handle, Part, Spool, hold_block
 
 ROW_BYTES = 48  # bytes per column that a dense row takes on its way into a block
 HELD_SHARE = 4  # blocks stay in memory if they take at most this part of the budget
@@ -145,7 +145,7 @@ def read_blocks(reading: Reading, blocks: Iterable[Block], scratch: Scratch, sma
     """Keep blocks in memory if they are small, else in the scratch folder; those that a killed ingest left there are not asked for."""
     done = scratch.notes(phase)
     if done:
-        reading.handles = [Stored.from_json(scratch.folder, fields) for fields in done[-1]["blocks"]]
+        reading.handles = [Handle.from_json(scratch.folder, fields) for fields in done[-1]["blocks"]]
         reading.target.restore(done[-1]["target"])
         reading.n_cols = done[-1].get("n_cols", reading.n_cols)
         if reading.coder is not None:
@@ -159,7 +159,7 @@ def read_blocks(reading: Reading, blocks: Iterable[Block], scratch: Scratch, sma
         with Part(scratch.path("part-000000.bin" if phase == "read" else f"{phase}-000000.bin")) as part:
             reading.handles.extend(map(part, blocks))
         reading.target.check_end()
-        stored = [handle.to_json() for handle in reading.handles if isinstance(handle, Stored)]
+        stored = [handle.to_json() for handle in reading.handles if handle.path is not None]
         learnt = {} if reading.coder is None else {"coder": reading.coder.to_json()}
         scratch.note(phase, blocks=stored, target=reading.target.to_json(), n_cols=reading.n_cols, **learnt)
     return reading

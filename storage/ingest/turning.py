@@ -139,12 +139,9 @@ def _turn_rows(source: Compressed, scratch: Scratch, options: Options, fault: Ce
         count_columns(handles[-1].get("cols"), counts)
     plan = plan_buckets(counts, plan_stripes(counts, 8, stripe_bytes=options.stripe_bytes))
     records = Records(plan, 2, scratch.path("turned.bin"))
-    try:
-        fill_buckets(Spool(handles), records, np.dtype(np.float64), 0, most, lambda done: None)
-        for bucket, (lo, hi) in enumerate(zip(plan.edges[:-1].tolist(), plan.edges[1:].tolist(), strict=True)):
-            ends = np.concatenate([[0], running_sums(counts[lo:hi])]).astype(np.int64)
-            cols, values = np.empty(int(ends[-1]), np.int32), np.empty(int(ends[-1]))
-            sort_bucket(records, bucket, ends, cols, as_words(values))
-            yield sp.csr_array((values, cols, ends), shape=(hi - lo, d))
-    finally:
-        records.close()
+    fill_buckets(Spool(handles), records, np.dtype(np.float64), 0, most, lambda done: None)
+    for bucket, (lo, hi) in enumerate(zip(plan.edges[:-1].tolist(), plan.edges[1:].tolist(), strict=True)):
+        ends = np.concatenate([[0], running_sums(counts[lo:hi])]).astype(np.int64)
+        cols, values = np.empty(int(ends[-1]), np.int32), np.empty(int(ends[-1]))
+        sort_bucket(records, bucket, ends, cols, as_words(values))
+        yield sp.csr_array((values, cols, ends), shape=(hi - lo, d))

@@ -8,34 +8,28 @@ float64 in the others; the type of the store follows from all blocks together.
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO, NamedTuple
+from typing import IO, Any, BinaryIO
 
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import SchemaError, space_for
+from ...errors import space_for
 from ...text.open_text import Buffer, open_file
+from ..files import FileArray
 
 Block = dict[str, npt.NDArray[Any]]
 
 
-class Piece(NamedTuple):
-    """An array in a file: its type, shape and first byte."""
-
-    dtype: str
-    shape: list[int]
-    offset: int
-
-
 @dataclass(frozen=True)
-class InMemory:
-    """A block in memory."""
+class Handle:
+    """A block: its arrays, in memory or in the file ``path`` of the scratch folder."""
 
-    arrays: Block
+    arrays: Mapping[str, npt.NDArray[Any] | FileArray]
+    path: Path | None = None
 
     def get(self, name: str, lo: int = 0, hi: int | None = None) -> npt.NDArray[Any]:
         """Entries ``lo:hi`` along the first axis of an array."""
@@ -52,53 +46,26 @@ class InMemory:
     def __contains__(self, name: str) -> bool:
         return name in self.arrays
 
-
-@dataclass(frozen=True)
-class Stored:
-    """A block in a file of the scratch folder."""
-
-    path: Path
-    pieces: dict[str, Piece]
-
-    def get(self, name: str, lo: int = 0, hi: int | None = None) -> npt.NDArray[Any]:
-        """Entries ``lo:hi`` along the first axis of an array."""
-        dtype, shape, offset = self.pieces[name]
-        lo, hi, _ = slice(lo, hi).indices(shape[0])
-        width = int(np.prod(shape[1:], dtype=np.int64))
-        count = max(0, hi - lo) * width
-        entries = np.fromfile(self.path, dtype, count, offset=offset + lo * width * np.dtype(dtype).itemsize)
-        if entries.size != count:
-            raise SchemaError(f"{self.path} was cut short while it was in use; remove the folder and start again")
-        return entries.reshape(max(0, hi - lo), *shape[1:])
-
-    def dtype(self, name: str) -> np.dtype:
-        """Type of an array."""
-        return np.dtype(self.pieces[name].dtype)
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Shape of an array."""
-        return tuple(self.pieces[name].shape)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.pieces
-
     def to_json(self) -> dict[str, Any]:
-        """Form for the journal."""
-        return {"path": self.path.name, "pieces": self.pieces}
+        """Form for the journal, of a block in a file: type, shape and first byte of every array."""
+        assert self.path is not None
+        pieces = {name: (piece.dtype.str, piece.shape, piece.offset) for name, piece in self.arrays.items() if isinstance(piece, FileArray)}
+        return {"path": self.path.name, "pieces": pieces}
 
     @classmethod
-    def from_json(cls, folder: Path, fields: dict[str, Any]) -> "Stored":
+    def from_json(cls, folder: Path, fields: dict[str, Any]) -> "Handle":
         """Read the form of the journal."""
-        return cls(folder / fields["path"], {name: Piece(*piece) for name, piece in fields["pieces"].items()})
+        path = folder / fields["path"]
+        pieces = fields["pieces"].items()
+        return cls({name: FileArray(path, offset, np.dtype(kind), tuple(shape)) for name, (kind, shape, offset) in pieces}, path)
 
 
-Handle = InMemory | Stored
 PutBlock = Callable[[Block], Handle]
 
 
-def hold_block(block: Block) -> InMemory:
+def hold_block(block: Block) -> Handle:
     """Keep a copy of a block in memory (readers reuse their arrays)."""
-    return InMemory({name: np.array(array) for name, array in block.items()})
+    return Handle({name: np.array(array) for name, array in block.items()})
 
 
 class Part:
@@ -109,13 +76,13 @@ class Part:
         self._file: BinaryIO = path.open("wb", buffering=0)
         self._at = 0
 
-    def __call__(self, block: Block) -> Stored:
+    def __call__(self, block: Block) -> Handle:
         """Append a block and return its handle."""
-        return Stored(self.path, {name: self._append(array) for name, array in block.items()})
+        return Handle({name: self._append(array) for name, array in block.items()}, self.path)
 
-    def _append(self, array: npt.NDArray[Any]) -> Piece:
+    def _append(self, array: npt.NDArray[Any]) -> FileArray:
         view = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-        piece = Piece(array.dtype.str, list(array.shape), self._at)
+        piece = FileArray(self.path, self._at, array.dtype, array.shape)
         with space_for(self.path, view.nbytes):
             while view.nbytes:
                 written = self._file.write(view)
@@ -149,9 +116,7 @@ class Spool:
 
     def names(self, prefix: str) -> list[str]:
         """Names of the arrays of every block that begin with a prefix, in order."""
-        first = self.handles[:1]
-        known = [name for handle in first for name in (handle.arrays if isinstance(handle, InMemory) else handle.pieces)]
-        return [name for name in known if name.startswith(prefix) and self.has(name)]
+        return [name for handle in self.handles[:1] for name in handle.arrays if name.startswith(prefix) and self.has(name)]
 
     def single(self, name: str) -> bool:
         """Whether an array is float32 in every block."""

@@ -17,7 +17,7 @@ from ..options import Options, Progress
 from ..reading import ColumnCounts, Reading, Source, recount_columns
 from ..scratch import Scratch
 from .lines import Rules
-from .spool import PIECE, FileDigest, Handle, Part, PutBlock, Stored, Window, count_lines, hold_block, line_start
+from .spool import PIECE, FileDigest, Handle, Part, PutBlock, Window, count_lines, hold_block, line_start
 from .svmlight import LineParser
 
 _MAX_INDEX = 2**31 - 2
@@ -42,9 +42,9 @@ class RangeRecord:
         """Ranges that the journal holds."""
         return [cls(**{name: value for name, value in note.items() if name != "step"}) for note in scratch.notes("range")]
 
-    def handles(self, scratch: Scratch) -> "list[Stored]":
+    def handles(self, scratch: Scratch) -> "list[Handle]":
         """Its blocks in the scratch folder."""
-        return [Stored.from_json(scratch.folder, fields) for fields in self.blocks]
+        return [Handle.from_json(scratch.folder, fields) for fields in self.blocks]
 
 
 class SvmlightSource(Source):
@@ -127,7 +127,7 @@ class _RangeReader:
     def _take(self, record: RangeRecord, handles: list[Handle]) -> None:
         _take_range(self.reading, record, handles, self.source.name)
         if not self.held:
-            record.blocks = [handle.to_json() for handle in handles if isinstance(handle, Stored)]
+            record.blocks = [handle.to_json() for handle in handles]
             self.scratch.note("range", **asdict(record))
         self.progress(min(self.digest.size, (record.index + 1) * PIECE), self.digest.size, "read")
 
