@@ -11,8 +11,7 @@ import numpy as np
 
 from ...kernels.bounds import ROUNDING, SINGLE_ROUNDING, sound_gap, watch_bounds
 from ...storage import MemoryBlocks
-from ..inputs.column_widths import width_warning
-from ..inputs.fit_warnings import fit_warnings
+from ..inputs.fit_warnings import fit_warnings, width_warning
 from ..records.began import note_arithmetic
 from ..records.config import GramConfig
 from .resources import Resources

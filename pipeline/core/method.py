@@ -60,7 +60,7 @@ class Method(ABC, Generic[C, P, S, M]):
     config: ClassVar[type[MethodConfig]]  # parameter model
     state: ClassVar[type[Any]]  # record of a state, to load checkpoints
     models: ClassVar[tuple[type[Model], ...]]  # record types of its models, to load runs
-    programs: ClassVar[str] = "grams.grams"  # module under `pipeline` with the block programs that a worker loads before it is measured
+    programs: ClassVar[str] = "grams.pair_passes"  # module under `pipeline` whose programs a worker loads before it is measured
 
     # Of fits that leave rows out:
     starts_from_whole: ClassVar[bool] = False  # whether paths of folds begin where a fit of all rows ends

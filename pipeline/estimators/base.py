@@ -33,7 +33,7 @@ from ..inputs.labels import Inputs, checked_numbers
 from ..inputs.scaling import as_scaled
 from ..models.calibration import class_probabilities
 from ..models.linear import row_decision_values
-from ..records.config import make_config
+from ..records.config import MethodConfig, make_config
 from ..records.context import RunContext
 from ..records.data_set import DataSet
 from .frames import known_names
@@ -126,7 +126,7 @@ class Estimator(BaseEstimator):
             A parameter out of range, data that are not finite, one class only, groups that do not fit the data, iterates that diverge.
         """
         config = self._config()
-        self._fit(self._inputs(X, y, sample_weight), config)
+        self._fit(self._inputs(X, y, sample_weight, config=config), config)
         return self
 
     def __sklearn_tags__(self) -> Tags:
@@ -135,14 +135,14 @@ class Estimator(BaseEstimator):
         tags.target_tags.required |= self._needs_target
         return tags
 
-    def _inputs(self, X: object, y: object, sample_weight: object = None) -> Inputs:
-        """Return data, target and weights from any form of data."""
+    def _inputs(self, X: object, y: object, sample_weight: object = None, *, config: MethodConfig | None = None) -> Inputs:
+        """Return data, target and weights from any form of data; ``config``: the checked parameters, where they are at hand."""
         if y is None and not is_store(X):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         data, y = self._data(X, y)
         target, classes = self._target(data, y)
         weight = self._weight(data, sample_weight, data.n_rows)
-        return Inputs(as_scaled(self._config(), data, weight), target, classes, weight)
+        return Inputs(as_scaled(config or self._config(), data, weight), target, classes, weight)
 
     def _data(self, X: object, y: object = None) -> tuple[Any, Any]:
         """Return the data set of a fit, and the target checked against it."""

@@ -88,7 +88,7 @@ class CrossValidated(Estimator):
         # What is decided of rows, such as their scaling, is decided as before the search.
         chosen, self._chosen = self._chosen, None
         try:
-            return super()._inputs(*args, **options)
+            return super()._inputs(*args, **{**options, "config": None})
         finally:
             self._chosen = chosen
 

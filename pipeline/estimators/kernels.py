@@ -71,7 +71,7 @@ class KernelEstimator(Estimator):
             A parameter out of range, data that are not finite, one class only, or a kernel that is not positive semi-definite.
         """
         config = self._config()
-        self._fit(self._inputs(X, y, sample_weight), config)
+        self._fit(self._inputs(X, y, sample_weight, config=config), config)
         return self
 
     def _data(self, X: UserData, y: UserData = None) -> tuple[Any, Any]:

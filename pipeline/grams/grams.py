@@ -1,4 +1,4 @@
-"""Gram matrices of many kernels over the rows of a data set: quadratic forms, weighted sums, alignments.
+"""Gram matrices of many kernels over the rows of a data set: quadratic forms, products, weighted sums.
 
 Where the entries lie is decided once, from sizes (:class:`GramSettings`): in memory, in a Gram store, or nowhere, computed in every pass.
 All three give the same bits.
@@ -6,31 +6,18 @@ All three give the same bits.
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from ...kernels.bank.bank import PackedBank
-from ...kernels.bank.products import (
-    TileSums,
-    add_product,
-    combine_kernels,
-    product_sums,
-    product_units,
-    tile_sums,
-    total_forms,
-    total_products,
-)
-from ...kernels.bank.task_sums import TaskSums, block_task_sums, check_codes, check_weights, combine_block_tasks, task_units
-from ...kernels.grams.blocks import gram_block
+from ...kernels.bank.products import product_units, total_forms, total_products
+from ...kernels.bank.task_sums import check_codes, check_weights, task_units
 from ...kernels.grams.normalization import (
     BlockSums,
     KernelSums,
-    Normalization,
     block_sums,
     kernel_sums,
     leave_out_idle,
@@ -39,152 +26,39 @@ from ...kernels.grams.normalization import (
 )
 from ...kernels.grams.spec import KernelSpec
 from ...kernels.svm.dual import DenseGram, Gram, Scratch
-from ...storage import GramStore, GramTask, open_gram
-from ..core.resources import resolve
-from ..passes.spans import Spans, add_spans
-from .contents import confirm_contents
+from ...storage import GramStore, GramTask
 from .fill import filled_bank, fills_here, given_bank
 from .given import StoredPair
 from .pair_passes import (
     Build,
     Chunk,
     block_bytes,
+    block_chunk,
     build_pass,
+    combine_chunk,
+    combine_tasks_chunk,
     diagonal_bytes,
+    diagonals_chunk,
     entries_bytes,
+    entries_chunk,
     forms_bytes,
+    forms_chunk,
     joined_pass,
     matrix_bytes,
     on_diagonal,
     pair_batches,
+    place_pair,
     products_pass,
     sums_bytes,
-    task_forms_pass,
+    sums_chunk,
+    task_sums_pass,
 )
-from .settings import GramSettings
+from .settings import GramSettings, confirm_contents
 from .sources import PairRef, RowPair, load_normalised, row_pairs
-from .weighted_sum import BlockSum, BlockTaskSum, BlockTotal, CombinedGram, fits_driver, gram_by_passes
+from .weighted_sum import BlockSum, BlockTaskSum, BlockTotal, CombinedGram, Norms, fits_driver, gram_by_passes
 
 if TYPE_CHECKING:
     from ..core.resources import Resources, Shared
-
-Norms = tuple[Normalization, ...] | None
-
-
-class Filled(NamedTuple):
-    """A block pair on its way to the driver."""
-
-    rows: tuple[int, int]
-    cols: tuple[int, int]
-    block: np.ndarray
-
-
-def block_chunk(ref: PairRef) -> list[Filled]:
-    """Return one raw block pair."""
-    return [Filled(ref.rows, ref.cols, ref.load())]
-
-
-def sums_chunk(ref: PairRef, counts: Shared | None) -> list[BlockSums]:
-    """Return the sums of one raw block pair."""
-    return [block_sums(ref.load(), ref.rows, ref.cols, None if counts is None else resolve(counts))]
-
-
-class Diagonal(NamedTuple):
-    """Part of the diagonals of all kernels on its way to the driver."""
-
-    rows: tuple[int, int]
-    values: np.ndarray  # (k, rows)
-
-
-def diagonals_chunk(ref: PairRef) -> list[Diagonal]:
-    """Return the raw diagonals of one block on the diagonal, to the bits of the block."""
-    return [Diagonal(ref.rows, np.diagonal(ref.load(), axis1=1, axis2=2).astype(np.float64))]
-
-
-def forms_chunk(ref: PairRef, vectors: Shared, norms: Norms, kernels: np.ndarray | None) -> list[TileSums]:
-    """Return the shares of one block pair in the quadratic forms."""
-    return [tile_sums(_some(load_normalised(ref, norms), kernels), ref.rows, ref.cols, resolve(vectors))]
-
-
-def products_chunk(
-    group: tuple[PairRef, ...], vectors: Shared, norms: Norms, kernels: np.ndarray | None, wanted: Shared, units: np.ndarray
-) -> Spans:
-    """Return the shares of some block pairs in the products."""
-    columns, rows, out = resolve(vectors), resolve(wanted), Spans()
-    for ref in group:
-        block = _some(load_normalised(ref, norms), kernels)
-        out = add_spans([out, product_sums(block, ref.rows, ref.cols, columns, rows, units)])
-    return out
-
-
-def _some(block: np.ndarray, kernels: np.ndarray | None) -> np.ndarray:
-    return block if kernels is None else block[kernels]
-
-
-class Entries(NamedTuple):
-    """Chosen entries of one block pair on their way to the driver."""
-
-    places: np.ndarray
-    values: np.ndarray
-
-
-def entries_chunk(ref: PairRef, wanted: Shared, norms: Norms) -> list[Entries]:
-    """Return the entries of one block pair among the wanted ones, ``(2, m)`` rows and columns in the upper triangle."""
-    rows, columns = resolve(wanted)
-    inside = (rows >= ref.rows[0]) & (rows < ref.rows[1]) & (columns >= ref.cols[0]) & (columns < ref.cols[1])
-    places = np.flatnonzero(inside)
-    if not len(places):
-        return []
-    return [Entries(places, load_normalised(ref, norms)[:, rows[places] - ref.rows[0], columns[places] - ref.cols[0]])]
-
-
-def combine_chunk(ref: PairRef, theta: np.ndarray, norms: Norms) -> list[Filled]:
-    """Return one block pair of the weighted sum."""
-    return [Filled(ref.rows, ref.cols, combine_kernels(load_normalised(ref, norms), theta))]
-
-
-def combine_tasks_chunk(ref: PairRef, norms: Norms, weights: Shared, codes: Shared) -> list[Filled]:
-    """Return one block pair of the sum weighted by pairs of tasks."""
-    block = combine_block_tasks(load_normalised(ref, norms), ref.rows, ref.cols, resolve(weights), resolve(codes))
-    return [Filled(ref.rows, ref.cols, block)]
-
-
-def task_sums_chunk(group: tuple[PairRef, ...], norms: Norms, vectors: Shared, codes: Shared, units: Shared) -> TaskSums:
-    """Return the shares of some block pairs in the forms of all pairs of tasks, ``(m k, T, T)`` of vectors ``(m, n)``."""
-    columns, wholes = resolve(vectors), resolve(units)
-    tasks = [resolve(codes)] * len(columns) if np.ndim(resolve(codes)) == 1 else list(resolve(codes))
-    total = TaskSums(*(np.zeros((len(wholes) * wholes.shape[1], *wholes.shape[2:])) for _ in range(2)))
-    for ref in group:
-        block = load_normalised(ref, norms)
-        parts = [block_task_sums(block, ref.rows, ref.cols, *of_vector) for of_vector in zip(columns, tasks, wholes, strict=True)]
-        total += TaskSums(*(np.concatenate(shares) for shares in zip(*parts, strict=True)))
-    return total
-
-
-def add_task_sums(parts: Sequence[TaskSums]) -> TaskSums:
-    """Combine step: sums of shares are exact, so their order changes no bit."""
-    return functools.reduce(operator.add, parts)
-
-
-def task_sums_pass(
-    resources: Resources, refs: Sequence[PairRef], norms: Norms, vectors: np.ndarray, codes: np.ndarray, units: np.ndarray
-) -> np.ndarray:
-    """Return the forms of all pairs of tasks, raw, ``(m, k, T, T)``, exactly symmetric, of vectors ``(m, n)``; one pass.
-
-    ``codes``: ``(n,)`` tasks of the rows, or ``(m, n)`` for each vector its own; ``units``: ``(m, k, T, T)`` what shares are rounded to.
-    Nothing is held but one sum.
-    """
-    work = task_forms_pass(task_sums_chunk, add_task_sums, refs, units.nbytes, vectors.nbytes + codes.nbytes)
-    arrays = (("vectors", vectors), ("form-tasks", codes), ("units", units))
-    shared = [resources.share(name, array, work.n_tasks) for name, array in arrays]
-    return resources.run_pass(replace(work, broadcast=(norms, *shared))).total().reshape(units.shape)
-
-
-def build_chunk(build: Build) -> list[Any]:
-    """Compute one block pair into its Gram store; returns what lists the stored object."""
-    assert build.task is not None
-    store = open_gram(build.task.url, [build.task.bundle])
-    return [store.write(build.task, build.pair.load())]
 
 
 def build_blocks(resources: Resources, tasks: Sequence[GramTask], specs: Mapping[str, Any], pairs: Iterable[Any]) -> list[Any]:
@@ -194,7 +68,7 @@ def build_blocks(resources: Resources, tasks: Sequence[GramTask], specs: Mapping
     """
     by_range = {(pair.rows, pair.cols): pair for pair in pairs}
     builds = [Build(task, replace(by_range[task.rows, task.cols], specs=tuple(specs[key] for key in task.digests))) for task in tasks]
-    return resources.run_pass(build_pass(build_chunk, builds))
+    return resources.run_pass(build_pass(builds))
 
 
 def filled_store(
@@ -211,15 +85,6 @@ def filled_store(
     places, sums = {digest: q for q, digest in enumerate(raw)}, {digest: KernelSums(*store.sums(digest)) for digest in raw}
     which = tuple(places[spec.digest()] for spec in specs)
     return store, [StoredPair(ref, which) for ref in store.refs(list(raw))], [sums[spec.digest()] for spec in specs]
-
-
-def load_programs() -> None:
-    """Load the compiled loops of the passes into this process, by running each on next to nothing."""
-    block = gram_block([KernelSpec.parse("rbf(gamma=1.0)")], np.eye(2, dtype=np.float32), None, dtype=np.float32)
-    tile_sums(block, (0, 2), (0, 2), np.ones((1, 2)))
-    add_product(combine_kernels(block, np.ones(1)), (0, 2), (2, 4), np.ones(4), np.zeros(4))
-    combine_block_tasks(block, (0, 2), (0, 2), np.ones((1, 1, 1)), np.zeros(2, np.int64))
-    block_task_sums(block, (0, 2), (0, 2), np.ones(2), np.zeros(2, np.int64), np.ones((1, 1, 1)))
 
 
 class Grams:
@@ -306,7 +171,7 @@ class Grams:
         else:
             rows = np.ascontiguousarray(wanted.T)
             shared = self._broadcast("vectors", columns), self._norms, kernels, self._broadcast("wanted", rows), units
-            work = products_pass(products_chunk, self._refs, 8 * len(chosen) * columns.size, *shared)
+            work = products_pass(self._refs, 8 * len(chosen) * columns.size, *shared)
             raw = total_products(self.resources.run_pass(work), rows)
         return raw * self.scale[chosen][:, None, None]
 
@@ -321,10 +186,6 @@ class Grams:
                 diagonals = [norm.apply_diagonal(one) for norm, one in zip(self._norms, diagonals, strict=True)]
             self._greatest = np.array([max(float(one.max()), 0.0) for one in diagonals])
         return self._greatest
-
-    def alignments(self, y: np.ndarray, *, centred: bool = True) -> np.ndarray:
-        """Return ``y' H K_q H y`` of every kernel, without ``H`` if not ``centred``; ``y`` is ``(n,)`` or ``(n, m)``."""
-        return self.forms(y - y.mean(axis=0) if centred else y)
 
     def entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Return ``K_q[rows[i], columns[i]]`` of every kernel, float64 ``(k, m)``; at most one pass."""
@@ -482,14 +343,6 @@ class Grams:
 
     def _broadcast(self, name: str, array: np.ndarray) -> Shared:
         return self.resources.share(name, array, len(self._refs))
-
-
-def place_pair(matrix: np.ndarray, part: Filled) -> None:
-    """Write a block pair to both sides of the diagonal of a matrix ``(n, n)``."""
-    rows, cols = slice(*part.rows), slice(*part.cols)
-    matrix[rows, cols] = part.block
-    if part.rows != part.cols:
-        matrix[cols, rows] = part.block.T
 
 
 class _RunsPasses(Protocol):

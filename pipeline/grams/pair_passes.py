@@ -1,21 +1,158 @@
-"""Passes over block pairs as data: what runs one and what plans one have its tasks, and the bytes of its steps, from here."""
+"""Passes over block pairs: what a task makes of some, and as plans, from which what runs one and what only plans one has its tasks and the
+bytes of its steps.
+"""
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ...cluster import BlockProgram, Plan, plan
-from ...storage import GramTask
+from ...kernels.bank.products import TileSums, add_product, combine_kernels, product_sums, tile_sums
+from ...kernels.bank.task_sums import TaskSums, block_task_sums, combine_block_tasks
+from ...kernels.grams.blocks import gram_block
+from ...kernels.grams.normalization import BlockSums, block_sums
+from ...kernels.grams.spec import KernelSpec
+from ...storage import GramTask, open_gram
+from ..core.resources import Resources, Shared, resolve
 from ..passes.blocks import join_lists
 from ..passes.spans import Spans, add_spans
 from .settings import BATCH_BYTES
-from .sources import PairRef, group_pairs, pair_bytes
+from .sources import PairRef, group_pairs, load_normalised, pair_bytes
+from .weighted_sum import Norms
 
 Chunk = Callable[..., list[Any]]
 
 # Block pairs of one task of a pass, together at least where there are as many: some 50 ms of work where kernels are computed.
 PASS_BYTES = 16 << 20
+
+
+# -- what a task makes of block pairs --------------------------------------------------------------------------------------------
+
+
+class Filled(NamedTuple):
+    """A block pair on its way to the driver."""
+
+    rows: tuple[int, int]
+    cols: tuple[int, int]
+    block: np.ndarray
+
+
+def block_chunk(ref: PairRef) -> list[Filled]:
+    """Return one raw block pair."""
+    return [Filled(ref.rows, ref.cols, ref.load())]
+
+
+def sums_chunk(ref: PairRef, counts: Shared | None) -> list[BlockSums]:
+    """Return the sums of one raw block pair."""
+    return [block_sums(ref.load(), ref.rows, ref.cols, None if counts is None else resolve(counts))]
+
+
+class Diagonal(NamedTuple):
+    """Part of the diagonals of all kernels on its way to the driver."""
+
+    rows: tuple[int, int]
+    values: np.ndarray  # (k, rows)
+
+
+def diagonals_chunk(ref: PairRef) -> list[Diagonal]:
+    """Return the raw diagonals of one block on the diagonal, to the bits of the block."""
+    return [Diagonal(ref.rows, np.diagonal(ref.load(), axis1=1, axis2=2).astype(np.float64))]
+
+
+def forms_chunk(ref: PairRef, vectors: Shared, norms: Norms, kernels: np.ndarray | None) -> list[TileSums]:
+    """Return the shares of one block pair in the quadratic forms."""
+    return [tile_sums(_some(load_normalised(ref, norms), kernels), ref.rows, ref.cols, resolve(vectors))]
+
+
+def products_chunk(
+    group: tuple[PairRef, ...], vectors: Shared, norms: Norms, kernels: np.ndarray | None, wanted: Shared, units: np.ndarray
+) -> Spans:
+    """Return the shares of some block pairs in the products."""
+    columns, rows, out = resolve(vectors), resolve(wanted), Spans()
+    for ref in group:
+        block = _some(load_normalised(ref, norms), kernels)
+        out = add_spans([out, product_sums(block, ref.rows, ref.cols, columns, rows, units)])
+    return out
+
+
+def _some(block: np.ndarray, kernels: np.ndarray | None) -> np.ndarray:
+    return block if kernels is None else block[kernels]
+
+
+class Entries(NamedTuple):
+    """Chosen entries of one block pair on their way to the driver."""
+
+    places: np.ndarray
+    values: np.ndarray
+
+
+def entries_chunk(ref: PairRef, wanted: Shared, norms: Norms) -> list[Entries]:
+    """Return the entries of one block pair among the wanted ones, ``(2, m)`` rows and columns in the upper triangle."""
+    rows, columns = resolve(wanted)
+    inside = (rows >= ref.rows[0]) & (rows < ref.rows[1]) & (columns >= ref.cols[0]) & (columns < ref.cols[1])
+    places = np.flatnonzero(inside)
+    if not len(places):
+        return []
+    return [Entries(places, load_normalised(ref, norms)[:, rows[places] - ref.rows[0], columns[places] - ref.cols[0]])]
+
+
+def combine_chunk(ref: PairRef, theta: np.ndarray, norms: Norms) -> list[Filled]:
+    """Return one block pair of the weighted sum."""
+    return [Filled(ref.rows, ref.cols, combine_kernels(load_normalised(ref, norms), theta))]
+
+
+def combine_tasks_chunk(ref: PairRef, norms: Norms, weights: Shared, codes: Shared) -> list[Filled]:
+    """Return one block pair of the sum weighted by pairs of tasks."""
+    block = combine_block_tasks(load_normalised(ref, norms), ref.rows, ref.cols, resolve(weights), resolve(codes))
+    return [Filled(ref.rows, ref.cols, block)]
+
+
+def task_sums_chunk(group: tuple[PairRef, ...], norms: Norms, vectors: Shared, codes: Shared, units: Shared) -> TaskSums:
+    """Return the shares of some block pairs in the forms of all pairs of tasks, ``(m k, T, T)`` of vectors ``(m, n)``."""
+    columns, wholes = resolve(vectors), resolve(units)
+    tasks = [resolve(codes)] * len(columns) if np.ndim(resolve(codes)) == 1 else list(resolve(codes))
+    total = TaskSums(*(np.zeros((len(wholes) * wholes.shape[1], *wholes.shape[2:])) for _ in range(2)))
+    for ref in group:
+        block = load_normalised(ref, norms)
+        parts = [block_task_sums(block, ref.rows, ref.cols, *of_vector) for of_vector in zip(columns, tasks, wholes, strict=True)]
+        total += TaskSums(*(np.concatenate(shares) for shares in zip(*parts, strict=True)))
+    return total
+
+
+def add_task_sums(parts: Sequence[TaskSums]) -> TaskSums:
+    """Combine step: sums of shares are exact, so their order changes no bit."""
+    return functools.reduce(operator.add, parts)
+
+
+class Build(NamedTuple):
+    """A block pair to be computed into its store."""
+
+    task: GramTask | None  # none where it is only planned
+    pair: Any  # what computes it
+
+
+def build_chunk(build: Build) -> list[Any]:
+    """Compute one block pair into its Gram store; returns what lists the stored object."""
+    assert build.task is not None
+    store = open_gram(build.task.url, [build.task.bundle])
+    return [store.write(build.task, build.pair.load())]
+
+
+def place_pair(matrix: np.ndarray, part: Filled) -> None:
+    """Write a block pair to both sides of the diagonal of a matrix ``(n, n)``."""
+    rows, cols = slice(*part.rows), slice(*part.cols)
+    matrix[rows, cols] = part.block
+    if part.rows != part.cols:
+        matrix[cols, rows] = part.block.T
+
+
+# -- passes ----------------------------------------------------------------------------------------------------------------------
 
 
 def group_chunk(group: tuple[PairRef, ...], chunk: Chunk, *broadcast: Any) -> list[Any]:
@@ -63,38 +200,52 @@ def batches_bytes(refs: Sequence[PairRef], result: Callable[[PairRef], int]) -> 
     return max(joined_bytes(batch, max(map(result, batch))) for batch in pair_batches(refs))
 
 
-def task_forms_pass(
-    chunk: Callable[..., Any], combine: Callable[..., Any], refs: Sequence[PairRef], forms: int, vectors: int, *broadcast: Any
-) -> Plan[Any]:
+def task_forms_pass(refs: Sequence[PairRef], forms: int, vectors: int, *broadcast: Any) -> Plan[TaskSums]:
     """Return the pass over the forms of all pairs of tasks: ``forms`` bytes of them all, ``vectors`` bytes of vectors and tasks of rows."""
     result = 2 * forms
 
     def task_bytes(group: tuple[PairRef, ...]) -> int:
         return max(map(pair_bytes, group)) + 4 * result + vectors
 
-    return plan(BlockProgram("task-forms", chunk, combine, task_bytes, result), pass_groups(refs), *broadcast)
+    return plan(BlockProgram("task-forms", task_sums_chunk, add_task_sums, task_bytes, result), pass_groups(refs), *broadcast)
 
 
-def products_pass(chunk: Callable[..., Spans], refs: Sequence[PairRef], products: int, *broadcast: Any) -> Plan[Spans]:
+def products_pass(refs: Sequence[PairRef], products: int, *broadcast: Any) -> Plan[Spans]:
     """Return the pass over products with vectors, ``products`` bytes of them all."""
     result = products + 512 * len(on_diagonal(refs))
 
     def task_bytes(group: tuple[PairRef, ...]) -> int:
         return max(map(pair_bytes, group)) + 3 * result
 
-    return plan(BlockProgram("gram-products", chunk, add_spans, task_bytes, result), pass_groups(refs), *broadcast)
+    return plan(BlockProgram("gram-products", products_chunk, add_spans, task_bytes, result), pass_groups(refs), *broadcast)
 
 
-class Build(NamedTuple):
-    """A block pair to be computed into its store."""
-
-    task: GramTask | None  # none where it is only planned
-    pair: Any  # what computes it
-
-
-def build_pass(chunk: Chunk, builds: Sequence[Build]) -> Plan[list[Any]]:
+def build_pass(builds: Sequence[Build]) -> Plan[list[Any]]:
     """Return the pass that computes block pairs into a Gram store."""
-    return plan(BlockProgram("gram-build", chunk, join_lists, lambda build: pair_bytes(build.pair), 256), builds)
+    return plan(BlockProgram("gram-build", build_chunk, join_lists, lambda build: pair_bytes(build.pair), 256), builds)
+
+
+def task_sums_pass(
+    resources: Resources, refs: Sequence[PairRef], norms: Norms, vectors: np.ndarray, codes: np.ndarray, units: np.ndarray
+) -> np.ndarray:
+    """Return the forms of all pairs of tasks, raw, ``(m, k, T, T)``, exactly symmetric, of vectors ``(m, n)``; one pass.
+
+    ``codes``: ``(n,)`` tasks of the rows, or ``(m, n)`` for each vector its own; ``units``: ``(m, k, T, T)`` what shares are rounded to.
+    Nothing is held but one sum.
+    """
+    work = task_forms_pass(refs, units.nbytes, vectors.nbytes + codes.nbytes)
+    arrays = (("vectors", vectors), ("form-tasks", codes), ("units", units))
+    shared = [resources.share(name, array, work.n_tasks) for name, array in arrays]
+    return resources.run_pass(replace(work, broadcast=(norms, *shared))).total().reshape(units.shape)
+
+
+def load_programs() -> None:
+    """Load the compiled loops of the passes into this process, by running each on next to nothing."""
+    block = gram_block([KernelSpec.parse("rbf(gamma=1.0)")], np.eye(2, dtype=np.float32), None, dtype=np.float32)
+    tile_sums(block, (0, 2), (0, 2), np.ones((1, 2)))
+    add_product(combine_kernels(block, np.ones(1)), (0, 2), (2, 4), np.ones(4), np.zeros(4))
+    combine_block_tasks(block, (0, 2), (0, 2), np.ones((1, 1, 1)), np.zeros(2, np.int64))
+    block_task_sums(block, (0, 2), (0, 2), np.ones(2), np.zeros(2, np.int64), np.ones((1, 1, 1)))
 
 
 # -- results of one block pair -----------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from typing import Any
 from ...kernels.grams.normalization import needs_diagonal_only
 from ..core.resources import Resources
 from .fill import fill_bytes, fills_here, is_given_bank
-from .grams import add_task_sums, products_chunk, task_sums_chunk
 from .pair_passes import (
     Build,
     batches_bytes,
@@ -80,7 +79,7 @@ class GramPasses:
     def load(self) -> int:
         """Return the bytes of what makes the entries, or what is known of all of them."""
         if self.settings.policy == "store":
-            return build_pass(list, [Build(None, ref) for ref in self.refs]).memory_bound
+            return build_pass([Build(None, ref) for ref in self.refs]).memory_bound
         if self.is_here:
             if is_given_bank(self.data, self.specs):
                 return 0
@@ -96,7 +95,7 @@ class GramPasses:
 
     def products(self, m: int) -> int:
         """Return the bytes of products with m vectors."""
-        return 0 if self.is_here else products_pass(products_chunk, self.refs, 8 * self.k * m * self.n).memory_bound
+        return 0 if self.is_here else products_pass(self.refs, 8 * self.k * m * self.n).memory_bound
 
     def entries(self, m: int) -> int:
         """Return the bytes of m chosen entries."""
@@ -107,7 +106,7 @@ class GramPasses:
         if self.is_here:
             return 0
         sizes = 8 * m * self.k * n_tasks**2, 8 * self.n * (m + 1)
-        return task_forms_pass(task_sums_chunk, add_task_sums, self.refs, *sizes).memory_bound
+        return task_forms_pass(self.refs, *sizes).memory_bound
 
     def sum(self) -> int:
         """Return the bytes of a weighted sum: as a matrix in this process, or written and asked by a solver."""

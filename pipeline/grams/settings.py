@@ -1,8 +1,10 @@
-"""What a run decides about its Gram matrices, once, from sizes: where the entries lie and in which blocks."""
+"""What a run decides about its Gram matrices, once, from sizes: where the entries lie, in which blocks; what the driver holds of them and
+of the machines on their sums; what a run reads from Gram stores, so that one that goes on can tell whether they are still the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -11,11 +13,14 @@ import numpy as np
 from ...cluster import bytes_text
 from ...kernels.bank.bank import PackedBank
 from ...kernels.grams.spec import KernelSpec
-from ...storage import GramStore
+from ...storage import GramStore, RunStore
 from ...storage.urls import holds_store
-from ..core.memory import Item
+from ..core.memory import Item, check_memory, refuse
 from ..core.resources import BANK_SHARE, Resources
+from ..records.began import confirm_grams
+from ..records.data_set import DataSet
 from .fill import bank_bytes
+from .given import GivenGrams
 from .sources import block_rows
 from .sources import pairs as block_pairs
 from .weighted_sum import MATRIX_SHARE, sum_item
@@ -25,6 +30,7 @@ Policy = Literal["memory", "store", "recompute"]
 # What the log says of a policy.
 PLACES: dict[Policy, str] = {"memory": "kept in memory", "store": "kept in the Gram store", "recompute": "computed again in every pass"}
 
+VECTOR_BYTES = 64  # bytes of a row and machine: label, cost, coefficient, decision value, and the solver's copies of them
 BATCH_BYTES = 64 << 20  # blocks brought to the driver at a time while a bank is filled
 
 
@@ -90,3 +96,65 @@ def task_forms_items(n: int, k: int, n_tasks: int, policy: str) -> tuple[Item, .
     """Return what forms of pairs of tasks take, with the tables of kernels that do not lie in memory."""
     forms = task_forms_item(k, n_tasks)
     return (forms,) if policy == "memory" else (tables_item(n, k), forms)
+
+
+def vectors_item(n: int, machines: int) -> Item:
+    """Return the bytes of the vectors over the rows."""
+    return "labels, costs, coefficients and decision values of the machines", VECTOR_BYTES * n * machines
+
+
+def machines_items(settings: GramSettings, n: int, k: int, machines: int, driver_memory: int) -> tuple[Item, ...]:
+    """Return what the driver holds of T machines on weighted sums of k matrices of n rows."""
+    return (*settings.items(n, k, driver_memory), vectors_item(n, machines))
+
+
+def fewer_kernels(settings: GramSettings) -> str:
+    """Return the remedy where kernels take too much memory."""
+    return "choose fewer kernels, or another policy (grams='auto')" if settings.policy == "memory" else "choose fewer kernels or rows"
+
+
+def check_machines(settings: GramSettings, items: Sequence[Item], n: int, k: int, resources: Resources, method: str) -> None:
+    """Refuse kernel machines whose driver, or whose tasks, would hold more than they may, and tell where it is much.
+
+    Raises MemoryBoundExceeded: need and limit are named.
+    """
+    remedy = fewer_kernels(settings)
+    # Whatever the policy, a task computes one block pair of all kernels, in this process where there are no workers.
+    block = "one block of rows of every kernel", 4 * k * min(settings.block, n) ** 2
+    refuse(method, [block] if settings.policy != "memory" else [], resources.fit_limit, remedy)
+    check_memory(method, items, resources, remedy)
+
+
+def confirm_contents(data: DataSet, settings: GramSettings, specs: Sequence[Any], run: RunStore | None) -> None:
+    """Compare the Gram store that entries come from with what it held when the run began; the first time that is noted.
+
+    ``data``: what the kernels are over; ``settings``: where the entries lie, and rows of a block. ``specs``:
+    kernels; none where the run comes to more as it goes on. Then data, block rows and each kernel decide its entries. Raises
+    DigestMismatch: what the store holds for this run has changed.
+    """
+    source = data.source if isinstance(data, GivenGrams) else None
+    if run is None:
+        return
+    if isinstance(source, GramStore):
+        confirm_grams(run, source.url, _given(source))
+    elif settings.policy == "store":
+        digests = list(dict.fromkeys(spec.digest() for spec in specs))
+        holds = {"data": data.digest, "rows of a block": settings.block, **({"kernels": digests} if digests else {})}
+        confirm_grams(run, str(settings.store), holds)
+
+
+def confirm_read_whole(run: RunStore, configs: Iterable[Any]) -> None:
+    """The same of a grid: Gram stores whose kernels are those of the fits, so that all its fits see the same ones.
+
+    ``run``: the run of the grid; ``configs``: parameters of its points. Raises DigestMismatch: what one of them holds has changed since the
+    first fit.
+    """
+    whole = {config.gram_store for config in configs if getattr(config, "kernels", None) == "precomputed" and config.gram_store}
+    for url in sorted(whole):
+        confirm_grams(run, url, _given(GramStore.open(url)), f"grams {url}")
+
+
+def _given(source: GramStore) -> Mapping[str, Any]:
+    # Digests of kernels that were computed elsewhere are those of their entries.
+    meta = source.meta
+    return {"data": meta.data, "rows of a block": meta.block, "type": meta.dtype, "kernels": list(source.kernels)}

@@ -1,4 +1,4 @@
-"""What every fit with a target should warn of: of what it selected, what it answers, and how its classes are spread."""
+"""What a fit should warn of: of what it selected, what it answers, how its classes are spread, and columns in units far apart."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from ...storage import BlockStore, MemoryBlocks
+from ..passes.blocks import table_of
 from ..records.config import MethodConfig
+from ..records.data_set import feature_namer
 from .labels import Inputs
 
 RARE_SHARE = 0.05  # share of the rows below which a class is rare
 RARE_OF_EVEN = 0.5  # and of the share that it would have among classes of one size: of many classes every one is small
 MAX_NUMERIC_CLASSES = 20  # classes up to which whole numbers are taken for labels without a word
 SELECTORS = ("fgm", "group-lasso", "multitask-selector")  # methods that choose among features
+FAR = 1e3  # ratio of the widths of two columns from which on the wide one rules
+MAX_COLUMNS = 100_000  # of more columns the widths are not looked at
 # How a method says by itself that all rows get one answer, or why answers are wrong.
 SAID = ("nothing is selected", "no kernel has a weight", "steps are too long")
 
@@ -115,3 +120,31 @@ def numbers_as_classes(classes: Sequence[Any] | np.ndarray) -> str:
     if len(classes) <= MAX_NUMERIC_CLASSES or np.asarray(classes).dtype.kind not in "iuf":
         return ""
     return f"y holds {len(classes)} different numbers, and each is taken for a class: a regressor takes them as numbers"
+
+
+def column_widths(data: BlockStore | MemoryBlocks) -> list[dict[str, Any]]:
+    """Return ``feature`` and ``width`` of the narrowest and the widest column of data that are not scaled, constant ones left out; nothing
+    where there are not two, or too many to look at. The width is the range of the values, zeros included.
+    """
+    if data.scale.kind != "none" or data.n_cols > MAX_COLUMNS or getattr(data.meta, "n_coded", 0):
+        return []
+    if isinstance(data, BlockStore) and not data.has_table("minimum", "columns"):
+        return []
+    widths = np.asarray(table_of(data, "maximum"), np.float64) - np.asarray(table_of(data, "minimum"), np.float64)
+    known = np.flatnonzero((widths > 0) & np.isfinite(widths))
+    if len(known) < 2:
+        return []
+    name, ends = feature_namer(data), known[[int(widths[known].argmin()), int(widths[known].argmax())]]
+    return [{"feature": name(j), "width": float(widths[j])} for j in ends.tolist()]
+
+
+def width_warning(config: MethodConfig, data: object) -> str:
+    """Return that columns which ``scale="auto"`` leaves alone, those of streams, are of widths far apart; nothing where they are not."""
+    if getattr(config, "scale", None) != "auto" or not isinstance(data, BlockStore | MemoryBlocks) or not data.n_cols:
+        return ""
+    ends = column_widths(data)
+    if len(ends) < 2 or not ends[1]["width"] > FAR * ends[0]["width"]:
+        return ""
+    narrow, wide = (f"{item['feature']} ({item['width']:.3g})" for item in ends)
+    remedy = f"scale={'standard' if data.meta.kind == 'dense' else 'max-abs'!r} makes them alike, scale=None leaves them without this word"
+    return f"columns have very different widths, {wide} beside {narrow}, and penalties and distances look at the wide ones first: {remedy}"

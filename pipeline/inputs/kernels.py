@@ -138,7 +138,9 @@ def closing_for(data: BlockStore | MemoryBlocks, counts: np.ndarray | None = Non
 
 
 def resolved_kernels(kernels: Any, data: Any, normalize: str) -> list[Any]:
-    """Return the kernels of a fit, with ``normalize`` where they leave it open. Raises ValueError: kernels that do not suit the data."""
+    """Return the kernels of a fit, decided before, with ``normalize`` where they leave it open. Raises ValueError: kernels that do not suit
+    the data.
+    """
     if isinstance(data, GivenGrams):
         if kernels != "precomputed":
             raise ValueError('kernel matrices are given as X, so kernels must be "precomputed"')
@@ -146,7 +148,7 @@ def resolved_kernels(kernels: Any, data: Any, normalize: str) -> list[Any]:
     elif isinstance(kernels, str):
         raise ValueError('kernels="precomputed" needs matrices (n_kernels, n, n), or a Gram store')
     else:
-        specs = closed_kernels(kernels, data)
+        specs = as_specs(kernels, data.n_cols or None)
         check_rows(specs, data)
     return [_normalised(spec, normalize) if spec.normalize == "none" else spec for spec in specs]
 

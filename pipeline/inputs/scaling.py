@@ -26,7 +26,8 @@ def as_scaled(config: MethodConfig, data: RowsT, weight: np.ndarray | None = Non
     if isinstance(data, BlockStore) and getattr(config, "kernels", None) == "precomputed":
         grams: str | None = getattr(config, "gram_store", None)
         return data if grams is None else cast(RowsT, as_its_grams(data, grams))
-    if scale is None or getattr(data, "holds", "") not in ("columns", "stream") or (scale == "auto" and config.auto_scale is None):
+    auto = config.auto_scale if scale == "auto" else None
+    if scale is None or getattr(data, "holds", "") not in ("columns", "stream") or (scale == "auto" and auto is None):
         return data
     if not isinstance(data, BlockStore | MemoryBlocks | JoinedStores):
         if scale == "auto":
@@ -36,7 +37,7 @@ def as_scaled(config: MethodConfig, data: RowsT, weight: np.ndarray | None = Non
         if scale not in ("auto", data.meta.scale):
             raise ValueError(f"scale={scale!r}: {data.url} has the scaling {data.meta.scale!r} already; leave scale to 'auto'")
         return data
-    kind = config.auto_scale if scale == "auto" else scale
+    kind = auto if scale == "auto" else scale
     if scale == "auto" and kind == "standard":
         if data.meta.kind == "dense":
             with contextlib.suppress(DataError):  # squares that overflow have no deviation

@@ -123,7 +123,7 @@ def build_grams(
         return GramOutcome("already-done", {"data": store.url, "grams": out, **_built(sizes, 0.0)})
     began = time.perf_counter()
     emit, tally = on_event or ignore, Tally()
-    with executing(options, store, tee((emit, tally.listen)), "grams.grams") as executor:
+    with executing(options, store, tee((emit, tally.listen)), "grams.pair_passes") as executor:
         ctx = RunContext(executor, data=store, driver_memory=driver_bytes(driver_memory), emit=emit, tally=tally)
         Grams(ctx.data, specs, GramSettings.of(ctx.data, ctx, specs, "store", replacement or out), ctx)
         ctx.confirm()
@@ -227,7 +227,7 @@ def repair_grams(
         tasks = grams.damaged(report)
         specs = _recomputable(grams, tasks)
         if tasks:
-            with executing(options, blocks, emit, "grams.grams") as executor:
+            with executing(options, blocks, emit, "grams.pair_passes") as executor:
                 ctx = RunContext(executor, data=blocks, driver_memory=driver_bytes(driver_memory), emit=emit)
                 grams.commit(build_blocks(ctx, tasks, specs, row_pairs(ctx.data, list(specs.values()), grams.meta.block)))
     figures = {"damaged": len(report.damaged), "blocks_computed": len(tasks), "bytes": sum(task.nbytes for task in tasks)}

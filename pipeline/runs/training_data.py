@@ -8,7 +8,7 @@ import numpy as np
 
 from ...storage import BlockStore, RunStore, StorageError
 from ...storage.urls import local_path
-from ..inputs.column_widths import column_widths
+from ..inputs.fit_warnings import column_widths
 from ..registry import MethodInfo
 from .run import open_data
 

@@ -16,7 +16,7 @@ from ...storage.places import check_place
 from ...storage.temporary import temporary_folder
 from ..core.resources import Emit, ignore
 from ..core.search import SQUARES, Score, known
-from ..grams.contents import confirm_read_whole
+from ..grams.settings import confirm_read_whole
 from ..inputs.folds import row_groups
 from ..inputs.scaling import as_scaled
 from ..models.held_out_scores import Scoring, read_scoring, score_columns

@@ -22,6 +22,7 @@ from ...estimators.inputs import Callbacks, Column, Seed, UserRows, score_of
 from ...estimators.selection import Selection
 from ...inputs.covariates import covariates_to_decide, covariates_to_fit
 from ...inputs.labels import Inputs
+from ...records.config import MethodConfig
 from .atoms import build_atoms
 from .config import FGMConfig
 from .method import FGM, FGMProblem, FGMState
@@ -93,11 +94,13 @@ class _FGM(Selection, Estimator):
             constant beside an intercept, combinations of others, or that separate the classes under the logistic loss.
         """
         config = self._config()
-        self._fit(self._inputs(X, y, sample_weight, covariates), config)
+        self._fit(self._inputs(X, y, sample_weight, covariates, config=config), config)
         return self
 
-    def _inputs(self, X: object, y: object, sample_weight: object = None, covariates: object = None) -> Inputs:
-        inputs = super()._inputs(X, y, sample_weight)
+    def _inputs(
+        self, X: object, y: object, sample_weight: object = None, covariates: object = None, *, config: MethodConfig | None = None
+    ) -> Inputs:
+        inputs = super()._inputs(X, y, sample_weight, config=config)
         if covariates is not None or is_store(X):
             inputs = replace(inputs, covariates=covariates_to_fit(covariates, inputs.data))
         of_store = is_store(X) and self.groups is None and self.feature_map is None

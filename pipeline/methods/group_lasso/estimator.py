@@ -21,6 +21,7 @@ from ...estimators.inputs import Callbacks, Column, Seed, UserRows, label_array,
 from ...estimators.streams import RESTART, StreamEstimator
 from ...inputs.labels import Inputs, class_factors
 from ...models.linear import LinearModel
+from ...records.config import MethodConfig
 from .batch_problem import BatchProblem
 from .inputs import chosen_groups, machine_targets
 from .learners import LearnerFactory
@@ -60,8 +61,8 @@ class _GroupLasso(StreamEstimator):
     def _stream(self, learner: StreamLearner | None) -> None:
         self._place_in_stream = learner
 
-    def _inputs(self, X: object, y: object, sample_weight: object = None) -> Inputs:
-        inputs = super()._inputs(X, y, sample_weight)
+    def _inputs(self, X: object, y: object, sample_weight: object = None, *, config: MethodConfig | None = None) -> Inputs:
+        inputs = super()._inputs(X, y, sample_weight, config=config)
         return replace(inputs, groups=self._groups(inputs.data.n_cols, inputs.data.groups()))
 
     def _groups(self, n_features: int, stored: object = None) -> object:

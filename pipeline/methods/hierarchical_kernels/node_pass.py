@@ -16,8 +16,16 @@ from ....kernels.bank.task_sums import task_units
 from ....kernels.grams.products import AnyKernel, distinct_kernels
 from ....kernels.graphs.kernel_graphs import KernelDag
 from ...core.resources import Resources
-from ...grams.grams import add_task_sums, diagonals_chunk, forms_chunk, task_sums_chunk, task_sums_pass
-from ...grams.pair_passes import forms_bytes, group_chunk, on_diagonal, pass_groups, task_forms_pass
+from ...grams.pair_passes import (
+    diagonals_chunk,
+    forms_bytes,
+    forms_chunk,
+    group_chunk,
+    on_diagonal,
+    pass_groups,
+    task_forms_pass,
+    task_sums_pass,
+)
 from ...grams.sources import PairRef, RowData, block_rows, pair_bytes, row_pairs
 from ...passes.blocks import join_lists
 
@@ -174,6 +182,6 @@ def node_task_bytes(data: RowData, dag: KernelDag, n_base: int, vectors: int, ta
         else:
             machines, n_tasks = tasks
             forms = 8 * machines * k * (2 * n_tasks) ** 2
-            pairs = task_forms_pass(task_sums_chunk, add_task_sums, refs, forms, 16 * machines * data.n_rows)
+            pairs = task_forms_pass(refs, forms, 16 * machines * data.n_rows)
             steps += [pairs.memory_bound, _diagonals_pass(refs, k).memory_bound]
     return max(steps)

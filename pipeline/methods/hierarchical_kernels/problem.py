@@ -22,11 +22,10 @@ from ...core.memory import Item, driver_plan
 from ...core.resources import BANK_SHARE, Resources, ignore
 from ...grams.grams import Grams
 from ...grams.plans import GramPasses, sum_plan, sum_work
-from ...grams.settings import GramSettings, tables_item, task_forms_item
+from ...grams.settings import GramSettings, tables_item, task_forms_item, vectors_item
 from ...grams.sources import RowData, block_rows
 from ...grams.weighted_sum import fits_driver, sum_item
 from ...inputs.labels import AboutRows
-from ...inputs.memory import vectors_item
 from ...loops.active_set import ActiveRule, ActiveState, Restricted, Violations
 from ...loops.protocol import OverActiveSet
 from ...records.data_set import DataSet

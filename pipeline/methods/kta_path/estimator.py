@@ -191,7 +191,8 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
         ValueError
             A parameter out of range, data that are not finite, one class only, or no kernel with a positive alignment.
         """
-        config, inputs = self._config(), self._inputs(X, y, sample_weight)
+        config = self._config()
+        inputs = self._inputs(X, y, sample_weight, config=config)
         self._fit(inputs, config)
         self._training = inputs
         return self

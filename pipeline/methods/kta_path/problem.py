@@ -21,8 +21,8 @@ from ....kernels.alignment.path import DIVERGENCES, AlignmentProblem, juncture_p
 from ...core.memory import Item, driver_plan, refuse
 from ...core.resources import Resources
 from ...grams.given import GivenGrams
+from ...grams.settings import vectors_item
 from ...inputs.labels import Inputs, labels_of
-from ...inputs.memory import vectors_item
 from ...inputs.scores import AccuracyTracker, accuracies
 from ...passes.blocks import Task, column_tasks
 from .alignment_pass import align_features, alignments_pass

@@ -12,9 +12,9 @@ import numpy as np
 from ...core.method import Method
 from ...core.resources import Resources
 from ...core.result import Result, Step, ended_early
+from ...grams.settings import check_machines
 from ...inputs.kernel_checks import emit_warnings, kernel_warnings
 from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kernels
-from ...inputs.memory import check_machines
 from ...inputs.scores import accuracy_metrics, scores_of
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, with_loss_weight
 from ...loops.active_set import FINISHED, ActiveState, active_step

@@ -29,8 +29,7 @@ from ...core.one_vs_rest import JointState
 from ...core.resources import Resources
 from ...grams.grams import Grams
 from ...grams.plans import GramPasses, sum_plan
-from ...grams.settings import GramSettings, task_forms_items
-from ...inputs.memory import machines_items
+from ...grams.settings import GramSettings, machines_items, task_forms_items
 from ...inputs.tasks import PooledTasks
 from ...loops.active_set import EVERYWHERE, FINISHED, ActiveRule, ActiveState, Restricted, Violations, dual_point
 from ...loops.protocol import OverActiveSet

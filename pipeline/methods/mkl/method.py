@@ -19,10 +19,10 @@ import numpy as np
 from ...core.method import Method
 from ...core.resources import Resources
 from ...core.result import Result, Step, ended_early
+from ...grams.settings import check_machines, machines_items
 from ...inputs.kernel_checks import emit_warnings, kernel_warnings
 from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kernels, with_gram_store
 from ...inputs.labels import Inputs, dual_problems, store_inputs
-from ...inputs.memory import check_machines, machines_items
 from ...inputs.scores import AccuracyTracker, R2Tracker, held_out_rows, scores_of
 from ...loops.kernel_weights import continue_search, initial_state
 from ...loops.protocol import bound_figures

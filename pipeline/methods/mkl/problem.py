@@ -22,9 +22,8 @@ from ...core.memory import driver_plan
 from ...core.resources import Resources
 from ...grams.grams import Grams, lazy_grams
 from ...grams.plans import GramPasses, sum_plan, sum_work
-from ...grams.settings import GramSettings
+from ...grams.settings import GramSettings, machines_items
 from ...inputs.labels import Inputs
-from ...inputs.memory import machines_items
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.kernel_weights import (
     GAP_SHARE,

@@ -18,9 +18,8 @@ from ....kernels.svm.smo import Accuracy
 from ....storage import DataError
 from ....storage.grams.layout import GramLayout
 from ...core.resources import Resources
-from ...grams.contents import confirm_contents
 from ...grams.grams import filled_store
-from ...grams.settings import GramSettings
+from ...grams.settings import GramSettings, confirm_contents
 from ...passes.blocks import Blocks
 from .solve_pass import BatchProblem, Norms, TaskBatch, normalized_block, solve_chunk, solves_pass, split_batches, sums_chunk, sums_pass
 from .task_blocks_pass import LoadedPair, TaskPair, load_pairs, task_pairs

@@ -17,8 +17,8 @@ from ...core.method import Method
 from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...grams.given import GivenGrams
+from ...grams.settings import fewer_kernels
 from ...inputs.kernels import resolved_kernels, with_decided_kernels
-from ...inputs.memory import fewer_kernels
 from ...inputs.scores import fit_tracker, scores_of
 from ...inputs.tasks import TaskInputs, TaskProblem, held_out_task_inputs, pooled_problem
 from ...loops.protocol import bound_figures

@@ -23,8 +23,7 @@ from ....storage.grams.layout import GramLayout
 from ...core.memory import Item, driver_plan
 from ...core.resources import Resources
 from ...grams.grams import LazyGrams
-from ...grams.settings import GramSettings
-from ...inputs.memory import vectors_item
+from ...grams.settings import GramSettings, vectors_item
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...inputs.tasks import TaskInputs, TaskProblem
 from ...loops.kernel_weights import best_multiple

@@ -20,8 +20,8 @@ from ....kernels.svm.dual import DualProblem, Scratch
 from ....kernels.svm.smo import Accuracy, solve_machine
 from ....storage.grams.layout import GramLayout
 from ...core.resources import Shared, resolve
-from ...grams.grams import load_programs as load_gram_programs
 from ...grams.pair_passes import Build, build_pass
+from ...grams.pair_passes import load_programs as load_gram_programs
 from ...grams.settings import Policy
 from ...grams.sources import FREED_BYTES, apply_norms
 from ...passes.blocks import join_lists
@@ -203,7 +203,7 @@ def largest_step(batches: Sequence[TaskBatch], k: int, policy: Policy) -> int:
     if policy == "recompute":
         return max(solves, sums_pass(sums_chunk, batches, k).memory_bound)
     pairs = [pair for batch in batches for part in batch.parts for pair in part.pairs]
-    return max(solves, build_pass(list, [Build(None, pair) for pair in pairs]).memory_bound)
+    return max(solves, build_pass([Build(None, pair) for pair in pairs]).memory_bound)
 
 
 def load_programs() -> None:

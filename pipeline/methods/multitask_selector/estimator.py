@@ -240,7 +240,7 @@ class MultiTaskSelector(Selection, StreamEstimator):
         self._model = self._stream = None
         vars(self).pop("classes_", None)
         config = self._config()
-        self._fit(add_tasks(self._inputs(X, y, sample_weight), X, task), config)
+        self._fit(add_tasks(self._inputs(X, y, sample_weight, config=config), X, task), config)
         return self
 
     def _keep_run(self, problem: SelectorProblem, inputs: Inputs, state: SelectorState) -> None:

@@ -13,10 +13,10 @@ from ...core.memory import check_memory, refuse
 from ...core.method import Method
 from ...core.resources import Resources
 from ...core.result import Result, Step
+from ...grams.settings import fewer_kernels
 from ...grams.weighted_sum import MATRIX_SHARE
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kernels, with_gram_store
-from ...inputs.memory import fewer_kernels
 from ...inputs.scores import accuracy_metrics, scores_of
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, with_loss_weight
 from ...loops.protocol import bound_figures

@@ -30,8 +30,7 @@ from ...core.memory import Item, driver_plan
 from ...core.one_vs_rest import JointState
 from ...grams.grams import Grams
 from ...grams.plans import GramPasses, sum_plan
-from ...grams.settings import GramSettings, task_forms_items
-from ...inputs.memory import machines_items
+from ...grams.settings import GramSettings, machines_items, task_forms_items
 from ...inputs.tasks import PooledTasks
 from ...loops.protocol import Bounded
 from .config import SharedSubspaceConfig

@@ -22,7 +22,7 @@ from ....kernels.ranking.user_kernels import LANCZOS_STEPS, least_eigenvalues, s
 from ....storage import DataError
 from ...core.resources import Resources, Shared, resolve
 from ...grams.given import SYMMETRIC
-from ...grams.grams import load_programs as load_programs
+from ...grams.pair_passes import load_programs as load_programs
 from ...grams.sources import FREED_BYTES
 from ...passes.blocks import Task, add_parts, column_tasks, join_lists, load_block, source_of, task_bytes
 from ...passes.scaling import scaled

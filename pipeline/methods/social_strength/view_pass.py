@@ -19,10 +19,11 @@ from ....kernels.jit import one_thread
 from ....kernels.ranking.user_kernels import least_eigenvalue, scaled_block
 from ....kernels.svm.dual import Gram
 from ...core.resources import Shared, resolve
-from ...grams.grams import Filled, Grams, Norms, place_pair
-from ...grams.grams import load_programs as load_programs
-from ...grams.pair_passes import matrix_bytes, pair_batches
+from ...grams.grams import Grams
+from ...grams.pair_passes import Filled, matrix_bytes, pair_batches, place_pair
+from ...grams.pair_passes import load_programs as load_programs
 from ...grams.sources import PairRef, load_normalised, pair_bytes
+from ...grams.weighted_sum import Norms
 from ...passes.blocks import join_lists
 
 

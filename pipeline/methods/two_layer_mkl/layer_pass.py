@@ -16,10 +16,10 @@ from ....kernels.bank.products import TileSums, tile_sums, total_forms
 from ....kernels.bank.two_layer import bank_sums, block_layer, block_sums, exponentiate, is_refused
 from ....kernels.svm.dual import Gram
 from ...core.resources import Shared, resolve
-from ...grams.grams import Filled, Grams, Norms, place_pair
-from ...grams.pair_passes import forms_bytes, matrix_bytes, pair_batches
+from ...grams.grams import Grams
+from ...grams.pair_passes import Filled, forms_bytes, matrix_bytes, pair_batches, place_pair
 from ...grams.sources import PairRef, load_normalised, pair_bytes
-from ...grams.weighted_sum import BlockSum
+from ...grams.weighted_sum import BlockSum, Norms
 from ...passes.blocks import join_lists
 
 

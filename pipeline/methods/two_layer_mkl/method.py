@@ -15,11 +15,10 @@ from ....storage import DataError
 from ...core.method import Method
 from ...core.resources import Resources
 from ...core.result import Result, Step, ended_early
-from ...grams.settings import PLACES
+from ...grams.settings import PLACES, check_machines
 from ...inputs.kernel_checks import emit_warnings, kernel_warnings
 from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kernels, with_gram_store
 from ...inputs.labels import Inputs, dual_problems, store_inputs
-from ...inputs.memory import check_machines
 from ...inputs.scores import held_out_rows, scores_of
 from ...models.kernel import KernelModel
 from ...models.kernel_build import build_model

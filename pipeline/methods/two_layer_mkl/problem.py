@@ -20,10 +20,9 @@ from ....storage import DataError
 from ...core.memory import Item, driver_plan
 from ...core.resources import Resources
 from ...grams.plans import BLOCKS_WORK, SUM_WORK, GramPasses
-from ...grams.settings import GramSettings
+from ...grams.settings import GramSettings, vectors_item
 from ...grams.weighted_sum import MATRIX_SHARE
 from ...inputs.labels import Inputs
-from ...inputs.memory import vectors_item
 from ...inputs.scores import AccuracyTracker, accuracy_metrics
 from ...loops.protocol import joint_stop
 from .config import TwoLayerConfig

@@ -22,7 +22,7 @@ from ....kernels.grams.products import AnyKernel
 from ....kernels.weights.umkl import BasisArray, WeightTerms
 from ....kernels.weights.umkl_strips import BaseProducts, RowBlock, base_places, greedy_strip, point_costs, point_terms
 from ...core.resources import Resources, Shared, resolve
-from ...grams.grams import load_programs as load_gram_programs
+from ...grams.pair_passes import load_programs as load_gram_programs
 from ...grams.sources import FREED_BYTES, READ, TILE, apply_norms, pair_bytes
 from ...grams.weighted_sum import BlockTotal
 from ...passes.blocks import constant_features, scale_as_given, scale_of

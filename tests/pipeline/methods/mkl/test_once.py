@@ -11,8 +11,7 @@ from gramplane.pipeline.core.memory import total_bytes
 from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.grams import given as given_grams
 from gramplane.pipeline.grams.given import GivenGrams, GivenKernel, GivenPair
-from gramplane.pipeline.grams.settings import GramSettings
-from gramplane.pipeline.inputs.memory import machines_items
+from gramplane.pipeline.grams.settings import GramSettings, machines_items
 from gramplane.pipeline.methods.mkl.estimator import MKLClassifier
 
 
