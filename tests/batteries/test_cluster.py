@@ -331,6 +331,7 @@ def test_grids_of_streams_are_whole_fits_on_workers(cluster, tmp_path, method):
     assert any("nothing of this" in event["message"] for event in events if event["event"] == "warning"), "one fit is one process"
 
 
+@pytest.mark.slow
 def test_the_selector_out_of_core_has_the_bits_of_this_process(cluster, small_tasks, tmp_path):
     data, events = in_tasks(tmp_path / "a.zarr"), []
     params = {"algorithm": "fista", "lam": 0.1, "tol": 1e-6, "refit": 0.02, "fit_intercept": True}

@@ -25,7 +25,7 @@ from tests.support.searches import LABELS, NAMES, SEARCHES, TASKS, N, X, decided
 pytestmark = [pytest.mark.filterwarnings("ignore:B=10 exceeds"), pytest.mark.filterwarnings("ignore:.*ended the fit before")]
 
 FIRST = {search.name: search for search in reversed(SEARCHES)}
-IN_GATE = ("FGMClassifierCV", "GroupLassoRegressorCV", "MKLClassifierCV", "MultiTaskMKLClassifierCV", "KTASelectionPathCV")
+IN_GATE = ("FGMClassifierCV", "GroupLassoRegressorCV", "MKLClassifierCV", "MultiTaskMKLClassifierCV")
 
 
 def each(searches):

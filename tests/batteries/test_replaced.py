@@ -330,6 +330,7 @@ def computed_grams(place, block, kernels=KERNELS):
     build_grams(str(place / "data"), kernels, str(place / "grams"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernels", ["precomputed", KERNELS], ids=["all", "named"])
 def test_a_computed_gram_store_that_was_made_again_otherwise_is_told_at_resume(given, kernels):
     params = {"kernels": kernels, "grams": "store", "gram_store": str(given / "grams"), "tol": 1e-9}
@@ -346,6 +347,7 @@ def test_a_computed_gram_store_that_was_made_again_otherwise_is_told_at_resume(g
     assert tree_bytes(given / "run" / "model") == tree_bytes(given / "straight" / "model")
 
 
+@pytest.mark.slow
 def test_a_gram_store_that_the_run_made_is_made_again_when_it_is_gone(given):
     params = {"kernels": KERNELS, "grams": "store", "gram_store": str(given / "grams"), "tol": 1e-9}
     run_method("mkl", params, run=str(given / "straight"), data=str(given / "data"))
