@@ -106,7 +106,8 @@ def _read_limit(name: str, variable: str, text: str) -> Any:
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        what = {parse_bytes: "a number of bytes", int: "a whole number, at least 0"}.get(form, "a number of seconds, at least 0")
+        kinds: dict[object, str] = {parse_bytes: "a number of bytes", int: "a whole number, at least 0"}
+        what = kinds.get(form, "a number of seconds, at least 0")
         raise ClusterConfigError(f"{variable}={text!r}: must be {what}")
     return value
 

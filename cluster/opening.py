@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ _SHARED: ContextVar[tuple[dict[ClusterConfig, Client], contextlib.ExitStack] | N
 
 
 @contextlib.contextmanager
-def share_local_clusters() -> Iterator[None]:
+def share_local_clusters() -> Generator[None]:
     """Let all executors that are opened inside the ``with`` block on worker processes of this machine share them, as far as their settings
     are the same: processes take seconds to start. They end with the block.
     """
@@ -39,7 +39,7 @@ def open_executor(
     preflight: Callable[[], Any] | None = None,
     worker_memory: int | str | None = None,
     connect_timeout: float | None = None,
-) -> Iterator[Executor]:
+) -> Generator[Executor]:
     """Open the executor that ``config`` names (see :func:`~gramplane.cluster.config.parse_cluster`); at the end close all that it started.
 
     ``None`` or ``"sync"`` runs in this process, without a graph and without Dask. ``preflight``: called on every worker and here before
@@ -67,7 +67,7 @@ def open_executor(
 
 
 @contextlib.contextmanager
-def _client(settings: ClusterConfig, patience: float, events: Sink) -> Iterator[Client]:
+def _client(settings: ClusterConfig, patience: float, events: Sink) -> Generator[Client]:
     from .workers.connect import open_client
 
     shared = _SHARED.get()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -147,7 +147,7 @@ def has_screen() -> bool:
 
 
 @contextmanager
-def progress_bar(name: str = "", console: Console | None = None) -> Iterator[Sink]:
+def progress_bar(name: str = "", console: Console | None = None) -> Generator[Sink]:
     """Yield the sink that draws a bar, and leaves what is to stay above it; the bar goes when all is done."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -174,7 +174,7 @@ def progress_bar(name: str = "", console: Console | None = None) -> Iterator[Sin
 
 
 @contextmanager
-def shown_progress(verbose: int, name: str = "") -> Iterator[Sink]:
+def shown_progress(verbose: int, name: str = "") -> Generator[Sink]:
     """Yield the sink of a fit's events: a bar where there is a screen, else lines; none unless ``verbose``."""
     if not verbose:
         yield ignore_event

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -27,7 +27,7 @@ def sound_gap(gap: float, upper: float) -> float:
 
 
 @contextmanager
-def watch_bounds(rounding: float) -> Iterator[list[tuple[float, float]]]:
+def watch_bounds(rounding: float) -> Generator[list[tuple[float, float]]]:
     """Yield a list of the bounds, upper and lower, that turn out to contradict each other meanwhile: false certificates."""
     found = list[tuple[float, float]]()
     token = _crossings.set((found, rounding))

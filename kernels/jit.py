@@ -11,7 +11,7 @@ import itertools
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ContextDecorator, contextmanager, suppress
 from typing import Any, TypeVar, cast, overload
 
@@ -221,7 +221,7 @@ class _Deferral:
 
 
 @contextmanager
-def compile_at_once() -> Iterator[None]:
+def compile_at_once() -> Generator[None]:
     """Let nothing be deferred inside the ``with`` block, in any thread."""
     _Deferral.is_patient = False
     try:
@@ -237,7 +237,7 @@ def _plain_number(value: object) -> object:
 class _Pipeline(compiler.Compiler):
     """Gives the function that Python calls its entry. To numba the options of all are equal, so it compiles what they share once."""
 
-    def define_pipelines(self) -> object:
+    def define_pipelines(self) -> Any:
         self.state.flags.no_cpython_wrapper = _COMPILATION.depth > 1
         return super().define_pipelines()
 
@@ -289,7 +289,7 @@ def _build_prefetch(context: Any, builder: ir.IRBuilder, signature: Any, argumen
 
 
 @contextmanager
-def watch_compilation(tell: Callable[[str], None]) -> Iterator[None]:
+def watch_compilation(tell: Callable[[str], None]) -> Generator[None]:
     """Tell the name of every function that is compiled inside the ``with`` block by this process, before; what is cached on disk is not."""
     watch = _Watch(tell)
     event.register("numba:compile", watch)

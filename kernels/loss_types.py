@@ -51,7 +51,7 @@ class MarginLoss(SumLoss):
     """A loss of the margin m = y f: dual variables are alpha = y u >= 0."""
 
     of_labels = True
-    max_curvature: ClassVar[float]
+    max_curvature: ClassVar[float]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def dual(self, y: FloatArray, f: FloatArray, cost: FloatArray) -> FloatArray:
         """Return alpha(f) of shape (n_samples,)."""

@@ -8,7 +8,7 @@ import importlib
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +50,7 @@ def _dask_settings(limits: Limits) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def open_client(config: ClusterConfig, connect_timeout: float, emit: Sink) -> Iterator[Client]:
+def open_client(config: ClusterConfig, connect_timeout: float, emit: Sink) -> Generator[Client]:
     """Yield a client of the cluster that ``config`` names; what was started here is stopped at the end."""
     openers = {"address": _open_address, "scheduler-file": _open_scheduler_file, "factory": _open_factory}
     with contextlib.ExitStack() as stack:
@@ -63,7 +63,7 @@ def open_client(config: ClusterConfig, connect_timeout: float, emit: Sink) -> It
 
 
 @contextlib.contextmanager
-def _quiet_connections() -> Iterator[None]:
+def _quiet_connections() -> Generator[None]:
     # What Dask logs of a lost scheduler or worker, tracebacks and all, the run's own error tells in one sentence.
     logs = [logging.getLogger(f"distributed.{name}") for name in _CONNECTION_LOGS]
     levels = [log.level for log in logs]

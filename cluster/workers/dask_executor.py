@@ -198,13 +198,14 @@ class DaskExecutor(Executor):
     def _submit(self, plan: Plan[Any]) -> Done:
         graph = build_graph(plan, self._limits)
         with self._placed(plan, graph):
-            futures = cast(list[Future], self._link.client.get(graph.tasks, [*graph.leaves, graph.root], sync=False))
+            futures = cast("list[Future[Any]]", self._link.client.get(graph.tasks, [*graph.leaves, graph.root], sync=False))
         limits = replace(self._limits, stall_timeout=math.inf) if plan.program.patient else self._limits
         try:
             return _Run(futures, Watchdog(self._link, limits, graph.leaves, self._emit), self._tasks_told(plan)).result()
         except _Reported as report:
-            status = {"connected": self._link.connected, "hung": self._link.hung}
-            raise translate_error(report.error, plan, graph, self.worker_memory, **status) from original_cause(report.error)
+            connected, hung = self._link.connected, self._link.hung
+            error = translate_error(report.error, plan, graph, self.worker_memory, connected=connected, hung=hung)
+            raise error from original_cause(report.error)
         finally:
             # The scheduler drops what nobody wants. Client.cancel is no way to do it: its handler fails on the combine tasks, which no
             # client ever asked for, and takes the connection down (distributed 2026.8, Scheduler.stimulus_cancel).
@@ -239,8 +240,8 @@ class _Reported(Exception):
 class _Run:
     """Waits for the futures of one run, in whatever order they finish."""
 
-    def __init__(self, futures: list[Future], watchdog: Watchdog, count: Callable[[], None]) -> None:
-        self._news: queue.SimpleQueue[Future | Done | _Reported] = queue.SimpleQueue()
+    def __init__(self, futures: list[Future[Any]], watchdog: Watchdog, count: Callable[[], None]) -> None:
+        self._news: queue.SimpleQueue[Future[Any] | Done | _Reported] = queue.SimpleQueue()
         self._watchdog, self._count, self._poll = watchdog, count, _POLL
         self._root = futures[-1]
         for future in dict.fromkeys(futures):
@@ -260,7 +261,7 @@ class _Run:
                 raise item
             self._finished(item)
 
-    def _finished(self, future: Future) -> None:
+    def _finished(self, future: Future[Any]) -> None:
         if future.status == "error":
             raise _Reported(cast(BaseException, future.exception()))
         if future.status == "cancelled":
@@ -280,7 +281,7 @@ class _Run:
             self._news.put(_Reported(error))
 
 
-def _why_cancelled(future: Future) -> BaseException:
+def _why_cancelled(future: Future[Any]) -> BaseException:
     try:
         future.result(timeout=_POLL)
     except (CancelledError, OSError, TimeoutError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence, Set
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -178,7 +178,7 @@ class Link:
         return threads
 
     @contextmanager
-    def _answering(self) -> Iterator[None]:
+    def _answering(self) -> Generator[None]:
         try:
             yield
         except (OSError, TimeoutError) as error:

@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from multiprocessing import resource_tracker
 from pathlib import Path
 from types import FrameType
@@ -93,7 +93,7 @@ def _spawn_environment() -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _restore_environment() -> Iterator[None]:
+def _restore_environment() -> Generator[None]:
     # Starting a worker, at the beginning or after a death, leaves its variables behind in this process.
     saved = {name: os.environ.get(name) for name in (*_spawn_environment(), "PYTHONHASHSEED")}
     try:
@@ -122,7 +122,7 @@ def _start_deaf_loop(stack: contextlib.ExitStack) -> IOLoop:
 
 
 @contextlib.contextmanager
-def _defer_signals() -> Iterator[None]:
+def _defer_signals() -> Generator[None]:
     # Half a cluster cannot be closed in order, so a first signal waits until it is there; a second one does not.
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 def thread_stacks() -> str:
     """Return where every thread of this process is."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    stacks = {names.get(number, str(number)): traceback.format_stack(frame) for number, frame in sys._current_frames().items()}
+    stacks = {names.get(number, str(number)): traceback.format_stack(frame) for number, frame in sys._current_frames().items()}  # pyright: ignore[reportPrivateUsage] (its documented name)
     return "\n".join(f"thread {name}:\n{''.join(stack)}" for name, stack in stacks.items())
 
 

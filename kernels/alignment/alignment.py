@@ -12,7 +12,7 @@ distinct values where there are few.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class _Target(NamedTuple):
 
     labels: Array
     times: Array
-    count: float
+    count: float  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
 class _Tile(NamedTuple):
@@ -293,7 +293,7 @@ def alignments(
     if not times.all():
         centre_target(y, m)
         used = np.flatnonzero(times)
-        options = {"kernel": kernel, "widths": widths, "method": method, "tol": tol}
+        options: dict[str, Any] = {"kernel": kernel, "widths": widths, "method": method, "tol": tol}
         return alignments(
             X[used] if isinstance(X, np.ndarray) else type(X)(X[used]), np.asarray(y)[used], sample_weight=times[used], **options
         )

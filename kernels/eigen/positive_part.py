@@ -189,7 +189,7 @@ def _solve_part(
             return engine.open(operator, part.rows)
         return ArrayBlock(operator, threads, part.rows)
 
-    options = {"seed": seed, "max_rank": max_rank, "threads": threads, "memory": memory}
+    options: dict[str, Any] = {"seed": seed, "max_rank": max_rank, "threads": threads, "memory": memory}
     leading = chebyshev_positive(operator, spectrum, make_block, tol=tol, start=start, **options)
     method = "dense" if leading.block is None else "chebyshev"
     return PositivePart(leading.values, leading.vectors, leading.block, method, leading.error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,7 +188,7 @@ class RuleLattice(Conjunctions):
         known = known_keys(self.items(nodes.keys), self.keys)
         signed = self.signed(alpha) if rows is None else rows
         truth = self.columns if self.skip else None
-        limits = {"frontier": frontier, "depth": depth, "visits": visits, "most": most}
+        limits: dict[str, Any] = {"frontier": frontier, "depth": depth, "visits": visits, "most": most}
         return find_violators(signed, known, self.keys, truth, self.a, threshold, **limits)
 
     def descendant_bound(self, nodes: NodeSet, alpha: Sequence[FloatArray]) -> float:

@@ -90,7 +90,7 @@ class Finds(NamedTuple):
     items: list[tuple[int, ...]]
     values: list[float]
     visits: list[int]
-    count: int
+    count: int  # pyright: ignore[reportIncompatibleMethodOverride]
     finished: bool
 
 

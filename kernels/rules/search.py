@@ -189,7 +189,7 @@ class _Path(NamedTuple):
     last: IntArray  # its last proposition
     candidates: IntArray  # the first `count` are propositions that may be added, ascending
     is_known: NDArray[np.bool_]  # whether the set with them is in the hull, and has children worth a visit
-    count: IntArray
+    count: IntArray  # pyright: ignore[reportIncompatibleMethodOverride]
     at: IntArray  # the next one to follow, -1 before they were visited
     bounds: FloatArray  # greatest M below those single propositions
     word: Words  # work space for sums, as what follows

@@ -311,8 +311,8 @@ class StructureProblem:
 
     def problem(self, triples: np.ndarray) -> TripleProblem:
         """Return the problem on a working set."""
-        terms, place = TripleTerms(self.graph.n, triples), {"memory": self.solver.memory, "engine": self.solver.engine}
-        return TripleProblem(self.target, terms, np.zeros(len(triples)), C=self.C, B=self.B, **place)
+        terms, (memory, engine) = TripleTerms(self.graph.n, triples), (self.solver.memory, self.solver.engine)
+        return TripleProblem(self.target, terms, np.zeros(len(triples)), C=self.C, B=self.B, memory=memory, engine=engine)
 
     def worst(self, kernel: KernelSolution) -> tuple[np.ndarray, np.ndarray]:
         """Return the most violated triple of every row under a kernel, and its violation."""

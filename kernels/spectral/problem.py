@@ -140,7 +140,7 @@ def evaluate(
         operator = anchor.added_to(operator)
     # The kernel of a proximal step is an array, and A + G K_t no sparse matrix that could be handed on.
     engine = None if anchor is not None else problem.engine
-    options = {"seed": problem.seed, "basis": problem.basis, "memory": problem.memory, "engine": engine}
+    options: dict[str, Any] = {"seed": problem.seed, "basis": problem.basis, "memory": problem.memory, "engine": engine}
     part = positive_part(operator, tol=tol, start=start, **options)
     p, mu, rule = problem.p, problem.terms.multiplicity, problem.rule
     # With an anchor the values are those of A + G K_t.

@@ -6,7 +6,7 @@ Every method has a function from shapes to items, next to the code that allocate
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -119,7 +119,7 @@ def refuse_step(method: str, memory: Memory, limit: int, kind: str) -> None:
 
 
 @contextlib.contextmanager
-def few_blocks_kept(memory: Memory, limit: int, kind: str) -> Iterator[None]:
+def few_blocks_kept(memory: Memory, limit: int, kind: str) -> Generator[None]:
     """Keep no more blocks in this process than the driver's memory leaves; workers have limits of their own."""
     cache = block_cache()
     before = cache.limit
