@@ -143,7 +143,12 @@ def fitted(entry: Entry, tol: float, data, run) -> tuple[dict[str, Any], list[fl
     return store.read_json("summary"), [row["objective"] for row in store.history() if row.get("objective") is not None]
 
 
-@pytest.fixture(params=[pytest.param(entry, id=str(entry), marks=entry.marks) for entry in ENTRIES])
+FIRST = {entry.method: entry for entry in reversed(ENTRIES)}
+
+
+@pytest.fixture(
+    params=[pytest.param(entry, id=str(entry), marks=entry.marks if entry in FIRST.values() else pytest.mark.slow) for entry in ENTRIES]
+)
 def pair(request, tmp_path):
     """An entry with its fits at the looser tolerance and the tighter."""
     entry = request.param

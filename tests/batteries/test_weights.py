@@ -51,7 +51,8 @@ def takers():
             for params in SETTINGS.get(name, [{}]):
                 has_classes = is_classifier(made()) or params.get("loss") == "logistic"
                 for kind in ("zero", "two", *(["balanced"] if has_classes else [])):
-                    yield pytest.param(made, params, has_classes, kind, id="-".join([name, *map(str, params.values()), kind]))
+                    marks = pytest.mark.slow if kind == "two" else ()
+                    yield pytest.param(made, params, has_classes, kind, marks=marks, id="-".join([name, *map(str, params.values()), kind]))
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import random
 import signal
 import socket
 import stat
@@ -220,65 +219,6 @@ def test_scheduler_files(tmp_path):
     path.write_text('{"address": "tcp://10.255.255.1:8786"}')
     with pytest.raises(PlaintextRefused, match=r"10\.255\.255\.1.*--allow-plaintext"), open_executor(f"scheduler-file:{path}"):
         pass
-
-
-@pytest.mark.slow
-def test_workers_killed_at_random_moments(tmp_path):
-    """B1: 20 kills, one a run, bit-equal, at most 15 s more each."""
-    rng = random.Random(5)
-    with CommandCluster(tmp_path, workers=2, nanny=True) as cluster, open_executor(cluster.config) as executor:
-        began = time.monotonic()
-        reference = executor.run(rough(60, 0.05)).tobytes()
-        undisturbed = time.monotonic() - began
-        for i in range(20):
-            after(rng.uniform(0.0, undisturbed), lambda i=i: cluster.kill_worker(i % 2, with_nanny=False))
-            began = time.monotonic()
-            assert executor.run(rough(60, 0.05)).tobytes() == reference
-            assert time.monotonic() - began < undisturbed + 15
-
-
-@pytest.mark.slow
-def test_all_workers_killed_and_replaced(tmp_path):
-    """B2: 5 of 5, bit-equal, at most 30 s after workers are back."""
-    with CommandCluster(tmp_path, workers=2) as cluster, open_executor(cluster.config) as executor:
-        for round_ in range(5):
-            back = []
-
-            def replace_all(first=2 * round_, back=back):
-                for number in (first, first + 1):
-                    cluster.kill_worker(number)
-                for _ in range(2):
-                    cluster.start_worker()
-                back.append(time.monotonic())
-
-            after(0.5, replace_all)
-            assert executor.run(rough(60, 0.05)).tobytes() == expected(60)
-            assert time.monotonic() - back[0] < 30
-
-
-@pytest.mark.slow
-def test_churn(tmp_path):
-    """B3: a worker dies every 3 seconds on average for a minute; every run finishes with the same bits, none hangs."""
-    rng = random.Random(6)
-    over = threading.Event()
-    settings = {"scheduler.allowed-failures": 10}
-    with CommandCluster(tmp_path, workers=3, nanny=True, settings=settings) as cluster, open_executor(cluster.config) as executor:
-
-        def churn():
-            while not over.wait(rng.expovariate(1 / 3.0)):
-                cluster.kill_worker(rng.randrange(3), with_nanny=False)
-
-        thread = threading.Thread(target=churn, daemon=True)
-        thread.start()
-        began, runs = time.monotonic(), 0
-        while time.monotonic() - began < 60:
-            started = time.monotonic()
-            assert executor.run(rough(60, 0.1)).tobytes() == expected(60)
-            assert time.monotonic() - started < 120
-            runs += 1
-        over.set()
-        thread.join()
-        assert runs >= 3
 
 
 @pytest.mark.slow

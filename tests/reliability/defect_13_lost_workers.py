@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from gramplane.pipeline import run_method
 from gramplane.storage.ingest import ingest
 from tests.reliability.walks import walk
 from tests.support.clusters import ROOT, children, wait_until
-from tests.support.commands import START, Command, equal_runs, fit_words, gramplane, start, wait_for_rounds, wide_store
+from tests.support.commands import START, Command, equal_runs, fit_words, start
 
 PARAMS = {"B": 2, "C": 10.0, "max_rounds": 4}
 TRIALS = 30
@@ -62,23 +61,3 @@ def at_random(folder: Path) -> None:
         killed(choose(children(command.process.pid)) if not command.ended() else [])
         assert command.wait(300) == 0, (trial, command.messages)
         equal_runs(run, straight)
-
-
-@walk(13, "a hung worker is left out of a run, which goes on to the same bits; one of one is waited for, then it is told", quick=False)
-def hung(folder: Path) -> None:
-    store = wide_store(folder / "wide")
-    assert gramplane(fit_words(store, folder / "straight"), folder)[0] == 0
-    limits = {"GRAMPLANE_SILENT_WORKER_TIMEOUT": "3", "GRAMPLANE_NO_WORKERS_TIMEOUT": "5"}
-    command = start([*fit_words(store, folder / "two"), "--cluster", "local:2"], folder, **limits)
-    wait_for_rounds(command, folder / "two", 3)
-    workers(command, 2)[0].send_signal(signal.SIGSTOP)
-    assert command.wait(300) == 0, command.messages
-    assert "gave no sign of life" in command.messages
-    equal_runs(folder / "two", folder / "straight")
-    command = start([*fit_words(store, folder / "one"), "--cluster", "local:1"], folder, **limits)
-    wait_for_rounds(command, folder / "one", 3)
-    workers(command, 1)[0].send_signal(signal.SIGSTOP)
-    assert command.wait(120) == 4, command.messages
-    assert "silent_worker_timeout" in command.result["error"]
-    assert gramplane(["resume", folder / "one", "--cluster", "sync"], folder)[0] == 0
-    equal_runs(folder / "one", folder / "straight")

@@ -18,6 +18,7 @@ from tests.workflows.report.browser import Tab, browser_program, browser_tab
 from tests.workflows.report.pages import pages
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(browser_program() is None, reason="Chromium is not installed: apt-get install chromium"),
     pytest.mark.xdist_group("browser"),
 ]
