@@ -46,6 +46,7 @@ from gramplane.kernels.svm.dual import DenseGram, DualProblem, ridge_problem, sv
 from gramplane.kernels.svm.ridge import solve_ridge
 from gramplane.kernels.svm.smo import solve_smo
 from gramplane.pipeline.core.engine import iterate
+from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.estimators.inputs import fan_out, fit_context
 from gramplane.pipeline.grams.grams import hand_over
 from gramplane.pipeline.inputs.labels import Inputs
@@ -58,7 +59,6 @@ from gramplane.pipeline.methods.multitask_mkl.config import MultiTaskMKLConfig
 from gramplane.pipeline.methods.multitask_mkl.method import MultiTaskMKL, shared_problem
 from gramplane.pipeline.methods.rule_ensemble.mirror import solve_mirror
 from gramplane.pipeline.models.task import TaskModel, decide_task_rows
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks
 
 Data = tuple[np.ndarray, np.ndarray, np.ndarray]

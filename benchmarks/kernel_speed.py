@@ -29,13 +29,13 @@ from gramplane.kernels.svm.smo import solve_smo
 from gramplane.kernels.weights.domains import ElasticNetSet
 from gramplane.kernels.weights.level_programs import Cuts, lower_bound, project_on_level
 from gramplane.pipeline.core.engine import iterate
+from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.grams.given import GivenGrams, GivenKernel
 from gramplane.pipeline.grams.settings import GramSettings
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.methods.mkl.config import MKLConfig
 from gramplane.pipeline.methods.mkl.method import MKL
 from gramplane.pipeline.methods.mkl.problem import MKLProblem
-from gramplane.pipeline.records.context import RunContext
 
 # -- rbf_bank ----------------------------------------------------------------------------------------------------------------
 

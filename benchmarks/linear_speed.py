@@ -22,9 +22,9 @@ from gramplane.kernels.features.pairs import PairLimits, PairMap, TopPairs, most
 from gramplane.kernels.features.pairs_sparse import expected_products, head_pairs
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.mixed_norm import GroupProblem, GroupSolution, rows_for, solve_apg, solve_mkl, solve_newton
+from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.methods.fgm.pairs import PairAtoms
 from gramplane.pipeline.methods.fgm.score_pass import Query
-from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.synthetic.linear import Planted, dense_linear, sparse_linear
 from gramplane.storage import MEMORY_STRIPE_BYTES, MemoryBlocks
 

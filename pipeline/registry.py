@@ -10,9 +10,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .core.resources import RunContext
     from .records.charts import SystemCharts
     from .records.config import MethodConfig
-    from .records.context import RunContext
     from .records.extra_input import ExtraInput
     from .records.profile import Profile
 

@@ -124,14 +124,10 @@ class Method(ABC, Generic[C, P, S, M]):
     def follow_path(self, problem: P, before: P | None) -> None:
         """Make a problem ready for :meth:`path_values`, and take over what one on the same rows has made of the data, if there was one."""
 
-    def warm_start(self, problem: P, fresh: S, before: P, last: S) -> S:
-        """Return the state to begin with where a fit with other parameters on the same rows, ``before``, ended with ``last``; ``fresh`` is
-        the state to begin with otherwise.
+    def restart(self, problem: P, fresh: S, before: P, last: S) -> S:
+        """Return the state to begin with where ``before`` ended with ``last``: a fit with other parameters on the same rows, or of all rows
+        with the same parameters. ``fresh`` is the state to begin with otherwise.
         """
-        return fresh
-
-    def fold_start(self, problem: P, fresh: S, whole: P, last: S) -> S:
-        """Return the state to begin with where a fit of all rows with the same parameters, ``whole``, ended with ``last``."""
         return fresh
 
     def path_values(self, problem: P, state: S, resources: Resources) -> Iterator[PathValues]:

@@ -9,12 +9,12 @@ from typing import Any, Generic
 
 import numpy as np
 
+from ..core.resources import RunContext
 from ..inputs.scores import scores_of
 from ..loops.protocol import joint_stop
 from ..models.task import TaskModel, by_class
 from ..models.task_build import build_task_model
 from ..records.config import MethodConfig
-from ..records.context import RunContext
 from .memory import Item, Memory, check_memory, driver_plan
 from .method import Method
 from .resources import Resources, ignore

@@ -219,7 +219,7 @@ def _followed(
                 start = None if whole is None or before is not None else partial(whole.start, problem, ctx, fits, store)
                 last = None if before is None else before[2]()
                 if before is not None and last is not None:
-                    start = partial(_continued, method, problem, ctx, before[1], last)
+                    start = partial(_restarted, method, problem, ctx, before[1], last)
                 state = iterate(method, problem, ctx, start=start, store=run).state
                 found, end = scored(fits, method.path_values(problem, state, ctx)), partial(_itself, state)
                 if store is None or run is None:
@@ -233,8 +233,8 @@ def _followed(
             ends[place] = apart, problem, end
 
 
-def _continued(method: AnyMethod, problem: Problem, ctx: RunContext, before: Problem, last: State) -> State:
-    return method.warm_start(problem, method.init(problem, ctx), before, last)
+def _restarted(method: AnyMethod, problem: Problem, ctx: RunContext, before: Problem, last: State) -> State:
+    return method.restart(problem, method.init(problem, ctx), before, last)
 
 
 def _itself(state: State) -> State:
@@ -258,7 +258,7 @@ class _WholeFits:
                 own = ctx if run is None else replace(ctx, scratch=run)
                 self._ends = {apart: (whole, iterate(self.method, whole, own, store=run).state)}
             hand_over(grams, problem)
-        return self.method.fold_start(problem, self.method.init(problem, ctx), *self._ends[apart])
+        return _restarted(self.method, problem, ctx, *self._ends[apart])
 
 
 def hand_over(grams: object, problem: object) -> object:

@@ -25,7 +25,7 @@ from ...storage.encoding.record import TableColumns
 from ...storage.errors import UserData
 from ..core.calibration import Fit, known_calibration
 from ..core.engine import BOUNDS, GAPS, fit
-from ..core.resources import Resources
+from ..core.resources import Resources, RunContext
 from ..core.result import State, ended_early
 from ..core.search import hand_over
 from ..inputs.fit_warnings import numbers_as_classes
@@ -34,7 +34,6 @@ from ..inputs.scaling import as_scaled
 from ..models.calibration import class_probabilities
 from ..models.linear import row_decision_values
 from ..records.config import MethodConfig, make_config
-from ..records.context import RunContext
 from ..records.data_set import DataSet
 from .frames import known_names
 from .inputs import (

@@ -18,12 +18,12 @@ from sklearn.utils import column_or_1d
 from ...storage.data import in_memory
 from ...storage.errors import Json, UserData
 from ..core.engine import placed
+from ..core.resources import RunContext
 from ..core.search import Score, fold_scores
 from ..inputs.folds import Split, row_splits
 from ..inputs.labels import Inputs
 from ..models.held_out_scores import FoldRows, Scoring, default_scoring, read_scoring
 from ..records.config import MethodConfig, make_config
-from ..records.context import RunContext
 from .base import Estimator
 from .inputs import Column, UserRows, method_context
 

@@ -28,11 +28,10 @@ from ...storage.data import in_memory, is_store, opened
 from ...storage.errors import Foreign, Matrix, UserData
 from ...storage.temporary import temporary_folder
 from ..core.engine import begin_event
-from ..core.resources import ignore, once
+from ..core.resources import RunContext, ignore, once
 from ..inputs.fit_warnings import MAX_NUMERIC_CLASSES
 from ..inputs.labels import refuse_missing_names
 from ..passes.blocks import Blocks
-from ..records.context import RunContext
 from .frames import encode_frame
 
 UserRows: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix | BlockStore | GramStore | os.PathLike[str]

@@ -11,8 +11,8 @@ import numpy as np
 from ...storage import MemoryBlocks
 from ...storage.blocks.look import look
 from ..core.calibration import Fit, calibrate
+from ..core.resources import RunContext
 from ..models.calibration import Calibration
-from ..records.context import RunContext
 from .inputs import method_context, warn_user
 
 

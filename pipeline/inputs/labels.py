@@ -13,7 +13,7 @@ from ...storage import DataError
 from ...storage.encoding.chunks import is_missing
 from ...storage.encoding.record import is_decimal, is_missing_word
 from ...storage.meta import Label
-from ..records.context import RunContext
+from ..core.resources import RunContext
 from ..records.data_set import Reads
 
 if TYPE_CHECKING:

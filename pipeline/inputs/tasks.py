@@ -13,9 +13,8 @@ import numpy as np
 from ...kernels.svm.dual import DualProblem, ridge_problem, target_problem
 from ...storage import DataError
 from ...storage.data import in_memory
-from ..core.resources import Resources
+from ..core.resources import Resources, RunContext
 from ..records.config import MethodConfig
-from ..records.context import RunContext
 from .labels import Inputs, labels_of, refuse_missing_names, resolve_loss, row_costs, store_inputs
 from .scores import fit_tracker, held_out_rows
 

@@ -16,7 +16,7 @@ from ...storage.grams.store import begin_replacement, end_replacement
 from ...storage.places import check_place
 from ...storage.urls import holds_store
 from ..core.memory import Memory, process_bytes, refuse_step, tight_worker_notes
-from ..core.resources import Emit, Tally, ignore
+from ..core.resources import Emit, RunContext, Tally, ignore
 from ..grams.grams import Grams, build_blocks
 from ..grams.settings import GramSettings
 from ..grams.sources import RowPair, block_rows, pair_bytes, pairs, row_pairs
@@ -24,7 +24,6 @@ from ..inputs.kernels import check_rows, closed_kernels
 from ..inputs.scaling import as_its_grams, as_scaled
 from ..records.compute import ComputeOptions
 from ..records.config import MethodConfig, Scale, make_config
-from ..records.context import RunContext
 from .run import ConfigMismatch, executing
 
 __all__ = ["GramOutcome", "KernelSpec", "as_specs", "build_grams", "checked_kernels", "kernel_grid", "repair_grams"]

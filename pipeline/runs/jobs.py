@@ -20,12 +20,11 @@ from ...storage import RunLocked, open_shared
 from ...storage.errors import Json
 from ..core.memory import OVERHEAD
 from ..core.method import Problem
-from ..core.resources import Shared, ignore, resolve
+from ..core.resources import RunContext, Shared, ignore, resolve
 from ..core.search import read_scores, write_scores
 from ..models.held_out_scores import read_scoring
 from ..passes.blocks import join_lists
 from ..records.config import make_config
-from ..records.context import RunContext
 from ..registry import MethodInfo
 from .run import jsonable
 from .search import Group, Search

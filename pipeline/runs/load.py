@@ -15,13 +15,12 @@ from ...storage.encoding.record import first_difference
 from ...storage.errors import Json
 from ...storage.runs.models import model_class
 from ..core.calibration import Fit, calibrate_run, fold_plan, known_calibration
-from ..core.resources import Emit, ignore
+from ..core.resources import Emit, RunContext, ignore
 from ..estimators.base import Estimator, has_probabilities
 from ..estimators.probabilities import LateCalibration
 from ..models.calibration import Calibration
 from ..records.compute import ComputeOptions
 from ..records.config import make_config
-from ..records.context import RunContext
 from ..registry import MethodInfo
 from .run import executing, method_named
 from .training_data import training_store

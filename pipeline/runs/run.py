@@ -27,13 +27,12 @@ from ..core.calibration import Fit, calibrate_run, full_plan
 from ..core.engine import BOUNDS, begin_event, iterate, result_of
 from ..core.memory import CACHE_SHARE, Memory, few_blocks_kept, process_bytes, process_plan, refuse_step, tight_worker_notes
 from ..core.method import Problem
-from ..core.resources import Emit, Tally, ignore, once, warn_once
+from ..core.resources import Emit, RunContext, Tally, ignore, once, warn_once
 from ..core.result import Outcome
 from ..core.search import hand_over
 from ..inputs.scaling import as_scaled
 from ..records.compute import ComputeOptions
 from ..records.config import MethodConfig, make_config
-from ..records.context import RunContext
 from ..records.names import nearest
 from ..registry import METHODS, MethodInfo
 

@@ -12,12 +12,11 @@ from ...cluster import Executor
 from ...storage import BlockStore
 from ...storage.errors import Json
 from ..core.method import Problem
-from ..core.resources import Emit, hush
+from ..core.resources import Emit, RunContext, hush
 from ..core.search import SQUARES, FoldRuns, FoldStore, Score, fold_scores
 from ..inputs.folds import Split, row_groups, row_splits
 from ..models.held_out_scores import FoldRows, Scoring, default_scoring
 from ..records.config import MethodConfig
-from ..records.context import RunContext
 from ..registry import MethodInfo
 
 PLACES = ("grams", "gram_store")  # parameters that say where matrices lie; results do not depend on them

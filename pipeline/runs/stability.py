@@ -10,10 +10,9 @@ from ...kernels.jit import one_thread
 from ...storage import RunStore, StorageError
 from ...storage.temporary import temporary_folder
 from ..core.memory import Memory, few_blocks_kept, process_plan, refuse_step
-from ..core.resources import Emit, ignore
+from ..core.resources import Emit, RunContext, ignore
 from ..records.compute import ComputeOptions
 from ..records.config import make_config
-from ..records.context import RunContext
 from ..registry import METHODS, MethodInfo
 from .run import executing, method_named
 from .training_data import training_store

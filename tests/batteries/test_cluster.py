@@ -18,12 +18,11 @@ from gramplane.pipeline import (
     use_client,
 )
 from gramplane.pipeline.core.engine import iterate
-from gramplane.pipeline.core.resources import INLINE_BYTES
+from gramplane.pipeline.core.resources import INLINE_BYTES, RunContext
 from gramplane.pipeline.methods.fgm.config import FGMConfig
 from gramplane.pipeline.methods.fgm.method import FGM
 from gramplane.pipeline.methods.fgm.score_pass import Query, score_program
 from gramplane.pipeline.passes import blocks
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import RunStore, set_cache_limit
 from gramplane.storage.ingest import ingest
 from tests.support.clusters import CommandCluster

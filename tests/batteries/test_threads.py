@@ -11,7 +11,7 @@ import threadpoolctl
 import gramplane.pipeline
 from gramplane.cluster import BlockProgram, open_executor, plan
 from gramplane.pipeline import FGMClassifier, GroupLassoClassifier, resume_run, run_method
-from gramplane.pipeline.records.context import RunContext
+from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.runs.gram_stores import build_grams
 from gramplane.pipeline.runs.predict_and_score import predict_store
 from gramplane.pipeline.runs.tune import tune

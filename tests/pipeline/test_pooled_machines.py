@@ -12,11 +12,10 @@ from gramplane.kernels.graphs.parsing import parse_graph
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.svm.dual import svc_problem
 from gramplane.pipeline import load_model, resume_run, run_method
-from gramplane.pipeline.core.resources import Resources
+from gramplane.pipeline.core.resources import Resources, RunContext
 from gramplane.pipeline.grams import pair_passes as gram_passes
 from gramplane.pipeline.methods.hierarchical_kernels.machines import SharedMachines
 from gramplane.pipeline.methods.hierarchical_kernels.node_pass import SignedForms, VectorForms
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import BlockStore, GramStore, RunStore
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.battery import model_bytes, without_times

@@ -10,7 +10,7 @@ from sklearn.model_selection import train_test_split
 import gramplane.pipeline as api
 from gramplane.cluster import open_executor
 from gramplane.pipeline import METHODS
-from gramplane.pipeline.records.context import RunContext
+from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.registry import METHODS as REGISTRY
 
 REGRESSORS = sorted(info.regressor for info in METHODS.values() if info.regressor)

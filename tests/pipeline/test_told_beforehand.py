@@ -17,7 +17,7 @@ from gramplane.pipeline import (
 )
 from gramplane.pipeline.core import memory
 from gramplane.pipeline.core.memory import check_memory
-from gramplane.pipeline.records.context import RunContext
+from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.runs import run as runs
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest

@@ -200,7 +200,7 @@ def test_all_five_folders_are_read():
         ("pipeline/methods/fgm/score_pass.py", "from .atoms import take"),
         ("pipeline/methods/fgm/score_pass.py", "if True:\n    from .model import FGMModel"),
         ("pipeline/registry.py", "from .runs.run import run_method"),
-        ("pipeline/records/context.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ...workflows import cli"),
+        ("pipeline/records/joined.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ...workflows import cli"),
         ("workflows/cli.py", "from ..kernels import scores"),
     ],
 )
@@ -214,7 +214,7 @@ def test_a_forbidden_import_is_seen(file: str, source: str):
         ("kernels/mixed_norm/apg.py", "from ..losses import Loss\nfrom . import registry\nimport numpy as np"),
         (
             "pipeline/passes/columns.py",
-            "from ...kernels import scores\nfrom ...storage import BlockStore\nfrom ..records.context import RunContext",
+            "from ...kernels import scores\nfrom ...storage import BlockStore\nfrom ..core.resources import RunContext",
         ),
         (
             "pipeline/methods/mkl/problem.py",

@@ -12,11 +12,10 @@ from ....kernels.spectral.embeddings import EmbeddingState, initial_state
 from ....storage import DataError, load_matrix
 from ...core.memory import check_memory
 from ...core.method import Method
-from ...core.resources import Resources
+from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step
 from ...inputs.scores import held_out_rows
 from ...models.spectral import SpectralModel
-from ...records.context import RunContext
 from ...records.data_set import require
 from .config import ColoredMVUConfig, EmbeddingConfig, MVEConfig, SPEConfig
 from .labels import Labels, matrix_factor, neighbour_accuracy, read_labels

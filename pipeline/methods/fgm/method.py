@@ -31,14 +31,13 @@ import numpy as np
 from ....kernels.mixed_norm import SOLVERS, GroupProblem, GroupSolution
 from ...core.memory import driver_plan
 from ...core.method import Method, PathValues
-from ...core.resources import Resources
+from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step
 from ...inputs.covariates import covariates_to_fit
 from ...inputs.labels import Inputs, resolve_loss, store_inputs
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics, fit_tracker, held_out_rows, scores_of
 from ...passes.blocks import Blocks, column_tasks
 from ...passes.columns import columns_bytes
-from ...records.context import RunContext
 from .atoms import build_atoms, map_warnings
 from .build import build_model, last_weights, refit_weights
 from .config import ClassLoss, FGMConfig, NumberLoss

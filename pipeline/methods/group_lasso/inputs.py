@@ -12,9 +12,9 @@ from ....kernels.features.groups import build_groups
 from ....kernels.group_lasso.penalty import GroupPenalty, edge_groups, group_penalty, neighbours, single_features
 from ....kernels.losses import LossName
 from ....storage.errors import UserData
+from ...core.resources import RunContext
 from ...inputs.labels import Inputs, labels_of, resolve_loss, store_inputs
 from ...inputs.scores import held_out_rows
-from ...records.context import RunContext
 from .config import GroupLassoConfig
 
 

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from ...core.method import Method
-from ...core.resources import Resources
+from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step
 from ...inputs.labels import Inputs
 from ...inputs.scores import scores_of
 from ...models.linear import LinearModel
 from ...models.tables import name_features, weights_by_label
-from ...records.context import RunContext
 from ...records.data_set import source_names
 from .batch_problem import BatchProblem
 from .batch_terms import BatchState
@@ -124,7 +123,7 @@ class GroupLasso(Method[GroupLassoConfig, Problem, State, LinearModel]):
         if isinstance(problem, BatchProblem) and isinstance(before, BatchProblem):
             problem.take_over(before)
 
-    def warm_start(self, problem: Problem, fresh: Any, before: Problem, last: Any) -> State:
+    def restart(self, problem: Problem, fresh: Any, before: Problem, last: Any) -> State:
         """Return the groups and weights that the fit before ended with."""
         return problem.continued(fresh, last) if isinstance(problem, BatchProblem) else fresh
 

@@ -13,7 +13,7 @@ from ....kernels.graphs.norms import NodeSet
 from ....kernels.graphs.parsing import DEFAULT_GRAPH
 from ...core.memory import check_memory
 from ...core.method import Method
-from ...core.resources import Resources
+from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step
 from ...inputs.labels import Inputs, resolve_loss, store_inputs
 from ...inputs.scores import held_out_rows, scores_of
@@ -24,7 +24,6 @@ from ...models.kernel_build import build_model
 from ...models.tables import heaviest_first
 from ...models.task import TaskModel, machine_stack
 from ...models.task_build import build_task_model
-from ...records.context import RunContext
 from .config import HKLConfig
 from .graph import associated_features, resolve_graph
 from .machines import build_machines

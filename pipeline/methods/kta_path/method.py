@@ -13,13 +13,12 @@ import numpy as np
 from ....storage import DataError
 from ...core.memory import check_memory, refuse
 from ...core.method import Method, PathValues
-from ...core.resources import Resources
+from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step
 from ...grams.given import GivenGrams
 from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.scores import held_out_rows, scores_of
 from ...models.kernel import KernelModel
-from ...records.context import RunContext
 from ...records.data_set import source_names
 from .config import KTAPathConfig
 from .machines import spread_points
@@ -117,7 +116,7 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
         """Leave the machines along the path to its end; they share matrices with those of another C."""
         problem.trains, problem.sums = False, None if before is None else before.sums
 
-    def warm_start(self, problem: KTAProblem, fresh: KTAState, before: KTAProblem, last: KTAState) -> KTAState:
+    def restart(self, problem: KTAProblem, fresh: KTAState, before: KTAProblem, last: KTAState) -> KTAState:
         """Return the whole path: C is of machines alone."""
         return last
 

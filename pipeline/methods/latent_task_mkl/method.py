@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...core.method import Method
-from ...core.resources import Resources
+from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step, ended_early
 from ...grams.settings import check_machines
 from ...inputs.kernel_checks import emit_warnings, kernel_warnings
@@ -22,7 +22,6 @@ from ...models.kernel import kernel_names
 from ...models.tables import heaviest_first
 from ...models.task import TaskModel, task_counts
 from ...models.task_build import build_task_model
-from ...records.context import RunContext
 from .config import LatentTaskConfig
 from .problem import LatentClassesState, LatentProblem, LatentState, driver_items
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...core.method import Method
-from ...core.resources import Resources
+from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step, ended_early
 from ...grams.settings import check_machines, machines_items
 from ...inputs.kernel_checks import emit_warnings, kernel_warnings
@@ -29,7 +29,6 @@ from ...loops.protocol import bound_figures
 from ...models.kernel import KernelModel, is_selected
 from ...models.kernel_build import build_model
 from ...models.tables import followed_tables
-from ...records.context import RunContext
 from .config import MKLConfig
 from .forms import quadratic_forms
 from .problem import UNFINISHED, MKLProblem, MKLState
@@ -137,16 +136,15 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
             return None
         return shared_problem(configs, inputs, masks, resources)
 
-    def warm_start(self, problem: MKLProblem, fresh: MKLState, before: MKLProblem, last: MKLState) -> MKLState:
-        """Return what the searches before ended with, as far as it holds for another C."""
-        if problem.config.solver == "uniform":
+    def restart(self, problem: MKLProblem, fresh: MKLState, before: MKLProblem, last: MKLState) -> MKLState:
+        """Return what the searches before ended with, as far as it holds for another C, or for a part of the rows."""
+        config = problem.config
+        if config.solver == "uniform":
             return fresh
-        scale, parts = problem.config.C / before.config.C, zip(fresh.machines, last.machines, problem.problems, strict=True)
-        return replace(fresh, machines=tuple(continue_search(one, end, dual, scale) for one, end, dual in parts))
-
-    def fold_start(self, problem: MKLProblem, fresh: MKLState, whole: MKLProblem, last: MKLState) -> MKLState:
-        """Return the weights and coefficients of all rows."""
-        if problem.config.solver in ("uniform", "single"):
+        if config != before.config:
+            scale, parts = config.C / before.config.C, zip(fresh.machines, last.machines, problem.problems, strict=True)
+            return replace(fresh, machines=tuple(continue_search(one, end, dual, scale) for one, end, dual in parts))
+        if config.solver == "single":
             return fresh
         ends = last.machines * (len(fresh.machines) // len(last.machines))
         pairs = zip(fresh.machines, ends, strict=True)

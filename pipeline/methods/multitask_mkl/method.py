@@ -14,7 +14,7 @@ from ....kernels.svm.smo import Accuracy
 from ....kernels.tasks.multitask import task_kernel_weights
 from ...core.memory import check_memory
 from ...core.method import Method
-from ...core.resources import Resources
+from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step
 from ...grams.given import GivenGrams
 from ...grams.settings import fewer_kernels
@@ -25,7 +25,6 @@ from ...loops.protocol import bound_figures
 from ...models.kernel import is_selected, kernel_names
 from ...models.task import TaskModel, by_class, machine_stack, task_counts, task_table
 from ...models.task_build import build_task_model
-from ...records.context import RunContext
 from .config import MultiTaskMKLConfig
 from .problem import FIRST_TOL, UNFINISHED, MultiTaskProblem, MultiTaskState, driver_items
 from .task_blocks_pass import task_layout, task_settings
@@ -133,9 +132,7 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
         """Return one problem of fits without the rows of every mask: they share Gram matrices, as do classes."""
         return shared_problem(configs, inputs, masks, resources) if len(configs) == 1 else None
 
-    def warm_start(
-        self, problem: MultiTaskProblem, fresh: MultiTaskState, before: MultiTaskProblem, last: MultiTaskState
-    ) -> MultiTaskState:
+    def restart(self, problem: MultiTaskProblem, fresh: MultiTaskState, before: MultiTaskProblem, last: MultiTaskState) -> MultiTaskState:
         """Return what the searches before ended with, as far as it holds for another C."""
         scale, parts = problem.config.C / before.config.C, zip(fresh.searches, last.searches, problem.losses, strict=True)
         bounds = before.config.model_copy(update={"C": problem.config.C}) == problem.config

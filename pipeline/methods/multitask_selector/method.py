@@ -13,14 +13,13 @@ import scipy.sparse as sp
 
 from ....storage.errors import Matrix
 from ...core.method import Method
-from ...core.resources import Resources
+from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step, ended_early
 from ...inputs.labels import resolve_loss
 from ...inputs.scores import scores_of
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, refuse_more_classes
 from ...models.linear import LinearModel, raw_coefficients
 from ...models.tables import name_features
-from ...records.context import RunContext
 from ...records.data_set import source_names
 from .batch_problem import CUT_SHORT, BatchProblem, BatchState
 from .config import SelectorConfig

@@ -12,10 +12,9 @@ from ....kernels.spectral.dual_ascent import SpectralState, advance_ascent, begi
 from ....kernels.spectral.problem import cap_used, close_pairs, pair_constraints
 from ...core.memory import check_memory
 from ...core.method import Method
-from ...core.resources import Resources
+from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step
 from ...models.spectral import SpectralModel
-from ...records.context import RunContext
 from ...records.data_set import require
 from .config import NPKLConfig
 from .problem import NPKLInputs, NPKLProblem

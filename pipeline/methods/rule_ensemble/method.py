@@ -27,13 +27,12 @@ from ....storage import DataError
 from ....storage.data import column_numbers
 from ...core.memory import check_memory
 from ...core.method import Method
-from ...core.resources import Resources
+from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step
 from ...inputs.labels import labels_of, refuse_idle_classes, row_costs, store_inputs
 from ...inputs.scores import AccuracyTracker, accuracy_metrics, fit_tracker, held_out_rows, scores_of
 from ...inputs.tasks import TaskInputs, checked_task_kernel, refuse_more_classes, store_tasks, with_tasks
 from ...loops.active_set import FINISHED, ActiveState, active_step, unchanged_figures
-from ...records.context import RunContext
 from .config import RuleConfig
 from .data import REMEDY, RuleInputs, RuleTask, driver_items
 from .lattice_problem import LatticeProblem
@@ -189,7 +188,7 @@ class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
         if before is not None:
             problem.take_over(before)
 
-    def warm_start(self, problem: RulesProblem, fresh: RuleState, before: RulesProblem, last: RuleState) -> RuleState:
+    def restart(self, problem: RulesProblem, fresh: RuleState, before: RulesProblem, last: RuleState) -> RuleState:
         """Return the conjunctions with weight of the fit before; not its active set, which only grows."""
         return problem.continued(fresh, last)
 

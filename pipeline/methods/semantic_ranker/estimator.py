@@ -18,10 +18,10 @@ from ....kernels.ranking.random_walk import rank_rows
 from ....storage import BlockStore, MemoryBlocks
 from ....storage.data import NUMBERS, as_data, in_memory, is_store, square_in_memory
 from ....storage.errors import Matrix, UserData
+from ...core.resources import RunContext
 from ...estimators.base import Estimator
 from ...estimators.inputs import Callbacks, Seed, fan_out, fit_context, seed_of, warn_user
 from ...estimators.kernels import KernelEstimator, SpectralEstimator
-from ...records.context import RunContext
 from ...records.data_set import DataSet
 from .method import Ranker
 from .method import VisualRank as WalkMethod

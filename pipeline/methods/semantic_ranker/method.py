@@ -12,9 +12,8 @@ from ....kernels.ranking.random_walk import MIN_TOL, exact_scores, rank_rows, st
 from ....kernels.spectral.dual_ascent import SpectralState
 from ...core.memory import check_memory, total_bytes
 from ...core.method import Method
-from ...core.resources import Resources
+from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step
-from ...records.context import RunContext
 from .config import RankerConfig, VisualRankConfig
 from .model import RankerModel, RankingModel
 from .problem import MAX_RANKED, RankerInputs, RankerProblem, driver_items, stored_digest

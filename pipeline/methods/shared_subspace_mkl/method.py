@@ -11,7 +11,7 @@ import numpy as np
 from ....kernels.jit import one_thread
 from ...core.memory import check_memory, refuse
 from ...core.method import Method
-from ...core.resources import Resources
+from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step
 from ...grams.settings import fewer_kernels
 from ...grams.weighted_sum import MATRIX_SHARE
@@ -23,7 +23,6 @@ from ...loops.protocol import bound_figures
 from ...models.kernel import kernel_names
 from ...models.task import TaskModel, task_counts, task_table
 from ...models.task_build import build_task_model
-from ...records.context import RunContext
 from .baselines import PROBLEMS
 from .config import SharedSubspaceConfig
 from .problem import UNFINISHED, SubspaceClassesState, SubspaceProblem, SubspaceState, driver_items

@@ -21,7 +21,7 @@ from ....kernels.ranking.user_kernels import row_factors
 from ....storage import BlockStore, DataError
 from ...core.memory import check_memory, total_bytes
 from ...core.method import Method
-from ...core.resources import Resources
+from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step
 from ...grams.given import NEGATIVE, GivenGrams
 from ...grams.settings import GramSettings
@@ -29,7 +29,6 @@ from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kern
 from ...inputs.labels import Inputs
 from ...models.kernel import kernel_names
 from ...models.kernel_build import data_scaling, support_rows_of
-from ...records.context import RunContext
 from ...records.data_set import DataSet
 from .block_pass import BlockViews
 from .config import SocialConfig

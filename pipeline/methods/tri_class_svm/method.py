@@ -15,13 +15,12 @@ from ....storage import DataError
 from ....storage.data import opened
 from ...core.memory import check_memory, total_bytes
 from ...core.method import Method
-from ...core.resources import Resources
+from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step
 from ...inputs.labels import Inputs, store_inputs
 from ...inputs.scores import held_out_rows, scores_of
 from ...models.kernel import KernelModel
 from ...models.kernel_build import build_model
-from ...records.context import RunContext
 from .config import TriClassConfig
 from .inputs import TriClassInputs, join_stores, make_points, resolve_kernel, split_labels, validation_masks
 from .problem import BASELINES, PATH_COLUMNS, TriClassProblem, TriClassState, count_machines, decide, driver_items

@@ -13,7 +13,7 @@ import numpy as np
 from ....kernels.bank.two_layer import first_length
 from ....storage import DataError
 from ...core.method import Method
-from ...core.resources import Resources
+from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step, ended_early
 from ...grams.settings import PLACES, check_machines
 from ...inputs.kernel_checks import emit_warnings, kernel_warnings
@@ -23,7 +23,6 @@ from ...inputs.scores import held_out_rows, scores_of
 from ...models.kernel import KernelModel
 from ...models.kernel_build import build_model
 from ...models.tables import followed_tables
-from ...records.context import RunContext
 from .config import TwoLayerConfig
 from .problem import UNFINISHED, LayerState, TwoLayerProblem, TwoLayerState, layer_bytes, most_new_kernels
 

@@ -11,14 +11,13 @@ import numpy as np
 from ....kernels.weights.umkl import solve_simplex_qp
 from ...core.memory import check_memory
 from ...core.method import Method
-from ...core.resources import Resources
+from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step
 from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kernels
 from ...inputs.labels import Inputs
 from ...models.kernel import KernelModel, kernel_names
 from ...models.kernel_build import build_model
 from ...models.tables import kernel_rows, weight_tables
-from ...records.context import RunContext
 from .components import components_by_passes, principal_components
 from .config import UMKLConfig
 from .memory import choose_way

@@ -29,7 +29,7 @@ def fits(name, chain, **more):
             if before is None:
                 before = run, iterate(method, run, ctx).state
                 continue
-            before = run, iterate(method, run, ctx, start=partial(method.warm_start, run, method.init(run, ctx), *before)).state
+            before = run, iterate(method, run, ctx, start=partial(method.restart, run, method.init(run, ctx), *before)).state
             yield method, alone, cold, *before
 
 

@@ -12,13 +12,13 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.pipeline.core.engine import iterate
+from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.methods.embeddings.config import ColoredMVUConfig, MVEConfig, SPEConfig
 from gramplane.pipeline.methods.embeddings.estimator import ColoredMVU, MinimumVolumeEmbedding, StructurePreservingEmbedding
 from gramplane.pipeline.methods.embeddings.labels import neighbour_accuracy, read_labels
 from gramplane.pipeline.methods.embeddings.method import MVE, SPE
 from gramplane.pipeline.methods.embeddings.method import ColoredMVU as ColoredMVUMethod
 from gramplane.pipeline.methods.embeddings.problem import EmbeddingInputs, edge_squares
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import DataError, MemoryBlocks
 from gramplane.storage.ingest import ingest
 

@@ -7,11 +7,11 @@ import scipy.sparse as sp
 from gramplane.cluster import open_executor
 from gramplane.kernels.spectral.embeddings import violation_unit
 from gramplane.pipeline import load_model
+from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.methods.embeddings.config import SPEConfig
 from gramplane.pipeline.methods.embeddings.estimator import ColoredMVU, MinimumVolumeEmbedding, StructurePreservingEmbedding
 from gramplane.pipeline.methods.embeddings.method import SPE
 from gramplane.pipeline.methods.embeddings.problem import EmbeddingInputs
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks
 from gramplane.workflows.cli import main
 from tests.support.commands import result

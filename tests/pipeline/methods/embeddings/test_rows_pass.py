@@ -8,14 +8,13 @@ from gramplane.cluster import MemorySink, open_executor
 from gramplane.kernels.spectral.embeddings import leading_directions
 from gramplane.kernels.spectral.triple_losses import worst_triples
 from gramplane.pipeline import run_method
-from gramplane.pipeline.core.resources import Resources
+from gramplane.pipeline.core.resources import Resources, RunContext
 from gramplane.pipeline.grams import neighbours
 from gramplane.pipeline.grams.eigen_plan import WORK
 from gramplane.pipeline.grams.neighbours import squared_distances
 from gramplane.pipeline.methods.embeddings import rows_pass
 from gramplane.pipeline.methods.embeddings.estimator import MinimumVolumeEmbedding
 from gramplane.pipeline.methods.embeddings.rows_pass import TriplesPass, row_geometry
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks
 from gramplane.storage.ingest import ingest
 

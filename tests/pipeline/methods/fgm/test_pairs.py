@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from gramplane.cluster import Executor, MemorySink
 from gramplane.kernels.features.pairs import PairLimits, PairMap, TooManyProducts, TopPairs, pair_columns
 from gramplane.kernels.features.scores import correlations
+from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.methods.fgm.pairs import PairAtoms
 from gramplane.pipeline.methods.fgm.score_pass import Query
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks
 from tests.support.oracles.selection import best
 from tests.support.pairs import MAP, as_list, everything, problem

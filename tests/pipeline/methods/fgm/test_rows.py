@@ -8,13 +8,13 @@ from gramplane.cluster import MemoryBoundExceeded, MemorySink, open_executor
 from gramplane.kernels.mixed_norm import ROW_BLOCK
 from gramplane.pipeline import load_model, resume_run, run_method
 from gramplane.pipeline.core.engine import iterate
+from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.inputs.covariates import checked_covariates
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.methods.fgm import designs as fgm_designs
 from gramplane.pipeline.methods.fgm.config import FGMConfig
 from gramplane.pipeline.methods.fgm.designs import solve_at
 from gramplane.pipeline.methods.fgm.method import FGM
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import BlockStore, MemoryBlocks, RunStore
 from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import bits

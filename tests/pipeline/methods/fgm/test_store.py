@@ -13,13 +13,12 @@ import zarr
 from gramplane.cluster import MemorySink
 from gramplane.pipeline import FGMClassifier, cross_validate, load_model, predict_store, run_method, score_store, tune
 from gramplane.pipeline.core.engine import iterate
-from gramplane.pipeline.core.resources import resolve
+from gramplane.pipeline.core.resources import RunContext, resolve
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.inputs.scores import stratified_folds, stratified_split
 from gramplane.pipeline.methods.fgm import score_pass as feature_scores
 from gramplane.pipeline.methods.fgm.config import FGMConfig
 from gramplane.pipeline.methods.fgm.method import FGM
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import BlockStore, MemoryBlocks, block_cache
 from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import bits, classes, forms, planted

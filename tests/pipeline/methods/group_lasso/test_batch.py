@@ -17,6 +17,7 @@ from gramplane.kernels.group_lasso.penalty import group_penalty
 from gramplane.kernels.group_lasso.row_problem import RowProblem, TaskRows
 from gramplane.kernels.losses import mean_loss
 from gramplane.pipeline.core.engine import iterate
+from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.inputs.scores import scores_of
 from gramplane.pipeline.methods.group_lasso import moments_pass as passes
@@ -27,7 +28,6 @@ from gramplane.pipeline.methods.group_lasso.method import GroupLasso
 from gramplane.pipeline.methods.group_lasso.moments_pass import feature_slopes, moments_pass
 from gramplane.pipeline.passes.blocks import scale_as_given
 from gramplane.pipeline.passes.scaling import scaled
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks, block_cache
 from gramplane.storage.ingest import ingest
 

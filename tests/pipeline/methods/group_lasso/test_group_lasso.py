@@ -25,12 +25,12 @@ from gramplane.pipeline import (
     tune,
 )
 from gramplane.pipeline.core.engine import iterate
+from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.core.search import FoldRuns
 from gramplane.pipeline.inputs.folds import fold_masks
 from gramplane.pipeline.methods.group_lasso import rows as online_rows
 from gramplane.pipeline.methods.group_lasso.config import GroupLassoConfig
 from gramplane.pipeline.methods.group_lasso.method import GroupLasso
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import DataError, MemoryBlocks, RunStore
 from gramplane.storage.ingest import ingest
 from gramplane.storage.ingest.text import svmlight

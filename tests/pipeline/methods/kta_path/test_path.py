@@ -13,10 +13,10 @@ from sklearn.svm import SVC
 from gramplane.cluster import Executor
 from gramplane.kernels.grams.feature_sums import weighted_feature_sum
 from gramplane.pipeline import KTASelectionPath, load_model, run_method
+from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.inputs.scores import stratified_split
 from gramplane.pipeline.methods.kta_path import kernel_sum_pass
 from gramplane.pipeline.methods.kta_path.kernel_sum_pass import MAX_CELLS_BYTES, CellSums
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks
 from gramplane.storage.ingest import ingest
 from tests.support.checks import SEVEN_DIGITS, run_checks

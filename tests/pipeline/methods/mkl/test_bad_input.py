@@ -9,8 +9,8 @@ from sklearn.model_selection import KFold, cross_val_score
 from gramplane.cluster import MemoryBoundExceeded
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import MKLClassifier, MKLRegressor, load_model, predict_store, run_method
+from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.grams.settings import GramSettings, check_machines, machines_items
-from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.runs.gram_stores import build_grams
 from gramplane.storage import DataError, StorageError
 from gramplane.storage.ingest import ingest, ingest_grams

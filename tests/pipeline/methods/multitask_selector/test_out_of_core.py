@@ -7,12 +7,12 @@ import scipy.sparse as sp
 from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.kernels.group_lasso.task_selection import task_penalty
 from gramplane.pipeline import MultiTaskSelector, load_model, resume_run, run_method
+from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.inputs.scores import plain_folds
 from gramplane.pipeline.methods.multitask_selector import memory, working_problem
 from gramplane.pipeline.methods.multitask_selector.config import SelectorConfig
 from gramplane.pipeline.methods.multitask_selector.method import Selector
 from gramplane.pipeline.passes.columns import entry_count
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
 from tests.support.oracles.task_selection import batch_optimum

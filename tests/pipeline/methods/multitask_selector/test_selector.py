@@ -14,11 +14,11 @@ from sklearn.utils.estimator_checks import check_estimator
 from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.pipeline import GroupLassoRegressor, MultiTaskSelector, load_model, predict_store, run_method, score_store, tune
 from gramplane.pipeline.core.engine import iterate
+from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.inputs.tasks import with_tasks
 from gramplane.pipeline.methods.multitask_selector.config import SelectorConfig
 from gramplane.pipeline.methods.multitask_selector.method import Selector
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import DataError, MemoryBlocks
 from gramplane.storage.ingest import ingest
 from tests.support.oracles.task_selection import batch_optimum, dense_rounds

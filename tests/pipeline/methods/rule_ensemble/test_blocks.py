@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.pipeline import RuleEnsembleClassifier, run_method
 from gramplane.pipeline.core.memory import total_bytes
+from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.methods.rule_ensemble import blocked_lattice, data, problem
 from gramplane.pipeline.methods.rule_ensemble.blocked_lattice import BlockedLattice, block_rows, largest_step
@@ -19,7 +20,6 @@ from gramplane.pipeline.methods.rule_ensemble.data import RuleInputs, RuleTask
 from gramplane.pipeline.methods.rule_ensemble.method import Rule
 from gramplane.pipeline.methods.rule_ensemble.problem import RulesProblem
 from gramplane.pipeline.methods.rule_ensemble.proposition_pass import outlined_propositions, packed_propositions
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks
 from gramplane.storage.ingest import ingest
 from gramplane.storage.records import to_arrays

@@ -16,6 +16,7 @@ from gramplane.kernels.rules.lattice import RuleLattice
 from gramplane.kernels.rules.machine import solve_rules
 from gramplane.kernels.rules.propositions import Propositions
 from gramplane.pipeline import RuleEnsembleClassifier, load_model, predict_store, run_method, score_store
+from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.methods.rule_ensemble import method as rules
 from gramplane.pipeline.methods.rule_ensemble.config import RuleConfig
@@ -25,7 +26,6 @@ from gramplane.pipeline.methods.rule_ensemble.model_build import descendant_gap
 from gramplane.pipeline.methods.rule_ensemble.problem import RulesProblem
 from gramplane.pipeline.methods.rule_ensemble.proposition_pass import packed_propositions
 from gramplane.pipeline.passes.blocks import byte_groups
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import DataError, MemoryBlocks
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.cli import main

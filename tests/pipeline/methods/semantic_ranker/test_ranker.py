@@ -13,12 +13,12 @@ from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.kernels.ranking.pair_ranking import graph_laplacian
 from gramplane.kernels.ranking.random_walk import top_precision
 from gramplane.pipeline.core.engine import iterate
+from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.methods.semantic_ranker.config import RankerConfig
 from gramplane.pipeline.methods.semantic_ranker.estimator import SemanticKernelRanker, VisualRank
 from gramplane.pipeline.methods.semantic_ranker.method import Ranker
 from gramplane.pipeline.methods.semantic_ranker.model import RankerModel
 from gramplane.pipeline.methods.semantic_ranker.problem import RankerInputs
-from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.synthetic.images import planted_images
 from gramplane.storage import MemoryBlocks, RunStore, read_model, write_model
 from gramplane.storage.ingest import ingest

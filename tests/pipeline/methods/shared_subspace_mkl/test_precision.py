@@ -7,13 +7,13 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from gramplane.cluster import open_executor
+from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.inputs.tasks import with_tasks
 from gramplane.pipeline.methods.shared_subspace_mkl import problem as shared_subspace
 from gramplane.pipeline.methods.shared_subspace_mkl.config import SharedSubspaceConfig
 from gramplane.pipeline.methods.shared_subspace_mkl.estimator import SharedSubspaceMKLClassifier, SharedSubspaceMKLRegressor
 from gramplane.pipeline.methods.shared_subspace_mkl.method import SharedSubspace
 from gramplane.pipeline.methods.shared_subspace_mkl.problem import MANY_TASKS, MAX_DEAR_SEARCH_STEPS, MAX_SEARCH_STEPS, SubspaceState
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage.records import from_arrays, to_arrays
 from tests.support.subspace import KERNELS, LOSSES, fitted, rows, target
 

@@ -6,13 +6,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC, SVR
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor
+from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.grams.plans import GramPasses
 from gramplane.pipeline.inputs.tasks import with_tasks
 from gramplane.pipeline.methods.mkl.estimator import MKLRegressor
 from gramplane.pipeline.methods.shared_subspace_mkl.config import SharedSubspaceConfig
 from gramplane.pipeline.methods.shared_subspace_mkl.estimator import SharedSubspaceMKLClassifier, SharedSubspaceMKLRegressor
 from gramplane.pipeline.methods.shared_subspace_mkl.method import SharedSubspace
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import DataError, MemoryBlocks
 from gramplane.storage.ingest import ingest
 from tests.support.checks import SEVEN_DIGITS, run_checks

@@ -8,8 +8,8 @@ import scipy.sparse as sp
 
 from gramplane.cluster import MemoryBoundExceeded
 from gramplane.pipeline import UnsupervisedMKL, load_model, run_method
+from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.methods.unsupervised_mkl import codes_pass, rows_pass
-from gramplane.pipeline.records.context import RunContext
 from gramplane.storage.ingest import ingest
 from tests.support.oracles.umkl import objective
 
