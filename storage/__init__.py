@@ -17,13 +17,9 @@ if TYPE_CHECKING:
     from .blocks.store import BlockRef as BlockRef
     from .blocks.store import BlockStore as BlockStore
     from .blocks.store import ColumnScale as ColumnScale
-    from .blocks.store import VerifyReport as VerifyReport
     from .blocks.store import open_shared as open_shared
-    from .blocks.tables import COLUMN_TABLES as COLUMN_TABLES
-    from .blocks.tables import column_tables as column_tables
     from .blocks.tables import pick_columns as pick_columns
     from .blocks.writer import BlockWriter as BlockWriter
-    from .cache import BlockCache as BlockCache
     from .cache import block_cache as block_cache
     from .cache import cached_bytes as cached_bytes
     from .cache import set_cache_limit as set_cache_limit
@@ -36,24 +32,17 @@ if TYPE_CHECKING:
     from .errors import SchemaError as SchemaError
     from .errors import StorageError as StorageError
     from .errors import UnalignedWrite as UnalignedWrite
-    from .grams.layout import plan_block as plan_block
     from .grams.store import GramRef as GramRef
     from .grams.store import GramStore as GramStore
-    from .grams.store import GramSums as GramSums
     from .grams.store import GramTask as GramTask
     from .grams.store import open_gram as open_gram
     from .ingest.columns_file import columns_file as columns_file
     from .ingest.columns_file import load_columns as load_columns
     from .layout import MEMORY_STRIPE_BYTES as MEMORY_STRIPE_BYTES
-    from .layout import DenseLayout as DenseLayout
     from .layout import StripeLayout as StripeLayout
-    from .layout import plan_dense as plan_dense
-    from .layout import plan_dense_rows as plan_dense_rows
     from .layout import plan_stripes as plan_stripes
-    from .locks import Lease as Lease
     from .memory import MemoryBlocks as MemoryBlocks
     from .memory import MemoryRef as MemoryRef
-    from .records import from_arrays as from_arrays
     from .records import to_arrays as to_arrays
     from .runs.files import StepManifest as StepManifest
     from .runs.files import digest_of as digest_of
@@ -62,27 +51,23 @@ if TYPE_CHECKING:
     from .runs.store import ArrayRef as ArrayRef
     from .runs.store import RunStore as RunStore
     from .runs.tiles import TiledMatrix as TiledMatrix
-    from .sparse_door import admit as admit
 
 _NAMES = {
     "blocks.row_files": "load_matrix matrix_file read_edges read_named_rows read_pairs read_row_texts",
-    "blocks.store": "BlockMeta BlockRef BlockStore ColumnScale VerifyReport open_shared",
-    "blocks.tables": "COLUMN_TABLES column_tables pick_columns",
+    "blocks.store": "BlockMeta BlockRef BlockStore ColumnScale open_shared",
+    "blocks.tables": "pick_columns",
     "blocks.writer": "BlockWriter",
-    "cache": "BlockCache block_cache cached_bytes set_cache_limit",
+    "cache": "block_cache cached_bytes set_cache_limit",
     "ingest.columns_file": "columns_file load_columns",
     "errors": "DataError DigestMismatch MissingBlock OtherRun OutOfSpace RunLocked SchemaError StorageError UnalignedWrite",
-    "grams.layout": "plan_block",
-    "grams.store": "GramRef GramStore GramSums GramTask open_gram",
-    "layout": "MEMORY_STRIPE_BYTES DenseLayout StripeLayout plan_dense plan_dense_rows plan_stripes",
-    "locks": "Lease",
+    "grams.store": "GramRef GramStore GramTask open_gram",
+    "layout": "MEMORY_STRIPE_BYTES StripeLayout plan_stripes",
     "memory": "MemoryBlocks MemoryRef",
-    "records": "from_arrays to_arrays",
+    "records": "to_arrays",
     "runs.models": "read_model write_model",
     "runs.files": "StepManifest digest_of",
     "runs.store": "ArrayRef RunStore",
     "runs.tiles": "TiledMatrix",
-    "sparse_door": "admit",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -1,14 +1,13 @@
 """The manifest of a store: every object with its length and crc32c, sealed by a sha256 digest, written last. The journal of its writer."""
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from .blocks.arrays import Record
 from .errors import DigestMismatch, MissingBlock, SchemaError, canonical_json, parse_json, space_for
-from .objects import Objects, check_key, sync_folder, write_all
+from .objects import Objects, check_key, read_json_lines, sync_folder, write_all
 
 MANIFEST = "manifest.json"
 FORMAT = "gramplane.manifest/1"
@@ -91,19 +90,10 @@ class Journal:
     @staticmethod
     def read(path: Path, plan: str) -> Record | None:
         """Objects noted for this plan; None if there is no journal or it belongs to another plan."""
-        if not path.exists():
-            return None
+        notes = read_json_lines(path)
         record: Record = {}
-        for line in path.read_bytes().splitlines():
-            try:
-                entry = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if not isinstance(entry, dict):
-                continue
-            if "plan" in entry:
-                if entry["plan"] != plan:
-                    return None
-                continue
-            record.update({key: (int(size), int(crc)) for key, (size, crc) in entry.items()})
-        return record
+        for entry in (note for note in notes or () if isinstance(note, dict)):
+            if entry.get("plan", plan) != plan:
+                return None
+            record.update({key: (int(size), int(crc)) for key, (size, crc) in entry.items() if key != "plan"})
+        return None if notes is None else record

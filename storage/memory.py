@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from .blocks.look import Look, look
 from .blocks.store import Block, BlockMeta, BlockSource, ColumnScale, VerifyReport
-from .blocks.tables import COLUMN_TABLES, check_ids, check_rows, column_tables, flat_vector, mark_canonical, pick_columns
+from .blocks.tables import COLUMN_TABLES, Look, check_ids, check_rows, column_tables, flat_vector, look, mark_canonical, pick_columns
 from .errors import DataError, Matrix, SchemaError, SparseMatrix, UserData
 from .layout import STRIPE_BYTES, STRIPE_ENTRIES, DenseLayout, StripeLayout, place_blocks, plan_dense, plan_dense_rows, plan_stripes
 from .meta import Label, ScaleKind, factors_of

@@ -4,6 +4,7 @@ Both write the very bytes Zarr's ``bytes`` codec would write, so either kind can
 """
 
 import errno
+import json
 import os
 import re
 import secrets
@@ -17,7 +18,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from .errors import DigestMismatch, MissingBlock, OutOfSpace, SchemaError, space_for
+from .errors import DigestMismatch, Json, MissingBlock, OutOfSpace, SchemaError, space_for
 from .locks import LOCK, file_lock
 
 Bytes = npt.NDArray[np.uint8]
@@ -277,6 +278,17 @@ def _sync(path: str, flags: int) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def read_json_lines(path: Path) -> list[Json] | None:
+    """Values of a file of JSON lines, without those that a kill tore; None if there is no file."""
+    if not path.exists():
+        return None
+    values: list[Json] = []
+    for line in path.read_bytes().split(b"\n"):
+        with suppress(ValueError, RecursionError):
+            values.append(json.loads(line))
+    return values
 
 
 def is_temporary_name(name: str) -> bool:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from .blocks.tables import split_texts
 from .encoding.record import ColumnEncoding, TableColumns
-from .errors import Json, SchemaError
+from .errors import parse_json
 from .meta import ColumnScale, Label
 from .records import from_arrays, to_arrays
 
@@ -111,11 +111,7 @@ class Source:
     @classmethod
     def from_json(cls, text: bytes, where: str) -> Source:
         """Read the record. Raises SchemaError: it is none, or one of another version."""
-        try:
-            value: Json = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise SchemaError(f"{where} is no JSON text: {error}") from error
-        return from_arrays(cls, {}, value)
+        return from_arrays(cls, {}, parse_json(text, where))
 
 
 def table_of(source: Source, names: Callable[[], list[str] | None]) -> TableColumns | None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...storage import MemoryBlocks
-from ...storage.blocks.look import look
+from ...storage.blocks.tables import look
 from ..core.calibration import Fit, calibrate
 from ..core.resources import RunContext
 from ..models.calibration import Calibration

@@ -9,7 +9,6 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from math import prod
 from typing import Any, Literal, NamedTuple
 
@@ -221,32 +220,29 @@ class BlockStore(BlockSource):
             arrays[prefix] = ChunkedArray(self._objects, prefix, spec, self._listed, self._verified)
         return arrays
 
-    def _array(self, prefix: str, shape: tuple[int, ...] | None = None) -> ChunkedArray:
+    def _array(self, prefix: str, *lengths: int) -> ChunkedArray:
+        """The array of a name, whose first axes have these lengths."""
         if prefix not in self._arrays:
             raise SchemaError(f"{self.url} has no array {prefix!r}; it has {', '.join(sorted(self._arrays))}")
         array = self._arrays[prefix]
-        if shape is not None and array.spec.shape != shape:
-            raise SchemaError(f"{self.url}: array {prefix} has the shape {array.spec.shape}; it must be {shape}")
+        if array.spec.shape[: len(lengths)] != lengths:
+            raise SchemaError(f"{self.url}: array {prefix} has the shape {array.spec.shape}; it must begin with {lengths}")
         return array
 
     def _open_layout(self, name: str) -> StripeLayout | DenseLayout:
         if self.meta.kind == "dense":
-            spec = self._array(f"{name}/dense", (self.meta.n_rows, self.meta.n_cols)).spec
-            return DenseLayout((self.meta.n_rows, self.meta.n_cols), (spec.chunk[0], spec.chunk[1]))
-        edges, nnz, offsets = (self._all(f"{name}/{table}") for table in ("edges", "nnz", "offsets"))
+            spec = self._array(f"{name}/dense", *self.shape).spec
+            return DenseLayout(self.shape, (spec.chunk[0], spec.chunk[1]))
+        edges, nnz, offsets = (self._table(f"{name}/{table}") for table in ("edges", "nnz", "offsets"))
         chunk = self._array(f"{name}/values").spec.chunk[0]
         layout = StripeLayout(edges, nnz, chunk)
         length = self.meta.n_cols if name == "columns" else self.meta.n_rows
         if len(edges) != len(nnz) + 1 or edges[-1] != length or (np.diff(edges) < 1).any() or not np.array_equal(layout.offsets, offsets):
             raise SchemaError(f"{self.url}: {name}/edges, nnz and offsets do not describe {length} {name} in stripes of whole chunks")
         for part in (INDEX_NAME[name], "values"):
-            self._array(f"{name}/{part}", (layout.n_chunks * chunk,))
-        self._array(f"{name}/counts", (length,))
+            self._array(f"{name}/{part}", layout.n_chunks * chunk)
+        self._array(f"{name}/counts", length)
         return layout
-
-    def _all(self, prefix: str) -> npt.NDArray[Any]:
-        array = self._array(prefix)
-        return array.read(0, array.spec.shape[0])
 
     def column_blocks(self) -> list[BlockRef]:
         """References to the column stripes, in feature order."""
@@ -365,29 +361,23 @@ class BlockStore(BlockSource):
 
     def column_table(self, name: str, lo: int = 0, hi: int | None = None) -> npt.NDArray[Any]:
         """Table with one entry per column, "counts", "norm1", "sumsq", "minimum", "maximum", …; only columns ``lo:hi`` are read."""
-        array = self._table_array(f"columns/{check_name(name)}", self.meta.n_cols)
+        array = self._array(f"columns/{check_name(name)}", self.meta.n_cols)
         return array.read(lo, self.meta.n_cols if hi is None else hi)
 
     def has_table(self, name: str, of: str = "rows") -> bool:
         """Whether a row table (``of="rows"``) or column table (``of="columns"``) exists."""
         return (check_name(name) if of == "rows" else f"columns/{check_name(name)}") in self._arrays
 
-    def _table(self, prefix: str, length: int) -> npt.NDArray[Any]:
-        return self._table_array(prefix, length).read(0, length)
-
-    def _table_array(self, prefix: str, length: int) -> ChunkedArray:
-        array = self._array(prefix)
-        if array.spec.shape[0] != length:
-            raise SchemaError(f"{self.url}: table {prefix} has {array.spec.shape[0]} entries; it must have {length}")
-        return array
+    def _table(self, prefix: str, *lengths: int) -> npt.NDArray[Any]:
+        array = self._array(prefix, *lengths)
+        return array.read(0, array.spec.shape[0])
 
     def feature_names(self) -> list[str] | None:
         """Names of the columns, if they were stored."""
         if "names/offsets" not in self._arrays:
             return None
-        ends = self._table("names/offsets", self.meta.n_cols + 1).tolist()
-        text = self._all("names/bytes").tobytes()
-        return [text[a:b].decode("utf-8", errors="replace") for a, b in pairwise(ends)]
+        ends = self._table("names/offsets", self.meta.n_cols + 1)
+        return split_texts(self._table("names/bytes"), np.diff(ends))
 
     def sequences(self, lo: int = 0, hi: int | None = None) -> npt.NDArray[np.object_] | None:
         """Texts of rows ``lo:hi`` as an object array of str, if this is a store of sequences; only their bytes are read."""
@@ -397,7 +387,7 @@ class BlockStore(BlockSource):
         """What names rows ``lo:hi``, whole numbers or an object array of str; None if nothing does."""
         if "id" in self._arrays:
             first, last = check_rows((lo, self.meta.n_rows if hi is None else hi), self.meta.n_rows)
-            return self._table_array("id", self.meta.n_rows).read(first, last)
+            return self._array("id", self.meta.n_rows).read(first, last)
         return self._row_texts("ids", "bytes", lo, hi) if "ids/offsets" in self._arrays else None
 
     @property
@@ -412,7 +402,7 @@ class BlockStore(BlockSource):
 
     def _row_texts(self, group: str, letters: str, lo: int, hi: int | None) -> npt.NDArray[np.object_]:
         first, last = check_rows((lo, self.meta.n_rows if hi is None else hi), self.meta.n_rows)
-        ends = self._table_array(f"{group}/offsets", self.meta.n_rows + 1).read(first, last + 1)
+        ends = self._array(f"{group}/offsets", self.meta.n_rows + 1).read(first, last + 1)
         texts = np.empty(last - first, dtype=object)
         texts[:] = split_texts(self._array(f"{group}/{letters}").read(int(ends[0]), int(ends[-1])), np.diff(ends))
         return texts

@@ -23,6 +23,7 @@ import psutil
 
 from ..errors import OutOfSpace, RunLocked, SchemaError, space_for
 from ..locks import file_lock
+from ..objects import read_json_lines
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _FORMAT = "gramplane.scratch/1"
@@ -68,16 +69,7 @@ class Scratch:
 
     def _read(self) -> list[dict[str, Any]] | None:
         """Notes of the journal; None unless it was begun for the same data and options in this boot."""
-        try:
-            lines = (self.folder / _JOURNAL).read_bytes().split(b"\n")
-        except FileNotFoundError:
-            return None
-        notes = []
-        for line in lines:
-            try:
-                notes.append(json.loads(line))
-            except (ValueError, RecursionError):
-                continue
+        notes = read_json_lines(self.folder / _JOURNAL)
         return notes[1:] if notes and notes[0] == json.loads(json.dumps(self._head)) else None
 
     def _append(self, note: Mapping[str, Any]) -> None:

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gramplane.storage import SchemaError, plan_dense, plan_dense_rows, plan_stripes
+from gramplane.storage import SchemaError, plan_stripes
+from gramplane.storage.layout import plan_dense, plan_dense_rows
 
 counts_lists = st.lists(st.one_of(st.just(0), st.integers(0, 12), st.integers(50, 90)), min_size=0, max_size=60)
 

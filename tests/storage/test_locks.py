@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from gramplane.storage import Lease, RunLocked, RunStore
+from gramplane.storage import RunLocked, RunStore
+from gramplane.storage.locks import Lease
 
 HOLD = """
 import os, sys, time

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from gramplane.storage import BlockCache, MemoryBlocks, SchemaError, block_cache, column_tables, set_cache_limit
-from gramplane.storage.blocks.look import look
-from gramplane.storage.blocks.tables import DenseSums, sparse_tables
+from gramplane.storage import MemoryBlocks, SchemaError, block_cache, set_cache_limit
+from gramplane.storage.blocks.tables import DenseSums, column_tables, look, sparse_tables
+from gramplane.storage.cache import BlockCache
 from tests.support.stores import dense_store, random_sparse, same_block, sparse_store
 
 

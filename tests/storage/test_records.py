@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from typing_extensions import TypeAliasType
 
-from gramplane.storage import DigestMismatch, MissingBlock, OutOfSpace, SchemaError, from_arrays, read_model, to_arrays, write_model
-from gramplane.storage.records import dump_json
+from gramplane.storage import DigestMismatch, MissingBlock, OutOfSpace, SchemaError, read_model, to_arrays, write_model
+from gramplane.storage.records import dump_json, from_arrays
 from tests.storage.test_writer import FullDisk
 
 

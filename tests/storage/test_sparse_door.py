@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from gramplane.storage import DataError, MemoryBlocks, admit
-from gramplane.storage.sparse_door import check_compressed
+from gramplane.storage import DataError, MemoryBlocks
+from gramplane.storage.sparse_door import admit, check_compressed
 from tests.support import broken_sparse as broken
 from tests.support.places import ROOT
 

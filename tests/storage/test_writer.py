@@ -14,18 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gramplane.storage import (
-    BlockMeta,
-    BlockStore,
-    BlockWriter,
-    MissingBlock,
-    OutOfSpace,
-    SchemaError,
-    UnalignedWrite,
-    plan_dense,
-    plan_stripes,
-)
+from gramplane.storage import BlockMeta, BlockStore, BlockWriter, MissingBlock, OutOfSpace, SchemaError, UnalignedWrite, plan_stripes
 from gramplane.storage.blocks.arrays import crc32c
+from gramplane.storage.layout import plan_dense
 from gramplane.storage.objects import require_space
 from tests.support.places import ROOT
 from tests.support.stores import dense_store, random_sparse, same_block, sparse_store, write_sparse

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from gramplane.storage import BlockMeta, BlockStore, BlockWriter, plan_dense, plan_dense_rows, plan_stripes
+from gramplane.storage import BlockMeta, BlockStore, BlockWriter, plan_stripes
+from gramplane.storage.layout import plan_dense, plan_dense_rows
 
 
 def random_sparse(n: int, d: int, seed: int = 0, dtype: str = "float32", heavy: bool = True) -> sp.csc_array:

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gramplane.storage import (
-    BlockCache,
     BlockStore,
     DataError,
     DigestMismatch,
@@ -26,10 +25,10 @@ from gramplane.storage import (
     UnalignedWrite,
     digest_of,
     open_gram,
-    plan_block,
     urls,
 )
-from gramplane.storage.grams.layout import GramLayout
+from gramplane.storage.cache import BlockCache
+from gramplane.storage.grams.layout import GramLayout, plan_block
 from gramplane.storage.remote import RemoteObjects
 from tests.support.grams import DATA, cut, make, names, random_grams, whole
 from tests.support.places import ROOT

@@ -582,7 +582,7 @@ def test_the_record_is_read_back(tmp_path):
     store = ingest(table(), tmp_path / "S", missing="indicator", **OPTIONS)
     assert Source.from_json(store.source.to_json(), "here").to_json() == store.source.to_json()
     assert store.source.encoding == store.encoding
-    for text, why in ((b"[", "here is no JSON"), (b"{}", "record has the format None")):
+    for text, why in ((b"[", "here is not valid JSON"), (b"{}", "record has the format None")):
         with pytest.raises(SchemaError, match=why):
             Source.from_json(text, "here")
     damaged = tmp_path / "S" / "v1" / "source.json"
