@@ -93,7 +93,7 @@ class Journal:
         notes = read_json_lines(path)
         record: Record = {}
         for entry in (note for note in notes or () if isinstance(note, dict)):
-            if entry.get("plan", plan) != plan:
+            if entry.pop("plan", plan) != plan:
                 return None
-            record.update({key: (int(size), int(crc)) for key, (size, crc) in entry.items() if key != "plan"})
+            record.update({key: (int(size), int(crc)) for key, (size, crc) in entry.items()})
         return None if notes is None else record

@@ -4,6 +4,7 @@ Both write the very bytes Zarr's ``bytes`` codec would write, so either kind can
 """
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -278,6 +279,12 @@ def _sync(path: str, flags: int) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def file_digest(path: str | os.PathLike[str]) -> str:
+    """Return the sha256 of a file."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_json_lines(path: Path) -> list[Json] | None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import numpy as np
 
 from ..errors import DataError, DigestMismatch
+from ..objects import file_digest
 from ..text.open_text import read_lines
 
 _APART = re.compile(r"[,;\s]+")
@@ -133,12 +132,6 @@ def load_matrix(record: Mapping[str, str]) -> np.ndarray:
     if file_digest(record["file"]) != record["sha256"]:
         raise DigestMismatch(f"{record['file']} is not the file that the run began with: its sha256 differs")
     return np.asarray(np.load(record["file"], allow_pickle=False), dtype=np.float64)
-
-
-def file_digest(path: str) -> str:
-    """Return the sha256 of a file."""
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _split_rows(path: str) -> Iterator[tuple[int, list[str]]]:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..blocks.row_files import file_digest
 from ..encoding.record import COVARIATE_RULE
 from ..errors import DataError, DigestMismatch
+from ..objects import file_digest
 from ..temporary import temporary_folder
 from .api import ingest
 

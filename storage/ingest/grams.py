@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import shutil
 import zipfile
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
@@ -21,7 +20,7 @@ from ..objects import require_space
 from ..places import parse_place as placed
 from ..temporary import temporary_folder
 from ..urls import holds_store, local_path
-from .files import make_local, npy_header
+from .files import make_local, read_declared, unpack_arrays
 from .options import Progress, no_progress
 
 _TILE = 512
@@ -254,17 +253,12 @@ def _open_zarr(text: str, folder: Path, names: Sequence[str] | None) -> _Grams:
 
 
 def _open_npz(path: Path, folder: Path, names: Sequence[str] | None) -> _Grams:
-    with zipfile.ZipFile(path) as archive:
-        members = [member for member in archive.namelist() if member.endswith(".npy")]
-        require_space(folder, sum(archive.getinfo(member).file_size for member in members))
-        for number, member in enumerate(members):
-            target = folder / f"{number}.npy"
-            with space_for(target, 0), archive.open(member) as packed, target.open("wb") as file:
-                shutil.copyfileobj(packed, file, 1 << 20)
-    arrays = [np.load(folder / f"{number}.npy", mmap_mode="r", allow_pickle=False) for number in range(len(members))]
+    require_space(folder, sum(array.nbytes for array in read_declared(path).values()))
+    members = unpack_arrays(path, folder)
+    arrays = [np.load(array.path, mmap_mode="r", allow_pickle=False) for array in members.values()]
     if len(arrays) == 1 and arrays[0].ndim == 3:
         return _Grams(arrays[0], str(path), names)
-    return _Grams(arrays, str(path), names if names is not None else [member.removesuffix(".npy") for member in members])
+    return _Grams(arrays, str(path), names if names is not None else list(members))
 
 
 def _spool_array(array: Foreign, folder: Path, name: str) -> npt.NDArray[Any]:
@@ -313,7 +307,6 @@ def read_order(source: str) -> int | None:
             return int(zarr.open_array(source, mode="r").shape[-1])
         if not zipfile.is_zipfile(source):
             return int(np.load(source, mmap_mode="r", allow_pickle=False).shape[-1])
-        with zipfile.ZipFile(source) as archive, archive.open(archive.namelist()[0]) as member:
-            return int(npy_header(member).shape[-1])
-    except (ValueError, OSError, IndexError, KeyError, TypeError, zipfile.BadZipFile):
+        return int(next(iter(read_declared(Path(source)).values())).shape[-1])
+    except (ValueError, OSError, IndexError, KeyError, TypeError, StopIteration, zipfile.BadZipFile):
         return None

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from ..blocks.arrays import crc32c
 from ..errors import DigestMismatch, Json, MissingBlock, NothingThere, SchemaError, canonical_json, load_json
 from ..manifest import read_seal
-from ..objects import is_temporary_name, write_atomic
+from ..objects import file_digest, is_temporary_name, write_atomic
 from ..urls import check_name, holds_store, local_path, open_object, open_objects
 from ..versions import open_version
 
@@ -224,11 +224,11 @@ def digest_of(path: str | os.PathLike[str]) -> str:
     if local is None or (local.is_dir() and holds_store(path)):
         return read_seal(open_version(open_objects(path)).objects)[1]
     if local.is_file():
-        return _file_digest(local)
+        return file_digest(local)
     if not local.is_dir():
         raise MissingBlock(f"{local} does not exist")
     files = sorted(file for file in local.rglob("*") if file.is_file())
-    return hashlib.sha256(canonical_json([[str(file.relative_to(local)), _file_digest(file)] for file in files])).hexdigest()
+    return hashlib.sha256(canonical_json([[str(file.relative_to(local)), file_digest(file)] for file in files])).hexdigest()
 
 
 def _object_digest(url: str) -> str:
@@ -240,11 +240,6 @@ def _object_digest(url: str) -> str:
     except NothingThere as error:
         raise MissingBlock(str(error)) from error
     return digest.hexdigest()
-
-
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _time_now() -> str:
