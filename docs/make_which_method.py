@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from gramplane import METHODS
-from gramplane.pipeline.records.profile import Data, Profile, Want
+from gramplane.pipeline.records.declared import Data, Profile, Want
 
 PAGE = Path(__file__).with_name("which_method.md")
 RESULTS = Path(__file__).resolve().parents[1] / "benchmarks" / "results"

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from .core.resources import RunContext
     from .records.charts import SystemCharts
     from .records.config import MethodConfig
-    from .records.extra_input import ExtraInput
-    from .records.profile import Profile
+    from .records.declared import ExtraInput, Profile
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import numpy as np
 from ..core.resources import RunContext
 from ..inputs.scores import scores_of
 from ..loops.protocol import joint_stop
+from ..models.build import build_task_model
 from ..models.task import TaskModel, by_class
-from ..models.task_build import build_task_model
 from ..records.config import MethodConfig
 from .memory import Item, Memory, check_memory, driver_plan
 from .method import Method

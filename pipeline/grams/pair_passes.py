@@ -20,8 +20,7 @@ from ...kernels.grams.normalization import BlockSums, block_sums
 from ...kernels.grams.spec import KernelSpec
 from ...storage import GramTask, open_gram
 from ..core.resources import Resources, Shared, resolve
-from ..passes.blocks import join_lists
-from ..passes.spans import Spans, add_spans
+from ..passes.blocks import Spans, add_spans, join_lists
 from .settings import BATCH_BYTES
 from .sources import PairRef, group_pairs, load_normalised, pair_bytes
 from .weighted_sum import Norms

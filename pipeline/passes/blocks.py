@@ -1,4 +1,4 @@
-"""From stores to tasks: fixed byte groups of blocks, and what a task sees of one block."""
+"""From stores to tasks: fixed byte groups of blocks, what a task sees of one block, and how its results are joined."""
 
 from __future__ import annotations
 
@@ -244,3 +244,20 @@ def features_inside(ref: Ref, features: np.ndarray) -> np.ndarray:
     """Return those of the sorted ``features`` that a stripe holds."""
     lo, hi = np.searchsorted(features, ref.cols)
     return features[lo:hi]
+
+
+Spans = dict[tuple[int, int], np.ndarray]  # by range of rows, an array whose last axis is over these
+
+
+def merge_spans(parts: Sequence[Spans], join: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Spans:
+    """Return the ranges of all parts, those of the same rows joined in the order of the parts."""
+    merged: Spans = {}
+    for part in parts:
+        for span, values in part.items():
+            merged[span] = join(merged[span], values) if span in merged else values
+    return dict(sorted(merged.items()))
+
+
+def add_spans(parts: Sequence[Spans]) -> Spans:
+    """Combine step of sums by range."""
+    return merge_spans(parts, np.add)

@@ -11,8 +11,7 @@ from ...storage import BlockStore, DataError, RunStore
 from ..core.memory import Item, refuse
 from ..records.csv_texts import CsvTexts
 from .load import load_model
-from .outputs import refuse_foreign
-from .predictions import Predicted, Predictions, predictions_writer
+from .predictions import Predicted, Predictions, predictions_writer, refuse_foreign
 
 
 def cluster_run(

@@ -22,8 +22,8 @@ from ..models.calibration import Calibration
 from ..records.compute import ComputeOptions
 from ..records.config import make_config
 from ..registry import MethodInfo
+from .data import training_store
 from .run import executing, method_named
-from .training_data import training_store
 
 KEPT = "calibration"  # folder of a run with a calibration that was made after its fit
 REMEDY = "fit again with probability='sigmoid' (--set probability=sigmoid), which keeps the calibration with the model"

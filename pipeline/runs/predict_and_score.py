@@ -28,14 +28,12 @@ from ..models.task import TaskModel
 from ..records.compute import ComputeOptions
 from ..records.csv_texts import CsvTexts
 from ..records.run_view import HELD_OUT_ROWS, OTHER_ROWS, TRAINING_ROWS
+from .data import as_store, replaced_data
 from .evaluation import evaluate_classes, evaluate_numbers
 from .load import calibration_of, calibration_plan, check_encoding, known_of, load_model
-from .outputs import refuse_foreign
 from .predict_planning import first_pass, predict_items, predict_plan, step_bytes
-from .predictions import Predicted, Predictions, predictions_writer
-from .replaced import replaced_data
+from .predictions import Predicted, Predictions, predictions_writer, refuse_foreign
 from .run import method_named, open_data
-from .sources import as_store
 
 
 def _open_run(run: str, store: str) -> tuple[RunStore, Path, Estimator, BlockStore]:

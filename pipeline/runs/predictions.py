@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
+import re
+import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -12,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from ...storage import write_model
+from ...storage.objects import require_writable
 from ...storage.places import check_place
-from ...storage.urls import holds_store, require_place, whole_file
+from ...storage.runs.models import model_class
+from ...storage.urls import holds_store, local_path, require_place, whole_file
 from ..models.calibration import probability_names
 from ..records.csv_texts import CsvTexts
 
@@ -151,3 +156,61 @@ def predictions_writer(out: str, texts: CsvTexts) -> Callable[[Predicted], None]
         texts.tell(out)
 
     return write
+
+
+_COLUMN = re.compile(r"id|row|prediction|decision(_\d+)?|probability(\[.*\])?|classes|component_\d+|user|rank|candidate|group|strength")
+_HEADER_BYTES = 1 << 20
+
+
+def refuse_foreign(out: str, record: str | None) -> None:
+    """Refuse, before work, to replace a file or folder that does not have the form of predictions; an empty one is nobody's.
+
+    The form follows the ending of ``out``; an object store's URL is not looked at. ``record`` is the class of the records that a ``.zarr``
+    folder of predictions holds; ``None``: whatever is there may go. Raises ValueError, which names the place; OSError if nothing may be
+    written there.
+    """
+    path = local_path(out)
+    if path is None:
+        return
+    require_writable(path)
+    if record is None or not path.exists():
+        return
+    if path.is_dir():
+        ours = path.suffix.lower() != ".zarr" or not any(path.iterdir()) or model_class(path) == record
+    else:
+        ours = not path.is_file() or path.stat().st_size == 0 or _is_table(path)
+    if not ours:
+        raise ValueError(f"out={out!r}: what is there does not hold predictions and is not replaced; name another place, or remove it")
+
+
+def _is_table(path: Path) -> bool:
+    names = _NAMES.get(path.suffix.lower())
+    columns = list(names(path)) if names else []
+    return bool(columns) and all(_COLUMN.fullmatch(name) for name in columns)
+
+
+def _csv_names(path: Path) -> Iterable[str]:
+    with path.open("rb") as file:
+        header = file.readline(_HEADER_BYTES).decode("utf-8", "replace").rstrip("\r\n")
+    return next(csv.reader([header]), [])
+
+
+def _npz_names(path: Path) -> Iterable[str]:
+    try:
+        with zipfile.ZipFile(path) as file:
+            return [name.removesuffix(".npy") for name in file.namelist()]
+    except zipfile.BadZipFile:
+        return ()
+
+
+def _parquet_names(path: Path) -> Iterable[str]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        return pyarrow.parquet.read_schema(path).names
+    except pyarrow.ArrowInvalid:
+        return ()
+
+
+_NAMES: dict[str, Callable[[Path], Iterable[str]]] = {".csv": _csv_names, ".npz": _npz_names, ".parquet": _parquet_names}

@@ -20,9 +20,8 @@ from ..methods.social_strength.recommend import Recommendation, labelled, recomm
 from ..records.compute import ComputeOptions
 from ..records.csv_texts import CsvTexts
 from .load import load_model
-from .outputs import refuse_foreign
 from .predict_planning import model_item, planned_pass, step_bytes
-from .predictions import Predicted, Predictions, predictions_writer, table_writer
+from .predictions import Predicted, Predictions, predictions_writer, refuse_foreign, table_writer
 from .run import method_named, open_data
 
 

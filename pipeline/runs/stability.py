@@ -14,8 +14,8 @@ from ..core.resources import Emit, RunContext, ignore
 from ..records.compute import ComputeOptions
 from ..records.config import make_config
 from ..registry import METHODS, MethodInfo
+from .data import training_store
 from .run import executing, method_named
-from .training_data import training_store
 
 
 def _steady_method(run: str, record: dict[str, Any]) -> MethodInfo:

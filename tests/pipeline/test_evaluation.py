@@ -10,8 +10,8 @@ from sklearn.metrics import average_precision_score, balanced_accuracy_score, co
 
 from gramplane.pipeline import run_method, score_store
 from gramplane.pipeline.inputs.curves import wilson_interval
+from gramplane.pipeline.runs.data import training_facts
 from gramplane.pipeline.runs.evaluation import DRAWN, MAX_CURVES, MAX_POINTS, evaluate_classes, evaluate_numbers, told_figures
-from gramplane.pipeline.runs.training_data import training_facts
 from gramplane.storage import RunStore
 from gramplane.storage.errors import plain_json
 from gramplane.storage.ingest import ingest

@@ -12,7 +12,7 @@ from ..console import Emit
 from ..signals import find_signal
 
 if TYPE_CHECKING:
-    from ...pipeline.records.extra_input import ExtraInput
+    from ...pipeline.records.declared import ExtraInput
     from ...storage import BlockStore
     from ...storage.errors import UserData
     from ..schema import IngestArgs, MethodArgs

@@ -18,7 +18,7 @@ from .options import Url
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-    from ...pipeline.records.extra_input import ExtraInput
+    from ...pipeline.records.declared import ExtraInput
 
 PREFIX = "set_"  # of the names under which options hand parameters over: some are called as an option of the command is
 _WORDS = {int: "N", float: "NUMBER", str: "TEXT", bool: "true|false", type(None): "none"}

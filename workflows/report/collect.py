@@ -80,7 +80,7 @@ def run_figures(path: str | Path) -> dict[str, Any]:
 
 def _note_replaced(run: RunStore) -> dict[str, str]:
     """Say so if the store of a run was replaced since it was made."""
-    from ...pipeline.runs.replaced import replaced_data
+    from ...pipeline.runs.data import replaced_data
 
     message = replaced_data(run)
     return {} if message is None else {"data_replaced": message}
@@ -90,7 +90,7 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
     """Return a run as the report sees it; a run that is not finished shows what it has. ``name``: shown in headings and legends; by default
     the folder's name. Raises ConfigError if ``path`` is no run directory."""
     from ...pipeline import METHODS
-    from ...pipeline.runs.training_data import training_facts
+    from ...pipeline.runs.data import training_facts
 
     trials, shown = (_open(path).read_json("tune") or [] if is_tuned(path) else []), name or Path(path).resolve().name
     if is_tuned(path) and not is_run(model_run(path)):

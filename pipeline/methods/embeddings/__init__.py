@@ -1,7 +1,6 @@
 """Embeddings of rows by a learnt kernel matrix."""
 
-from ...records.extra_input import ExtraInput
-from ...records.profile import Profile
+from ...records.declared import ExtraInput, Profile
 
 GRAPH_HELP = "The parameter graph, or edges i,j of a graph in place of that of nearest neighbours, one a line"
 KERNEL_HELP = "Kernel of the labels: the parameter label_kernel, or a matrix of all rows (.npy)"

@@ -1,7 +1,6 @@
 """Feature Generating Machine."""
 
-from ...records.extra_input import GROUPS, ExtraInput
-from ...records.profile import Profile
+from ...records.declared import GROUPS, ExtraInput, Profile
 
 HELP = "Covariates, without a penalty: a table with a row for each of the store's (csv, npy, npz, parquet)"
 EXTRA_INPUTS = (ExtraInput("covariates", "covariates of the rows", "columns", HELP), GROUPS)

@@ -8,8 +8,7 @@ from ....storage import MemoryBlocks
 from ....storage.ingest.text.svmlight import PIECE
 from ....storage.layout import STRIPE_BYTES
 from ...core.memory import Item, total_bytes
-from ...passes.columns import column_sizes, entry_count
-from ...passes.rows import has_rows, rows_to_make
+from ...passes.columns import column_sizes, entry_count, has_rows, rows_to_make
 from .learners import LearnerFactory
 from .moments_pass import Data, moment_bytes
 from .text import TextData

@@ -13,7 +13,7 @@ from ....kernels.features.views import flat
 from ....kernels.group_lasso.dual_averaging import Rows
 from ....storage import BlockStore, ColumnScale, MemoryBlocks
 from ....storage.errors import Matrix
-from ...passes.rows import by_rows, has_rows, refuse_to_make
+from ...passes.columns import by_rows, has_rows, refuse_to_make
 
 STEP_BYTES = 64 << 20  # a step takes whole blocks up to this many bytes of rows; a checkpoint follows each
 UNSCALED = ColumnScale()  # rows as they are

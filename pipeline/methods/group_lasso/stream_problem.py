@@ -14,7 +14,7 @@ from ...core.memory import check_memory, driver_plan
 from ...core.resources import Resources
 from ...core.result import Step
 from ...inputs.labels import Inputs, row_weights
-from ...passes.rows import NEEDS_ROWS
+from ...passes.columns import NEEDS_ROWS
 from .config import GroupLassoConfig
 from .inputs import machine_targets
 from .learners import LearnerFactory

@@ -19,11 +19,10 @@ from ...inputs.labels import Inputs, resolve_loss, store_inputs
 from ...inputs.scores import held_out_rows, scores_of
 from ...inputs.tasks import TaskInputs, checked_task_kernel, store_tasks, with_tasks
 from ...loops.active_set import EVERYWHERE, FINISHED, ActiveState, active_step
+from ...models.build import build_model, build_task_model
 from ...models.kernel import KernelModel, kernel_names
-from ...models.kernel_build import build_model
 from ...models.tables import heaviest_first
 from ...models.task import TaskModel, machine_stack
-from ...models.task_build import build_task_model
 from .config import HKLConfig
 from .graph import associated_features, resolve_graph
 from .machines import build_machines

@@ -1,6 +1,6 @@
 """Kernel selection path."""
 
-from ...records.profile import Profile
+from ...records.declared import Profile
 
 PROFILES = (
     Profile(

@@ -18,10 +18,10 @@ from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kern
 from ...inputs.scores import accuracy_metrics, scores_of
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, with_loss_weight
 from ...loops.active_set import FINISHED, ActiveState, active_step
+from ...models.build import build_task_model
 from ...models.kernel import kernel_names
 from ...models.tables import heaviest_first
 from ...models.task import TaskModel, task_counts
-from ...models.task_build import build_task_model
 from .config import LatentTaskConfig
 from .problem import LatentClassesState, LatentProblem, LatentState, driver_items
 

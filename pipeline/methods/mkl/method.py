@@ -26,8 +26,8 @@ from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.scores import AccuracyTracker, R2Tracker, held_out_rows, scores_of
 from ...loops.kernel_weights import continue_search, initial_state
 from ...loops.protocol import bound_figures
+from ...models.build import build_model
 from ...models.kernel import KernelModel, is_selected
-from ...models.kernel_build import build_model
 from ...models.tables import followed_tables
 from .config import MKLConfig
 from .forms import quadratic_forms

@@ -1,6 +1,6 @@
 """Multiple kernel learning for many tasks."""
 
-from ...records.profile import Profile
+from ...records.declared import Profile
 
 PROFILES = (
     Profile(

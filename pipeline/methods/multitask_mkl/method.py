@@ -22,9 +22,9 @@ from ...inputs.kernels import resolved_kernels, with_decided_kernels
 from ...inputs.scores import fit_tracker, scores_of
 from ...inputs.tasks import TaskInputs, TaskProblem, held_out_task_inputs, pooled_problem
 from ...loops.protocol import bound_figures
+from ...models.build import build_task_model
 from ...models.kernel import is_selected, kernel_names
 from ...models.task import TaskModel, by_class, machine_stack, task_counts, task_table
-from ...models.task_build import build_task_model
 from .config import MultiTaskMKLConfig
 from .problem import FIRST_TOL, UNFINISHED, MultiTaskProblem, MultiTaskState, driver_items
 from .task_blocks_pass import task_layout, task_settings

@@ -1,6 +1,6 @@
 """Feature selection over many tasks."""
 
-from ...records.profile import Profile
+from ...records.declared import Profile
 
 PROFILES = (
     Profile(

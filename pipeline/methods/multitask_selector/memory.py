@@ -8,8 +8,7 @@ import numpy as np
 
 from ....storage import BlockStore, MemoryBlocks
 from ...core.memory import Item, total_bytes
-from ...passes.columns import column_sizes, entry_count
-from ...passes.rows import has_rows, rows_to_make
+from ...passes.columns import column_sizes, entry_count, has_rows, rows_to_make
 
 Data = BlockStore | MemoryBlocks
 Way = Literal["memory", "working_set", "blocks"]  # all rows here; columns of a working set and passes; rows block by block

@@ -11,7 +11,7 @@ from ...core.resources import Resources
 from ...core.result import Step
 from ...inputs.scores import AccuracyTracker, R2Tracker, fit_tracker
 from ...inputs.tasks import TaskInputs
-from ...passes.rows import NEEDS_ROWS, has_rows
+from ...passes.columns import NEEDS_ROWS, has_rows
 from .config import SelectorConfig
 from .inputs import Solution, penalty_weight, selector_data
 from .memory import FEWER_COLUMNS, Way, driver_items

@@ -15,8 +15,7 @@ import scipy.sparse as sp
 
 from ....kernels.group_lasso.task_selection import CLOSE, TaskRows
 from ....storage import BlockStore, MemoryBlocks
-from ...passes.columns import entry_count
-from ...passes.rows import by_rows
+from ...passes.columns import by_rows, entry_count
 from ...passes.scaling import scaled
 from .inputs import SelectorData, task_rows
 from .memory import step_entries, window_bytes

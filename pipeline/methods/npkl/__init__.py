@@ -1,7 +1,6 @@
 """Non-parametric kernel learning from pairs of rows."""
 
-from ...records.extra_input import ExtraInput
-from ...records.profile import Profile
+from ...records.declared import ExtraInput, Profile
 
 HELP = "Pairs of rows that belong together or apart, one i,j,1 or i,j,-1 a line"
 TOGETHER_OR_APART = "pairs of rows that belong together (+1) or apart (-1)"

@@ -1,6 +1,6 @@
 """Rule ensembles on the lattice of conjunctions."""
 
-from ...records.profile import Profile
+from ...records.declared import Profile
 
 PROFILES = (
     Profile(

@@ -1,7 +1,6 @@
 """Re-ranking of images by looks and tags."""
 
-from ...records.extra_input import ExtraInput
-from ...records.profile import Profile
+from ...records.declared import ExtraInput, Profile
 
 EXTRA_INPUTS = (
     ExtraInput(

@@ -1,6 +1,6 @@
 """Multiple kernel learning in a subspace that tasks share."""
 
-from ...records.profile import Profile
+from ...records.declared import Profile
 
 PROFILES = (
     Profile(

@@ -20,9 +20,9 @@ from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kern
 from ...inputs.scores import accuracy_metrics, scores_of
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, with_loss_weight
 from ...loops.protocol import bound_figures
+from ...models.build import build_task_model
 from ...models.kernel import kernel_names
 from ...models.task import TaskModel, task_counts, task_table
-from ...models.task_build import build_task_model
 from .baselines import PROBLEMS
 from .config import SharedSubspaceConfig
 from .problem import UNFINISHED, SubspaceClassesState, SubspaceProblem, SubspaceState, driver_items

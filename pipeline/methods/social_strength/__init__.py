@@ -1,7 +1,6 @@
 """Strength of ties between users."""
 
-from ...records.extra_input import ExtraInput
-from ...records.profile import Profile
+from ...records.declared import ExtraInput, Profile
 
 EXTRA_INPUTS = (
     ExtraInput(

@@ -24,9 +24,8 @@ from ...core.resources import Resources, Shared, resolve
 from ...grams.given import SYMMETRIC
 from ...grams.pair_passes import load_programs as load_programs
 from ...grams.sources import FREED_BYTES
-from ...passes.blocks import Task, add_parts, column_tasks, join_lists, load_block, source_of, task_bytes
+from ...passes.blocks import Spans, Task, add_parts, add_spans, column_tasks, join_lists, load_block, merge_spans, source_of, task_bytes
 from ...passes.scaling import scaled
-from ...passes.spans import Spans, add_spans, merge_spans
 from ...records.scale import FeatureScale
 from .tile_pass import TALL_BLOCKS, ViewBlock, ViewTile, is_given_kernel, tile_bytes, view_tiles
 

@@ -27,8 +27,8 @@ from ...grams.given import NEGATIVE, GivenGrams
 from ...grams.settings import GramSettings
 from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kernels, with_gram_store
 from ...inputs.labels import Inputs
+from ...models.build import data_scaling, support_rows_of
 from ...models.kernel import kernel_names
-from ...models.kernel_build import data_scaling, support_rows_of
 from ...records.data_set import DataSet
 from .block_pass import BlockViews
 from .config import SocialConfig

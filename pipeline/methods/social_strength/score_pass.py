@@ -16,8 +16,7 @@ from ....kernels.ranking.user_kernels import scaled_block
 from ....storage.errors import SparseMatrix
 from ...core.resources import Resources, Shared, resolve
 from ...grams.sources import rows_at, rows_of
-from ...passes.blocks import Blocks, join_lists
-from ...passes.spans import Spans, add_spans, merge_spans
+from ...passes.blocks import Blocks, Spans, add_spans, join_lists, merge_spans
 from ...records.data_set import DataSet
 from .block_pass import Normal
 from .tile_pass import ViewBlock, ViewTile, is_given_kernel, similar_columns, tile_bytes, view_tiles

@@ -1,7 +1,6 @@
 """Tri-class support vector machine."""
 
-from ...records.extra_input import ExtraInput
-from ...records.profile import Profile
+from ...records.declared import ExtraInput, Profile
 
 HELP = "Unlabelled rows, a block store ingested --like the training data"
 EXTRA_INPUTS = (ExtraInput("unlabelled", "a store of rows without a label", "store", HELP),)

@@ -19,8 +19,8 @@ from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step
 from ...inputs.labels import Inputs, store_inputs
 from ...inputs.scores import held_out_rows, scores_of
+from ...models.build import build_model
 from ...models.kernel import KernelModel
-from ...models.kernel_build import build_model
 from .config import TriClassConfig
 from .inputs import TriClassInputs, join_stores, make_points, resolve_kernel, split_labels, validation_masks
 from .problem import BASELINES, PATH_COLUMNS, TriClassProblem, TriClassState, count_machines, decide, driver_items

@@ -1,6 +1,6 @@
 """Two-layer multiple kernel learning."""
 
-from ...records.profile import Profile
+from ...records.declared import Profile
 
 PROFILES = (
     Profile(

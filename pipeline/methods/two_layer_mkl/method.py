@@ -20,8 +20,8 @@ from ...inputs.kernel_checks import emit_warnings, kernel_warnings
 from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kernels, with_gram_store
 from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.scores import held_out_rows, scores_of
+from ...models.build import build_model
 from ...models.kernel import KernelModel
-from ...models.kernel_build import build_model
 from ...models.tables import followed_tables
 from .config import TwoLayerConfig
 from .problem import UNFINISHED, LayerState, TwoLayerProblem, TwoLayerState, layer_bytes, most_new_kernels

@@ -1,6 +1,6 @@
 """Unsupervised multiple kernel learning."""
 
-from ...records.profile import Profile
+from ...records.declared import Profile
 
 PROFILES = (
     Profile(

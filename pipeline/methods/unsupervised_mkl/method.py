@@ -15,8 +15,8 @@ from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step
 from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kernels
 from ...inputs.labels import Inputs
+from ...models.build import build_model
 from ...models.kernel import KernelModel, kernel_names
-from ...models.kernel_build import build_model
 from ...models.tables import kernel_rows, weight_tables
 from .components import components_by_passes, principal_components
 from .config import UMKLConfig

@@ -6,7 +6,7 @@ import pytest
 from gramplane.kernels.bank.bank import PackedBank
 from gramplane.kernels.bank.loops import BAND
 from gramplane.kernels.bank.products import product_sums, product_units, total_products
-from gramplane.pipeline.passes.spans import add_spans
+from gramplane.pipeline.passes.blocks import add_spans
 
 SIZES = (1, 2, 7, BAND - 1, BAND, BAND + 1, 2 * BAND, 300)
 TYPES = pytest.mark.parametrize(("dtype", "tol"), [(np.float64, 1e-13), (np.float32, 3e-7)])

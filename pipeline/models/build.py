@@ -1,4 +1,4 @@
-"""From the solution of kernel machines to a model: weights, coefficients, and the training rows that these need."""
+"""From the solutions of kernel machines, of one task or many, to their models: weights, coefficients, and the rows that these need."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from ...storage import BlockStore, MemoryBlocks
 from ..grams.given import GivenGrams
 from ..grams.sources import TextRows, rows_of
 from ..inputs.labels import Inputs
+from ..inputs.tasks import TaskInputs
 from ..passes.blocks import scale_of
 from ..records.config import MethodConfig
 from ..records.scale import FeatureScale
 from .kernel import KernelModel, spans
+from .task import TaskModel
 
 
 class FittedKernels(Protocol):
@@ -110,3 +112,42 @@ def support_rows_of(
     if not parts:
         return np.zeros((0, data.n_cols)), ()
     return (sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts)), ()
+
+
+def build_task_model(
+    config: MethodConfig,
+    inputs: TaskInputs,
+    specs: Sequence[Any],
+    norms: Sequence[Normalization],
+    weights: np.ndarray,
+    beta: np.ndarray,
+    intercepts: np.ndarray,
+    figures: dict[str, float],
+    arrays: dict[str, np.ndarray] | None = None,
+    *,
+    unit: TargetUnit = LABELS,
+) -> TaskModel:
+    """Return the model of weights ``(k, T)`` or ``(k, T, T)``, coefficients ``(n_samples,)`` and intercepts ``(T,)``; of a machine per
+    class all three have one more axis, before the others.
+
+    ``specs`` and ``norms`` are all kernels and their normalisation over the training rows. Coefficients, intercepts and figures are
+    those of machines that see a real target in a ``unit``; the model's are in the target's own.
+    """
+    first = beta.ndim - 1
+    used = np.flatnonzero(weights.any(axis=tuple(axis for axis in range(weights.ndim) if axis != first)))
+    used_norms = [norms[int(q)] for q in used]
+    # The means of a test row run over all training rows, so a centred kernel keeps them all.
+    rows = np.asarray(np.atleast_2d(beta).any(axis=0))
+    ids = np.arange(len(rows)) if any(norm.row_mean is not None for norm in used_norms) else np.flatnonzero(rows)
+    return TaskModel(
+        tasks_json=json.dumps(list(inputs.names)),
+        weights=weights,
+        used=used,
+        norms=tuple(norm if norm.diag_root is None else replace(norm, diag_root=norm.diag_root[ids]) for norm in used_norms),
+        support_tasks=inputs.codes[ids],
+        beta=np.ascontiguousarray(beta[..., ids] * unit.size),
+        intercepts=unit.values(intercepts),
+        figures=unit.figures(figures),
+        arrays=arrays or {},
+        **data_fields(config, inputs, specs, len(rows), ids),
+    )
