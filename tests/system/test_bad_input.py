@@ -117,7 +117,7 @@ def text(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("leave", [200_000, 3_000_000, 9_000_000])
+@pytest.mark.parametrize("leave", [3_000_000, *(pytest.param(size, marks=pytest.mark.slow) for size in (200_000, 9_000_000))])
 def test_ingest_onto_a_full_disk(tmp_path, text, disk, leave):
     words = ["ingest", text / "data.svm", disk.folder / "store", "--budget", "8MiB"]
     disk.fill(leave)
@@ -132,7 +132,7 @@ def test_ingest_onto_a_full_disk(tmp_path, text, disk, leave):
     assert [path.name for path in disk.seen.iterdir()] == ["store"]
 
 
-@pytest.mark.parametrize("leave", [40_000, 90_000])
+@pytest.mark.parametrize("leave", [40_000, pytest.param(90_000, marks=pytest.mark.slow)])
 def test_checkpoints_onto_a_full_disk(tmp_path, problem, disk, leave):
     run = disk.seen / "run"
     words = fit_words(problem / "store", disk.folder / "run", PARAMS)

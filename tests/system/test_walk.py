@@ -20,7 +20,12 @@ READING = [(name, case) for name, case in SHORT if case.reads]
 
 
 def named(pairs):
-    return pytest.mark.parametrize(("name", "case"), pairs, ids=[" ".join(case.words[:-1]).replace("@/", "") for _, case in pairs])
+    """Parametrise with cases; of reports, which take a second to draw, the one of a single run is enough for the gate."""
+    slow = [pytest.mark.slow if case.words[:3] == ("report", "@/grid", "@/run") else () for _, case in pairs]
+    names = [" ".join(case.words[:-1]).replace("@/", "") for _, case in pairs]
+    return pytest.mark.parametrize(
+        ("name", "case"), [pytest.param(*pair, marks=marks, id=name) for pair, marks, name in zip(pairs, slow, names, strict=True)]
+    )
 
 
 def sound(ended, what, *places):
