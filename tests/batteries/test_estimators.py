@@ -18,8 +18,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gramplane import pipeline
 from gramplane.kernels.grams.spec import KernelSpec
-from gramplane.pipeline import METHODS, FGMClassifier, FGMRegressor, TwoLayerMKLClassifier
-from tests.support.checks import CALIBRATED, ON_MATRICES, SEVEN_DIGITS, run_checks
+from gramplane.pipeline import METHODS, FGMClassifier, FGMRegressor
+from tests.support.checks import CALIBRATED, run_checks
 from tests.support.fgm_problems import bits, classes, dense, forms, planted
 
 LEAST_CHECKS = 58
@@ -69,27 +69,6 @@ def test_number_of_checks_that_really_ran(estimator):
     assert names["failed"] == []
     assert names["xfail"] == sorted(origin(estimator))
     assert len(names["skipped"]) <= 2
-
-
-RANDOM = "the check's matrix is random: no kernel, and refused as such"
-BY_MATRIX = dict.fromkeys(
-    ("check_positive_only_tag_during_fit", "check_estimators_dtypes", "check_classifiers_one_label_sample_weights"), RANDOM
-)
-
-
-@pytest.mark.parametrize(
-    ("estimator", "expected", "least"),
-    [
-        (TwoLayerMKLClassifier(["rbf(gamma=0.5)", "linear"], max_iter=2, scale=None), SEVEN_DIGITS, 60),
-        (TwoLayerMKLClassifier("precomputed", max_iter=2), {**BY_MATRIX, **ON_MATRICES}, 53),
-    ],
-    ids=["from rows", "precomputed"],
-)
-def test_checks_of_two_layer_machines(estimator, expected, least):
-    names = run_checks(estimator, expected)
-    assert names["failed"] == []
-    assert names["xfail"] == sorted(expected)
-    assert len(names["passed"]) >= least and len(names["skipped"]) <= 2
 
 
 # --- parameters -------------------------------------------------------------------------------------------------------------------

@@ -66,7 +66,8 @@ def quiet(fit, *args, **options):
 
 
 @pytest.mark.parametrize(
-    ("name", "n_classes"), [(name, k) for name in MACHINES for k in (2, 3) if k == 2 or name not in OF_TWO], ids=lambda item: str(item)
+    ("name", "n_classes"),
+    [*((name, 2) for name in MACHINES), *(pytest.param(name, 3, marks=pytest.mark.slow) for name in MACHINES if name not in OF_TWO)],
 )
 def test_calibrated_on_what_fits_without_a_fold_decide_on_it(name, n_classes):
     """The same by hand: a fit without every fold, scikit-learn's sigmoid or steps on its decision values."""

@@ -22,7 +22,6 @@ from gramplane.pipeline.methods.hierarchical_kernels.restricted import Restricte
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
 from tests.kernels.svm.test_smo import Rows
-from tests.support.checks import SEVEN_DIGITS, run_checks
 from tests.support.oracles.hierarchy import primal_optimum
 
 SUBSETS = "subsets(rbf(gamma=0.5))"
@@ -461,26 +460,3 @@ def test_regressions_hold_rows_out_too(tmp_path):
     # Rows held out take no part: the machine is that of the others.
     alone = HierarchicalKernelRegressor(SUBSETS, C=20.0, tol=1e-4, scale=None).fit(X[~out], target[~out])
     np.testing.assert_allclose(model.predict(X), alone.predict(X), atol=5e-3)
-
-
-# -- scikit-learn ------------------------------------------------------------------------------------------------------------------
-
-SHALLOW = "subsets(gaussian; depth=1)"
-
-
-@pytest.mark.parametrize(
-    ("estimator", "expected", "least"),
-    [
-        (HierarchicalKernelClassifier(SHALLOW, tol=0.1, scale=None), SEVEN_DIGITS, 60),
-        pytest.param(HierarchicalKernelRegressor(SHALLOW, tol=0.1, loss="squared", scale=None), {}, 57, marks=pytest.mark.slow),
-        pytest.param(HierarchicalKernelClassifier(), SEVEN_DIGITS, 60, marks=pytest.mark.slow),
-        pytest.param(HierarchicalKernelRegressor(), SEVEN_DIGITS, 56, marks=pytest.mark.slow),
-    ],
-    ids=["classifier", "regressor", "classifier by default", "regressor by default"],
-)
-def test_checks_of_scikit_learn(estimator, expected, least):
-    names = run_checks(estimator, expected)
-    assert names["failed"] == []
-    assert names["xfail"] == sorted(expected)
-    assert len(names["passed"]) >= least
-    assert len(names["skipped"]) <= 2

@@ -19,10 +19,7 @@ from gramplane.pipeline.methods.kta_path import kernel_sum_pass
 from gramplane.pipeline.methods.kta_path.kernel_sum_pass import MAX_CELLS_BYTES, CellSums
 from gramplane.storage import MemoryBlocks
 from gramplane.storage.ingest import ingest
-from tests.support.checks import SEVEN_DIGITS, run_checks
 from tests.support.fgm_problems import classes, planted
-
-LEAST_CHECKS = 56
 
 
 def gaussian(x, width):
@@ -289,13 +286,6 @@ def test_constant_features_never_enter():
 
 
 # --- scikit-learn and bad input ---------------------------------------------------------------------------------------------------
-
-
-def test_number_of_checks_of_scikit_learn():
-    names = run_checks(KTASelectionPath(dp=0.2, n_machines=1), SEVEN_DIGITS)
-    assert names["failed"] == []
-    assert len(names["passed"]) >= LEAST_CHECKS
-    assert len(names["skipped"]) <= 2
 
 
 def test_copies_predict_but_carry_no_training_data():

@@ -12,7 +12,6 @@ from gramplane.kernels.tasks.group_search import TaskLattice, group_forms, kerne
 from gramplane.pipeline import LatentTaskMKLClassifier, LatentTaskMKLRegressor, MKLClassifier
 from gramplane.pipeline.methods.latent_task_mkl.problem import refuse_negative
 from gramplane.storage import DataError
-from tests.support.checks import SEVEN_DIGITS, run_checks
 from tests.support.oracles.latent_tasks import Primal, all_groups, random_problem
 
 
@@ -317,21 +316,3 @@ def test_a_kernel_that_is_none_is_refused(loss):
         refuse_negative(grams, forms, SimpleNamespace(beta=beta, indefinite=False), np.array([0, 0, 1, 1]))
     with pytest.raises(DataError, match="the weighted sum of all has negative curvature"):
         refuse_negative(grams, 0 * forms, SimpleNamespace(beta=beta, indefinite=True), np.array([0, 0, 1, 1]))
-
-
-# -- scikit-learn ------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("estimator", "least"),
-    [
-        (LatentTaskMKLClassifier(["rbf(gamma=0.5)", "linear"], scale=None), 55),
-        (LatentTaskMKLRegressor(["rbf(gamma=0.5)", "linear"], scale=None), 50),
-    ],
-    ids=["classifier", "regressor"],
-)
-def test_checks_of_scikit_learn(estimator, least):
-    names = run_checks(estimator, SEVEN_DIGITS)
-    assert names["failed"] == []
-    assert names["xfail"] == sorted(SEVEN_DIGITS)
-    assert len(names["passed"]) >= least and len(names["skipped"]) <= 2

@@ -20,7 +20,6 @@ from gramplane.pipeline.grams.grams import Grams
 from gramplane.pipeline.inputs.folds import fold_masks
 from gramplane.storage import DataError
 from gramplane.storage.ingest import ingest, ingest_grams
-from tests.support.checks import ON_MATRICES, SEVEN_DIGITS, run_checks
 from tests.support.oracles import gram as gram_oracle
 from tests.support.oracles import mkl as oracle
 
@@ -557,28 +556,3 @@ def test_a_function_that_is_no_kernel():
     X, y = rows(14)
     with pytest.raises(ValueError, match=r"not_a_kernel.*not positive semi-definite"):
         MKLClassifier([not_a_kernel, "linear"], scale=None).fit(X, y)
-
-
-# --- scikit-learn's own checks ----------------------------------------------------------------------------------------------------
-
-RANDOM = "the check's matrix is random: no kernel, and refused as such"
-MATRICES = dict.fromkeys(("check_positive_only_tag_during_fit", "check_estimators_dtypes"), RANDOM)
-ONE_LABEL = {"check_classifiers_one_label_sample_weights": RANDOM}
-FEW = ["rbf(gamma=0.5)", "linear"]
-
-
-@pytest.mark.parametrize(
-    ("estimator", "expected", "least"),
-    [
-        (MKLClassifier(FEW, scale=None), SEVEN_DIGITS, 60),
-        (MKLRegressor(FEW, scale=None), SEVEN_DIGITS, 55),
-        (MKLClassifier("precomputed"), {**MATRICES, **ONE_LABEL, **ON_MATRICES}, 53),
-        (MKLRegressor("precomputed"), MATRICES, 53),
-    ],
-    ids=str,
-)
-def test_checks_of_scikit_learn(estimator, expected, least):
-    names = run_checks(estimator, expected)
-    assert names["failed"] == []
-    assert names["xfail"] == sorted(expected)
-    assert len(names["passed"]) >= least and len(names["skipped"]) <= 2

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import sklearn
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 
@@ -16,7 +15,6 @@ from gramplane.pipeline.methods.multitask_mkl import grams as task_grams
 from gramplane.pipeline.methods.multitask_mkl import solve_pass as task_solves
 from gramplane.storage import DataError
 from gramplane.storage.ingest import ingest
-from tests.support.checks import SEVEN_DIGITS, run_checks
 from tests.support.oracles.multitask import dual_optimum, few_rows, primal_optimum, random_problem, tube_optimum, tube_value
 
 EXPONENTS = [(2.0, 1.0), (6.0, 1.0), (8.67, 1.0), (4.0, 1.5), (2.0, 1.5)]
@@ -328,22 +326,6 @@ def test_a_cap_on_solves_is_told():
         machine = MultiTaskMKLClassifier(KERNELS, p=6.0, max_iter=1, scale=None).fit(X, signs(y, task), task)
     assert machine.n_iter_ == 1
     assert not machine.converged_
-
-
-@pytest.mark.parametrize(
-    ("estimator", "least"),
-    [
-        (MultiTaskMKLClassifier(["rbf(gamma=0.5)", "linear"], p=6.0, scale=None), 50),
-        (MultiTaskMKLRegressor(["rbf(gamma=0.5)", "linear"], loss="squared", scale=None), 48),
-    ],
-    ids=["classifier", "regressor"],
-)
-def test_checks_of_scikit_learn(estimator, least):
-    names = run_checks(estimator, SEVEN_DIGITS)
-    assert names["failed"] == []
-    assert len(names["passed"]) >= least
-    assert len(names["skipped"]) <= 2
-    assert clone(estimator).get_params() == estimator.get_params()
 
 
 def test_cross_validation_hands_tasks_on():

@@ -9,7 +9,6 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.estimator_checks import check_estimator
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.pipeline import GroupLassoRegressor, MultiTaskSelector, load_model, predict_store, run_method, score_store, tune
@@ -386,39 +385,6 @@ def test_a_stream_does_not_go_on_in_other_units(tmp_path, scale):
 
 
 # -- as an estimator ---------------------------------------------------------------------------------------------------------------
-
-
-REASON = {
-    **dict.fromkeys(
-        ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"),
-        "a row of weight 2 comes once in a stream, two rows come twice",
-    ),
-}
-DIVERGES = dict.fromkeys(
-    ("check_fit_idempotent", "check_fit_check_is_fitted", "check_n_features_in"),
-    "no gamma suits both data of deviation 1 and data of deviation 100, on which the squared loss grows without bound",
-)
-
-
-@pytest.mark.parametrize(
-    ("machine", "expected", "least"),
-    [
-        (MultiTaskSelector(gamma=20.0, lam=1e-3, fit_intercept=True), {**REASON, **DIVERGES}, 60),
-        (MultiTaskSelector(loss="logistic", lam=1e-3, epochs=20, fit_intercept=True), REASON, 68),
-        (MultiTaskSelector(algorithm="fista", lam=1e-3, fit_intercept=True, tol=1e-8, scale=None), {}, 65),
-    ],
-    ids=["squared", "logistic", "batch"],
-)
-def test_checks_of_scikit_learn(machine, expected, least):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = check_estimator(machine, expected_failed_checks=expected, on_fail=None, on_skip=None)
-    names = {
-        status: sorted(row["check_name"] for row in found if row["status"] == status) for status in ("passed", "failed", "xfail", "skipped")
-    }
-    assert [(row["check_name"], str(row["exception"])[:200]) for row in found if row["status"] == "failed"] == []
-    assert names["xfail"] == sorted(expected)
-    assert len(names["passed"]) >= least and len(names["skipped"]) <= 1
 
 
 def test_what_it_is_follows_from_the_loss():

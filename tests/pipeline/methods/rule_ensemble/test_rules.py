@@ -29,7 +29,6 @@ from gramplane.pipeline.passes.blocks import byte_groups
 from gramplane.storage import DataError, MemoryBlocks
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.cli import main
-from tests.support.checks import SEVEN_DIGITS, run_checks
 
 QUICK = {"n_thresholds": 3, "max_visits": 20_000}
 
@@ -362,13 +361,3 @@ def test_rules_of_equal_weight_stay_in_place_however_a_processor_rounds():
     sizes[:4, 0] = 0.5, -2.0, 2.0 * (1 + 1e-13), 0.5 * (1 + 1e-6)
     assert model.n_rules >= 4 and replace(model, weights=sizes).by_weight[:4].tolist() == [1, 2, 3, 0]
     assert replace(model, weights=0.0 * sizes).by_weight.tolist() == list(range(model.n_rules))
-
-
-# --- scikit-learn -------------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_checks_of_scikit_learn():
-    names = run_checks(RuleEnsembleClassifier(n_thresholds=2, max_visits=500, max_rounds=2), SEVEN_DIGITS)
-    assert names["failed"] == [] and names["xfail"] == sorted(SEVEN_DIGITS)
-    assert len(names["passed"]) >= 66 and len(names["skipped"]) <= 1

@@ -15,7 +15,6 @@ from gramplane.pipeline.methods.shared_subspace_mkl.estimator import SharedSubsp
 from gramplane.pipeline.methods.shared_subspace_mkl.method import SharedSubspace
 from gramplane.storage import DataError, MemoryBlocks
 from gramplane.storage.ingest import ingest
-from tests.support.checks import SEVEN_DIGITS, run_checks
 from tests.support.oracles import shared_subspace as oracle
 
 COLUMNS = ([0, 1], [2, 3, 4], [0, 4, 5])
@@ -256,11 +255,3 @@ def test_the_plan_tells_tasks_and_the_bytes_of_the_pooled_matrix():
         grams = found.grams(ctx)
         plan, matrix = found.plan, grams.combine_tasks(found.first_state(grams).coupling, found.codes).array
     assert plan["learning_tasks"] == 4 and plan["pooled_matrix_bytes"] == matrix.nbytes
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [SharedSubspaceMKLClassifier, SharedSubspaceMKLRegressor])
-def test_estimator_checks(kind):
-    names = run_checks(kind(["rbf(gamma=0.5)", "linear"]), SEVEN_DIGITS)
-    assert names["failed"] == []
-    assert len(names["passed"]) >= 45

@@ -189,6 +189,3 @@ def test_estimators_on_two_stores_are_those_on_arrays(tmp_path):
     on_arrays, on_stores = TriClassSVC(**TOL).fit(X, y, V), TriClassSVC(**TOL).fit(stores[0], None, stores[1])
     assert on_stores.objective_ == pytest.approx(on_arrays.objective_, rel=1e-6)
     np.testing.assert_allclose(on_stores.decision_function(V), on_arrays.decision_function(V), atol=1e-5)
-
-
-# -- workers and kills ---------------------------------------------------------------------------------------------------------------
