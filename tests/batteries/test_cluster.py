@@ -328,21 +328,3 @@ def test_grids_of_streams_are_whole_fits_on_workers(cluster, tmp_path, method):
     assert (tmp_path / "here" / "tune.json").read_bytes() == (tmp_path / "there" / "tune.json").read_bytes()
     assert weights_of(tmp_path / "here") == weights_of(tmp_path / "there")
     assert any("nothing of this" in event["message"] for event in events if event["event"] == "warning"), "one fit is one process"
-
-
-@pytest.mark.slow
-def test_the_selector_out_of_core_has_the_bits_of_this_process(cluster, small_tasks, tmp_path):
-    data, events = in_tasks(tmp_path / "a.zarr"), []
-    params = {"algorithm": "fista", "lam": 0.1, "tol": 1e-6, "refit": 0.02, "fit_intercept": True}
-    place = {"data": data.url, "driver_memory": "300KiB"}
-    told = run_method("multitask-selector", params, run=str(tmp_path / "dry"), dry_run=True, **place).plan
-    assert told["engine"] == "working_set" and told["distributed"] and told["tasks_per_pass"] == len(blocks.column_tasks(data)) > 2
-    for where, name in (("sync", "here"), (cluster, "there")):
-        run_method("multitask-selector", params, run=str(tmp_path / name), cluster=where, on_event=events.append, **place)
-    assert weights_of(tmp_path / "here") == weights_of(tmp_path / "there")
-    norms = [event for event in events if event["event"] == "plan" and event["program"] == "task-norms"]
-    assert norms[0]["n_tasks"] == told["tasks_per_pass"] and max(event["memory_bound"] for event in norms) <= told["task_bytes"]
-    assert max(event.get("workers_used", 0) for event in events if event["event"] == "finish") == 2
-    assert not [event for event in events if event["event"] == "warning"]
-    histories = [RunStore.open(tmp_path / name).history() for name in ("here", "there")]
-    assert [row["gap"] for row in histories[0]] == [row["gap"] for row in histories[1]]

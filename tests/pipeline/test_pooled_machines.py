@@ -11,7 +11,7 @@ from gramplane.cluster import open_executor
 from gramplane.kernels.graphs.parsing import parse_graph
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.svm.dual import svc_problem
-from gramplane.pipeline import load_model, resume_run, run_method
+from gramplane.pipeline import load_model, run_method
 from gramplane.pipeline.core.resources import Resources, RunContext
 from gramplane.pipeline.grams import pair_passes as gram_passes
 from gramplane.pipeline.methods.hierarchical_kernels.machines import SharedMachines
@@ -129,23 +129,6 @@ def test_the_plan_says_what_is_done_where_and_its_counts_and_bytes_hold(name, fo
     assert max(forms) == far["tasks_per_pass"] > 2
     if name != "hierarchical":  # where kernels outside the hull have passes of their own
         assert set(forms) == {far["tasks_per_pass"]}
-
-
-@pytest.mark.parametrize("name", ON_WORKERS)
-def test_a_run_that_was_stopped_goes_on_to_the_same_bits(name, folder, straight, tmp_path):
-    class Stopped(Exception):
-        pass
-
-    def stop(event):
-        if event["event"] == "iteration":
-            raise Stopped
-
-    straight(name)
-    with pytest.raises(Stopped):
-        fit(folder, name, tmp_path / "run", on_event=stop)
-    assert RunStore.open(tmp_path / "run").read_json("decisions")["machines_solved_on"] == "a file of the run, by passes"
-    assert resume_run(str(tmp_path / "run")).status == "done"
-    same(tmp_path / "run", folder / name)
 
 
 # -- kernels from a graph ----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from gramplane.pipeline import METHODS, cross_validate, load_model, run_method, score_store, tune
 from gramplane.pipeline.inputs.folds import fold_masks, task_folds
 from gramplane.pipeline.inputs.tasks import TaskInputs
-from gramplane.storage import BlockStore, DataError
+from gramplane.storage import DataError
 from gramplane.storage.ingest import ingest
 from tests.support.methods import CASES
 
@@ -184,20 +184,6 @@ def test_a_point_without_a_score_is_not_chosen(tmp_path):
     assert load_model(tmp_path / "run").lam2 == 1e-3
     with pytest.raises(DataError, match="no point of the grid has a score"):
         tune("kta-path", {"lam2": [1e9]}, run=str(tmp_path / "none"), **place)
-
-
-@pytest.mark.slow
-@pytest.mark.cluster
-def test_a_grid_on_a_worker_gives_the_same_bits(tmp_path):
-    store = BlockStore.open(CASES["shared-subspace-mkl-numbers-recompute"].data(tmp_path / "data").url)
-    params = {**CASES["shared-subspace-mkl-numbers-recompute"].params, "max_iter": 2}
-    place = {"data": store.url, "params": params, "folds": 2}
-    for where, name in (("sync", "a"), ("local:1", "b")):
-        tune("shared-subspace-mkl", {"C": [0.1, 1.0]}, run=str(tmp_path / name), cluster=where, **place)
-    one, two = tmp_path / "a", tmp_path / "b"
-    assert (one / "tune.json").read_bytes() == (two / "tune.json").read_bytes()
-    files = sorted(path.relative_to(one) for path in (one / "best" / "model").rglob("*") if path.is_file())
-    assert files and all((one / file).read_bytes() == (two / file).read_bytes() for file in files)
 
 
 @pytest.mark.parametrize(
