@@ -6,8 +6,6 @@ by block from those of the factors, whose matrices are not stored.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ import numpy as np
 
 from ..arrays import Array
 from .functions import KERNELS
-from .spec import FORMAT, KernelSpec, format_kernel
+from .spec import KernelSpec, format_kernel, record_digest
 
 Term = tuple[float, KernelSpec | None]  # Weight and kernel; None is the constant kernel.
 
@@ -71,8 +69,7 @@ class ProductSpec:
 
     def digest(self) -> str:
         """Return the SHA-256 of the kernel, by which a Gram store knows it."""
-        text = json.dumps({"format": FORMAT, **self.to_json()}, sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return record_digest(self.to_json())
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> ProductSpec:

@@ -160,8 +160,13 @@ class KernelSpec:
 
     def digest(self) -> str:
         """Return the SHA-256 of the raw kernel: kernels that differ in normalisation only have the same numbers and the same digest."""
-        text = json.dumps({"format": FORMAT, **self.raw_json()}, sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return record_digest(self.raw_json())
+
+
+def record_digest(record: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the JSON record of a kernel."""
+    text = json.dumps({"format": FORMAT, **record}, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @functools.lru_cache(maxsize=1 << 14)

@@ -7,24 +7,27 @@ of both follows from the numbers of rows and features alone, and the widths from
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from ...cluster import bytes_text
 from ...kernels.bank.loops import count_packed
 from ...kernels.grams.functions import KERNELS
-from ...kernels.grams.spec import KernelSpec, as_specs, kernel_grid
+from ...kernels.grams.spec import KernelLike, KernelSpec, as_specs, kernel_grid
 from ...storage import BlockStore, DataError, GramStore, MemoryBlocks
 from ..core.resources import Resources
-from ..grams.given import GivenGrams
+from ..grams.given import GivenGrams, GivenKernel
 from ..grams.settings import GramSettings
 from ..grams.widths import DIGITS, MedianWidths
 from ..records.data_set import DataSet
 from .scores import InputsT
+
+UserKernels: TypeAlias = KernelLike | Iterable[KernelLike]
+SpecT = TypeVar("SpecT", KernelSpec, GivenKernel)
 
 BANK_KERNELS = 512  # kernels of a bank over single features at most
 BANK_BYTES = 512 << 20  # and bytes of their matrices, packed triangles of single precision
@@ -37,13 +40,15 @@ WHOLE_BYTES = 2 << 30  # bytes of these matrices at most, but for the first
 FEWEST = 3
 
 
-def kernel_texts(kernels: Any) -> Any:
+def kernel_texts(kernels: UserKernels | None) -> list[str] | Literal["precomputed"] | None:
     """Return kernels as a parameter model holds them: ``None``, ``"precomputed"``, or a list of short texts.
 
     Raises ValueError: a kernel that cannot be read.
     """
-    if kernels is None or (isinstance(kernels, str) and kernels == "precomputed"):
-        return kernels
+    if kernels is None:
+        return None
+    if isinstance(kernels, str) and kernels == "precomputed":
+        return "precomputed"
     return [str(spec) for spec in as_specs(kernels, sys.maxsize)]
 
 
@@ -115,7 +120,7 @@ def _matrix_bytes(n: int) -> int:
     return 4 * count_packed(n)
 
 
-def closed_kernels(kernels: Any, data: Any, counts: np.ndarray | None = None) -> list[KernelSpec]:
+def closed_kernels(kernels: UserKernels, data: Any, counts: np.ndarray | None = None) -> list[KernelSpec]:
     """Return kernels as specs over the columns of a data set: names of columns and widths that are left out are looked up in it.
 
     ``counts``: how often rows count, ``(n,)``. Raises ValueError: a kernel that cannot be read, or does not suit the data.
@@ -154,7 +159,7 @@ def resolved_kernels(kernels: Any, data: Any, normalize: str) -> list[Any]:
 
 
 @lru_cache(maxsize=1 << 14)
-def _normalised(spec: Any, normalize: str) -> Any:
+def _normalised(spec: SpecT, normalize: str) -> SpecT:
     # A spec checks its fields whenever it is made; fits of a search ask for the same ones.
     return replace(spec, normalize=normalize)
 

@@ -26,7 +26,7 @@ from ..records.compute import ComputeOptions
 from ..records.config import MethodConfig, Scale, make_config
 from .run import ConfigMismatch, executing
 
-__all__ = ["GramOutcome", "KernelSpec", "as_specs", "build_grams", "checked_kernels", "kernel_grid", "repair_grams"]
+__all__ = ["GramOutcome", "KernelSpec", "as_specs", "build_grams", "kernel_grid", "repair_grams"]
 
 
 @dataclass(frozen=True)
@@ -46,17 +46,6 @@ class _Kernels(MethodConfig):
 
     kernels: list[str]
     scale: Scale = "auto"
-
-
-def checked_kernels(kernels: Any, data: BlockStore) -> list[KernelSpec]:
-    """Return kernels as specs that suit the rows of a store.
-
-    Raises ValueError: a kernel that cannot be read, or looks at columns the data do not have; DataError: strings where a kernel needs
-    numbers, or the other way round.
-    """
-    specs = closed_kernels(kernels, data)
-    check_rows(specs, data)
-    return specs
 
 
 def build_grams(
@@ -107,7 +96,8 @@ def build_grams(
     store = opened(data, "gram")
     texts = [str(kernel) for kernel in as_specs(kernels, store.n_cols or None)]
     store = as_scaled(make_config(_Kernels, {"scale": scale, "kernels": texts}), store)
-    specs = checked_kernels(kernels, store)
+    specs = closed_kernels(kernels, store)
+    check_rows(specs, store)
     config = options.config()
     replacement = begin_replacement(out, store.digest, "float32") if overwrite else None
     there = _existing(replacement or out, store)
