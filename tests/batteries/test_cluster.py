@@ -133,6 +133,7 @@ def test_classes_on_scaled_stores(pair, small_tasks, tmp_path, scale):
     assert everything(found) == everything(in_process(store, tmp_path / "alone", fit_intercept=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["linear", "overlap", "poly2"])
 def test_rows_on_workers_find_the_bits_of_this_process(pair, tmp_path, case):
     n = ROW_BLOCK + 300

@@ -209,7 +209,7 @@ CASES = {
         ties,
     ),
 }
-QUICK = ("group-lasso-few-blocks", "mkl")
+QUICK = ("mkl",)
 ONE_WAY = {"group-lasso-stream-rows", "semantic-ranker-queries"}
 """Cases without a limit whose plan grows faster than what is taken."""
 

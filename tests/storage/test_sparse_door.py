@@ -209,7 +209,8 @@ PARTS = 4
 """Processes that the estimators are divided among: fitting all of them takes a while."""
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
 def test_every_argument_of_every_method_refuses_broken_matrices_by_name(part):
     names = broken.estimators()[part::PARTS]
     done, found = handed_in("every", *names)
