@@ -57,7 +57,7 @@ from gramplane.pipeline.methods.hierarchical_kernels.problem import HKLInputs
 from gramplane.pipeline.methods.hierarchical_kernels.restricted import HKLMaster, RestrictedProblem, first_master
 from gramplane.pipeline.methods.multitask_mkl.config import MultiTaskMKLConfig
 from gramplane.pipeline.methods.multitask_mkl.method import MultiTaskMKL, shared_problem
-from gramplane.pipeline.methods.rule_ensemble.mirror import solve_mirror
+from gramplane.pipeline.methods.rule_ensemble.problem import solve_mirror
 from gramplane.pipeline.models.task import TaskModel, decide_task_rows
 from gramplane.storage import MemoryBlocks
 

@@ -24,11 +24,11 @@ from ...inputs.covariates import covariates_to_decide, covariates_to_fit
 from ...inputs.labels import Inputs
 from ...records.config import MethodConfig
 from .atoms import build_atoms
+from .build import group_tables
 from .config import FGMConfig
 from .method import FGM, FGMProblem, FGMState
 from .model import FGMModel, MachineState, decision_values, model_columns, selected_atoms
 from .stability import bootstrap_frequencies
-from .tables import group_tables
 
 WIDE = 50_000  # from this many features ``coef_`` is a sparse row: a dense one would be mostly zeros
 

@@ -39,13 +39,12 @@ from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics, fit_t
 from ...passes.blocks import Blocks, column_tasks
 from ...passes.columns import columns_bytes
 from .atoms import build_atoms, map_warnings
-from .build import build_model, last_weights, refit_weights
+from .build import build_model, covariate_tables, group_tables, last_weights, path_rows, refit_weights, selected_rows
 from .config import ClassLoss, FGMConfig, NumberLoss
 from .designs import Atoms, Designs, design_bytes, driver_items, refuse_columns, rows_step, solve_at
 from .model import FGMModel, MachineState, selected_atoms, union_of_atoms
 from .problem import MachineProblem, candidates, chances, close_round, initial_state, machine_problems, next_cut, stand_out
 from .score_pass import Query
-from .tables import covariate_tables, group_tables, path_rows, selected_rows
 
 THRESHOLD_SLACK = 1.0 - 1e-9  # scores known from the cuts' columns are summed in another order than a pass does: a bound must allow for it
 

@@ -27,7 +27,7 @@ from .inputs import chosen_groups, machine_targets
 from .learners import LearnerFactory
 from .method import GroupLasso
 from .rows import UNSCALED, scaled_rows
-from .stream_state import StreamState
+from .stream_problem import StreamState
 
 
 def _takes_streams(estimator: Any) -> bool:

@@ -20,12 +20,10 @@ from ...records.data_set import source_names
 from .batch_problem import BatchProblem
 from .batch_terms import BatchState
 from .config import GroupLassoConfig
-from .grid_problem import GridProblem, GridState, fits_in_a_pass, grid_fits
 from .inputs import read_store
 from .learners import LearnerFactory, selected_figures
 from .measures import regret_rows
-from .stream_problem import StreamProblem
-from .stream_state import StreamState
+from .stream_problem import GridProblem, GridState, StreamProblem, StreamState, fits_in_a_pass, grid_fits
 from .text import TextData, read_text
 from .text_problem import TextProblem
 

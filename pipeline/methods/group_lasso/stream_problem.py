@@ -1,14 +1,18 @@
-"""The group lasso on a stream of rows: a step takes some blocks of rows; the state is where the stream stands."""
+"""The group lasso on a stream of rows: where a fit stands in its stream, and the problems of one fit or several.
+
+Learners of several fits take a block one after another: their sums would not stay in the processor's cache row by row together.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ....kernels.group_lasso.streams import StreamLearner
+from ....kernels.group_lasso.streams import StreamLearner, StreamPoint
 from ....kernels.losses import mean_loss
 from ...core.memory import check_memory, driver_plan
 from ...core.resources import Resources
@@ -20,9 +24,62 @@ from .inputs import machine_targets
 from .learners import LearnerFactory
 from .measures import Measures, decision_rows, measure
 from .memory import Data, stream_items
-from .rows import RowBlocks, RowRef, advance, block_order, ordered_rows, step_blocks, step_end
-from .stream_state import StreamState, Totals
+from .rows import STEP_BYTES, RowBlocks, RowRef, advance, block_order, ordered_rows, step_blocks, step_end
 from .text import TextData
+
+NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class StreamState:
+    """Where a fit stands in its stream."""
+
+    record_name: ClassVar[str] = "StreamState"
+    iteration: int  # steps so far
+    stop: str | None  # "epochs", or "end" of a text
+    epoch: int  # passes that are done
+    block: int  # blocks of the present one that are done, in its order (of a text: lines)
+    rows: int  # taken so far
+    offset: int  # bytes of text read, where the stream is a text
+    point: StreamPoint
+    # (n_steps, 6): of every step its rows, sum of losses suffered, sum of weights, and at its end Omega, non-zero features, groups
+    along: np.ndarray = field(default_factory=lambda: np.zeros((0, 6)))
+    # (n_steps,) sum of the losses of the last model over the rows of every step; empty until then
+    ended: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    @classmethod
+    def start(cls, point: StreamPoint) -> StreamState:
+        """Return the state before the first row."""
+        return cls(0, None, 0, 0, 0, 0, point)
+
+    def with_step(self, before: Totals, learner: StreamLearner, n_rows: int, average: bool) -> StreamState:
+        """Return the state with one more row of ``along``: the step after ``before`` took ``n_rows`` rows."""
+        now, (weights, _, omega) = Totals.of(learner), learner.weights(average)
+        # Sums over the machines, and unions.
+        sparsity = float(omega.sum()), float(np.count_nonzero(weights.any(axis=0))), float(np.count_nonzero(learner.active()))
+        row = [n_rows, now.loss - before.loss, now.weight - before.weight, *sparsity]
+        return replace(self, along=np.vstack((self.along, row)))
+
+    def metrics(self) -> dict[str, Any]:
+        """Return what a history row holds of the newest step: rows, losses before they were learned, sparsity."""
+        last, weight = self.along[-1], self.along[:, 2].sum()
+        mean = last[1] / last[2] if last[2] > 0 else NAN
+        objective = {"rows": int(self.along[:, 0].sum()), "objective": mean + last[3], "gap": NAN}
+        losses = {"loss": mean, "mean_loss": self.along[:, 1].sum() / weight if weight > 0 else NAN}
+        return {**objective, **losses, "penalty": last[3], "n_selected": int(last[4]), "n_groups": int(last[5])}
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums of a learner over all of its rows: losses suffered, and weights."""
+
+    loss: float
+    weight: float
+
+    @classmethod
+    def of(cls, learner: StreamLearner) -> Totals:
+        """Return those of a learner as it is."""
+        return cls(learner.losses.sum(), learner.weight)
 
 
 class StreamProblem:
@@ -94,3 +151,100 @@ def stream_plan(config: GroupLassoConfig, learners: LearnerFactory, data: Data |
     """Return what a plan of every stream says."""
     sizes = {"algorithm": config.algorithm, "machines": learners.n_machines, "groups": learners.penalty.n_groups}
     return {**driver_plan(stream_items(learners, data)), **sizes, "state_bytes": int(learners.state_bytes), "task_bytes": 0}
+
+
+STATE_SHARE = 0.25  # share of the driver's memory that the learners of one pass may take; more points take more passes
+MIN_READS_PER_WRITE = 4  # a step reads at least this many times the bytes of the checkpoint it ends with
+
+
+@dataclass(frozen=True)
+class GridState:
+    """Where the learners of a grid stand in the stream they share, see :class:`~.stream_state.StreamState`."""
+
+    record_name: ClassVar[str] = "GridState"
+    iteration: int
+    stop: str | None
+    epoch: int
+    block: int
+    rows: int
+    points: tuple[StreamPoint, ...]
+
+
+@dataclass(frozen=True)
+class GridFit:
+    """One fit: what makes its learner, and the weights of its rows."""
+
+    learners: LearnerFactory
+    weight: np.ndarray
+
+
+class GridProblem:
+    """Epochs over the rows of a store that the learners of all fits take."""
+
+    state_type = GridState
+    distributed = ()
+
+    def __init__(self, fits: Sequence[GridFit], inputs: Inputs, budget: int) -> None:
+        self.grid_fits, self.inputs, self.targets = list(fits), inputs, machine_targets(inputs)
+        self.config: GroupLassoConfig = self.grid_fits[0].learners.config
+        self.blocks = RowBlocks(inputs.data, budget)
+        self.step_bytes = max(STEP_BYTES, MIN_READS_PER_WRITE * sum(fit.learners.state_bytes for fit in self.grid_fits))
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """Memory of all learners together."""
+        fits = self.grid_fits
+        return {**driver_plan(stream_items(fits[0].learners, self.inputs.data, len(fits))), "task_bytes": 0}
+
+    def init(self, resources: Resources) -> GridState:
+        """Return the state before the first row."""
+        return GridState(0, None, 0, 0, 0, tuple(fit.learners.learner().point() for fit in self.grid_fits))
+
+    def step(self, state: GridState, resources: Resources) -> Step[GridState]:
+        """Let every learner take some blocks."""
+        refs = self.blocks.refs()
+        order = block_order(len(refs), resources.seed, state.epoch, self.config.shuffle)
+        end = step_end(refs, order, state.block, self.step_bytes)
+        learners = [fit.learners.learner(point) for fit, point in zip(self.grid_fits, state.points, strict=True)]
+        n_rows = sum(self._take(learners, refs[k], k, state.epoch, resources.seed) for k in order[state.block : end].tolist())
+        ends_epoch = end == len(refs)
+        for learner in learners if ends_epoch else ():
+            learner.finish()
+        state = advance(state, n_rows, None if ends_epoch else end, self.config.epochs)
+        state = replace(state, points=tuple(learner.point() for learner in learners))
+        return Step(state, {"epoch": state.epoch, "rows": state.rows, "fits": len(learners)})
+
+    def _take(self, learners: Sequence[StreamLearner], ref: RowRef, number: int, epoch: int, seed: int) -> int:
+        """Let all learners take a block of rows; returns how many there are."""
+        span = slice(*ref.rows)
+        rows = ordered_rows(self.blocks, ref, number, epoch, seed, self.config.shuffle)
+        targets = np.ascontiguousarray(self.targets[:, span])
+        for fit, learner in zip(self.grid_fits, learners, strict=True):
+            learner.take(rows, targets, fit.weight[span].copy())
+        return len(rows.order)
+
+    def values(self, fit: GridFit, learner: StreamLearner) -> np.ndarray:
+        """Return what a learner decides on all rows, ``(n_machines, n)``."""
+        weights, biases, _ = learner.weights(fit.learners.config.average)
+        return decision_rows(self.blocks, weights, biases, self.targets.shape[1])
+
+    def decision_values(self, state: GridState, resources: Resources) -> np.ndarray:
+        """Return what all fits decide on all rows, ``(n_fits * n_machines, n)``."""
+        parts = zip(self.grid_fits, state.points, strict=True)
+        return np.concatenate([self.values(fit, fit.learners.learner(point)) for fit, point in parts])
+
+    def selected(self, state: GridState) -> list[int]:
+        """Return of every fit how many features have a weight."""
+        pairs = zip(self.grid_fits, state.points, strict=True)
+        weights = (fit.learners.learner(point).weights(fit.learners.config.average)[0] for fit, point in pairs)
+        return [int(np.count_nonzero(some.any(axis=0))) for some in weights]
+
+
+def grid_fits(learners: LearnerFactory, inputs: Inputs, masks: Sequence[np.ndarray]) -> list[GridFit]:
+    """Return one fit for the rows outside of every mask."""
+    return [GridFit(learners, row_weights(learners.config, inputs.without(mask))) for mask in masks]
+
+
+def fits_in_a_pass(state_bytes: int, folds: int, driver_memory: int) -> int:
+    """Return how many points of so many folds the driver can hold learners of, with the states they come from and those they make."""
+    return int(STATE_SHARE * driver_memory) // (2 * folds * state_bytes)

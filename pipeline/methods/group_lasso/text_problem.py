@@ -20,8 +20,7 @@ from .config import GroupLassoConfig
 from .inputs import machine_targets
 from .learners import LearnerFactory
 from .memory import stream_items
-from .stream_problem import stream_plan
-from .stream_state import StreamState, Totals
+from .stream_problem import StreamState, Totals, stream_plan
 
 
 class TextProblem:

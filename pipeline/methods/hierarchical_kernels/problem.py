@@ -30,8 +30,7 @@ from ...loops.active_set import ActiveRule, ActiveState, Restricted, Violations
 from ...loops.protocol import OverActiveSet
 from ...records.data_set import DataSet
 from .config import HKLConfig
-from .frontier import FrontierSearch
-from .graph import base_kernels
+from .graph import FrontierSearch, base_kernels
 from .machines import SharedMachines
 from .node_pass import KERNELS_PER_PASS, node_task_bytes
 from .restricted import HKLMaster, RestrictedProblem, enlarge_master

@@ -26,9 +26,8 @@ from ...estimators.selection import Selection
 from ...models.calibration import class_probabilities
 from ...models.kernel import KernelModel, gram_decision_values, row_decision_values
 from .config import KTAPathConfig
-from .machines import Kernels, PathPoint, PathTrainer
+from .machines import Kernels, PathPoint, PathTrainer, machine_model, weights_along
 from .method import KTAPath
-from .path_model import machine_model, weights_along
 from .problem import path_weights
 
 

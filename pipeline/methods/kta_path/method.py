@@ -21,8 +21,7 @@ from ...inputs.scores import held_out_rows, scores_of
 from ...models.kernel import KernelModel
 from ...records.data_set import source_names
 from .config import KTAPathConfig
-from .machines import spread_points
-from .path_model import machine_model, weights_along
+from .machines import machine_model, spread_points, weights_along
 from .problem import CELLS, KTAProblem, KTAState, machine_point, path_junctures
 
 N_SHOWN = 1000  # kernels in the report's table

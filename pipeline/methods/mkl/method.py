@@ -16,23 +16,66 @@ from typing import Any
 
 import numpy as np
 
+from ....kernels.svm.smo import solve_smo
 from ...core.method import Method
 from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step, ended_early
+from ...grams.grams import Grams
 from ...grams.settings import check_machines, machines_items
+from ...inputs.folds import fold_masks
 from ...inputs.kernel_checks import emit_warnings, kernel_warnings
 from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kernels, with_gram_store
 from ...inputs.labels import Inputs, dual_problems, store_inputs
-from ...inputs.scores import AccuracyTracker, R2Tracker, held_out_rows, scores_of
-from ...loops.kernel_weights import continue_search, initial_state
+from ...inputs.scores import AccuracyTracker, R2Tracker, held_out_rows, predicted_codes, r_squared, scores_of
+from ...loops.kernel_weights import add_cut, continue_search, initial_state, solve_fixed
 from ...loops.protocol import bound_figures
 from ...models.build import build_model
 from ...models.kernel import KernelModel, is_selected
 from ...models.tables import followed_tables
 from .config import MKLConfig
-from .forms import quadratic_forms
+from .forms import Solved, quadratic_forms
 from .problem import UNFINISHED, MKLProblem, MKLState
-from .single import single_step
+
+FOLDS = 5
+
+
+def single_step(problem: MKLProblem, state: MKLState, grams: Grams, seed: int) -> Step[MKLState]:
+    """Score the next kernel by folds, as row masks; behind the last one fit the best, the first among equals, on all rows."""
+    q = state.iteration
+    if q == grams.k:
+        return _fit_best(problem, state, grams)
+    score = _score(problem, grams, q, seed)
+    new = MKLState(q + 1, state.machines, np.append(state.scores, score))
+    unknown = dict.fromkeys(("objective", "gap", "lower_bound", "upper_bound", "relative_gap"), float("nan"))
+    return Step(new, {**unknown, "validation": score, "n_selected": 1, "machines": len(problem.problems)})
+
+
+def _score(problem: MKLProblem, grams: Grams, q: int, seed: int) -> float:
+    gram, values, fit = grams.combine(np.eye(1, grams.k, q)[0]), np.zeros((len(problem.problems), grams.n)), problem.fits[0]
+    codes, classes = (fit.codes, ()) if isinstance(fit, AccuracyTracker) else (fit.target, None)
+    for mask in fold_masks(codes, classes, FOLDS, seed):
+        for m, one in enumerate(problem.problems):
+            without_rows = replace(one, lo=np.where(mask, 0.0, one.lo), hi=np.where(mask, 0.0, one.hi))
+            solution = solve_smo(gram, without_rows, tol=problem.config.tol)
+            values[m, mask] = solution.decision[mask] + solution.bias
+    used = np.any([one.hi > one.lo for one in problem.problems], axis=0)
+    if isinstance(fit, AccuracyTracker):
+        return float(np.mean(predicted_codes(values)[used] == fit.codes[used]))
+    score = r_squared(fit.target[used], problem.problems[0].unit.values(values[0, used]))
+    # A target without spread tells no kernel from another.
+    return score if np.isfinite(score) else 0.0
+
+
+def _fit_best(problem: MKLProblem, state: MKLState, grams: Grams) -> Step[MKLState]:
+    theta = np.eye(1, grams.k, int(np.argmax(state.scores)))[0]
+    gram = grams.combine(theta)
+    starts = [replace(machine, theta=theta) for machine in state.machines]
+    solved = [Solved(solve_fixed(gram, one, problem.config.tol)) for one in problem.problems]
+    trials = zip(starts, quadratic_forms(grams, starts, problem.problems, solved), problem.domains, strict=True)
+    machines = tuple(replace(add_cut(start, trial, domain), stop="single") for start, trial, domain in trials)
+    new = MKLState(state.iteration + 1, machines, state.scores)
+    figures = problem.metrics(new, range(len(machines)))
+    return Step(new, {**figures, "validation": float(state.scores.max())})
 
 
 class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):

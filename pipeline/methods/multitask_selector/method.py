@@ -21,11 +21,9 @@ from ...inputs.tasks import TaskInputs, held_out_task_inputs, refuse_more_classe
 from ...models.linear import LinearModel, raw_coefficients
 from ...models.tables import name_features
 from ...records.data_set import source_names
-from .batch_problem import CUT_SHORT, BatchProblem, BatchState
 from .config import SelectorConfig
-from .memory import Way, choose_way
 from .partial_fit import TaskLearner
-from .problem import SelectorProblem
+from .problem import CUT_SHORT, BatchProblem, BatchState, SelectorProblem, Way, choose_way
 from .rounds_problem import RoundsProblem, SelectorState
 from .working_problem import WorkingProblem, WorkingState
 

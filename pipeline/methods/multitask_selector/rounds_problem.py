@@ -22,8 +22,7 @@ from ...inputs.scores import accuracy_metrics
 from ...inputs.tasks import TaskInputs
 from .config import SelectorConfig
 from .inputs import Solution, divergence_message, look_at, objective_value, penalty_weight
-from .memory import Way
-from .problem import SelectorProblem
+from .problem import SelectorProblem, Way
 from .rows import BlockRows, MemoryRows, RowSource
 
 N_STEPS = 20  # a fit of few rows and many epochs takes about this many steps, so that its progress can be seen

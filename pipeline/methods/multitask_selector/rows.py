@@ -18,7 +18,7 @@ from ....storage import BlockStore, MemoryBlocks
 from ...passes.columns import by_rows, entry_count
 from ...passes.scaling import scaled
 from .inputs import SelectorData, task_rows
-from .memory import step_entries, window_bytes
+from .problem import step_entries, window_bytes
 
 RawRows = np.ndarray | sp.csr_array
 STEP_ENTRIES = 1 << 17  # entries of rows that a step reads at most; more where the weights alone have more

@@ -30,11 +30,9 @@ from ...inputs.scores import accuracy_metrics
 from ...passes.blocks import column_tasks
 from ...passes.columns import columns_bytes
 from ...passes.scaling import fetch_scaled
-from .batch_problem import CUT_SHORT, STEP_LIMITS
 from .inputs import Solution, auto_lam
-from .memory import FEWER_COLUMNS, FIRST_FEATURES, moments_fit, set_items
 from .norms_pass import norms_pass, task_norms
-from .problem import SelectorProblem
+from .problem import CUT_SHORT, FEWER_COLUMNS, FIRST_FEATURES, STEP_LIMITS, SelectorProblem, moments_fit, set_items
 
 MORE_FEATURES = 10  # features that may join a later set at least; it may also double
 INNER_TOL_SHARE = 0.3  # a set's problem is solved to this share of the tolerance

@@ -1,21 +1,100 @@
-"""Selected rules over rows in blocks: decisions, supports and moved cuts by passes over the values of the columns that rules read."""
+"""Selected rules over rows in blocks: passes over the values of the columns that they read, for decisions, supports and moved cuts."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
-from ....kernels.rules.propositions import Propositions, move_cuts
-from ...passes.blocks import add_parts, serial
+from ....kernels.rules.bits import Words, count_ones, pack_conjunctions, unpack_bits
+from ....kernels.rules.propositions import CutMachine, Propositions, cut_changes, move_cuts
+from ...core.resources import Shared, resolve
+from ...passes.blocks import Ref, add_parts, serial
 from ...passes.columns import fetch_columns
 from .blocked_lattice import BlockedLattice
 from .data import renumber
-from .proposition_pass import dense_column
-from .row_pass import BitsPart, numbers_step, supports_step, truth_bytes
-from .value_pass import Rules, ValuesPart, changes_chunk, support_chunk, value_parts, values_chunk, with_cuts
+from .proposition_pass import dense_column, packed_flags
+from .row_pass import BitsPart, TaskTables, block_columns, numbers_step, rows_at_once, supports_step, truth_bytes
+
+
+@dataclass(frozen=True)
+class ValuesPart:
+    """Raw values of some columns in a range of the data's rows, by name."""
+
+    ref: Ref  # any block of the data
+    token: str  # digest of data and columns
+    rows: tuple[int, int]  # half-open range of the data's rows
+    nbytes: int
+    columns: np.ndarray = field(compare=False, repr=False)  # ascending
+
+    def truth(self, propositions: Propositions, mask: np.ndarray | None = None) -> Words:
+        """Return which propositions hold on the rows, or on those of a mask, ``(p, words)``."""
+        n = self.rows[1] - self.rows[0] if mask is None else int(mask.sum())
+        out = np.zeros((propositions.size, max(-(-n // 64), 1)), np.uint64)
+        for column, values in block_columns(self.ref, self.rows, self.columns):
+            members = np.flatnonzero(propositions.column == column)
+            out[members] = packed_flags(propositions, members, column, values if mask is None else values[mask])
+        return out
+
+
+def value_parts(ref: Ref, serial: int, propositions: Propositions, itemsize: int, ranges: Sequence[tuple[int, int]]) -> list[ValuesPart]:
+    """Return the values that propositions read, by ranges of rows."""
+    columns = np.unique(propositions.column)
+    token = hashlib.sha256(f"{serial}".encode() + columns.tobytes()).hexdigest()
+    return [ValuesPart(ref, token, (lo, hi), itemsize * (hi - lo) * len(columns), columns) for lo, hi in ranges]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Conjunctions of propositions with their weights, as tasks receive them."""
+
+    propositions: Propositions
+    items: tuple[tuple[int, ...], ...]
+    weights: np.ndarray  # (r, T)
+
+
+def _rules_hold(words: Words, n: int, rules: Rules) -> Words:
+    """Return which of n rows satisfy which rule, ``(r, words)``, from the truth of the propositions."""
+    return pack_conjunctions([list(item) for item in rules.items], words, n)
+
+
+def values_chunk(part: ValuesPart, rules: Rules) -> np.ndarray:
+    """Return the decisions of rules on all rows of a block, before the bias, ``(rows, T)`` (on a worker)."""
+    n, step = part.rows[1] - part.rows[0], rows_at_once(len(rules.items))
+    flags = unpack_bits(_rules_hold(part.truth(rules.propositions), n, rules), n)
+    return np.concatenate([flags[:, lo : lo + step].T.astype(np.float64) @ rules.weights for lo in range(0, n, step)])
+
+
+def support_chunk(task: tuple[BitsPart, ValuesPart], rules: Rules) -> np.ndarray:
+    """Return on how many of a block's rows in use each rule holds, ``(r,)`` (on a worker)."""
+    bits, part = task
+    return count_ones(_rules_hold(part.truth(rules.propositions, bits.in_use()), bits.n, rules))
+
+
+def changes_chunk(
+    task: tuple[BitsPart, ValuesPart], rules: Rules, bias: np.ndarray, e: int, tables: TaskTables, signs: Shared, cost: Shared
+) -> np.ndarray:
+    """Return what the loss of a block's rows in use gains where proposition e becomes true of them (on a worker)."""
+    bits, part = task
+    truth, task_rows = part.truth(rules.propositions, bits.in_use()), bits.task_rows(tables)
+    y, costs = ([resolve(values)[lo:hi] for lo, hi in bits.spans] for values in (signs, cost))
+    step, parts = -(-rows_at_once(2 * len(rules.items)) // 64) * 64, []
+    for lo in range(0, bits.n, step):
+        hi = min(lo + step, bits.n)
+        spans = [slice(*np.searchsorted(rows, (lo, hi))) for rows in task_rows]
+        rows, *rest = ([values[span] for values, span in zip(each, spans, strict=True)] for each in (task_rows, y, costs))
+        machine = CutMachine(rules.items, rules.weights, bias, [some - lo for some in rows], *rest)
+        flags = unpack_bits(truth[:, lo // 64 : -(-hi // 64)], hi - lo)
+        parts.append(cut_changes(machine, flags, machine.decisions(flags), e))
+    return np.concatenate(parts)
+
+
+def with_cuts(rules: Rules, cuts: np.ndarray) -> Rules:
+    """Return rules with other cuts."""
+    return replace(rules, propositions=replace(rules.propositions, cut=cuts))
 
 
 def _join_rows(parts: Sequence[np.ndarray]) -> np.ndarray:

@@ -17,8 +17,7 @@ from ...core.resources import Resources
 from ...loops.active_set import EVERYWHERE, Restricted, Violations
 from .config import RuleConfig
 from .data import Lattice
-from .mirror import solve_mirror
-from .state import RuleMaster
+from .problem import RuleMaster, solve_mirror
 
 MAX_REWEIGHTINGS = 100  # re-weightings of one solve
 LEAST_VISITS = 1 << 20  # conjunctions next to the hull that may be looked at, however few a certificate may take

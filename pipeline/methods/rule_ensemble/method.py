@@ -37,10 +37,8 @@ from .config import RuleConfig
 from .data import REMEDY, RuleInputs, RuleTask, driver_items
 from .lattice_problem import LatticeProblem
 from .model import RuleModel, rule_certificate, rule_table
-from .model_build import build_rule_model
-from .problem import RulesProblem
-from .refinement import is_better, prune_rules, refine_rules
-from .state import RuleMaster, RuleState
+from .problem import RuleMaster, RulesProblem, RuleState
+from .refinement import build_rule_model, is_better, prune_rules, refine_rules
 
 MACHINE_C, MAX_C = 10.0, 50.0  # of C="auto", for every machine and at most (docs/defaults.md)
 

@@ -1,19 +1,26 @@
-"""The problem of a rule ensemble: one machine for two classes, one per class for more, or one per task, on the lattice of conjunctions."""
+"""The problem of a rule ensemble: one machine for two classes, one per class, or one per task; its states, and mirror descent."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ....kernels.rules.bits import MAX_UNPACKED_BYTES
+from ....kernels.graphs.hulls import NodeSet
+from ....kernels.graphs.norms import dual_exponent, log_psi, log_zeta, psi_gradient
+from ....kernels.jit import one_thread
+from ....kernels.rules.bits import MAX_UNPACKED_BYTES, set_bits
 from ....kernels.rules.lattice import RuleLattice
+from ....kernels.rules.machine import RulePoint, RuleProblem, RuleSearch
+from ....kernels.rules.propositions import Propositions
+from ....kernels.weights.domains import Simplex
 from ...core.memory import driver_plan
 from ...core.resources import Resources
 from ...inputs.scores import AccuracyTracker, R2Tracker
-from ...loops.active_set import ActiveRule
+from ...loops.active_set import ActiveRule, ActiveState
+from ...loops.weight_steps import mirror_step
 from ...passes.blocks import Blocks, column_tasks
 from ...passes.columns import columns_bytes
 from .blocked_lattice import BlockedLattice, block_rows, fits_a_task, largest_step
@@ -21,7 +28,110 @@ from .blocked_rules import BlockedRules
 from .config import RuleConfig
 from .data import RuleData, RuleInputs, RuleTask, driver_items, lies_in_blocks, most_propositions, raw_columns, read_rule_data, rule_flags
 from .proposition_pass import outline_pass, pack_pass
-from .state import RuleState
+
+
+@dataclass(frozen=True)
+class RuleMaster:
+    """The restricted problem's solution."""
+
+    record_name: ClassVar[str] = "RuleMaster"
+    weights: np.ndarray  # (W, r) G of :class:`.RulePoint`
+    bias: np.ndarray  # (T,)
+    alpha: np.ndarray  # multipliers of all tasks, one task after the other
+    steps: int = 0  # Newton steps so far
+
+
+@dataclass(frozen=True)
+class SelectedRules:
+    """Rules after selection."""
+
+    record_name: ClassVar[str] = "Kept"
+    propositions: Propositions  # with their moved cuts
+    nodes: NodeSet  # hull of the selected rules on these propositions
+    weights: np.ndarray  # (W, T)
+    bias: np.ndarray  # (T,)
+    objective: float  # primal value
+    sweep: int  # times the cuts were moved
+
+    def items(self) -> list[list[int]]:
+        """Return the propositions of every node of the hull."""
+        return set_bits(self.nodes.keys)
+
+    def above(self, share: float) -> tuple[list[int], np.ndarray]:
+        """Return the rules of a weight above a share of the largest, by position in the hull, and their weights; never the empty one."""
+        sizes = np.where(self.nodes.keys.any(axis=1), np.abs(self.weights).max(axis=1, initial=0.0), 0.0)
+        positions = np.flatnonzero(sizes > share * sizes.max(initial=0.0))
+        return positions.tolist(), self.weights[positions]
+
+    def columns_above(self, share: float) -> np.ndarray:
+        """Return the features that occur in these rules, ascending."""
+        items = self.items()
+        return np.unique(self.propositions.column[sorted({j for r in self.above(share)[0] for j in items[r]})])
+
+
+@dataclass(frozen=True)
+class RuleState:
+    """State of the loop: the active set, then the rules selected from it."""
+
+    record_name: ClassVar[str] = "RuleState"
+    iteration: int
+    active: ActiveState
+    master: RuleMaster
+    kept: SelectedRules | None = None
+    stop: str | None = None
+
+    def hull_rules(self, data: RuleData) -> SelectedRules:
+        """Return all conjunctions of the active set as rules."""
+        weights = self.master.weights @ data.lattice.root.T
+        return SelectedRules(data.propositions, self.active.nodes, weights, self.master.bias, self.active.upper, 0)
+
+
+MAX_INNER_STEPS = 30  # closed steps of theta at given shares, at most
+INNER_TOL_SHARE = 0.3  # share of the tolerance to which a machine is solved at given shares
+MIN_SHARE = 1e-12  # least share of a node
+
+
+def solve_mirror(problem: RuleProblem, *, tol: float = 1e-3, max_iter: int = 200) -> RulePoint:
+    """Minimise on the hull until the duality gap is at most tol times the objective, by at most ``max_iter`` mirror steps."""
+    with one_thread():
+        search, eta = RuleSearch(problem), np.full(problem.hull.size, 1.0 / problem.hull.size)
+        for move in range(1, max_iter + 1):
+            if _solve_machine(search, eta, tol):
+                break
+            _, slopes = psi_gradient(problem.hull, eta, search.forms, problem.rho)
+            eta = np.maximum(mirror_step(Simplex(), eta, -0.5 * slopes, move), MIN_SHARE)
+            eta /= eta.sum()
+        return search.best
+
+
+def _solve_machine(search: RuleSearch, eta: np.ndarray, tol: float) -> bool:
+    """Solve the machine at given shares; returns whether the whole gap is closed."""
+    problem, power = search.problem, dual_exponent(search.problem.rho)
+    scale = np.exp(log_zeta(problem.hull, eta, problem.rho) / power)
+    for inner in range(MAX_INNER_STEPS):
+        delta = scale * _shares(search.norms, scale, problem.rho, inner)
+        point = search.update_bounds(search.move(delta), tol, eta)
+        if point.converged:
+            return True
+        value = np.exp(log_psi(problem.hull, eta, search.forms, problem.rho) / power)
+        # At the machine's optimum sum Q^2 / delta is psi^(1/rhobar) of its multipliers.
+        attained = float(np.sum(search.norms[delta > 0] ** 2 / delta[delta > 0]))
+        if abs(attained - value) <= INNER_TOL_SHARE * tol * point.objective:
+            break
+    return False
+
+
+def _shares(norms: np.ndarray, scale: np.ndarray, rho: float, inner: int) -> np.ndarray:
+    """Return theta: the minimiser of sum_w Q_w^2 / (scale_w theta_w) over the ball of exponent rhohat = rho / (2 - rho)."""
+    if rho >= 2.0:
+        return np.ones(len(norms))
+    power, largest = rho / (2.0 - rho), float(norms.max(initial=0.0))
+    if largest == 0.0:
+        return np.full(len(norms), len(norms) ** (-1.0 / power))
+    smooth = norms**2 + (0.1 * 0.5**inner * largest) ** 2
+    theta = (smooth / scale / (smooth / scale).max()) ** (1.0 / (power + 1.0))
+    return theta / np.sum(theta**power) ** (1.0 / power)
+
 
 KEPT_SHARE = 1e-3  # conjunctions below this share of the largest weight do not go on to another C
 

@@ -31,10 +31,9 @@ from ...core.result import Result, Step
 from ...grams.weighted_sum import MATRIX_SHARE
 from ...records.data_set import Reads, require
 from .config import RankerConfig
-from .images import read_images, stored_images
 from .model import RankerModel
 from .queries import N_MATRICES, QueryTable, read_queries, tag_source
-from .ranking import build_problem, ranking_figures, walk_on_kernel
+from .ranking import build_problem, ranking_figures, read_images, stored_images, walk_on_kernel
 
 MAX_RANKED, MAX_TEXT = 50, 80  # images in the table of the ranking, and characters of their tags
 TOP_SIZES = (3, 5, 10, 20, 50, 100)  # lengths of the top lists that are judged where the store says which images are relevant

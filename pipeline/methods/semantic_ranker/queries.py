@@ -22,8 +22,7 @@ from ...grams.neighbours import load_programs as load_programs
 from ...grams.sources import FREED_BYTES, READ, TASKS, rows_at
 from ...passes.blocks import join_lists
 from .config import RankerConfig
-from .images import compare_images, read_tags
-from .ranking import RankedQuery, rank_query
+from .ranking import RankedQuery, compare_images, rank_query, read_tags
 
 N_MATRICES = 4  # matrices of all images of a query that a dense eigendecomposition holds
 TASK_ENTRIES = 1 << 20  # squared images of the queries of a task: some 1000 images, ranked in about a second

@@ -13,7 +13,7 @@ coordinates of the pooled feature space, are in :mod:`gramplane.pipeline.methods
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -31,10 +31,49 @@ from ...core.one_vs_rest import JointState
 from ...grams.grams import Grams
 from ...grams.plans import GramPasses, sum_plan
 from ...grams.settings import GramSettings, machines_items, task_forms_items
+from ...grams.weighted_sum import MATRIX_SHARE
 from ...inputs.tasks import PooledTasks
 from ...loops.protocol import Bounded
 from .config import SharedSubspaceConfig
-from .interior import PathMatrices, interior_bytes, interior_fits
+
+MAX_SYSTEM_ROWS = 4000  # rows beyond which a system of the interior path, cubic in them, takes longer than many machines
+
+
+def interior_fits(n: int, k: int, n_tasks: int, driver_memory: int) -> bool:
+    """Return whether the system of a step, some matrices of all rows, fits the driver together with the machine's."""
+    return n <= MAX_SYSTEM_ROWS and interior_bytes(n, k, n_tasks) <= MATRIX_SHARE * driver_memory
+
+
+def interior_bytes(n: int, k: int, n_tasks: int) -> int:
+    """Return the bytes of that system."""
+    return 8 * (6 * n**2 + 5 * k * n * n_tasks)
+
+
+@dataclass(frozen=True)
+class PathMatrices:
+    """Passes over the matrices of a search."""
+
+    grams: Grams
+    codes: np.ndarray  # (n,) tasks of the rows
+    n_tasks: int
+    task_forms: Callable[[np.ndarray], np.ndarray]
+
+    def forms(self, beta: np.ndarray) -> np.ndarray:
+        """Return the forms of pairs of tasks, ``(k, T, T)``."""
+        return self.task_forms(beta)
+
+    def products(self, beta: np.ndarray) -> np.ndarray:
+        """Return the products with the coefficients of every task, ``(k, n, T)``."""
+        member = np.arange(self.n_tasks) == self.codes[:, None]
+        columns = self.grams.products(member * beta[:, None], np.ones(member.shape, bool))
+        return np.ascontiguousarray(columns.transpose(0, 2, 1))
+
+    def matrix(self, coupling: np.ndarray) -> np.ndarray:
+        """Return the kernel of the pooled machine, in float64."""
+        gram = self.grams.combine_tasks(coupling, self.codes)
+        assert isinstance(gram, DenseGram), "the path begins where its system fits the driver"
+        return gram.array.astype(np.float64)
+
 
 UNFINISHED = ("max_iter",)  # reasons of a stop before the tolerance was reached
 FIRST_TOL = 1e-2  # tolerance at which a machine is first solved, in units of the slope of its dual

@@ -18,9 +18,8 @@ from ...inputs.labels import Inputs
 from ...models.build import build_model
 from ...models.kernel import KernelModel, kernel_names
 from ...models.tables import kernel_rows, weight_tables
-from .components import components_by_passes, principal_components
+from .components import choose_way, components_by_passes, principal_components
 from .config import UMKLConfig
-from .memory import choose_way
 from .problem import UMKLInputs, UMKLProblem, UMKLState
 from .sums_pass import PassGrams
 

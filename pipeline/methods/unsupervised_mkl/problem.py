@@ -19,10 +19,9 @@ from ...grams.grams import Grams, LazyGrams
 from ...grams.plans import GramPasses
 from ...passes.blocks import Blocks
 from ...records.data_set import Reads
-from .column_sum_pass import mean_largest_sums
+from .components import Way
 from .config import UMKLConfig
-from .memory import Way
-from .sums_pass import PassGrams
+from .sums_pass import PassGrams, mean_largest_sums
 from .sweeps import PassSweep, Sweeper, WholeSweep, largest_step, pass_figures
 
 

@@ -23,11 +23,10 @@ from ...grams.weighted_sum import written_bytes, written_pairs
 from ...models.kernel import spans
 from ...passes.blocks import Blocks, scale_as_given
 from .codes_pass import CodesMemory, RowInner, coded_by_passes, codes_pass, residuals_pass
-from .column_sum_pass import largest_pass
 from .config import UMKLConfig
 from .rows_pass import Points, points_of, strips_of
 from .strips_pass import BaseKernels, Chosen, KernelSum, Rebuilding, choose_pass, run_bases, terms_pass
-from .sums_pass import PassGrams, sums_pass
+from .sums_pass import PassGrams, largest_pass, sums_pass
 
 ROWS = 4096  # rows read at a time
 

@@ -43,7 +43,7 @@ from gramplane.kernels.rules.propositions import (
     refine_cuts,
 )
 from gramplane.kernels.rules.search import COMPATIBLE, kinds_of_pairs
-from gramplane.pipeline.methods.rule_ensemble.mirror import solve_mirror
+from gramplane.pipeline.methods.rule_ensemble.problem import solve_mirror
 from tests.support.clusters import ROOT
 from tests.support.oracles import hierarchy as oracle
 

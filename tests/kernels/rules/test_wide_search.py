@@ -11,7 +11,7 @@ from gramplane.kernels.rules.bits import pack_bits
 from gramplane.kernels.rules.lattice import RuleLattice
 from gramplane.pipeline.methods.rule_ensemble.config import RuleConfig
 from gramplane.pipeline.methods.rule_ensemble.lattice_problem import LatticeProblem, conditions_looked_at
-from gramplane.pipeline.methods.rule_ensemble.state import RuleMaster
+from gramplane.pipeline.methods.rule_ensemble.problem import RuleMaster
 from tests.kernels.rules.test_row_blocks import level_search, same
 from tests.kernels.rules.test_rules import make
 

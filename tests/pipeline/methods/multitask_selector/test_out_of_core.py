@@ -9,9 +9,10 @@ from gramplane.kernels.group_lasso.task_selection import task_penalty
 from gramplane.pipeline import MultiTaskSelector, load_model, resume_run, run_method
 from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.inputs.scores import plain_folds
-from gramplane.pipeline.methods.multitask_selector import memory, working_problem
+from gramplane.pipeline.methods.multitask_selector import working_problem
 from gramplane.pipeline.methods.multitask_selector.config import SelectorConfig
 from gramplane.pipeline.methods.multitask_selector.method import Selector
+from gramplane.pipeline.methods.multitask_selector.problem import window_bytes
 from gramplane.pipeline.passes.columns import entry_count
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
@@ -192,7 +193,7 @@ def test_rounds_read_a_block_once_a_window_and_resume(tmp_path, monkeypatch):
     loads, load = [], BlockRef.load
     monkeypatch.setattr(BlockRef, "load", lambda ref: loads.append(ref) or load(ref))
     run({**ROUNDS, "epochs": 1}, store, tmp_path / "once")
-    blocks, windows = len(store.row_blocks()), -(-8 * N * D // memory.window_bytes(store, LITTLE))
+    blocks, windows = len(store.row_blocks()), -(-8 * N * D // window_bytes(store, LITTLE))
     # Every window a sweep; objective and regret at the end of the epoch, of the model and of the steps another each.
     assert blocks > 5 and windows > 1 and len(loads) <= (windows + 1 + 3) * blocks
     run(ROUNDS, store, tmp_path / "straight")

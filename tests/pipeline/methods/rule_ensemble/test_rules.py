@@ -22,9 +22,9 @@ from gramplane.pipeline.methods.rule_ensemble import method as rules
 from gramplane.pipeline.methods.rule_ensemble.config import RuleConfig
 from gramplane.pipeline.methods.rule_ensemble.data import RuleInputs, RuleTask
 from gramplane.pipeline.methods.rule_ensemble.method import Rule
-from gramplane.pipeline.methods.rule_ensemble.model_build import descendant_gap
 from gramplane.pipeline.methods.rule_ensemble.problem import RulesProblem
 from gramplane.pipeline.methods.rule_ensemble.proposition_pass import packed_propositions
+from gramplane.pipeline.methods.rule_ensemble.refinement import descendant_gap
 from gramplane.pipeline.passes.blocks import byte_groups
 from gramplane.storage import DataError, MemoryBlocks
 from gramplane.storage.ingest import ingest
