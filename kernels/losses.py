@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from scipy.special import entr, expit
@@ -36,8 +36,6 @@ from scipy.special import entr, expit
 from .arrays import FloatArray
 from .jit import compiled
 from .loss_types import Loss, MarginLoss, RowLoss, SumLoss
-
-LossName = Literal["logistic", "squared", "hinge"]  # Losses of linear models under a mean.
 
 
 class LossKind(IntEnum):

@@ -137,9 +137,11 @@ class Method(ABC, Generic[C, P, S, M]):
         yield PathValues({}, self.decision_values(problem, state, resources), partial(self.selected, problem, state, resources))
 
     def selected(self, problem: P, state: S, resources: Resources) -> Sequence[float]:
-        """Return of every fit how many features, groups, kernels or rules it has selected."""
+        """Return of every fit how many features, groups, kernels or rules it has selected: 0 where its figures tell neither ``n_selected``
+        nor ``n_kernels``.
+        """
         figures = self.result(problem, state, resources).figures
-        return [figures["n_selected" if "n_selected" in figures else "n_kernels"]]
+        return [figures.get("n_selected", figures.get("n_kernels", 0))]
 
 
 AnyMethod: TypeAlias = Method[Any, Any, Any, Any]

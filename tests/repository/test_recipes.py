@@ -84,7 +84,7 @@ def test_the_loss_of_the_recipe_passes_the_tests_of_every_loss(tmp_path):
     path = os.pathsep.join([str(tree / "tests" / "support" / "_bare"), str(tree)])
     # A cache of its own: callers are cached together with what they call, so a warm one would not see the new branches.
     environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(tmp_path / "compiled")}
-    files = ["tests/kernels/test_losses.py", "tests/pipeline/methods/fgm/test_oracle.py"]
+    files = ["tests/kernels/test_losses.py", "tests/kernels/mixed_norm/test_solvers_rows.py", "tests/pipeline/methods/fgm/test_oracle.py"]
     words = ["-q", "-p", "no:cacheprovider", "-k", "smooth_hinge or test_losses", *files]
     done = subprocess.run([sys.executable, "-m", "pytest", *words], cwd=tree, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

@@ -305,8 +305,8 @@ class BatchProblem:
         rows = self._working_columns(m, machine, resources)
         small = self._rows_problem(m, rows, self.terms.penalty.restricted(machine.groups, rows.features), lam)
         method = "fista" if state.engine == "fista" else "auto"
-        limits = {"squared": SET_SWEEPS, "logistic": NEWTON_STEPS, "hinge": PATH_STEPS}
-        limit = PROXIMAL_STEPS if method == "fista" and loss != "hinge" else limits[loss]
+        limits = {"squared": SET_SWEEPS, "hinge": PATH_STEPS}  # others have second derivatives
+        limit = PROXIMAL_STEPS if method == "fista" and loss != "hinge" else limits.get(loss, NEWTON_STEPS)
         tol = machine.inner_tol
         if loss != "squared" and np.isfinite(machine.objective):
             # Far from the optimum a set is not worth a close solution: it will grow.

@@ -10,8 +10,8 @@ import numpy as np
 
 from ....kernels.bounds import sound_gap
 from ....kernels.group_lasso.penalty import GroupPenalty
-from ....kernels.losses import LossName
 from ...inputs.scores import AccuracyTracker, R2Tracker
+from .config import ClassLoss
 
 Engine = Literal["auto", "gram", "working_set", "fista"]
 
@@ -22,7 +22,7 @@ class BatchTerms:
 
     targets: np.ndarray  # (n_machines, n) labels +-1 or values; machines share rows, costs and penalty
     cost: np.ndarray  # (n,) weights c_i, 0 for rows that are left out; they sum to 1 for the mean loss
-    loss: LossName
+    loss: ClassLoss
     penalty: GroupPenalty
     lam: float | None  # None: lam_share of the least lam without any feature, which the first step finds
     fit_bias: bool = True  # it bears no penalty

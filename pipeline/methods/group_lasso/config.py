@@ -11,6 +11,9 @@ from ...records.config import Count, MethodConfig, NonNegative, Positive, Probab
 STREAM_LAM = 0.01
 OF_STREAMS = ("gamma", "rho", "epochs", "batch_size", "shuffle", "average")
 
+ClassLoss = Literal["logistic", "squared", "hinge"]
+NumberLoss = Literal["squared"]
+
 
 class GroupLassoConfig(MethodConfig):
     """Parameters of the group lasso (``group-lasso``)."""
@@ -46,7 +49,7 @@ class GroupLassoConfig(MethodConfig):
         description="fit an intercept without penalty",
     )
     average: bool = Field(False, description="da: predict with the mean of all iterates")
-    loss: Literal["auto", "logistic", "squared", "hinge"] = Field(
+    loss: Literal["auto", ClassLoss, NumberLoss] = Field(
         "auto",
         description="loss of a row; auto: logistic for classes, else squared",
     )

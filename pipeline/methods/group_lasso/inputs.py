@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import numpy as np
 
 from ....kernels.features.groups import build_groups
 from ....kernels.group_lasso.penalty import GroupPenalty, edge_groups, group_penalty, neighbours, single_features
-from ....kernels.losses import LossName
 from ....storage.errors import UserData
 from ...core.resources import RunContext
 from ...inputs.labels import Inputs, labels_of, resolve_loss, store_inputs
 from ...inputs.scores import held_out_rows
-from .config import GroupLassoConfig
+from .config import ClassLoss, GroupLassoConfig, NumberLoss
 
 
 @dataclass(frozen=True)
@@ -50,9 +49,9 @@ def machine_targets(inputs: Inputs) -> np.ndarray:
     return np.stack([labels_of(inputs, k) for k in range(inputs.n_machines)])
 
 
-def fit_loss(config: GroupLassoConfig, classes: Sequence[Any] | None) -> LossName:
+def fit_loss(config: GroupLassoConfig, classes: Sequence[Any] | None) -> ClassLoss:
     """Return the loss of a fit. Raises ValueError: a loss of classes for real numbers."""
-    return cast(LossName, resolve_loss(config.loss, classes, ("squared",), ("logistic", "squared", "hinge")))
+    return cast(ClassLoss, resolve_loss(config.loss, classes, get_args(NumberLoss), get_args(ClassLoss)))
 
 
 def build_penalty(config: GroupLassoConfig, n_features: int, groups: UserData) -> tuple[GroupPenalty, np.ndarray]:

@@ -12,11 +12,10 @@ import numpy as np
 
 from ....kernels.group_lasso.penalty import GroupPenalty, Groups, stream_groups
 from ....kernels.group_lasso.streams import StreamLearner, StreamPoint
-from ....kernels.losses import LossName
 from ....storage import ColumnScale
 from ...inputs.labels import Inputs
 from ...models.linear import LinearModel, raw_coefficients
-from .config import GroupLassoConfig
+from .config import ClassLoss, GroupLassoConfig
 from .inputs import build_penalty, fit_loss
 
 
@@ -27,7 +26,7 @@ class LearnerFactory:
     config: GroupLassoConfig
     penalty: GroupPenalty
     labels: np.ndarray  # of the groups
-    loss: LossName
+    loss: ClassLoss
     n_machines: int  # they share the stream
 
     @classmethod
