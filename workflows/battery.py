@@ -5,6 +5,7 @@ A :class:`MethodCase` is a method with parameters and a small data set. Each che
 """
 
 import contextlib
+import copy
 import importlib
 import json
 import math
@@ -21,10 +22,13 @@ from typing import Any, cast
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from ..cluster import MemoryBoundExceeded, default_driver_memory, parse_bytes
+from ..cluster import MemoryBoundExceeded, default_driver_memory, open_executor, parse_bytes
 from ..pipeline import METHODS, ConfigMismatch, load_model, resume_run, run_method
+from ..pipeline.core.engine import iterate
+from ..pipeline.core.resources import RunContext
+from ..pipeline.inputs.scaling import as_scaled
 from ..pipeline.records.data_set import source_names
-from ..pipeline.runs.run import RunOutcome
+from ..pipeline.runs.run import RunOutcome, open_data
 from ..storage import BlockStore, DigestMismatch, RunLocked, RunStore, StorageError
 from ..storage.errors import plain_json
 from ..storage.ingest import ingest
@@ -190,7 +194,9 @@ def figures_have_common_names_and_are_explained(bench: Bench) -> None:
     assert summary["gap"] is None or isinstance(summary["certified_over"], str)
     headings = {name for row in run.history() for name in row} | set(run.read_json("decisions") or {})
     unexplained = [name for name in sorted(headings) if not explain_heading(name)]
-    assert not unexplained, f"no glossary entry for {unexplained}"
+    assert not unexplained, (
+        f"no glossary entry for {unexplained}: TERMS in workflows/report/glossary.py, or glossary in the charts.py of the method"
+    )
 
 
 def gaps_are_not_negative(bench: Bench) -> None:
@@ -284,6 +290,40 @@ def a_kill_before_the_summary_writes_the_model_again(bench: Bench) -> None:
     (run / "summary.json").unlink()
     assert bench.resume(run).status == "done"
     assert_equal_runs(run, bench.straight)
+
+
+def rows_left_out_are_not_looked_at(bench: Bench) -> None:
+    """Fits leave rows out by weights of zero: what their target is makes no difference."""
+    case, info, decided = bench.case, METHODS[bench.case.method], []
+    if not info.config.has_scores:
+        return
+    config, store = info.config(**case.params), open_data(bench.data, info, case.extra)
+    extra = {name: value for name, value in case.extra.items() if name != "test_share"}  # (drawn by the target)
+    mask, target = np.arange(store.n_rows) % 7 == 3, store.target()
+    others = target + 1 if store.meta.labels is None else (target + 1) % len(store.meta.labels)
+    memory = default_driver_memory() if case.driver_memory is None else parse_bytes(case.driver_memory)
+    with changed_sizes(case.sizes), open_executor() as executor:
+        for y in (target, np.where(mask, others, target)):
+            data = copy.copy(as_scaled(config, store))
+            data.target = lambda y=y: y
+            ctx = RunContext(executor, data=data, seed=SEED, driver_memory=memory)
+            own, inputs = info.method.read_inputs(config, ctx, extra)
+            problem = info.method.problem(own, info.method.without(inputs, mask), ctx)
+            decided.append(info.method.decision_values(problem, iterate(info.method, problem, ctx).state, ctx))
+    one, other = decided
+    assert np.allclose(one, other, rtol=0.0, atol=1e-6 * np.abs(one).max()), "fits differ by the target of rows that they leave out"
+
+
+def rows_held_out_are_scored(bench: Bench) -> None:
+    """``--test-share`` holds rows out of the fit, and its history tells how well these are predicted; folds are compared."""
+    case, info = bench.case, METHODS[bench.case.method]
+    if not info.config.has_scores:
+        return
+    run = bench.scratch / "run"
+    bench.start(run, extra={**case.extra, "test_share": 0.25})
+    kept = RunStore.open(str(run))
+    told = {key for row in (kept.history()[-1], *(kept.read_json("tables") or {}).get("path", ())) for key in row}
+    assert {"test_accuracy", "test_r2"} & told, "neither history nor path has test_accuracy or test_r2 of the rows held out"
 
 
 def states_are_plain_arrays(bench: Bench) -> None:
@@ -467,6 +507,8 @@ CHECKS: tuple[Callable[[Bench], None], ...] = (
     a_kill_between_history_and_checkpoint_leaves_no_trace,
     a_damaged_checkpoint_falls_back_to_the_one_before,
     a_kill_before_the_summary_writes_the_model_again,
+    rows_left_out_are_not_looked_at,
+    rows_held_out_are_scored,
     states_are_plain_arrays,
     a_finished_run_is_left_alone,
     another_configuration_is_refused_key_by_key,

@@ -101,4 +101,4 @@ def _with_store(case: MethodCase, folder: Path) -> MethodCase:
 
 
 def test_every_method_is_here():
-    assert set(FIRST) == set(METHODS)
+    assert set(FIRST) == set(METHODS), "DISTRIBUTED in tests/support/distributed.py has cases of every method"

@@ -130,7 +130,8 @@ def test_every_tolerance_and_every_solver_of_the_registry_has_an_entry():
         for name in CHOICES
         if name in fields[e.method]
     }
-    assert run | set(WITHOUT) == {found for m in METHODS if tolerances(m) for found in solvers(m)}
+    known = {found for m in METHODS if tolerances(m) for found in solvers(m)}
+    assert run | set(WITHOUT) == known, "ENTRIES or WITHOUT here has every solver and loss of every method"
     assert not run & set(WITHOUT) and set(NOT_CONVEX) <= set(METHODS)
 
 

@@ -5,7 +5,9 @@ import numpy as np
 from gramplane.pipeline.core.method import Method
 from gramplane.pipeline.core.result import Result, Step
 from gramplane.pipeline.inputs.labels import store_inputs
+from gramplane.pipeline.inputs.scores import held_out_rows, scores_of
 from gramplane.pipeline.models.linear import LinearModel
+from gramplane.storage import DataError
 
 from .config import RidgeConfig
 from .problem import RidgeProblem, RidgeState
@@ -17,7 +19,10 @@ class Ridge(Method):
     name, config, state, models = "ridge", RidgeConfig, RidgeState, (LinearModel,)
 
     def read_inputs(self, config, resources, extra):
-        return config, store_inputs(resources, self.name)
+        inputs = store_inputs(resources, self.name)
+        if inputs.classes is not None:
+            raise DataError("the target holds classes; ridge needs numbers (--task regression)", resources.data.url)
+        return config, inputs.without(held_out_rows(extra, inputs.target, resources.seed, None))
 
     def problem(self, config, inputs, resources):
         return RidgeProblem(config, inputs, resources)
@@ -27,7 +32,8 @@ class Ridge(Method):
 
     def step(self, problem, state, resources):
         new = problem.state(state.iteration + 1, state.coef - problem.length * problem.gradient(state.coef))
-        return Step(new, {"objective": new.objective, "gap": new.gap})
+        scores = scores_of(problem.inputs, (problem.X @ new.coef)[None])  # of rows held out, too
+        return Step(new, {"objective": new.objective, "gap": new.gap, **scores})
 
     def result(self, problem, state, resources):
         figures, text = {"objective": state.objective, "gap": state.gap}, problem.config.model_dump_json()

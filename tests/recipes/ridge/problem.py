@@ -21,7 +21,7 @@ class RidgeState:
 
 
 class RidgeProblem:
-    """Minimise ``1/2 ||X w - y||^2 + lam/2 ||w||^2``. It is strongly convex, so the gradient bounds the gap."""
+    """Minimise ``1/2 sum_i c_i (x_i w - y_i)^2 + lam/2 ||w||^2`` with row weights c. Strongly convex: the gradient bounds the gap."""
 
     distributed = ()
 
@@ -31,17 +31,18 @@ class RidgeProblem:
         refuse("ridge", self.items, resources.driver_memory, "fewer rows")
         X = all_rows(inputs.data)
         self.X, self.y = X.toarray() if hasattr(X, "toarray") else X, np.asarray(inputs.target, np.float64)
-        self.length = 1.0 / (np.linalg.norm(self.X, 2) ** 2 + config.lam)
+        self.weight = np.ones(len(self.y)) if inputs.sample_weight is None else inputs.sample_weight
+        self.length = 1.0 / (np.linalg.norm(self.X * np.sqrt(self.weight)[:, None], 2) ** 2 + config.lam)
 
     @property
     def plan(self):
         return {**driver_plan(self.items), "iterations_at_most": self.config.max_iter, "task_bytes": 0}
 
     def gradient(self, w):
-        return self.X.T @ (self.X @ w - self.y) + self.config.lam * w
+        return self.X.T @ (self.weight * (self.X @ w - self.y)) + self.config.lam * w
 
     def state(self, iteration, w):
-        objective = 0.5 * float(np.sum((self.X @ w - self.y) ** 2) + self.config.lam * (w @ w))
+        objective = 0.5 * float(self.weight @ (self.X @ w - self.y) ** 2 + self.config.lam * (w @ w))
         gap = float(np.sum(self.gradient(w) ** 2)) / (2 * self.config.lam)
         stop = "tol" if gap <= self.config.tol else "max_iter" if iteration == self.config.max_iter else None
         return RidgeState(iteration, w, objective, gap, stop)
