@@ -63,7 +63,7 @@ class IngestArgs(Closed):
     task: Literal["classification", "regression"] | None = Field(
         None, description="whether the target is a class or a number; default: a class, but more than 20 different numbers are refused"
     )
-    labels: list[str | int | float] | None = Field(None, description="class labels in the order wanted; others are refused")
+    labels: list[str | int | float] | None = Field(None, description="the only class labels there may be; others are refused")
     target: str | None = Field(None, description="column or array of the target, where the source has names")
     task_column: str | None = Field(None, description="column or array naming the task of each row")
     weight_column: str | None = Field(None, description="column or array of row weights")

@@ -73,6 +73,13 @@ def test_ingest_tells_the_store(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert result([*other, "--overwrite"], capsys)["scale"] == "none"
 
 
+@pytest.mark.parametrize(("words", "labels"), [("02,01", ["01", "02"]), ("2,1", [1, 2]), ("1.0,1", ["1", "1.0"])])
+def test_labels_are_numbers_where_all_read_back_as_they_were_written(words: str, labels: list, tmp_path: Path, capsys):
+    text = "x,y\n" + "".join(f"{k},{words.split(',')[k % 2]}\n" for k in range(6))
+    found = result(["ingest", _written(tmp_path / "a.csv", text), tmp_path / "store", "--target", "y", "--labels", words], capsys)
+    assert found["labels"] == labels
+
+
 def test_bad_input_is_told_with_line_and_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "bad.svm").write_text("1 1:2\n-1 2:1 1:3\n")
     found = result(["ingest", tmp_path / "bad.svm", tmp_path / "store"], capsys, 3)
