@@ -8,6 +8,7 @@ d_j`` over ``0 <= d <= 1, sum d <= B``; one round adds the set of B atoms that v
 symbol         name
 =============  ==================================================
 u              residual, ``duals`` in a pass
+c = X'u        scores of the columns (kernels/features/scores.py)
 C_t, S_t       ``MachineState.cuts``
 omega, g       ``RoundRecord.omega``, ``.bias``, ``.covariate_coef``
 mu_h           ``RoundRecord.cut_weights``
