@@ -9,7 +9,6 @@ from typing import Any, Generic
 
 import numpy as np
 
-from ..core.resources import RunContext
 from ..inputs.scores import scores_of
 from ..loops.protocol import joint_stop
 from ..models.build import build_task_model
@@ -17,7 +16,7 @@ from ..models.task import TaskModel, by_class
 from ..records.config import MethodConfig
 from .memory import Item, Memory, check_memory, driver_plan
 from .method import Method
-from .resources import Resources, ignore
+from .resources import Resources, RunContext, ignore
 from .result import Result, S, Step
 
 ALL_HOLD = ("converged", "certificate_complete")  # figures that are those of the worst machine

@@ -57,20 +57,24 @@ def build_model(
     Coefficients, intercepts and figures are those of machines that see a real target in a ``unit``; the model's are in the target's own.
     """
     used = np.flatnonzero(np.any(theta != 0, axis=0))
-    norms = [grams.normalizations[q] for q in used]
-    centred = any(norm.row_mean is not None for norm in norms)
-    # The means of a test row run over all training rows, so that a centred kernel needs them all.
-    ids = np.arange(grams.n) if centred else np.flatnonzero(np.any(beta != 0, axis=0))
+    ids, norms = _of_support(np.any(beta != 0, axis=0), [grams.normalizations[q] for q in used])
     return KernelModel(
         theta=theta,
         used=used,
-        norms=tuple(norm if norm.diag_root is None else replace(norm, diag_root=norm.diag_root[ids]) for norm in norms),
+        norms=norms,
         beta=np.ascontiguousarray(beta[:, ids] * unit.size),
         intercepts=unit.values(intercepts),
         figures=unit.figures(figures),
         arrays=arrays or {},
         **data_fields(config, inputs, grams.specs, grams.n, ids),
     )
+
+
+def _of_support(rows: np.ndarray, norms: Sequence[Normalization]) -> tuple[np.ndarray, tuple[Normalization, ...]]:
+    """Return the rows that predictions need, of those with a coefficient, and the normalisations as far as these rows need them."""
+    # The means of a test row run over all training rows, so that a centred kernel needs them all.
+    ids = np.arange(len(rows)) if any(norm.row_mean is not None for norm in norms) else np.flatnonzero(rows)
+    return ids, tuple(norm if norm.diag_root is None else replace(norm, diag_root=norm.diag_root[ids]) for norm in norms)
 
 
 def data_fields(config: MethodConfig, inputs: Inputs, specs: Sequence[Any], n_train: int, ids: np.ndarray) -> dict[str, Any]:
@@ -135,15 +139,13 @@ def build_task_model(
     """
     first = beta.ndim - 1
     used = np.flatnonzero(weights.any(axis=tuple(axis for axis in range(weights.ndim) if axis != first)))
-    used_norms = [norms[int(q)] for q in used]
-    # The means of a test row run over all training rows, so a centred kernel keeps them all.
     rows = np.asarray(np.atleast_2d(beta).any(axis=0))
-    ids = np.arange(len(rows)) if any(norm.row_mean is not None for norm in used_norms) else np.flatnonzero(rows)
+    ids, kept = _of_support(rows, [norms[int(q)] for q in used])
     return TaskModel(
         tasks_json=json.dumps(list(inputs.names)),
         weights=weights,
         used=used,
-        norms=tuple(norm if norm.diag_root is None else replace(norm, diag_root=norm.diag_root[ids]) for norm in used_norms),
+        norms=kept,
         support_tasks=inputs.codes[ids],
         beta=np.ascontiguousarray(beta[..., ids] * unit.size),
         intercepts=unit.values(intercepts),

@@ -32,8 +32,9 @@ def write_model(url: str | os.PathLike[str], record: object) -> str:
 def _clear_place(objects: Objects) -> None:
     """Remove a model that is there, or what an unfinished one left; anything else stays and is named."""
     keys = set(objects.listing())
-    if keys and model_class(objects.url) is None:
-        raise SchemaError(f"{objects.url} holds files that are not a model ({min(keys)}, …); choose another place")
+    inside = keys or objects.folders()  # (empty folders, and links to folders, hold no keys)
+    if inside and model_class(objects.url) is None:
+        raise SchemaError(f"{objects.url} holds files that are not a model ({min(inside)}, …); choose another place")
     if foreign := _foreign_files(objects):
         raise SchemaError(f"{objects.url} holds files that are no part of the model, such as {min(foreign)}; choose another place")
     objects.delete(MANIFEST)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,18 @@ def test_the_sdist_holds_what_a_packager_needs(built: Path) -> None:
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE", "PKG-INFO", "workflows/smoke.yaml", "pipeline/public/__init__.py"} <= names
+    assert not [name for name in names if name.endswith((".nbi", ".nbc", ".pyc"))]
+
+
+def test_the_wheel_holds_the_packages_and_nothing_else(built: Path) -> None:
+    """Every package of pyproject.toml with what it needs beside code; no tests, documentation, benchmarks or compiled code."""
+    (path,) = built.glob("*.whl")
+    with zipfile.ZipFile(path) as archive:
+        names = set(archive.namelist())
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
+    assert {f"{package.replace('.', '/')}/__init__.py" for package in packages} <= names
+    assert {"gramplane/py.typed", "gramplane/workflows/smoke.yaml", f"gramplane-{PROJECT['version']}.dist-info/entry_points.txt"} <= names
+    assert {name.partition("/")[0] for name in names} == {"gramplane", f"gramplane-{PROJECT['version']}.dist-info"}
     assert not [name for name in names if name.endswith((".nbi", ".nbc", ".pyc"))]
 
 

@@ -291,8 +291,13 @@ def test_models_are_replaced_only_over_models(tmp_path):
         read_model(tmp_path / "m", Sparse)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/notes").write_text("x")
-    with pytest.raises(SchemaError, match="not a model"):
-        write_model(tmp_path / "mine", MODEL)
+    (tmp_path / "links/to").parent.mkdir()
+    (tmp_path / "links/to").symlink_to(tmp_path / "mine")
+    (tmp_path / "folders/empty").mkdir(parents=True)
+    for name in ("mine", "links", "folders"):
+        with pytest.raises(SchemaError, match="not a model"):
+            write_model(tmp_path / name, MODEL)
+    assert (tmp_path / "links/to").is_symlink() and (tmp_path / "folders/empty").is_dir()
 
 
 def test_damaged_models_are_noticed(tmp_path):

@@ -261,18 +261,16 @@ def test_fit_hands_everything_on(called: list[tuple], tmp_path: Path, monkeypatc
         "none",
         "--scale",
         "none",
-        "--seed",
-        "7",
-        "--cluster",
-        "tls://h:1",
-        "--worker-memory",
-        "3GiB",
+        "--group-weight",
+        "none",
     ]
+    words += ["--seed", "7", "--cluster", "tls://h:1", "--worker-memory", "3GiB"]
     words += ["--driver-memory", "1GiB", "--allow-plaintext", "--stall-timeout", "900", "--test-share", "0.2", "--dry-run"]
     words += ["--groups", str(tmp_path / "groups.json")]
     assert main(["fit", "fgm", "--data", str(tmp_path), "--run", "r", *words]) == 0
     ((_, args, more),) = called
-    assert args == ("fgm", {"C": 100.0, "fit_intercept": False, "loss": "logistic", "max_inner": None, "scale": None})
+    given = {"C": 100.0, "fit_intercept": False, "group_weight": "none", "loss": "logistic", "max_inner": None, "scale": None}
+    assert args == ("fgm", given)
     assert callable(more.pop("on_event"))
     assert vars(more.pop("tls")) == {"ca": "/ca.pem", "cert": "/cert.pem", "key": "/key.pem"}
     assert more == {

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...pipeline.records.declared import ExtraInput
 
 PREFIX = "set_"  # of the names under which options hand parameters over: some are called as an option of the command is
-_WORDS = {int: "N", float: "NUMBER", str: "TEXT", bool: "true|false", type(None): "none"}
+_WORDS = {int: "N", float: "NUMBER", str: "TEXT", bool: "true|false", type(None): "null"}
 _STREAM = ("stream", "n_features", "labels", "zero_based")
 
 
@@ -32,7 +32,7 @@ def type_words(hint: object) -> list[str]:
     --------
     >>> from typing import Literal
     >>> type_words(Literal["auto"] | float | None)
-    ['auto', 'NUMBER', 'none']
+    ['auto', 'NUMBER', 'null']
     """
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
@@ -41,24 +41,26 @@ def type_words(hint: object) -> list[str]:
         return [str(value).lower() if isinstance(value, bool) else str(value) for value in args]
     if origin in (Union, types.UnionType):
         return list(dict.fromkeys(word for arg in args for word in type_words(arg)))
-    return [{list: "LIST", tuple: "LIST", dict: "MAPPING"}.get(origin or hint) or _WORDS.get(hint, "YAML")]  # pyright: ignore[reportArgumentType]
+    word = {list: "LIST", tuple: "LIST", dict: "MAPPING"}.get(origin or hint) or _WORDS.get(hint, "YAML")  # pyright: ignore[reportArgumentType]
+    return word.split("|")
 
 
 class Value(click.ParamType):
-    """Text of a parameter, read as YAML; ``none`` where it may be missing and has no value of this name."""
+    """Text of a parameter, read as YAML; ``none`` is YAML's ``null`` where no value can be called so."""
 
     name = "value"
 
     def __init__(self, field: FieldInfo) -> None:
-        self.words = type_words(field.annotation)
-        self.may_miss = self.words.count("none") and "TEXT" not in self.words and type(None) in get_args(field.annotation)
+        words = type_words(field.annotation)
+        self.none = "none" if "null" in words and not {"none", "TEXT"} & set(words) else "null"
+        self.words = [self.none if word == "null" else word for word in words]
         self.named = [word for word in self.words if not word.isupper()]
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> object:
         """Return the value; the parameter model checks it."""
         from ..yaml_source import read_scalar
 
-        return None if self.may_miss and value == "none" else read_scalar(value, "" if param is None else param.opts[0])
+        return None if value == self.none else read_scalar(value, "" if param is None else param.opts[0])
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Return the words that may be written, for a shell."""
@@ -71,8 +73,8 @@ class Parameter(click.Option):
 
 def parameter_option(name: str, field: FieldInfo) -> Parameter:
     """Return the option of a parameter. It has no default, since what was not given is not part of a run."""
-    flag, default = f"--{name.replace('_', '-')}", field.default
-    shown = "none" if default is None else str(default).lower() if isinstance(default, bool) else str(default)
+    flag, default, kind = f"--{name.replace('_', '-')}", field.default, Value(field)
+    shown = kind.none if default is None else str(default).lower() if isinstance(default, bool) else str(default)
     settings: dict[str, Any] = {"default": None, "help": f"{field.description}  [default: {shown}]"}
     if field.annotation is bool:
         return Parameter([f"{flag}/--no-{flag[2:]}", PREFIX + name], **settings)
@@ -80,7 +82,6 @@ def parameter_option(name: str, field: FieldInfo) -> Parameter:
         return Parameter([flag, PREFIX + name], metavar="FILE|TEXT", **settings)
     if name == "gram_store":
         return Parameter([flag, PREFIX + name], type=Url("store"), metavar="GRAMS", **settings)
-    kind = Value(field)
     return Parameter([flag, PREFIX + name], type=kind, metavar="|".join(kind.words), **settings)
 
 
