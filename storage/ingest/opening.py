@@ -6,7 +6,7 @@ from ..encoding.record import FILLS
 from ..errors import SchemaError, UserData
 from .options import FORMATS, ROW_OPTIONS, Options
 from .reading import Source
-from .tables.arrays import file_arrays, object_source
+from .tables.arrays import FileSource, object_source
 from .tables.csv_text import CsvSource
 from .tables.groups import FeatherSource
 from .tables.parquet import ParquetFolder, ParquetSource
@@ -100,7 +100,7 @@ def _open_file(source: str | Path, kind: str, options: Options) -> Source:
             raise SchemaError(f"covariates are columns of a table, and the format is {kind!r}")
         return SequenceSource(source, kind, options)
     if kind in ("npz", "npy", "mat"):
-        return file_arrays(Path(source), kind, options)
+        return FileSource(Path(source), kind, options)
     if kind in ("csv", "tsv"):
         return CsvSource(source, options, "\t" if kind == "tsv" else None)
     if kind in ("parquet", "feather"):

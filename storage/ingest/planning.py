@@ -13,7 +13,7 @@ from ..objects import free_bytes
 from .files import FileArray
 from .options import COVARIATE, Options
 from .reading import HELD_SHARE, ROW_BYTES, Source
-from .tables.arrays import COLUMN_BYTES, WHOLE_SHARE, ArraySource, DaskSource, FileSource
+from .tables.arrays import COLUMN_BYTES, ArraySource, DaskSource, FileSource
 from .tables.csv_text import COLUMN_BYTES as CSV_COLUMN_BYTES
 from .tables.csv_text import NAME_BYTES, CsvSource
 from .tables.frames import DaskFrame, DataSet, Stream, WholeFrame
@@ -251,18 +251,16 @@ def _(source: DaskFrame | Stream, options: Options) -> Sizes:
 @sizes_of.register
 def _(source: ArraySource, options: Options) -> Sizes:
     sizes = Sizes(source.n_rows, source.n_cols, source.entries, source.all_bytes)
-    if source.format != "array":
-        what = "arrays of the file, read whole, and all that becomes of them"
-        sizes.scratch, sizes.holds = 0, [holding_row(what, WHOLE_SHARE * source.all_bytes)]
-        return sizes
     return _of_pieces(sizes, _SCRATCHED * source.entries if source.sparse else 8 * source.entries, options, source.sparse)
+
+
+def _blocks_held(nbytes: int, options: Options) -> list[dict[str, Any]]:
+    return [holding_row("blocks in memory", nbytes)] if HELD_SHARE * nbytes <= options.budget else []
 
 
 def _of_pieces(sizes: Sizes, scratch: int, options: Options, sparse: bool = False) -> Sizes:
     """Of data in memory, which is not counted itself: blocks stay there too if they are small."""
-    nbytes = sizes.nbytes or 0
-    if HELD_SHARE * nbytes <= options.budget:
-        sizes.holds.append(holding_row("blocks in memory", nbytes))
+    sizes.holds += _blocks_held(sizes.nbytes or 0, options)
     sizes.scratch = scratch
     sizes.holds.append(_rows_at_hand(16, 0 if sparse else sizes.columns, options))
     return sizes
@@ -280,9 +278,10 @@ def _(source: FileSource, options: Options) -> Sizes:
     n, d = source.matrix.shape
     if isinstance(source.matrix, FileArray):
         panel = holding_row("panel of columns, for matrices that lie by columns", 2 * (budget // 64))
-        return Sizes(n, d, n * d, nbytes, declared + 16 * n * d, [_rows_at_hand(32, d, options), panel])
+        holds = [*_blocks_held(declared, options), _rows_at_hand(32, d, options), panel]
+        return Sizes(n, d, n * d, nbytes, declared + 16 * n * d, holds)
     entries, piece = source.matrix.data.size, _ENTRY_BYTES * max(1, budget // PIECE_SHARE)
-    holds = [holding_row("piece of the matrix, checked and turned", piece)]
+    holds = [*_blocks_held(declared, options), holding_row("piece of the matrix, checked and turned", piece)]
     if source.matrix.form == "csc":
         holds.append(holding_row("tables that turn columns to rows", TURNED_ROW_BYTES * n))
     return Sizes(n, d, entries, nbytes, declared + 2 * _SCRATCHED * entries, holds)

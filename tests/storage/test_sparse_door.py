@@ -295,7 +295,6 @@ BEHIND = {
     },
     "pipeline/methods/tri_class_svm/estimator.py": {"_join_rows": "MemoryBlocks, which are behind the door"},
     "storage/ingest/tables/arrays.py": {
-        "_assemble_csr": "of parts that check_compressed() returned",
         "_check_csr": "admitted in the same line",
         "_compute": "chunks that were admitted one by one",
     },

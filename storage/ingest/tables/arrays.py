@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +16,7 @@ import scipy.sparse as sp
 from ...data import in_memory, unmasked
 from ...encoding.frames import is_labelled
 from ...errors import DataError, Foreign, Matrix, SchemaError, SparseMatrix, UserData
-from ...sparse_door import admit, admit_chunks, check_compressed, check_shape
+from ...sparse_door import admit, admit_chunks, check_shape
 from ...temporary import temporary_folder
 from ..files import FileArray, by_rows, npy_file, read_declared, release_pages, unpack_arrays
 from ..labels import Target
@@ -31,14 +32,14 @@ from .tabular import Table
 
 
 class ArraySource(RowSource):
-    """Features (n_rows, n_cols) and row tables ("y", "task", "weight" -> (n_rows,)) in memory, or mapped; ``digest``: of the file they
-    are from, which costs less than hashing the arrays."""
+    """Features (n_rows, n_cols) and row tables ("y", "task", "weight" -> (n_rows,)) in memory, or mapped."""
 
-    def __init__(self, x: UserData, tables: Block, name: str, format: str, options: Options, digest: FileDigest | None = None) -> None:
-        self.name, self.format, self.digest = name, format, digest
-        self.sparse = sp.issparse(x)
+    format = "array"
+
+    def __init__(self, x: UserData, tables: Block, name: str, options: Options) -> None:
+        self.name, self.sparse = name, sp.issparse(x)
         self._x: Matrix = _check_csr(x, name) if self.sparse else _check_dense(x, name)
-        self._tables, self.tables = dict(tables), list(tables)
+        self._tables, self.tables = tables, list(tables)
         self.n_rows, self.n_cols = (int(length) for length in self._x.shape)
         self.entries = int(self._x.nnz) if self.sparse else int(self._x.size)
         self.nbytes = 12 * self.entries if self.sparse else int(self._x.nbytes)
@@ -62,7 +63,7 @@ class ArraySource(RowSource):
 
     def identity(self) -> str | None:
         """Identity by content."""
-        return super().identity() or self._content
+        return self._content
 
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
         """Yield slices of rows."""
@@ -167,9 +168,7 @@ def object_source(source: UserData, options: Options) -> ArraySource | Table | D
     if hasattr(opened, "dask") and hasattr(opened, "blocks"):
         made = DaskSource(opened, columns, options)
     else:
-        made = ArraySource(
-            opened, {name: np.asarray(values) for name, values in columns.items()}, f"<{type(source).__name__}>", "array", options
-        )
+        made = ArraySource(opened, {name: np.asarray(values) for name, values in columns.items()}, f"<{type(source).__name__}>", options)
     made.names = names
     return made
 
@@ -180,41 +179,26 @@ def _names_of_array(data: Foreign) -> list[str] | None:
     return [str(label) for label in data[dim].values.tolist()] if dim is not None and dim in data.coords else None
 
 
-# Files of arrays as input: .npz, .npy and .mat. Small ones are read whole; of others only the piece at hand is in memory.
+# Files of arrays as input: .npz, .npy and .mat. They are unpacked to scratch, and only the piece at hand is in memory.
 #
 # What a file declares is looked at first, and held against its bytes: no memory is taken for what is not there.
 
 _SPARSE_PARTS = ("data", "indices", "indptr", "shape")
-WHOLE_SHARE = 12
-"""Files are read whole if their arrays take at most this part of the budget: what becomes of them on the way takes several times that."""
-
 _OLD_MAT_SHARE = 16
 COLUMN_BYTES = 16  # bytes of tables for every column of a sparse matrix
 
 
-def file_arrays(path: Path, kind: str, options: Options) -> "ArraySource | FileSource":
-    """Open a .npz, .npy or .mat file. Features are "X", or a CSR or CSC triple (with or without the prefix "X_"). Raises DataError if the
-    file is damaged, pickled, has no features, or declares more than is there."""
+@contextmanager
+def _telling_damage(path: Path, kind: str) -> Iterator[None]:
+    """Name the file that cannot be read: damaged ones make NumPy and SciPy raise almost anything."""
     try:
-        return _open_arrays(path, kind, options)
+        yield
     except (DataError, SchemaError):
         raise
-    except Exception as error:  # damaged files make NumPy and SciPy raise almost anything
+    except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the system refuses the file, whatever it holds
         raise DataError(f"cannot be read as .{kind}: {error}", str(path)) from error
-
-
-def _open_arrays(path: Path, kind: str, options: Options) -> "ArraySource | FileSource":
-    if kind == "mat" and not is_version_5(path):
-        return _in_memory(_old_mat(path, options), path, kind, options)
-    arrays = _read_file(path, kind, None)
-    choice = _choose_features(arrays, str(path))
-    _check_declared(choice, arrays, options, str(path))
-    if WHOLE_SHARE * sum(array.nbytes for array in arrays.values()) > options.budget:
-        return FileSource(path, kind, arrays, options)
-    with temporary_folder() as folder:
-        return _in_memory({name: _as_array(array) for name, array in _read_file(path, kind, folder).items()}, path, kind, options)
 
 
 def _read_file(path: Path, kind: str, folder: Path | None) -> dict[str, Any]:
@@ -241,12 +225,6 @@ def _check_declared(choice: "Choice", found: Mapping[str, Any], options: Options
     if options.n_features is None and COLUMN_BYTES * columns > options.budget:
         tables = f"whose tables take {COLUMN_BYTES * columns} bytes, more than the budget of {options.budget}"
         raise DataError(f"has {columns} columns, {tables}; correct the shape, or give --n-features (or a larger --budget)", name)
-
-
-def _in_memory(found: dict[str, Any], path: Path, kind: str, options: Options) -> ArraySource:
-    choice, name = _choose_features(found, str(path)), str(path)
-    x = _assemble_csr(choice, found, name) if choice.sparse else found[choice.key]
-    return ArraySource(x, _row_vectors(choice.rest, options, name), name, kind, options, FileDigest(path))
 
 
 class Choice(NamedTuple):
@@ -280,14 +258,8 @@ def _sparse_form(found: Mapping[str, Any], prefix: str, name: str) -> str:
     return kind
 
 
-def _assemble_csr(choice: Choice, found: Mapping[str, Any], name: str) -> sp.csr_array:
-    data, indices, indptr, shape = (found[choice.key + part] for part in _SPARSE_PARTS)
-    form, size = _sparse_form(choice.rest, choice.key, name), check_shape(shape, f"{choice.key}shape", name)
-    parts = check_compressed((data, indices, indptr), size, form, name, choice.key)
-    return sp.csr_array({"csr": sp.csr_array, "csc": sp.csc_array}[form](parts, shape=size))
-
-
-def _row_vectors(rest: dict[str, Any], options: Options, name: str) -> dict[str, Any]:
+def _row_vectors(rest: dict[str, Any], options: Options, name: str, *, are_there: bool) -> dict[str, Any]:
+    """Row tables of a file; of arrays that are only declared (not ``are_there``) the lengths alone count."""
     tables: dict[str, Any] = {}
     for table, source in ({"y": next((key for key in ("y", "Y") if key in rest), None)} | options.row_columns(rest)).items():
         if source is None:
@@ -297,30 +269,43 @@ def _row_vectors(rest: dict[str, Any], options: Options, name: str) -> dict[str,
         values = rest[source] if isinstance(source, str) else np.asarray(source)
         one = len(values.shape) == 2 and 1 in values.shape
         if table.startswith(COVARIATE) and len(values.shape) == 2 and not one:
-            tables |= {f"{table}[{k}]": column for k, column in enumerate(_as_array(values).T)}
+            is_declared = isinstance(values, FileArray) and not are_there
+            columns = [values.first(len(values))] * values.shape[1] if is_declared else _as_array(values).T
+            tables |= {f"{table}[{k}]": column for k, column in enumerate(columns)}
             continue
         tables[table] = (values.vector() if isinstance(values, FileArray) else values.reshape(-1)) if one else values
     return tables
 
 
 class FileSource(RowSource):
-    """Features and row tables in a file, unpacked to scratch and read by pieces. ``kind``: "npz", "npy" or "mat"; ``found``: what the file
-    declares; ``matrix``: the features as they are declared; what is read of them is unpacked first."""
+    """Features and row tables in a .npz, .npy or .mat file (``kind``), unpacked to scratch and read by pieces. Features are "X", or a CSR
+    or CSC triple (with or without the prefix "X_"); ``matrix``: the features as they are declared. Raises DataError if the file is
+    damaged, pickled, has no features, or declares more than is there."""
 
-    def __init__(self, path: Path, kind: str, found: dict[str, Any], options: Options) -> None:
-        self.name, self.format, self._path, self.digest = str(path), kind, path, FileDigest(path)
-        choice = _choose_features(found, self.name)
-        self.sparse = choice.sparse
-        self.nbytes = sum(array.nbytes for array in found.values())
-        self.matrix = self._matrix(choice, found)
-        if isinstance(self.matrix, Compressed):
-            check_turning(self.matrix, options)
-        n, self.n_cols = self.matrix.shape
-        check_width(self.n_cols, options, self.name, self.sparse)
-        vectors = _row_vectors(choice.rest, options, self.name)
-        self.tables = list(vectors)
-        for table, values in vectors.items():
-            self.check_table(table, values.shape, n)
+    def __init__(self, path: Path, kind: str, options: Options) -> None:
+        self.name, self.format, self.digest = str(path), kind, FileDigest(path)
+        self._held, self._path, self._kind = ExitStack(), path, kind
+        with _telling_damage(path, kind):
+            if kind == "mat" and not is_version_5(path):
+                self._path, self._kind = _convert_old_mat(path, self._held.enter_context(temporary_folder()), options), "npz"
+            found = _read_file(self._path, self._kind, None)
+            choice = _choose_features(found, self.name)
+            _check_declared(choice, found, options, self.name)
+            self.sparse = choice.sparse
+            self.nbytes = sum(array.nbytes for array in found.values())
+            self.matrix = self._matrix(choice, found)
+            if isinstance(self.matrix, Compressed):
+                check_turning(self.matrix, options)
+            n, self.n_cols = self.matrix.shape
+            check_width(self.n_cols, options, self.name, self.sparse)
+            vectors = _row_vectors(choice.rest, options, self.name, are_there=False)
+            self.tables = list(vectors)
+            for table, values in vectors.items():
+                self.check_table(table, values.shape, n)
+
+    def close(self) -> None:
+        """Leave it unread."""
+        self._held.close()
 
     def _matrix(self, choice: Choice, found: Mapping[str, Any]) -> "FileArray | Compressed":
         if choice.sparse:
@@ -334,9 +319,10 @@ class FileSource(RowSource):
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
         """Yield pieces of rows."""
         assert self.scratch is not None
-        arrays = _read_file(self._path, self.format, self.scratch.folder)
+        with self._held, _telling_damage(Path(self.name), self.format):
+            arrays = _read_file(self._path, self._kind, self.scratch.folder)
         choice, row = _choose_features(arrays, self.name), 0
-        tables = _row_vectors(choice.rest, options, self.name)
+        tables = _row_vectors(choice.rest, options, self.name, are_there=True)
         for x in self._pieces(self._matrix(choice, arrays), self.scratch, options):
             yield self.with_tables(x, tables, row, target)
             row += x.shape[0]
@@ -352,18 +338,17 @@ class FileSource(RowSource):
             yield matrix[lo : min(n, lo + step)]
 
 
-def _old_mat(path: Path, options: Options) -> dict[str, Any]:
-    """Variables of a file of version 4, which is as long as its numbers; read whole by SciPy, in a process of its own."""
+def _convert_old_mat(path: Path, folder: Path, options: Options) -> Path:
+    """Convert a file of version 4, which is as long as its numbers, to .npz; read whole by SciPy, in a process of its own."""
     need = _OLD_MAT_SHARE * path.stat().st_size
     if need > options.budget + (64 << 20):
         whole = f"to read it whole takes about {need} bytes, more than the budget of {options.budget}"
         advice = "save it with -v7, or raise the budget (--budget)"
         raise DataError(f"is no MATLAB file of version 5, and {whole}: {advice}", str(path))
-    with temporary_folder() as folder:
-        made, program = folder / "variables.npz", Path(__file__).with_name("mat.py")
-        # -P: the folder of the program holds modules that must not hide those of the standard library.
-        done = subprocess.run([sys.executable, "-P", str(program), str(path), str(made)], capture_output=True, text=True)
-        if done.returncode != 0:
-            reason = done.stderr.strip().splitlines()[-1:] or [f"the reader ended with status {done.returncode}"]
-            raise DataError(f"cannot be read as .mat: {reason[0]}", str(path))
-        return {name: _as_array(array) for name, array in unpack_arrays(made, folder).items()}
+    made, program = folder / "variables.npz", Path(__file__).with_name("mat.py")
+    # -P: the folder of the program holds modules that must not hide those of the standard library.
+    done = subprocess.run([sys.executable, "-P", str(program), str(path), str(made)], capture_output=True, text=True)
+    if done.returncode != 0:
+        reason = done.stderr.strip().splitlines()[-1:] or [f"the reader ended with status {done.returncode}"]
+        raise DataError(f"cannot be read as .mat: {reason[0]}", str(path))
+    return made

@@ -161,9 +161,10 @@ def _read_variable(source: _Bytes, order: str, place: _Target) -> dict[str, Any]
         raise DataError(f"cannot be read as .mat: {name} has the shape {shape} and {len(values)} values", place.name)
     if kind == _CHAR and (total.size > _PIECE or len(shape) != 2):
         return {}
+    if kind == _CHAR and place.folder is None:
+        return {name: total.first(shape[0])}  # a text for each row
     if kind == _CHAR:
-        rows = [] if place.folder is None else total.whole()
-        return {name: total if place.folder is None else np.array(["".join(map(chr, row.tolist())).rstrip() for row in rows])}
+        return {name: np.array(["".join(map(chr, row.tolist())).rstrip() for row in total.whole()])}
     if flags[0] & _COMPLEX:
         raise DataError(f"{name} holds complex numbers; real numbers are expected", place.name)
     return {name: total}
