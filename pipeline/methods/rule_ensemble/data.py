@@ -19,7 +19,7 @@ from ...passes.blocks import Blocks
 from ...passes.columns import Columns, fetch_columns
 from .blocked_lattice import GATHERED_BYTES, ROW_BLOCK, BlockedLattice, RowBlocks, block_rows, fits_a_task
 from .config import RuleConfig
-from .proposition_pass import dense_column, outlined_propositions, packed_propositions
+from .proposition_pass import dense_column, packed_propositions
 
 REMEDY = "choose fewer columns, n_thresholds or max_rules"  # what helps where propositions are too many
 
@@ -126,7 +126,7 @@ def read_rule_data(
     if lies_in_blocks(config, n_samples, d, len(tasks), resources.driver_memory):
         most = most_propositions(config, d, n_samples)
         blocks = RowBlocks(data, resources, used, rows, y, cost, block_rows(most, n_samples))
-        propositions = outlined_propositions(data, resources, counts, config.n_thresholds, categorical)
+        propositions = packed_propositions(data, resources, counts, config.n_thresholds, categorical, keeps_bits=False).propositions
         # Categories may be more than what was planned for.
         items = driver_items(config, max(propositions.size, 1), n_samples, d, len(tasks), True)
         refuse("rule-ensemble", items, resources.fit_limit, REMEDY)

@@ -27,7 +27,7 @@ from .blocked_lattice import BlockedLattice, block_rows, fits_a_task, largest_st
 from .blocked_rules import BlockedRules
 from .config import RuleConfig
 from .data import RuleData, RuleInputs, RuleTask, driver_items, lies_in_blocks, most_propositions, raw_columns, read_rule_data, rule_flags
-from .proposition_pass import outline_pass, pack_pass
+from .proposition_pass import propositions_pass
 
 
 @dataclass(frozen=True)
@@ -190,10 +190,10 @@ class RulesProblem:
             rows = block_rows(most, n)
             figures |= {"rows_per_block": rows, "row_blocks": -(-n // rows)}
             # Of the values of rules a column at a time comes to the driver.
-            propositions, columns = outline_pass(tasks, n, config.n_thresholds), 1
-            others = largest_step(most, n, machines, config.max_rules, config.max_visits)
+            columns, others = 1, largest_step(most, n, machines, config.max_rules, config.max_visits)
         else:
-            propositions, columns, others = pack_pass(tasks, n, config.n_thresholds), config.max_rules, 0
+            columns, others = config.max_rules, 0
+        propositions = propositions_pass(tasks, n, config.n_thresholds, not self.in_blocks)
         step = max(propositions.memory_bound, columns_bytes(data, columns), others)
         held = driver_plan(driver_items(config, most, n, d, machines, self.in_blocks))
         return {**figures, "task_bytes": step, **held, "max_rules": config.max_rules, "max_visits": config.max_visits}

@@ -20,10 +20,11 @@ OUTLINE_ROOM = 2 * MAX_UNPACKED_BYTES  # propositions of a column unpacked
 
 @dataclass(frozen=True)
 class Packed:
-    """Propositions with their packed columns (p, words)."""
+    """Propositions with their truth on the rows as bits, (p, words), or what tells equal truths: digests of it."""
 
     propositions: Propositions
     columns: Words
+    sizes: np.ndarray  # (p,) rows on which each holds
 
 
 def dense_column(X: Columns, j: int) -> np.ndarray:
@@ -38,18 +39,9 @@ def packed_flags(propositions: Propositions, ids: np.ndarray, column: int, value
     return np.concatenate(parts) if parts else np.zeros((0, max(-(-len(values) // 64), 1)), np.uint64)
 
 
-@dataclass(frozen=True)
-class Outlined:
-    """Propositions with what tells equal ones and constant ones, not with their rows."""
-
-    propositions: Propositions
-    sizes: np.ndarray  # (p,) rows on which each holds
-    digests: tuple[bytes, ...]  # of its truth on the rows
-
-
-def outline_chunk(task: Task, counts: Shared, n_thresholds: int, categorical: frozenset[int]) -> list[Outlined]:
-    """Return the propositions of the columns of a task, from the rows that count, without their bits (on a worker)."""
-    return [_outlined(*part) for part in _parts_of_columns(task, counts, n_thresholds, categorical)]
+def propositions_chunk(task: Task, counts: Shared, n_thresholds: int, categorical: frozenset[int], keeps_bits: bool) -> list[Packed]:
+    """Return the propositions of the columns of a task, from the rows that count (on a worker). Values are raw, never scaled."""
+    return [_packed(*part, keeps_bits) for part in _parts_of_columns(task, counts, n_thresholds, categorical)]
 
 
 def _parts_of_columns(
@@ -68,46 +60,29 @@ def _parts_of_columns(
                 yield propositions, column, values
 
 
-def _outlined(propositions: Propositions, column: int, values: np.ndarray) -> Outlined:
-    sizes, digests = [], []
+def _packed(propositions: Propositions, column: int, values: np.ndarray, keeps_bits: bool) -> Packed:
+    columns, sizes = [], []
     step = max(MAX_UNPACKED_BYTES // max(len(values), 1), 1)
     for lo in range(0, propositions.size, step):
         words = packed_flags(propositions, np.arange(lo, min(lo + step, propositions.size)), column, values)
+        columns.append(words if keeps_bits else _digests(words))
         sizes.append(count_ones(words))
-        digests += [hashlib.blake2b(row.tobytes(), digest_size=DIGEST_BYTES).digest() for row in words]
-    return Outlined(propositions, np.concatenate(sizes), tuple(digests))
+    return Packed(propositions, np.concatenate(columns), np.concatenate(sizes))
 
 
-def outlined_propositions(
-    data: Blocks, resources: Resources, counts: np.ndarray, n_thresholds: int, categorical: Sequence[int]
-) -> Propositions:
-    """Return the propositions of :func:`packed_propositions` without their bits: whoever has the rows makes them."""
-    tasks, n = column_tasks(data), int(np.count_nonzero(counts))
-    shared = resources.share("rule-rows", counts, len(tasks)), n_thresholds, frozenset(int(j) for j in categorical)
-    parts = resources.run_pass(outline_pass(tasks, n, n_thresholds, *shared))
-    if not parts:
-        return Propositions.none()
-    propositions = Propositions.joined_all([part.propositions for part in parts])
-    sizes, digests = np.concatenate([part.sizes for part in parts]), [digest for part in parts for digest in part.digests]
-    first: dict[bytes, int] = {}
-    for j in np.flatnonzero((sizes > 0) & (sizes < n)).tolist():
-        first.setdefault(digests[j], j)
-    return propositions.take(np.array(sorted(first.values()), np.int64))
+def _digests(words: Words) -> Words:
+    digests = [hashlib.blake2b(row.tobytes(), digest_size=DIGEST_BYTES).digest() for row in words]
+    return np.frombuffer(b"".join(digests), np.uint64).reshape(len(words), -1)
 
 
-def outline_pass(tasks: Sequence[Task], n: int, n_thresholds: int, *broadcast: object) -> Plan[list[Outlined]]:
-    """Return the pass over the outlines of all columns, on n rows."""
-    # Names may be as many as rows, but then few of them are in a column each.
-    result = _most_columns(tasks) * (2 * (n_thresholds + 1) * OUTLINE_BYTES + n)
-    program = BlockProgram("propositions", outline_chunk, join_lists, _Memory(OUTLINE_ROOM + 64 * n), result, combine_bytes=2 * result)
-    return plan(program, tasks, *broadcast)
-
-
-def pack_pass(tasks: Sequence[Task], n: int, n_thresholds: int, *broadcast: object) -> Plan[list[Packed]]:
-    """Return the pass over the propositions of all columns, on n rows."""
-    # Two propositions a cut or a category; names may be as many as rows, but then each is packed for a few of them only.
-    result = _most_columns(tasks) * 2 * (n_thresholds + 1) * (n // 8 + 64)
-    program = BlockProgram("propositions", pack_chunk, join_lists, _Memory(result + 32 * n), result, combine_bytes=2 * result)
+def propositions_pass(tasks: Sequence[Task], n: int, n_thresholds: int, keeps_bits: bool, *broadcast: object) -> Plan[list[Packed]]:
+    """Return the pass over the propositions of all columns, on n rows, with their bits or without."""
+    # Two propositions a cut or a category. Names may be as many as rows, but then few of them are in a column each, or each is packed for a
+    # few of them only.
+    most = 2 * (n_thresholds + 1)
+    result = _most_columns(tasks) * (most * (n // 8 + 64) if keeps_bits else most * OUTLINE_BYTES + n)
+    memory = _Memory(result + 32 * n if keeps_bits else OUTLINE_ROOM + 64 * n)
+    program = BlockProgram("propositions", propositions_chunk, join_lists, memory, result, combine_bytes=2 * result)
     return plan(program, tasks, *broadcast)
 
 
@@ -115,26 +90,28 @@ def _most_columns(tasks: Sequence[Task]) -> int:
     return max(sum(ref.cols[1] - ref.cols[0] for ref in task) for task in tasks)
 
 
-def pack_chunk(task: Task, counts: Shared, n_thresholds: int, categorical: frozenset[int]) -> list[Packed]:
-    """Return the propositions of the columns of a task, on the rows that count (on a worker). Values are raw, never scaled."""
-    parts = _parts_of_columns(task, counts, n_thresholds, categorical)
-    return [Packed(found, pack_bits(found.flags(np.arange(found.size), column, values))) for found, column, values in parts]
-
-
-def packed_propositions(data: Blocks, resources: Resources, counts: np.ndarray, n_thresholds: int, categorical: Sequence[int]) -> Packed:
+def packed_propositions(
+    data: Blocks, resources: Resources, counts: np.ndarray, n_thresholds: int, categorical: Sequence[int], *, keeps_bits: bool = True
+) -> Packed:
     """Return the propositions of all columns from the rows that count: no constant ones, equal ones once.
 
     ``counts``: ``(n_samples,)`` how often rows count, float64, or a mask of single bytes of those that do. A numeric column has
-    ``n_thresholds`` cuts; the values of ``categorical`` columns are names.
+    ``n_thresholds`` cuts; the values of ``categorical`` columns are names. Without ``keeps_bits`` their truth on the rows, which whoever
+    has the rows makes, stays with the tasks.
     """
-    tasks = column_tasks(data)
-    n = int(np.count_nonzero(counts))
-    shared = resources.share("rule-rows", counts, len(tasks)), n_thresholds, frozenset(int(j) for j in categorical)
-    parts = resources.run_pass(pack_pass(tasks, n, n_thresholds, *shared))
+    tasks, n = column_tasks(data), int(np.count_nonzero(counts))
+    shared = resources.share("rule-rows", counts, len(tasks)), n_thresholds, frozenset(int(j) for j in categorical), keeps_bits
+    parts = resources.run_pass(propositions_pass(tasks, n, n_thresholds, keeps_bits, *shared))
     if not parts:
-        return Packed(Propositions.none(), np.zeros((0, max(-(-n // 64), 1)), np.uint64))
+        return Packed(Propositions.none(), np.zeros((0, max(-(-n // 64), 1)), np.uint64), np.zeros(0, np.int64))
     propositions = Propositions.joined_all([part.propositions for part in parts])
-    return _distinct(propositions, np.concatenate([part.columns for part in parts]), n)
+    columns, sizes = (np.concatenate([getattr(part, name) for part in parts]) for name in ("columns", "sizes"))
+    first: dict[bytes, int] = {}
+    for j in np.flatnonzero((sizes > 0) & (sizes < n)).tolist():
+        first.setdefault(columns[j].tobytes(), j)
+    distinct = np.array(sorted(first.values()), np.int64)
+    # The categories of every column stay: what training knew does not depend on which proposition was dropped.
+    return Packed(propositions.take(distinct), columns[distinct], sizes[distinct])
 
 
 @dataclass(frozen=True)
@@ -145,15 +122,3 @@ class _Memory:
 
     def __call__(self, task: Task) -> int:
         return task_bytes(task) + self.more
-
-
-def _distinct(propositions: Propositions, columns: Words, n: int) -> Packed:
-    sizes = count_ones(columns)
-    varying = np.flatnonzero((sizes > 0) & (sizes < n))
-    names = np.ascontiguousarray(columns[varying]).view(np.uint8).reshape(len(varying), -1)
-    first: dict[bytes, int] = {}
-    for j, row in zip(varying.tolist(), names, strict=True):
-        first.setdefault(row.tobytes(), j)
-    distinct = np.array(sorted(first.values()), np.int64)
-    # The categories of every column stay: what training knew does not depend on which proposition was dropped.
-    return Packed(propositions.take(distinct), columns[distinct])

@@ -19,7 +19,7 @@ from gramplane.pipeline.methods.rule_ensemble.config import RuleConfig
 from gramplane.pipeline.methods.rule_ensemble.data import RuleInputs, RuleTask
 from gramplane.pipeline.methods.rule_ensemble.method import Rule
 from gramplane.pipeline.methods.rule_ensemble.problem import RulesProblem
-from gramplane.pipeline.methods.rule_ensemble.proposition_pass import outlined_propositions, packed_propositions
+from gramplane.pipeline.methods.rule_ensemble.proposition_pass import packed_propositions
 from gramplane.storage import MemoryBlocks
 from gramplane.storage.ingest import ingest
 from gramplane.storage.records import to_arrays
@@ -141,7 +141,7 @@ def test_propositions_are_the_same_with_and_without_their_bits():
         ctx = RunContext(executor, data=MemoryBlocks(X, stripe_bytes=4096))
         mask = np.arange(150) % 5 > 0
         packed = packed_propositions(ctx.data, ctx, mask, 4, (5,)).propositions
-        outlined = outlined_propositions(ctx.data, ctx, mask, 4, (5,))
+        outlined = packed_propositions(ctx.data, ctx, mask, 4, (5,), keeps_bits=False).propositions
     for name in type(packed).__dataclass_fields__:
         np.testing.assert_array_equal(getattr(outlined, name), getattr(packed, name))
 
