@@ -462,7 +462,7 @@ def tables_of_a_model_are_those_of_its_run(bench: Bench) -> None:
     """What displays draw of an estimator is what the report draws of its run, which may say more of every row."""
     model, run = load_model(str(bench.straight)), RunStore.open(str(bench.straight))
     names, stored = source_names(BlockStore.open(bench.data)), run.read_json("tables") or {}
-    for name, rows in plain_json(type(model)._method.model_tables(model.model_, names)).items():
+    for name, rows in plain_json(type(model)._method.tables(model.model_, names)).items():
         assert len(rows) == len(stored[name]), name
         assert all(row.items() <= known.items() for row, known in zip(rows, stored[name], strict=True)), f"the tables {name} differ"
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, 
 
 import numpy as np
 
+from ..inputs.scores import model_values
 from .result import Result, S, Step
 
 if TYPE_CHECKING:
-    from ..models.model import Model
+    from ..models.model import Model, Tables
     from ..records.config import MethodConfig
     from .resources import Resources, RunContext
 
@@ -64,8 +65,6 @@ class Method(ABC, Generic[C, P, S, M]):
 
     # Of fits that leave rows out:
     starts_from_whole: ClassVar[bool] = False  # whether paths of folds begin where a fit of all rows ends
-    # Parameters that decide what passes read: fits that differ in them share neither passes nor matrices.
-    pass_parameters: ClassVar[tuple[str, ...]] = ("kernels", "normalize", "grams", "gram_store")
 
     @abstractmethod
     def problem(self, config: C, inputs: Any, resources: Resources) -> P:
@@ -88,12 +87,10 @@ class Method(ABC, Generic[C, P, S, M]):
         """Return parameters and inputs of a run on a store; ``extra`` holds what the user gave beside it."""
 
     @abstractmethod
-    def tables(self, problem: P, state: S, model: M) -> dict[str, list[dict[str, Any]]]:
-        """Return the report's tables: name to rows."""
-
-    def model_tables(self, model: M, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
-        """Return those that follow from a model alone; ``names`` are the features', where the model does not know them."""
-        return {}
+    def tables(self, model: M, names: Sequence[str] | None = None, fit: tuple[P, S] | None = None) -> Tables:
+        """Return the report's tables, name to rows: those of a model alone, with the ``names`` of features, where the model does not know
+        them; and with a ``fit``, its problem and final state, those that only a fit can tell.
+        """
 
     def decided(self, config: C, inputs: Any, resources: Resources) -> C:
         """Return parameters with what they leave to the data filled in: by the data alone, and once, for a run writes it down."""
@@ -101,12 +98,7 @@ class Method(ABC, Generic[C, P, S, M]):
 
     def decision_values(self, problem: P, state: S, resources: Resources) -> np.ndarray:
         """Return the decision values of all labelled rows, ``(n_machines, n_labelled)``, machines fit after fit."""
-        return self.model_values(problem, self.result(problem, state, resources).model, resources)
-
-    def model_values(self, problem: P, model: M, resources: Resources) -> np.ndarray:
-        """Return what a model decides on all labelled rows, ``(n_machines, n_labelled)``."""
-        covariates = getattr(problem.inputs, "covariates", None)
-        return model.decision_values(problem.inputs.data, resources, covariates=covariates).T
+        return model_values(problem.inputs, self.result(problem, state, resources).model, resources)
 
     # -- fits that leave rows out ------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import numpy as np
 from ..inputs.scores import scores_of
 from ..loops.protocol import joint_stop
 from ..models.build import build_task_model
+from ..models.model import Tables
 from ..models.task import TaskModel, by_class
 from ..records.config import MethodConfig
 from .memory import Item, Memory, check_memory, driver_plan
@@ -150,16 +151,10 @@ class OneVsRest(Method[Any, Any, Any, TaskModel]):
         pairs = zip(problem.parts, state.parts, strict=True)
         return np.concatenate([self.single.decision_values(part, own, resources) for part, own in pairs])
 
-    def tables(self, problem: Any, state: Any, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
+    def tables(self, model: TaskModel, names: Sequence[str] | None = None, fit: tuple[Any, Any] | None = None) -> Tables:
         """Return the tables of all machines, class by class."""
-        if not isinstance(problem, JointProblem):
-            return self.single.tables(problem, state, model)
-        pairs = enumerate(zip(problem.parts, state.parts, strict=True))
-        return by_class([self.single.tables(part, own, class_model(model, m)) for m, (part, own) in pairs], problem.inputs.labels)
-
-    def model_tables(self, model: TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
-        """Return those that follow from a model alone, class by class."""
-        tables = [self.single.model_tables(class_model(model, m), names) for m in range(model.n_machines)]
+        fits = list(zip(fit[0].parts, fit[1].parts, strict=True)) if fit and isinstance(fit[0], JointProblem) else [fit] * model.n_machines
+        tables = [self.single.tables(class_model(model, m), names, one) for m, one in enumerate(fits)]
         return tables[0] if len(tables) == 1 else by_class(tables, model.labels)
 
 

@@ -33,6 +33,7 @@ from ..inputs.labels import Inputs, checked_numbers
 from ..inputs.scaling import as_scaled
 from ..models.calibration import class_probabilities
 from ..models.linear import row_decision_values
+from ..models.model import Tables
 from ..records.config import MethodConfig, make_config
 from ..records.data_set import DataSet
 from .frames import known_names
@@ -280,10 +281,10 @@ class Estimator(BaseEstimator):
         """Set the fitted attributes that follow from the model; subclasses add theirs."""
         self.model_ = model
 
-    def _chart_tables(self) -> dict[str, list[dict[str, Any]]]:
+    def _chart_tables(self) -> Tables:
         """Return the tables that displays draw from."""
         names = known_names(self)
-        return self._method.model_tables(self.model_, None if names is None else [str(name) for name in names])
+        return self._method.tables(self.model_, None if names is None else [str(name) for name in names])
 
     def _set_history(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Set ``history_``: one array per figure over the iterations."""

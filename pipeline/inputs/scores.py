@@ -113,6 +113,11 @@ def held_out_rows(extra: Mapping[str, Any], codes: np.ndarray, seed: int, classe
     return plain_folds(len(codes), seed, [float(share)])[0] if classes is None else stratified_split(codes, float(share), seed, classes)
 
 
+def model_values(inputs: Any, model: Any, resources: Any) -> np.ndarray:
+    """Return what a model decides on all labelled rows, ``(n_machines, n_labelled)``."""
+    return model.decision_values(inputs.data, resources, covariates=getattr(inputs, "covariates", None)).T
+
+
 def scores_of(rows: Inputs, values: np.ndarray) -> dict[str, Any]:
     """Return accuracy, or R2, of what ``(n_machines, n)`` decision values say of the rows of a fit, and how many answers there are."""
     return accuracy_metrics([fit_tracker(rows, rows.held_out)], dict(enumerate(values)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from ..core.memory import Item
 from ..core.resources import Resources
 from ..passes.blocks import Blocks
 from ..passes.columns import FETCH_BYTES, column_sizes
+
+Tables: TypeAlias = dict[str, list[dict[str, Any]]]
+"""Tables of a report: name to rows, each a mapping of columns."""
 
 
 class Model:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .kernel import kernel_names
+from .model import Tables
 
 
 def weights_by_label(weights: np.ndarray, labels: Iterable[Any]) -> dict[str, float]:
@@ -32,9 +33,7 @@ def heaviest_first(weights: np.ndarray) -> np.ndarray:
     return order[weights[order] > 0]
 
 
-def weight_tables(
-    names: Sequence[str], labels: Sequence[Any], weights: np.ndarray, paths: Iterable[np.ndarray]
-) -> dict[str, list[dict[str, Any]]]:
+def weight_tables(names: Sequence[str], labels: Sequence[Any], weights: np.ndarray, paths: Iterable[np.ndarray]) -> Tables:
     """Return kernels by weight ``(n_machines, k)``, and the weights of the heaviest along ``paths`` ``(t, k)`` of the machines."""
     order = heaviest_first(weights.max(axis=0))
     followed = [
@@ -50,7 +49,7 @@ def kernel_rows(names: Sequence[str], labels: Sequence[Any], weights: np.ndarray
     return [{"kernel": names[q], **weights_by_label(weights[:, q], labels)} for q in heaviest_first(weights.max(axis=0))]
 
 
-def followed_tables(model: Any, names: Sequence[str] | None) -> dict[str, list[dict[str, Any]]]:
+def followed_tables(model: Any, names: Sequence[str] | None) -> Tables:
     """Return the tables of `weight_tables` of a model on kernels that keeps the weights of its machines along the iterations."""
     labels, count = json.loads(model.classes_json) or (), len(model.theta)
     paths = [model.arrays[f"weights_path_{m}"] for m in range(count)]

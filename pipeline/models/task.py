@@ -18,6 +18,7 @@ from ..inputs.tasks import store_codes
 from ..records.scale import FeatureScale
 from .calibration import Calibration
 from .kernel import BLOCK_BYTES, KernelBased, RowDecisions, RowSpan, check_test_grams, row_spans, run_decisions, spans
+from .model import Tables
 
 # `blocks(kernels, rows, columns)`: raw entries (kernels, rows, columns) of some used kernels, rows and support rows.
 Blocks = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
@@ -128,7 +129,7 @@ def machine_stack(parts: Sequence[np.ndarray]) -> np.ndarray:
     return parts[0] if len(parts) == 1 else np.stack(parts)
 
 
-def by_class(tables: Sequence[dict[str, list[dict[str, Any]]]], labels: Sequence[Any]) -> dict[str, list[dict[str, Any]]]:
+def by_class(tables: Sequence[Tables], labels: Sequence[Any]) -> Tables:
     """Return the tables of machines one against the rest as one set of tables: the class first in every row, weights of kernels side by
     side.
     """

@@ -66,6 +66,8 @@ class MethodConfig(BaseModel):
     takes_missing: ClassVar[bool] = False  # whether it takes stores with missing values
     takes_streams: ClassVar[bool] = False  # whether it also learns from a text that is read once
     fold_tols: ClassVar[Mapping[str, float]] = {}  # tolerances that fits without some rows may widen, with upper limits
+    # Parameters that decide what passes read: fits that differ in them share neither passes nor matrices.
+    pass_parameters: ClassVar[tuple[str, ...]] = ("kernels", "normalize", "grams", "gram_store")
     path_falls: ClassVar[bool] = False  # whether the largest value of the first of `path` comes first
 
     @property

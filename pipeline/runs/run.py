@@ -33,6 +33,7 @@ from ..core.search import hand_over
 from ..inputs.scaling import as_scaled
 from ..records.compute import ComputeOptions
 from ..records.config import MethodConfig, make_config
+from ..records.data_set import source_names
 from ..records.names import nearest
 from ..registry import METHODS, MethodInfo
 
@@ -376,7 +377,8 @@ def _run(
             emit(begin_event(info.name, problem.config))
             outcome = iterate(info.method, problem, ctx, store=folder)
             result = result_of(info.method, problem, outcome, ctx)
-            model, own, tables = result.model, result.summary, info.method.tables(problem, outcome.state, result.model)
+            model, own = result.model, result.summary
+            tables = info.method.tables(model, source_names(store), (problem, outcome.state))
             doubts = [*([result.unfinished] if result.stop == BOUNDS else []), *result.warnings]
             del result
             fit = Fit(info.method, problem.config, problem.inputs, grams=hand_over(None, problem))

@@ -55,9 +55,9 @@ class Search:
 
     def groups(self, ctx: RunContext) -> list[Group]:
         """Return the points in groups; what they learn from is read once for each."""
-        method, keys = self.info.method, dict[tuple[str, ...], list[int]]()
+        keys = dict[tuple[str, ...], list[int]]()
         for k, config in enumerate(self.configs):
-            passes = [str(getattr(config, name, None)) for name in method.pass_parameters]
+            passes = [str(getattr(config, name, None)) for name in config.pass_parameters]
             keys.setdefault((*config.path, *passes), []).append(k)
         return [self._group([*points], ctx) for points in keys.values()]
 
@@ -67,7 +67,7 @@ class Search:
         first, inputs = method.read_inputs(given, ctx, self.extra)
         first = method.decided(first, inputs, ctx)
         # Of what is decided they share what the features decide, such as the kernels; the rest is for fits that do not see all targets.
-        same = {name: value for name in method.pass_parameters if (value := getattr(first, name, None)) != getattr(given, name, None)}
+        same = {name: value for name in given.pass_parameters if (value := getattr(first, name, None)) != getattr(given, name, None)}
         decided = {k: self.configs[k].model_copy(update=same) for k in points}
         chains = _chains(decided)
         rows = FoldRows(inputs.truth, inputs.labelled)

@@ -80,7 +80,7 @@ def test_what_is_selected_has_weight(name, prepared):
     if "n_selected" not in summary:
         return
     weights = weights_of(model)
-    listed = [row for rows in (method.model_tables(model).get(name, ()) for name in ("selected", "rules")) for row in rows]
+    listed = [row for rows in (method.tables(model).get(name, ()) for name in ("selected", "rules")) for row in rows]
     assert summary["n_selected"] <= np.count_nonzero(weights.reshape(len(weights), -1).any(axis=1))
     assert all(any(isinstance(value, float) and value != 0.0 for value in row.values()) for row in listed)
 

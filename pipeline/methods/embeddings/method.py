@@ -15,6 +15,7 @@ from ...core.method import Method
 from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step
 from ...inputs.scores import held_out_rows
+from ...models.model import Tables
 from ...models.spectral import SpectralModel
 from ...records.data_set import require
 from .config import ColoredMVUConfig, EmbeddingConfig, MVEConfig, SPEConfig
@@ -99,17 +100,15 @@ class Embedding(Method[EmbeddingConfig, EmbeddingProblem, EmbeddingState, Spectr
             warnings=messages,
         )
 
-    def tables(self, problem: EmbeddingProblem, state: EmbeddingState, model: SpectralModel) -> dict[str, list[dict[str, Any]]]:
-        """Return the map with labels, and the eigenvalues of the kernel with their shares."""
-        tables, labels = self.model_tables(model), problem.inputs.labels
-        if labels is None:
-            return tables
-        return {**tables, "embedding": [{**row, **labels.describe(row["row"])} for row in tables["embedding"]]}
-
-    def model_tables(self, model: SpectralModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
-        """Return the map, and the eigenvalues of the kernel with their shares."""
+    def tables(
+        self, model: SpectralModel, names: Sequence[str] | None = None, fit: tuple[EmbeddingProblem, EmbeddingState] | None = None
+    ) -> Tables:
+        """Return the map, of a fit with labels, and the eigenvalues of the kernel with their shares."""
         points = model.arrays["scores"].tolist()
         rows = [{"row": row, **{f"component_{k}": value for k, value in enumerate(point)}} for row, point in enumerate(points)]
+        labels = None if fit is None else fit[0].inputs.labels
+        if labels is not None:
+            rows = [{**row, **labels.describe(row["row"])} for row in rows]
         total = float(model.eigenvalues.sum()) or 1.0
         largest = enumerate(model.eigenvalues[:MAX_EIGENVALUES].tolist(), 1)
         return {"embedding": rows, "spectrum": [{"index": k, "eigenvalue": lam, "share": lam / total} for k, lam in largest]}

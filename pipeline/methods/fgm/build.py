@@ -12,6 +12,7 @@ import numpy as np
 from ....kernels.mixed_norm import SOLVERS, GroupProblem
 from ...core.resources import Resources
 from ...inputs.labels import Inputs
+from ...models.model import Tables
 from ...models.tables import N_FOLLOWED, weights_by_label
 from ...passes.blocks import Blocks, scale_of
 from ...passes.scaling import scaled_columns
@@ -118,7 +119,7 @@ def _machine_rows(model: FGMModel, machine: MachineState, label: object) -> Rows
     ]
 
 
-def group_tables(model: FGMModel, atoms: Atoms) -> dict[str, list[dict[str, Any]]]:
+def group_tables(model: FGMModel, atoms: Atoms) -> Tables:
     """Return the selected groups by the length of the weights of their features, where groups were chosen from."""
     if not isinstance(atoms, GroupAtoms):
         return {}

@@ -15,6 +15,8 @@ NumberLoss = Literal["squared", "squared_epsilon_insensitive", "huber"]
 class FGMConfig(MethodConfig):
     """Parameters of the Feature Generating Machine (``fgm``)."""
 
+    pass_parameters = ("feature_map", "gamma", "coef0", "n_bins", "group_weight", "fit_intercept")
+
     B: Count = Field(
         10,
         description="features (groups, pairs) that a cut may take",

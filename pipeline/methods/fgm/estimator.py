@@ -22,6 +22,7 @@ from ...estimators.inputs import Callbacks, Column, Seed, UserRows, score_of
 from ...estimators.selection import Selection
 from ...inputs.covariates import covariates_to_decide, covariates_to_fit
 from ...inputs.labels import Inputs
+from ...models.model import Tables
 from ...records.config import MethodConfig
 from .atoms import build_atoms
 from .build import group_tables
@@ -139,7 +140,7 @@ class _FGM(Selection, Estimator):
         # For selection_stability; dropped when the estimator is pickled.
         self._training = inputs
 
-    def _chart_tables(self) -> dict[str, list[dict[str, Any]]]:
+    def _chart_tables(self) -> Tables:
         tables, inputs = super()._chart_tables(), getattr(self, "_training", None)
         # A loaded model does not know its groups.
         if self.model_.kind != "groups" or inputs is None:

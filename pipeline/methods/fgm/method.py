@@ -36,7 +36,8 @@ from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step
 from ...inputs.covariates import covariates_to_fit
 from ...inputs.labels import Inputs, resolve_loss, store_inputs
-from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics, fit_tracker, held_out_rows, scores_of
+from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics, fit_tracker, held_out_rows, model_values, scores_of
+from ...models.model import Tables
 from ...passes.blocks import Blocks, column_tasks
 from ...passes.columns import columns_bytes
 from .atoms import build_atoms, map_warnings
@@ -183,7 +184,6 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
     state = FGMState
     models = (FGMModel,)
     programs = "methods.fgm.score_pass"
-    pass_parameters = ("feature_map", "gamma", "coef0", "n_bins", "group_weight", "fit_intercept")
 
     def read_inputs(self, config: FGMConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[FGMConfig, Inputs]:
         """Return parameters, and target, weights, groups and covariates of a store; ``extra`` may hold ``groups``, ``covariates`` and
@@ -282,17 +282,17 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
     def _scores(self, problem: FGMProblem, state: FGMState, model: FGMModel, resources: Resources) -> dict[str, Any]:
         """Return accuracy, or R2, of the training rows, from the columns of the cuts, which need not be fetched again."""
         is_refit = problem.config.debias
-        values = self.model_values(problem, model, resources) if is_refit else problem.decision_values(state, resources)
+        values = model_values(problem.inputs, model, resources) if is_refit else problem.decision_values(state, resources)
         return scores_of(problem.inputs, values)
 
-    def tables(self, problem: FGMProblem, state: FGMState, model: FGMModel) -> dict[str, list[dict[str, Any]]]:
-        """Return the selected coordinates with names and weights, the heaviest first, coefficients of covariates, and selected groups."""
-        return {**self.model_tables(model), **group_tables(model, problem.atoms)}
+    def tables(self, model: FGMModel, names: Sequence[str] | None = None, fit: tuple[FGMProblem, FGMState] | None = None) -> Tables:
+        """Return the selected coordinates with names and weights, the heaviest first, coefficients of covariates; of a fit selected groups.
 
-    def model_tables(self, model: FGMModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
-        """Return what :meth:`tables` does; ``names``: of all features, where the model has none."""
+        ``names``: of all features, where the model has none.
+        """
         known = model if model.names is not None or names is None else replace(model, names=tuple(names[j] for j in model.features))
-        return {"selected": selected_rows(known), "path_weights": path_rows(known), **covariate_tables(known)}
+        groups = {} if fit is None else group_tables(model, fit[0].atoms)
+        return {"selected": selected_rows(known), "path_weights": path_rows(known), **covariate_tables(known), **groups}
 
     # -- fits that leave rows out ------------------------------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ from ...core.result import Result, Step
 from ...inputs.labels import Inputs, row_weights
 from ...inputs.scores import NAN, R2Tracker, accuracy_metrics, fit_tracker, scores_of
 from ...models.linear import LinearModel
+from ...models.model import Tables
 from ...passes.blocks import column_tasks
 from ...passes.columns import columns_bytes
 from ...passes.scaling import fetch_scaled
@@ -210,7 +211,7 @@ class BatchProblem:
         explained = 1.0 - float(square) / spread if spread > 0.0 else NAN
         return {"train_r2": explained, "n_answers": 2 if len(model.features) else 1}
 
-    def tables(self, state: BatchState, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
+    def tables(self, state: BatchState, model: LinearModel) -> Tables:
         """Return the certificate of every class."""
         classes = json.loads(model.classes_json)
         labels = classes if classes is not None and len(state.machines) > 1 else [None] * len(state.machines)

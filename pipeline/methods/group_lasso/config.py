@@ -20,6 +20,7 @@ class GroupLassoConfig(MethodConfig):
 
     fold_tols = {"tol": 1e-2}
     path_falls = True
+    pass_parameters = ("algorithm", "epochs", "shuffle")
 
     takes_streams = True
 

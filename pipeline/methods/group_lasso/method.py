@@ -13,10 +13,10 @@ from ...core.method import Method
 from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step
 from ...inputs.labels import Inputs
-from ...inputs.scores import scores_of
+from ...inputs.scores import model_values, scores_of
 from ...models.linear import LinearModel
+from ...models.model import Tables
 from ...models.tables import name_features, weights_by_label
-from ...records.data_set import source_names
 from .batch_problem import BatchProblem
 from .batch_terms import BatchState
 from .config import GroupLassoConfig
@@ -38,7 +38,6 @@ class GroupLasso(Method[GroupLassoConfig, Problem, State, LinearModel]):
 
     name = "group-lasso"
     config = GroupLassoConfig
-    pass_parameters = ("algorithm", "epochs", "shuffle")
     models = (LinearModel,)
     programs = "methods.group_lasso.moments_pass"
 
@@ -86,13 +85,7 @@ class GroupLasso(Method[GroupLassoConfig, Problem, State, LinearModel]):
         )
 
     def _scores_at_hand(self, problem: Problem, model: LinearModel, resources: Resources) -> dict[str, Any]:
-        return scores_of(problem.inputs.labelled, self.model_values(problem, model, resources))
-
-    def tables(self, problem: Problem, state: Any, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
-        """Return the certificates of a batch, or the stream step by step; selected features with their weights, selected groups."""
-        is_batch = isinstance(problem, BatchProblem)
-        own = problem.tables(state, model) if is_batch else {"stream": regret_rows(state.along, state.ended)}
-        return {**own, **self.model_tables(model, source_names(problem.inputs.data))}
+        return scores_of(problem.inputs.labelled, model_values(problem.inputs, model, resources))
 
     def decision_values(self, problem: Problem, state: Any, resources: Resources) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``, fit after fit."""
@@ -125,15 +118,22 @@ class GroupLasso(Method[GroupLassoConfig, Problem, State, LinearModel]):
         """Return the groups and weights that the fit before ended with."""
         return problem.continued(fresh, last) if isinstance(problem, BatchProblem) else fresh
 
-    def model_tables(self, model: LinearModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
-        """Return the tables of selected features, largest weights of scaled columns first, and of selected groups."""
+    def tables(self, model: LinearModel, names: Sequence[str] | None = None, fit: tuple[Problem, Any] | None = None) -> Tables:
+        """Return the selected features, largest weights of scaled columns first, and selected groups; of a fit before them certificates of
+        a batch, or the stream step by step.
+        """
         features, labels = model.features, json.loads(model.classes_json)
         texts = name_features(features, names)
         weights = model.scaled_weights()
         rows: list[dict[str, Any]] = []
         for j in np.lexsort((features, -np.abs(weights).sum(axis=0)))[:MAX_TABLE_ROWS]:
             rows.append({"feature": texts[j], **weights_by_label(weights[:, j], labels)})
-        return {"selected": rows, "groups": _group_rows(model)}
+        tables = {"selected": rows, "groups": _group_rows(model)}
+        if fit is None:
+            return tables
+        problem, state = fit
+        own = problem.tables(state, model) if isinstance(problem, BatchProblem) else {"stream": regret_rows(state.along, state.ended)}
+        return {**own, **tables}
 
 
 def _group_rows(model: LinearModel) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from ...inputs.tasks import TaskInputs, checked_task_kernel, store_tasks, with_t
 from ...loops.active_set import EVERYWHERE, FINISHED, ActiveState, active_step
 from ...models.build import build_model, build_task_model
 from ...models.kernel import KernelModel, kernel_names
+from ...models.model import Tables
 from ...models.tables import heaviest_first
 from ...models.task import TaskModel, machine_stack
 from .config import HKLConfig
@@ -160,28 +161,27 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
         return problem.machines.unit.values(state.master.best_decisions)
 
-    def tables(self, problem: HKLProblem, state: HKLState, model: Model) -> dict[str, list[dict[str, Any]]]:
-        """Return kernels by weight, and what every depth holds."""
-        nodes, master = state.active.nodes, state.master
-        weights, norms, depths = master.best_weights, master.best_norms, problem.dag.depth(nodes.keys)
-        total = max(float(norms.sum()), 1e-300)
-        selected = np.isin(np.arange(nodes.size), selected_nodes(state.active, master, problem.config.threshold))
-        rows: list[dict[str, Any]] = []
-        for depth in np.unique(depths):
-            at = depths == depth
-            counts = {"depth": int(depth), "nodes": int(at.sum()), "selected": int((selected & at).sum())}
-            rows.append({**counts, "weight": float(weights[at].sum()), "norm_share": float(norms[at].sum()) / total})
-        return {**self.model_tables(model, problem.data.feature_names()), "depths": rows}
-
-    def model_tables(self, model: Model, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
-        """Return kernels by weight."""
+    def tables(self, model: Model, names: Sequence[str] | None = None, fit: tuple[HKLProblem, HKLState] | None = None) -> Tables:
+        """Return kernels by weight; of a fit also what every depth holds."""
         arrays, names = model.arrays, kernel_names(model, names)
         weights, norms = arrays["weights"], arrays["norms"]
         total, rows = max(float(norms.sum()), 1e-300), []
         for w in heaviest_first(weights):
             node = {"kernel": names[w], "depth": int(arrays["depths"][w]), "d": float(arrays["penalties"][w])}
             rows.append({**node, "weight": float(weights[w]), "norm_share": float(norms[w]) / total})
-        return {"kernels": rows}
+        if fit is None:
+            return {"kernels": rows}
+        problem, state = fit
+        nodes, master = state.active.nodes, state.master
+        weights, norms, depths = master.best_weights, master.best_norms, problem.dag.depth(nodes.keys)
+        total = max(float(norms.sum()), 1e-300)
+        selected = np.isin(np.arange(nodes.size), selected_nodes(state.active, master, problem.config.threshold))
+        by_depth = []
+        for depth in np.unique(depths):
+            at = depths == depth
+            counts = {"depth": int(depth), "nodes": int(at.sum()), "selected": int((selected & at).sum())}
+            by_depth.append({**counts, "weight": float(weights[at].sum()), "norm_share": float(norms[at].sum()) / total})
+        return {"kernels": rows, "depths": by_depth}
 
 
 def default_graph(rows: Inputs, resources: Resources) -> str | None:

@@ -19,7 +19,7 @@ from ...grams.given import GivenGrams
 from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.scores import held_out_rows, scores_of
 from ...models.kernel import KernelModel
-from ...records.data_set import source_names
+from ...models.model import Tables
 from .config import KTAPathConfig
 from .machines import machine_model, spread_points, weights_along
 from .problem import CELLS, KTAProblem, KTAState, machine_point, path_junctures
@@ -139,12 +139,8 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
             at = min(int(k), int(active[-1]))
             yield PathValues({"p": float(state.p[k])}, values[at], lambda at=at: [int(state.counts[at])])
 
-    def tables(self, problem: KTAProblem, state: KTAState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
+    def tables(self, model: KernelModel, names: Sequence[str] | None = None, fit: tuple[KTAProblem, KTAState] | None = None) -> Tables:
         """Return kernels in the order they leave the path, last ones first; the points; and weights of the last kernels."""
-        return self.model_tables(model, source_names(problem.inputs.data))
-
-    def model_tables(self, model: KernelModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
-        """Return what :meth:`tables` does."""
         a, grid, counts = (model.arrays[name] for name in ("alignments", "p_grid", "n_active"))
         order = np.lexsort((np.arange(len(a)), -a))[:N_SHOWN]
         labels = [str(j) if names is None else names[j] for j in order.tolist()]

@@ -20,6 +20,7 @@ from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, wi
 from ...loops.active_set import FINISHED, ActiveState, active_step
 from ...models.build import build_task_model
 from ...models.kernel import kernel_names
+from ...models.model import Tables
 from ...models.tables import heaviest_first
 from ...models.task import TaskModel, task_counts
 from .config import LatentTaskConfig
@@ -132,12 +133,8 @@ class LatentTask(Method[LatentTaskConfig, LatentProblem, LatentState, TaskModel]
         """Return the decision values of all rows, ``(1, n_samples)``."""
         return problem.unit.values(state.machine.decision)[None]
 
-    def tables(self, problem: LatentProblem, state: LatentState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
+    def tables(self, model: TaskModel, names: Sequence[str] | None = None, fit: tuple[LatentProblem, LatentState] | None = None) -> Tables:
         """Return groups by weight, which tasks work together, kernels by weight, and their part in every task."""
-        return self.model_tables(model, problem.inputs.data.feature_names())
-
-    def model_tables(self, model: TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
-        """Return what :meth:`tables` does."""
         tasks, names = model.tasks, kernel_names(model, names)
         groups, weights = model.arrays["groups"].astype(bool), model.arrays["group_kernel_weights"]
         kernel_weights, parts = weights.sum(axis=0), np.diagonal(model.weights, axis1=1, axis2=2)

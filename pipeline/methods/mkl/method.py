@@ -31,6 +31,7 @@ from ...loops.kernel_weights import add_cut, continue_search, initial_state, sol
 from ...loops.protocol import bound_figures
 from ...models.build import build_model
 from ...models.kernel import KernelModel, is_selected
+from ...models.model import Tables
 from ...models.tables import followed_tables
 from .config import MKLConfig
 from .forms import Solved, quadratic_forms
@@ -159,12 +160,8 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
         """Return of every fit the number of kernels with weight, of several machines the largest."""
         return problem.selected(state)
 
-    def tables(self, problem: MKLProblem, state: MKLState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
+    def tables(self, model: KernelModel, names: Sequence[str] | None = None, fit: tuple[MKLProblem, MKLState] | None = None) -> Tables:
         """Return kernels by weight, and the weights of the heaviest along the iterations; by class, where several."""
-        return self.model_tables(model, problem.inputs.data.feature_names())
-
-    def model_tables(self, model: KernelModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
-        """Return what :meth:`tables` does."""
         return followed_tables(model, names)
 
     # -- fits that leave rows out ------------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from ...inputs.tasks import TaskInputs, TaskProblem, held_out_task_inputs, poole
 from ...loops.protocol import bound_figures
 from ...models.build import build_task_model
 from ...models.kernel import is_selected, kernel_names
+from ...models.model import Tables
 from ...models.task import TaskModel, by_class, machine_stack, task_counts, task_table
 from .config import MultiTaskMKLConfig
 from .problem import FIRST_TOL, UNFINISHED, MultiTaskProblem, MultiTaskState, driver_items
@@ -111,18 +112,20 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
         """Return of every fit the number of kernels with weight, of several machines the largest."""
         return problem.selected(state)
 
-    def tables(self, problem: MultiTaskProblem, state: MultiTaskState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
-        """Return kernels by weight, their part in every task, and the tasks."""
-        names, codes = problem.inputs.names, problem.inputs.codes[problem.inputs.order]
-        tasks = [{"tasks": task_table(names, codes, one.best_beta, problem.unit.values(one.best_bias))} for one in state.searches]
-        more = tasks[0] if len(tasks) == 1 else by_class(tasks, problem.inputs.labels)
-        return {**self.model_tables(model, problem.inputs.data.feature_names()), **more}
-
-    def model_tables(self, model: TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
-        """Return kernels by weight, and their part in every task."""
+    def tables(
+        self, model: TaskModel, names: Sequence[str] | None = None, fit: tuple[MultiTaskProblem, MultiTaskState] | None = None
+    ) -> Tables:
+        """Return kernels by weight, and their part in every task; of a fit the tasks, too."""
         weights = np.atleast_2d(model.arrays["kernel_weights"])
         tables = [_tables(model.machine(m), one, names) for m, one in enumerate(weights)]
-        return tables[0] if len(tables) == 1 else by_class(tables, model.labels)
+        own = tables[0] if len(tables) == 1 else by_class(tables, model.labels)
+        if fit is None:
+            return own
+        problem, state = fit
+        named, codes = problem.inputs.names, problem.inputs.codes[problem.inputs.order]
+        tasks = [{"tasks": task_table(named, codes, one.best_beta, problem.unit.values(one.best_bias))} for one in state.searches]
+        more = tasks[0] if len(tasks) == 1 else by_class(tasks, problem.inputs.labels)
+        return {**own, **more}
 
     # -- fits that leave rows out ------------------------------------------------------------------------------------------------------
 
@@ -166,7 +169,7 @@ def shared_problem(
     return MultiTaskProblem(first, inputs, *matrices, resources, tuple(fits), tuple(fit_configs))
 
 
-def _tables(model: TaskModel, weights: np.ndarray, names: Sequence[str] | None) -> dict[str, list[dict[str, Any]]]:
+def _tables(model: TaskModel, weights: np.ndarray, names: Sequence[str] | None) -> Tables:
     kernels, threshold = kernel_names(model, names), MultiTaskMKLConfig.model_validate_json(model.params_json).threshold
     order = np.argsort(-weights, kind="stable")
     order = order[is_selected(weights, threshold)[order]]

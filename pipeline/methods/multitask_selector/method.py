@@ -16,11 +16,11 @@ from ...core.method import Method
 from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step, ended_early
 from ...inputs.labels import resolve_loss
-from ...inputs.scores import scores_of
+from ...inputs.scores import model_values, scores_of
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, refuse_more_classes
 from ...models.linear import LinearModel, raw_coefficients
+from ...models.model import Tables
 from ...models.tables import name_features
-from ...records.data_set import source_names
 from .config import SelectorConfig
 from .partial_fit import TaskLearner
 from .problem import CUT_SHORT, BatchProblem, BatchState, SelectorProblem, Way, choose_way
@@ -98,26 +98,14 @@ class Selector(Method[SelectorConfig, Any, Any, LinearModel]):
         )
 
     def _scores_at_hand(self, problem: SelectorProblem, model: LinearModel, resources: Resources) -> dict[str, Any]:
-        return scores_of(problem.inputs.labelled, self.model_values(problem, model, resources))
+        return scores_of(problem.inputs.labelled, _own_values(problem.inputs, model, resources))
 
-    def model_values(self, problem: SelectorProblem, model: LinearModel, resources: Resources) -> np.ndarray:
+    def decision_values(self, problem: SelectorProblem, state: Any, resources: Resources) -> np.ndarray:
         """Return the decision value of each row's task, ``(1, n_samples)``."""
-        values = super().model_values(problem, replace(model, tasks_json="null"), resources)
-        return np.take_along_axis(values.T, problem.inputs.codes[:, None], axis=1).T
+        return _own_values(problem.inputs, self.result(problem, state, resources).model, resources)
 
-    def tables(self, problem: SelectorProblem, state: Any, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
-        """Return features by the norm of their weights over tasks, their weights by task, the tasks; of a stream also its steps."""
-        data, tasks, counts = problem.data, problem.inputs.names, np.count_nonzero(selected_weights(model), axis=1)
-        sizes = np.bincount(data.codes, data.weight > 0, len(tasks))
-        rows = [
-            {"task": name, "rows": int(sizes[q]), "features": int(counts[q]), "intercept": float(model.intercepts[q])}
-            for q, name in enumerate(tasks)
-        ]
-        steps = {"stream": problem.regret_curve(state)} if isinstance(problem, RoundsProblem) else {}
-        return {**self.model_tables(model, source_names(problem.inputs.data)), "tasks": rows, **steps}
-
-    def model_tables(self, model: LinearModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
-        """Return features by the norm of their weights over tasks, and their weights by task."""
+    def tables(self, model: LinearModel, names: Sequence[str] | None = None, fit: tuple[SelectorProblem, Any] | None = None) -> Tables:
+        """Return features by the norm of their weights over tasks, their weights by task; of a fit the tasks, of a stream its steps."""
         features, weights = model.features, model.scaled_weights()
         texts, norms = name_features(features, names), np.sqrt(np.square(weights).sum(axis=0))
         order = np.lexsort((features, -norms))
@@ -130,7 +118,23 @@ class Selector(Method[SelectorConfig, Any, Any, LinearModel]):
             for q, name in enumerate(model.tasks or ())
             if len(order)
         ]
-        return {"selected": selected, "task_features": by_task}
+        tables = {"selected": selected, "task_features": by_task}
+        if fit is None:
+            return tables
+        problem, state = fit
+        data, tasks, counts = problem.data, problem.inputs.names, np.count_nonzero(selected_weights(model), axis=1)
+        sizes = np.bincount(data.codes, data.weight > 0, len(tasks))
+        rows = [
+            {"task": name, "rows": int(sizes[q]), "features": int(counts[q]), "intercept": float(model.intercepts[q])}
+            for q, name in enumerate(tasks)
+        ]
+        steps = {"stream": problem.regret_curve(state)} if isinstance(problem, RoundsProblem) else {}
+        return {**tables, "tasks": rows, **steps}
+
+
+def _own_values(inputs: TaskInputs, model: LinearModel, resources: Resources) -> np.ndarray:
+    values = model_values(inputs, replace(model, tasks_json="null"), resources)
+    return np.take_along_axis(values.T, inputs.codes[:, None], axis=1).T
 
 
 def _unfinished(config: SelectorConfig, state: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from ...core.memory import check_memory
 from ...core.method import Method
 from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step
+from ...models.model import Tables
 from ...models.spectral import SpectralModel
 from ...records.data_set import require
 from .config import NPKLConfig
@@ -106,7 +107,9 @@ class NPKL(Method[NPKLConfig, NPKLProblem, SpectralState, SpectralModel]):
             unfinished=f"{reason} ended the fit at a duality gap of {figures['gap']:.3g}",
         )
 
-    def tables(self, problem: NPKLProblem, state: SpectralState, model: SpectralModel) -> dict[str, list[dict[str, Any]]]:
+    def tables(
+        self, model: SpectralModel, names: Sequence[str] | None = None, fit: tuple[NPKLProblem, SpectralState] | None = None
+    ) -> Tables:
         """Return constraints by kind, and the eigenvalues of the kernel."""
         return {
             "constraints": constraint_counts(model),

@@ -33,6 +33,7 @@ from ...inputs.labels import labels_of, refuse_idle_classes, row_costs, store_in
 from ...inputs.scores import AccuracyTracker, accuracy_metrics, fit_tracker, held_out_rows, scores_of
 from ...inputs.tasks import TaskInputs, checked_task_kernel, refuse_more_classes, store_tasks, with_tasks
 from ...loops.active_set import FINISHED, ActiveState, active_step, unchanged_figures
+from ...models.model import Tables
 from .config import RuleConfig
 from .data import REMEDY, RuleInputs, RuleTask, driver_items
 from .lattice_problem import LatticeProblem
@@ -172,12 +173,8 @@ class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
         """Return the decision values of all rows, ``(n_machines, n_samples)``; of tasks one, that of each row's task."""
         return problem.row_values(state, resources).T
 
-    def tables(self, problem: RulesProblem, state: RuleState, model: RuleModel) -> dict[str, list[dict[str, Any]]]:
+    def tables(self, model: RuleModel, names: Sequence[str] | None = None, fit: tuple[RulesProblem, RuleState] | None = None) -> Tables:
         """Return the rules, largest weight first."""
-        return self.model_tables(model)
-
-    def model_tables(self, model: RuleModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
-        """Return what :meth:`tables` does."""
         return {"rules": rule_table(model)}
 
     def follow_path(self, problem: RulesProblem, before: RulesProblem | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from ...core.memory import check_memory, total_bytes
 from ...core.method import Method
 from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step
+from ...models.model import Tables
 from .config import RankerConfig, VisualRankConfig
 from .model import RankerModel, RankingModel
 from .problem import MAX_RANKED, RankerInputs, RankerProblem, driver_items, stored_digest
@@ -67,9 +68,11 @@ class Ranker(Method[RankerConfig, Any, Any, Any]):
         """Return scores and what certifies them; of one query the kernel, too."""
         return problem.result(state)
 
-    def tables(self, problem: RankerProblem | QueriesProblem, state: Any, model: Any) -> dict[str, list[dict[str, Any]]]:
-        """Return the first images, and the precision if it is known; the spectrum of one query, the certificates of many."""
-        return problem.tables(model)
+    def tables(
+        self, model: Any, names: Sequence[str] | None = None, fit: tuple[RankerProblem | QueriesProblem, Any] | None = None
+    ) -> Tables:
+        """Return of a fit the first images, and the precision if it is known; the spectrum of one query, the certificates of many."""
+        return {} if fit is None else fit[0].tables(model)
 
 
 class VisualRank(Method[VisualRankConfig, WalkProblem, WalkState, RankingModel]):
@@ -134,7 +137,7 @@ class VisualRank(Method[VisualRankConfig, WalkProblem, WalkState, RankingModel])
             },
         )
 
-    def tables(self, problem: WalkProblem, state: WalkState, model: RankingModel) -> dict[str, list[dict[str, Any]]]:
+    def tables(self, model: RankingModel, names: Sequence[str] | None = None, fit: tuple[WalkProblem, WalkState] | None = None) -> Tables:
         """Return the first rows."""
         numbers = [(int(row), float(model.scores[row]), float(model.prior[row])) for row in rank_rows(model.scores)[:MAX_RANKED]]
         return {"ranking": [{"rank": k, "row": row, "score": score, "prior": prior} for k, (row, score, prior) in enumerate(numbers, 1)]}

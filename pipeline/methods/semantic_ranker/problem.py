@@ -29,6 +29,7 @@ from ...core.memory import Item, driver_plan
 from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...grams.weighted_sum import MATRIX_SHARE
+from ...models.model import Tables
 from ...records.data_set import Reads, require
 from .config import RankerConfig
 from .model import RankerModel
@@ -134,7 +135,7 @@ class RankerProblem:
             warnings=messages,
         )
 
-    def tables(self, model: RankerModel) -> dict[str, list[dict[str, Any]]]:
+    def tables(self, model: RankerModel) -> Tables:
         """Return the first images, the spectrum, and the precision if it is known."""
         scores, prior = model.arrays["scores"], model.arrays["prior"]
         relevant = relevant_rows(self.inputs.data)

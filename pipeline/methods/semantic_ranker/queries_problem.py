@@ -13,6 +13,7 @@ from ...core.memory import Item, driver_plan
 from ...core.resources import Resources
 from ...core.result import Result, Step
 from ...loops.protocol import joint_stop
+from ...models.model import Tables
 from .config import RankerConfig
 from .model import RankingModel
 from .problem import TOP_SIZES, RankerInputs, is_flat, relevant_rows, stored_digest, tag_text
@@ -131,7 +132,7 @@ class QueriesProblem:
             warnings=messages,
         )
 
-    def tables(self, model: RankingModel) -> dict[str, list[dict[str, Any]]]:
+    def tables(self, model: RankingModel) -> Tables:
         """Return the certificates of the queries, their first images, and the precision if it is known."""
         relevant, first, queries = relevant_rows(self.inputs.data), [], []
         for q, name in enumerate(model.queries):

@@ -22,6 +22,7 @@ from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, wi
 from ...loops.protocol import bound_figures
 from ...models.build import build_task_model
 from ...models.kernel import kernel_names
+from ...models.model import Tables
 from ...models.task import TaskModel, task_counts, task_table
 from .baselines import PROBLEMS
 from .config import SharedSubspaceConfig
@@ -99,24 +100,23 @@ class SharedSubspace(Method[SharedSubspaceConfig, SubspaceProblem, SubspaceState
         """Return the decision values of all rows, ``(1, n_samples)``."""
         return problem.unit.values(state.best_decision)[None]
 
-    def tables(self, problem: SubspaceProblem, state: SubspaceState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
-        """Return kernels by trace, eigenvalues of their couplings, couplings of tasks, and the tasks."""
-        intercepts = problem.unit.values(state.best_bias)
-        return {
-            **self.model_tables(model, problem.inputs.data.feature_names()),
-            "tasks": task_table(problem.inputs.names, problem.codes, state.best_beta, intercepts),
-        }
-
-    def model_tables(self, model: TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
-        """Return kernels by trace, eigenvalues of their couplings, and couplings of tasks."""
+    def tables(
+        self, model: TaskModel, names: Sequence[str] | None = None, fit: tuple[SubspaceProblem, SubspaceState] | None = None
+    ) -> Tables:
+        """Return kernels by trace, eigenvalues of their couplings, and couplings of tasks; of a fit the tasks, too."""
         weights, names, tasks = model.weights, kernel_names(model, names), model.tasks
         traces = np.trace(weights, axis1=1, axis2=2)
         order = np.argsort(-traces, kind="stable")
         spectra = np.linalg.eigvalsh(weights)[:, ::-1][:, :MAX_EIGENVALUES_SHOWN]
         # Weight of the rows of one task in the machine of another.
         shown, coupling = [str(name) for name in tasks[:MAX_TASKS_SHOWN]], weights.sum(axis=0)
-        return {
+        tables = {
             "kernels": [{"kernel": names[q], "weight": float(traces[q])} for q in order],
             "eigenvalues": [{"kernel": names[q], **{str(i): float(v) for i, v in enumerate(spectra[q], 1)}} for q in order],
             "task_pairs": [{"task": task, **dict(zip(shown, map(float, coupling[t]), strict=False))} for t, task in enumerate(shown)],
         }
+        if fit is None:
+            return tables
+        problem, state = fit
+        intercepts = problem.unit.values(state.best_bias)
+        return {**tables, "tasks": task_table(problem.inputs.names, problem.codes, state.best_beta, intercepts)}

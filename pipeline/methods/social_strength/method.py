@@ -29,6 +29,7 @@ from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kern
 from ...inputs.labels import Inputs
 from ...models.build import data_scaling, support_rows_of
 from ...models.kernel import kernel_names
+from ...models.model import Tables
 from ...records.data_set import DataSet
 from .block_pass import BlockViews
 from .config import SocialConfig
@@ -164,21 +165,23 @@ class Social(Method[SocialConfig, SocialProblem, SocialState, SocialModel]):
             },
         )
 
-    def tables(self, problem: SocialProblem, state: SocialState, model: SocialModel) -> dict[str, list[dict[str, Any]]]:
-        """Return views by weight, the learnt ranking of the training pairs with its baselines, hits among the first m."""
-        names = ["learnt", "direct", "uniform", *map(str, problem.specs)]
-        areas = [learnt_area(model, problem.links), *model.arrays["baseline_auc"].tolist()]
-        return {
-            **self.model_tables(model),
-            "rankings": [{"ranking": name, "auc": area} for name, area in zip(names, areas, strict=True)],
-            "hits": hit_table(model, problem.links),
-        }
-
-    def model_tables(self, model: SocialModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
-        """Return views by weight."""
+    def tables(
+        self, model: SocialModel, names: Sequence[str] | None = None, fit: tuple[SocialProblem, SocialState] | None = None
+    ) -> Tables:
+        """Return views by weight; of a fit the learnt ranking of the training pairs with its baselines, and hits among the first m."""
         names, shares, singles = kernel_names(model), model.theta / model.theta.sum(), model.arrays["singles"]
         order = np.lexsort((np.arange(len(names)), -shares))
-        return {"kernels": [{"kernel": names[q], "weight": float(shares[q]), "alignment": float(singles[q])} for q in order]}
+        tables = {"kernels": [{"kernel": names[q], "weight": float(shares[q]), "alignment": float(singles[q])} for q in order]}
+        if fit is None:
+            return tables
+        problem, _ = fit
+        rankings = ["learnt", "direct", "uniform", *map(str, problem.specs)]
+        areas = [learnt_area(model, problem.links), *model.arrays["baseline_auc"].tolist()]
+        return {
+            **tables,
+            "rankings": [{"ranking": name, "auc": area} for name, area in zip(rankings, areas, strict=True)],
+            "hits": hit_table(model, problem.links),
+        }
 
 
 def _weigh_views(problem: SocialProblem, state: SocialState, ctx: Resources) -> SocialState:

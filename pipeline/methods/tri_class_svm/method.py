@@ -21,6 +21,7 @@ from ...inputs.labels import Inputs, store_inputs
 from ...inputs.scores import held_out_rows, scores_of
 from ...models.build import build_model
 from ...models.kernel import KernelModel
+from ...models.model import Tables
 from .config import TriClassConfig
 from .inputs import TriClassInputs, join_stores, make_points, resolve_kernel, split_labels, validation_masks
 from .problem import BASELINES, PATH_COLUMNS, TriClassProblem, TriClassState, count_machines, decide, driver_items
@@ -133,8 +134,13 @@ class TriClass(Method[TriClassConfig, TriClassProblem, TriClassState, KernelMode
         """Return 1 of every fit: it has one kernel."""
         return [1] * problem.n_fits
 
-    def tables(self, problem: TriClassProblem, state: TriClassState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
-        """Return the validation beside the baselines, the starts, and every start step by step."""
+    def tables(
+        self, model: KernelModel, names: Sequence[str] | None = None, fit: tuple[TriClassProblem, TriClassState] | None = None
+    ) -> Tables:
+        """Return of a fit the validation beside the baselines, the starts, and every start step by step."""
+        if fit is None:
+            return {}
+        problem, state = fit
         names = problem.names
         steps = [{**dict(zip(PATH_COLUMNS, row, strict=True)), "start": names[int(row[1])]} for row in state.path.tolist()]
         return {

@@ -22,6 +22,7 @@ from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.scores import held_out_rows, scores_of
 from ...models.build import build_model
 from ...models.kernel import KernelModel
+from ...models.model import Tables
 from ...models.tables import followed_tables
 from .config import TwoLayerConfig
 from .problem import UNFINISHED, LayerState, TwoLayerProblem, TwoLayerState, layer_bytes, most_new_kernels
@@ -137,12 +138,10 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
         return np.stack([machine.decision for machine in problem.best(state)])
 
-    def tables(self, problem: TwoLayerProblem, state: TwoLayerState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
+    def tables(
+        self, model: KernelModel, names: Sequence[str] | None = None, fit: tuple[TwoLayerProblem, TwoLayerState] | None = None
+    ) -> Tables:
         """Return kernels by weight, and the weights of the heaviest along the iterations; by class for several."""
-        return self.model_tables(model, problem.inputs.data.feature_names())
-
-    def model_tables(self, model: KernelModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
-        """Return what :meth:`tables` does."""
         return followed_tables(model, names)
 
 

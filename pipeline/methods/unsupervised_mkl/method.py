@@ -17,6 +17,7 @@ from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kern
 from ...inputs.labels import Inputs
 from ...models.build import build_model
 from ...models.kernel import KernelModel, kernel_names
+from ...models.model import Tables
 from ...models.tables import kernel_rows, weight_tables
 from .components import choose_way, components_by_passes, principal_components
 from .config import UMKLConfig
@@ -104,11 +105,9 @@ class UMKL(Method[UMKLConfig, UMKLProblem, UMKLState, KernelModel]):
             figures={"n_selected": int(np.count_nonzero(state.weights)), "n_kernels": len(state.weights)},
         )
 
-    def tables(self, problem: UMKLProblem, state: UMKLState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
-        """Return kernels by weight, and the weights of the heaviest along the rounds."""
-        names = kernel_names(model, problem.inputs.data.feature_names())
-        return weight_tables(names, [0], state.weights[None], [state.path])
-
-    def model_tables(self, model: KernelModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
-        """Return kernels by weight."""
-        return {"kernels": kernel_rows(kernel_names(model, names), [0], model.arrays["weights"][None])}
+    def tables(self, model: KernelModel, names: Sequence[str] | None = None, fit: tuple[UMKLProblem, UMKLState] | None = None) -> Tables:
+        """Return kernels by weight; of a fit the weights of the heaviest along the rounds, too."""
+        names = kernel_names(model, names)
+        if fit is None:
+            return {"kernels": kernel_rows(names, [0], model.arrays["weights"][None])}
+        return weight_tables(names, [0], fit[1].weights[None], [fit[1].path])

@@ -40,5 +40,5 @@ class Ridge(Method):
         model = LinearModel(text, "null", "null", len(state.coef), state.coef[None], np.zeros(1), figures=figures)
         return Result(model, state.stop, objective=state.objective, gap=state.gap, certified_over="all coefficients")
 
-    def tables(self, problem, state, model):
-        return {"selected": [{"feature": f"x{j}", "weight": float(w)} for j, w in enumerate(state.coef)]}
+    def tables(self, model, names=None, fit=None):
+        return {"selected": [{"feature": f"x{j}", "weight": float(w)} for j, w in enumerate(model.coef[0])]}

@@ -120,7 +120,7 @@ def test_summary_and_tables_of_a_run(name, tmp_path):
     problem = method.problem(*method.read_inputs(method.config(graph="union"), ctx, {"test_share": 0.25}), ctx)
     outcome = iterate(method, problem, ctx)
     found = method.result(problem, outcome.state, ctx)
-    model, summary, tables = found.model, found.summary, method.tables(problem, outcome.state, found.model)
+    model, summary, tables = found.model, found.summary, method.tables(found.model, fit=(problem, outcome.state))
     assert summary["classes"] == ["no", "yes"] and summary["graph_components"] == 1 and summary["isolated_rows"] == 0
     assert 0.5 <= summary["test_accuracy"] <= 1 and 0.5 <= summary["train_accuracy"] <= 1
     assert sum(row["held_out"] for row in tables["embedding"]) == 10

@@ -291,7 +291,7 @@ def told(config, ctx, extra):
     problem = ranker.problem(*ranker.read_inputs(config, ctx, extra), ctx)
     state = iterate(ranker, problem, ctx).state
     found = ranker.result(problem, state, ctx)
-    return found.model, found.summary, ranker.tables(problem, state, found.model), problem.plan
+    return found.model, found.summary, ranker.tables(found.model, fit=(problem, state)), problem.plan
 
 
 def test_a_run_tells_its_ranking(tmp_path):
