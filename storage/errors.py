@@ -8,6 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+FORMAT = 6
+"""The number of every format on disk; files with another one are refused, never guessed at."""
+
 
 class StorageError(Exception):
     """Base class of all errors of the storage layer."""
@@ -15,6 +18,17 @@ class StorageError(Exception):
 
 class SchemaError(StorageError, ValueError):
     """A store, record or argument does not have the declared form (unknown version, wrong dtype, name or shape)."""
+
+
+def format_name(what: str) -> str:
+    """Return what files of a kind say of their format."""
+    return f"gramplane.{what}/{FORMAT}"
+
+
+def check_format(found: object, what: str, where: object, remedy: str) -> None:
+    """Raise SchemaError if a file of a kind says another format than that of this version."""
+    if found != format_name(what):
+        raise SchemaError(f"{where} has the format {found!r}; this version reads {format_name(what)!r}: {remedy}")
 
 
 class UrlError(SchemaError):

@@ -6,21 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .blocks.arrays import Record
-from .errors import DigestMismatch, MissingBlock, SchemaError, canonical_json, parse_json, space_for
+from .errors import DigestMismatch, MissingBlock, SchemaError, canonical_json, check_format, format_name, parse_json, space_for
 from .objects import Objects, check_key, read_json_lines, sync_folder, write_all
 
 MANIFEST = "manifest.json"
-FORMAT = "gramplane.manifest/1"
 
 
 def _seal_digest(listed: Mapping[str, tuple[int, int]]) -> str:
-    return hashlib.sha256(canonical_json({"format": FORMAT, "objects": listed})).hexdigest()
+    return hashlib.sha256(canonical_json({"format": format_name("manifest"), "objects": listed})).hexdigest()
 
 
 def write_seal(objects: Objects, listed: Record) -> str:
     """Write ``manifest.json`` atomically and durably; return the digest of the store."""
     digest = _seal_digest(listed)
-    objects.write(MANIFEST, canonical_json({"format": FORMAT, "objects": listed, "digest": digest}), fsync=True)
+    objects.write(MANIFEST, canonical_json({"format": format_name("manifest"), "objects": listed, "digest": digest}), fsync=True)
     return digest
 
 
@@ -36,8 +35,7 @@ def read_seal(objects: Objects) -> tuple[Record, str]:
         fields = parse_json(data, location)
     except SchemaError as error:
         raise DigestMismatch(str(error)) from error
-    if fields.get("format") != FORMAT:
-        raise SchemaError(f"{location} has the format {fields.get('format')!r}; this version reads {FORMAT!r}")
+    check_format(fields.get("format"), "manifest", location, "make it again, or install the version that wrote it")
     listed = _check_entries(fields.get("objects"), location)
     if _seal_digest(listed) != fields.get("digest"):
         stated = fields.get("digest")

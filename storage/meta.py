@@ -8,9 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .blocks.tables import column_tables
-from .errors import Json, Matrix, SchemaError
-
-SCHEMA = "gramplane.blocks/5"
+from .errors import Json, Matrix, SchemaError, check_format, format_name
 
 Label = str | int | float | bool
 ScaleKind = Literal["none", "unit-column", "standard", "unit-row", "max-abs"]
@@ -86,7 +84,7 @@ class BlockMeta:
         """Attributes of the root group; the digest is not among them, since it covers them."""
         values = asdict(self)
         del values["digest"]
-        return {"gramplane": {"schema": SCHEMA, **values}}
+        return {"gramplane": {"schema": format_name("blocks"), **values}}
 
     @classmethod
     def from_attributes(cls, attributes: Json, digest: str, where: str) -> "BlockMeta":
@@ -94,9 +92,7 @@ class BlockMeta:
         stored = attributes.get("gramplane") if isinstance(attributes, dict) else None
         if not isinstance(stored, dict) or "schema" not in stored:
             raise SchemaError(f"{where} is not a block store: its attributes have no 'gramplane.schema'")
-        if stored["schema"] != SCHEMA:
-            advice = "run `gramplane ingest` again on the source, or install the version that wrote it"
-            raise SchemaError(f"{where} has the format {stored['schema']!r}; this version reads {SCHEMA!r}: {advice}")
+        check_format(stored["schema"], "blocks", where, "run `gramplane ingest` again on the source, or install the version that wrote it")
         rules = {
             **dict.fromkeys(("n_rows", "n_cols", "n_missing", "n_coded"), lambda v: type(v) is int and v >= 0),
             **dict.fromkeys(("kind", "dtype", "scale"), lambda v: isinstance(v, str)),

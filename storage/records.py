@@ -13,13 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from .errors import Json, SchemaError, plain_json
+from .errors import Json, SchemaError, check_format, format_name, plain_json
 from .runs.tiles import TiledMatrix
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-FORMAT = "gramplane.record/1"
 T = TypeVar("T")
 Arrays = dict[str, npt.NDArray[Any]]
 Index = dict[str, list[Any]]
@@ -44,14 +43,12 @@ def to_arrays(obj: object) -> tuple[Arrays, dict[str, Any]]:
     if not _is_record(obj):
         raise SchemaError(f"a record must be a dataclass instance, not {type(obj).__name__}")
     arrays: Arrays = {}
-    return arrays, {"format": FORMAT, "record": _encode_value(obj, "", arrays)}
+    return arrays, {"format": format_name("record"), "record": _encode_value(obj, "", arrays)}
 
 
 def from_arrays(cls: type[T], arrays: Mapping[str, npt.NDArray[Any]], value: Mapping[str, Any]) -> T:
     """Rebuild a record from `to_arrays`; SchemaError if format, class, version or a field is not what the class declares."""
-    if not isinstance(value, Mapping) or value.get("format") != FORMAT:
-        format_name = value.get("format") if isinstance(value, Mapping) else value
-        raise SchemaError(f"record has the format {format_name!r}; this version reads {FORMAT!r}: {_ADVICE}")
+    check_format(value.get("format") if isinstance(value, Mapping) else value, "record", "record", _ADVICE)
     return _decode_record(cls, value.get("record"), arrays, record_name(cls))
 
 

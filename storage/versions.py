@@ -17,7 +17,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .errors import DigestMismatch, MissingBlock, RunLocked, SchemaError, StorageError, canonical_json, parse_json
+from .errors import (
+    DigestMismatch,
+    MissingBlock,
+    RunLocked,
+    SchemaError,
+    StorageError,
+    canonical_json,
+    check_format,
+    format_name,
+    parse_json,
+)
 from .manifest import MANIFEST, read_seal
 from .objects import LocalObjects, Objects
 from .remote import RemoteObjects
@@ -25,7 +35,6 @@ from .source import SOURCE
 from .temporary import lock_file
 
 POINTER = "current.json"
-FORMAT = "gramplane.store/2"
 ROOT = "zarr.json"
 JOURNAL = "journal.jsonl"
 GRAMS = "grams"
@@ -46,7 +55,7 @@ class Versions:
 
     def encode(self) -> bytes:
         """Content of the pointer."""
-        said = {"format": FORMAT, "current": self.current, "versions": dict(self.digests)}
+        said = {"format": format_name("store"), "current": self.current, "versions": dict(self.digests)}
         return canonical_json({**said, "digest": hashlib.sha256(canonical_json(said)).hexdigest()})
 
     @classmethod
@@ -59,8 +68,7 @@ class Versions:
         stated = fields.pop("digest", None)
         if stated != hashlib.sha256(canonical_json(fields)).hexdigest():
             raise DigestMismatch(f"{where} does not have the digest {stated!r} it states: it is damaged")
-        if fields.get("format") != FORMAT:
-            raise SchemaError(f"{where} has the format {fields.get('format')!r}; this version reads {FORMAT!r}")
+        check_format(fields.get("format"), "store", where, "make it again, or install the version that wrote it")
         current, digests = fields.get("current"), fields.get("versions")
         digests = digests if isinstance(digests, dict) else {}
         if not (isinstance(current, str) and current in digests and all(isinstance(digest, str) for digest in digests.values())):

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..blocks.arrays import ArraySpec, group_json
-from ..errors import Json, SchemaError, canonical_json
+from ..errors import Json, SchemaError, canonical_json, check_format, format_name
 from ..urls import check_name
 from .layout import GramLayout, record_length
 
-SCHEMA = "gramplane.grams/1"
-BUNDLE_SCHEMA = "gramplane.bundle/1"
 FOLDER = "grams"
 ROOT = "zarr.json"
 Kernel = tuple[str, Any]
@@ -82,7 +80,7 @@ class GramMeta:
     def attributes(self) -> dict[str, Any]:
         """Attributes of the root group."""
         values = {name: value for name, value in asdict(self).items() if name != "groups"}
-        return {"gramplane": {"schema": SCHEMA, **values, **({"groups": list(self.groups)} if self.groups else {})}}
+        return {"gramplane": {"schema": format_name("grams"), **values, **({"groups": list(self.groups)} if self.groups else {})}}
 
     def texts(self) -> dict[str, bytes]:
         """Descriptions that every store has: key -> content."""
@@ -91,7 +89,7 @@ class GramMeta:
     @classmethod
     def from_attributes(cls, attributes: Json, where: str) -> "GramMeta":
         """Read the attributes of the root group; SchemaError if this is no Gram store, or one of an unknown version."""
-        values = _read_fields(attributes, SCHEMA, where, "a Gram store")
+        values = _read_fields(attributes, "grams", where, "a Gram store")
         try:
             return cls(values["n"], values["block"], values["dtype"], values["data"], values["budget"], tuple(values.get("groups", ())))
         except (KeyError, TypeError) as error:
@@ -110,7 +108,7 @@ class Bundle:
     def id(self) -> str:
         """Content key: data, kernels, and how they are stored."""
         meta = self.meta
-        content = [BUNDLE_SCHEMA, meta.data, meta.n, meta.block, meta.dtype, list(self.digests)]
+        content = [format_name("bundle"), meta.data, meta.n, meta.block, meta.dtype, list(self.digests)]
         content += [list(meta.groups)] if meta.groups else []
         return hashlib.sha256(canonical_json(content)).hexdigest()[:16]
 
@@ -180,26 +178,23 @@ class Bundle:
 
     def attributes(self) -> dict[str, Any]:
         """Attributes of its group."""
-        return {"gramplane": {"schema": BUNDLE_SCHEMA, "number": self.number, "kernels": [list(kernel) for kernel in self.kernels]}}
+        return {"gramplane": {"schema": format_name("bundle"), "number": self.number, "kernels": [list(kernel) for kernel in self.kernels]}}
 
     @classmethod
     def from_attributes(cls, attributes: Json, meta: GramMeta, where: str) -> "Bundle":
         """Read the attributes of its group; SchemaError if they do not describe a bundle."""
-        values = _read_fields(attributes, BUNDLE_SCHEMA, where, "a bundle of Gram matrices")
+        values = _read_fields(attributes, "bundle", where, "a bundle of Gram matrices")
         number, kernels = values.get("number"), values.get("kernels")
         if type(number) is not int or not isinstance(kernels, list) or not kernels:
             raise SchemaError(f"{where}: number is {number!r} and kernels {kernels!r}; a bundle has a number and a list of kernels")
         return cls(meta, number, check_kernels(kernels))
 
 
-def _read_fields(attributes: Json, schema: str, where: str, what: str) -> Mapping[str, Any]:
+def _read_fields(attributes: Json, kind: str, where: str, what: str) -> Mapping[str, Any]:
     values = attributes.get("gramplane") if isinstance(attributes, dict) else None
     if not isinstance(values, dict) or "schema" not in values:
         raise SchemaError(f"{where} is not {what}: its attributes have no 'gramplane.schema'")
-    if values["schema"] != schema:
-        stored = values["schema"]
-        advice = "make it again with `gramplane gram`, or install the other version"
-        raise SchemaError(f"{where} has the schema {stored!r}; this version reads {schema!r}: {advice}")
+    check_format(values["schema"], kind, where, "make it again with `gramplane gram`, or install the version that wrote it")
     return values
 
 

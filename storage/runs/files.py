@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..blocks.arrays import crc32c
-from ..errors import DigestMismatch, Json, MissingBlock, NothingThere, SchemaError, canonical_json, load_json
+from ..errors import DigestMismatch, Json, MissingBlock, NothingThere, SchemaError, canonical_json, format_name, load_json
 from ..manifest import read_seal
 from ..objects import file_digest, is_temporary_name, write_atomic
 from ..urls import check_name, holds_store, local_path, open_object, open_objects
@@ -28,7 +28,6 @@ ROWS = "rows"
 FILE, LINE = b',\n "crc32c": "%08x"\n}', b',"crc32c":"%08x"}'
 _SEAL = re.compile(rb',?\n? ?"crc32c": ?"[0-9a-f]{8}"\n?\}\Z')
 
-CONFIG_FORMAT = "gramplane.run/3"
 HISTORY = "history.jsonl"
 _AGAIN = "continue the run (`gramplane resume`, of a grid the tune command again)"
 REMEDIES = {
@@ -141,8 +140,6 @@ def missing_run(folder: Path) -> MissingBlock:
 
 # Step manifests: what a workflow step read, with which parameters, what it wrote; the base of skipping finished steps.
 
-FORMAT = "gramplane.step/2"
-
 Status = Literal["running", "done", "failed"]
 
 
@@ -192,7 +189,7 @@ class StepManifest:
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the manifest, atomically."""
-        write_sealed(path, {"format": FORMAT, **asdict(self)})
+        write_sealed(path, {"format": format_name("step"), **asdict(self)})
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "StepManifest | None":
@@ -201,8 +198,8 @@ class StepManifest:
         if stored is None:
             return None
         kind = stored.pop("format", None) if isinstance(stored, dict) else None
-        if kind != FORMAT or set(stored) != {f.name for f in fields(cls)}:
-            raise SchemaError(f"{os.fspath(path)} is not a step manifest of format {FORMAT!r}; remove it to run the step again")
+        if kind != format_name("step") or set(stored) != {f.name for f in fields(cls)}:
+            raise SchemaError(f"{os.fspath(path)} is no step manifest of format {format_name('step')!r}; remove it to run the step again")
         return cls(**stored)
 
 

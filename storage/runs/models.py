@@ -5,13 +5,12 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from ..blocks.arrays import ArraySpec, ChunkedArray, group_json, read_listed, write_array, write_object
-from ..errors import SchemaError, StorageError, parse_json
+from ..errors import SchemaError, StorageError, check_format, format_name, parse_json
 from ..manifest import MANIFEST, read_seal, write_seal
 from ..objects import Objects
 from ..records import from_arrays, pack, record_class, record_name, to_arrays, unpack
 from ..urls import open_objects
 
-SCHEMA = "gramplane.model/1"
 ROOT = "zarr.json"
 T = TypeVar("T")
 
@@ -22,7 +21,7 @@ def write_model(url: str | os.PathLike[str], record: object) -> str:
     arrays, index = pack(named)
     objects = open_objects(url)
     _clear_place(objects)
-    about = {"schema": SCHEMA, **value, **({"packed": index} if index else {})}
+    about = {"schema": format_name("model"), **value, **({"packed": index} if index else {})}
     listed = write_object(objects, ROOT, group_json({"gramplane": about}), fsync=True)
     for name, array in arrays.items():
         listed |= write_array(objects, name, array, fsync=True)
@@ -56,16 +55,17 @@ def _foreign_files(objects: Objects) -> set[str]:
 def model_class(url: str | os.PathLike[str]) -> str | None:
     """Return the class of the model at a place; None if there is none, whatever else it holds. Nothing but its root is read."""
     try:
-        value = _model_fields(open_objects(url).read(ROOT).tobytes(), os.fspath(url))
+        return record_class(_model_fields(open_objects(url).read(ROOT).tobytes(), os.fspath(url))) or ""
     except (OSError, StorageError):
         return None
-    return None if value is None else record_class(value) or ""
 
 
-def _model_fields(root: bytes, where: str) -> dict[str, Any] | None:
+def _model_fields(root: bytes, where: str) -> dict[str, Any]:
     attributes = parse_json(root, where).get("attributes")
     value = attributes.get("gramplane") if isinstance(attributes, dict) else None
-    return value if isinstance(value, dict) and value.get("schema") == SCHEMA else None
+    fields = value if isinstance(value, dict) else {}
+    check_format(fields.get("schema"), "model", where, "fit it again, or install the version that wrote it")
+    return fields
 
 
 def read_model(url: str | os.PathLike[str], cls: type[T] | Sequence[type[T]]) -> T:
@@ -76,8 +76,6 @@ def read_model(url: str | os.PathLike[str], cls: type[T] | Sequence[type[T]]) ->
     objects = open_objects(url)
     listed, _ = read_seal(objects)
     value = _model_fields(read_listed(objects, listed, ROOT), f"{objects.url}/{ROOT}")
-    if value is None:
-        raise SchemaError(f"{objects.url} is not a model of schema {SCHEMA!r}; fit it again, or install the version that wrote it")
     classes = [cls] if isinstance(cls, type) else list(cls)
     fitting = [c for c in classes if record_name(c) == record_class(value)] or classes[:1]
     arrays = {}

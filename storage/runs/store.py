@@ -16,7 +16,19 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import DigestMismatch, Json, MissingBlock, OtherRun, SchemaError, StorageError, canonical_json, parse_json, space_for
+from ..errors import (
+    DigestMismatch,
+    Json,
+    MissingBlock,
+    OtherRun,
+    SchemaError,
+    StorageError,
+    canonical_json,
+    check_format,
+    format_name,
+    parse_json,
+    space_for,
+)
 from ..locks import is_lock, lock_unless_done
 from ..objects import sweep_temporaries, write_all, write_atomic
 from ..places import parse_place
@@ -25,7 +37,6 @@ from ..source import MAX_KEPT_BYTES, Source
 from ..urls import check_name
 from . import models
 from .files import (
-    CONFIG_FORMAT,
     HISTORY,
     LINE,
     REMEDIES,
@@ -38,7 +49,6 @@ from .files import (
     seal_text,
 )
 
-CHECKPOINT_FORMAT = "gramplane.checkpoint/1"
 KEPT_CHECKPOINTS = 2
 KEPT_ARRAYS = 4
 T = TypeVar("T")
@@ -151,10 +161,8 @@ class RunStore:
             raise missing_run(self.path) from error
         if fields is None:
             raise missing_run(self.path)
-        known = isinstance(fields, dict) and fields.get("format") == CONFIG_FORMAT
-        if not known or not isinstance(fields.get("config"), dict):
-            format_name = fields.get("format") if isinstance(fields, dict) else None
-            raise SchemaError(f"{file} has the format {format_name!r}; this version reads {CONFIG_FORMAT!r}: fit again")
+        known = isinstance(fields, dict) and isinstance(fields.get("config"), dict)
+        check_format(fields.get("format") if known else None, "run", file, "fit again")
         return fields
 
     def check(self) -> None:
@@ -166,7 +174,7 @@ class RunStore:
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Replace the configuration, atomically."""
-        self._write("config.json", seal_file({"format": CONFIG_FORMAT, "config": dict(config)}))
+        self._write("config.json", seal_file({"format": format_name("run"), "config": dict(config)}))
 
     def write_json(self, name: str, value: Mapping[str, Any] | list[Any]) -> None:
         """Write a small JSON file ``NAME.json`` of the run with its checksum, atomically."""
@@ -230,7 +238,7 @@ class RunStore:
         np.savez(packed, **named)
         data = packed.getbuffer()
         name = f"{iteration:010d}"
-        fields = {"format": CHECKPOINT_FORMAT, "iteration": iteration, "sha256": hashlib.sha256(data).hexdigest()}
+        fields = {"format": format_name("checkpoint"), "iteration": iteration, "sha256": hashlib.sha256(data).hexdigest()}
         fields |= {"state": value, "about": dict(about or {}), "packed": index}
         fields["digest"] = hashlib.sha256(canonical_json(fields)).hexdigest()
         write_atomic(str(self.path / "checkpoints" / f"{name}.npz"), (np.frombuffer(data, np.uint8),), fsync=True)
@@ -275,8 +283,8 @@ class RunStore:
             raise MissingBlock(f"{error.filename} is a folder, and a file was written there") from error
         fields = parse_json(text, f"{stem}.json")
         stated = fields.pop("digest", None)
-        if stated != hashlib.sha256(canonical_json(fields)).hexdigest() or fields.get("format") != CHECKPOINT_FORMAT:
-            raise DigestMismatch(f"{stem}.json does not have its digest {stated!r} and the format {CHECKPOINT_FORMAT!r}")
+        if stated != hashlib.sha256(canonical_json(fields)).hexdigest() or fields.get("format") != format_name("checkpoint"):
+            raise DigestMismatch(f"{stem}.json does not have its digest {stated!r} and the format {format_name('checkpoint')!r}")
         if hashlib.sha256(data).hexdigest() != fields["sha256"]:
             raise DigestMismatch(f"{stem}.npz, bytes 0:{len(data)}: the content does not have the digest {fields['sha256']}")
         with np.load(io.BytesIO(data), allow_pickle=False) as stored:

@@ -140,7 +140,7 @@ def test_zarr_reads_the_same_numbers(tmp_path):
         assert (block != X[:, lo:hi]).nnz == 0
         assert np.isnan(values[start + nnz : offsets[s + 1] * chunk]).all() and (rows[start + nnz : offsets[s + 1] * chunk] == 0).all()
     assert np.array_equal(group["y"][:], store.target())
-    assert group.attrs["gramplane"]["schema"] == "gramplane.blocks/5"
+    assert group.attrs["gramplane"]["schema"] == "gramplane.blocks/6"
 
 
 def test_zarr_reads_dense_stores(tmp_path):

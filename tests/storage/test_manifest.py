@@ -74,7 +74,7 @@ def test_a_damaged_record_says_that_the_step_runs_again(tmp_path, finished):
         (tmp_path / "bad.json").write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
         with pytest.raises(DigestMismatch, match=r"bad\.json.*remove it: the step runs again"):
             StepManifest.read(tmp_path / "bad.json")
-    for text in (b"", good[:-1], json.dumps({"format": "gramplane.step/2"}).encode(), b"[" * 99_999):
+    for text in (b"", good[:-1], json.dumps({"format": "gramplane.step/6"}).encode(), b"[" * 99_999):
         (tmp_path / "bad.json").write_bytes(text)
         with pytest.raises((DigestMismatch, SchemaError), match=r"bad\.json.*remove it"):
             StepManifest.read(tmp_path / "bad.json")

@@ -251,7 +251,7 @@ class Strange:
 
 def test_declared_type_that_cannot_be_restored_is_named():
     with pytest.raises(SchemaError, match=r"Strange.x is declared as"):
-        from_arrays(Strange, {}, {"format": "gramplane.record/1", "record": {"$class": "Strange", "$version": 1, "x": [1]}})
+        from_arrays(Strange, {}, {"format": "gramplane.record/6", "record": {"$class": "Strange", "$version": 1, "x": [1]}})
 
 
 def test_log_lines_are_strict_json():
@@ -280,7 +280,7 @@ def test_models_are_zarr_groups(tmp_path):
     digest = write_model(tmp_path / "m", MODEL)
     assert len(digest) == 64 and write_model(tmp_path / "again", MODEL) == digest
     group = zarr.open_group(tmp_path / "m", mode="r")
-    assert np.array_equal(group["coef"][:], MODEL.coef) and group.attrs["gramplane"]["schema"] == "gramplane.model/1"
+    assert np.array_equal(group["coef"][:], MODEL.coef) and group.attrs["gramplane"]["schema"] == "gramplane.model/6"
 
 
 def test_models_are_replaced_only_over_models(tmp_path):

@@ -270,10 +270,10 @@ def test_places_of_something_else_are_refused(tmp_path):
 
     sparse_store(tmp_path / "s", random_sparse(5, 5))
     for attempt in (GramStore.open, lambda url: GramStore.create(url, data_digest=DATA, n=5)):
-        with pytest.raises(SchemaError, match=r"gramplane\.blocks/5"):
+        with pytest.raises(SchemaError, match=r"gramplane\.blocks/6"):
             attempt(tmp_path / "s")
     make(tmp_path / "g", random_grams(1, 10))
-    with pytest.raises(SchemaError, match=r"gramplane\.grams/1"):
+    with pytest.raises(SchemaError, match=r"gramplane\.grams/6"):
         BlockStore.open(tmp_path / "g")
     with pytest.raises(MissingBlock):
         GramStore.open(tmp_path / "nowhere")
@@ -514,7 +514,7 @@ def test_zarr_itself_reads_the_store(tmp_path):
     upper = np.isfinite(found)
     assert found.shape == (3, 20, 20) and np.array_equal(found[upper], grams[upper]) and not upper[:, 16:, :16].any()
     assert np.array_equal(np.where(upper, found, found.transpose(0, 2, 1)), grams)
-    assert group.attrs["gramplane"]["schema"] == "gramplane.grams/1"
+    assert group.attrs["gramplane"]["schema"] == "gramplane.grams/6"
     [sums] = [key for key in group[f"grams/{name}"].group_keys() if key.startswith("sums-")]
     assert np.array_equal(group[f"grams/{name}/{sums}/row_sums"][1], store.sums("k001").row_sums)
 

@@ -178,7 +178,7 @@ def test_a_store_says_whether_values_are_missing(tmp_path, data):
         ({"n_missing": 10**6}, "n_missing is 1000000"),
         (
             {"schema": "gramplane.blocks/4"},
-            "this version reads 'gramplane.blocks/5': run `gramplane ingest` again",
+            "this version reads 'gramplane.blocks/6': run `gramplane ingest` again",
         ),
         ({"task_names": []}, "task_names is"),
         ({"kind": "sparse"}, "n_missing is 4"),
