@@ -1,4 +1,4 @@
-"""Event records and where they go.
+"""Event records, where they go, and how people see them.
 
 An event is a small mapping with the key ``event``. This layer emits ``plan`` (what a run will do), ``start``, ``finish`` (what it took),
 ``phase`` (a cluster was opened or closed), ``waiting`` (there are no workers) and ``warning``.
@@ -7,8 +7,15 @@ An event is a small mapping with the key ``event``. This layer emits ``plan`` (w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+import math
+import sys
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Sink = Callable[[Mapping[str, Any]], None]
 
@@ -51,3 +58,176 @@ def tee(sinks: Iterable[Sink]) -> Sink:
             target(event)
 
     return send
+
+
+# Progress of a run: a bar on a terminal or in a notebook, elsewhere a line a round. Commands and estimators share it.
+
+LINES = frozenset({"iteration", "warning", "waiting", "resume", "step", "rows", "grams", "fold", "calibration"})
+"""Events worth a line in a log; plans, phases and checkpoints are not."""
+
+KEPT = frozenset({"iteration", "warning", "waiting", "grams", "fold", "calibration"})  # events that stay on the screen above the bar
+FIGURES = (("objective", "objective", ".6g"), ("gap", "gap", ".1e"), ("outer_gap", "outer gap", ".2e"), ("n_selected", "selected", "d"))
+POSITIONS = frozenset({"event", "point", "points", "fold", "folds", "time"})  # of a fold; all else is a score
+COMPILING = "compiling, once per machine"
+SECONDS_PER_LINE = 10.0  # a pass that takes longer says how far it is
+N_PACED = 5  # rounds that the time left is reckoned from
+
+
+def headline(event: Mapping[str, Any]) -> str | None:
+    """Return what is shown of an event, or ``None`` to leave it as it is."""
+    kind = event.get("event")
+    if kind == "iteration":
+        # What is not known yet, such as a gap before anything is certified, is NaN: there is nothing to show.
+        parts = [f"{name} {event[key]:{form}}" for key, name, form in FIGURES if _is_known(event.get(key))]
+        return "  ".join([f"round {event.get('iteration', '?')}", *parts])
+    if kind == "grams":
+        blocks = event.get("blocks_computed")
+        return f"Gram matrices: {event.get('gram_reason', '')}" if blocks is None else f"Gram store: {blocks} blocks computed"
+    if kind == "step":
+        return " ".join(str(event[key]) for key in ("step", "status") if event.get(key))
+    if kind == "fold":
+        scores = [f"  {name} {value:.4g}" for name, value in event.items() if name not in POSITIONS and isinstance(value, float)]
+        return f"point {event['point']} of {event['points']}, fold {event['fold']} of {event['folds']}{''.join(scores)}"
+    form = _TEXTS.get(str(kind))
+    return None if form is None else form(event)
+
+
+def _is_known(value: object) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+_TEXTS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "phase": lambda event: str(event.get("phase") or event.get("name") or ""),
+    "calibration": lambda event: f"probabilities: {event.get('cost', '')}",
+    "rows": lambda event: f"{event.get('rows', 0):,} rows, {event.get('bytes', 0) / 2**20:,.0f} MiB",
+    "warning": lambda event: f"warning: {event.get('message', '')}",
+    "waiting": lambda event: str(event.get("message", "")),
+    "resume": lambda event: f"resumed after round {event.get('iteration')}",
+    "compile": lambda event: f"{COMPILING}: {event.get('function', '')}",
+    "tasks": lambda event: f"{event.get('program', 'pass')}: task {event.get('done')} of {event.get('n_tasks')}",
+}
+
+
+class Pace:
+    """How many rounds there will be at most, and what time is left: by how fast the gap falls, or where there is none by their number."""
+
+    def __init__(self) -> None:
+        self.at_most: int | None = None
+        self._tol = 0.0
+        self._rounds: list[tuple[float, float]] = []  # when the newest ones ended, seconds, and their gaps
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Take an event."""
+        if event.get("event") == "begin":
+            self.at_most, self._tol, self._rounds = event.get("rounds_at_most"), float(event.get("tol") or 0.0), []
+        elif event.get("event") == "iteration":
+            gap = event.get("relative_gap")
+            self._rounds = [*self._rounds, (time.monotonic(), gap if isinstance(gap, float) else math.inf)][-N_PACED:]
+
+    def left(self, done: int) -> str:
+        """Return the time that is left after some rounds in words; nothing where that cannot be told."""
+        if self.at_most is None or len(self._rounds) < 2:
+            return ""  # The first round compiles and loads.
+        (began, first), (ended, last) = self._rounds[0], self._rounds[-1]
+        steps, rounds, word = len(self._rounds) - 1, float(self.at_most - done), "at most"
+        if self._tol > 0.0 and last < math.inf:
+            if not self._tol < last < first:
+                return ""
+            by_gap = math.log(last / self._tol) / (math.log(first / last) / steps) if first < math.inf else math.inf
+            rounds, word = (by_gap, "about") if by_gap < rounds else (rounds, word)
+        if rounds <= 0:
+            return ""
+        seconds = rounds * (ended - began) / steps
+        minutes = math.ceil(seconds / 60)
+        long = f"{minutes} min" if minutes < 100 else f"{minutes / 60:.0f} h"
+        return f"{word} {max(1, math.ceil(seconds))} s left" if seconds < 60 else f"{word} {long} left"
+
+
+class LineSink:
+    """Writes the events that belong in a log as one line each; work does not end because nobody reads them any more."""
+
+    def __init__(self, write: Callable[[str], object], name: str = "") -> None:
+        self._write, self._pace, self._head = write, Pace(), f"{name}: " if name else ""
+        self._is_told, self._next = False, time.monotonic() + SECONDS_PER_LINE
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        """Write an event if it is worth a line: of compiling the first, of a long pass how far it is from time to time."""
+        kind, text = event.get("event"), headline(event)
+        self._pace.take(event)
+        if kind == "compile" and not self._is_told:
+            self._is_told = True
+            self._line(COMPILING)
+        elif kind == "tasks" and time.monotonic() > self._next and text is not None:
+            self._line(text)
+        elif kind in LINES and text is not None:
+            self._line(with_time(text, event, self._pace) if kind == "iteration" else text)
+
+    def _line(self, text: str) -> None:
+        self._next = time.monotonic() + SECONDS_PER_LINE
+        with suppress(OSError, ValueError):
+            self._write(f"{self._head}{text}")
+
+
+def with_time(text: str, event: Mapping[str, Any], pace: Pace) -> str:
+    """Return what is shown of a round, with the number that there are at most and the time that is left."""
+    done = event.get("iteration")
+    if not isinstance(done, int) or pace.at_most is None:
+        return text
+    left = pace.left(done)
+    return text.replace(f"round {done}", f"round {done} of at most {pace.at_most}", 1) + (f"  {left}" if left else "")
+
+
+def stderr_line(text: str) -> None:
+    """Write a line on what is standard error by now."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def has_screen() -> bool:
+    """Return whether a bar can be drawn: standard error is a terminal, or this is a notebook."""
+    if sys.stderr.isatty():
+        return True
+    if "ipykernel" not in sys.modules:
+        return False
+    from rich.console import Console
+
+    return Console(stderr=True).is_jupyter
+
+
+@contextmanager
+def progress_bar(name: str = "", console: Console | None = None) -> Generator[Sink]:
+    """Yield the sink that draws a bar, and leaves what is to stay above it; the bar goes when all is done."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console, pace = console or Console(stderr=True), Pace()
+    columns = (SpinnerColumn(), TimeElapsedColumn(), BarColumn(bar_width=20), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(f"{name} starting".strip(), total=None)
+
+        def emit(event: Mapping[str, Any]) -> None:
+            text = headline(event)
+            pace.take(event)
+            if event.get("event") == "begin":
+                bar.update(task, total=pace.at_most, completed=0)
+            if event.get("event") == "iteration" and text is not None:
+                bar.update(task, completed=event.get("iteration"))
+                bar.update(task, description=with_time(text, event, pace))
+            elif text is not None:
+                bar.update(task, description=text)
+            if event.get("event") in KEPT:
+                console.print(text or str(event), markup=False, highlight=False)
+
+        yield emit
+
+
+@contextmanager
+def shown_progress(verbose: int, name: str = "") -> Generator[Sink]:
+    """Yield the sink of a fit's events: a bar where there is a screen, else lines; none unless ``verbose``."""
+    if not verbose:
+        yield ignore_event
+    elif has_screen():
+        with progress_bar(name) as emit:
+            yield emit
+    else:
+        yield LineSink(stderr_line, name)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
 import ipaddress
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,6 @@ from urllib.parse import urlsplit
 from .errors import ClusterConfigError, PlaintextRefused
 
 if TYPE_CHECKING:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
     from distributed import Security
 
 VARIABLES = {"ca": "GRAMPLANE_TLS_CA", "cert": "GRAMPLANE_TLS_CERT", "key": "GRAMPLANE_TLS_KEY"}
@@ -76,19 +73,14 @@ def choose_security(address: str, tls: TLSFiles | None) -> Security | None:
     return Security(require_encryption=True, tls_ca_file=files.ca, tls_client_cert=files.cert, tls_client_key=files.key)
 
 
-def make_security(folder: str | os.PathLike[str]) -> Security:
-    """Return how the processes of a cluster started here talk to each other: with a certificate of its own, which both sides must show.
-
-    Workers that are started again read it in ``folder``, which only this user can enter, so that must last as long as the cluster.
-    """
+def make_security() -> Security:
+    """Return how the processes of a cluster started here talk to each other: with a certificate of its own, which both sides must show."""
     from ssl import TLSVersion
 
     from distributed import Security
 
-    files = make_certificates(folder)
-    parties = {f"tls_{party}_{name}": getattr(files, name) for party in ("client", "scheduler", "worker") for name in ("cert", "key")}
     # All of it is named, so that nothing of the user's Dask configuration, meant for another cluster, takes its place.
-    return Security(require_encryption=True, tls_ca_file=files.ca, tls_ciphers=None, tls_min_version=TLSVersion.TLSv1_3, **parties)
+    return Security.temporary(tls_ciphers=None, tls_min_version=TLSVersion.TLSv1_3)
 
 
 def _is_loopback_ip(text: str) -> bool:
@@ -121,59 +113,18 @@ def check_plaintext(address: str, allow_plaintext: bool) -> str | None:
     raise PlaintextRefused(f"{reason}; use a tls:// scheduler, or allow it with --allow-plaintext (allow_plaintext=True)")
 
 
-def _write_private(path: Path, content: bytes, mode: int) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "wb") as file:
+def _write_private(path: Path, content: str, mode: int) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
         file.write(content)
 
 
-def make_certificates(
-    folder: str | os.PathLike[str], *, hosts: Sequence[str] = ("localhost", "127.0.0.1", "::1"), days: int = 365
-) -> TLSFiles:
+def make_certificates(folder: str | os.PathLike[str]) -> TLSFiles:
     """Make one self-signed certificate that serves a whole cluster as authority, certificate and key: whoever holds the key belongs to it.
 
     ``folder``: where ``cert.pem`` (0644) and ``key.pem`` (0600) are created; must not hold them yet; made with mode 0700 if absent.
-    ``hosts``: names and addresses it is made out to. ``days``: how long it is valid; negative: it ended that many days ago (for tests).
     """
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    target = Path(folder)
+    made, target = make_security(), Path(folder)
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    key = ec.generate_private_key(ec.SECP256R1())
-    certificate = _self_signed(key, hosts, days)
-    pem = serialization.Encoding.PEM
-    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    _write_private(target / "key.pem", secret, 0o600)
-    _write_private(target / "cert.pem", certificate.public_bytes(pem), 0o644)
+    _write_private(target / "key.pem", str(made.tls_client_key), 0o600)
+    _write_private(target / "cert.pem", str(made.tls_client_cert), 0o644)
     return TLSFiles(ca=str(target / "cert.pem"), cert=str(target / "cert.pem"), key=str(target / "key.pem"))
-
-
-def _self_signed(key: ec.EllipticCurvePrivateKey, hosts: Sequence[str], days: int) -> x509.Certificate:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.x509.oid import NameOID
-
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "gramplane cluster")])
-    end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(end - datetime.timedelta(days=abs(days) + 1))
-        .not_valid_after(end)
-        .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-
-
-def _general_name(host: str) -> x509.GeneralName:
-    from cryptography import x509
-
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from ..cluster.events import ignore_event
+from ..cluster.events import LINES, LineSink, ignore_event, progress_bar
 from ..storage.errors import plain_json
 from .exits import Exit, exit_code
 from .signals import find_signal
@@ -233,8 +233,6 @@ def version_text() -> str:
 
 def json_line(event: Mapping[str, Any]) -> None:
     """Write the events that belong in a log as one JSON line each; work does not end because nobody reads them any more."""
-    from ..cluster.progress import LINES
-
     if event.get("event") in LINES:
         with suppress(OSError):
             click.echo(one_line(event), err=True)
@@ -243,8 +241,6 @@ def json_line(event: Mapping[str, Any]) -> None:
 @contextmanager
 def show_progress(quiet: bool = False, as_json: bool = False) -> Iterator[Emit]:
     """Yield the sink of a run's events. ``quiet``: drop all of them; ``as_json``: what goes into a file or pipe are JSON lines."""
-    from ..cluster.progress import LineSink, progress_bar
-
     if quiet:
         yield ignore_event
     elif sys.stderr.isatty():

@@ -21,7 +21,7 @@ from sklearn.utils import check_consistent_length, check_random_state, column_or
 from sklearn.utils.multiclass import check_classification_targets
 
 from ...cluster import LogSink, TaskFailed, executor_for_client, machine_memory, open_executor
-from ...cluster.events import Sink, ignore_event, tee
+from ...cluster.events import Sink, ignore_event, shown_progress, tee
 from ...kernels.jit import one_thread, watch_compilation
 from ...storage import BlockStore, DataError, GramStore, MemoryBlocks, RunStore
 from ...storage.data import in_memory, is_store, opened
@@ -237,7 +237,6 @@ def shown_fit(verbose: int, name: str, config: Callable[[], Any]) -> Iterator[Si
     if not verbose:
         yield ignore_event
         return
-    from ...cluster.progress import shown_progress
 
     with shown_progress(verbose, name) as shown, watch_compilation(lambda function: shown({"event": "compile", "function": function})):
         shown(begin_event(name, config()))

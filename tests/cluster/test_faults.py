@@ -8,6 +8,7 @@ import stat
 import threading
 import time
 from concurrent.futures import CancelledError
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -177,8 +178,15 @@ def test_only_holders_of_the_certificate_get_in(tmp_path, monkeypatch):
             assert executor.n_workers == 1
 
 
-def test_an_expired_certificate_is_refused(tmp_path):
-    expired = make_certificates(tmp_path / "tls", days=-1)
+def test_an_expired_certificate_is_refused(tmp_path, monkeypatch):
+    class LastYear(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.now(tz) - timedelta(days=366)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("distributed.security.datetime", SimpleNamespace(datetime=LastYear, timezone=UTC, timedelta=timedelta))
+        expired = make_certificates(tmp_path / "tls")
     with CommandCluster(tmp_path, workers=0, tls=expired) as cluster:
         config = parse_cluster(cluster.config, tls=expired)
         with pytest.raises(ClusterUnreachable, match="expired"), open_executor(config, connect_timeout=3.0):

@@ -10,8 +10,8 @@ import time
 import pytest
 from rich.console import Console
 
-from gramplane.cluster import progress
-from gramplane.cluster.progress import COMPILING, LineSink, Pace, headline, progress_bar, shown_progress
+from gramplane.cluster import events
+from gramplane.cluster.events import COMPILING, LineSink, Pace, headline, progress_bar, shown_progress
 
 FIT = """
 import numpy as np
@@ -28,7 +28,7 @@ def begun(**params):
 def rounds(pace, gaps, monkeypatch, seconds=2.0):
     """Let rounds of so many seconds pass."""
     clock = iter(100.0 + seconds * k for k in range(100))
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(events.time, "monotonic", lambda: next(clock))
     for k, gap in enumerate(gaps, 1):
         pace.take({"event": "iteration", "iteration": k, "relative_gap": gap})
 
@@ -81,7 +81,7 @@ def test_lines_say_once_that_they_compile():
 
 def test_long_passes_say_how_far_they_are(monkeypatch):
     lines, now = [], [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(events.time, "monotonic", lambda: now[0])
     sink = LineSink(lines.append)
     for done in range(1, 41):
         now[0] += 1.0

@@ -16,7 +16,7 @@ import pytest
 from distributed.comm import connect
 
 from gramplane.cluster import ClusterLost, Limits, MemorySink, open_executor, parse_cluster, plan
-from gramplane.cluster.progress import headline
+from gramplane.cluster.events import headline
 from gramplane.cluster.workers import connect as connect_module
 from gramplane.cluster.workers import watch
 from gramplane.cluster.workers.link import Silence, is_connection_trouble

@@ -58,8 +58,13 @@ def dask_ports(executor):
     return [int(address.rpartition(":")[2]) for address in addresses]
 
 
-def own_files(folder):
-    return {"ca": folder / "tls" / "cert.pem", "cert": folder / "tls" / "cert.pem", "key": folder / "tls" / "key.pem"}
+def own_files(executor, folder):
+    """Write what the cluster's processes hold in memory to files that a stranger may be given."""
+    security = executor._link.client.security
+    files = {"ca": security.tls_ca_file, "cert": security.tls_client_cert, "key": security.tls_client_key}
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return {name: folder / name for name in files}
 
 
 @pytest.mark.parametrize("kind", ["foreign", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("plain", "none"))])
@@ -74,49 +79,42 @@ def test_a_process_without_the_certificate_is_refused_at_every_port(started, tmp
     assert executor.run(plan(toys.program(toys.slow), range(5), 0.0)) == 10
 
 
-def test_the_certificate_is_what_opens_the_ports(started):
+def test_the_certificate_is_what_opens_the_ports(started, tmp_path):
     """The test above could not fail if its stranger were refused for another reason."""
-    executor, folder, _ = started
+    executor, _, _ = started
     ports = dask_ports(executor)
-    assert answers("own", own_files(folder), ports) == dict.fromkeys(ports, "answered")
+    assert answers("own", own_files(executor, tmp_path), ports) == dict.fromkeys(ports, "answered")
 
 
 def test_a_foreign_certificate_with_the_right_authority_is_refused(started, tmp_path):
     """The authority's certificate is no secret; only its key makes others that it vouches for."""
-    executor, folder, _ = started
+    executor, _, _ = started
     made = make_certificates(tmp_path / "foreign")
-    found = answers("foreign", {"ca": own_files(folder)["ca"], "cert": made.cert, "key": made.key}, dask_ports(executor))
+    found = answers("foreign", {"ca": own_files(executor, tmp_path)["ca"], "cert": made.cert, "key": made.key}, dask_ports(executor))
     assert set(found.values()) == {"refused"}
 
 
-def test_the_key_is_for_this_user_alone(started):
-    _, folder, _ = started
-    key = own_files(folder)["key"]
-    modes = [stat.S_IMODE(path.stat().st_mode) for path in (folder, folder / "tls", key)]
-    assert modes == [0o700, 0o700, 0o600]
+def test_the_key_is_in_no_file_and_the_folder_for_this_user_alone(started):
+    executor, folder, _ = started
+    key = executor._link.client.security.tls_client_key.encode()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert not any(key in path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_another_user_can_neither_read_the_key_nor_connect(started, tmp_path):
-    executor, folder, _ = started
-    files = own_files(folder)
-    nobody = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"}
-    for path in (files["key"], files["cert"], folder / "tls"):
-        done = subprocess.run(["cat", str(path)], capture_output=True, text=True, check=False, **nobody)
-        assert done.returncode != 0 and "Permission denied" in done.stderr
+def test_another_user_cannot_connect(started, tmp_path):
+    executor, _, _ = started
     made = make_certificates(tmp_path / "foreign")
-    foreign = {"ca": made.ca, "cert": made.cert, "key": made.key}
-    readable = public_copies(foreign, Path("/tmp"))
+    as_nobody = partial(answers, ports=dask_ports(executor), STRANGER_USER="65534")
+    readable = public_copies({"ca": made.ca, "cert": made.cert, "key": made.key}, Path("/tmp"))
     try:
-        as_nobody = partial(answers, ports=dask_ports(executor), STRANGER_USER="65534")
         for kind in ("plain", "none", "foreign"):
             assert set(as_nobody(kind, readable).values()) == {"refused"}
-        assert set(as_nobody("own", files).values()) == {"refused"}
     finally:
         shutil.rmtree(readable["ca"].parent)
     # With the key it would be let in: what refuses it is nothing else.
-    readable = public_copies(files, Path("/tmp"))
+    readable = public_copies(own_files(executor, tmp_path), Path("/tmp"))
     try:
         assert set(as_nobody("own", readable).values()) == {"answered"}
     finally:
@@ -128,15 +126,16 @@ def test_users_settings_for_other_clusters_do_not_take_its_place(tmp_path):
     parties = ("client", "scheduler", "worker")
     settings = {f"distributed.comm.tls.{party}.{name}": getattr(foreign, name) for party in parties for name in ("cert", "key")}
     with dask.config.set({**settings, "distributed.comm.tls.ca-file": foreign.ca, "distributed.comm.require-encryption": False}):
-        security = make_security(tmp_path / "own")
+        security = make_security()
     assert security.require_encryption is True
     for party in parties:
         config = security.get_tls_config_for_role(party)
-        assert {Path(config[name]).parent for name in ("ca_file", "cert", "key")} == {tmp_path / "own"}
+        assert config["ca_file"] == config["cert"] == security.tls_ca_file and "BEGIN CERTIFICATE" in config["cert"]
+        assert "PRIVATE KEY" in config["key"]
 
 
 @pytest.mark.slow
-def test_the_key_of_a_killed_driver_goes_with_the_next_start(tmp_path):
+def test_the_folder_of_a_killed_driver_goes_with_the_next_start(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "import time\nfrom gramplane.cluster import open_executor\n"
@@ -151,8 +150,8 @@ def test_the_key_of_a_killed_driver_goes_with_the_next_start(tmp_path):
     workers = children(driver.pid)
     driver.kill()
     driver.communicate()
-    assert len(list(place.rglob("key.pem"))) == 1
+    (left,) = place.iterdir()
     wait_until(lambda: not any(worker.is_running() for worker in workers), 20, "workers follow")
     with dask.config.set({"temporary-directory": str(place)}), open_executor("local:1", worker_memory="1GiB"):
-        assert len(list(place.rglob("key.pem"))) == 1 and len(list(place.iterdir())) == 1
+        assert len(list(place.iterdir())) == 1 and not left.exists()
     assert list(place.iterdir()) == []

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gramplane.cluster.progress import headline
+from gramplane.cluster.events import headline
 from gramplane.pipeline.inputs.scores import plain_folds
 from gramplane.storage import BlockStore
 from gramplane.workflows.cli import main
