@@ -28,6 +28,7 @@ from ...passes.blocks import Spans, Task, add_parts, add_spans, column_tasks, jo
 from ...passes.scaling import scaled
 from ...records.scale import FeatureScale
 from .tile_pass import TALL_BLOCKS, ViewBlock, ViewTile, is_given_kernel, tile_bytes, view_tiles
+from .view_pass import block_extremes, block_shares
 
 EQUAL_FACTORS = 1e-4
 """Relative range of row factors below which a positive semi-definite matrix stays so: with ``d = c + e`` the least eigenvalue of
@@ -108,10 +109,8 @@ def survey_chunk(placed: PlacedTile, normal: Normal, places: Shared) -> Survey:
     entries = []
     for part, (lo, hi) in zip(placed.tile.blocks(), placed.bounds, strict=True):
         block = normal.of_block(part)
-        sizes = np.abs(block)
-        both = [{part.rows: np.stack([block.max(axis=2), sizes.max(axis=2)]).astype(np.float64)}]
-        both.append({part.cols: np.stack([block.max(axis=1), sizes.max(axis=1)]).astype(np.float64)})
-        extremes = merge_spans([extremes, *both], np.maximum)
+        to_rows, to_cols = block_extremes(block)
+        extremes = merge_spans([extremes, {part.rows: to_rows}, {part.cols: to_cols}], np.maximum)
         if hi > lo:
             entries.append((lo, block[:, rows[lo:hi] - part.rows[0], cols[lo:hi] - part.cols[0]].astype(np.float64)))
     return Survey(extremes, entries)
@@ -129,19 +128,14 @@ def sums_chunk(tile: ViewTile, normal: Normal, factors: Shared, mask: Shared) ->
     rows: Spans = {}
     diagonal: Spans = {}
     for part in tile.blocks() if members[slice(*tile.rows)].any() and members[slice(*tile.cols)].any() else ():
-        here, there = members[slice(*part.rows)], members[slice(*part.cols)]
         views = scaled_block(normal.of_block(part), scale[:, slice(*part.rows)], scale[:, slice(*part.cols)])
-        if not (here.all() and there.all()):
-            views *= here[:, None]
-            views *= there
-        flat = views.reshape(len(views), -1)
-        with one_thread():
-            products += (1.0 if part.rows == part.cols else 2.0) * (flat @ flat.T)
-        rows = merge_spans([rows, {part.rows: views.sum(axis=2)}], np.add)
-        if part.rows == part.cols:
-            diagonal[part.rows] = np.diagonal(views, axis1=1, axis2=2).copy()
+        share = block_shares(views, part.rows, part.cols, members)
+        products += share.products
+        if share.diagonal is not None:
+            rows = merge_spans([rows, {part.rows: share.to_rows}], np.add)
+            diagonal[part.rows] = share.diagonal
         else:
-            rows = merge_spans([rows, {part.cols: views.sum(axis=1)}], np.add)
+            rows = merge_spans([rows, {part.rows: share.to_rows}, {part.cols: share.to_cols}], np.add)
     return Sums(products, rows, diagonal)
 
 

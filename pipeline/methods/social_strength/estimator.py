@@ -12,20 +12,18 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.jit import one_thread
-from ....kernels.ranking.random_walk import harmonic_values, strength_graph
 from ....storage import BlockStore, MemoryBlocks
 from ....storage.data import as_grams, column_numbers, in_memory, is_store
 from ....storage.errors import SparseMatrix
 from ...estimators.inputs import Callbacks, Seed, fan_out, fit_context, warn_user
 from ...estimators.kernels import KernelEstimator, UserKernels
 from ...grams.given import SYMMETRIC, GivenGrams, as_stack
-from ...models.kernel import spans
 from . import scores as scoring
 from .links import read_links
 from .method import Social
-from .model import BATCH_USERS, SocialModel, new_user_scores, users_of
+from .model import SocialModel, new_user_scores, users_of
 from .problem import SocialInputs
-from .recommend import LABEL_STEPS, LABEL_TOL, spread_labels
+from .recommend import LABEL_STEPS, LABEL_TOL, spread_here, spread_labels
 from .tile_pass import is_similarity
 
 
@@ -329,9 +327,7 @@ class SocialStrengthRanker(KernelEstimator):
         if values.shape[:1] != (n,):
             raise ValueError(f"labels have shape {values.shape}; there are {n} users")
         if not self.model_.by_blocks:
-            score = scoring.user_scores(self.model_)
-            parts = [scoring.tie_strengths(score(np.arange(lo, hi))) for lo, hi in spans(n, BATCH_USERS)]
-            return harmonic_values(strength_graph(np.concatenate(parts)), values)
+            return spread_here(self.model_, values)
         data = users_of(self.model_)
         place = self.cluster if isinstance(data, BlockStore) else "sync"
         with fit_context(data, place, fan_out(None, 0), 0) as ctx:

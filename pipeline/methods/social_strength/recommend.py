@@ -88,13 +88,18 @@ def spread_labels(
 ) -> HarmonicValues:
     """Return labels ``(n, m)`` of all users by the harmonic functions on the strengths of ties; given ones stay, NaN is unknown."""
     if not model.by_blocks:
-        n, score = model.n_train, user_scores(model)
-        strengths = strength_graph(np.concatenate([tie_strengths(score(np.arange(lo, hi))) for lo, hi in spans(n, BATCH_USERS)]))
-        return HarmonicValues(harmonic_values(strengths, labels), 0.0, 0, converged=True)
+        return HarmonicValues(spread_here(model, labels), 0.0, 0, converged=True)
     specs, scorer = specs_of(model), scorer_of(model)
     return harmonic_by_products(
         lambda vectors: strength_products(data, resources, specs, scorer, vectors), labels, tol=tol, max_iter=max_iter
     )
+
+
+def spread_here(model: SocialModel, labels: np.ndarray) -> np.ndarray:
+    """Return what :func:`spread_labels` does, of a model that holds its matrices; one label ``(n,)`` or several."""
+    score = user_scores(model)
+    parts = [tie_strengths(score(np.arange(lo, hi))) for lo, hi in spans(model.n_train, BATCH_USERS)]
+    return harmonic_values(strength_graph(np.concatenate(parts)), labels)
 
 
 def recommended(model: SocialModel, data: DataSet, resources: Resources, asked: Recommendation) -> dict[str, np.ndarray]:

@@ -101,31 +101,25 @@ def hit_rates(score: Score, linked: object, users: np.ndarray, first: int = TOP_
     ``linked`` is ``(n, n)``, not zero for a link; m is ``first``, or the number of candidates if that is less.
     """
     links: SparseMatrix = sp.csr_array(linked)
-    first = min(first, len(links.indptr) - 2)
-    sums = np.zeros(first)
+    lists = TopLists.empty(len(users), min(first, len(links.indptr) - 2))
     for lo, hi in spans(len(users), BATCH_USERS):
-        values = score(users[lo:hi])
-        for u, row in zip(users[lo:hi].tolist(), values, strict=True):
-            best = top_ranked(row, np.array([u]), first)
-            is_linked = np.isin(best, links.indices[slice(*links.indptr[u : u + 2])])
-            sums += np.cumsum(is_linked) / np.arange(1, first + 1)
-    return sums / max(len(users), 1)
+        lists.part(lo, hi).offer(score(users[lo:hi]), 0, users[lo:hi])
+    return _list_hit_rates(lists.ids, links, users)
 
 
-def list_hit_rates(lists: TopLists, linked: SparseMatrix, users: np.ndarray) -> np.ndarray:
-    """Return what :func:`hit_rates` does, from the lists of all users."""
-    first = min(lists.ids.shape[1], linked.shape[0] - 1)
-    sums = np.zeros(first)
-    for u in users.tolist():
-        is_linked = np.isin(lists.ids[u, :first], linked.indices[slice(*linked.indptr[u : u + 2])])
-        sums += np.cumsum(is_linked) / np.arange(1, first + 1)
+def _list_hit_rates(lists: np.ndarray, linked: SparseMatrix, users: np.ndarray) -> np.ndarray:
+    """Return what :func:`hit_rates` does, from the candidates of the users, best first, ``(len(users), m)``."""
+    sums = np.zeros(lists.shape[1])
+    for u, best in zip(users.tolist(), lists, strict=True):
+        is_linked = np.isin(best, linked.indices[slice(*linked.indptr[u : u + 2])])
+        sums += np.cumsum(is_linked) / np.arange(1, len(best) + 1)
     return sums / max(len(users), 1)
 
 
 def train_hits(lists: Sequence[TopLists], links: Links, n: int) -> np.ndarray:
     """Return the rows of hit rates of the training links, from lists of all users: learnt and direct ones."""
     linked, users = _training_links(links, n)
-    return np.array([list_hit_rates(one, linked, users) for one in lists])
+    return np.array([_list_hit_rates(one.ids[users], linked, users) for one in lists])
 
 
 def _training_links(links: Links, n: int) -> tuple[sp.csr_array, np.ndarray]:

@@ -57,23 +57,32 @@ class Shares(NamedTuple):
 
 def extremes_chunk(ref: PairRef, norms: Norms) -> list[Extremes]:
     """Return the extremes of one block pair."""
-    block = load_normalised(ref, norms)
+    return [Extremes(ref.rows, ref.cols, *block_extremes(load_normalised(ref, norms)))]
+
+
+def block_extremes(block: np.ndarray) -> list[np.ndarray]:
+    """Return the largest entries and sizes of entries, ``(2, k, rows)`` and ``(2, k, columns)``, of a block."""
     sizes = np.abs(block)
-    return [Extremes(ref.rows, ref.cols, *(np.stack([block.max(axis=a), sizes.max(axis=a)]).astype(np.float64) for a in (2, 1)))]
+    return [np.stack([block.max(axis=a), sizes.max(axis=a)]).astype(np.float64) for a in (2, 1)]
 
 
 def shares_chunk(ref: PairRef, norms: Norms, factors: Shared, mask: Shared) -> list[Shares]:
     """Return the shares of one block pair in the sums of the views, of the users in the mask alone."""
-    scaled = _scaled(ref, norms, resolve(factors))
-    in_mask = resolve(mask)
-    scaled *= in_mask[slice(*ref.rows), None]
-    scaled *= in_mask[slice(*ref.cols)]
-    is_diagonal = ref.rows == ref.cols
-    flat = scaled.reshape(len(scaled), -1)
+    return [block_shares(_scaled(ref, norms, resolve(factors)), ref.rows, ref.cols, resolve(mask))]
+
+
+def block_shares(views: np.ndarray, rows: tuple[int, int], cols: tuple[int, int], mask: np.ndarray) -> Shares:
+    """Return the shares of one block of the views ``(k, rows, columns)``, which is overwritten where users are not in the mask."""
+    here, there = mask[slice(*rows)], mask[slice(*cols)]
+    if not (here.all() and there.all()):
+        views *= here[:, None]
+        views *= there
+    is_diagonal = rows == cols
+    flat = views.reshape(len(views), -1)
     with one_thread():
         products = (1.0 if is_diagonal else 2.0) * (flat @ flat.T)
-    diagonal = np.diagonal(scaled, axis1=1, axis2=2).copy() if is_diagonal else None
-    return [Shares(ref.rows, ref.cols, products, scaled.sum(axis=2), scaled.sum(axis=1), diagonal)]
+    diagonal = np.diagonal(views, axis1=1, axis2=2).copy() if is_diagonal else None
+    return Shares(rows, cols, products, views.sum(axis=2), views.sum(axis=1), diagonal)
 
 
 def weighted_chunk(ref: PairRef, norms: Norms, factors: Shared, theta: np.ndarray) -> list[Filled]:
@@ -132,7 +141,7 @@ class ViewGrams(Grams):
 
     def matrix_sums(self, scaling: Scaling, mask: np.ndarray) -> MatrixSums:
         """Return the sums of the views over the users in the mask ``(n,)``; one pass."""
-        shared = self._factors(scaling), self.resources.share("mask", mask.astype(np.float64), len(self._refs))
+        shared = self._factors(scaling), self.resources.share("mask", mask, len(self._refs))
         result = shares_bytes(self.k, self.settings.block)
         products, rows, diagonals = np.zeros((self.k, self.k)), np.zeros((self.k, self.n)), np.zeros((self.k, self.n))
         for part in self._view_pass("view-sums", shares_chunk, result, self._norms, *shared):
