@@ -24,7 +24,7 @@ from ..graphs.hulls import Hull
 from ..graphs.norms import DualBound, DualPoint, dual_bound, dual_shares, gauge, joint_weights, start_weights
 from ..jit import one_thread
 from .newton import bias_root, find_zone, multipliers, smooth_value
-from .row_blocks import HullRows, LocalRows, MergedRows, NewtonStart, TaskRows
+from .row_blocks import BlockedRows, LocalRows, MergedRows, NewtonStart, TaskRows
 
 FIRST_SMOOTHING, WARM_SMOOTHING = 0.5, 0.1  # Width of the hinge's parabola at first, and when a solution is known.
 
@@ -55,10 +55,10 @@ class RuleProblem:
     tasks: Sequence[TaskRows]
     root: FloatArray  # (T, r), L with B = L L'
     rho: float
-    elsewhere: HullRows | None = None  # the tasks' rows where they lie in blocks elsewhere
+    elsewhere: BlockedRows | None = None  # the tasks' rows where they lie in blocks elsewhere
 
     @cached_property
-    def rows(self) -> HullRows:
+    def rows(self) -> BlockedRows | LocalRows:
         """Products with the rows."""
         return self.elsewhere or LocalRows([task for task in self.tasks if isinstance(task, MergedRows)])
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,34 +118,9 @@ class NewtonEnd(NamedTuple):
     steps: int
 
 
-class HullRows(Protocol):
-    """Products of all tasks' rows with the conjunctions of a hull; every list is by task."""
-
-    @property
-    def tasks(self) -> Sequence[TaskRows]:
-        """What a solver knows of the rows."""
-        ...
-
-    def products(self, coefs: Sequence[FloatArray]) -> list[FloatArray]:
-        """Return Phi coef of coefficients ``(W,)``."""
-        ...
-
-    def sums(self, vectors: Sequence[FloatArray], size: int) -> list[FloatArray]:
-        """Return Phi'u, ``(size,)``, of vectors over the rows."""
-        ...
-
-    def curvatures(self, zones: Sequence[IntArray], h: float, keep: IntArray) -> list[FloatArray]:
-        """Return Phi_Z' diag(c / h) Phi_Z of some columns over rows Z, with the bias eliminated."""
-        ...
-
-    def newton_steps(self, starts: Sequence[NewtonStart], h: float, steps: int) -> list[NewtonEnd]:
-        """Take up to ``steps`` Newton steps of every task."""
-        ...
-
-
 @dataclass(frozen=True)
 class LocalRows:
-    """Rows in this process."""
+    """Rows in this process: products of all tasks' rows with the conjunctions of a hull; every list is by task."""
 
     tasks: Sequence[MergedRows]
 

@@ -23,7 +23,7 @@ from ...inputs.tasks import TaskInputs
 from .config import SelectorConfig
 from .inputs import Solution, divergence_message, look_at, objective_value, penalty_weight
 from .problem import SelectorProblem, Way
-from .rows import BlockRows, MemoryRows, RowSource
+from .rows import BlockRows, MemoryRows
 
 N_STEPS = 20  # a fit of few rows and many epochs takes about this many steps, so that its progress can be seen
 
@@ -65,7 +65,7 @@ class RoundsProblem(SelectorProblem):
 
     def __init__(self, config: SelectorConfig, inputs: TaskInputs, resources: Resources, way: Way) -> None:
         super().__init__(config, inputs, resources, way)
-        self.source: RowSource = BlockRows(self.data, resources.driver_memory) if way == "blocks" else MemoryRows(self.data)
+        self.source: BlockRows | MemoryRows = BlockRows(self.data, resources.driver_memory) if way == "blocks" else MemoryRows(self.data)
         self._order: tuple[int, np.ndarray] = (-1, np.zeros(0, np.int64))
         self.watch = StepWatch(config.gamma)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,32 +21,6 @@ from .problem import step_entries, window_bytes
 
 RawRows = np.ndarray | sp.csr_array
 STEP_ENTRIES = 1 << 17  # entries of rows that a step reads at most; more where the weights alone have more
-
-
-class RowSource(Protocol):
-    """Rows by their numbers."""
-
-    def step_entries(self) -> tuple[int, int]:
-        """Return the entries of all rows that are learned from, and how many of them a step reads at most."""
-        ...
-
-    def windows(self, parts: int) -> int:
-        """Return how many of the ``parts`` of an epoch are gathered at a time."""
-        ...
-
-    def take(self, order: np.ndarray, window: tuple[int, int], ids: Callable[[], np.ndarray]) -> tuple[TaskRows, np.ndarray]:
-        """Return rows, and where those of an order stand in them, ``CLOSE`` where it is. ``window``: the name of the window they are in;
-        ``ids``: returns the rows of that window.
-        """
-        ...
-
-    def row_number(self, order: np.ndarray, row: int) -> int:
-        """Return the number in the data of a row that was taken by an order."""
-        ...
-
-    def decide(self, weights: np.ndarray, intercepts: np.ndarray) -> np.ndarray:
-        """Return the predictions of all rows, ``(n,)``, of weights ``(Q, d)`` and intercepts ``(Q,)``."""
-        ...
 
 
 class MemoryRows:
@@ -99,7 +72,9 @@ class BlockRows:
         return min(max(parts * window_bytes(data, self._memory) // max(entry_count(data) * size, 1), 1), parts)
 
     def take(self, order: np.ndarray, window: tuple[int, int], ids: Callable[[], np.ndarray]) -> tuple[TaskRows, np.ndarray]:
-        """Return the rows of an order, in this order, each once for every time it comes."""
+        """Return the rows of an order, in this order, each once for every time it comes, and where they stand, ``CLOSE`` where it is.
+        ``window``: the name of the window they are in; ``ids``: returns the rows of that window.
+        """
         is_row = order != CLOSE
         local = np.full(len(order), CLOSE, np.int64)
         local[is_row] = np.arange(int(is_row.sum()))

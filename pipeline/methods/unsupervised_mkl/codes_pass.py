@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,23 +19,12 @@ from ...core.resources import Resources, Shared, resolve
 from ...grams.sources import FREED_BYTES, READ, TILE, pair_bytes
 from ...passes.blocks import join_lists, scale_as_given
 from .rows_pass import COLUMNS, HELD_BYTES, PassRows, Points, Strip, rows_of_sets
+from .strips_pass import KernelSum
 
 MAX_CANDIDATES = TILE - 1  # with the point itself one tile of kernels
 MIN_FRESH = 16  # candidates that may join at a time, or as many as there are bases
 CODE_TOL = 1e-4  # residuals may exceed the penalty by this share of it
 GROUP = 8  # points whose candidates are read together
-
-
-class Products(Protocol):
-    """Inner products of points."""
-
-    def strip(self, points: Points) -> np.ndarray:
-        """Return those of some points with all, ``(c, n)``."""
-        ...
-
-    def squares(self, points: Points, sets: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return those within sets of points, float64."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -54,6 +42,9 @@ class RowInner:
     def squares(self, points: Points, sets: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return those within sets of points."""
         return [row_products(part, part) for part in rows_of_sets(PassRows(points, scale_as_given), sets)]
+
+
+Products = RowInner | KernelSum  # inner products of some points with all, and within sets of points
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from ...records.data_set import Reads
 from .components import Way
 from .config import UMKLConfig
 from .sums_pass import PassGrams, mean_largest_sums
-from .sweeps import PassSweep, Sweeper, WholeSweep, largest_step, pass_figures
+from .sweeps import PassSweep, WholeSweep, largest_step, pass_figures
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class UMKLProblem:
         by_passes, settings = self.way.by_passes, self.way.settings
         kind = PassGrams if by_passes else Grams
         self.grams: LazyGrams = LazyGrams(lambda resources: kind(self.inputs.data, self.specs, settings, resources, centre=True))
-        self.sweep: Sweeper = (PassSweep if by_passes else WholeSweep)(self.config, self.n_bases, self.grams, self.factors)
+        self.sweep: PassSweep | WholeSweep = (PassSweep if by_passes else WholeSweep)(self.config, self.n_bases, self.grams, self.factors)
         self._factors: np.ndarray | None = None
 
     @cached_property

@@ -5,7 +5,7 @@ this process, or by passes where these are beyond it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -39,14 +39,6 @@ class Sweep(NamedTuple):
     terms: WeightTerms
 
 
-class Sweeper(Protocol):
-    """How a fit goes over its points."""
-
-    def __call__(self, data: Blocks, resources: Resources, weights: np.ndarray, before: BasisArray | None) -> Sweep:
-        """Choose bases under weights of the kernels as they are loaded; ``before`` are those of the last sweep, if there was one."""
-        ...
-
-
 class WholeSweep:
     """Sweeps on the inner products of all rows and the weighted sum of the kernels as matrices in this process."""
 
@@ -55,7 +47,9 @@ class WholeSweep:
         self._inner: np.ndarray | None = None
 
     def __call__(self, data: Blocks, resources: Resources, weights: np.ndarray, before: BasisArray | None) -> Sweep:
-        """Choose bases, then gather the entries of all kernels at them."""
+        """Choose bases under weights of the kernels as they are loaded, then gather the entries of all kernels at them; ``before`` are
+        those of the last sweep, if there was one.
+        """
         config = self._config
         if self._inner is None:
             self._inner = inner_products(data)
