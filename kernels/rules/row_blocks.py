@@ -120,7 +120,9 @@ class NewtonEnd(NamedTuple):
 
 @dataclass(frozen=True)
 class LocalRows:
-    """Rows in this process: products of all tasks' rows with the conjunctions of a hull; every list is by task."""
+    """Rows in this process: products of all tasks' rows with the conjunctions of a hull; every list is by task. On few rows solves take
+    1.3 to 1.5 times as long by requests to one block.
+    """
 
     tasks: Sequence[MergedRows]
 

@@ -7,6 +7,8 @@ negative and the sum of the positive z on its support. So a set S of k propositi
 
 and neither it nor the proposition that made it is followed further once that is at most the threshold. Rows are ordered by task, sign and
 whether alpha is at its bound C: what those add is a count of bits, and only the others are added one by one.
+
+The same search by lengths (:mod:`.levels`), which asks for the sums of many candidates at once, takes 1.9 to 2.4 times as long.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What every way to select features over many tasks has, what the driver holds of it, and the batch optimum in memory."""
+"""What every way to select features over many tasks has, what the driver holds of it, and the batch optimum in memory.
+
+The optimum on sparse rows takes 2.2 to 3.2 times as long by :mod:`.working_problem`; on dense ones half the time, to other bits.
+"""
 
 from __future__ import annotations
 

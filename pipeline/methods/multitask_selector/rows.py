@@ -2,6 +2,7 @@
 
 Rounds take rows from all over the data, in an order that is drawn anew for every epoch. Out of core a window of this order, as long as the
 memory allows, is gathered in one sweep over the blocks that hold a row of it. The rows are the same numbers, so the bits are the same.
+Rows in memory are not gathered: a fit on dense ones takes 1.7 to 2.2 times as long if they are.
 """
 
 from __future__ import annotations
