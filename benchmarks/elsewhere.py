@@ -211,27 +211,8 @@ def fgm_regressor(B: int, k: int, cost: float, loss: str = "squared") -> Any:
     return FGMRegressor(B=B, max_rounds=k, n_features_to_select=k, C=cost, loss=loss, **shared)
 
 
-class Adelie:
-    """The lasso of adelie, as scikit-learn's is called."""
-
-    def __init__(self, alpha: float) -> None:
-        self.alpha = alpha
-
-    def fit(self, X: np.ndarray, y: np.ndarray) -> Adelie:
-        import adelie
-
-        given = {"lmda_path": np.array([self.alpha]), "early_exit": False, "progress_bar": False, "n_threads": 1}
-        state = adelie.grpnet(X, adelie.glm.gaussian(y), **given)
-        self.coef_, self.intercept_ = np.asarray(state.betas[-1].todense()).ravel(), float(state.intercepts[-1])
-        return self
-
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        return X @ self.coef_ + self.intercept_
-
-
 def lasso(name: str, alpha: float) -> Any:
-    module = {"scikit-learn": "sklearn.linear_model"}.get(name, name)
-    return Adelie(alpha) if name == "adelie" else importlib.import_module(module).Lasso(alpha=alpha)
+    return importlib.import_module({"scikit-learn": "sklearn.linear_model"}.get(name, name)).Lasso(alpha=alpha)
 
 
 def targets_peer(name: str, wanted: int) -> dict[str, Any]:
@@ -361,11 +342,10 @@ def targets_real(report: bench.Report, options: Any, parts: bench.Parts) -> None
     splits=(10, 2),
     parts="planted,real",
     peer_python=None,
-    adelie_python=None,
     keep=None,
 )
 def fgm_targets(options: Any) -> None:
-    """Real targets: FGM beside the lasso of scikit-learn, celer and adelie at equal feature counts; time and R2, all refitted.
+    """Real targets: FGM beside the lasso of scikit-learn and celer at equal feature counts; time and R2, all refitted.
 
     * *Planted*: normal columns, 100 relevant ones, noise of half the signal's deviation. The seeds are the repetitions. A peer's alpha is
       searched until it keeps as many columns as FGM within 5 % (the heaviest of them count if there are more), then one fit is timed, as if
@@ -378,13 +358,9 @@ def fgm_targets(options: Any) -> None:
     A refit is ridge regression on the chosen columns, its penalty from the same grid by leave-one-out for every method.
     """
     report = bench.Report(f"FGM on real targets, {options.n} x {options.d}, {options.relevant} relevant", options)
-    pythons = {"scikit-learn": sys.executable, "celer": options.peer_python, "adelie": options.adelie_python}
-    found: dict[str, str] = {}
-    for name in ("celer", "adelie"):
-        if pythons[name]:
-            found |= versions_at(pythons[name], name)
-        else:
-            report.note(f"no interpreter for {name} (see benchmarks/peers.sh)")
+    pythons = {"scikit-learn": sys.executable, "celer": options.peer_python}
+    if not options.peer_python:
+        report.note("no --peer-python: celer was not run (see benchmarks/peers.sh)")
     pythons = {name: python for name, python in pythons.items() if python}
     sizes = {name: getattr(options, name) for name in ("n", "d", "relevant", "B", "cost", "tiny")}
     parts = bench.Parts(options.keep, {**sizes, "peers": sorted(pythons)})
@@ -394,7 +370,7 @@ def fgm_targets(options: Any) -> None:
         targets_real(report, options, parts)
     if len(parts.commits) > 1:
         report.note(f"parts were measured at several commits: {', '.join(sorted(parts.commits))}")
-    report.show(found)
+    report.show(versions_at(options.peer_python, "celer") if options.peer_python else None)
 
 
 # -- group_lasso_batch -------------------------------------------------------------------------------------------------------

@@ -39,9 +39,6 @@ from gramplane.kernels.grams.blocks import gram_block
 from gramplane.kernels.grams.spec import as_specs
 from gramplane.kernels.graphs.norms import NodeSet
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.rules.bits import pack_bits
-from gramplane.kernels.rules.lattice import RuleLattice
-from gramplane.kernels.rules.machine import solve_rules
 from gramplane.kernels.svm.dual import DenseGram, DualProblem, ridge_problem, svc_problem
 from gramplane.kernels.svm.ridge import solve_ridge
 from gramplane.kernels.svm.smo import solve_smo
@@ -57,7 +54,6 @@ from gramplane.pipeline.methods.hierarchical_kernels.problem import HKLInputs
 from gramplane.pipeline.methods.hierarchical_kernels.restricted import HKLMaster, RestrictedProblem, first_master
 from gramplane.pipeline.methods.multitask_mkl.config import MultiTaskMKLConfig
 from gramplane.pipeline.methods.multitask_mkl.method import MultiTaskMKL, shared_problem
-from gramplane.pipeline.methods.rule_ensemble.problem import solve_mirror
 from gramplane.pipeline.models.task import TaskModel, decide_task_rows
 from gramplane.storage import MemoryBlocks
 
@@ -857,42 +853,6 @@ def rules_planted(report: bench.Report, options: Any) -> None:
         report.note(f"{rule['text']} -> {rule['vote']}, weight {rule['weight']:.3f}, support {rule['support']}")
 
 
-def propositions(n: int, kind: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return flags of single propositions (one row each) and labels: of the planted set, or of tic-tac-toe where it is at hand."""
-    if kind == "tic-tac-toe" and bench.has_data("uci_tictactoe"):
-        raw, y = rules_rows("tictactoe")
-        chosen = np.random.default_rng(0).permutation(len(y))[: min(n, len(y))]
-        raw, y = raw[chosen], y[chosen]
-        sides = [op(raw[:, j], c) for j in range(raw.shape[1]) for c in np.unique(raw[:, j]) for op in (np.equal, np.not_equal)]
-    else:
-        X, y = conjunctions(n, 0)
-        cuts = np.quantile(X, [0.2, 0.4, 0.6, 0.8], axis=0)
-        sides = [side for j in range(20) for c in cuts[:, j] for side in (X[:, j] <= c, X[:, j] > c)]
-    return np.stack(sides), np.where(np.asarray(y) == np.max(y), 1.0, -1.0)
-
-
-def rules_hull(n: int, kind: str, report: bench.Report, options: Any) -> None:
-    flags, y = propositions(n, kind)
-    both = flags.astype(int) @ flags.T.astype(int)
-    for C, rho in ((1.0, 2.0), (10.0, 1.5), (10.0, 1.1)):
-        rows, cost = np.arange(len(y)), np.full(len(y), C)
-        lattice = RuleLattice(pack_bits(flags.astype(np.uint8)), len(y), (rows,), (y,), (cost,), np.eye(1), 2.0)
-        best = np.argsort(-lattice.single_forms(), kind="stable")[:12].tolist()
-        pairs = [sorted((int(a), int(b))) for k, a in enumerate(best) for b in best[:k] if 0 < both[a, b] < min(both[a, a], both[b, b])]
-        nodes = lattice.hull(lattice.named([[e] for e in range(lattice.p)] + pairs))
-        problem = lattice.problem(nodes, rho)
-        calls = {"ours": lambda p=problem: solve_rules(p, tol=1e-3), "mirror": lambda p=problem: solve_mirror(p, tol=1e-3, max_iter=100)}
-        times = bench.alternate(calls, options.reps)
-        ours, mirror = (timing.result for timing in times.values())
-        name = f"{kind}, N={len(y)}, W={nodes.size}, C={C:g}, rho={rho}"
-        report.value(f"{name}: seconds to 1e-3", times["ours"].median, "<= 1", unit=" s")
-        report.ratio(f"{name}: ours : mirror descent", times["ours"], times["mirror"], 1 / 3)
-        report.note(
-            f"{name}: {ours.iterations} re-weightings, {ours.steps} Newton steps, gap {ours.gap / ours.objective:.1e}; "
-            f"mirror {mirror.iterations}, {mirror.steps}, {mirror.gap / mirror.objective:.1e}"
-        )
-
-
 def rules_rows(name: str) -> tuple[np.ndarray, np.ndarray]:
     held = bench.arrays(f"uci_{name}")
     return held["X"].astype(np.float64), np.unique(held["y"], return_inverse=True)[1]
@@ -951,7 +911,7 @@ def rules_thesis(report: bench.Report, options: Any) -> None:
 
 
 @bench.program(
-    parts="planted,hull",
+    parts="planted",
     sets=("tictactoe,haberman,transfusion", "haberman"),
     splits=(10, 1),
     grid=("0.001,0.01,0.1,1,10,100,1000", "1"),
@@ -965,27 +925,23 @@ def rules_thesis(report: bench.Report, options: Any) -> None:
     reps=(5, 1),
 )
 def rules(options: Any) -> None:
-    """Rule ensembles: a planted set beside RuleFit and RIPPER, a fixed hull beside mirror descent, and the rule tables of the thesis.
+    """Rule ensembles: a planted set beside RuleFit and RIPPER, and the rule tables of the thesis.
 
     Peers run where PEERS_RULES names their python. ``--parts thesis --sets tictactoe,haberman,monk1`` makes the tables.
 
     Planted: 3,000 rows, 20 normal features, two conjunctions, 5 % of the labels turned around; 5,000 rows of the same kind to test on. C =
-    10 was chosen among 1, 10 and 30 as seen on these very test rows (accuracy 0.909, 0.943, 0.943); peers run at their defaults. Fixed
-    hull: single propositions and pairs of the twelve best of them, gap 1e-3. Thesis: 10 random splits with 10 % of the rows to train on, C
-    by 3-fold cross-validation over ``--grid``, four quantiles as cuts (``--refine`` moves them), as in its chapter 5; for two classes the
-    mean of their F1, accuracy for more. The thesis does not say which F1 it means; its Table 5.2 does: ENDER has 0.433 +- 0.0 on the blood
-    transfusion set, and the mean F1 of a machine that always says no is 0.865 / 2 there, where the F1 of one class alone would be 0 or
-    0.384. Sets are those of the UCI archive as they come. The thesis does not say from which weight on a rule counts (here 1e-3 of the
-    largest, ``--prune``), nor whether classes have weights (here not; ``--class-weight balanced``).
+    10 was chosen among 1, 10 and 30 as seen on these very test rows (accuracy 0.909, 0.943, 0.943); peers run at their defaults. Thesis: 10
+    random splits with 10 % of the rows to train on, C by 3-fold cross-validation over ``--grid``, four quantiles as cuts (``--refine``
+    moves them), as in its chapter 5; for two classes the mean of their F1, accuracy for more. The thesis does not say which F1 it means;
+    its Table 5.2 does: ENDER has 0.433 +- 0.0 on the blood transfusion set, and the mean F1 of a machine that always says no is 0.865 / 2
+    there, where the F1 of one class alone would be 0 or 0.384. Sets are those of the UCI archive as they come. The thesis does not say from
+    which weight on a rule counts (here 1e-3 of the largest, ``--prune``), nor whether classes have weights (here not; ``--class-weight
+    balanced``).
     """
-    report, parts = bench.Report("rule ensembles", options), bench.chosen(options.parts, ("planted", "hull", "thesis"))
+    report, parts = bench.Report("rule ensembles", options), bench.chosen(options.parts, ("planted", "thesis"))
     warnings.filterwarnings("ignore", category=ConvergenceWarning)
     if "planted" in parts:
         rules_planted(report, options)
-    if "hull" in parts:
-        rules_hull(100 if options.tiny else 1000, "planted", report, options)
-        if not options.tiny:
-            rules_hull(400, "tic-tac-toe", report, options)
     if "thesis" in parts:
         rules_thesis(report, options)
     report.note(f"Python {sys.version.split()[0]}; peers at {os.environ.get('PEERS_RULES', 'none')}")

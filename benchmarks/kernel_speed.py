@@ -10,24 +10,19 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.svm import SVC, SVR
+from sklearn.svm import SVC
 
 from benchmarks._mkl_peer import strong_loop
 from gramplane import MKLClassifier
 from gramplane.cluster import open_executor
 from gramplane.kernels.alignment.alignment import alignments
 from gramplane.kernels.alignment.path import AlignmentProblem, kernel_path
-from gramplane.kernels.bank.bank import PackedBank
 from gramplane.kernels.grams.blocks import gram_block
 from gramplane.kernels.grams.spec import KernelSpec
 from gramplane.kernels.jit import compiled, one_thread
-from gramplane.kernels.svm.dual import DenseGram, DualSolution, Scratch, ridge_problem, svc_problem, svr_problem
-from gramplane.kernels.svm.ridge import RidgeSolver
+from gramplane.kernels.svm.dual import DenseGram, DualSolution, Scratch, svc_problem
 from gramplane.kernels.svm.smo import solve_smo
-from gramplane.kernels.weights.domains import ElasticNetSet
-from gramplane.kernels.weights.level_programs import Cuts, lower_bound, project_on_level
 from gramplane.pipeline.core.engine import iterate
 from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.grams.given import GivenGrams, GivenKernel
@@ -75,119 +70,7 @@ def rbf_bank(options: Any) -> None:
     report.show()
 
 
-# -- gram_bank ---------------------------------------------------------------------------------------------------------------
-
-
-def filled(k: int, n: int, seed: int) -> PackedBank:
-    """Return k Gaussian kernels of n random rows, one feature each."""
-    X = np.random.default_rng(seed).normal(size=(n, k)).astype(np.float32)
-    bank = PackedBank.empty(k, n)
-    for q in range(k):
-        bank.put(q, 0, 0, np.exp(-0.5 * np.square(X[:, None, q] - X[None, :, q])))
-    return bank
-
-
-def unpacked(bank: PackedBank, count: int) -> np.ndarray:
-    return np.stack([bank.combine(np.eye(1, bank.k, q)[0]) for q in range(count)])
-
-
-def bank_passes(report: bench.Report, options: Any) -> None:
-    rng, bank = np.random.default_rng(1), filled(options.kernels, options.n, 0)
-    full, out = unpacked(bank, bank.k), np.empty((bank.n, bank.n), dtype=np.float32)
-    theta = rng.uniform(0.1, 1.0, size=bank.k)
-    beta = rng.normal(size=bank.n) * (rng.uniform(size=bank.n) < options.support)
-    several = np.stack([rng.permutation(beta) for _ in range(8)], axis=1)
-    single, narrow, support = theta.astype(np.float32), beta.astype(np.float32), beta != 0
-    calls = {
-        "combine, packed": lambda: bank.combine(theta, out),
-        "combine, BLAS": lambda: single @ full.reshape(bank.k, -1),
-        "forms, packed": lambda: bank.forms(beta),
-        "forms, BLAS": lambda: (full @ narrow) @ narrow,
-        "forms of 8 vectors, packed": lambda: bank.forms(several),
-        "products, packed": lambda: bank.products(beta),
-        "products at the support": lambda: bank.products(beta, wanted=support),
-    }
-    times = bench.alternate_batches(calls, options.reps, options.batch)
-    report.times(times)
-    for what in ("combine", "forms"):
-        report.ratio(f"{what}, packed : BLAS", times[f"{what}, packed"], times[f"{what}, BLAS"], None)
-    report.value("combine reads", bank.nbytes / times["combine, packed"].median / 1e9, unit=" GB/s")
-    exact = np.array([beta @ (matrix.astype(np.float64) @ beta) for matrix in full])
-    report.value("largest relative error of a form", float(np.max(np.abs(bank.forms(beta) / exact - 1.0))), "<= 1e-10")
-
-
-def bank_inner(report: bench.Report, options: Any) -> None:
-    bank = filled(options.many, options.rows, 2)
-    some = unpacked(bank, min(options.loop, bank.k))
-    wide, k, few = some.astype(np.float64), bank.k, len(some)
-    double, half = "double loop, dot products in float64", "loop over half of the pairs"
-    calls = {
-        "inner products of all pairs": bank.inner_products,
-        double: lambda: [np.vdot(a, b) for a in wide for b in wide],
-        f"{half}, the same": lambda: [np.vdot(a, b) for i, a in enumerate(wide) for b in wide[i:]],
-        f"{half}, float32": lambda: [np.vdot(a, b) for i, a in enumerate(some) for b in some[i:]],
-    }
-    times = bench.alternate(calls, options.reps)
-    for name in list(times)[1:]:
-        times[name] = times[name].over((few / k) ** 2 if name == double else few * (few + 1) / (k * (k + 1)))
-    report.times(times)
-    ours, whole, part, single = times.values()
-    report.ratio("inner products : double loop", ours, whole, 1 / 20)
-    report.ratio(f"inner products : {half}", ours, part, None)
-    report.ratio(f"inner products : {half}, float32", ours, single, None)
-    report.note(f"{k} kernels of order {bank.n}; the loops run over {few} of them and are scaled to all pairs; float32 sums in float32")
-
-
-def bank_masters(report: bench.Report, options: Any) -> None:
-    """Add lower bound and projection with as many cuts as a run makes."""
-    rng, bank, cuts = np.random.default_rng(3), filled(options.kernels, 256, 4), options.cuts
-    y = np.sign(rng.normal(size=bank.n))
-    c, S = np.empty(cuts), np.empty((cuts, bank.k))
-    for t in range(cuts):
-        theta = rng.dirichlet(np.full(bank.k, 0.3))
-        alpha = np.linalg.solve(bank.combine(theta).astype(np.float64) + np.eye(bank.n), y)
-        c[t], S[t] = alpha @ y - 0.5 * alpha @ alpha, bank.forms(alpha)
-    made, domain = Cuts(c, S), ElasticNetSet(0.5)
-    theta, low = domain.start(bank.k), lower_bound(made, domain)
-    level = low.value + 0.3 * (made.height(theta) - low.value)
-    calls: dict[str, Callable[[], Any]] = {
-        "lower bound, v = 0.5": lambda: lower_bound(made, domain, tol=1e-5),
-        "lower bound, v = 1 (linear program)": lambda: lower_bound(made, ElasticNetSet(1.0)),
-        "projection onto the level, v = 0.5": lambda: project_on_level(theta, made, level, domain, inside=low.theta),
-    }
-    report.times(bench.alternate(calls, options.reps))
-    report.note(f"{cuts} cuts of {bank.k} kernels, cold starts")
-
-
-@bench.program(
-    n=(1024, 200),
-    kernels=(64, 6),
-    support=0.4,
-    many=(500, 10),
-    rows=(1000, 150),
-    loop=(24, 4),
-    cuts=(20, 4),
-    batch=(5, 1),
-    reps=(5, 2),
-)
-def gram_bank(options: Any) -> None:
-    """Passes over a bank of Gram matrices in memory: what one outer step of multiple kernel learning and one alignment matrix cost.
-
-    Packed float32 triangles against BLAS on the whole matrices in float32 (vector-matrix product for the combination, matrix-vector
-    products for the quadratic forms) and, for the inner products of all pairs of kernels, against the usual double loop over pairs of whole
-    matrices, timed on some pairs and scaled up; loops over half of the pairs are beside it. The lower bound and the projection of the level
-    method are timed on cuts of the same bank.
-    """
-    report = bench.Report(f"{options.kernels} Gram matrices of order {options.n}, float32, {options.support:.0%} support vectors", options)
-    bank_passes(report, options)
-    bank_inner(report, options)
-    bank_masters(report, options)
-    report.show()
-
-
 # -- svm_dual ----------------------------------------------------------------------------------------------------------------
-
-EPSILON = 0.1
 
 
 def smooth_rows(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -216,14 +99,14 @@ def reweighted(X: np.ndarray, steps: int) -> list[np.ndarray]:
     return found
 
 
-def dual_of(found: Any, K: np.ndarray, c: np.ndarray, epsilon: float = 0.0) -> float:
-    """Return the dual value of a solution of ours or a fitted SVC or SVR on the float64 matrix."""
+def dual_of(found: Any, K: np.ndarray, c: np.ndarray) -> float:
+    """Return the dual value of a solution of ours or a fitted SVC on the float64 matrix."""
     beta = np.zeros(len(K))
     if isinstance(found, DualSolution):
         beta[:] = found.beta
     else:
         beta[found.support_] = found.dual_coef_[0]
-    return float(c @ beta - epsilon * np.abs(beta).sum() - 0.5 * beta @ K @ beta)
+    return float(c @ beta - 0.5 * beta @ K @ beta)
 
 
 def warm_loop(grams: list[np.ndarray], problem: Any, scratch: Scratch, scheduled: bool) -> list[DualSolution]:
@@ -246,9 +129,9 @@ def against_first(
     return {name: timing.result for name, timing in times.items()}
 
 
-def compare_duals(report: bench.Report, title: str, found: dict[str, Any], K: np.ndarray, c: np.ndarray, epsilon: float = 0.0) -> None:
+def compare_duals(report: bench.Report, title: str, found: dict[str, Any], K: np.ndarray, c: np.ndarray) -> None:
     """Put the relative differences of the dual values into the report; worse than the peer is positive."""
-    first, *rest = ((name, dual_of(result, K, c, epsilon)) for name, result in found.items())
+    first, *rest = ((name, dual_of(result, K, c)) for name, result in found.items())
     for name, value in rest:
         report.value(f"{title}, {name}: peer's dual - ours, relative", (first[1] - value) / abs(first[1]), "<= 1e-07")
 
@@ -290,62 +173,21 @@ def dual_loops(report: bench.Report, n: int, steps: int, reps: int) -> None:
         report.note(f"{title}: steps {[s.iterations for s in kept]}, schedule {[s.iterations for s in schedule]}")
 
 
-def dual_regression(report: bench.Report, n: int, C: float, reps: int) -> None:
-    X, z = smooth_rows(n)
-    K, problem, scratch = gaussian(X, 0.05), svr_problem(z, EPSILON, C), Scratch()
-    moved = 0.97 * K + 0.03 * gaussian(X, 0.1)
-    single, single_moved = DenseGram(K.astype(np.float32), scratch), DenseGram(moved.astype(np.float32), scratch)
-    before, title = solve_smo(single, problem), f"SVR n={n} C={C:g}"
-
-    def peer(matrix: np.ndarray) -> SVR:
-        return SVR(kernel="precomputed", C=C, epsilon=EPSILON, tol=1e-3, cache_size=2000).fit(matrix, z)
-
-    calls = {"SVR": lambda: peer(K), "float32": lambda: solve_smo(single, problem)}
-    compare_duals(report, f"{title} cold", against_first(report, f"{title} cold", calls, reps, 1 / 4), K, z, EPSILON)
-    calls = {"SVR": lambda: peer(moved), "float32": lambda: solve_smo(single_moved, problem, warm=before)}
-    found = against_first(report, f"{title} after a change of 3 %", calls, reps, 1 / 8)
-    compare_duals(report, f"{title} warm", found, moved, z, EPSILON)
-
-
-def dual_ridge(report: bench.Report, n: int, steps: int, reps: int) -> None:
-    X, z = smooth_rows(n)
-    doubles = reweighted(X, steps)
-    grams, problem = [DenseGram(K.astype(np.float32)) for K in doubles], ridge_problem(z, 1.0, bias=False)
-
-    def ours() -> DualSolution | None:
-        solver, warm = RidgeSolver(), None
-        for gram in grams:
-            warm = solver.solve(gram, problem, warm=warm)
-        return warm
-
-    calls = {
-        "KernelRidge": lambda: [KernelRidge(alpha=0.5, kernel="precomputed").fit(K, z) for K in doubles][-1],
-        "factor kept": ours,
-    }
-    found = against_first(report, f"{steps} ridge solves n={n}", calls, reps, 1 / 5)
-    exact = found["KernelRidge"].dual_coef_
-    lag = np.abs(found["factor kept"].beta - exact).max() / np.abs(exact).max()
-    report.value("largest relative difference of the coefficients", float(lag), "<= 1e-05")
-
-
 @bench.program(sizes=("500,1000,3000", "150"), steps=(15, 3), reps=(5, 2))
 def svm_dual(options: Any) -> None:
-    """Kernel duals in memory against scikit-learn on the same Gram matrix: cold solves, loops of re-weighted solves, regression, ridge.
+    """Kernel duals in memory against scikit-learn on the same Gram matrix: cold solves and loops of re-weighted solves.
 
-    C is scikit-learn's. A cold solve starts from zero on a whole matrix; SVC and SVR get it in float64, ours in float64 and float32. A loop
-    solves 15 problems whose six kernel weights change by 30 % / (t + 1): first at tol 1e-3, then at the tolerances of a multiple kernel
-    learning run, .1 first and min(.1, max(1e-3, .3 gap)) after, with a gap that halves at every step in place of the outer run; SVC stays
-    at 1e-3. Combining kernels is timed on neither side; the start gradient of a warm solve is. Dual values are all taken on the float64
-    matrix. A solve of few milliseconds is repeated; medians are per solve or per loop.
+    C is scikit-learn's. A cold solve starts from zero on a whole matrix; SVC gets it in float64, ours in float64 and float32. A loop solves
+    15 problems whose six kernel weights change by 30 % / (t + 1): first at tol 1e-3, then at the tolerances of a multiple kernel learning
+    run, .1 first and min(.1, max(1e-3, .3 gap)) after, with a gap that halves at every step in place of the outer run; SVC stays at 1e-3.
+    Combining kernels is timed on neither side; the start gradient of a warm solve is. Dual values are all taken on the float64 matrix. A
+    solve of few milliseconds is repeated; medians are per solve or per loop.
     """
     sizes = [int(n) for n in options.sizes.split(",")]
     report = bench.Report("Kernel duals on a Gram matrix in memory", options)
     for n in sizes:
         dual_cold(report, n, options.reps)
     dual_loops(report, sizes[-1], options.steps, options.reps)
-    for n, C in ((150, 1.0),) if options.tiny else ((1000, 1.0), (2000, 10.0)):
-        dual_regression(report, n, C, options.reps)
-    dual_ridge(report, 150 if options.tiny else 1000, options.steps, options.reps)
     report.show()
 
 

@@ -17,16 +17,9 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from benchmarks._peers import l1_lr, l1_svm, paired, quiet_fit, refit_accuracy, ridge_svm, search_cost, support
 from gramplane import FGMClassifier, GroupLassoClassifier
-from gramplane.cluster import Executor, MemorySink
-from gramplane.kernels.features.pairs import PairLimits, PairMap, TopPairs, most_frequent, pair_bounds, row_max_abs, row_weight
-from gramplane.kernels.features.pairs_sparse import expected_products, head_pairs
-from gramplane.kernels.jit import one_thread
+from gramplane.kernels.features.pairs import PairLimits
 from gramplane.kernels.mixed_norm import GroupProblem, GroupSolution, rows_for, solve_apg, solve_mkl, solve_newton
-from gramplane.pipeline.core.resources import RunContext
-from gramplane.pipeline.methods.fgm.pairs import PairAtoms
-from gramplane.pipeline.methods.fgm.score_pass import Query
 from gramplane.pipeline.synthetic.linear import Planted, dense_linear, sparse_linear
-from gramplane.storage import MEMORY_STRIPE_BYTES, MemoryBlocks
 
 fgm = partial(FGMClassifier, fit_intercept=False, scale=None)
 
@@ -39,18 +32,11 @@ def tell_phases(report: bench.Report, history: Any, after: str = "") -> None:
 # -- fgm_small ---------------------------------------------------------------------------------------------------------------
 
 
-def first_fit(n: int, d: int, relevant: int) -> None:
-    """Fit for the first time in this process; its seconds are measured by the server."""
-    data = dense_linear(n, d, relevant, n_test=10)
-    fgm(C=10.0).fit(data.X, data.y)
-
-
 @bench.program(n=(1000, 200), d=100, relevant=20, batch=(20, 2), reps=(5, 2))
 def fgm_small(options: Any) -> None:
     """A small fit in memory, 1,000 x 100, warm: what Python, Zarr, cluster and graph cost when there is nothing to do.
 
-    The machine of the paper (C=10, no intercept) against ``LinearSVC(penalty="l1", dual=False)`` with defaults. The first fit of a fresh
-    process with compiled code on disk is timed in a process of its own.
+    The machine of the paper (C=10, no intercept) against ``LinearSVC(penalty="l1", dual=False)`` with defaults.
     """
     data = dense_linear(options.n, options.d, options.relevant, n_test=2000)
     sparse = sp.csr_array(np.where(data.X > 1.0, data.X, 0.0))
@@ -71,8 +57,6 @@ def fgm_small(options: Any) -> None:
     report.ratio("FGM : l1-SVM, sparse input", ours_sparse, peer_sparse, 3)
     report.value("test accuracy, FGM defaults", ours.result.score(data.X_test, data.y_test))
     report.value("test accuracy, l1-SVM defaults", peer.result.score(data.X_test, data.y_test))
-    answer = bench.once(__file__, "first_fit", n=options.n, d=options.d, relevant=options.relevant)
-    report.value("first fit of a process, compiled code on disk", answer["seconds"], unit=" s")
     for phase in ("columns", "solve", "score"):
         report.value(f"milliseconds in {phase}, defaults", 1e3 * float(ours.result.history_[f"seconds_{phase}"].sum()), unit=" ms")
     report.note("features: " + ", ".join(f"{name} {np.count_nonzero(timing.result.coef_)}" for name, timing in list(times.items())[:4]))
@@ -365,9 +349,10 @@ def fgm_sparse(options: Any) -> None:
     report.show()
 
 
-# -- fgm_pairs ---------------------------------------------------------------------------------------------------------------
+# -- fgm_degree2_wide and fgm_degree2 ----------------------------------------------------------------------------------------
 
-PAIR_SETS = {"small": (20_000, 5_000, 40, 8.0), "i": (100_000, 20_000, 58, 10.0), "ii": (1_000_000, 4_600_000, 35, 5.0)}
+WIDE_ROWS = (1_000_000, 4_600_000, 35, 5.0)
+"""Rows, columns, draws a row, and shift of the widest set."""
 
 
 def zipf(n: int, d: int, per_row: int, shift: float, seed: int = 0) -> sp.csc_array:
@@ -385,97 +370,6 @@ def zipf(n: int, d: int, per_row: int, shift: float, seed: int = 0) -> sp.csc_ar
     columns, rows = key // n, (key % n).astype(np.int32)
     indptr = np.concatenate(([0], np.cumsum(np.bincount(columns, minlength=d)))).astype(np.int32)
     return sp.csc_array((np.abs(rng.normal(size=rows.size)).astype(np.float32), rows, indptr), shape=(n, d))
-
-
-def duals(X: sp.csc_array, seed: int = 1) -> dict[str, np.ndarray]:
-    """Return labels of a planted linear rule, and a residual-like vector with 73 % non-zeros."""
-    rng = np.random.default_rng(seed)
-    w = np.zeros(X.shape[1])
-    w[most_frequent(np.diff(X.indptr), 300)] = rng.normal(size=min(300, np.count_nonzero(np.diff(X.indptr))))
-    z = X @ w
-    y = np.where(z > np.median(z), 1.0, -1.0)
-    uneven = y * np.abs(rng.normal(size=y.size)) * (rng.random(y.size) < 0.73)
-    return {"labels": y, "uneven": uneven}
-
-
-class PairSearch:
-    """The product's search over data in memory; like a fit it keeps statistics and frequent columns between rounds."""
-
-    def __init__(self, X: Any, limits: PairLimits | None = None) -> None:
-        self.events = MemorySink()
-        self.ctx = RunContext(Executor(), data=MemoryBlocks(X, stripe_bytes=MEMORY_STRIPE_BYTES), emit=self.events)
-        self.atoms = PairAtoms(1.0, 1.0, limits)
-
-    def __call__(self, u: np.ndarray) -> TopPairs:
-        """Return the best 100 coordinates for a dual vector."""
-        return self.atoms.select(self.ctx.data, self.ctx, u[None, :], [Query(100)])[0]
-
-    def survivors(self) -> int:
-        return self.events.named("pairs")[-1]["survivors"]
-
-
-def pairs_sparse(report: bench.Report, name: str, reps: int) -> None:
-    """Add the times of a whole round and of its parts on one of the sparse sets."""
-    X, m = zipf(*PAIR_SETS[name]), PairMap()
-    counts = np.diff(X.indptr)
-    share = counts.max() / X.shape[0]
-    report.note(f"{name}: {X.shape[0]} x {X.shape[1]}, {X.nnz} non-zeros, the most frequent column in {share:.0%} of rows")
-    row_max, head = row_max_abs(X), most_frequent(counts, 512)
-    for label, u in duals(X).items():
-        search, title = PairSearch(X), f"{name}, {label}"
-        report.value(f"{title}: extra memory of a first round", bench.extra_memory(partial(search, u))[0] / 2**20, unit=" MiB")
-        survivors = search.survivors()
-        known = PairSearch(X, PairLimits(head_start=min(survivors, PairLimits().max_head)))
-        known(u)
-        calls: dict[str, Callable[[], Any]] = {
-            "first round": lambda u=u: PairSearch(X)(u),
-            "later round": partial(search, u),
-            "later round, size of the head known": partial(known, u),
-            "bounds alone": lambda u=u: pair_bounds(X, u, row_weight(u, row_max)),
-            "head of 512 alone": lambda u=u: head_pairs(X, u, head, m, 100, columns=head),
-        }
-        times = bench.alternate(calls, reps, warm=0)
-        report.times(times, f"{title}: ")
-        one, two = (times[what].result for what in ("later round", "later round, size of the head known"))
-        assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
-        rate = expected_products(X, u, columns=head) / times["head of 512 alone"].cpu_median / 1e6
-        report.value(f"{title}: products of the head", rate, unit=" M/s (processor time)")
-        report.value(f"{title}: survivors of the screening", survivors)
-
-
-def pairs_dense(report: bench.Report, reps: int, n: int) -> None:
-    """Add the time of the dense search beside that of a general matrix product."""
-    rng = np.random.default_rng(0)
-    X = rng.random((n, 784)) * (rng.random((n, 784)) < 0.5)
-    u = np.where(rng.random(n) < 0.6, rng.normal(size=n), 0.0)
-    for dtype in ("float64", "float32"):
-        Z = X.astype(dtype)
-        calls = {"search": partial(PairSearch(Z), u), "product": lambda Z=Z: (Z * u.astype(Z.dtype)[:, None]).T @ Z}
-        with one_thread():
-            times = bench.alternate(calls, reps)
-        report.time(f"dense {dtype}: a whole round of the search", times["search"])
-        report.time(f"dense {dtype}: the matrix product alone", times["product"])
-        report.ratio(f"dense {dtype}: round of the search : matrix product alone", times["search"], times["product"], None)
-
-
-@bench.program(sets=("small,i,dense", "small,dense"), reps=(5, 1))
-def fgm_pairs(options: Any) -> None:
-    """Degree-2 pair search on Zipf-popular sparse data: seconds, products a second, extra memory.
-
-    One thread. Set i: n = 1e5, d = 2e4, 54 non-zeros a row; set ii: n = 1e6, d = 4.6e6, 30 a row (about 1 GB); dense: n = 12,000, d = 784,
-    60 % of u non-zero, beside the general matrix product that any search by a Gram matrix of columns needs. There is no peer for the sparse
-    sets; what a later round takes is what a round of a fit takes.
-    """
-    for name in bench.chosen(options.sets, (*PAIR_SETS, "dense")):
-        report = bench.Report(f"pairs of features, search of the best 100: {name}", options)
-        if name == "dense":
-            pairs_dense(report, options.reps, 500 if options.tiny else 12_000)
-        else:
-            pairs_sparse(report, name, options.reps)
-        report.show()
-
-
-# -- fgm_degree2_wide and fgm_degree2 ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -549,9 +443,9 @@ def fgm_degree2_wide(options: Any) -> None:
 
     4 GB. The paper needed "within 1000 s" on kddb of this size; nothing else that can be installed runs it. Labels are made of products and
     linear terms of popular features, so that there is something to find: what was found and the accuracy on rows kept apart are shown
-    beside the best that is possible, a linear machine and boosted trees on the most frequent columns. The set is the one of ``fgm_pairs``.
+    beside the best that is possible, a linear machine and boosted trees on the most frequent columns.
     """
-    n, d, per_row, shift = (20_000, 5_000, 12, 5.0) if options.tiny else PAIR_SETS["ii"]
+    n, d, per_row, shift = (20_000, 5_000, 12, 5.0) if options.tiny else WIDE_ROWS
     every = zipf(n + n // 10, d, per_row, shift)
     planted = planted_products(every, options.pairs, options.linear)
     rows = sp.csr_array(every)
@@ -853,4 +747,4 @@ def stream(options: Any) -> None:
 
 
 if __name__ == "__main__":
-    bench.run(first_fit, wide_load, wide_ours, wide_peer)
+    bench.run(wide_load, wide_ours, wide_peer)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import benchmarks._harness as bench  # isort: skip
 import hashlib
-import os
 import shutil
 import threading
 from collections import Counter
@@ -532,47 +531,6 @@ def peer_block(left: np.ndarray, right: np.ndarray, gamma: float) -> np.ndarray:
     return rbf_kernel(left, right, gamma=gamma).astype(np.float32)
 
 
-def peer_forms(folder: str, count: int, workers: int, worker_memory: str) -> dict[str, Any]:
-    import dask
-    import dask.array as da
-    from distributed import Client, LocalCluster
-
-    path = Path(folder)
-    v = np.random.default_rng(1).standard_normal(len(np.load(path / "X.npy", mmap_mode="r")))
-    given = {"n_workers": workers, "threads_per_worker": 1, "memory_limit": worker_memory, "dashboard_address": None}
-    with LocalCluster(**given) as cluster, Client(cluster):
-        arrays = [da.from_zarr(str(path / "peer" / str(q))) for q in range(count)]
-        forms = [w @ (K @ w) for K in arrays for w in [da.from_array(v, chunks=K.chunks[0])]]
-        return bench.clocked(lambda: dask.compute(*forms))[0]
-
-
-def disk(folder: str, nbytes: int) -> dict[str, Any]:
-    """Write a plain file in pieces of 16 MiB until it is on the disk, and read it back from there."""
-    path, piece = Path(folder) / "plain", np.random.default_rng(0).bytes(16 << 20)
-    count = max(1, nbytes // len(piece))
-
-    def write() -> None:
-        with path.open("wb", buffering=0) as file:
-            for _ in range(count):
-                file.write(piece)
-            os.fsync(file.fileno())
-
-    def read() -> None:
-        buffer = bytearray(len(piece))
-        with path.open("rb", buffering=0) as file:
-            while file.readinto(buffer):
-                pass
-
-    written, _ = bench.clocked(write)
-    with path.open("rb") as file:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    cold, _ = bench.clocked(read)
-    warm, _ = bench.clocked(read)
-    path.unlink()
-    rates = {"write": written, "read": cold, "read_again": warm}
-    return {name: count * len(piece) / clock["seconds"] / 1e6 for name, clock in rates.items()}
-
-
 def gram_builds(report: bench.Report, options: Any, folder: str) -> None:
     given = {"folder": folder, "d": options.features, "count": options.kernels, "worker_memory": options.worker_memory}
     us, them = [], []
@@ -580,24 +538,17 @@ def gram_builds(report: bench.Report, options: Any, folder: str) -> None:
         us.append(bench.once(__file__, "gram_build", cluster=f"local:{options.workers}", kill=0.0, **given))
         if not options.no_peer:
             them.append(bench.once(__file__, "peer_build", workers=options.workers, **given))
-    rates, ours = bench.once(__file__, "disk", folder=folder, nbytes=options.disk_bytes), bench.timing_of(us)
+    ours = bench.timing_of(us)
     report.time("build into the store, cluster included", ours)
     if them:
         peer = bench.timing_of(them)
         report.time("rbf_kernel by blocks with dask.array, to_zarr", peer)
         report.ratio("build : peer", ours, peer, 1 / 3, cpu=False)
         report.value("peer: greatest peak of a worker process", max(row["worker"] for row in them) / MIB, unit=" MiB")
-        del given["d"]
-        report.figures["peer forms"] = bench.once(__file__, "peer_forms", workers=options.workers, **given)["seconds"]
-        report.value("peer: quadratic forms from its arrays", report.figures["peer forms"], unit=" s")
         shutil.rmtree(Path(folder) / "peer")
     speed = us[-1]["bytes"] / (ours.median - us[-1]["starting"]) / 1e6
     report.value("store written", us[-1]["bytes"] / 1e9, unit=" GB")
     report.value("written at, without starting the cluster", speed, unit=" MB/s")
-    report.value("disk: a plain file written and synced", rates["write"], unit=" MB/s")
-    report.value("disk: read from the disk", rates["read"], unit=" MB/s")
-    report.value("disk: read from the system's memory", rates["read_again"], unit=" MB/s")
-    report.value("written : disk", speed / rates["write"])
     planned_peaks(report, "build", us)
 
 
@@ -609,8 +560,6 @@ def gram_used(options: Any, folder: str, **given: Any) -> dict[str, Any]:
 def gram_uses(report: bench.Report, options: Any, folder: str) -> None:
     found = gram_used(options, folder, cluster=f"local:{options.workers}", kill=0.0)
     report.value("quadratic forms of all kernels, first pass, every byte checked", found["forms_seconds"], unit=" s")
-    if "peer forms" in report.figures:
-        report.value("quadratic forms : peer's", found["forms_seconds"] / report.figures["peer forms"])
     report.value("weighted sum of the kernels written", found["sum_seconds"], unit=" s")
     report.value(f"support vector machine, C={options.cost:g}, tol={options.tol:g}", found["seconds"], unit=" s")
     report.values({f"of it in passes {name}": seconds for name, seconds in found["spent"].items()}, unit=" s")
@@ -650,7 +599,6 @@ def gram_same_bits(report: bench.Report, options: Any, folder: str) -> None:
     check_rows=(6000, 300),
     workers=2,
     kill_after=(0.2, 0.0),
-    disk_bytes=(4 << 30, 16 << 20),
     worker_memory="1GiB",
     driver_memory=("2GiB", "1GiB"),
     no_peer=False,
@@ -1102,8 +1050,6 @@ if __name__ == "__main__":
         gram_build,
         gram_use,
         peer_build,
-        peer_forms,
-        disk,
         pooled_make,
         umkl_make,
         npkl_make,

@@ -200,7 +200,7 @@ HEADLINES: tuple[Headline, ...] = (
 PEERS = {
     "fgm_degree2": '`PolynomialFeatures` and `LinearSVC(penalty="l1")`',
     "gram_distributed": "`rbf_kernel` by blocks of `dask.array`",
-    "svm_dual": "`SVC`, `SVR` or `KernelRidge`",
+    "svm_dual": "`SVC`",
 }
 """Who is meant by programs whose figures say "peer"."""
 QUIET_LOAD = 2.0
