@@ -223,4 +223,4 @@ def measure(row: str, reps: int = 1) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    bench.serve(version, prepare, measure)
+    bench.serve()

@@ -23,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -50,39 +51,56 @@ def arguments(doc: str, **options: Any) -> argparse.ArgumentParser:
     return parser
 
 
-PROGRAMS: dict[str, tuple[Callable[[argparse.Namespace], None], dict[str, Any]]] = {}
+Program = Callable[["Report", argparse.Namespace], None]
+"""It names its report and fills it. If it makes reports of its own, which it shows, the given one stays empty."""
+PROGRAMS: dict[str, tuple[Program, dict[str, Any]]] = {}
 """Programs of the files that are imported, by name, with their options."""
 
 
-def program(**options: Any) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+def program(**options: Any) -> Callable[[Program], Program]:
     """Make a function the program of its name: ``python -m benchmarks.FILE NAME``. A keyword is an option, with its default or with
     (default, what ``--tiny`` takes).
     """
 
-    def keep(function: Callable[[Any], None]) -> Callable[[Any], None]:
+    def keep(function: Program) -> Program:
         PROGRAMS[function.__name__] = function, options
         return function
 
     return keep
 
 
-def run(*served: Callable[..., dict[str, Any] | None]) -> None:
-    """Run the program of this file that the command line names, or serve functions to the process that started this one."""
-    serve(*served)
+def run() -> None:
+    """Run the program of this file that the command line names, or serve its functions to the process that started this one.
+
+    The only program of a file needs no name, and the file's docstring is its. What fits have to say in warnings is said by figures.
+    """
+    warnings.simplefilter("ignore")
+    serve()
     own = {name: known for name, known in PROGRAMS.items() if known[0].__module__ == "__main__"}
-    if len(sys.argv) < 2 or sys.argv[1] not in own:
-        lines = [f"  {name:24} {(function.__doc__ or '').partition('.')[0]}" for name, (function, _) in own.items()]
+    words = sys.argv[1:] if len(own) > 1 else [*own, *sys.argv[1:]]
+    if not words or words[0] not in own:
+        lines = [f"  {name:24} {str(function.__doc__).splitlines()[0]}" for name, (function, _) in own.items()]
         raise SystemExit("\n".join([f"usage: python -m {module_of(sys.argv[0])} NAME [options], NAME one of", *lines]))
-    function, known = own[sys.argv[1]]
+    function, known = own[words[0]]
     pairs = {name: value if isinstance(value, tuple) else (value,) for name, value in known.items()}
-    parser = arguments(function.__doc__ or "", **{name: pair[0] for name, pair in pairs.items() if name != "reps"})
-    parser.prog = f"python -m {module_of(sys.argv[0])} {sys.argv[1]}"
+    doc = function.__doc__ or sys.modules["__main__"].__doc__ or ""
+    parser = arguments(doc, **{name: pair[0] for name, pair in pairs.items() if name != "reps"})
+    parser.prog = f"python -m {module_of(sys.argv[0])}" + (f" {words[0]}" if len(own) > 1 else "")
     parser.set_defaults(reps=pairs.get("reps", (5,))[0])
-    options = parser.parse_args(sys.argv[2:])
+    options = parser.parse_args(words[1:])
     if options.tiny:
         vars(options).update({name: pair[1] for name, pair in pairs.items() if len(pair) > 1})
     options.program = function.__name__
-    function(options)
+    report = Report("", options)
+    function(report, options)
+    if report.lines:
+        report.show()
+
+
+def run_parts(text: str, known: Mapping[str, Program], report: Report, options: argparse.Namespace) -> None:
+    """Run the parts of a program that are named, separated by commas."""
+    for name in chosen(text, tuple(known)):
+        known[name](report, options)
 
 
 def chosen(text: str, known: Sequence[str]) -> list[str]:
@@ -319,11 +337,11 @@ def elsewhere(variable: str, code: str, *words: str, **given: Any) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def serve(*functions: Callable[..., dict[str, Any] | None]) -> None:
-    """Answer the calls of :class:`Child` until its input ends, if this process was started to do so."""
+def serve() -> None:
+    """Answer the calls of :class:`Child` by functions of this program until its input ends, if this process was started to do so."""
     if "--serve" not in sys.argv:
         return
-    known = {function.__name__: function for function in functions}
+    known = vars(sys.modules["__main__"])
     # Whatever a library prints must not mix with the answers.
     answers, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
@@ -459,6 +477,8 @@ class Report:
         The workload.
     options
         Parsed command line, printed with the figures.
+    packages
+        Versions of a peer's environment, shown beside those of this one.
     """
 
     title: str
@@ -466,6 +486,7 @@ class Report:
     lines: list[tuple[str, str, str, str]] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    packages: dict[str, str] = field(default_factory=dict)
     started_at: float = field(default_factory=lambda: os.getloadavg()[0])
 
     def time(self, name: str, timing: Timing) -> None:
@@ -514,15 +535,15 @@ class Report:
         sense, bound = target.split()
         return "met" if (value <= float(bound) if sense == "<=" else value >= float(bound)) else "MISSED"
 
-    def show(self, packages: Mapping[str, str] | None = None, *, keep: bool = True) -> None:
-        """Print everything; ``packages`` adds versions of a peer's environment, and a part of a run is not to be kept."""
+    def show(self, *, keep: bool = True) -> None:
+        """Print everything; a part of a run is not to be kept."""
         print(f"\n### {self.title}\n\n| figure | value | target | verdict |\n|---|---|---|---|")
         for line in self.lines:
             print("| " + " | ".join(line) + " |")
         print()
         for text in self.notes:
             print(f"* {text}")
-        where, found = machine(), {**versions(), **(packages or {})}
+        where, found = machine(), {**versions(), **self.packages}
         where["load_at_start"] = self.started_at
         today = datetime.date.today().isoformat()
         command = " ".join(["python -m", module_of(sys.argv[0]), *sys.argv[1:]])

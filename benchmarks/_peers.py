@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.metrics import r2_score
 from sklearn.model_selection import cross_val_score
@@ -53,7 +51,7 @@ def search_cost(
     low = l1_min_c(X, y, loss=loss, fit_intercept=False) if low is None else low
     high, cost, found = np.inf, 4.0 * low, []
     for _ in range(most):
-        model = quiet_fit(make(cost), X, y)
+        model = make(cost).fit(X, y)
         count = len(support(model))
         found.append((abs(count - wanted), cost, model))
         if abs(count - wanted) <= slack * wanted:
@@ -64,20 +62,11 @@ def search_cost(
     return Found(cost, model, len(found))
 
 
-def quiet_fit(model: Any, X: Any, y: np.ndarray) -> Any:
-    """Fit without LIBLINEAR's warning that its iteration limit came first."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return model.fit(X, y)
-
-
 def refit(X: Any, y: np.ndarray, features: np.ndarray, costs: Sequence[float] = REFIT_COSTS) -> LinearSVC:
     """Fit a ridge-penalised machine on chosen columns, with C from 5-fold cross-validation on the training rows."""
     Z = X[:, features]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        scores = [cross_val_score(ridge_svm(C), Z, y, cv=5).mean() for C in costs]
-        return ridge_svm(costs[int(np.argmax(scores))]).fit(Z, y)
+    scores = [cross_val_score(ridge_svm(C), Z, y, cv=5).mean() for C in costs]
+    return ridge_svm(costs[int(np.argmax(scores))]).fit(Z, y)
 
 
 def ridge_svm(C: float, fit_intercept: bool = False) -> LinearSVC:

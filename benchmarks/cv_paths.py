@@ -1,16 +1,14 @@
 """Cross-validation along paths: the cost of a CV estimator against one fit, and against `GridSearchCV` of the same points.
 
-    python -m benchmarks.cv_paths [--cases FGM,rules] [--no-peer 1]
-
 Five folds, and ten points a fold or more: values of the parameter that the path follows, for FGM and the kernel selection path also the
-rounds and the p of every fit. One fit is that of the plain estimator at its defaults, and beside it the mean of fits at all points of the
-search on all rows. `GridSearchCV` fits the same points on the same folds, one process, without a refit. Single runs; processor seconds.
+rounds and the p of every fit. One fit is that of the plain estimator at its defaults, and beside it the mean of fits at all points of
+the search on all rows. `GridSearchCV` fits the same points on the same folds, one process, without a refit. Single runs; processor
+seconds. ``--cases FGM,rules`` takes the cases with such a name.
 """
 
 from __future__ import annotations
 
 import benchmarks._harness as bench  # isort: skip
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,14 +52,14 @@ def planted(n: int, d: int, regression: bool = False, density: float = 1.0) -> C
     return make
 
 
-def cancer(tiny: bool) -> tuple[Any, Any]:
-    X, y = load_breast_cancer(return_X_y=True)
-    return (scale(X)[::3], y[::3]) if tiny else (scale(X), y)
+def shipped(load: Callable[..., Any]) -> Callable[[bool], tuple[Any, np.ndarray]]:
+    """Return what loads a set of scikit-learn with columns scaled, or a third of its rows."""
 
+    def make(tiny: bool) -> tuple[Any, np.ndarray]:
+        X, y = load(return_X_y=True)
+        return scale(X)[:: 3 if tiny else 1], y[:: 3 if tiny else 1]
 
-def diabetes(tiny: bool) -> tuple[Any, Any]:
-    X, y = load_diabetes(return_X_y=True)
-    return (scale(X)[::3], y[::3]) if tiny else (scale(X), y)
+    return make
 
 
 KERNELS = {"kernels": [*(f"rbf(gamma={g})" for g in (0.003, 0.01, 0.03, 0.1, 0.3)), "linear"]}
@@ -73,12 +71,12 @@ CASES = (
     Case("group lasso, dense 2,000 x 5,000", "GroupLassoClassifierCV", planted(2_000, 5_000), {"lams": POINTS}),
     Case("group lasso, dense 50,000 x 200", "GroupLassoClassifierCV", planted(50_000, 200), {"lams": POINTS}),
     Case("group lasso of targets, dense 50,000 x 200", "GroupLassoRegressorCV", planted(50_000, 200, True), {"lams": POINTS}),
-    Case("kernels, breast cancer, default bank", "MKLClassifierCV", cancer, {"Cs": POINTS}),
+    Case("kernels, breast cancer, default bank", "MKLClassifierCV", shipped(load_breast_cancer), {"Cs": POINTS}),
     Case("kernels, 2,000 x 40, six kernels", "MKLClassifierCV", planted(2_000, 40), {"Cs": POINTS}, KERNELS),
-    Case("kernels of targets, diabetes, default bank", "MKLRegressorCV", diabetes, {"Cs": POINTS}),
+    Case("kernels of targets, diabetes, default bank", "MKLRegressorCV", shipped(load_diabetes), {"Cs": POINTS}),
     Case("kernel selection path, 10 p, 1,000 x 500", "KTASelectionPathCV", planted(1_000, 500), {"Cs": [1.0]}, {"n_machines": POINTS}),
     Case("kernel selection path, 3 C x 10 p, 1,000 x 500", "KTASelectionPathCV", planted(1_000, 500), {}, {"n_machines": POINTS}),
-    Case("rules, breast cancer", "RuleEnsembleClassifierCV", cancer, {"Cs": POINTS}),
+    Case("rules, breast cancer", "RuleEnsembleClassifierCV", shipped(load_breast_cancer), {"Cs": POINTS}),
     Case("kernels of tasks, 2,000 x 40, ten tasks", "MultiTaskMKLClassifierCV", planted(2_000, 40), {"Cs": POINTS}, KERNELS),
 )
 
@@ -124,16 +122,13 @@ def tell(report: bench.Report, case: Case, row: dict[str, Any]) -> None:
     report.note(f"{case.name}: {sizes}, one fit {row['one']:.3g} s, mean {row['mean']:.3g} s, score {row['score']:.4f}{peer}")
 
 
-def main() -> None:
-    options = bench.arguments(__doc__ or "", cases="", keep="", no_peer=0).parse_args()
-    keep, report = bench.Parts(options.keep, {"tiny": options.tiny}), bench.Report("cross-validation along paths", options)
-    chosen = [case for case in CASES if any(part in case.name for part in options.cases.split(","))]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for case in chosen:
+@bench.program(cases="", keep="", no_peer=False)
+def cv_paths(report: bench.Report, options: Any) -> None:
+    report.title, keep = "cross-validation along paths", bench.Parts(options.keep, {"tiny": options.tiny})
+    for case in CASES:
+        if any(part in case.name for part in options.cases.split(",")):
             tell(report, case, keep(case.name, lambda case=case: figures(case, options.tiny, with_peer=not options.no_peer)))
-    report.show()
 
 
 if __name__ == "__main__":
-    main()
+    bench.run()

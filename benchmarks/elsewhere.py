@@ -12,15 +12,13 @@ import importlib.util
 import itertools
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
-from benchmarks._peers import paired, quiet_fit, refit, refit_r2, ridge_svm
+from benchmarks._peers import paired, refit, refit_r2, ridge_svm
 
 HELD: dict[str, Any] = {}
 """Data of a child process."""
@@ -30,11 +28,15 @@ def packages(names: list[str]) -> dict[str, Any]:
     return {f"{names[0]}: {name}": version for name, version in bench.versions(names).items() if name != "python"}
 
 
-def versions_at(python: str, *names: str) -> dict[str, str]:
-    """Return the versions of packages, and of NumPy and scikit-learn, of the environment of some python."""
-    with bench.Child(__file__, python) as child:
+def beside(report: bench.Report, options: Any, *names: str) -> list[str]:
+    """Return the peers of the environment of ``--peer-python``, and tell the versions there; without one none, which a note says."""
+    if not options.peer_python:
+        report.note(f"no --peer-python: without {' and '.join(names)} (see benchmarks/peers.sh)")
+        return []
+    with bench.Child(__file__, options.peer_python) as child:
         found = child("packages", names=[*names, "numpy", "scikit-learn"])
-    return {name: version for name, version in found.items() if isinstance(version, str)}
+    report.packages |= {name: version for name, version in found.items() if isinstance(version, str)}
+    return list(names)
 
 
 def alpha_for(count: Callable[[float], int], wanted: int, high: float) -> tuple[float, int]:
@@ -107,7 +109,7 @@ def groups_peer(name: str, wanted: int) -> dict[str, Any]:
     clock, model = bench.clocked(lambda: group_lasso(name, alpha).fit(X, y))
     features = np.flatnonzero(np.isin(data.groups, kept_groups(model)))
     searching, again = bench.clocked(lambda: refit(data.X, data.y, features))
-    refitting, _ = bench.clocked(lambda: quiet_fit(ridge_svm(again.C), data.X[:, features], data.y))
+    refitting, _ = bench.clocked(lambda: ridge_svm(again.C).fit(data.X[:, features], data.y))
     accuracy = float(np.mean((data.X_test @ model.coef_ > 0) == (data.y_test > 0)))
     refitted = again.score(data.X_test[:, features], data.y_test)
     others = {"seconds_lasso": clock["seconds"], "seconds_refit": refitting["seconds"], "fits": fits}
@@ -119,15 +121,13 @@ def groups_peer(name: str, wanted: int) -> dict[str, Any]:
 @bench.program(
     n=(4096, 300), groups=(4000, 60), relevant=(100, 10), B=(20, 2), rounds=5, seeds=(5, 2), max_inner=1, loss="logistic", peer_python=None
 )
-def fgm_groups(options: Any) -> None:
+def fgm_groups(report: bench.Report, options: Any) -> None:
     """Groups of 10 features, 4,096 x 40,000: FGM against the group lasso of celer and skglm with a refit.
 
     The seeds are the repetitions. FGM runs twice: with at most ``max_inner`` steps a round, with the gap that leaves, and to a gap of 1e-3.
     """
     title = f"FGM on groups, {options.n} x {10 * options.groups}, B={options.B}, T={options.rounds}, {options.loss}"
-    report, peers = bench.Report(title, options), ["celer", "skglm"] if options.peer_python else []
-    if not peers:
-        report.note("no --peer-python: FGM alone (see benchmarks/peers.sh)")
+    report.title, peers = title, beside(report, options, "celer", "skglm")
     fit = {"B": options.B, "rounds": options.rounds, "cost": 10.0, "loss": options.loss}
     capped, exact = f"FGM, max_inner={options.max_inner}", "FGM to gap 1e-3"
     fits = {capped: {**fit, "max_inner": options.max_inner}, exact: {**fit, "max_inner": None}}
@@ -161,7 +161,6 @@ def fgm_groups(options: Any) -> None:
     for name in fits:
         passes = (options.rounds + 1) * float(np.median([row["read"] for row in found[name]]))
         report.value(f"{name}: time : reading all passes at full bandwidth", times[name].median / passes, unit="x")
-    report.show(versions_at(options.peer_python, "celer", "skglm") if peers else None)
 
 
 # -- fgm_targets -------------------------------------------------------------------------------------------------------------
@@ -218,9 +217,9 @@ def lasso(name: str, alpha: float) -> Any:
 def targets_peer(name: str, wanted: int) -> dict[str, Any]:
     X, y = HELD["X"], HELD["y"]
     high = float(np.abs(X.T @ (y - y.mean())).max()) / len(y)
-    count = lambda alpha: np.count_nonzero(quiet_fit(lasso(name, alpha), X, y).coef_)  # noqa: E731
+    count = lambda alpha: np.count_nonzero(lasso(name, alpha).fit(X, y).coef_)  # noqa: E731
     searched, (alpha, fits) = bench.clocked(lambda: alpha_for(count, wanted, high))
-    clock, model = bench.clocked(lambda: quiet_fit(lasso(name, alpha), X, y))
+    clock, model = bench.clocked(lambda: lasso(name, alpha).fit(X, y))
     told = targets_told(clock, np.sort(heaviest(model.coef_, wanted)), model.predict(HELD["X_test"]))
     return {**told, "fits": fits, "seconds of the search": searched["seconds"]}
 
@@ -284,7 +283,7 @@ def by_fgm(X: np.ndarray, y: np.ndarray, k: int, rounds: int = 5) -> np.ndarray:
     from sklearn.model_selection import KFold
 
     def chosen(rows: np.ndarray, C: float) -> np.ndarray:
-        return quiet_fit(fgm_regressor(max(1, -(-k // rounds)), k, C), X[rows], y[rows]).selected_
+        return fgm_regressor(max(1, -(-k // rounds)), k, C).fit(X[rows], y[rows]).selected_
 
     def value(C: float) -> float:
         folds = KFold(3, shuffle=True, random_state=0).split(X)
@@ -297,10 +296,7 @@ def by_lasso(X: np.ndarray, y: np.ndarray, k: int) -> np.ndarray:
     """Return the features of the first point of the lasso's path with k of them, the heaviest if there are more."""
     from sklearn.linear_model import lasso_path
 
-    with warnings.catch_warnings():
-        # At its end the path does not converge, and is not used.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        coefs = lasso_path(X, y - y.mean(), alphas=300)[1]
+    coefs = lasso_path(X, y - y.mean(), alphas=300)[1]
     enough = np.flatnonzero(np.count_nonzero(coefs, axis=0) >= k)
     return heaviest(coefs[:, enough[0] if len(enough) else -1], k)
 
@@ -344,7 +340,7 @@ def targets_real(report: bench.Report, options: Any, parts: bench.Parts) -> None
     peer_python=None,
     keep=None,
 )
-def fgm_targets(options: Any) -> None:
+def fgm_targets(report: bench.Report, options: Any) -> None:
     """Real targets: FGM beside the lasso of scikit-learn and celer at equal feature counts; time and R2, all refitted.
 
     * *Planted*: normal columns, 100 relevant ones, noise of half the signal's deviation. The seeds are the repetitions. A peer's alpha is
@@ -357,11 +353,8 @@ def fgm_targets(options: Any) -> None:
 
     A refit is ridge regression on the chosen columns, its penalty from the same grid by leave-one-out for every method.
     """
-    report = bench.Report(f"FGM on real targets, {options.n} x {options.d}, {options.relevant} relevant", options)
-    pythons = {"scikit-learn": sys.executable, "celer": options.peer_python}
-    if not options.peer_python:
-        report.note("no --peer-python: celer was not run (see benchmarks/peers.sh)")
-    pythons = {name: python for name, python in pythons.items() if python}
+    report.title = f"FGM on real targets, {options.n} x {options.d}, {options.relevant} relevant"
+    pythons = {"scikit-learn": sys.executable, **dict.fromkeys(beside(report, options, "celer"), options.peer_python)}
     sizes = {name: getattr(options, name) for name in ("n", "d", "relevant", "B", "cost", "tiny")}
     parts = bench.Parts(options.keep, {**sizes, "peers": sorted(pythons)})
     if "planted" in options.parts:
@@ -370,7 +363,6 @@ def fgm_targets(options: Any) -> None:
         targets_real(report, options, parts)
     if len(parts.commits) > 1:
         report.note(f"parts were measured at several commits: {', '.join(sorted(parts.commits))}")
-    report.show(versions_at(options.peer_python, "celer") if options.peer_python else None)
 
 
 # -- group_lasso_batch -------------------------------------------------------------------------------------------------------
@@ -427,7 +419,7 @@ def batch_peer(name: str, share: float, tol: float) -> dict[str, Any]:
     only="tall,wide",
     reps=(5, 1),
 )
-def group_lasso_batch(options: Any) -> None:
+def group_lasso_batch(report: bench.Report, options: Any) -> None:
     """Batch group lasso, squared loss, groups of 10: tall (1,000,000 x 160) and wide data (8,000 x 3,000) against celer and skglm.
 
     Columns of a group have correlation .5, 5 (tall) and 20 (wide) groups are true; noise is relative to the signal, 1 for the tall data.
@@ -435,10 +427,8 @@ def group_lasso_batch(options: Any) -> None:
     celer's to the square of the target; the objectives are compared below.
     """
     wide = f"{options.wide_n} x {options.wide_d}"
-    report = bench.Report(f"Batch group lasso, {options.n} x {options.d} and {wide}, groups of {SIZE}", options)
-    known = {"celer": 0.1, "skglm": None} if options.peer_python else {}
-    if not known:
-        report.note("no --peer-python: ours alone (see benchmarks/peers.sh)")
+    report.title = f"Batch group lasso, {options.n} x {options.d} and {wide}, groups of {SIZE}"
+    known = beside(report, options, "celer", "skglm")
     with bench.Child(__file__) as us, bench.Child(__file__, options.peer_python or sys.executable) as them:
 
         def load(**given: Any) -> None:
@@ -478,7 +468,6 @@ def group_lasso_batch(options: Any) -> None:
                 rivals = {"celer": target, "skglm": None} if share == 10.0 else {"celer": target}
                 compare(f"wide, alpha_max/{share:g}, noise {noise:g}", share, 1e-6, rivals if known else {}, options.reps)
     report.note("ours: arrays are checked inside the clock; peers: column-major, converted before it")
-    report.show(versions_at(options.peer_python, "celer", "skglm") if known else None)
 
 
 # -- kta_path ----------------------------------------------------------------------------------------------------------------
@@ -542,8 +531,6 @@ def path_small(report: bench.Report, options: Any) -> None:
             report.value(f"{name}: planted among the {options.relevant} chosen", hits, target)
     if options.peer_python:
         report.ratio("ours : pyHSICLasso", *(bench.timing_of(rows) for rows in found.values()), 1 / 10)
-    else:
-        report.note("no --peer-python: pyHSICLasso is not compared (see benchmarks/peers.sh)")
 
 
 def path_wide(report: bench.Report, options: Any) -> None:
@@ -566,17 +553,17 @@ def path_wide(report: bench.Report, options: Any) -> None:
 
 
 @bench.program(m=(300, 80), d=(1000, 60), relevant=10, wide_m=(800, 80), wide_d=(100_000, 400), peer_python=None, reps=(5, 1))
-def kta_path(options: Any) -> None:
+def kta_path(report: bench.Report, options: Any) -> None:
     """Kernel selection path from data to machines: 300 rows x 1,000 features, 50 points; 100,000 features with a machine at every point.
 
     The small row is alignments, widths, path and the machine at its end against pyHSICLasso for as many features as were planted (its
     kernels and its path); both are asked for those features. The wide row has 101 points: alignments of all features with their widths, the
     path, and a support vector machine at every point.
     """
-    report = bench.Report(f"Kernel selection path, {options.m} x {options.d:,} and {options.wide_m} x {options.wide_d:,}", options)
+    report.title = f"Kernel selection path, {options.m} x {options.d:,} and {options.wide_m} x {options.wide_d:,}"
+    beside(report, options, "pyHSICLasso")
     path_small(report, options)
     path_wide(report, options)
-    report.show(versions_at(options.peer_python, "pyHSICLasso") if options.peer_python else None)
 
 
 # -- EasyMKL, for mkl_elastic of kernel_speed --------------------------------------------------------------------------------
@@ -640,5 +627,4 @@ def easymkl_by_cvxopt(kernels: list[np.ndarray], y: np.ndarray) -> None:
 
 
 if __name__ == "__main__":
-    peers = (groups_peer, targets_peer, batch_peer, path_peer, easymkl_prepare, easymkl_fit)
-    bench.run(packages, groups_load, groups_ours, targets_load, targets_ours, batch_load, batch_ours, path_load, path_ours, *peers)
+    bench.run()

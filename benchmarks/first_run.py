@@ -1,9 +1,10 @@
-"""Processor time of the first fit of every method in a fresh process: cold, with nothing compiled on disk, and warm, with what that left.
+"""Processor time of the first fit of every method in a fresh process: cold, with nothing compiled on disk, and warm, with what that
+left.
 
-Each is user and system time of the process and its children, imports of Python, NumPy and SciPy counted; ``start`` is what a process takes
-that imports the estimator and ends. ``floor`` is what NumPy, SciPy's sparse matrices, scikit-learn's base and numba with one function from
-disk take without a line of ours. Python's own bytecode is there, as pip leaves it. `demo` runs as a user types it. ``--only mkl,demo`` runs
-some; ``--compiled`` lists what was compiled.
+Each is user and system time of the process and its children, imports of Python, NumPy and SciPy counted; ``start`` is what a process
+takes that imports the estimator and ends. ``floor`` is what NumPy, SciPy's sparse matrices, scikit-learn's base and numba with one
+function from disk take without a line of ours. Python's own bytecode is there, as pip leaves it. `demo` runs as a user types it.
+``--only "mkl;demo"`` runs some, ``--jobs`` at a time, on a machine that other work keeps busy; ``--compiled`` lists what was compiled.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from benchmarks._harness import Report, arguments, scratch
+import benchmarks._harness as bench
 
 COLD, WARM, DEMO = 8.0, 1.2, 10.0  # seconds of a processor that are aimed at
 
@@ -101,14 +102,18 @@ def run_floor(folder: Path) -> float:
     """Return the least seconds of a processor of a process that imports what ours needs, and loads one compiled function."""
     (folder / "floor.py").write_text("import numba\n\n\n@numba.njit(cache=True)\ndef first(x):\n    return x[0]\n")
     variables = environment(folder / "floor-cache") | {"PYTHONPATH": str(folder)}
-    command = [sys.executable, "-c", _FLOOR]
-    return min(float(subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stdout) for _ in range(3))
+    return min(printed(_FLOOR, variables) for _ in range(3))
 
 
 def run_fit(fit: str, cache: Path, listen: bool = False) -> dict[str, Any]:
     """Return what a process took that fits once, ``start`` before the fit and ``total``, seconds of a processor."""
     code = _PROCESS.format(name=fit.partition("(")[0], data=_DATA, fit=fit, listen=listen)
-    done = subprocess.run([sys.executable, "-c", code], env=environment(cache), capture_output=True, text=True)
+    return printed(code, environment(cache))
+
+
+def printed(code: str, variables: dict[str, str]) -> Any:
+    """Return what a process of its own prints last, as JSON."""
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(done.stderr)
     return json.loads(done.stdout.splitlines()[-1])
@@ -133,22 +138,13 @@ def run_demo(cache: Path, out: Path) -> float:
         f"subprocess.run({command!r}, check=True, stdout=sys.stderr)\n"
         "used = resource.getrusage(resource.RUSAGE_CHILDREN)\nprint(used.ru_utime + used.ru_stime)"
     )
-    done = subprocess.run([sys.executable, "-c", code], env=environment(cache), capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    return float(done.stdout)
+    return printed(code, environment(cache))
 
 
-def main() -> None:
-    parser = arguments(__doc__ or "", only="")
-    parser.add_argument("--compiled", action="store_true", help="list the functions that a cold fit compiles")
-    parser.add_argument("--jobs", type=int, default=1, help="fits at a time, on a machine that other work keeps busy")
-    options = parser.parse_args()
-    chosen = options.only.split(",") if options.only else [*FITS, "demo"]
-    if options.tiny:
-        chosen = ["visual-rank"]
-    report = Report("First fit of a process, and demo, nothing compiled before", options)
-    with scratch() as folder:
+@bench.program(only=(";".join([*FITS, "demo"]), "visual-rank"), compiled=False, jobs=1)
+def first_run(report: bench.Report, options: Any) -> None:
+    report.title, chosen = "First fit of a process, and demo, nothing compiled before", options.only.split(";")
+    with bench.scratch() as folder:
         every = "import gramplane, gramplane.workflows.demo\nfor name in dir(gramplane):\n    getattr(gramplane, name)"
         subprocess.run([sys.executable, "-c", every], env=environment(folder / "none"), check=True)
         floor = run_floor(folder)
@@ -164,8 +160,7 @@ def main() -> None:
                 seconds = run_demo(folder / "demo-cache", folder / f"demo-{name}")
                 print(f"{'demo':24} {name} {seconds:6.2f}", file=sys.stderr, flush=True)
                 report.value(f"demo, {name}, workers counted", seconds, f"<= {DEMO}", unit="s", form=".2f")
-        report.show()
 
 
 if __name__ == "__main__":
-    main()
+    bench.run()

@@ -11,7 +11,8 @@ and rules, and of tasks all methods, read 10,000 rows; TriClassSVC takes part in
 
 Each machine runs in a process of its own for each set, forked from one that has imported everything; ``cpu`` are the processor seconds
 of `fit` (the first of a process loads what was compiled), which a busy machine changes little, ``seconds`` those on the clock, ``MiB`` the
-peak of the process. What ``--keep`` has is not run again; --minutes ends the program after the part in which they are over.
+peak of the process. What ``--keep`` has is not run again; --minutes ends the program after the part in which they are over;
+--report runs nothing, and reports what ``--keep`` has.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, loa
 from sklearn.metrics import balanced_accuracy_score, r2_score, roc_auc_score
 from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
 from sklearn.preprocessing import StandardScaler
+
+from benchmarks._sets import csr
 
 CLASSES = "iris,wine,breast_cancer,digits,uci_australian,uci_glass,uci_vote,w8a,leukemia_allaml,madelon,pcmac,usps"
 TARGETS = "diabetes,sarcos_test,bardet"
@@ -95,8 +98,7 @@ def load(name: str) -> Table:
         return Table(*known[name](return_X_y=True))
     if name == "diabetes":
         return Table(*load_diabetes(return_X_y=True, scaled=False), regression=True)
-    with np.load(bench.data_folder() / f"{name}.npz") as file:
-        arrays = dict(file)
+    arrays = bench.arrays(name)
     if name == "usps":
         return Table(np.vstack([arrays["X_train"], arrays["X_test"]]) / 1000.0, np.concatenate([arrays["y_train"], arrays["y_test"]]))
     if name == "sarcos_test":
@@ -106,8 +108,7 @@ def load(name: str) -> Table:
         X = arrays["X"][:, np.ptp(arrays["X"], axis=0) > 0].astype(float)
         return Table(X[rows], arrays["y"][rows], arrays["task"][rows].astype(int), name == "school")
     if "X_data" in arrays:
-        X = sp.csr_array((arrays["X_data"].astype(float), arrays["X_indices"], arrays["X_indptr"]), shape=tuple(arrays["X_shape"]))
-        return Table(X, arrays["y"])
+        return Table(csr(arrays), arrays["y"])
     X = arrays["X"].astype(float)
     return Table(written_out(X, arrays["nominal"]) if "nominal" in arrays else X, arrays["y"], regression=name == "bardet")
 
@@ -380,14 +381,18 @@ def jobs(options: Any) -> Iterator[tuple[tuple[str, str, str, bool], int]]:
                     yield (set_name, variant, name, options.tiny), count
 
 
-def main() -> None:
-    parser = bench.arguments(
-        __doc__ or "", sets=f"{CLASSES},{TARGETS},{TASKS}", machines="", splits=5, cv_splits=2, keep="", variants="", minutes=1e9
-    )
-    parser.add_argument("--report", action="store_true", help="run nothing: the report of what --keep has")
-    options = parser.parse_args()
-    if options.tiny:
-        options.sets, options.splits, options.cv_splits = "iris,breast_cancer,diabetes", 2, 1
+@bench.program(
+    sets=(f"{CLASSES},{TARGETS},{TASKS}", "iris,breast_cancer,diabetes"),
+    machines="",
+    splits=(5, 2),
+    cv_splits=(2, 1),
+    keep="",
+    variants="",
+    minutes=1e9,
+    report=False,
+)
+def first_table(report: bench.Report, options: Any) -> None:
+    report.title = "a stranger's first table"
     import_all()
     keep, clock = bench.Parts(options.keep, {"tiny": options.tiny}), bench.stopwatch()
     tables: Tables = {}
@@ -403,10 +408,8 @@ def main() -> None:
             rows = ran["rows"]
             figures = f"{mean(rows, 'score'):.4f} {mean(rows, 'cpu'):.2f} cpu s {mean(rows, 'seconds'):.2f} s {mean(rows, 'MiB'):.0f} MiB"
             print(*given[:3], figures, ran["end"] or "", flush=True)
-    report = bench.Report("a stranger's first table", options)
     tell(report, tables)
-    report.show()
 
 
 if __name__ == "__main__":
-    main()
+    bench.run()

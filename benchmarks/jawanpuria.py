@@ -7,7 +7,6 @@ import functools
 import os
 import statistics
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +14,6 @@ from itertools import combinations, product
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import chi2
 from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
@@ -23,7 +21,7 @@ from sklearn.preprocessing import minmax_scale
 from sklearn.svm import SVC
 
 from benchmarks._mkl_peer import Machine, strong_loop
-from benchmarks._peers import quiet_fit, ridge_svm
+from benchmarks._peers import ridge_svm
 from benchmarks._sets import csr, drawn_rows, explained
 from gramplane import (
     HierarchicalKernelClassifier,
@@ -38,7 +36,6 @@ from gramplane.cluster import open_executor
 from gramplane.kernels.grams.blocks import gram_block
 from gramplane.kernels.grams.spec import as_specs
 from gramplane.kernels.graphs.norms import NodeSet
-from gramplane.kernels.jit import one_thread
 from gramplane.kernels.svm.dual import DenseGram, DualProblem, ridge_problem, svc_problem
 from gramplane.kernels.svm.ridge import solve_ridge
 from gramplane.kernels.svm.smo import solve_smo
@@ -144,12 +141,12 @@ def chi_square(train: Any, test: Any, seed: int) -> tuple[float, int]:
     part, rest = a_fifth(y, seed)
     order = np.argsort(-np.nan_to_num(chi2(minmax_scale(X), y)[0]))
     scores = {
-        (count, C): quiet_fit(ridge_svm(C, True), X[part][:, order[:count]], y[part]).score(X[rest][:, order[:count]], y[rest])
+        (count, C): ridge_svm(C, True).fit(X[part][:, order[:count]], y[part]).score(X[rest][:, order[:count]], y[rest])
         for count in range(20, MOST + 1, 20)
         for C in KTA_COSTS[:3]
     }
     count, C = max(scores, key=lambda key: scores[key])
-    return float(quiet_fit(ridge_svm(C, True), X[:, order[:count]], y).score(Z[:, order[:count]], t)), count
+    return float(ridge_svm(C, True).fit(X[:, order[:count]], y).score(Z[:, order[:count]], t)), count
 
 
 def kta_set(name: str, options: Any, report: bench.Report, keep: bench.Parts) -> None:
@@ -186,7 +183,7 @@ def kta_set(name: str, options: Any, report: bench.Report, keep: bench.Parts) ->
 
 
 @bench.program(splits=(5, 2), machines=21, sets=(",".join(KTA_PUBLISHED), "madelon"), uniform="madelon", keep="")
-def kta_tables(options: Any) -> None:
+def kta_tables(report: bench.Report, options: Any) -> None:
     """Accuracy along the path of kernels on real sets: Tables 7.2 and 7.3, for the sets that could be had.
 
     One Gaussian per feature with the median of its distances as width, centred, trace one; p from 2 to 1. Table 7.2: five folds, the best
@@ -364,7 +361,7 @@ def regressions(X: np.ndarray, y: np.ndarray, task: np.ndarray, kernels: list[st
 
 
 @bench.program(parts="memory,school", splits=10, norms="6", reps=(5, 1))
-def multitask_mkl(options: Any) -> None:
+def multitask_mkl(report: bench.Report, options: Any) -> None:
     """Multiple kernel learning for many tasks (MK-MTFL): small tasks in memory, and the School data.
 
     ``memory``: 20 tasks of 200 rows on 50 kernels to a gap of 1e-3, for three norms over tasks, beside one l1 loop around scikit-learn's
@@ -372,12 +369,8 @@ def multitask_mkl(options: Any) -> None:
     three folds of these; explained variance of the rest (mean over tasks, and over all rows together); ``--norms 2,6,8.67`` for all three
     (minutes each).
     """
-    parts = {"memory": multitask_memory, "school": multitask_school}
-    report = bench.Report("multiple kernel learning for many tasks", options)
-    with one_thread():
-        for name in bench.chosen(options.parts, tuple(parts)):
-            parts[name](report, options)
-    report.show()
+    report.title = "multiple kernel learning for many tasks"
+    bench.run_parts(options.parts, {"memory": multitask_memory, "school": multitask_school}, report, options)
 
 
 # -- shared_subspace ---------------------------------------------------------------------------------------------------------
@@ -416,10 +409,8 @@ class SubspaceSplit:
 
     def fit(self, rows: np.ndarray, cost: float, **options: Any) -> Any:
         given = {"tol": 1e-2, "max_iter": 40, **options}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            machine = SharedSubspaceMKLRegressor(SUBSPACE_KERNELS, C=cost, loss="squared", scale=None, **given)
-            return machine.fit(self.X[rows], self.y[rows], self.task[rows])
+        machine = SharedSubspaceMKLRegressor(SUBSPACE_KERNELS, C=cost, loss="squared", scale=None, **given)
+        return machine.fit(self.X[rows], self.y[rows], self.task[rows])
 
     def best_cost(self, costs: tuple[float, ...]) -> float:
         """Return the C of least squared error over the folds."""
@@ -464,6 +455,10 @@ def subspace_school(report: bench.Report, options: Any) -> None:
     report.value("School: mean explained variance of MTSFL on the average kernel, C=1 (thesis 12.4)", float(np.mean(found, axis=0)[0]))
 
 
+def subspace_sarcos(report: bench.Report, options: Any) -> None:
+    subspace_splits(report, options, "sarcos", subspace_data("sarcos", options.tiny))
+
+
 def subspace_rivals(report: bench.Report, options: Any) -> None:
     split = SubspaceSplit(*subspace_data("school", options.tiny, 20), 0)
     calls = {name: functools.partial(split.fit, split.train, 1.0, solver=name, max_iter=60) for name in ("auto", "mirror", "alternate")}
@@ -477,7 +472,7 @@ def subspace_rivals(report: bench.Report, options: Any) -> None:
 
 
 @bench.program(parts="school,rivals,sarcos", splits=10, rival_splits=1)
-def shared_subspace(options: Any) -> None:
+def shared_subspace(report: bench.Report, options: Any) -> None:
     """Multiple kernel learning in a subspace that tasks share (MK-MTSFL): School and Sarcos, 15 training rows a task.
 
     One linear and six Gaussian kernels on all features (section 4.5), the squared loss, C by three folds of the training rows. ``school``:
@@ -485,16 +480,9 @@ def shared_subspace(options: Any) -> None:
     ``rivals``: 20 tasks of School to a gap of 1e-2, beside the thesis' mirror descent and alternation on the average kernel. ``sarcos``:
     the seven tasks of its test part.
     """
-    parts: dict[str, Callable[[bench.Report, Any], None]] = {
-        "school": subspace_school,
-        "rivals": subspace_rivals,
-        "sarcos": lambda report, options: subspace_splits(report, options, "sarcos", subspace_data("sarcos", options.tiny)),
-    }
-    report = bench.Report(f"multiple kernel learning in a shared subspace: {options.parts}", options)
-    with one_thread():
-        for name in bench.chosen(options.parts, tuple(parts)):
-            parts[name](report, options)
-    report.show()
+    report.title = f"multiple kernel learning in a shared subspace: {options.parts}"
+    parts = {"school": subspace_school, "rivals": subspace_rivals, "sarcos": subspace_sarcos}
+    bench.run_parts(options.parts, parts, report, options)
 
 
 # -- latent_tasks ------------------------------------------------------------------------------------------------------------
@@ -739,7 +727,7 @@ def latent_set(report: bench.Report, name: str, options: Any, keep: bench.Parts)
 
 
 @bench.program(sets=("planted,sarcos,yale,mhc,landmine", "planted"), splits=10, keep="", reps=(5, 1))
-def latent_tasks(options: Any) -> None:
+def latent_tasks(report: bench.Report, options: Any) -> None:
     """Latent groups of tasks: seconds and certificate on 2^42 groups, accuracy beside single-task and mean-regularised machines.
 
     ``planted``: 42 tasks in six clusters of seven, 20 linear kernels (19 features and all of them), p = q = 1.5, a = 1.5, squared loss, 5
@@ -759,16 +747,13 @@ def latent_tasks(options: Any) -> None:
 
     Splits that ``--keep FILE`` has are not run again.
     """
-    report = bench.Report("latent groups of tasks" + (f": {options.sets}" if options.sets != "planted" else ""), options)
+    report.title = "latent groups of tasks" + (f": {options.sets}" if options.sets != "planted" else "")
     keep = bench.Parts(options.keep, {"tiny": options.tiny})
-    with one_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        for name in bench.chosen(options.sets, ("planted", *LATENT_SETS)):
-            if name == "planted":
-                latent_planted(report, options)
-            else:
-                latent_set(report, name, options, keep)
-    report.show()
+    for name in bench.chosen(options.sets, ("planted", *LATENT_SETS)):
+        if name == "planted":
+            latent_planted(report, options)
+        else:
+            latent_set(report, name, options, keep)
 
 
 # -- rules -------------------------------------------------------------------------------------------------------------------
@@ -880,9 +865,7 @@ def rules_thesis(report: bench.Report, options: Any) -> None:
         shared["class_weight"] = options.class_weight if options.class_weight != "none" and y.max() == 1 else None
 
         def fitted(rho: float, C: float, rows: np.ndarray, X=X, y=y, shared=shared) -> RuleEnsembleClassifier:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return RuleEnsembleClassifier(rho=rho, C=C, **shared).fit(X[rows], y[rows])
+            return RuleEnsembleClassifier(rho=rho, C=C, **shared).fit(X[rows], y[rows])
 
         def chosen_cost(rho: float, train: np.ndarray, X=X, y=y, fitted=fitted) -> float:
             """Return the C of the best mean measure over three folds, the smallest of equal ones."""
@@ -924,7 +907,7 @@ def rules_thesis(report: bench.Report, options: Any) -> None:
     refine=False,
     reps=(5, 1),
 )
-def rules(options: Any) -> None:
+def rules(report: bench.Report, options: Any) -> None:
     """Rule ensembles: a planted set beside RuleFit and RIPPER, and the rule tables of the thesis.
 
     Peers run where PEERS_RULES names their python. ``--parts thesis --sets tictactoe,haberman,monk1`` makes the tables.
@@ -938,14 +921,9 @@ def rules(options: Any) -> None:
     which weight on a rule counts (here 1e-3 of the largest, ``--prune``), nor whether classes have weights (here not; ``--class-weight
     balanced``).
     """
-    report, parts = bench.Report("rule ensembles", options), bench.chosen(options.parts, ("planted", "thesis"))
-    warnings.filterwarnings("ignore", category=ConvergenceWarning)
-    if "planted" in parts:
-        rules_planted(report, options)
-    if "thesis" in parts:
-        rules_thesis(report, options)
+    report.title = "rule ensembles"
+    bench.run_parts(options.parts, {"planted": rules_planted, "thesis": rules_thesis}, report, options)
     report.note(f"Python {sys.version.split()[0]}; peers at {os.environ.get('PEERS_RULES', 'none')}")
-    report.show()
 
 
 # -- hierarchical_kernels ----------------------------------------------------------------------------------------------------
@@ -1033,7 +1011,7 @@ def graph_planted(report: bench.Report, options: Any) -> None:
 
 
 @bench.program(sets="hull,planted", reps=(5, 1))
-def hierarchical_kernels(options: Any) -> None:
+def hierarchical_kernels(report: bench.Report, options: Any) -> None:
     """Hierarchical kernel learning: a fixed hull by joint re-weighting and by mirror descent; a planted interaction beside MKL and SVC.
 
     ``hull``: all products of one or two of 16 Gaussian kernels of one feature each (137 nodes), N rows, labels the sign of x0 x1 + x2 / 2
@@ -1046,12 +1024,8 @@ def hierarchical_kernels(options: Any) -> None:
     SVC with a Gaussian kernel of all features. Three values of C each (gHKL's are larger: penalties divide its kernels of depth 2 by 16),
     gamma of SVC from {0.03, 0.1, 0.3}, by a third of the training rows; seconds are those of the last fit.
     """
-    report, parts = bench.Report(f"hierarchical kernels: {options.sets}", options), {"hull": graph_hulls, "planted": graph_planted}
-    warnings.simplefilter("ignore", ConvergenceWarning)
-    with one_thread():
-        for name in bench.chosen(options.sets, tuple(parts)):
-            parts[name](report, options)
-    report.show()
+    report.title = f"hierarchical kernels: {options.sets}"
+    bench.run_parts(options.sets, {"hull": graph_hulls, "planted": graph_planted}, report, options)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from gramplane.kernels.alignment.alignment import alignments
 from gramplane.kernels.alignment.path import AlignmentProblem, kernel_path
 from gramplane.kernels.grams.blocks import gram_block
 from gramplane.kernels.grams.spec import KernelSpec
-from gramplane.kernels.jit import compiled, one_thread
+from gramplane.kernels.jit import compiled
 from gramplane.kernels.svm.dual import DenseGram, DualSolution, Scratch, svc_problem
 from gramplane.kernels.svm.smo import solve_smo
 from gramplane.pipeline.core.engine import iterate
@@ -36,7 +36,7 @@ from gramplane.pipeline.methods.mkl.problem import MKLProblem
 
 
 @bench.program(n=(4096, 300), d=50, kernels=10, factor=2.0, seed=0, reps=(5, 2))
-def rbf_bank(options: Any) -> None:
+def rbf_bank(report: bench.Report, options: Any) -> None:
     """Ten Gaussian kernels of one data set, 4,096 x 50, against ten calls of ``sklearn.metrics.pairwise.rbf_kernel``.
 
     gamma doubles from kernel to kernel (``--factor 4``: the widths double instead). The bank is written into one array that is used again
@@ -46,7 +46,7 @@ def rbf_bank(options: Any) -> None:
     # The middle kernel has entries of about exp(-1).
     gammas = [0.5 / options.d * options.factor ** (k - options.kernels // 2) for k in range(options.kernels)]
     specs = [KernelSpec("rbf", (("gamma", gamma),)) for gamma in gammas]
-    report = bench.Report(f"{options.kernels} Gaussian kernels of {options.n} x {options.d}, gamma times {options.factor:g}", options)
+    report.title = f"{options.kernels} Gaussian kernels of {options.n} x {options.d}, gamma times {options.factor:g}"
     for name, target in (("float64", 1 / 5), ("float32", 1 / 8)):
         data, bank = exact.astype(name), np.empty((options.kernels, options.n, options.n), dtype=name)
 
@@ -67,7 +67,6 @@ def rbf_bank(options: Any) -> None:
         errors = [float(np.abs(kernel - rbf_kernel(exact, gamma=gamma)).max()) for kernel, gamma in zip(bank, gammas, strict=True)]
         report.value(f"greatest error, {name}", max(errors), "<= 1e-06")
         report.value(f"written, {name}", bank.nbytes / kept.median / 1e9, unit=" GB/s")
-    report.show()
 
 
 # -- svm_dual ----------------------------------------------------------------------------------------------------------------
@@ -174,7 +173,7 @@ def dual_loops(report: bench.Report, n: int, steps: int, reps: int) -> None:
 
 
 @bench.program(sizes=("500,1000,3000", "150"), steps=(15, 3), reps=(5, 2))
-def svm_dual(options: Any) -> None:
+def svm_dual(report: bench.Report, options: Any) -> None:
     """Kernel duals in memory against scikit-learn on the same Gram matrix: cold solves and loops of re-weighted solves.
 
     C is scikit-learn's. A cold solve starts from zero on a whole matrix; SVC gets it in float64, ours in float64 and float32. A loop solves
@@ -184,11 +183,10 @@ def svm_dual(options: Any) -> None:
     solve of few milliseconds is repeated; medians are per solve or per loop.
     """
     sizes = [int(n) for n in options.sizes.split(",")]
-    report = bench.Report("Kernel duals on a Gram matrix in memory", options)
+    report.title = "Kernel duals on a Gram matrix in memory"
     for n in sizes:
         dual_cold(report, n, options.reps)
     dual_loops(report, sizes[-1], options.steps, options.reps)
-    report.show()
 
 
 # -- mkl_elastic and mkl_given -----------------------------------------------------------------------------------------------
@@ -213,7 +211,7 @@ def float_bank(X: np.ndarray, k: int) -> np.ndarray:
 
 
 @bench.program(size=(2000, 200), kernels=(200, 40), peer_python=None)
-def mkl_elastic(options: Any) -> None:
+def mkl_elastic(report: bench.Report, options: Any) -> None:
     """Elastic-net multiple kernel learning against a strong loop around SVC and against EasyMKL.
 
     All get the same kernels: packed triangles of float32 on our side, one float32 (k, n, n) array on the loop's, float64 matrices in a
@@ -226,7 +224,7 @@ def mkl_elastic(options: Any) -> None:
     n, k = options.size, options.kernels
     X, z = smooth_rows(n)
     y, grams = np.where(z > 0, 1.0, -1.0), float_bank(X, k)
-    report = bench.Report(f"elastic-net MKL, n={n}, {k} kernels, v={V}, C={COST}, gap {TOL}", options)
+    report.title = f"elastic-net MKL, n={n}, {k} kernels, v={V}, C={COST}, gap {TOL}"
     config = MKLConfig(kernels="precomputed", v=V, C=COST, tau=TAU, tol=TOL, normalize="none")
     data = GivenGrams.__new__(GivenGrams)
     # The look at eigenvalues is no part of the comparison.
@@ -263,11 +261,10 @@ def mkl_elastic(options: Any) -> None:
     report.value("strong loop, weight vectors tried", other.iterations)
     report.value("ours, kernels looked at in every step at last", int(found.active.sum()))
     report.value("upper bounds, relative difference", abs(found.upper - other.upper) / other.upper, f"<= {2 * TOL}")
-    report.show()
 
 
 @bench.program(size=(2000, 200), kernels=(200, 40))
-def mkl_given(options: Any) -> None:
+def mkl_given(report: bench.Report, options: Any) -> None:
     """Kernel learning on matrices that are given: the whole fit against the same search around SVC, and against the fit from rows.
 
     Ours is `MKLClassifier("precomputed", v=0.5, normalize="none").fit(K, y)` with every look at the matrices: finite, symmetric, definite,
@@ -277,21 +274,19 @@ def mkl_given(options: Any) -> None:
     n, k = options.size, options.kernels
     X, z = smooth_rows(n)
     y, K = np.where(z > 0, 1.0, -1.0), float_bank(X, k)
-    report = bench.Report(f"MKL on given matrices, n={n}, {k} float32 kernels, v={V}, C={COST}, gap {TOL}", options)
+    report.title = f"MKL on given matrices, n={n}, {k} float32 kernels, v={V}, C={COST}, gap {TOL}"
     given = {"v": V, "C": COST, "tol": TOL, "tau": TAU, "normalize": "none", "scale": None}
-    with one_thread():
-        calls: dict[str, Callable[[], Any]] = {
-            "given matrices": lambda: MKLClassifier("precomputed", **given).fit(K, y),
-            "the same kernels from rows": lambda: MKLClassifier(gaussians(k, X.shape[1]), **given).fit(X, y),
-            "loop around SVC": lambda: strong_loop(K, y, COST, V, TOL, TAU),
-        }
-        times = bench.alternate(calls, options.reps)
+    calls: dict[str, Callable[[], Any]] = {
+        "given matrices": lambda: MKLClassifier("precomputed", **given).fit(K, y),
+        "the same kernels from rows": lambda: MKLClassifier(gaussians(k, X.shape[1]), **given).fit(X, y),
+        "loop around SVC": lambda: strong_loop(K, y, COST, V, TOL, TAU),
+    }
+    times = bench.alternate(calls, options.reps)
     report.times(times)
     mine, _, loop = times.values()
     report.ratio("given matrices : loop around SVC", mine, loop, 1 / 4)
     upper = loop.result.upper
     report.value("upper bounds, relative difference", abs(mine.result.upper_bound_ - upper) / upper, f"<= {2 * TOL}")
-    report.show()
 
 
 # -- kta_alignments ----------------------------------------------------------------------------------------------------------
@@ -335,7 +330,7 @@ def count_columns(rng: np.random.Generator, m: int, d: int) -> sp.csc_array:
 
 
 @bench.program(m=(800, 120), d=(100_000, 600), direct=(40, 10), reps=(5, 1))
-def kta_alignments(options: Any) -> None:
+def kta_alignments(report: bench.Report, options: Any) -> None:
     """Alignments of one Gaussian kernel per feature at 100,000 features x 800 rows, and the path of their weights over p.
 
     Ours (widths included) against float64 exponentials of every pair of rows, widths given: a compiled loop over half of each Gram matrix,
@@ -362,7 +357,7 @@ def kta_alignments(options: Any) -> None:
     times = bench.alternate(calls, options.reps)
     for name in ("half matrices, compiled", "whole matrices, NumPy"):
         times[name] = times[name].over(options.direct / d)
-    report = bench.Report(f"Kernel alignments of {d:,} features x {m} rows, and their path", options)
+    report.title = f"Kernel alignments of {d:,} features x {m} rows, and their path"
     report.times(times)
     ours, half, whole, on_bits, on_counts, _, path, second = times.values()
     report.ratio("ours : half matrices", ours, half, 1 / 5)
@@ -379,7 +374,6 @@ def kta_alignments(options: Any) -> None:
     report.note(f"direct forms are timed on {options.direct} features with given widths and scaled to {d:,}")
     steps = {name: int(timing.result.newton_steps.sum()) for name, timing in (("first", path), ("second", second))}
     report.note(f"Newton steps: {steps}; active kernels at the ends: {path.result.n_active[0]:,}, {path.result.n_active[-1]:,}")
-    report.show()
 
 
 if __name__ == "__main__":

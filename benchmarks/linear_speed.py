@@ -15,7 +15,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import SGDClassifier
 from sklearn.preprocessing import PolynomialFeatures
 
-from benchmarks._peers import l1_lr, l1_svm, paired, quiet_fit, refit_accuracy, ridge_svm, search_cost, support
+from benchmarks._peers import l1_lr, l1_svm, paired, refit_accuracy, ridge_svm, search_cost, support
 from gramplane import FGMClassifier, GroupLassoClassifier
 from gramplane.kernels.features.pairs import PairLimits
 from gramplane.kernels.mixed_norm import GroupProblem, GroupSolution, rows_for, solve_apg, solve_mkl, solve_newton
@@ -33,7 +33,7 @@ def tell_phases(report: bench.Report, history: Any, after: str = "") -> None:
 
 
 @bench.program(n=(1000, 200), d=100, relevant=20, batch=(20, 2), reps=(5, 2))
-def fgm_small(options: Any) -> None:
+def fgm_small(report: bench.Report, options: Any) -> None:
     """A small fit in memory, 1,000 x 100, warm: what Python, Zarr, cluster and graph cost when there is nothing to do.
 
     The machine of the paper (C=10, no intercept) against ``LinearSVC(penalty="l1", dual=False)`` with defaults.
@@ -42,14 +42,14 @@ def fgm_small(options: Any) -> None:
     sparse = sp.csr_array(np.where(data.X > 1.0, data.X, 0.0))
     fits: dict[str, Callable[[], Any]] = {
         "FGM, C=10 (B=10, T=10)": lambda: fgm(C=10.0).fit(data.X, data.y),
-        "l1-SVM, defaults (C=1)": lambda: quiet_fit(l1_svm(1.0, True), data.X, data.y),
+        "l1-SVM, defaults (C=1)": lambda: l1_svm(1.0, True).fit(data.X, data.y),
         "FGM, B=2 (20 features)": lambda: fgm(B=2, C=10.0).fit(data.X, data.y),
-        "l1-SVM, C=0.01": lambda: quiet_fit(l1_svm(0.01, True), data.X, data.y),
+        "l1-SVM, C=0.01": lambda: l1_svm(0.01, True).fit(data.X, data.y),
         "FGM, sparse input": lambda: fgm(C=10.0).fit(sparse, data.y),
-        "l1-SVM, sparse input": lambda: quiet_fit(l1_svm(1.0, True), sparse, data.y),
+        "l1-SVM, sparse input": lambda: l1_svm(1.0, True).fit(sparse, data.y),
     }
     times = bench.alternate_batches(fits, options.reps, options.batch)
-    report = bench.Report(f"FGM on {options.n} x {options.d} in memory, warm ({options.batch} fits a repetition)", options)
+    report.title = f"FGM on {options.n} x {options.d} in memory, warm ({options.batch} fits a repetition)"
     report.times(times)
     ours, peer, narrow, narrow_peer, ours_sparse, peer_sparse = times.values()
     report.ratio("FGM : l1-SVM, defaults", ours, peer, 3)
@@ -60,7 +60,6 @@ def fgm_small(options: Any) -> None:
     for phase in ("columns", "solve", "score"):
         report.value(f"milliseconds in {phase}, defaults", 1e3 * float(ours.result.history_[f"seconds_{phase}"].sum()), unit=" ms")
     report.note("features: " + ", ".join(f"{name} {np.count_nonzero(timing.result.coef_)}" for name, timing in list(times.items())[:4]))
-    report.show()
 
 
 # -- fgm_dense ---------------------------------------------------------------------------------------------------------------
@@ -91,13 +90,13 @@ def dense_accuracies(options: Any, narrow: int, wide: int, seed: int) -> dict[st
 
 
 @bench.program(n=(4096, 256), relevant=(300, 20), narrow=(30, 3), wide=(60, 6), rounds=10, cost=10.0, seeds=(3, 2), reps=(5, 2))
-def fgm_dense(options: Any) -> None:
+def fgm_dense(report: bench.Report, options: Any) -> None:
     """Dense data, 4,096 x 4,096, 300 relevant features: FGM against LIBLINEAR's l1-SVM and l1-logistic regression.
 
     B=30 and B=60 to a gap of 1e-3, and B=60 with ``max_inner=3``, each beside an l1-SVM fit at the C that gives as many features.
     Accuracies over seeds, the peers' also after a ridge refit; the one-pass screen (T=1) is a row too.
     """
-    report = bench.Report(f"FGM on dense data {options.n} x {options.n}, T={options.rounds}, C={options.cost}", options)
+    report.title = f"FGM on dense data {options.n} x {options.n}, T={options.rounds}, C={options.cost}"
     data, (narrow, wide) = dense_linear(options.n, options.n, options.relevant, n_test=options.n), (options.narrow, options.wide)
     columns, single = np.asfortranarray(data.X), data.X.astype(np.float32)
 
@@ -108,9 +107,9 @@ def fgm_dense(options: Any) -> None:
     counts = {B: len(support(found.model)) for B, found in peers.items()}
     calls: dict[str, Callable[[], Any]] = {
         f"FGM B={narrow}": lambda: fit(narrow),
-        f"l1-SVM, {counts[narrow]} features": lambda: quiet_fit(l1_svm(peers[narrow].cost), data.X, data.y),
+        f"l1-SVM, {counts[narrow]} features": lambda: l1_svm(peers[narrow].cost).fit(data.X, data.y),
         f"FGM B={wide}": lambda: fit(wide),
-        f"l1-SVM, {counts[wide]} features (for B={wide})": lambda: quiet_fit(l1_svm(peers[wide].cost), data.X, data.y),
+        f"l1-SVM, {counts[wide]} features (for B={wide})": lambda: l1_svm(peers[wide].cost).fit(data.X, data.y),
         f"FGM B={wide}, max_inner=3": lambda: fit(wide, max_inner=3),
         f"FGM B={narrow}, float32": lambda: fit(narrow, single),
         f"FGM B={narrow}, column-major": lambda: fit(narrow, columns),
@@ -131,7 +130,6 @@ def fgm_dense(options: Any) -> None:
         report.value(f"{name}, mean of {options.seeds} seeds", float(np.mean(values)), targets.get(name, ""))
         if name.endswith("accuracy"):
             report.note(f"{name}: " + ", ".join(f"{value:.4g}" for value in values))
-    report.show()
 
 
 # -- fgm_dense_wide ----------------------------------------------------------------------------------------------------------
@@ -172,7 +170,7 @@ def wide_peer(wanted: int, cost: float) -> dict[str, Any]:
     """Fit the l1-SVM at a given C, or at the one a search finds, and refit."""
     X, y = HELD["X"], HELD["y"]
     cost = cost or search_cost(l1_svm, X, y, wanted).cost
-    clock, model = bench.clocked(lambda: quiet_fit(l1_svm(cost), X, y))
+    clock, model = bench.clocked(lambda: l1_svm(cost).fit(X, y))
     refitted = refit_accuracy(X, y, HELD["X_test"], HELD["y_test"], support(model))
     return wide_told(clock, model, support(model), cost=cost, refitted=refitted)
 
@@ -180,7 +178,7 @@ def wide_peer(wanted: int, cost: float) -> dict[str, Any]:
 @bench.program(
     n=(8192, 400), d=(65_536, 800), relevant=(300, 20), B=(30, 3), rounds=10, cost=10.0, seeds=(3, 2), peer_width=(32_768, 400), reps=(5, 2)
 )
-def fgm_dense_wide(options: Any) -> None:
+def fgm_dense_wide(report: bench.Report, options: Any) -> None:
     """Dense data in float32, 8,192 x 65,536, 300 relevant features: FGM and LIBLINEAR's l1-SVM, each in a process of its own.
 
     FGM holds 3.2 GB of data. LIBLINEAR needs 16 bytes per entry twice beside a float64 copy: 21 GB at full width, so it gets
@@ -188,7 +186,7 @@ def fgm_dense_wide(options: Any) -> None:
     compared with ten plain reads of the same matrix where it lies.
     """
     title = f"FGM on dense float32 data {options.n} x {options.d}, B={options.B}, T={options.rounds}, C={options.cost}"
-    report, rows, peers = bench.Report(title, options), [], []
+    report.title, rows, peers = title, [], []
     sizes = {"n": options.n, "d": options.d, "relevant": options.relevant, "n_test": options.n // 2}
     for seed in range(options.seeds):  # only one of the programs is in memory at a time
         with bench.Child(__file__) as child:
@@ -222,7 +220,6 @@ def fgm_dense_wide(options: Any) -> None:
         costs = ", ".join(f"{row['cost']:.4g}" for row in peers)
         report.note(f"FGM minus l1-SVM refitted: {gain:+.4f} +- {error:.4f} over {options.seeds} seeds; C of the peer {costs}")
         report.value("FGM : l1-SVM of that width", bench.timing_of(rows).median / bench.timing_of(peers).median)
-    report.show()
 
 
 # -- fgm_sparse --------------------------------------------------------------------------------------------------------------
@@ -292,7 +289,7 @@ def sparse_times(report: bench.Report, options: Any) -> None:
     chosen = float(whole_task(options, columns, data.y).C_)
     calls: dict[str, Callable[[], Any]] = {
         "FGM from columns (CSC)": lambda: sparse_machine(options, chosen).fit(columns, data.y),
-        "l1-SVM, one fit": lambda: quiet_fit(l1_svm(cost), data.X, data.y),
+        "l1-SVM, one fit": lambda: l1_svm(cost).fit(data.X, data.y),
         "FGM from rows (CSR)": lambda: sparse_machine(options, chosen).fit(data.X, data.y),
         "FGM (CSC) at its default C": lambda: sparse_machine(options, DEFAULT).fit(columns, data.y),
         "l1-SVM, search for C": search,
@@ -324,7 +321,7 @@ def sparse_times(report: bench.Report, options: Any) -> None:
     zipf_seeds=(6, 2),
     reps=(5, 2),
 )
-def fgm_sparse(options: Any) -> None:
+def fgm_sparse(report: bench.Report, options: Any) -> None:
     """Sparse data, n = 10,000, d = 500,000, 100 non-zeros a row, about 200 features: FGM against LIBLINEAR's l1-SVM.
 
     Two generators: *planted* (``sparse_linear``), and *Zipf*, 100 weights +1 and -1 among the 3,000 most popular of columns drawn by Zipf's
@@ -335,7 +332,7 @@ def fgm_sparse(options: Any) -> None:
     offset)^-1``; the default offset gives 9.91e5 non-zeros. A flatter law (``--offset 500``) leaves a third of the rows without any
     relevant feature; there neither method reaches 0.84.
     """
-    report = bench.Report(f"FGM on sparse data {options.n} x {options.d}, B={options.B}, T={options.rounds}", options)
+    report.title = f"FGM on sparse data {options.n} x {options.d}, B={options.B}, T={options.rounds}"
     sparse_times(report, options)
     for make, seeds, where in ((sparse_problem, options.seeds, ""), (zipf_problem, options.zipf_seeds, "Zipf, ")):
         rows = [sparse_accuracies(options, make(options, seed)) for seed in range(seeds)]
@@ -346,7 +343,6 @@ def fgm_sparse(options: Any) -> None:
                 gain, error = paired(table[f"{name} {kind}"], table[f"l1-SVM {kind}"])
                 report.value(f"{where}{kind}: {name} minus l1-SVM", gain, ">= 0", form="+.4f")
                 report.note(f"{where}{kind}, {name}: paired difference {gain:+.4f} +- {error:.4f} (standard error over {seeds} seeds)")
-    report.show()
 
 
 # -- fgm_degree2_wide and fgm_degree2 ----------------------------------------------------------------------------------------
@@ -415,8 +411,8 @@ def planted_products(X: sp.csc_array, n_pairs: int, n_linear: int, *, share: flo
 def linear_accuracy(X: Any, y: np.ndarray, X_test: Any, y_test: np.ndarray) -> float:
     """Return the test accuracy of l2-SVM with the best of some costs, chosen on a fifth of its rows."""
     cut, costs = len(y) * 4 // 5, (0.01, 0.1, 1.0)
-    scores = [quiet_fit(ridge_svm(C, True), X[:cut], y[:cut]).score(X[cut:], y[cut:]) for C in costs]
-    return float(quiet_fit(ridge_svm(costs[int(np.argmax(scores))], True), X, y).score(X_test, y_test))
+    scores = [ridge_svm(C, True).fit(X[:cut], y[:cut]).score(X[cut:], y[cut:]) for C in costs]
+    return float(ridge_svm(costs[int(np.argmax(scores))], True).fit(X, y).score(X_test, y_test))
 
 
 def tell_recovery(report: bench.Report, model: FGMClassifier, planted: Products, splits: tuple[Any, ...], columns: np.ndarray) -> None:
@@ -438,7 +434,7 @@ def tell_recovery(report: bench.Report, model: FGMClassifier, planted: Products,
 
 
 @bench.program(B=(10, 2), rounds=(10, 3), cost=10.0, pairs=(10, 4), linear=50, reps=(5, 1))
-def fgm_degree2_wide(options: Any) -> None:
+def fgm_degree2_wide(report: bench.Report, options: Any) -> None:
     """All degree-2 products of 4.6 million features, 10^6 rows, 30 non-zeros a row, Zipf popularity: 10^13 candidates, one fit in memory.
 
     4 GB. The paper needed "within 1000 s" on kddb of this size; nothing else that can be installed runs it. Labels are made of products and
@@ -468,7 +464,7 @@ def fgm_degree2_wide(options: Any) -> None:
     extra, model = bench.extra_memory(fit)
     timing = bench.alternate({"fit": fit}, options.reps, warm=0)["fit"]
     size = f"{n} x {d}, {X.nnz / n:.0f} non-zeros a row ({d * (d + 3) / 2:.2g} candidates)"
-    report = bench.Report(f"FGM on all degree-2 products, {size}, B={options.B}, T={options.rounds}", options)
+    report.title = f"FGM on all degree-2 products, {size}, B={options.B}, T={options.rounds}"
     report.time("whole fit", timing)
     report.value("seconds of a whole fit", timing.median, "<= 60", unit=" s")
     report.value("extra memory of a fit", extra / 2**20, "<= 500", unit=" MiB")
@@ -483,13 +479,12 @@ def fgm_degree2_wide(options: Any) -> None:
     path = "head path throughout" if max(survivors) <= limit else f"fallback in {sum(count > limit for count in survivors)} passes"
     report.note(f"features that survived the screening, by pass: {survivors}; {path} (at most {limit} in the head)")
     report.note("seconds of scoring by round: " + ", ".join(f"{value:.2f}" for value in model.history_["seconds_score"]))
-    report.show()
 
 
 @bench.program(
     n=(100_000, 2000), d=(1000, 60), per_row=(31, 8), shift=50.0, B=(10, 2), rounds=10, cost=10.0, pairs=(10, 4), linear=50, reps=(5, 2)
 )
-def fgm_degree2(options: Any) -> None:
+def fgm_degree2(report: bench.Report, options: Any) -> None:
     """Degree-2 products of 1,000 features, 10^5 rows, 30 non-zeros a row: FGM against ``PolynomialFeatures`` and LIBLINEAR's l1-SVM.
 
     The peer's time is building the products and one fit at the C that gives as many features; the search for that C is not counted.
@@ -510,11 +505,11 @@ def fgm_degree2(options: Any) -> None:
         clock = bench.stopwatch()
         products = expansion.fit_transform(train)
         seconds = clock()
-        return quiet_fit(l1_svm(cost), products, y_train), seconds
+        return l1_svm(cost).fit(products, y_train), seconds
 
     times = bench.alternate({"FGM": ours, "PolynomialFeatures + l1-SVM": peer}, options.reps, warm=0)
     shape = f"{n} x {options.d}, {train.nnz / n:.0f} non-zeros a row"
-    report = bench.Report(f"FGM on degree-2 products, {shape}, B={options.B}, T={options.rounds}", options)
+    report.title = f"FGM on degree-2 products, {shape}, B={options.B}, T={options.rounds}"
     mine, theirs = times.values()
     model, building = theirs.result
     report.times(times)
@@ -526,7 +521,6 @@ def fgm_degree2(options: Any) -> None:
     report.value("test accuracy: l1-SVM on all products", model.score(expansion.fit_transform(test), y_test))
     tell_phases(report, mine.result.history_)
     report.note(f"C of FGM {options.cost}, of l1-SVM {cost:.4g}")
-    report.show()
 
 
 # -- fgm_subproblem ----------------------------------------------------------------------------------------------------------
@@ -583,7 +577,7 @@ def cutting_planes(X: Any, y: np.ndarray, options: Any, solve: Callable[..., Gro
 
 
 @bench.program(case=("small", "tiny"), loss="squared_hinge", tol=1e-3, solvers=",".join(SOLVERS), dtype="float64", bias=False, reps=(5, 1))
-def fgm_subproblem(options: Any) -> None:
+def fgm_subproblem(report: bench.Report, options: Any) -> None:
     """The FGM sub-problem alone: seconds of every solver over all rounds of a run, beside steps, objective and gap.
 
     ``--case small``: 1,000 x 500, 10 cuts of 10 columns; ``sparse``: 10,000 x 500,000, 10 cuts of 20 sparse columns; ``dense``: 4,096 x
@@ -601,7 +595,7 @@ def fgm_subproblem(options: Any) -> None:
             if rep >= 0:
                 runs[name].append(run)
     title = f"FGM sub-problem, {options.case}, {rounds} cuts of {cut}, {options.loss}, tolerance {options.tol:g}"
-    report = bench.Report(title, options)
+    report.title = title
     for name, rows in runs.items():
         timing = bench.Timing([run.wall for run in rows], [run.cpu for run in rows], rows[-1])
         report.time(name, timing)
@@ -610,7 +604,6 @@ def fgm_subproblem(options: Any) -> None:
         report.value(f"{name}: worst gap / F", rows[-1].worst_gap)
     if not options.bias and options.loss == "squared_hinge" and "newton" in runs and np.isfinite(target):
         report.value("newton, best of all, processor seconds", min(run.cpu for run in runs["newton"]), f"<= {target}", unit=" s")
-    report.show()
 
 
 # -- stream ------------------------------------------------------------------------------------------------------------------
@@ -667,7 +660,7 @@ def stream_settings(learned: Callable[[dict[str, Any]], Any], seen: tuple[Any, n
 @bench.program(
     n=(100_000, 4_000), d=(1_000_000, 20_000), per_row=100, group=10, batch=(1_000, 500), lam=5e-5, gamma=0.05, alpha=1e-5, reps=(5, 2)
 )
-def stream(options: Any) -> None:
+def stream(report: bench.Report, options: Any) -> None:
     """A stream of sparse rows, 100,000 x 1,000,000 with 100 non-zeros each, in batches of 1,000: group lasso against SGD with l1.
 
     Groups of ten neighbouring features; columns are drawn by popularity (log-uniform), so that few are frequent and most are rare. Both
@@ -717,7 +710,7 @@ def stream(options: Any) -> None:
         **{f"group lasso, {name}": partial(streamed, ours, fit_intercept=False, **given) for name, given in kinds.items()},
     }
     times = bench.alternate(calls, options.reps)
-    report = bench.Report(f"stream of {n} x {options.d}, {options.per_row} non-zeros a row, batches of {batch}", options)
+    report.title = f"stream of {n} x {options.d}, {options.per_row} non-zeros a row, batches of {batch}"
     for name, timing in times.items():
         report.time(name, timing)
         report.value(f"{name}: rows a second", n / timing.median, form=",.0f")
@@ -743,8 +736,7 @@ def stream(options: Any) -> None:
         report.note(f"{name}: accuracy {accuracy:.4f} on {n // 5} rows, {weights} non-zero weights")
     settings = f"lam={options.lam:g}, gamma={options.gamma:g}; SGD alpha={options.alpha:g}"
     report.note(f"{settings}; times end with the last row, before weights are made")
-    report.show()
 
 
 if __name__ == "__main__":
-    bench.run(wide_load, wide_ours, wide_peer)
+    bench.run()

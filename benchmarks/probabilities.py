@@ -1,15 +1,14 @@
 """Probabilities of every classifier beside scikit-learn's ``CalibratedClassifierCV`` around the same one: Brier score and log-loss.
 
 Three splits of breast_cancer and wine, columns standardised; both sides calibrate by a sigmoid on decision values of five folds, and
-predict with the machine on all rows. Ours shares passes and matrices among folds; seconds are of a fit with its first probabilities, both
-sides alternating.
-``--only mkl,fgm`` measures some methods.
+predict with the machine on all rows. Ours shares passes and matrices among folds; seconds are of a fit with its first probabilities,
+both sides alternating. ``--only "mkl;fgm"`` measures some methods.
 """
 
 from __future__ import annotations
 
+import benchmarks._harness as bench  # isort: skip
 import sys
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,7 +21,6 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
 import gramplane
-from benchmarks._harness import Report, Timing, arguments, clocked
 
 KERNELS = ["rbf", "linear"]
 MACHINES = {
@@ -55,47 +53,40 @@ def splits(name: str, n_splits: int) -> Iterator[tuple[np.ndarray, np.ndarray, n
 
 def figures(machine: Any, X: np.ndarray, y: np.ndarray, Z: np.ndarray, truth: np.ndarray) -> tuple[dict[str, float], list[float]]:
     """Return the clock of a fit with its first probabilities, and Brier score and log-loss of these."""
-    clock, found = clocked(lambda: clone(machine).fit(X, y).predict_proba(Z))
+    clock, found = bench.clocked(lambda: clone(machine).fit(X, y).predict_proba(Z))
     hot = np.eye(found.shape[1])[truth]
     return clock, [float(np.mean(np.sum((found - hot) ** 2, axis=1))), float(log_loss(truth, found))]
 
 
-def main() -> None:
-    options = arguments(__doc__ or "", only="").parse_args()
-    chosen = options.only.split(";") if options.only else [*MACHINES]
-    if options.tiny:
-        chosen = ["mkl"]
-    report = Report("Probabilities beside CalibratedClassifierCV, means over splits", options)
+@bench.program(only=(";".join(MACHINES), "mkl"))
+def probabilities(report: bench.Report, options: Any) -> None:
+    report.title = "Probabilities beside CalibratedClassifierCV, means over splits"
     for data in list(SETS)[: 1 if options.tiny else None]:
-        for name in chosen:
+        for name in options.only.split(";"):
             if name == "tri-class-svm" and data == "wine":
                 continue  # two classes
             scores: dict[str, list[list[float]]] = {"ours": [], "peer": []}
-            clocks = {"ours": Timing(), "peer": Timing()}
+            clocks: dict[str, list[dict[str, float]]] = {"ours": [], "peer": []}
             peer = CalibratedClassifierCV(clone(MACHINES[name]), ensemble=False, cv=5)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                figures(MACHINES[name], *next(splits(data, 1)))  # compiles
-                for part in splits(data, 1 if options.tiny else 3):
-                    for side, machine in (("ours", MACHINES[name]), ("peer", peer)):
-                        clock, found = figures(machine, *part)
-                        scores[side].append(found)
-                        clocks[side].wall.append(clock["seconds"])
-                        clocks[side].cpu.append(clock["cpu"])
+            figures(MACHINES[name], *next(splits(data, 1)))  # compiles
+            for part in splits(data, 1 if options.tiny else 3):
+                for side, machine in (("ours", MACHINES[name]), ("peer", peer)):
+                    clock, found = figures(machine, *part)
+                    scores[side].append(found)
+                    clocks[side].append(clock)
             (brier, loss), (brier_peer, loss_peer) = (np.mean(scores[side], axis=0) for side in ("ours", "peer"))
             report.value(f"{data}, {name}: Brier score", brier, f"<= {brier_peer + WORSE:.3f}", form=".3f")
             report.value(f"{data}, {name}: Brier score of the peer", brier_peer, form=".3f")
             report.value(f"{data}, {name}: log-loss", loss, form=".3f")
             report.value(f"{data}, {name}: log-loss of the peer", loss_peer, form=".3f")
-            report.ratio(f"{data}, {name}: time, ours : peer", clocks["ours"], clocks["peer"], None)
+            report.ratio(f"{data}, {name}: time, ours : peer", *map(bench.timing_of, clocks.values()), None)
             print(
                 f"{data:14} {name:22} Brier {brier:.3f} {brier_peer:.3f}  log-loss {loss:.3f} {loss_peer:.3f}", file=sys.stderr, flush=True
             )
     report.note(
         "Both sides fit once on all training rows and five times without a fold; the logistic loss needs no calibration on our side."
     )
-    report.show()
 
 
 if __name__ == "__main__":
-    main()
+    bench.run()

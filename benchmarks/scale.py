@@ -202,14 +202,14 @@ def fgm_data(report: bench.Report, options: Any, folder: Path) -> None:
     folder="",
     reps=(5, 1),
 )
-def fgm_out_of_core(options: Any) -> None:
+def fgm_out_of_core(report: bench.Report, options: Any) -> None:
     """Sparse data from the store, 10^6 x 10^7 with 10^8 non-zeros, workers of 1 GiB: FGM against one epoch of SGD in memory.
 
     With ``--folder FOLDER`` (4 GB of disk) rows and store are kept, and used again. The peer is one call of
     ``SGDClassifier(penalty="l1", max_iter=1).fit`` on rows already in memory, whose reading is not timed. FGM's time is the whole run:
     starting the cluster, reading, checkpoints, saving.
     """
-    report = bench.Report(f"FGM from a store of {options.n} x {options.d}, B={options.B}, T={options.rounds}, {options.cluster}", options)
+    report.title = f"FGM from a store of {options.n} x {options.d}, B={options.B}, T={options.rounds}, {options.cluster}"
     with bench.kept_or_scratch(options.folder) as folder, bench.Child(__file__) as peer:
         fgm_data(report, options, folder)
         peer("sgd_load", folder=str(folder), n=options.n, n_test=options.n_test, d=options.d)
@@ -235,7 +235,6 @@ def fgm_out_of_core(options: Any) -> None:
     alone = float(np.median([row["rounds alone"] for row in us]))
     report.value("rounds : reading all passes at memory bandwidth", alone / (read / bench.read_bandwidth()), unit="x")
     report.note(f"plan: {plan}")
-    report.show()
 
 
 def read(megabytes: int, seconds: float) -> dict[str, Any]:
@@ -277,14 +276,14 @@ def read_rate(processes: int, megabytes: int = 128, seconds: float = 1.0) -> flo
     folder="",
     reps=(5, 1),
 )
-def fgm_scaling(options: Any) -> None:
+def fgm_scaling(report: bench.Report, options: Any) -> None:
     """Scaling of a run on a store from one worker to two, beside what the memory bus allows.
 
     The same run in this process (``sync``), on one worker and on two; the times of the rounds alone, without starting the cluster. Two
     processes that read memory at the same time tell how much a second processor can give here.
     """
     places = ("sync", "local:1", "local:2")
-    report = bench.Report(f"FGM on 1 and 2 workers, store of {options.n} x {options.d}, B={options.B}, T={options.rounds}", options)
+    report.title = f"FGM on 1 and 2 workers, store of {options.n} x {options.d}, B={options.B}, T={options.rounds}"
     found: dict[str, list[dict[str, Any]]] = {place: [] for place in places}
     with bench.kept_or_scratch(options.folder) as folder:
         fgm_data(report, options, folder)
@@ -299,7 +298,6 @@ def fgm_scaling(options: Any) -> None:
         one, two = (float(np.median([row[key] for row in found[place]])) for place in places[1:])
         report.value(f"{title}, one worker : two workers", one / two, unit="x")
     report.value("memory read by two processes : by one", read_rate(2) / read_rate(1), unit="x")
-    report.show()
 
 
 # -- selector_out_of_core ----------------------------------------------------------------------------------------------------
@@ -339,7 +337,7 @@ def selector_make(folder: str, name: str, n: int, d: int, n_tasks: int = 8, rele
     folder="",
     reps=(5, 1),
 )
-def selector_out_of_core(options: Any) -> None:
+def selector_out_of_core(report: bench.Report, options: Any) -> None:
     """Feature selection over many tasks out of core: the batch optimum on two workers, and rounds from blocks of rows.
 
     ``--folder FOLDER`` takes 5 GB of disk, and is used again. Two sizes: one whose rows would take 68 bytes an entry in the driver, fitted
@@ -348,7 +346,7 @@ def selector_out_of_core(options: Any) -> None:
     """
     limit = options.driver_memory
     title = f"Feature selection over 8 tasks, {options.n} x {options.d} float32, {options.cluster}, driver {limit}"
-    report = bench.Report(title, options)
+    report.title = title
     shared = {"lam": 0.5, "fit_intercept": False}
     batch, rounds = {"algorithm": "fista", "tol": 1e-4, **shared}, {"algorithm": "da", "gamma": 3000.0, **shared}
 
@@ -388,7 +386,6 @@ def selector_out_of_core(options: Any) -> None:
         here = tell(f"rounds, {shape}, in memory", "small", rounds, "sync", "8GiB")
         there = tell(f"rounds, {shape}, from blocks", "small", rounds, "sync", less)
         report.ratio("rounds: from blocks : in memory", there, here, None)
-    report.show()
 
 
 # -- gram_distributed --------------------------------------------------------------------------------------------------------
@@ -606,7 +603,7 @@ def gram_same_bits(report: bench.Report, options: Any, folder: str) -> None:
     folder="",
     reps=1,
 )
-def gram_distributed(options: Any) -> None:
+def gram_distributed(report: bench.Report, options: Any) -> None:
     """Gram matrices beyond one machine's memory: five Gaussian kernels of 30,000 rows on workers of 1 GiB, built into a store and used.
 
     30 GB of disk for both programs, kept in ``--folder FOLDER``. The peer is what one writes around
@@ -616,7 +613,7 @@ def gram_distributed(options: Any) -> None:
     holds a part only.
     """
     size = f"{options.kernels} Gram matrices of {options.rows} rows"
-    report = bench.Report(f"{size}, {options.workers} workers of {options.worker_memory}", options)
+    report.title = f"{size}, {options.workers} workers of {options.worker_memory}"
     with bench.kept_or_scratch(options.folder) as folder:
         bench.once(__file__, "gram_make", folder=str(folder), n=options.rows, d=options.features, seed=0)
         gram_builds(report, options, str(folder))
@@ -624,7 +621,6 @@ def gram_distributed(options: Any) -> None:
         if not (options.no_check or options.tiny):
             (folder / "small").mkdir(exist_ok=True)
             gram_same_bits(report, options, str(folder / "small"))
-    report.show()
 
 
 # -- pooled_machines ---------------------------------------------------------------------------------------------------------
@@ -661,14 +657,14 @@ def pooled_make(folder: str, n: int, d: int = 8, tasks: int = 6) -> None:
     folder="",
     reps=1,
 )
-def pooled_machines(options: Any) -> None:
+def pooled_machines(report: bench.Report, options: Any) -> None:
     """One machine of the rows of all tasks beyond the driver's memory: shared subspace, latent groups, kernels from a graph.
 
     10 GB of disk. The pooled sum of the kernels is a file of the run, answered by passes; nothing of order n^2 is on the driver. There is
     no peer: what is measured is that they go through, in which time, and within which memory.
     """
     size = f"6 tasks, {options.rows} rows, {options.workers} workers of {options.worker_memory}"
-    report, place = bench.Report(f"{options.methods.replace(',', ', ')}: {size}", options), place_of(options)
+    report.title, place = f"{options.methods.replace(',', ', ')}: {size}", place_of(options)
     with bench.kept_or_scratch(options.folder) as folder:
         bench.once(__file__, "pooled_make", folder=str(folder), n=options.rows)
         for name in bench.chosen(options.methods, tuple(POOLED)):
@@ -689,7 +685,6 @@ def pooled_machines(options: Any) -> None:
             report.value(f"{name}: driver, peak : {limits[0]}", driver / bench.parse_size(limits[0]), "<= 1")
             report.value(f"{name}: worker process, greatest peak", found["worker"] / MIB, unit=" MiB")
             report.value(f"{name}: worker process, peak : {limits[1]}", found["worker"] / bench.parse_size(limits[1]), "<= 1")
-    report.show()
 
 
 # -- umkl_distributed --------------------------------------------------------------------------------------------------------
@@ -718,7 +713,7 @@ def umkl_make(folder: str, n: int, d: int, seed: int) -> None:
     folder="",
     reps=1,
 )
-def umkl_distributed(options: Any) -> None:
+def umkl_distributed(report: bench.Report, options: Any) -> None:
     """Unsupervised multiple kernel learning beyond one process: 30,000 points, 13 kernels, two workers, nothing of n^2 in the driver.
 
     4 GB of disk. The points are drawn around eight centres and standardised; kernels are Gaussians of ten widths and polynomials of degree
@@ -729,7 +724,7 @@ def umkl_distributed(options: Any) -> None:
     from gramplane import load_model
 
     params = {"kernels": UMKL_KERNELS, "max_iter": options.max_iter}
-    report = bench.Report(f"unsupervised kernels of {options.rows} points, {options.workers} workers of {options.worker_memory}", options)
+    report.title = f"unsupervised kernels of {options.rows} points, {options.workers} workers of {options.worker_memory}"
 
     def run(part: Path, name: str, **place: Any) -> tuple[dict[str, Any], Any]:
         given = {"method": "unsupervised-mkl", "params": params, "data": str(part / "data"), "run": str(part / name)}
@@ -771,7 +766,6 @@ def umkl_distributed(options: Any) -> None:
         f"{n} rows: points {whole['plan']['points']} in {whole['seconds']:.3g} s, by passes in this process in "
         f"{small['none'][0]['seconds']:.3g} s, on two workers in {small['two'][0]['seconds']:.3g} s"
     )
-    report.show()
 
 
 # -- npkl_distributed --------------------------------------------------------------------------------------------------------
@@ -792,7 +786,7 @@ def npkl_make(folder: str, n: int) -> None:
 
 
 @bench.program(rows=(16_000, 1500), cost=0.7, workers=2, worker_memory="2GiB", driver_memory="640MiB", skip_little=False)
-def npkl_distributed(options: Any) -> None:
+def npkl_distributed(report: bench.Report, options: Any) -> None:
     """A non-parametric kernel of rows whose eigenvectors one process of little memory does not hold: its block of columns on workers.
 
     Four normal classes in six columns, mutual graph of 8 neighbours, half as many random pairs as rows with the sign of their labels,
@@ -801,7 +795,7 @@ def npkl_distributed(options: Any) -> None:
     Seconds are of the whole run, the cluster's start beside. All three must have the same bits. Peaks: of the driver beyond what it takes
     before the run, and of the worker processes, beside the plan.
     """
-    report = bench.Report(f"A non-parametric kernel of {options.rows} rows, C={options.cost:g}", options)
+    report.title = f"A non-parametric kernel of {options.rows} rows, C={options.cost:g}"
     places = {"here": {}, "on workers": place_of(options), "in tiles": {"driver_memory": options.driver_memory}}
     if options.skip_little:
         del places["in tiles"]
@@ -830,7 +824,6 @@ def npkl_distributed(options: Any) -> None:
     report.value("rank of the kernel", summary["rank"])
     report.value("certified gap, relative", summary["gap"] / abs(summary["objective"]), "<= 1e-4", form=".2e")
     report.value("the same bits in all places", float(len(digests) == 1), ">= 1")
-    report.show()
 
 
 # -- rules_in_blocks ---------------------------------------------------------------------------------------------------------
@@ -854,7 +847,7 @@ def rules_write(folder: str, rows: int) -> None:
     cluster=("local:2", "sync"),
     reps=1,
 )
-def rules_in_blocks(options: Any) -> None:
+def rules_in_blocks(report: bench.Report, options: Any) -> None:
     """Rules over a million rows: bits, Newton steps, searches and cuts by passes over blocks of rows on two workers of 1 GiB.
 
     The planted set of ``rules``: 20 normal features, two conjunctions, 5 % of the labels turned around, so that no machine is right more
@@ -865,7 +858,7 @@ def rules_in_blocks(options: Any) -> None:
     from gramplane import score_store
 
     params = {"C": options.C / options.rows * 3000, "rho": options.rho, "tol": options.tol}
-    report = bench.Report(f"rule ensembles of {options.rows:,} rows by passes", options)
+    report.title = f"rule ensembles of {options.rows:,} rows by passes"
     with bench.scratch() as folder, bench.Child(__file__) as writer, bench.Child(__file__) as child:
         for part, rows in ((folder / "small", min(70_000, options.rows)), (folder, options.rows)):  # the first compiles
             writer("rules_write", folder=str(part), rows=rows)
@@ -878,7 +871,6 @@ def rules_in_blocks(options: Any) -> None:
     tell_peaks(report, found)
     report.value("accuracy on other rows, at most 0.95", accuracy, form=".4f")
     report.note(f"stop {found['summary']['stop']}; {found['summary']}; distributed: {found['plan']['distributed']}")
-    report.show()
 
 
 # -- triclass_passes ---------------------------------------------------------------------------------------------------------
@@ -926,7 +918,7 @@ def triclass_write(folder: str, labelled: int, unlabelled: int, kernel: str) -> 
     worker_memory=("1GiB", None),
     cluster=("local:2", "sync"),
 )
-def triclass_passes(options: Any) -> None:
+def triclass_passes(report: bench.Report, options: Any) -> None:
     """Tri-class machines beyond the driver's memory: 30,000 labelled and 30,000 unlabelled rows on two workers of 1 GiB.
 
     Two normal classes in 50 features and irrelevant rows between them, a Gaussian kernel of width "scale"; or (``--kernel linear``) sparse
@@ -939,7 +931,7 @@ def triclass_passes(options: Any) -> None:
     sizes = options.labelled, options.unlabelled
     params = {"scale": None, "C_unlabelled": 0.1 * options.C}
     params |= {name: getattr(options, name) for name in ("kernel", "algorithm", "start", "C")}
-    report = bench.Report(f"3C-SVM by passes: {options.kernel}, {options.algorithm}, {sizes[0]:,} + {sizes[1]:,} rows", options)
+    report.title = f"3C-SVM by passes: {options.kernel}, {options.algorithm}, {sizes[0]:,} + {sizes[1]:,} rows"
     here = {"driver_memory": "200MiB", "cluster": "sync", "worker_memory": None}
     with bench.scratch() as folder, bench.Child(__file__) as writer, bench.Child(__file__) as child:
         for part, (n, u), place in ((folder / "small", (150, 150), here), (folder, sizes, place_of(options))):
@@ -957,7 +949,6 @@ def triclass_passes(options: Any) -> None:
     report.value("gap, relative", summary["gap"] / (1 + summary["objective"]))
     report.value("unlabelled rows assigned as they are", right)
     report.note(f"solver reads {plan['solver_reads']}; steps {summary['iterations']}, stop {summary['stop']}; {plan['gram_reason']}")
-    report.show()
 
 
 # -- many_users --------------------------------------------------------------------------------------------------------------
@@ -1003,7 +994,7 @@ def item_counts(rng: np.random.Generator, share: np.ndarray, size: int, mean: fl
 
 
 @bench.program(users=(100_000, 3000), cluster="local:2", worker_memory="1GiB", driver_memory=("2GiB", "60MiB"), folder="")
-def many_users(options: Any) -> None:
+def many_users(report: bench.Report, options: Any) -> None:
     """Ties between very many users: views computed from their features block by block, on workers of 1 GiB, no matrix of all users
     anywhere.
 
@@ -1011,7 +1002,7 @@ def many_users(options: Any) -> None:
     looks are normal around a mean of the circles, ties are more likely within circles. Four views (three of counts, one Gaussian), four
     pairs for every user. One fit from the store.
     """
-    report = bench.Report(f"Ties between {options.users} users, {options.cluster}, workers of {options.worker_memory}", options)
+    report.title = f"Ties between {options.users} users, {options.cluster}, workers of {options.worker_memory}"
     with bench.kept_or_scratch(options.folder) as folder:
         made = bench.once(__file__, "users_make", folder=str(folder), n=options.users, pairs_per_user=4, seed=0)
         given = {"method": "social-strength", "params": {"kernels": VIEWS, "C": 0.001}, "data": str(folder / "users")}
@@ -1035,25 +1026,7 @@ def many_users(options: Any) -> None:
     size = plan["task_bytes"] / MIB
     report.note(f"{made['entries']} entries, {made['pairs']} pairs; {plan['tasks_per_pass']} tasks of {size:.0f} MiB a pass")
     report.note(f"driver planned {plan['driver_bytes'] / MIB:.0f} MiB; stop {summary['stop']}, gap {summary['gap']:.1e}")
-    report.show()
 
 
 if __name__ == "__main__":
-    bench.run(
-        fit,
-        fgm_make,
-        sgd_load,
-        sgd,
-        read,
-        selector_make,
-        gram_make,
-        gram_build,
-        gram_use,
-        peer_build,
-        pooled_make,
-        umkl_make,
-        npkl_make,
-        rules_write,
-        triclass_write,
-        users_make,
-    )
+    bench.run()

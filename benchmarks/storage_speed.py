@@ -100,14 +100,14 @@ def stripe_times(work: Stripes, ours: Path, theirs: Path, reps: int) -> dict[str
 
 
 @bench.program(megabytes=(256, 4), folder=None, reps=(5, 1))
-def storage_io(options: Any) -> None:
+def storage_io(report: bench.Report, options: Any) -> None:
     """Write and read column stripes: gramplane against Zarr's default codec, in one process, alternating.
 
     Rates are of the payload (row numbers and values). Ours counts the check sums of what it writes and reads first; both read what they
     wrote just before, out of the system's cache.
     """
     work = Stripes(options.megabytes << 20)
-    report = bench.Report(f"column stripes of {options.megabytes} MiB, {work.layout.n_stripes} stripes", options)
+    report.title = f"column stripes of {options.megabytes} MiB, {work.layout.n_stripes} stripes"
     with bench.scratch(options.folder) as base:
         times = stripe_times(work, base / "ours", base / "zarr", options.reps)
     for name, timing in times.items():
@@ -116,7 +116,6 @@ def storage_io(options: Any) -> None:
     write, zarr_write, first, zarr_read, *_ = times.values()
     report.value("write, ours : Zarr's default, rate", zarr_write.median / write.median, ">= 2", unit="x")
     report.value("first read with checks, ours : Zarr's default, rate", zarr_read.median / first.median, ">= 2", unit="x")
-    report.show()
 
 
 # -- gram_io -----------------------------------------------------------------------------------------------------------------
@@ -197,7 +196,7 @@ def gram_times(grams: np.ndarray, base: Path, blocks: Blocks, reps: int) -> dict
 
 
 @bench.program(n=(3000, 600), kernels=(10, 3), folder="", reps=(5, 2))
-def gram_io(options: Any) -> None:
+def gram_io(report: bench.Report, options: Any) -> None:
     """Write and read Gram matrices: a Gram store against Zarr's default codec and plain files, alternated in one process.
 
     The matrices are Gaussian kernels, float32, upper block triangle; figures are for the bytes of that triangle. Zarr writes the same
@@ -210,14 +209,13 @@ def gram_io(options: Any) -> None:
         blocks = [((t.i, t.j), np.ascontiguousarray(grams[:, slice(*t.rows), slice(*t.cols)])) for t in tasks]
         payload = sum(block.nbytes for _, block in blocks) / 1e6
         times = gram_times(grams, base, blocks, options.reps)
-    report = bench.Report(f"{options.kernels} Gram matrices of {options.n} rows on disk, {len(blocks)} objects, {payload:.0f} MB", options)
+    report.title = f"{options.kernels} Gram matrices of {options.n} rows on disk, {len(blocks)} objects, {payload:.0f} MB"
     report.values({name: payload / timing.median for name, timing in times.items()}, unit=" MB/s")
     for rival, peer, target in (("Zarr's default", "Zarr", ">= 2"), ("plain files", "plain files", "")):
         report.value(f"write, store : {rival}", times[f"write, {peer}"].median / times["write, store"].median, target)
         ratio = times[f"read, {peer}"].median / times["first read, store"].median
         report.value(f"first read with checks, store : {rival}", ratio, target)
     report.note("pages stay in the system's memory: the figures are the program's cost, not the disk's")
-    report.show()
 
 
 # -- ingest_svmlight ---------------------------------------------------------------------------------------------------------
@@ -340,7 +338,7 @@ def text_race(report: bench.Report, path: Path, options: Any) -> None:
 
 
 @bench.program(nnz=(3e5, 3e4), cols=1e5, per_row=100, budget=256 << 20, jobs="1,2", peer_bytes=(6.4e7, 1e6), folder=None)
-def ingest_svmlight(options: Any) -> None:
+def ingest_svmlight(report: bench.Report, options: Any) -> None:
     """SVMlight text to a block store: the parser against scikit-learn's loader, the whole ingest, its memory.
 
     ``--nnz 1e8 --cols 1e7`` takes 5 GB of disk. The text is drawn once. Parser and loader alternate, each in a process of its own; the
@@ -349,7 +347,7 @@ def ingest_svmlight(options: Any) -> None:
     scratch.
     """
     options.tiny |= options.nnz < JUDGED_FROM
-    report = bench.Report("SVMlight text to a block store", options)
+    report.title = "SVMlight text to a block store"
     with bench.scratch(options.folder) as folder:
         text, small, store = folder / "data.svm", folder / "small.svm", folder / "store"
         nnz = write_text(text, int(options.nnz), int(options.cols), options.per_row)
@@ -367,8 +365,7 @@ def ingest_svmlight(options: Any) -> None:
             report.value(f"of that libraries, {name}", before / bench.MIB, unit=" MiB", form=".0f")
             phases = ", ".join(f"{phase} {end:.1f} s" for phase, end in found["ends"].items())
             report.note(f"{name}: phases ended at {phases}; all at {found['seconds']:.1f} s, processor {found['cpu']:.1f} s")
-    report.show()
 
 
 if __name__ == "__main__":
-    bench.run(parse, load, ingest)
+    bench.run()

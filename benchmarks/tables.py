@@ -23,9 +23,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 PAGES = ("README.md", "docs/benchmarks.md", "docs/first-table.md")
 BLOCK = re.compile(r"(<!-- made from results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 FIGURE = re.compile(r"\{([^{}]+)\}")
-PROGRAM = re.compile(r"^@bench\.program\((?:.|\n)*?^def (\w+)\(options", re.MULTILINE)
-ALONE = ("against", "cv_paths", "first_run", "first_table", "probabilities")
-"""Programs that are a file each."""
+PROGRAM = re.compile(r"^@bench\.program\((?:.|\n)*?^def (\w+)\(report", re.MULTILINE)
 
 Record = dict[str, Any]
 
@@ -210,7 +208,7 @@ QUIET_LOAD = 2.0
 def programs() -> dict[str, str]:
     """Return the names of all programs, and the file of each."""
     files = [path for path in sorted((ROOT / "benchmarks").glob("*.py")) if not path.stem.startswith("_")]
-    return {name: path.stem for path in files for name in PROGRAM.findall(path.read_text())} | {name: name for name in ALONE}
+    return {name: path.stem for path in files for name in PROGRAM.findall(path.read_text())} | {"against": "against"}
 
 
 def kept_runs() -> list[tuple[str, Record]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import benchmarks._harness as bench  # isort: skip
 import functools
 import itertools
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 from sklearn.preprocessing import PolynomialFeatures, normalize
 from sklearn.svm import l1_min_c
 
-from benchmarks._peers import l1_lr, l1_svm, paired, quiet_fit, ridge_svm, support
+from benchmarks._peers import l1_lr, l1_svm, paired, ridge_svm, support
 from benchmarks._sets import csr
 from gramplane import FGMClassifier, FGMClassifierCV, GroupLassoClassifier
 from gramplane.kernels.features.expansions import Expansion, expand
@@ -103,7 +102,7 @@ def by_l1(make: Callable[..., Any], loss: str, X: Any, y: np.ndarray, counts: tu
     longest = np.zeros(0, np.int64)
     for _ in range(60):
         cost *= 1.2
-        model = quiet_fit(make(cost, fit_intercept=True), X, y)
+        model = make(cost, fit_intercept=True).fit(X, y)
         weights, features = np.abs(model.coef_.ravel()), support(model)
         ranked = features[np.argsort(-weights[features], kind="stable")]
         longest = max(longest, ranked, key=len)
@@ -125,9 +124,7 @@ def by_chi2(X: Any, y: np.ndarray, counts: tuple[int, ...], _: float) -> Chosen:
 def by_fgm(rounds: int, X: Any, y: np.ndarray, counts: tuple[int, ...], cost: float) -> Chosen:
     """Take every count in ``rounds`` rounds of new features; one round is the screen by the first pass."""
     given = {"C": cost, "max_rounds": rounds, "allow_repeat": False, "fit_intercept": True, "scale": None}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return {count: FGMClassifier(B=-(-count // rounds), n_features_to_select=count, **given).fit(X, y).selected_ for count in counts}
+    return {count: FGMClassifier(B=-(-count // rounds), n_features_to_select=count, **given).fit(X, y).selected_ for count in counts}
 
 
 METHODS: dict[str, tuple[Callable[..., Chosen], tuple[float, ...]]] = {
@@ -159,7 +156,7 @@ def refitted(task: Task, data: tuple[Any, Any], rows: tuple[np.ndarray, np.ndarr
     """Return the accuracy on the second part of ridge machines fitted on the first, each on its features."""
     decisions = []
     for machine, features in zip(task.machines, chosen, strict=True):
-        model = quiet_fit(ridge_svm(cost, fit_intercept=True), data[0][:, features], task.target(machine, rows[0]))
+        model = ridge_svm(cost, fit_intercept=True).fit(data[0][:, features], task.target(machine, rows[0]))
         decisions.append(model.decision_function(data[1][:, features]))
     if len(decisions) == 1:
         return float(np.mean((decisions[0] > 0) == (task.codes[rows[1]] == task.machines[0])))
@@ -219,7 +216,7 @@ def against_rivals(ours: np.ndarray, rivals: dict[str, np.ndarray]) -> tuple[str
 
 
 @bench.program(splits=(5, 2), keep="", only=(",".join(TASKS), "stand-in"))
-def fgm_real(options: Any) -> None:
+def fgm_real(report: bench.Report, options: Any) -> None:
     """Real data: accuracy at equal feature counts of FGM, l1-SVM, l1-logistic regression, a chi2 screen and a one-pass screen, refitted.
 
     The same protocol for every method, on the same splits:
@@ -234,7 +231,7 @@ def fgm_real(options: Any) -> None:
     """
     names, everything = bench.chosen(options.only, (*TASKS, "stand-in")), options.only == ",".join(TASKS)
     named = "" if everything or options.tiny else f": {options.only}"
-    report = bench.Report(f"Accuracy at equal feature counts, {options.splits} splits{named}", options)
+    report.title = f"Accuracy at equal feature counts, {options.splits} splits{named}"
     keep = bench.Parts(options.keep, {"tiny": options.tiny})
     found: dict[str, dict[str, np.ndarray]] = {}
     means: dict[str, list[dict[str, np.ndarray]]] = {}
@@ -256,7 +253,6 @@ def fgm_real(options: Any) -> None:
     every = {f"{task}/{key}": values for task, rows in found.items() for key, values in rows.items()}
     report.figures["tasks"] = {key: values[:, 0] for key, values in every.items()}
     report.figures["features"] = {key: values[:, 1].mean() for key, values in every.items()}
-    report.show()
 
 
 # -- fgm_degree2_real and fgm_additive -----------------------------------------------------------------------------------------
@@ -325,8 +321,8 @@ ADDITIVE_SETS = {**{name: PRODUCT_SETS[name] for name in ("mnist38", "pcmac", "b
 def chosen(make: Callable[[float], Any], costs: Sequence[float], X: Any, y: np.ndarray, seed: int) -> Any:
     """Return the model whose C was best on a fifth of the rows, fitted on all of them."""
     part, rest = next(StratifiedShuffleSplit(1, test_size=0.2, random_state=seed).split(y, y))
-    scores = [quiet_fit(make(C), X[part], y[part]).score(X[rest], y[rest]) for C in costs]
-    return quiet_fit(make(costs[int(np.argmax(scores))]), X, y)
+    scores = [make(C).fit(X[part], y[part]).score(X[rest], y[rest]) for C in costs]
+    return make(costs[int(np.argmax(scores))]).fit(X, y)
 
 
 def two_thirds(task: Rows, seed: int) -> tuple[Any, np.ndarray, Any, np.ndarray]:
@@ -375,7 +371,7 @@ def tell_splits(report: bench.Report, rows: list[dict[str, float]]) -> None:
 
 
 @bench.program(only=",".join(PRODUCT_SETS), splits=(5, 2))
-def fgm_degree2_real(options: Any) -> None:
+def fgm_degree2_real(report: bench.Report, options: Any) -> None:
     """Products of two features on real data: FGM with ``feature_map="poly2"`` beside linear machines, l1-SVM on all products and trees.
 
     Table 2 of the paper has mnist38, real-sim and kddb; here are mnist38 (5,000 digits of the test file, not the paper's 13,966) and
@@ -454,7 +450,7 @@ def additive_compared(task: Rows, seed: int, *, peer: bool) -> dict[str, float]:
 
 
 @bench.program(only=",".join(ADDITIVE_SETS), splits=(5, 2), no_peer=False, keep="")
-def fgm_additive(options: Any) -> None:
+def fgm_additive(report: bench.Report, options: Any) -> None:
     """Additive kernels on real sets: FGM under the Gaussian and the histogram map beside linear FGM, and beside the columns written out.
 
     The paper's Figures 16 and 17 compare accuracies on aut-avn and rcv1, and Table 3 the size of the columns written out: 11 a feature of
@@ -494,14 +490,12 @@ def few_rows_fits(n: int, d: int, k: int, noise: float, seed: int) -> list[tuple
     X = rng.standard_normal((n + N_TEST, d), dtype=np.float32)
     true, w = rng.choice(d, k, replace=False), rng.choice([-1.0, 1.0], k)
     y = np.where(X[:, true] @ w + noise * np.sqrt(k) * rng.standard_normal(len(X)) > 0, 1, -1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        machines = [make().fit(X[:n], y[:n]) for make in FITS.values()]
+    machines = [make().fit(X[:n], y[:n]) for make in FITS.values()]
     return [(machine.score(X[n:], y[n:]), len(machine.selected_)) for machine in machines]
 
 
 @bench.program(seeds=(5, 2))
-def fgm_few_rows(options: Any) -> None:
+def fgm_few_rows(report: bench.Report, options: Any) -> None:
     """Few rows, very many columns: how many features FGMClassifier keeps at its defaults, beside ten rounds and cross-validation.
 
     Columns are standard normal, true weights +1 and -1, and noise has half the deviation of the signal, or all of it; the label is the sign
@@ -509,7 +503,7 @@ def fgm_few_rows(options: Any) -> None:
     compared, and FURTHER, on which none was. Accuracy is that on 2,000 other rows. The aim: with defaults at most two points below
     cross-validation in the mean.
     """
-    report = bench.Report("FGM at its defaults where rows are few", options)
+    report.title = "FGM at its defaults where rows are few"
     for part, shapes, target in (("compared", SHAPES, "<= 0.02"), ("not compared", FURTHER, "")):
         everything = []
         for (n, d, k), noise in itertools.product(((60, 300, 3),) if options.tiny else shapes, (0.5, 1.0)):
@@ -522,7 +516,6 @@ def fgm_few_rows(options: Any) -> None:
             report.value(f"{part}: {name}, mean accuracy", float(score), form=".4f")
             report.value(f"{part}: {name}, mean number of features", float(count), form=".1f")
         report.value(f"{part}: cross-validation minus defaults", float(means[2, 0] - means[1, 0]), target, form="+.4f")
-    report.show()
 
 
 if __name__ == "__main__":

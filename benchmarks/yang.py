@@ -8,7 +8,6 @@ import itertools
 import json
 import math
 import statistics
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +15,6 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.stats import ttest_rel
 from sklearn.datasets import load_digits
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit, cross_val_score
@@ -34,7 +32,6 @@ from gramplane.kernels.group_lasso.dual_averaging import Rows
 from gramplane.kernels.group_lasso.penalty import GroupPenalty, group_penalty, single_features
 from gramplane.kernels.group_lasso.streams import StreamLearner
 from gramplane.kernels.group_lasso.task_selection import OpenRound, Rounds, TaskStream, run_rounds, task_penalty
-from gramplane.kernels.jit import one_thread
 from gramplane.kernels.svm.dual import DenseGram
 from gramplane.kernels.svm.triclass import Points, objective_value
 from gramplane.kernels.svm.triclass_search import (
@@ -177,7 +174,7 @@ def uci_set(name: str, options: Any, report: bench.Report) -> None:
 
 
 @bench.program(splits=(20, 2), peer_splits=(5, 1), sets=(",".join(UCI_PUBLISHED), "stand-in"))
-def mkl_thesis(options: Any) -> None:
+def mkl_thesis(report: bench.Report, options: Any) -> None:
     """The UCI rows (2010, Table 6.5): accuracy of learnt kernel weights, and time against a strong loop around SVC.
 
     20 random halves; features standardised by the training half (constant columns dropped); Gaussian kernels of ten widths and polynomials
@@ -192,11 +189,9 @@ def mkl_thesis(options: Any) -> None:
     runs on the first ``--peer-splits`` splits only, and times are compared on these.
     """
     names = bench.chosen(options.sets, (*UCI_PUBLISHED, "stand-in"))
-    report = bench.Report(f"UCI rows of the thesis: {', '.join(names)}, {options.splits} splits", options)
-    warnings.simplefilter("ignore", ConvergenceWarning)
+    report.title = f"UCI rows of the thesis: {', '.join(names)}, {options.splits} splits"
     for name in names:
         uci_set(name, options, report)
-    report.show()
 
 
 # -- mkl_toys ----------------------------------------------------------------------------------------------------------------
@@ -227,7 +222,7 @@ def toy_draw(toy: int, seed: int, n: int) -> tuple[Half, float]:
 
 
 @bench.program(repeats=(20, 2), choosing=(8, 1), costs=(",".join(map(str, COSTS)), "1.0,10.0"))
-def mkl_toys(options: Any) -> None:
+def mkl_toys(report: bench.Report, options: Any) -> None:
     """The toys (2010, Table 6.4): 20 uniform features, additive rules on three or twelve of them, noise of deviation 1.
 
     273 kernels (Gaussians of ten widths and polynomials of degree 1 to 3, on all features and on each), 150 rows for training and 150 for
@@ -235,8 +230,7 @@ def mkl_toys(options: Any) -> None:
     cross-validation on the first eight training halves. Beside the published figures is the accuracy of the rule without noise, which no
     method can exceed in the mean.
     """
-    warnings.simplefilter("ignore", ConvergenceWarning)
-    report, specs = bench.Report(f"toys of the thesis, {options.repeats} draws", options), kernel_grid(20)
+    report.title, specs = f"toys of the thesis, {options.repeats} draws", kernel_grid(20)
     for toy, published in TOYS_PUBLISHED.items():
         halves, ceilings = zip(*(toy_draw(toy, seed, 30 if options.tiny else 150) for seed in range(options.repeats)), strict=True)
         costs = chosen_costs(specs, list(halves[: options.choosing]), tuple(map(float, options.costs.split(","))))
@@ -251,7 +245,6 @@ def mkl_toys(options: Any) -> None:
         for other in ("L1", "L2", "uniform"):
             gain, error = paired([row.accuracy for row in found["v=0.5"]], [row.accuracy for row in found[other]])
             report.note(f"toy {toy}: v=0.5 minus {other}: {100 * gain:+.2f} points (standard error {100 * error:.2f})")
-    report.show()
 
 
 # -- mkl_views ---------------------------------------------------------------------------------------------------------------
@@ -369,7 +362,7 @@ def view_set(name: str, splits: int, report: bench.Report) -> None:
 
 
 @bench.program(splits=(10, 2), sets=("proteins,images", "stand-in"))
-def mkl_views(options: Any) -> None:
+def mkl_views(report: bench.Report, options: Any) -> None:
     """Kernels of several views: weights learnt over them against the best single kernel and equal weights, on real data.
 
     * proteins: 940 proteins of multiloc_a, classes chloroplast, mitochondrial, extracellular and the rest, halves of 470 (the sizes of the
@@ -381,11 +374,9 @@ def mkl_views(options: Any) -> None:
     from 3-fold cross-validation on the first training half; the single kernel is chosen so on every training half.
     """
     names = bench.chosen(options.sets, tuple(VIEW_SETS))
-    report = bench.Report(f"learnt weights of kernels on several views: {', '.join(names)}, {options.splits} splits", options)
-    warnings.simplefilter("ignore", ConvergenceWarning)
+    report.title = f"learnt weights of kernels on several views: {', '.join(names)}, {options.splits} splits"
     for name in names:
         view_set(name, options.splits, report)
-    report.show()
 
 
 # -- stream_synthetic --------------------------------------------------------------------------------------------------------
@@ -464,7 +455,7 @@ def stream_repeat(n: int, seed: int) -> dict[str, dict[str, float]]:
 
 
 @bench.program(repeats=(50, 2), sizes=(",".join(map(str, STREAM_PUBLISHED)), "25,100"))
-def stream_synthetic(options: Any) -> None:
+def stream_synthetic(report: bench.Report, options: Any) -> None:
     """Planted groups with noisy labels (2011, section 3.6.1, Table 3.1): dual averaging against the thesis' table and a tuned l1-RDA.
 
     Ten groups of ten features, correlated 0.2^|i-j| within a group; in six groups the first 10, 8, 6, 4, 2, 1 weights are +1 or -1, the
@@ -477,7 +468,7 @@ def stream_synthetic(options: Any) -> None:
     table's F1 is compared with). l1-RDA has the same grid and the same choices. F1 is the mean over the three classes +, -, 0 of a weight.
     The default sizes take some seven minutes on a quiet computer.
     """
-    report, clock = bench.Report(f"planted groups, {options.repeats} repeats", options), bench.stopwatch()
+    report.title, clock = f"planted groups, {options.repeats} repeats", bench.stopwatch()
     for n in map(int, options.sizes.split(",")):
         # The largest sets vary by a tenth of a per cent from draw to draw.
         count = max(2, options.repeats // (10 if n >= 100_000 else 2 if n >= 10_000 else 1))
@@ -494,7 +485,6 @@ def stream_synthetic(options: Any) -> None:
         gap = ours["accuracy"] - values["l1-RDA"]["accuracy"]
         report.value(f"N={n}: DA-SGL less tuned l1-RDA, accuracy", float(gap.mean()), unit=" %")
     report.note(f"{clock():.0f} s in all; the accuracy wanted is the table's less one standard error of these repeats")
-    report.show()
 
 
 # -- stream_splice -----------------------------------------------------------------------------------------------------------
@@ -670,7 +660,7 @@ def donor(tiny: bool) -> list[Fold]:
 
 
 @bench.program(sets="worm,donor", draws=(200, 20))
-def stream_splice(options: Any) -> None:
+def stream_splice(report: bench.Report, options: Any) -> None:
     """Splice sites: dual averaging by groups of positions against l1-RDA and the batch group lasso, at equal shares of non-zero weights.
 
     Dummy coding of all 1-, 2- and 3-way terms of positions (2011, section 3.6.2): a group per term, one active column per group and row.
@@ -688,12 +678,11 @@ def stream_splice(options: Any) -> None:
     of the weaker one, less 0.01).
     """
     sets = {"worm": worm, "donor": donor}
-    report = bench.Report(f"splice sites, groups of positions: {options.sets}", options)
+    report.title = f"splice sites, groups of positions: {options.sets}"
     for name in bench.chosen(options.sets, tuple(sets)):
         clock = bench.stopwatch()
         splice_compared(report, name, sets[name](options.tiny), options.draws)
         report.note(f"{name}: {clock():.0f} s")
-    report.show()
 
 
 # -- multitask_selector ------------------------------------------------------------------------------------------------------
@@ -754,10 +743,7 @@ def planted_supports(seed: int, n_tasks: int = 139, d: int = 27, each: int = 2 *
 
 
 def selector_fit(params: Mapping[str, Any], data: Data, epochs: int, seed: int) -> MultiTaskSelector:
-    """Return a fit; what it has to say is known here: that nothing was selected."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return MultiTaskSelector(epochs=epochs, random_state=seed, scale=None, **{"fit_intercept": False, **params}).fit(*data)
+    return MultiTaskSelector(epochs=epochs, random_state=seed, scale=None, **{"fit_intercept": False, **params}).fit(*data)
 
 
 def all_explained(model: MultiTaskSelector, data: Data) -> float:
@@ -860,7 +846,7 @@ def selector_planted(report: bench.Report, options: Any) -> None:
 
 
 @bench.program(parts="time,school,planted", splits=20, epochs=(120, 3), reps=(5, 1))
-def multitask_selector(options: Any) -> None:
+def multitask_selector(report: bench.Report, options: Any) -> None:
     """Feature selection over many tasks (iMTFS, aMTFS, MTFTS): time of rounds, explained variance of School, planted supports.
 
     ``time``: 1,320 rounds of 139 tasks on 27 features (120 epochs of 11 rows a task). ``school``: 139 tasks, 11 training rows each, the
@@ -869,12 +855,8 @@ def multitask_selector(options: Any) -> None:
     ``100 (1 - MSE / variance)`` over all test rows together. ``planted``: in the place of conjoint data, which cannot be had: 139 tasks of
     11 rows, some rows of W full, some in half of the tasks; F1 of the support after a second fit, settings by the same validation.
     """
-    parts = {"time": selector_time, "school": selector_table, "planted": selector_planted}
-    report = bench.Report(f"feature selection over many tasks: {options.parts}", options)
-    with one_thread():
-        for name in bench.chosen(options.parts, tuple(parts)):
-            parts[name](report, options)
-    report.show()
+    report.title = f"feature selection over many tasks: {options.parts}"
+    bench.run_parts(options.parts, {"time": selector_time, "school": selector_table, "planted": selector_planted}, report, options)
 
 
 # -- triclass ----------------------------------------------------------------------------------------------------------------
@@ -949,10 +931,9 @@ class Draw:
     def searched(self, gram: DenseGram) -> Any:
         """Our search from the machine on the labelled rows, on a Gram matrix that is there."""
         points = self.points(SHARE)
-        with one_thread():
-            machine = labelled_machine(gram, points, 1e-3)
-            while machine.stop is None:
-                machine = improve_machine(gram, points, machine, SearchSettings("mm", 1e-3))
+        machine = labelled_machine(gram, points, 1e-3)
+        while machine.stop is None:
+            machine = improve_machine(gram, points, machine, SearchSettings("mm", 1e-3))
         return machine
 
     def points(self, share: float) -> Points:
@@ -1047,7 +1028,7 @@ def triclass_accuracies(report: bench.Report, options: Any) -> None:
 
 
 @bench.program(unlabelled=(5000, 200), seeds=(6, 2), others=(2, 1), reps=(5, 1))
-def triclass(options: Any) -> None:
+def triclass(report: bench.Report, options: Any) -> None:
     """Tri-class machine on 100 labels and 5,000 unlabelled rows of which 30 % are irrelevant, against the same procedure around SVC.
 
     Two normal classes in 50 features whose means differ in ten, irrelevant rows between them; C = 1, C_unlabelled = .05, Gaussian kernel of
@@ -1059,10 +1040,9 @@ def triclass(options: Any) -> None:
     nothing else, for wrapper and ours alike; the settings of the times are shown beside, with J of both by one function. Of two machines
     the one with the lower J need not be the more accurate: see the table.
     """
-    report = bench.Report("Tri-class machine: few labels, many unlabelled rows, some irrelevant", options)
+    report.title = "Tri-class machine: few labels, many unlabelled rows, some irrelevant"
     triclass_times(report, options)
     triclass_accuracies(report, options)
-    report.show()
 
 
 # -- triclass_digits ---------------------------------------------------------------------------------------------------------
@@ -1162,7 +1142,7 @@ def digits_once(data: Four, tau: float, seed: int, options: Any) -> dict[str, fl
 
 
 @bench.program(sets=("usps,mnist_t10k_a", "digits"), draws=(10, 2), unlabelled=(500, 100))
-def triclass_digits(options: Any) -> None:
+def triclass_digits(report: bench.Report, options: Any) -> None:
     """Digits 5 against 8 with 20 labels and 500 unlabelled rows, of which the share tau are fives and eights: SVM, U-SVM, S3VM, 3C-SVM.
 
     The protocol of Table 5.2 (2011): pixels in [-1, 1], Gaussian kernel with gamma = 1 / (.3 d), ten draws; C by cross-validation of the
@@ -1173,21 +1153,19 @@ def triclass_digits(options: Any) -> None:
     which all rows end on one side. p-values of paired t-tests are against 3C-SVM (svm3). That J never rises and is least for the best start
     is asserted; accuracies are reported as they are.
     """
-    report = bench.Report(f"Digits 5 against 8 with few labels and irrelevant rows (Table 5.2): {options.sets}", options)
-    with one_thread():
-        for name, tau in itertools.product(options.sets.split(","), (0.1, 0.5, 0.9)):
-            data = digit_rows(name)
-            if data is None:
-                report.note(f"{name}: left out, GRAMPLANE_DATA names no folder with {name}.npz")
-                continue
-            draws = [digits_once(data, tau, seed, options) for seed in range(options.draws)]
-            found = {model: [draw[model] for draw in draws] for model in DIGIT_MODELS}
-            for model, values in found.items():
-                p = f" (p = {100 * ttest_rel(values, found['3C-SVM']).pvalue:.1f} %)" if values != found["3C-SVM"] else ""
-                beside = f" +- {bench.deviation(values):.1f}{p}"
-                report.value(f"{name}, tau {tau:g}, {model}", float(np.mean(values)), unit=beside, form=".1f")
-            report.note(f"{name}, tau {tau:g}: the thesis has {DIGITS_PUBLISHED.get((name, tau), 'no row')} (SVM / S3VM / U-SVM / 3C-SVM)")
-    report.show()
+    report.title = f"Digits 5 against 8 with few labels and irrelevant rows (Table 5.2): {options.sets}"
+    for name, tau in itertools.product(options.sets.split(","), (0.1, 0.5, 0.9)):
+        data = digit_rows(name)
+        if data is None:
+            report.note(f"{name}: left out, GRAMPLANE_DATA names no folder with {name}.npz")
+            continue
+        draws = [digits_once(data, tau, seed, options) for seed in range(options.draws)]
+        found = {model: [draw[model] for draw in draws] for model in DIGIT_MODELS}
+        for model, values in found.items():
+            p = f" (p = {100 * ttest_rel(values, found['3C-SVM']).pvalue:.1f} %)" if values != found["3C-SVM"] else ""
+            beside = f" +- {bench.deviation(values):.1f}{p}"
+            report.value(f"{name}, tau {tau:g}, {model}", float(np.mean(values)), unit=beside, form=".1f")
+        report.note(f"{name}, tau {tau:g}: the thesis has {DIGITS_PUBLISHED.get((name, tau), 'no row')} (SVM / S3VM / U-SVM / 3C-SVM)")
 
 
 if __name__ == "__main__":
