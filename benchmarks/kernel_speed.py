@@ -1,4 +1,4 @@
-"""Speed of kernel methods in memory: Gram matrices and their banks, duals, weights of kernels, alignments."""
+"""Speed of kernel methods in memory: banks of Gram matrices, duals, weights of kernels."""
 
 from __future__ import annotations
 
@@ -9,18 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
 from benchmarks._mkl_peer import strong_loop
 from gramplane import MKLClassifier
 from gramplane.cluster import open_executor
-from gramplane.kernels.alignment.alignment import alignments
-from gramplane.kernels.alignment.path import AlignmentProblem, kernel_path
 from gramplane.kernels.grams.blocks import gram_block
 from gramplane.kernels.grams.spec import KernelSpec
-from gramplane.kernels.jit import compiled
 from gramplane.kernels.svm.dual import DenseGram, DualSolution, Scratch, svc_problem
 from gramplane.kernels.svm.smo import solve_smo
 from gramplane.pipeline.core.engine import iterate
@@ -287,93 +283,6 @@ def mkl_given(report: bench.Report, options: Any) -> None:
     report.ratio("given matrices : loop around SVC", mine, loop, 1 / 4)
     upper = loop.result.upper
     report.value("upper bounds, relative difference", abs(mine.result.upper_bound_ - upper) / upper, f"<= {2 * TOL}")
-
-
-# -- kta_alignments ----------------------------------------------------------------------------------------------------------
-
-
-@compiled
-def half_gram(z: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """Return y' K y and 1' K 1 of exp(-(z - z')^2) from the pairs i > j."""
-    form, mass = 0.0, 0.0
-    for i in range(z.size):
-        f, g = 0.0, 0.0
-        for j in range(i):
-            k = np.exp(-((z[i] - z[j]) ** 2))
-            f += y[j] * k
-            g += k
-        form += y[i] * (2.0 * f + y[i])
-        mass += 2.0 * g + 1.0
-    return form, mass
-
-
-def whole_gram(z: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    K = np.exp(-((z[:, None] - z) ** 2))
-    return y @ K @ y, K.sum()
-
-
-def direct(forms: Callable[..., tuple[float, float]], X: np.ndarray, y: np.ndarray, widths: np.ndarray) -> np.ndarray:
-    """Return the alignments of dense columns of given widths."""
-    centred, out = y - y.mean(), np.zeros(X.shape[1])
-    for j in range(X.shape[1]):
-        form, mass = forms(X[:, j].astype(np.float64) / (np.sqrt(2.0) * widths[j]), centred)
-        out[j] = form / (len(y) - mass / len(y))
-    return out
-
-
-def count_columns(rng: np.random.Generator, m: int, d: int) -> sp.csc_array:
-    rows = np.sort(rng.integers(0, m, (d, 8)), axis=1)
-    keep = np.diff(rows, axis=1, prepend=-1) > 0
-    ends = np.concatenate([[0], np.cumsum(keep.sum(axis=1))])
-    values = rng.integers(1, 8, rows.shape).astype(np.float32)
-    return sp.csc_array((values[keep], rows[keep].astype(np.int32), ends.astype(np.int32)), shape=(m, d))
-
-
-@bench.program(m=(800, 120), d=(100_000, 600), direct=(40, 10), reps=(5, 1))
-def kta_alignments(report: bench.Report, options: Any) -> None:
-    """Alignments of one Gaussian kernel per feature at 100,000 features x 800 rows, and the path of their weights over p.
-
-    Ours (widths included) against float64 exponentials of every pair of rows, widths given: a compiled loop over half of each Gram matrix,
-    and NumPy over whole ones. Those two run on ``--direct`` features, scaled up. Few-valued features go through counts; the path has 101
-    points.
-    """
-    rng, m, d = np.random.default_rng(0), options.m, options.d
-    y = np.where(rng.random(m) < 0.5, 1.0, -1.0)
-    dense = rng.standard_normal((m, d), dtype=np.float32)
-    dense[:, :20] += 0.5 * y[:, None]
-    dense[:, 20:40] *= np.where(y > 0, 2.0, 1.0)[:, None]
-    binary, sparse, few = (dense > 0.5).astype(np.float32), count_columns(rng, m, d), dense[:, : options.direct]
-    widths, problem, a = alignments(few, y).widths, AlignmentProblem(1.0, 10.0), rng.gamma(0.5, 4.0, d)
-    calls: dict[str, Callable[[], Any]] = {
-        "Gaussian, dense, widths included": lambda: alignments(dense, y),
-        "half matrices, compiled": lambda: direct(half_gram, few, y, widths),
-        "whole matrices, NumPy": lambda: direct(whole_gram, few, y, widths),
-        "binary, dense": lambda: alignments(binary, y),
-        "counts, sparse": lambda: alignments(sparse, y),
-        "linear, dense": lambda: alignments(dense, y, kernel="linear"),
-        "path, 101 points, order 1": lambda: kernel_path(problem, a),
-        "path, 101 points, order 2": lambda: kernel_path(problem, a, order=2),
-    }
-    times = bench.alternate(calls, options.reps)
-    for name in ("half matrices, compiled", "whole matrices, NumPy"):
-        times[name] = times[name].over(options.direct / d)
-    report.title = f"Kernel alignments of {d:,} features x {m} rows, and their path"
-    report.times(times)
-    ours, half, whole, on_bits, on_counts, _, path, second = times.values()
-    report.ratio("ours : half matrices", ours, half, 1 / 5)
-    report.ratio("ours : whole matrices", ours, whole, 1 / 5)
-    # In units of max(a, ||H y||^2 / m).
-    errors = np.abs(ours.result.values[: options.direct] - half.result) / np.maximum(half.result, np.sum((y - y.mean()) ** 2) / m)
-    report.value("greatest error of ours, relative", float(np.max(errors)), "<= 1e-6")
-    report.value("greatest error it promises", float(ours.result.errors.max()), "<= 1e-6")
-    report.value("binary, dense: processor seconds", on_bits.cpu_median, "<= 1", unit=" s")
-    report.value("counts, sparse: processor seconds", on_counts.cpu_median, "<= 1", unit=" s")
-    report.value("path: processor seconds", path.cpu_median, "<= 3", unit=" s")
-    best = set(np.argsort(ours.result.values)[-40:].tolist())
-    report.value("planted features among the first 40", len(best & set(range(40))))
-    report.note(f"direct forms are timed on {options.direct} features with given widths and scaled to {d:,}")
-    steps = {name: int(timing.result.newton_steps.sum()) for name, timing in (("first", path), ("second", second))}
-    report.note(f"Newton steps: {steps}; active kernels at the ends: {path.result.n_active[0]:,}, {path.result.n_active[-1]:,}")
 
 
 if __name__ == "__main__":

@@ -237,34 +237,6 @@ def fgm_out_of_core(report: bench.Report, options: Any) -> None:
     report.note(f"plan: {plan}")
 
 
-def read(megabytes: int, seconds: float) -> dict[str, Any]:
-    """Read memory for a while; bytes per second."""
-    array, passes = np.ones(megabytes * MIB // 8), 0
-    clock = bench.stopwatch()
-    while clock() < seconds:
-        np.add.reduce(array)
-        passes += 1
-    return {"rate": passes * array.nbytes / clock()}
-
-
-def read_rate(processes: int, megabytes: int = 128, seconds: float = 1.0) -> float:
-    rates: list[float] = []
-    children = [bench.Child(__file__) for _ in range(processes)]
-
-    def ask(child: bench.Child) -> None:
-        rates.append(child("read", megabytes=megabytes, seconds=seconds)["rate"])
-
-    for child in children:
-        child("read", megabytes=1, seconds=0.0)
-    threads = [threading.Thread(target=ask, args=(child,)) for child in children]
-    for step in (threading.Thread.start, threading.Thread.join):
-        for thread in threads:
-            step(thread)
-    for child in children:
-        child.close()
-    return sum(rates)
-
-
 @bench.program(
     n=(300_000, 3000),
     n_test=0,
@@ -277,10 +249,9 @@ def read_rate(processes: int, megabytes: int = 128, seconds: float = 1.0) -> flo
     reps=(5, 1),
 )
 def fgm_scaling(report: bench.Report, options: Any) -> None:
-    """Scaling of a run on a store from one worker to two, beside what the memory bus allows.
+    """Scaling of a run on a store from one worker to two.
 
-    The same run in this process (``sync``), on one worker and on two; the times of the rounds alone, without starting the cluster. Two
-    processes that read memory at the same time tell how much a second processor can give here.
+    The same run in this process (``sync``), on one worker and on two; the times of the rounds alone, without starting the cluster.
     """
     places = ("sync", "local:1", "local:2")
     report.title = f"FGM on 1 and 2 workers, store of {options.n} x {options.d}, B={options.B}, T={options.rounds}"
@@ -297,7 +268,6 @@ def fgm_scaling(report: bench.Report, options: Any) -> None:
     for title, key in (("rounds", "rounds alone"), ("scoring", "in score")):
         one, two = (float(np.median([row[key] for row in found[place]])) for place in places[1:])
         report.value(f"{title}, one worker : two workers", one / two, unit="x")
-    report.value("memory read by two processes : by one", read_rate(2) / read_rate(1), unit="x")
 
 
 # -- selector_out_of_core ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Speed of stores: column stripes, Gram matrices, and SVMlight text on its way into a store."""
+"""Speed of stores: column stripes, and SVMlight text on its way into a store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numba
 import numpy as np
 import zarr
 
-from gramplane.storage import BlockMeta, BlockStore, BlockWriter, GramStore, StripeLayout, plan_stripes
+from gramplane.storage import BlockMeta, BlockStore, BlockWriter, StripeLayout, plan_stripes
 
 N_ROWS = 1_000_000
 
@@ -116,106 +116,6 @@ def storage_io(report: bench.Report, options: Any) -> None:
     write, zarr_write, first, zarr_read, *_ = times.values()
     report.value("write, ours : Zarr's default, rate", zarr_write.median / write.median, ">= 2", unit="x")
     report.value("first read with checks, ours : Zarr's default, rate", zarr_read.median / first.median, ">= 2", unit="x")
-
-
-# -- gram_io -----------------------------------------------------------------------------------------------------------------
-
-Blocks = list[tuple[tuple[int, int], np.ndarray]]
-"""Block pairs and their blocks, as tasks would compute them."""
-
-
-def gaussian_grams(n: int, kernels: int) -> np.ndarray:
-    x = np.random.default_rng(0).standard_normal((n, 10)).astype(np.float32)
-    norms = (x * x).sum(axis=1)
-    distance = np.maximum(norms[:, None] + norms - 2 * (x @ x.T), 0)
-    distance = (distance + distance.T) / 2
-    return np.stack([np.exp(-(2.0**-q) * distance) for q in range(1, kernels + 1)])
-
-
-def gram_store(grams: np.ndarray, place: Path) -> GramStore:
-    return GramStore.create(place, data_digest="d", n=grams.shape[1], kernels=[(f"k{q}", {"name": "rbf"}) for q in range(len(grams))])
-
-
-def write_gram_store(grams: np.ndarray, place: Path, blocks: Blocks) -> None:
-    store = gram_store(grams, place)
-    for task, (_, block) in zip(store.missing(), blocks, strict=True):
-        store.write(task, block)
-    store.commit()
-
-
-def write_gram_zarr(grams: np.ndarray, place: Path, blocks: Blocks) -> None:
-    b = blocks[0][1].shape[1]
-    array = zarr.create_array(place, shape=grams.shape, chunks=(len(grams), b, b), dtype="f4")
-    for (i, j), block in blocks:
-        array[:, i * b : i * b + block.shape[1], j * b : j * b + block.shape[2]] = block
-
-
-def write_files(place: Path, blocks: Blocks) -> None:
-    place.mkdir(parents=True)
-    for (i, j), block in blocks:
-        block.tofile(place / f"{i}-{j}")
-
-
-def read_gram_store(store: GramStore, out: np.ndarray) -> None:
-    for ref in store.refs():
-        shape = (len(store.kernels), ref.rows[1] - ref.rows[0], ref.cols[1] - ref.cols[0])
-        store.block(store.kernels, ref.i, ref.j, out=out[: int(np.prod(shape))].reshape(shape))
-
-
-def read_gram_zarr(place: Path, blocks: Blocks) -> None:
-    array, b = zarr.open_array(place, mode="r"), blocks[0][1].shape[1]
-    for (i, j), block in blocks:
-        np.asarray(array[:, i * b : i * b + block.shape[1], j * b : j * b + block.shape[2]])
-
-
-def read_files(place: Path, blocks: Blocks, out: np.ndarray) -> None:
-    for (i, j), block in blocks:
-        with (place / f"{i}-{j}").open("rb", buffering=0) as file:
-            file.readinto(out[: block.size].view(np.uint8).data)
-
-
-def gram_times(grams: np.ndarray, base: Path, blocks: Blocks, reps: int) -> dict[str, bench.Timing]:
-    out, ours, theirs, plain = np.empty(max(block.size for _, block in blocks), np.float32), base / "store", base / "zarr", base / "plain"
-    writes = {
-        "write, store": fresh(lambda place: write_gram_store(grams, place, blocks), ours),
-        "write, Zarr": fresh(lambda place: write_gram_zarr(grams, place, blocks), theirs),
-        "write, plain files": fresh(lambda place: write_files(place, blocks), plain),
-    }
-    found = bench.alternate(writes, reps)
-    os.sync()
-    opened = GramStore.open(ours)
-    read_gram_store(opened, out)
-    reads: dict[str, Callable[[], object]] = {
-        "first read, store": lambda: read_gram_store(GramStore.open(ours), out),
-        "read, Zarr": lambda: read_gram_zarr(theirs, blocks),
-        "read, plain files": lambda: read_files(plain, blocks, out),
-        "later read, store": lambda: read_gram_store(opened, out),
-        "verify, store": lambda: GramStore.open(ours).verify(),
-    }
-    return found | bench.alternate(reads, reps)
-
-
-@bench.program(n=(3000, 600), kernels=(10, 3), folder="", reps=(5, 2))
-def gram_io(report: bench.Report, options: Any) -> None:
-    """Write and read Gram matrices: a Gram store against Zarr's default codec and plain files, alternated in one process.
-
-    The matrices are Gaussian kernels, float32, upper block triangle; figures are for the bytes of that triangle. Zarr writes the same
-    blocks as chunks of its own with its default codec (zstd, no checksum). Plain files are one file per block, written and read as they
-    are. The store checks or makes a crc32c of every byte, refuses infinities, and adds up every matrix.
-    """
-    grams = gaussian_grams(options.n, options.kernels)
-    with bench.scratch(options.folder or None) as base:
-        tasks = gram_store(grams, base / "plan").missing()
-        blocks = [((t.i, t.j), np.ascontiguousarray(grams[:, slice(*t.rows), slice(*t.cols)])) for t in tasks]
-        payload = sum(block.nbytes for _, block in blocks) / 1e6
-        times = gram_times(grams, base, blocks, options.reps)
-    report.title = f"{options.kernels} Gram matrices of {options.n} rows on disk, {len(blocks)} objects, {payload:.0f} MB"
-    report.values({name: payload / timing.median for name, timing in times.items()}, unit=" MB/s")
-    for rival, peer, target in (("Zarr's default", "Zarr", ">= 2"), ("plain files", "plain files", "")):
-        report.value(f"write, store : {rival}", times[f"write, {peer}"].median / times["write, store"].median, target)
-        ratio = times[f"read, {peer}"].median / times["first read, store"].median
-        report.value(f"first read with checks, store : {rival}", ratio, target)
-    report.note("pages stay in the system's memory: the figures are the program's cost, not the disk's")
 
 
 # -- ingest_svmlight ---------------------------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.stats import ttest_rel
 from sklearn.datasets import load_digits
-from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit, cross_val_score
 from sklearn.preprocessing import StandardScaler
@@ -249,9 +248,6 @@ def mkl_toys(report: bench.Report, options: Any) -> None:
 
 # -- mkl_views ---------------------------------------------------------------------------------------------------------------
 
-AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"
-PLANT = ("chloroplast", "mitochondrial", "extracellular")
-
 
 class View(NamedTuple):
     """A block of columns: as it is (counts, for a cosine) or to be standardised (for Gaussians)."""
@@ -283,28 +279,6 @@ def view_matrix(views: Sequence[View], train: np.ndarray) -> sp.csr_array:
     return sp.csr_array(sp.hstack([sp.csr_array(part) for part in parts], format="csr"))
 
 
-def proteins(rows: int = 940) -> Views:
-    """Return protein sequences as k-mer counts and compositions of segments."""
-    held = bench.arrays("multiloc_a")
-    text, edges, codes, names = held["seq"].tobytes().decode("ascii"), held["offsets"], held["y"], held["class_names"].tolist()
-    place = {names.index(next(n for n in names if n.lower().startswith(word[:6]))): k for k, word in enumerate(PLANT)}
-    y = np.array([place.get(int(code), len(PLANT)) for code in codes])
-    chosen, _ = next(StratifiedShuffleSplit(1, train_size=rows, random_state=0).split(y, y))
-    whole = [text[edges[i] : edges[i + 1]] for i in chosen]
-
-    def counts(lo: int | None, hi: int | None, k: int) -> View:
-        counter = CountVectorizer(analyzer="char", ngram_range=(k, k), lowercase=False)
-        return View(sp.csr_array(counter.fit_transform([t[lo:hi] for t in whole]).astype(np.float64)), standardise=False)
-
-    def composition(lo: int | None, hi: int | None) -> View:
-        found = np.array([[t[lo:hi].count(letter) for letter in AMINO_ACIDS] for t in whole], np.float64)
-        return View(found / np.maximum(found.sum(axis=1, keepdims=True), 1.0))
-
-    grams = [counts(None, None, k) for k in (1, 2, 3)] + [counts(*part, k) for part in ((None, 60), (-60, None)) for k in (1, 2)]
-    segments = [composition(*part) for part in ((0, 20), (20, 60), (60, 150), (-60, None), (None, None))]
-    return [*grams, *segments], y[chosen]
-
-
 def images() -> Views:
     held = bench.arrays("msrcv1_views")
     values = [np.asarray(held[f"X{k}"], np.float64) for k in range(1, 6)]
@@ -317,7 +291,7 @@ def halved_digits() -> Views:
     return [View(X[:, :32]), View(X[:, 32:]), View(X, standardise=False)], y
 
 
-VIEW_SETS: dict[str, Callable[[], Views]] = {"proteins": proteins, "images": images, "stand-in": halved_digits}
+VIEW_SETS: dict[str, Callable[[], Views]] = {"images": images, "stand-in": halved_digits}
 
 
 def best_model(models: Sequence[MKLClassifier], X: Any, y: np.ndarray) -> MKLClassifier:
@@ -361,17 +335,13 @@ def view_set(name: str, splits: int, report: bench.Report) -> None:
     report.value(f"{name}: kernels of a class, mean", float(of_class))
 
 
-@bench.program(splits=(10, 2), sets=("proteins,images", "stand-in"))
+@bench.program(splits=(10, 2), sets=("images", "stand-in"))
 def mkl_views(report: bench.Report, options: Any) -> None:
     """Kernels of several views: weights learnt over them against the best single kernel and equal weights, on real data.
 
-    * proteins: 940 proteins of multiloc_a, classes chloroplast, mitochondrial, extracellular and the rest, halves of 470 (the sizes of the
-      plant set of the thesis, 2010, Table 6.6). Views: counts of all 1-, 2- and 3-mers of the sequence and of 1- and 2-mers of its two ends
-      (their cosines are the normalised spectrum kernels), and the composition of five segments (Gaussians of three widths, a square).
-    * images: msrcv1_views, 7 classes, five descriptors, halves of 105. Per view a cosine, Gaussians of three widths, and a square.
-
-    The views are columns of one matrix, side by side, and every kernel names the columns it looks at. All methods get their C (ours and v)
-    from 3-fold cross-validation on the first training half; the single kernel is chosen so on every training half.
+    The images are those of msrcv1_views: 7 classes, five descriptors, halves of 105. Per view a cosine, Gaussians of three widths, and a
+    square. The views are columns of one matrix, side by side, and every kernel names the columns it looks at. All methods get their C (ours
+    and v) from 3-fold cross-validation on the first training half; the single kernel is chosen so on every training half.
     """
     names = bench.chosen(options.sets, tuple(VIEW_SETS))
     report.title = f"learnt weights of kernels on several views: {', '.join(names)}, {options.splits} splits"
