@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks._harness import HELD
+
 BEFORE: dict[str, dict[str, Any]] = {
     "": {"scale": None},
     "MultiTaskSelector": {"fit_intercept": False},
@@ -195,8 +197,6 @@ def prediction_rows() -> Rows:
 PARTS = (dense_rows, sparse_rows, kernel_rows, headline_sparse, headline_kernels, headline_groups, prediction_rows)
 """Rows that share their data: these are made when the first row is asked for."""
 
-_HELD: dict[str, Any] = {}
-
 
 def version() -> dict[str, Any]:
     """Served: where gramplane lies for this process."""
@@ -207,9 +207,9 @@ def version() -> dict[str, Any]:
 
 def prepare(part: str) -> dict[str, Any]:
     """Served: make the data of a part, and forget those of the part before; its rows."""
-    _HELD.clear()
-    _HELD.update(next(kind for kind in PARTS if kind.__name__ == part)())
-    return {"rows": list(_HELD)}
+    HELD.clear()
+    HELD.update(next(kind for kind in PARTS if kind.__name__ == part)())
+    return {"rows": list(HELD)}
 
 
 def measure(row: str, reps: int = 1) -> dict[str, Any]:
@@ -217,7 +217,7 @@ def measure(row: str, reps: int = 1) -> dict[str, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return {"cpu": min(bench.clocked(_HELD[row])[0]["cpu"] for _ in range(reps))}
+            return {"cpu": min(bench.clocked(HELD[row])[0]["cpu"] for _ in range(reps))}
     except Exception as error:
         return {"refused": f"{type(error).__name__}: {error}"[:160]}
 

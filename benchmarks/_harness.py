@@ -287,6 +287,10 @@ def module_of(script: str) -> str:
     return ".".join(path.relative_to(ROOT).parts) if path.is_relative_to(ROOT) else path.name
 
 
+HELD: dict[str, Any] = {}
+"""Data that a child process keeps between calls."""
+
+
 class Child:
     """A process of its own that keeps its data between calls: ``python -m PROGRAM --serve``, one JSON object per line each way."""
 
@@ -519,6 +523,20 @@ class Report:
             shown += f" (cpu {beside:.3f} = 1/{1 / max(beside, 1e-9):.2f})"
         wanted, verdict = ("", "") if target is None else (f"<= {target:.3f} = 1/{1 / target:.3g}", self._verdict(value, f"<= {target}"))
         self.lines.append((name, shown, wanted, verdict))
+
+    def gain(self, name: str, ours: Sequence[float], theirs: Sequence[float], target: str = "") -> None:
+        """Add the mean difference of pairs; a note has its standard error, and in how many it is above 0."""
+        gains = np.subtract(ours, theirs)
+        self.value(name, float(gains.mean()), target, form="+.4f")
+        error = deviation(gains) / np.sqrt(len(gains))
+        self.note(f"{name}: standard error {error:.4f}, {len(gains)} pairs, above 0 in {np.count_nonzero(gains > 0)}")
+
+    def means(
+        self, rows: Sequence[Mapping[str, float]], prefix: str = "", suffix: str = "", targets: Mapping[str, str] | None = None
+    ) -> None:
+        """Add the mean over some rows of every figure that they have."""
+        for name in rows[0]:
+            self.value(f"{prefix}{name}{suffix}", float(np.mean([row[name] for row in rows])), (targets or {}).get(name, ""))
 
     def values(self, row: Mapping[str, float], **given: Any) -> None:
         for name, value in row.items():

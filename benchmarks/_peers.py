@@ -83,8 +83,3 @@ def refit_r2(X: Any, y: np.ndarray, X_test: Any, y_test: np.ndarray, features: n
     if not len(features):
         return float(r2_score(y_test, np.full(len(y_test), y.mean())))
     return float(RidgeCV(alphas=REFIT_PENALTIES).fit(X[:, features], y).score(X_test[:, features], y_test))
-
-
-def paired(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
-    gain = np.asarray(ours) - np.asarray(theirs)
-    return float(gain.mean()), float(gain.std(ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else float("nan")

@@ -18,10 +18,8 @@ from typing import Any
 import numpy as np
 from sklearn.svm import SVC
 
-from benchmarks._peers import paired, refit, refit_r2, ridge_svm
-
-HELD: dict[str, Any] = {}
-"""Data of a child process."""
+from benchmarks._harness import HELD
+from benchmarks._peers import refit, refit_r2, ridge_svm
 
 
 def packages(names: list[str]) -> dict[str, Any]:
@@ -53,9 +51,8 @@ def alpha_for(count: Callable[[float], int], wanted: int, high: float) -> tuple[
 
 
 def tell_means(report: bench.Report, name: str, rows: list[dict[str, Any]]) -> None:
-    for key in rows[0]:
-        if key not in ("seconds", "cpu", "peak"):
-            report.value(f"{name}: {key}, mean of {len(rows)} seeds", float(np.mean([row[key] for row in rows])))
+    told = [{key: value for key, value in row.items() if key not in ("seconds", "cpu", "peak")} for row in rows]
+    report.means(told, f"{name}: ", f", mean of {len(rows)} seeds")
 
 
 def group_lasso(name: str, alpha: float, **given: Any) -> Any:
@@ -155,9 +152,8 @@ def fgm_groups(report: bench.Report, options: Any) -> None:
         report.value(f"{name}: peak memory of its process", max(row["peak"] for row in rows) / 2**30, unit=" GiB")
     for peer, ours in itertools.product(peers, fits):
         report.ratio(f"{ours} : {peer}", times[ours], times[peer], 1 / 5 if ours == capped else None)
-        gain, error = paired([row["accuracy"] for row in found[ours]], [row["refitted"] for row in found[peer]])
-        report.value(f"accuracy: {ours} minus {peer} refitted", gain, ">= 0")
-        report.note(f"{ours} minus {peer} refitted: {gain:+.4f} +- {error:.4f} over {options.seeds} seeds")
+        mine, theirs = [row["accuracy"] for row in found[ours]], [row["refitted"] for row in found[peer]]
+        report.gain(f"accuracy: {ours} minus {peer} refitted", mine, theirs, ">= 0")
     for name in fits:
         passes = (options.rounds + 1) * float(np.median([row["read"] for row in found[name]]))
         report.value(f"{name}: time : reading all passes at full bandwidth", times[name].median / passes, unit="x")
@@ -256,12 +252,10 @@ def targets_planted(report: bench.Report, options: Any, pythons: dict[str, str],
     for name, rows in found.items():
         report.time(f"{name}, one fit", times[name])
         tell_means(report, name, rows)
-    first = found["FGM, squared"]
+    refitted = {name: [row["R2 refitted"] for row in rows] for name, rows in found.items()}
     for name in pythons:
         report.ratio(f"FGM : {name}", times["FGM, squared"], times[name], None)
-        gain, error = paired([row["R2 refitted"] for row in first], [row["R2 refitted"] for row in found[name]])
-        report.value(f"R2: FGM minus {name}, both refitted", gain, ">= 0")
-        report.note(f"planted, FGM minus {name}, both refitted: {gain:+.4f} +- {error:.4f} over {options.seeds} seeds")
+        report.gain(f"R2: FGM minus {name}, both refitted", refitted["FGM, squared"], refitted[name], ">= 0")
     report.ratio("FGM with 10 covariates : without", times["FGM, squared, 10 covariates"], times["FGM, squared"], None)
 
 

@@ -22,7 +22,7 @@ from sklearn.svm import SVC
 
 from benchmarks._mkl_peer import Machine, strong_loop
 from benchmarks._peers import ridge_svm
-from benchmarks._sets import csr, drawn_rows, explained
+from benchmarks._sets import TaskSplit, csr, explained
 from gramplane import (
     HierarchicalKernelClassifier,
     KTASelectionPath,
@@ -307,13 +307,13 @@ def multitask_school(report: bench.Report, options: Any) -> None:
     if not bench.has_data("school"):
         report.note("School: left out, GRAMPLANE_DATA names no folder with school.npz")
         return
-    X, y, task = school_rows(6 if options.tiny else None)
-    d, splits = X.shape[1], 1 if options.tiny else options.splits
+    data, splits = school_rows(6 if options.tiny else None), 1 if options.tiny else options.splits
+    d = data[0].shape[1]
     single = [f"linear[{j}]" for j in range(d)] + [f"rbf(gamma={g})[{j}]" for g in (0.1, 1.0, 10.0) for j in range(d)]
     whole = ["linear", *(f"rbf(gamma={10.0**power:g})" for power in range(-3, 3))]
     for name, kernels in (("feature-wise", single), ("whole", whole)):
         for p in map(float, options.norms.split(",")):
-            rows, seconds = zip(*(multitask_split(X, y, task, kernels, p, seed) for seed in range(splits)), strict=True)
+            rows, seconds = zip(*(multitask_split(TaskSplit(*data, seed), kernels, p) for seed in range(splits)), strict=True)
             mean, pooled = (np.array(rows)[:, column] for column in (0, 1))
             wanted = name == "feature-wise" and p == NORMS[1]
             report.value(f"School, {name}, p={p:g}: mean explained variance", float(mean.mean()), ">= 13" if wanted else "")
@@ -322,33 +322,24 @@ def multitask_school(report: bench.Report, options: Any) -> None:
             report.value(f"School, {name}, p={p:g}: seconds of the last fit", float(np.median(seconds)), unit=" s")
 
 
-def multitask_split(X: np.ndarray, y: np.ndarray, task: np.ndarray, kernels: list[str], p: float, seed: int) -> tuple[Any, float]:
-    """Return mean and pooled explained variance (%) on the rows left, with 15 rows a task to train on, and the seconds of a fit."""
-    rng = np.random.default_rng(seed)
-    train = drawn_rows(task, 15, rng)
-    Z, folds = (X - X[train].mean(axis=0)) / np.maximum(X[train].std(axis=0), 1e-9), np.empty(int(train.sum()), int)
-    for t in np.unique(task):
-        own = task[train] == t
-        folds[own] = rng.permutation(np.arange(own.sum()) % 3)
+def multitask_split(split: TaskSplit, kernels: list[str], p: float) -> tuple[Any, float]:
+    """Return mean and pooled explained variance (%) on the rows left, and the seconds of a fit."""
 
     def values(model: TaskModel, rows: np.ndarray) -> np.ndarray:
-        return decide_task_rows(model, Z[rows], np.searchsorted(model.tasks, task[rows]))
+        return decide_task_rows(model, split.X[rows], np.searchsorted(model.tasks, split.task[rows]))
 
-    scores = np.zeros(len(SCHOOL_COSTS))
-    for fold in range(3):
-        inside, outside = np.flatnonzero(train)[folds != fold], np.flatnonzero(train)[folds == fold]
-        models = regressions(Z[inside], y[inside], task[inside], kernels, p, SCHOOL_COSTS)
-        scores -= [np.sum((y[outside] - values(model, outside)) ** 2) for model in models]
-    watch = bench.stopwatch()
-    (model,) = regressions(Z[train], y[train], task[train], kernels, p, [SCHOOL_COSTS[int(np.argmax(scores))]])
-    seconds = watch()
-    return explained(y[~train], values(model, ~train), task[~train]), seconds
+    errors = np.zeros(len(SCHOOL_COSTS))
+    for inside, outside in split.folds():
+        models = regressions(split, inside, kernels, p, SCHOOL_COSTS)
+        errors += [np.sum((split.y[outside] - values(model, outside)) ** 2) for model in models]
+    clock, (model,) = bench.clocked(lambda: regressions(split, split.train, kernels, p, [SCHOOL_COSTS[int(np.argmin(errors))]]))
+    return split.explained(values(model, ~split.train)), clock["seconds"]
 
 
-def regressions(X: np.ndarray, y: np.ndarray, task: np.ndarray, kernels: list[str], p: float, costs: Sequence[float]) -> list[TaskModel]:
+def regressions(split: TaskSplit, rows: np.ndarray, kernels: list[str], p: float, costs: Sequence[float]) -> list[TaskModel]:
     """Return one model per C, all on the same matrices."""
     configs = [MultiTaskMKLConfig(kernels=kernels, p=p, C=cost, loss="squared", tol=1e-2, max_iter=15) for cost in costs]
-    inputs = with_tasks(Inputs(MemoryBlocks(X), y, None), task)
+    inputs = with_tasks(Inputs(MemoryBlocks(split.X[rows]), split.y[rows], None), split.task[rows])
     with open_executor(None) as executor:
         ctx = RunContext(executor, data=inputs.data, driver_memory=8 << 30)
         problem = shared_problem(configs, inputs, [None], ctx)
@@ -393,19 +384,12 @@ def subspace_data(name: str, tiny: bool, tasks: int | None = None) -> Data:
     return np.tile(X, (Y.shape[1], 1)), (Y / Y.std(axis=0)).T.ravel(), np.repeat(np.arange(Y.shape[1]), len(X))
 
 
-class SubspaceSplit:
-    """15 training rows of every task, scaled by themselves, and three folds of them."""
+class SubspaceSplit(TaskSplit):
+    """A split whose targets are standardised, too."""
 
     def __init__(self, X: np.ndarray, y: np.ndarray, task: np.ndarray, seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        self.train = drawn_rows(task, 15, rng)
-        center, spread = X[self.train].mean(axis=0), np.maximum(X[self.train].std(axis=0), 1e-9)
-        middle, scale = y[self.train].mean(), y[self.train].std()
-        self.X, self.y, self.task = (X - center) / spread, (y - middle) / scale, task
-        self.folds = np.full(len(y), -1)
-        for t in np.unique(task):
-            rows = np.flatnonzero(self.train & (task == t))
-            self.folds[rows] = rng.permutation(np.arange(len(rows)) % 3)
+        super().__init__(X, y, task, seed)
+        self.y = (y - y[self.train].mean()) / y[self.train].std()
 
     def fit(self, rows: np.ndarray, cost: float, **options: Any) -> Any:
         given = {"tol": 1e-2, "max_iter": 40, **options}
@@ -415,16 +399,14 @@ class SubspaceSplit:
     def best_cost(self, costs: tuple[float, ...]) -> float:
         """Return the C of least squared error over the folds."""
         errors = np.zeros(len(costs))
-        for fold in range(3):
-            inside, outside = self.train & (self.folds != fold), self.train & (self.folds == fold)
+        for inside, outside in self.folds():
             for place, cost in enumerate(costs):
                 found = self.fit(inside, cost, tol=3e-2, max_iter=12).predict(self.X[outside], self.task[outside])
                 errors[place] += np.sum((self.y[outside] - found) ** 2)
         return costs[int(np.argmin(errors))]
 
-    def explained(self, model: Any) -> tuple[float, float]:
-        rest = ~self.train
-        return explained(self.y[rest], model.predict(self.X[rest], self.task[rest]), self.task[rest])
+    def explained_by(self, model: Any) -> tuple[float, float]:
+        return self.explained(model.predict(self.X[~self.train], self.task[~self.train]))
 
 
 def subspace_splits(report: bench.Report, options: Any, name: str, data: Data) -> None:
@@ -434,7 +416,7 @@ def subspace_splits(report: bench.Report, options: Any, name: str, data: Data) -
         split = SubspaceSplit(*data, seed)
         cost = split.best_cost(costs)
         clock, model = bench.clocked(functools.partial(split.fit, split.train, cost, tol=1e-3, max_iter=60))
-        rows.append((*split.explained(model), cost, model.n_iter_, clock["cpu"] / model.n_iter_))
+        rows.append((*split.explained_by(model), cost, model.n_iter_, clock["cpu"] / model.n_iter_))
     mean, pooled, chosen, steps, seconds = np.array(rows).T
     title = name.title()
     report.value(f"{title}: mean explained variance (thesis {told})", float(mean.mean()), f">= {wanted}")
@@ -451,7 +433,7 @@ def subspace_school(report: bench.Report, options: Any) -> None:
     subspace_splits(report, options, "school", data)
     for seed in range(1 if options.tiny else options.rival_splits):
         split = SubspaceSplit(*data, seed)
-        found.append(split.explained(split.fit(split.train, 1.0, solver="alternate", max_iter=30)))
+        found.append(split.explained_by(split.fit(split.train, 1.0, solver="alternate", max_iter=30)))
     report.value("School: mean explained variance of MTSFL on the average kernel, C=1 (thesis 12.4)", float(np.mean(found, axis=0)[0]))
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +16,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import SGDClassifier
 from sklearn.preprocessing import PolynomialFeatures
 
-from benchmarks._peers import l1_lr, l1_svm, paired, refit_accuracy, ridge_svm, search_cost, support
+from benchmarks._harness import HELD
+from benchmarks._peers import l1_lr, l1_svm, refit_accuracy, ridge_svm, search_cost, support
 from gramplane import FGMClassifier, GroupLassoClassifier
 from gramplane.kernels.features.pairs import PairLimits
 from gramplane.kernels.mixed_norm import GroupProblem, GroupSolution, rows_for, solve_apg, solve_mkl, solve_newton
@@ -125,17 +127,12 @@ def fgm_dense(report: bench.Report, options: Any) -> None:
     tell_phases(report, first.result.history_, f", B={narrow}")
     rows = [dense_accuracies(options, narrow, wide, seed) for seed in range(options.seeds)]
     targets = {f"FGM B={narrow}: accuracy": ">= 0.925", f"FGM B={narrow}: features": "<= 300"}
-    for name in rows[0]:
-        values = [row[name] for row in rows]
-        report.value(f"{name}, mean of {options.seeds} seeds", float(np.mean(values)), targets.get(name, ""))
-        if name.endswith("accuracy"):
-            report.note(f"{name}: " + ", ".join(f"{value:.4g}" for value in values))
+    report.means(rows, "", f", mean of {options.seeds} seeds", targets)
+    for name in (name for name in rows[0] if name.endswith("accuracy")):
+        report.note(f"{name}: " + ", ".join(f"{row[name]:.4g}" for row in rows))
 
 
 # -- fgm_dense_wide ----------------------------------------------------------------------------------------------------------
-
-HELD: dict[str, Any] = {}
-"""Data of a child process."""
 
 
 def wide_load(n: int, d: int, relevant: int, n_test: int, seed: int, width: int) -> None:
@@ -215,10 +212,9 @@ def fgm_dense_wide(report: bench.Report, options: Any) -> None:
     if peers:
         report.time(f"l1-SVM, one fit at width {options.peer_width}", bench.timing_of(peers))
         report.value("peer's peak memory", max(row["peak"] for row in peers) / 2**30, unit=" GiB")
-        gain, error = paired([row["accuracy"] for row in per_seed], [row["refitted"] for row in peers])
-        report.value("accuracy: FGM minus l1-SVM refitted", gain, ">= 0")
-        costs = ", ".join(f"{row['cost']:.4g}" for row in peers)
-        report.note(f"FGM minus l1-SVM refitted: {gain:+.4f} +- {error:.4f} over {options.seeds} seeds; C of the peer {costs}")
+        mine, theirs = [row["accuracy"] for row in per_seed], [row["refitted"] for row in peers]
+        report.gain("accuracy: FGM minus l1-SVM refitted", mine, theirs, ">= 0")
+        report.note("C of the peer " + ", ".join(f"{row['cost']:.4g}" for row in peers))
         report.value("FGM : l1-SVM of that width", bench.timing_of(rows).median / bench.timing_of(peers).median)
 
 
@@ -337,12 +333,9 @@ def fgm_sparse(report: bench.Report, options: Any) -> None:
     for make, seeds, where in ((sparse_problem, options.seeds, ""), (zipf_problem, options.zipf_seeds, "Zipf, ")):
         rows = [sparse_accuracies(options, make(options, seed)) for seed in range(seeds)]
         table = {name: [row[name] for row in rows] for name in rows[0]}
-        report.values({f"{where}{name}, mean of {seeds} seeds": float(np.mean(values)) for name, values in table.items()})
-        for name in ("FGM", "FGM at its default C"):
-            for kind in ("accuracy", "refitted"):
-                gain, error = paired(table[f"{name} {kind}"], table[f"l1-SVM {kind}"])
-                report.value(f"{where}{kind}: {name} minus l1-SVM", gain, ">= 0", form="+.4f")
-                report.note(f"{where}{kind}, {name}: paired difference {gain:+.4f} +- {error:.4f} (standard error over {seeds} seeds)")
+        report.means(rows, where, f", mean of {seeds} seeds")
+        for name, kind in product(("FGM", "FGM at its default C"), ("accuracy", "refitted")):
+            report.gain(f"{where}{kind}: {name} minus l1-SVM", table[f"{name} {kind}"], table[f"l1-SVM {kind}"], ">= 0")
 
 
 # -- fgm_degree2_wide and fgm_degree2 ----------------------------------------------------------------------------------------

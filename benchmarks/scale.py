@@ -18,8 +18,13 @@ import numpy as np
 import psutil
 import scipy.sparse as sp
 
+from benchmarks._harness import HELD
+
 Event = dict[str, Any]
 MIB, GIB = bench.MIB, 1 << 30
+WORKERS = {"workers": 2, "worker_memory": "1GiB", "folder": "", "reps": 1}
+BLOCKS = {"cluster": ("local:2", "sync"), "worker_memory": ("1GiB", None)}
+"""Options of programs that run on workers, and of those that are tiny in this process."""
 
 
 # -- what all programs share -------------------------------------------------------------------------------------------------
@@ -89,9 +94,9 @@ def tell_peaks(report: bench.Report, found: dict[str, Any]) -> None:
 
 # -- fgm_out_of_core and fgm_scaling -----------------------------------------------------------------------------------------
 
-HELD: dict[str, Any] = {}
-"""Data of a child process."""
 PARTS = {"data": np.float32, "indices": np.int32, "indptr": np.int64}
+ROWS = {"per_row": (114, 20), "relevant": (300, 20), "B": (20, 3), "folder": "", "reps": (5, 1)}
+"""Options of programs on these rows."""
 
 
 def fgm_make(folder: str, n: int, n_test: int, d: int, per_row: int, relevant: int) -> Event:
@@ -190,17 +195,7 @@ def fgm_data(report: bench.Report, options: Any, folder: Path) -> None:
 
 
 @bench.program(
-    n=(1_000_000, 3000),
-    n_test=(50_000, 500),
-    d=(10_000_000, 20_000),
-    per_row=(114, 20),
-    relevant=(300, 20),
-    B=(20, 3),
-    rounds=10,
-    cluster="local:2",
-    worker_memory="1GiB",
-    folder="",
-    reps=(5, 1),
+    n=(1_000_000, 3000), n_test=(50_000, 500), d=(10_000_000, 20_000), rounds=10, cluster="local:2", worker_memory="1GiB", **ROWS
 )
 def fgm_out_of_core(report: bench.Report, options: Any) -> None:
     """Sparse data from the store, 10^6 x 10^7 with 10^8 non-zeros, workers of 1 GiB: FGM against one epoch of SGD in memory.
@@ -237,17 +232,7 @@ def fgm_out_of_core(report: bench.Report, options: Any) -> None:
     report.note(f"plan: {plan}")
 
 
-@bench.program(
-    n=(300_000, 3000),
-    n_test=0,
-    d=(3_000_000, 20_000),
-    per_row=(114, 20),
-    relevant=(300, 20),
-    B=(20, 3),
-    rounds=(10, 3),
-    folder="",
-    reps=(5, 1),
-)
+@bench.program(n=(300_000, 3000), n_test=0, d=(3_000_000, 20_000), rounds=(10, 3), **ROWS)
 def fgm_scaling(report: bench.Report, options: Any) -> None:
     """Scaling of a run on a store from one worker to two.
 
@@ -564,14 +549,11 @@ def gram_same_bits(report: bench.Report, options: Any, folder: str) -> None:
     cost=1.0,
     tol=1e-3,
     check_rows=(6000, 300),
-    workers=2,
     kill_after=(0.2, 0.0),
-    worker_memory="1GiB",
     driver_memory=("2GiB", "1GiB"),
     no_peer=False,
     no_check=False,
-    folder="",
-    reps=1,
+    **WORKERS,
 )
 def gram_distributed(report: bench.Report, options: Any) -> None:
     """Gram matrices beyond one machine's memory: five Gaussian kernels of 30,000 rows on workers of 1 GiB, built into a store and used.
@@ -618,14 +600,7 @@ def pooled_make(folder: str, n: int, d: int = 8, tasks: int = 6) -> None:
 
 
 @bench.program(
-    rows=(40_000, 800),
-    tol=(1e-2, 0.05),
-    workers=2,
-    worker_memory="2GiB",
-    driver_memory=("2GiB", "4MiB"),
-    methods=",".join(POOLED),
-    folder="",
-    reps=1,
+    rows=(40_000, 800), tol=(1e-2, 0.05), driver_memory=("2GiB", "4MiB"), methods=",".join(POOLED), **{**WORKERS, "worker_memory": "2GiB"}
 )
 def pooled_machines(report: bench.Report, options: Any) -> None:
     """One machine of the rows of all tasks beyond the driver's memory: shared subspace, latent groups, kernels from a graph.
@@ -676,12 +651,9 @@ def umkl_make(folder: str, n: int, d: int, seed: int) -> None:
     features=(20, 5),
     check_rows=(3000, 300),
     max_iter=(50, 3),
-    workers=2,
-    worker_memory="1GiB",
     driver_memory="1GiB",
     check_driver_memory="160MiB",
-    folder="",
-    reps=1,
+    **WORKERS,
 )
 def umkl_distributed(report: bench.Report, options: Any) -> None:
     """Unsupervised multiple kernel learning beyond one process: 30,000 points, 13 kernels, two workers, nothing of n^2 in the driver.
@@ -807,16 +779,7 @@ def rules_write(folder: str, rows: int) -> None:
     ingest(conjunctions(min(rows, 100_000), 1), Path(folder) / "others", like=str(Path(folder) / "rows"), overwrite=True)
 
 
-@bench.program(
-    rows=(1_000_000, 2000),
-    C=10.0,
-    rho=1.1,
-    tol=1e-2,
-    driver_memory="512MiB",
-    worker_memory=("1GiB", None),
-    cluster=("local:2", "sync"),
-    reps=1,
-)
+@bench.program(rows=(1_000_000, 2000), C=10.0, rho=1.1, tol=1e-2, driver_memory="512MiB", **BLOCKS)
 def rules_in_blocks(report: bench.Report, options: Any) -> None:
     """Rules over a million rows: bits, Newton steps, searches and cuts by passes over blocks of rows on two workers of 1 GiB.
 
@@ -885,8 +848,7 @@ def triclass_write(folder: str, labelled: int, unlabelled: int, kernel: str) -> 
     start="svm3",
     C=1.0,
     driver_memory=("512MiB", "4MiB"),
-    worker_memory=("1GiB", None),
-    cluster=("local:2", "sync"),
+    **BLOCKS,
 )
 def triclass_passes(report: bench.Report, options: Any) -> None:
     """Tri-class machines beyond the driver's memory: 30,000 labelled and 30,000 unlabelled rows on two workers of 1 GiB.

@@ -18,7 +18,7 @@ from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 from sklearn.preprocessing import PolynomialFeatures, normalize
 from sklearn.svm import l1_min_c
 
-from benchmarks._peers import l1_lr, l1_svm, paired, ridge_svm, support
+from benchmarks._peers import l1_lr, l1_svm, ridge_svm, support
 from benchmarks._sets import csr
 from gramplane import FGMClassifier, FGMClassifierCV, GroupLassoClassifier
 from gramplane.kernels.features.expansions import Expansion, expand
@@ -328,11 +328,9 @@ def products_compared(task: Rows, seed: int) -> dict[str, float]:
 
 def tell_splits(report: bench.Report, rows: list[dict[str, float]]) -> None:
     """Add the means of all figures, and deviations of accuracies."""
-    for key in rows[0]:
-        values = [row[key] for row in rows]
-        report.value(key, float(np.mean(values)))
-        if ":" not in key:
-            report.value(f"{key}: deviation over {len(rows)} splits", bench.deviation(values))
+    report.means(rows)
+    for key in (key for key in rows[0] if ":" not in key):
+        report.value(f"{key}: deviation over {len(rows)} splits", bench.deviation([row[key] for row in rows]))
 
 
 @bench.program(only=",".join(PRODUCT_SETS), splits=(5, 2))
@@ -351,8 +349,8 @@ def fgm_degree2_real(report: bench.Report, options: Any) -> None:
         rows = [products_compared(task, seed) for seed in range(options.splits)]
         report = bench.Report(f"products of two features on {name}, {task.X.shape[0]} x {task.X.shape[1]}", options)
         tell_splits(report, rows)
-        gain, error = paired([row["FGM, products"] for row in rows], [row["FGM, linear"] for row in rows])
-        report.note(f"products minus linear FGM: {gain:+.4f} (standard error {error:.4f}); gamma {task.gamma:g}; C from three values each")
+        report.gain("products minus linear FGM", [row["FGM, products"] for row in rows], [row["FGM, linear"] for row in rows])
+        report.note(f"gamma {task.gamma:g}; C from three values each")
         report.show()
 
 
@@ -436,8 +434,7 @@ def fgm_additive(report: bench.Report, options: Any) -> None:
         report.value("size as stored", 12.0 * task.X.nnz / 2**20, unit=" MiB")
         for kind in ("additive_gaussian", "hik"):
             report.value(f"size written out, {kind}", bytes_written_out(task.X, kind) / 2**20, unit=" MiB")
-            gain, error = paired([row[f"FGM, {kind}"] for row in rows], [row["FGM, linear"] for row in rows])
-            report.note(f"{kind} minus linear: {gain:+.4f} (standard error {error:.4f})")
+            report.gain(f"{kind} minus linear", [row[f"FGM, {kind}"] for row in rows], [row["FGM, linear"] for row in rows])
         report.show()
 
 

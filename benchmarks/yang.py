@@ -16,13 +16,12 @@ import scipy.sparse as sp
 from scipy.stats import ttest_rel
 from sklearn.datasets import load_digits
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit, cross_val_score
+from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit, cross_val_score
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from benchmarks._mkl_peer import Machine, strong_loop
-from benchmarks._peers import paired
-from benchmarks._sets import drawn_rows, first_against_rest, uci
+from benchmarks._sets import Half, drawn_rows, first_against_rest, halves, uci
 from gramplane import GroupLassoClassifier, MKLClassifier, MultiTaskSelector, TriClassSVC, tune
 from gramplane.kernels.features.groups import build_groups
 from gramplane.kernels.grams.blocks import gram_block
@@ -66,15 +65,6 @@ UCI_PUBLISHED: dict[str, dict[str, tuple[float, float]]] = {
 """Accuracy in per cent, mean and standard deviation, of Table 6.5."""
 
 
-class Half(NamedTuple):
-    """Training and test rows of a split, labels -1 and +1."""
-
-    X: np.ndarray
-    y: np.ndarray
-    Z: np.ndarray
-    t: np.ndarray
-
-
 class Found(NamedTuple):
     """What a side made of a split with one method."""
 
@@ -88,12 +78,7 @@ class Found(NamedTuple):
 def uci_halves(name: str, splits: int) -> list[Half]:
     X, y = uci("wdbc" if name == "stand-in" else name)
     y = first_against_rest(y, -1).astype(float)
-    X, y = (X[:80, :3], y[:80]) if name == "stand-in" else (X, y)
-    found = []
-    for train, test in ShuffleSplit(splits, train_size=len(y) // 2, random_state=0).split(X):
-        scaler = StandardScaler().fit(X[train])
-        found.append(Half(scaler.transform(X[train]), y[train], scaler.transform(X[test]), y[test]))
-    return found
+    return halves(X[:80, :3], y[:80], splits) if name == "stand-in" else halves(X, y, splits)
 
 
 def chosen_costs(specs: list[KernelSpec], halves: list[Half], costs: tuple[float, ...]) -> dict[str, float]:
@@ -137,11 +122,11 @@ def mkl_peer(specs: list[KernelSpec], half: Half, method: str, C: float) -> Foun
 
 def uci_set(name: str, options: Any, report: bench.Report) -> None:
     """Run all splits of a data set; add accuracies with their targets, and the time of all methods together."""
-    halves = uci_halves(name, options.splits)
-    specs = kernel_grid(halves[0].X.shape[1])
-    costs = chosen_costs(specs, halves[: 1 if options.tiny else CHOOSING], COSTS)
+    parts = uci_halves(name, options.splits)
+    specs = kernel_grid(parts[0].X.shape[1])
+    costs = chosen_costs(specs, parts[: 1 if options.tiny else CHOOSING], COSTS)
     rows: dict[str, dict[str, list[Found]]] = {"ours": {m: [] for m in METHODS}, "peer": {m: [] for m in METHODS}}
-    for place, half in enumerate(halves):
+    for place, half in enumerate(parts):
         # The side that goes first takes turns, so that outside load meets both alike.
         for side, call in (("ours", mkl_ours), ("peer", mkl_peer))[:: 1 if place % 2 else -1]:
             if side == "ours" or place < options.peer_splits:
@@ -168,7 +153,7 @@ def uci_set(name: str, options: Any, report: bench.Report) -> None:
     wall, cpu = np.median(totals["ours"][: len(totals["peer"])] / totals["peer"], axis=0)
     report.value(f"{name}: ours : strong loop, median of paired splits", float(wall), "<= 0.3333", form=".3f")
     report.value(f"{name}: the same of processor times", float(cpu), form=".3f")
-    told = f"{len(halves[0].y) + len(halves[0].t)} rows, {halves[0].X.shape[1]} features, {len(specs)} kernels"
+    told = f"{len(parts[0].y) + len(parts[0].t)} rows, {parts[0].X.shape[1]} features, {len(specs)} kernels"
     report.note(f"{name}: {told}; C " + ", ".join(f"{m}: {C:g}" for m, C in costs.items()))
 
 
@@ -231,9 +216,9 @@ def mkl_toys(report: bench.Report, options: Any) -> None:
     """
     report.title, specs = f"toys of the thesis, {options.repeats} draws", kernel_grid(20)
     for toy, published in TOYS_PUBLISHED.items():
-        halves, ceilings = zip(*(toy_draw(toy, seed, 30 if options.tiny else 150) for seed in range(options.repeats)), strict=True)
-        costs = chosen_costs(specs, list(halves[: options.choosing]), tuple(map(float, options.costs.split(","))))
-        found = {method: [mkl_ours(specs, half, method, costs[method]) for half in halves] for method in METHODS}
+        draws, ceilings = zip(*(toy_draw(toy, seed, 30 if options.tiny else 150) for seed in range(options.repeats)), strict=True)
+        costs = chosen_costs(specs, list(draws[: options.choosing]), tuple(map(float, options.costs.split(","))))
+        found = {method: [mkl_ours(specs, half, method, costs[method]) for half in draws] for method in METHODS}
         for method, rows in found.items():
             right, (theirs, spread, kernels) = [100 * row.accuracy for row in rows], published[method]
             report.value(f"toy {toy}, {method}: accuracy, per cent", float(np.mean(right)), f">= {theirs - spread:.1f}", form=".2f")
@@ -242,8 +227,8 @@ def mkl_toys(report: bench.Report, options: Any) -> None:
             report.note(f"toy {toy}, {method}: {told} ({kernels:g}), {seconds:.2f} s a fit; C {costs[method]:g}")
         report.value(f"toy {toy}: the rule without noise, per cent", 100 * float(np.mean(ceilings)), form=".2f")
         for other in ("L1", "L2", "uniform"):
-            gain, error = paired([row.accuracy for row in found["v=0.5"]], [row.accuracy for row in found[other]])
-            report.note(f"toy {toy}: v=0.5 minus {other}: {100 * gain:+.2f} points (standard error {100 * error:.2f})")
+            ours, theirs = ([row.accuracy for row in found[method]] for method in ("v=0.5", other))
+            report.gain(f"toy {toy}: v=0.5 minus {other}, share", ours, theirs)
 
 
 # -- mkl_views ---------------------------------------------------------------------------------------------------------------
@@ -327,9 +312,7 @@ def view_set(name: str, splits: int, report: bench.Report) -> None:
         report.value(f"{name}: accuracy, {method}", float(np.mean(values)))
         report.note(f"{name}, {method}: {bench.spread(values, '.4f')} over splits")
     for other in ("single", "uniform"):
-        gain, error = paired(accuracy["ours"], accuracy[other])
-        report.value(f"{name}: ours minus {other}, paired mean", gain, ">= 0")
-        report.note(f"{name}, ours minus {other}: {gain:+.4f}, standard error {error:.4f}")
+        report.gain(f"{name}: ours minus {other}, paired mean", accuracy["ours"], accuracy[other], ">= 0")
     some, of_class = np.mean(read, axis=0)
     report.value(f"{name}: kernels read, any class", float(some), f"<= {len(kernels) - 1}")
     report.value(f"{name}: kernels of a class, mean", float(of_class))
@@ -983,18 +966,15 @@ def triclass_accuracies(report: bench.Report, options: Any) -> None:
         for name, value in scores.items():
             found.setdefault(name, []).append(float(value))
     for name, values in found.items():
-        what, (mean, error) = name if name.startswith("J") else f"accuracy, {name}", paired(values, np.zeros(len(values)))
-        report.value(f"{what} ({len(values)} draws)", mean, unit=f" ± {error:.4f}", form=".4f")
+        what, error = name if name.startswith("J") else f"accuracy, {name}", bench.deviation(values) / np.sqrt(len(values))
+        report.value(f"{what} ({len(values)} draws)", float(np.mean(values)), unit=f" ± {error:.4f}", form=".4f")
     pairs = {
         ("ours, settings chosen", "wrapper, settings chosen"): ">= -0.002",
         ("ours, svm3, settings of the times", "wrapper, settings of the times"): "",
         ("J of ours, svm3", "J of the wrapper"): "<= 0",
     }
     for (name, rival), target in pairs.items():
-        gain, error = paired(found[name], found[rival])
-        above = int(np.sum(np.subtract(found[name], found[rival]) > 0))
-        report.value(f"{name} - {rival}", gain, target, form=".4f")
-        report.note(f"{name} - {rival}: standard error {error:.4f}, {options.seeds} draws, above 0 in {above}")
+        report.gain(f"{name} - {rival}", found[name], found[rival], target)
 
 
 @bench.program(unlabelled=(5000, 200), seeds=(6, 2), others=(2, 1), reps=(5, 1))

@@ -19,12 +19,12 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
 from sklearn.decomposition import KernelPCA
 from sklearn.metrics import rand_score
-from sklearn.model_selection import GridSearchCV, ShuffleSplit, StratifiedKFold
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from benchmarks._sets import SHIPPED, csr, first_against_rest, two_spirals, uci
+from benchmarks._sets import SHIPPED, Half, csr, first_against_rest, halves, two_spirals, uci
 from gramplane import MKLClassifier, SimpleNPKL, SocialStrengthRanker, TwoLayerMKLClassifier, UnsupervisedMKL
 from gramplane.cluster import open_executor
 from gramplane.kernels.eigen.column_block import usable_cores
@@ -56,15 +56,6 @@ Rows = tuple[np.ndarray, np.ndarray]
 def at_hand(names: Sequence[str], made: Sequence[str] = ()) -> list[str]:
     """Return the sets that need no folder of data, or all of them where there is one."""
     return [name for name in names if name in (*SHIPPED, *made) or os.environ.get("GRAMPLANE_DATA")]
-
-
-def halves(X: np.ndarray, y: np.ndarray, splits: int, rows: int) -> list[tuple[np.ndarray, ...]]:
-    """Return training rows and labels, test rows and labels of random halves of at most ``rows``, standardised by the training rows."""
-    rows, found = min(len(y), rows), []
-    for train, test in ShuffleSplit(splits, train_size=rows // 2, test_size=rows - rows // 2, random_state=0).split(X):
-        scaler = StandardScaler().fit(X[train])
-        found.append((scaler.transform(X[train]), y[train], scaler.transform(X[test]), y[test]))
-    return found
 
 
 # -- npkl_adult --------------------------------------------------------------------------------------------------------------
@@ -580,12 +571,12 @@ def layers_methods(n: int, d: int, single: bool) -> dict[str, tuple[Any, dict[st
     }
 
 
-def best_parameters(estimator: Any, grid: dict[str, Any], parts: list[tuple[np.ndarray, ...]], folds: int) -> dict[str, Any]:
+def best_parameters(estimator: Any, grid: dict[str, Any], parts: list[Half], folds: int) -> dict[str, Any]:
     """Return the parameters of the best mean accuracy over the folds of some training halves; of equal ones the first."""
     if not grid:
         return {}
     cut = StratifiedKFold(folds, shuffle=True, random_state=0)
-    tables = [GridSearchCV(estimator, grid, cv=cut, refit=False).fit(part[0], part[1]).cv_results_ for part in parts]
+    tables = [GridSearchCV(estimator, grid, cv=cut, refit=False).fit(part.X, part.y).cv_results_ for part in parts]
     return tables[0]["params"][int(np.argmax(np.mean([table["mean_test_score"] for table in tables], axis=0)))]
 
 
