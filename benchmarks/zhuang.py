@@ -35,7 +35,6 @@ from gramplane.kernels.grams.spec import kernel_grid
 from gramplane.kernels.ranking.random_walk import top_precision
 from gramplane.kernels.ranking.tags import count_tags_of_rows, tag_vectors
 from gramplane.kernels.ranking.user_kernels import PAIR_KERNELS, incidence_kernel
-from gramplane.kernels.spectral.embeddings import Neighbourhood, structure_problem, violation_unit
 from gramplane.kernels.spectral.neighbors import nearest_rows, neighbour_graph
 from gramplane.kernels.spectral.problem import close_pairs, pair_constraints
 from gramplane.pipeline.core.resources import Resources
@@ -652,32 +651,6 @@ MAPS_PUBLISHED = {
 }
 """Accuracy in per cent: kernel PCA, MVE and MVE + NPKL, SPE and SPE + NPKL."""
 GRAPHS = ("mutual", "union")
-MAPS_PEER = """
-import json, sys, time
-import cvxpy as cp
-import numpy as np
-z = np.load(sys.argv[1])
-n, B, C, kind = int(z["n"]), float(z["B"]), float(z["C"]), str(z["kind"])
-K, cons = cp.Variable((n, n), PSD=True), []
-i, j = z["rows"], z["cols"]
-if kind == "spe":
-    xi = cp.Variable(nonneg=True)
-    a, b, c = z["triples"].T
-    d = cp.diag(K)
-    far, near = d[a] + d[b] - 2 * K[a, b], d[a] + d[c] - 2 * K[a, c]
-    cons.append(far >= near - xi)
-    loss = C * xi
-else:
-    d = cp.diag(K)
-    loss = C / 2 * cp.sum_squares(z["goal"] - d[i] - d[j] + 2 * K[i, j])
-prob = cp.Problem(cp.Minimize(-cp.trace(z["M"] @ K) + loss), cons + [cp.norm(K, "fro") <= np.sqrt(B)])
-data, chain, inverse = prob.get_problem_data(cp.SCS)
-start = time.process_time()
-found = chain.solve_via_data(prob, data, solver_opts={"eps_abs": 1e-4, "eps_rel": 1e-4, "max_iters": 20000})
-seconds = time.process_time() - start
-prob.unpack_results(found, chain, inverse)
-print(json.dumps({"objective": float(prob.value), "status": prob.status, "cpu": seconds}))
-"""
 
 
 def maps_rows(name: str, seed: int, n: int = 100) -> Rows:
@@ -700,15 +673,15 @@ def maps_judged(points: np.ndarray, y: np.ndarray, seed: int) -> tuple[float, fl
     return scores[best], float(machines[best].score(points[test], y[test]))
 
 
-def graph_of(X: np.ndarray, graph: str) -> Neighbourhood:
-    """Return the graph that a fit on some rows makes."""
+def graph_energy(X: np.ndarray, graph: str) -> float:
+    """Return the squared norm of the centred Gram matrix of the graph that a fit on some rows makes."""
     with open_executor(None) as executor:
-        return build_graph(MVEConfig(graph=graph), MemoryBlocks(X), Resources(executor))  # pyright: ignore[reportArgumentType]
+        return build_graph(MVEConfig(graph=graph), MemoryBlocks(X), Resources(executor)).energy  # pyright: ignore[reportArgumentType]
 
 
 def maps_of(X: np.ndarray) -> dict[str, list[np.ndarray]]:
     """Return the maps of every method under its settings; caps of MVE are over that of the centred Gram matrix."""
-    energy = {graph: graph_of(X, graph).energy for graph in GRAPHS}
+    energy = {graph: graph_energy(X, graph) for graph in GRAPHS}
     left, values, _ = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
     caps = [(graph, times * energy[graph]) for graph in GRAPHS for times in (10.0, 100.0)]
     volume = [MinimumVolumeEmbedding(graph=graph, B=B, tol=1e-3).fit_transform(X) for graph, B in caps]
@@ -730,50 +703,22 @@ def maps_accuracy(report: bench.Report, name: str, repeats: int) -> None:
         report.value(f"{name}, {method}", float(np.mean(scores)), unit=f" +- {bench.deviation(scores):.1f}{beside}", form=".1f")
 
 
-def all_triples(near: Any) -> np.ndarray:
-    """Return every (i, j, k), k a neighbour of i and j not."""
-    linked, found = near.adjacency.toarray() > 0, []
-    for i in range(near.n):
-        others = np.flatnonzero(~linked[i] & (np.arange(near.n) != i))[:, None]
-        found.append(np.stack(np.broadcast_arrays(i, others, np.flatnonzero(linked[i])[None]), -1).reshape(-1, 3))
-    return np.concatenate(found)
-
-
-def maps_times(report: bench.Report, name: str, n: int, reps: int, triples: bool) -> None:
-    """Add ours at defaults, beside the semidefinite program."""
+def maps_times(report: bench.Report, name: str, n: int, reps: int) -> None:
     X, y = maps_rows(name, 0, n)
     fits = {
         "CMVU": lambda: ColoredMVU().fit(X, y),
         "MVE": lambda: MinimumVolumeEmbedding().fit(X),
         "SPE": lambda: StructurePreservingEmbedding().fit(X),
     }
-    found = bench.alternate(fits, reps)
-    near = graph_of(X, "mutual")
-    B = 100 * near.energy
-    edges = {"n": len(X), "B": B, "rows": near.rows, "cols": near.cols, "goal": near.goal}
-    onehot = np.eye(2)[np.unique(y, return_inverse=True)[1]]
-    onehot = onehot - onehot.mean(axis=0)
-    structure, start = structure_problem(near, violation_unit(near), B), 2 * near.directions @ near.directions.T - np.eye(len(X))
-    problems: dict[str, dict[str, Any]] = {
-        "CMVU": {"kind": "cmvu", "C": 1.0, "M": onehot @ onehot.T},
-        "MVE": {"kind": "mve", "C": 1.0, "M": start},
-    }
-    if triples:
-        problems["SPE"] = {"kind": "spe", "C": structure.C, "M": structure.target.dense(), "triples": all_triples(near)}
-    for method, timing in found.items():
+    for method, timing in bench.alternate(fits, reps).items():
         report.time(f"{name} {len(X)} rows, {method}", timing)
         fit = timing.result
         report.note(f"{name} {method}: objective {fit.objective_:.6g}, certified gap {fit.dual_gap_:.2g}, {fit.n_iter_} steps")
-        other = bench.elsewhere("PEERS_SDP", MAPS_PEER, **edges, **problems[method]) if method in problems else None
-        if other is not None:
-            ratio = (fit.n_iter_ if method == "MVE" else 1) * other["cpu"] / timing.cpu_median
-            report.value(f"{name} {len(X)} rows, {method}: times faster than SCS (cpu)", ratio, ">= 10", form=".1f")
-            report.note(f"{name} {method}: SCS {other['cpu']:.2f} s cpu ({other['status']}), objective {other['objective']:.6g}")
 
 
-@bench.program(parts="accuracy,times", sets=(",".join(MAPS_PUBLISHED), "spiral"), repeats=(10, 2), n=(100, 30), triples=(1, 0), reps=(5, 1))
+@bench.program(parts="accuracy,times", sets=(",".join(MAPS_PUBLISHED), "spiral"), repeats=(10, 2), n=(100, 30), reps=(5, 1))
 def embeddings(report: bench.Report, options: Any) -> None:
-    """Embeddings: labels of neighbours on the map beside tables 3.8 and 3.9, and times beside a semidefinite program.
+    """Embeddings: labels of neighbours on the map beside tables 3.8 and 3.9, and times.
 
     Accuracy, the protocol of table 3.8: 100 rows drawn from the two largest classes, columns standardised (spiral: as they are), a map in
     two dimensions of all of them, 60 : 20 : 20 to vote, to validate and to test; the number of voters (1, 3, ... 15), and of our methods
@@ -781,17 +726,14 @@ def embeddings(report: bench.Report, options: Any) -> None:
     gives neither its scaling nor its graph nor its grids. Spiral: two arms, angle 3 pi sqrt(u), noise .1. Breast is scikit-learn's, which
     may not be its set.
 
-    Times: one map of ``--n`` of those rows at defaults, beside the same problem handed to cvxpy with SCS (eps 1e-4) in the environment
-    whose python PEERS_SDP names, by processor time: the peer's is that of its solver alone, without setting up. Of minimum volume embedding
-    the peer solves the first convex problem; the ratio counts that time once for every problem of our sequence, as a sequence by SCS would
-    take. Of structure preserving embedding it gets all triples (``--triples 0`` leaves it out).
+    Times: one map of ``--n`` of those rows at defaults.
     """
     report.title = f"Embeddings beside tables 3.8 and 3.9: {options.parts}, {options.sets}"
     names = at_hand(bench.chosen(options.sets, tuple(MAPS_PUBLISHED)), ["spiral"])
     for name in names if "accuracy" in options.parts else ():
         maps_accuracy(report, name, options.repeats)
     for name in names if "times" in options.parts else ():
-        maps_times(report, name, options.n, options.reps, bool(options.triples))
+        maps_times(report, name, options.n, options.reps)
 
 
 # -- image_ranking -----------------------------------------------------------------------------------------------------------
