@@ -25,7 +25,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -111,21 +111,16 @@ def chosen(text: str, known: Sequence[str]) -> list[str]:
     return names
 
 
-def data_folder() -> Path:
-    """Return the folder of the real data sets; the program ends where none is named."""
-    folder = os.environ.get("GRAMPLANE_DATA")
-    if not folder:
-        raise SystemExit("set GRAMPLANE_DATA to the folder of real data sets")
-    return Path(folder)
-
-
 def has_data(name: str) -> bool:
     """Return whether the folder of the real data sets is named and has a set."""
     return (Path(os.environ.get("GRAMPLANE_DATA") or "/nowhere") / f"{name}.npz").exists()
 
 
 def arrays(name: str) -> dict[str, np.ndarray]:
-    with np.load(data_folder() / f"{name}.npz", allow_pickle=False) as held:
+    """Return the arrays of a real data set; the program ends where no folder of them is named."""
+    if not (folder := os.environ.get("GRAMPLANE_DATA")):
+        raise SystemExit("set GRAMPLANE_DATA to the folder of real data sets")
+    with np.load(Path(folder) / f"{name}.npz", allow_pickle=False) as held:
         return dict(held)
 
 
@@ -233,21 +228,15 @@ class PeakWatch(threading.Thread):
 
     def __init__(self, interval: float = 0.05) -> None:
         super().__init__(daemon=True)
-        self.peaks: dict[int, tuple[str, int]] = {}
+        self._peaks: dict[int, int] = {}
         self._interval, self._over = interval, threading.Event()
 
     def run(self) -> None:
         """Sample until closed."""
         while not self._over.wait(self._interval):
-            self._sample()
-
-    def _sample(self) -> None:
-        for process in psutil.Process().children(recursive=True):
-            try:
-                name = " ".join(process.cmdline()[1:4])
-                self.peaks[process.pid] = (name, _status(process.pid, "VmHWM"))
-            except (psutil.Error, OSError):
-                continue
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error, OSError):
+                    self._peaks[process.pid] = _status(process.pid, "VmHWM")
 
     def __enter__(self) -> PeakWatch:
         self.start()
@@ -259,7 +248,7 @@ class PeakWatch(threading.Thread):
 
     def worst(self) -> int:
         """Return the greatest peak of any child process, bytes."""
-        return max((peak for _, peak in self.peaks.values()), default=0)
+        return max(self._peaks.values(), default=0)
 
 
 def read_bandwidth(nbytes: int = 256 * MIB, reps: int = 5) -> float:
@@ -475,14 +464,7 @@ def commit() -> str:
 class Report:
     """Figures with their targets, printed as one table and one JSON line, and kept as a file of ``results/`` unless the run was tiny.
 
-    Attributes
-    ----------
-    title
-        The workload.
-    options
-        Parsed command line, printed with the figures.
-    packages
-        Versions of a peer's environment, shown beside those of this one.
+    ``title`` names the workload; ``packages`` are versions of a peer's environment, shown beside those of this one.
     """
 
     title: str

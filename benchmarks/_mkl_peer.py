@@ -20,18 +20,8 @@ MAX_ITER = 200
 
 @dataclass(frozen=True)
 class Machine:
-    """Best weights and machine of a loop.
-
-    Attributes
-    ----------
-    theta
-        ``(k,)`` weights.
-    support, beta, bias
-        Rows with a coefficient, their signed coefficients, and the bias.
-    upper, lower
-        Bounds of the optimum.
-    iterations
-        Weight vectors tried.
+    """Best weights and machine of a loop: rows with a coefficient, their signed coefficients, the bias; bounds of the optimum, and how many
+    weight vectors were tried.
     """
 
     theta: np.ndarray

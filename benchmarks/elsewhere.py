@@ -565,24 +565,16 @@ def kta_path(report: bench.Report, options: Any) -> None:
 LAM, C = 0.1, 1.0
 
 
-def easymkl_prepare(n: int, k: int) -> dict[str, Any]:
-    """Make the rows and kernels of ``mkl_elastic``, float64."""
-    rng = np.random.default_rng(n)
-    X = rng.normal(size=(n, 20))
-    z = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * X[:, 3] - 0.5 * X[:, 4] ** 2 + 0.5
-    y = np.where(z + 0.5 * rng.normal(size=n) > 0, 1, -1)
-    kernels: list[np.ndarray] = []
-    widths = np.geomspace(0.05, 10.0, -(-k // 21))
-    for part in [X, *(X[:, j : j + 1] for j in range(20))]:
-        squares = (part * part).sum(axis=1)
-        D = np.maximum(squares[:, None] + squares - 2.0 * part @ part.T, 0.0)
-        for gamma in widths[: k - len(kernels)]:
-            K = np.exp(-gamma / part.shape[1] * D)
-            kernels.append(K / (1.0 - K.mean()))
+def easymkl_prepare(kernels: str, labels: str) -> dict[str, Any]:
+    """Read kernels and labels of files, the kernels into float64."""
     by = next((name for name in ("MKLpy", "cvxopt") if importlib.util.find_spec(name)), None)
     if by is None:
         raise ImportError("neither MKLpy nor cvxopt is installed: sh benchmarks/peers.sh FOLDER")
-    HELD.update(kernels=kernels, y=y, call=easymkl_by_mklpy if by == "MKLpy" else easymkl_by_cvxopt)
+    HELD.update(
+        kernels=[K.astype(float) for K in np.load(kernels, mmap_mode="r")],
+        y=np.load(labels),
+        call=easymkl_by_mklpy if by == "MKLpy" else easymkl_by_cvxopt,
+    )
     return {"by": by}
 
 

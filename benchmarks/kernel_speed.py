@@ -240,8 +240,10 @@ def mkl_elastic(report: bench.Report, options: Any) -> None:
     report.times(times)
     report.ratio("ours : strong loop around SVC", mine, loops, 1 / 4)
     if options.peer_python:
-        with bench.Child(str(Path(__file__).with_name("elsewhere.py")), options.peer_python) as child:
-            by = child("easymkl_prepare", n=n, k=k)["by"]
+        with bench.Child(str(Path(__file__).with_name("elsewhere.py")), options.peer_python) as child, bench.scratch() as folder:
+            np.save(folder / "kernels.npy", grams)
+            np.save(folder / "labels.npy", y)
+            by = child("easymkl_prepare", kernels=str(folder / "kernels.npy"), labels=str(folder / "labels.npy"))["by"]
             report.note(f"EasyMKL by {by}" + ("" if by == "MKLpy" else ", the same steps as MKLpy's class"))
             child("easymkl_fit")
             peer = bench.timing_of([child("easymkl_fit") for _ in range(options.reps)])

@@ -727,20 +727,18 @@ def npkl_make(folder: str, n: int) -> None:
     ingest(npkl_problem(n, 0)[0], Path(folder) / "data", overwrite=True)
 
 
-@bench.program(rows=(16_000, 1500), cost=0.7, workers=2, worker_memory="2GiB", driver_memory="640MiB", skip_little=False)
+@bench.program(rows=(16_000, 1500), cost=0.7, workers=2, worker_memory="2GiB", driver_memory="640MiB")
 def npkl_distributed(report: bench.Report, options: Any) -> None:
     """A non-parametric kernel of rows whose eigenvectors one process of little memory does not hold: its block of columns on workers.
 
     Four normal classes in six columns, mutual graph of 8 neighbours, half as many random pairs as rows with the sign of their labels,
     linear loss: one eigendecomposition. The same fit in one process that holds the block (``here``), on workers, and in one process whose
-    memory is ``--driver-memory``: the block lies in tiles there and every pass runs in the process (``--skip-little`` leaves it out).
-    Seconds are of the whole run, the cluster's start beside. All three must have the same bits. Peaks: of the driver beyond what it takes
-    before the run, and of the worker processes, beside the plan.
+    memory is ``--driver-memory``: the block lies in tiles there and every pass runs in the process. Seconds are of the whole run, the
+    cluster's start beside. All three must have the same bits. Peaks: of the driver beyond what it takes before the run, and of the worker
+    processes, beside the plan.
     """
     report.title = f"A non-parametric kernel of {options.rows} rows, C={options.cost:g}"
     places = {"here": {}, "on workers": place_of(options), "in tiles": {"driver_memory": options.driver_memory}}
-    if options.skip_little:
-        del places["in tiles"]
     params, found, digests = {"C": options.cost, "n_neighbors": 8, "graph": "mutual"}, {}, set()
     with bench.scratch() as folder:
         bench.once(__file__, "npkl_make", folder=str(folder), n=options.rows)

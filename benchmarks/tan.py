@@ -5,7 +5,7 @@ from __future__ import annotations
 import benchmarks._harness as bench  # isort: skip
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 from sklearn.preprocessing import PolynomialFeatures, normalize
 from sklearn.svm import l1_min_c
 
-from benchmarks._peers import l1_lr, l1_svm, ridge_svm, support
+from benchmarks._peers import best_on_a_fifth, l1_lr, l1_svm, ridge_svm, support
 from benchmarks._sets import csr
 from gramplane import FGMClassifier, FGMClassifierCV, GroupLassoClassifier
 from gramplane.kernels.features.expansions import Expansion, expand
@@ -283,13 +283,6 @@ PRODUCT_SETS: dict[str, Callable[[], Rows]] = {
 ADDITIVE_SETS = {**{name: PRODUCT_SETS[name] for name in ("mnist38", "pcmac", "basehock", "rcv1_small")}, "dexter": dexter}
 
 
-def chosen(make: Callable[[float], Any], costs: Sequence[float], X: Any, y: np.ndarray, seed: int) -> Any:
-    """Return the model whose C was best on a fifth of the rows, fitted on all of them."""
-    part, rest = next(StratifiedShuffleSplit(1, test_size=0.2, random_state=seed).split(y, y))
-    scores = [make(C).fit(X[part], y[part]).score(X[rest], y[rest]) for C in costs]
-    return make(costs[int(np.argmax(scores))]).fit(X, y)
-
-
 def two_thirds(task: Rows, seed: int) -> tuple[Any, np.ndarray, Any, np.ndarray]:
     train, test = next(StratifiedShuffleSplit(1, test_size=1 / 3, random_state=seed).split(task.y, task.y))
     return task.X[train], task.y[train], task.X[test], task.y[test]
@@ -313,12 +306,12 @@ def products_compared(task: Rows, seed: int) -> dict[str, float]:
 
     scores = {}
     for name, feature_map in (("FGM, products", "poly2"), ("FGM, linear", None)):
-        clock, model = bench.stopwatch(), chosen(functools.partial(fgm, feature_map), (1.0, 10.0, 100.0), X, y, seed)
+        clock, model = bench.stopwatch(), best_on_a_fifth(functools.partial(fgm, feature_map), (1.0, 10.0, 100.0), X, y, seed)
         scores |= {name: model.score(Z, t), f"{name}: atoms": float(len(model.selected_)), f"{name}: seconds with the search": clock()}
-    scores["l2-SVM, linear, all features"] = chosen(lambda C: ridge_svm(C, True), (0.1, 1.0, 10.0), X, y, seed).score(Z, t)
+    scores["l2-SVM, linear, all features"] = best_on_a_fifth(lambda C: ridge_svm(C, True), (0.1, 1.0, 10.0), X, y, seed).score(Z, t)
     if X.shape[1] <= WIDEST:
         clock, wide = bench.stopwatch(), products(task.gamma, X)
-        model = chosen(lambda C: l1_svm(C, True), (0.01, 0.1, 1.0), wide, y, seed)
+        model = best_on_a_fifth(lambda C: l1_svm(C, True), (0.01, 0.1, 1.0), wide, y, seed)
         scores |= {"l1-SVM on all products": model.score(products(task.gamma, Z), t)}
         scores |= {"l1-SVM on all products: seconds with the search": clock()}
         dense = [part.toarray() if sp.issparse(part) else part for part in (X, Z)]
@@ -380,15 +373,8 @@ def bytes_written_out(X: Any, name: str) -> float:
 def group_lasso(X: Any, y: np.ndarray, Z: Any, t: np.ndarray, width: int) -> float:
     """Return the accuracy of the batch group lasso on columns written out; its penalty from shares of the largest useful one."""
     shared = {"algorithm": "fista", "groups": np.arange(X.shape[1]) // width, "loss": "logistic", "tol": 1e-2, "scale": None}
-
-    def make(share: float) -> GroupLassoClassifier:
-        largest = GroupLassoClassifier(**shared, lam=1e9).fit(X, y).model_.figures["lambda_max"]
-        return GroupLassoClassifier(**shared, lam=share * largest, max_iter=300)
-
-    part, rest = next(StratifiedShuffleSplit(1, test_size=0.2, random_state=0).split(y, y))
-    models = {share: make(share) for share in SHARES}
-    scores = {share: model.fit(X[part], y[part]).score(X[rest], y[rest]) for share, model in models.items()}
-    return models[max(scores, key=lambda share: scores[share])].fit(X, y).score(Z, t)
+    largest = GroupLassoClassifier(**shared, lam=1e9).fit(X, y).model_.figures["lambda_max"]
+    return best_on_a_fifth(lambda share: GroupLassoClassifier(**shared, lam=share * largest, max_iter=300), SHARES, X, y, 0).score(Z, t)
 
 
 def additive_compared(task: Rows, seed: int, *, peer: bool) -> dict[str, float]:
@@ -400,7 +386,7 @@ def additive_compared(task: Rows, seed: int, *, peer: bool) -> dict[str, float]:
     found: dict[str, float] = {}
     for name in (None, "additive_gaussian", "hik"):
         clock, label = bench.stopwatch(), f"FGM, {name or 'linear'}"
-        model = chosen(functools.partial(fgm, name), COSTS, X, y, seed)
+        model = best_on_a_fifth(functools.partial(fgm, name), COSTS, X, y, seed)
         found |= {label: model.score(Z, t), f"{label}: features": float(len(model.selected_)), f"{label}: seconds": clock()}
     low, high = np.zeros(X.shape[1]), np.asarray(X.max(axis=0).toarray()).ravel()
     for name, width in (("additive_gaussian", 11), ("hik", BINS)):

@@ -675,7 +675,7 @@ SELECTOR_PUBLISHED = {
 def selector_school(tiny: bool) -> Data | None:
     """Return X, y and tasks of School without its constant column; random tasks if tiny, nothing where the file is not there."""
     if tiny:
-        return planted_supports(0, n_tasks=12)[:3]
+        return planted_supports(n_tasks=12)
     if not bench.has_data("school"):
         return None
     held = bench.arrays("school")
@@ -684,15 +684,15 @@ def selector_school(tiny: bool) -> Data | None:
     return X, held["y"].astype(float), held["task"].astype(int)
 
 
-def planted_supports(seed: int, n_tasks: int = 139, d: int = 27, each: int = 2 * ROWS) -> Four:
-    """Return X, y, tasks and the support (n_tasks, d): four features for all tasks, four for a half of them."""
-    rng = np.random.default_rng(seed)
+def planted_supports(n_tasks: int = 139, d: int = 27, each: int = 2 * ROWS) -> Data:
+    """Return X, y and tasks: four features matter for all tasks, four for a half of them."""
+    rng = np.random.default_rng(0)
     support = np.zeros((n_tasks, d), bool)
     support[:, :4] = True
     support[:, 4:8] = rng.random((n_tasks, 4)) < 0.5
     W = support * (rng.choice([-1.0, 1.0], d) * rng.uniform(0.5, 1.5, (n_tasks, d)))
     task, X = np.repeat(np.arange(n_tasks), each), rng.normal(size=(n_tasks * each, d))
-    return X, np.sum(X * W[task], axis=1) + 0.5 * rng.normal(size=len(X)), task, support
+    return X, np.sum(X * W[task], axis=1) + 0.5 * rng.normal(size=len(X)), task
 
 
 def selector_fit(params: Mapping[str, Any], data: Data, epochs: int, seed: int) -> MultiTaskSelector:
@@ -723,7 +723,7 @@ def best_setting(data: Data, fixed: Mapping[str, Any], grid: Grid, most: int | N
 
 
 def selector_time(report: bench.Report, options: Any) -> None:
-    X, y, task, _ = planted_supports(0, n_tasks=8 if options.tiny else 139, each=ROWS)
+    X, y, task = planted_supports(n_tasks=8 if options.tiny else 139, each=ROWS)
     # As many entries as School's rows have: 8 of 27.
     X = X * (np.random.default_rng(1).random(X.shape) < 8 / 27)
     machine = MultiTaskSelector("mtfts", lam=0.2, gamma=10.0, algorithm="da", epochs=options.epochs, fit_intercept=False, scale=None)
@@ -772,44 +772,17 @@ def selector_table(report: bench.Report, options: Any) -> None:
     )
 
 
-def selector_planted(report: bench.Report, options: Any) -> None:
-    def f1(found: Any, truth: Any) -> float:
-        return 200.0 * float((found & truth).sum()) / max(float(found.sum() + truth.sum()), 1.0)
-
-    penalties = {"mtfts": "MTFTS", "amtfs": "aMTFS", "imtfs": "iMTFS"}
-    for (prefix, algorithm), penalty in itertools.product((("DA-", "da"), ("", "fista")), penalties):
-        name, scores = f"{prefix}{penalties[penalty]}", []
-        for seed in range(1 if options.tiny else 3):
-            X, y, task, support = planted_supports(seed, n_tasks=12 if options.tiny else 139)
-            train = drawn_rows(task, ROWS, np.random.default_rng(seed))
-            scale = 1.0 if penalty == "imtfs" else np.sqrt(len(support))
-            grid: Grid = {"lam": tuple(scale * np.array([0.1, 0.2, 0.4, 0.6, 0.8])[: 1 if options.tiny else None])}
-            if penalty == "mtfts":
-                grid["r"] = (0.03,) if options.tiny else (0.03, 0.1)
-            fixed = {"penalty": penalty, "algorithm": algorithm, "gamma": 10.0, "refit": 0.02 * scale}
-            inside = X[train], y[train], task[train]
-            model = selector_fit(best_setting(inside, fixed, grid, None, options, seed), inside, options.epochs, seed)
-            found = model.coef_ != 0
-            error = np.sqrt(np.mean((y[~train] - model.predict(X[~train], task[~train])) ** 2))
-            scores.append((f1(found, support), f1(np.any(found, axis=0), np.any(support, axis=0)), error))
-        entries, rows, error = np.mean(scores, axis=0)
-        report.value(f"planted, {name}: F1 of weights", entries)
-        report.value(f"planted, {name}: F1 of features", rows)
-        report.value(f"planted, {name}: test error (noise 0.5)", error)
-
-
-@bench.program(parts="time,school,planted", splits=20, epochs=(120, 3), reps=(5, 1))
+@bench.program(parts="time,school", splits=20, epochs=(120, 3), reps=(5, 1))
 def multitask_selector(report: bench.Report, options: Any) -> None:
-    """Feature selection over many tasks (iMTFS, aMTFS, MTFTS): time of rounds, explained variance of School, planted supports.
+    """Feature selection over many tasks (iMTFS, aMTFS, MTFTS): time of rounds, explained variance of School.
 
     ``time``: 1,320 rounds of 139 tasks on 27 features (120 epochs of 11 rows a task). ``school``: 139 tasks, 11 training rows each, the
     rest is the test; percentages divided by 100. All settings are chosen by repeated validation inside the training rows: 2 of 11 rows per
     task are held out, three times (five where non-zeros are limited, too: those of a fit to all training rows count). Explained variance is
-    ``100 (1 - MSE / variance)`` over all test rows together. ``planted``: in the place of conjoint data, which cannot be had: 139 tasks of
-    11 rows, some rows of W full, some in half of the tasks; F1 of the support after a second fit, settings by the same validation.
+    ``100 (1 - MSE / variance)`` over all test rows together.
     """
     report.title = f"feature selection over many tasks: {options.parts}"
-    bench.run_parts(options.parts, {"time": selector_time, "school": selector_table, "planted": selector_planted}, report, options)
+    bench.run_parts(options.parts, {"time": selector_time, "school": selector_table}, report, options)
 
 
 # -- triclass ----------------------------------------------------------------------------------------------------------------
