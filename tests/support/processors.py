@@ -23,10 +23,10 @@ def environment(**variables: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "OPENBLAS_NUM_THREADS": "1", **variables}
 
 
-def said(code: str, *words: str, timeout: float = 300.0, **variables: str) -> str:
+def said(code: str, *words: str, **variables: str) -> str:
     """Run Python code in a process with these variables; return what it printed."""
     command = [sys.executable, "-c", code, *words]
-    done = subprocess.run(command, env=environment(**variables), capture_output=True, text=True, timeout=timeout, cwd=ROOT)
+    done = subprocess.run(command, env=environment(**variables), capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

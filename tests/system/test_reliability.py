@@ -6,6 +6,7 @@ from tests.reliability.walks import Skipped, every_walk
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("item", every_walk(), ids=lambda item: f"{item.number}-{item.title.replace(' ', '-')}")
 def test_no_defect_comes_back(item, tmp_path):
     try:
