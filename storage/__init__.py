@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from .grams.store import GramStore as GramStore
     from .grams.store import GramTask as GramTask
     from .grams.store import open_gram as open_gram
-    from .ingest.columns_file import columns_file as columns_file
-    from .ingest.columns_file import load_columns as load_columns
+    from .ingest.api import columns_file as columns_file
+    from .ingest.api import load_columns as load_columns
     from .layout import MEMORY_STRIPE_BYTES as MEMORY_STRIPE_BYTES
     from .layout import StripeLayout as StripeLayout
     from .layout import plan_stripes as plan_stripes
@@ -58,7 +58,7 @@ _NAMES = {
     "blocks.tables": "pick_columns",
     "blocks.writer": "BlockWriter",
     "cache": "block_cache cached_bytes set_cache_limit",
-    "ingest.columns_file": "columns_file load_columns",
+    "ingest.api": "columns_file load_columns",
     "errors": "DataError DigestMismatch MissingBlock OtherRun OutOfSpace RunLocked SchemaError StorageError UnalignedWrite",
     "grams.store": "GramRef GramStore GramTask open_gram",
     "layout": "MEMORY_STRIPE_BYTES StripeLayout plan_stripes",

@@ -6,27 +6,31 @@ import json
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, overload
 
+import numpy as np
+
 from ..blocks.store import BlockStore
 from ..blocks.writer import drop_journal
-from ..errors import DataError, SchemaError, UserData, canonical_json
+from ..encoding.record import COVARIATE_RULE
+from ..errors import DataError, DigestMismatch, SchemaError, UserData, canonical_json
 from ..meta import ColumnScale, Label
+from ..objects import file_digest
 from ..places import is_local, parse_place
 from ..remote import RemoteObjects
 from ..source import Source as Origin
+from ..temporary import temporary_folder
 from ..urls import describe_source, local_path, open_objects
 from ..versions import is_finished
 from .build import Extras, Job, build_dense, build_sparse
 from .encode import encode_rows
 from .files import make_local
-from .guide import collect_extras, comparison_key, follow_guide
 from .labels import Target, Tasks
-from .opening import open_input
+from .opening import collect_extras, comparison_key, follow_guide, open_input
 from .options import Options, Progress, check_integer, no_progress
 from .planning import plan_ingest, plan_remote
 from .reading import Source
@@ -272,20 +276,13 @@ def _write_store(
     with Scratch(folder, {**comparison_key(extras.info), "hint": hint}, resume=resume and hint is not None) as space:
         reading = source.read(space, options, target, threads, progress)
         reading, extras.encoding = encode_rows(reading, source, options, space, progress)
-        _complete(extras, source)
-        return build_store(Job(url, reading, options, extras, space, progress, overwrite, source.name, threads))
+        if extras.encoding is not None and not extras.are_named:
+            extras.names = extras.encoding.feature_names
+        extras.info["identity"] = source.identity()
+        return _build_store(Job(url, reading, options, extras, space, progress, overwrite, source.name, threads))
 
 
-def _complete(extras: Extras, source: Source) -> None:
-    """Add what is known once the source is read."""
-    if extras.encoding is not None and not extras.are_named:
-        extras.names = extras.encoding.feature_names
-    extras.info["identity"] = source.identity()
-
-
-def build_store(job: Job) -> BlockStore:
-    """Write the store of what was read: strings, sparse or dense columns. Raises DataError if there are no rows or no columns, or names,
-    groups or widths disagree; OutOfSpace if the disk is full; what was done is kept for the next attempt."""
+def _build_store(job: Job) -> BlockStore:
     if not 0 < job.spool.n_rows <= _MAX_ROWS:
         raise DataError(f"the source has {job.spool.n_rows} rows; a store has 1 … 2^31 - 1", job.source_name)
     try:
@@ -316,3 +313,43 @@ def _scratch_folder(url: str, parent: str | os.PathLike[str] | None, *, make: bo
         return local.with_name(local.name + ".ingest")
     mark = hashlib.sha256(str(local or url).encode()).hexdigest()[:16]
     return private_folder(Path(parent or tempfile.gettempdir()), f"gramplane-{mark}-", make=make)
+
+
+# Tables of numbers beside a store: a few columns with a row for each of its rows, in any form that ingest reads.
+
+_TABLE_FORMS = (".csv", ".tsv", ".parquet", ".pq", ".npz", ".npy", ".mat")
+
+
+def columns_file(path: str, n_rows: int) -> dict[str, str]:
+    """Return path and sha256 of a file with a table of numbers, whose rows are those of a store; `load_columns` reads it.
+
+    DataError: it has another form or number of rows, or a value that is no finite number, by line or row and column.
+    """
+    record = {"file": os.path.abspath(path), "sha256": file_digest(path)}
+    values, _ = load_columns(record)
+    if len(values) != n_rows:
+        raise DataError(f"the file has {len(values)} rows; there must be one for each of the {n_rows} rows of the store", path)
+    return record
+
+
+def load_columns(record: Mapping[str, str]) -> tuple[np.ndarray, list[str] | None]:
+    """Return the table of a file, float64 ``(n_rows, n_columns)``, and the names of its columns, where it has some.
+
+    DigestMismatch: it was changed since.
+    """
+    path = record["file"]
+    if not path.lower().endswith(_TABLE_FORMS):
+        raise DataError(f"is no table of numbers by its ending: must be one of {', '.join(_TABLE_FORMS)}", path)
+    if file_digest(path) != record["sha256"]:
+        raise DigestMismatch(f"{path} is not the file that the run began with: its sha256 differs")
+    with temporary_folder() as folder:
+        try:
+            table = ingest(path, folder / "table.zarr", task="regression")
+        except DataError as error:  # what it advises is for features
+            raise DataError(f"{error.reason.partition(';')[0]}; {COVARIATE_RULE}", path, error.line, error.column) from error
+        nominal = [] if table.encoding is None else [column.name for column in table.encoding.sources if column.kind == "nominal"]
+        if nominal:
+            raise DataError(f"column {nominal[0]!r} holds texts; {COVARIATE_RULE}", path)
+        values = table.columns(np.arange(table.n_cols))
+        dense = values if isinstance(values, np.ndarray) else values.toarray()
+        return np.ascontiguousarray(dense, np.float64), table.feature_names()

@@ -125,7 +125,9 @@ def build_sparse(job: Job) -> BlockStore:
     stripes = plan_stripes(counts, meta.itemsize, stripe_bytes=job.options.stripe_bytes, groups=job.extras.groups)
     rows = row_counts = None
     if job.options.layout == "both":
-        row_counts = job.spool.table("lengths", np.empty(job.spool.n_rows, np.uint32))
+        row_counts = np.empty(job.spool.n_rows, np.uint32)
+        for handle, start in job.spool.blocks():
+            row_counts[start : start + handle.shape("lengths")[0]] = handle.get("lengths")
         rows = plan_stripes(row_counts, meta.itemsize, stripe_bytes=job.options.stripe_bytes)
     writer = job.writer(meta, stripes, rows)
     writer.write_table("counts", counts, of="columns")
@@ -346,7 +348,7 @@ def _write_ids(job: Job, writer: BlockWriter) -> None:
     letters = job.column("rows-id-bytes", sum(handle.shape("id_bytes")[0] for handle in job.spool.handles), np.uint8)
     numbers = job.column("rows-id", job.spool.n_rows, np.int64)
     are_numbers, at = True, 0
-    for handle, row in zip(job.spool.handles, job.spool.starts[:-1].tolist(), strict=True):
+    for handle, row in job.spool.blocks():
         part, text = handle.get("id_lengths"), handle.get("id_bytes")
         letters.put(at, text)
         at += len(text)
@@ -364,7 +366,7 @@ def _row_table(job: Job, name: str, dtype: npt.DTypeLike) -> Column:
     column, target = job.column(f"rows-{name}", job.spool.n_rows, dtype), job.reading.target
     encoders = {"y": target.encoder, "task": target.tasks.encoder}
     encode = encoders[name]() if name in encoders else np.asarray
-    for handle, start in zip(job.spool.handles, job.spool.starts[:-1].tolist(), strict=True):
+    for handle, start in job.spool.blocks():
         column.put(start, encode(handle.get(name)))
     return column
 
@@ -373,7 +375,7 @@ def _covariate_table(job: Job) -> Column:
     """Covariates side by side, (n_rows, n_covariates)."""
     names = job.spool.names(COVARIATE)
     column = job.column("rows-covariates", job.spool.n_rows, np.float64, len(names))
-    for handle, start in zip(job.spool.handles, job.spool.starts[:-1].tolist(), strict=True):
+    for handle, start in job.spool.blocks():
         column.put(start, np.column_stack([handle.get(name) for name in names]))
     return column
 
@@ -389,7 +391,7 @@ def _row_factors(job: Job) -> Column:
 
 
 def _row_squares(spool: Spool) -> Iterator[tuple[int, npt.NDArray[np.float64]]]:
-    for handle, start in zip(spool.handles, spool.starts[:-1].tolist(), strict=True):
+    for handle, start in spool.blocks():
         if "dense" in handle:
             wide = handle.get("dense").astype(np.float64)
             squares = np.zeros(wide.shape[1])

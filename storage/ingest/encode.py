@@ -102,7 +102,7 @@ class _EncodedRows(RowSource):
         """Yield some rows at a time, with their row tables."""
         step = max(1, options.budget // 16 // self._row_bytes)
         names = ("y", "task", "weight", "id_lengths", "id_bytes", *self._spool.names(COVARIATE))
-        for handle, start in zip(self._spool.handles, self._spool.starts[:-1].tolist(), strict=True):
+        for handle, start in self._spool.blocks():
             block = handle.get("dense")
             tables = {name: handle.get(name) for name in names if name in handle}
             for lo in range(0, block.shape[1], step):

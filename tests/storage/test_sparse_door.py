@@ -298,7 +298,7 @@ BEHIND = {
         "_check_csr": "admitted in the same line",
         "_compute": "chunks that were admitted one by one",
     },
-    "storage/ingest/columns_file.py": {"load_columns": "columns of a store"},
+    "storage/ingest/api.py": {"load_columns": "columns of a store"},
     "storage/ingest/reading.py": {"sparse_block": "a copy of rows that came through the door"},
     "storage/ingest/turning.py": {"csr_pieces": "of parts that check_compressed() returned", "_turn_rows": "entries that were sorted here"},
 }

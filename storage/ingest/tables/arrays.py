@@ -269,9 +269,10 @@ def _row_vectors(rest: dict[str, Any], options: Options, name: str, *, are_there
         values = rest[source] if isinstance(source, str) else np.asarray(source)
         one = len(values.shape) == 2 and 1 in values.shape
         if table.startswith(COVARIATE) and len(values.shape) == 2 and not one:
-            is_declared = isinstance(values, FileArray) and not are_there
-            columns = [values.first(len(values))] * values.shape[1] if is_declared else _as_array(values).T
-            tables |= {f"{table}[{k}]": column for k, column in enumerate(columns)}
+            if isinstance(values, FileArray) and not are_there:
+                tables |= {f"{table}[{k}]": values.first(len(values)) for k in range(values.shape[1])}
+            else:
+                tables |= {f"{table}[{k}]": column for k, column in enumerate(_as_array(values).T)}
             continue
         tables[table] = (values.vector() if isinstance(values, FileArray) else values.reshape(-1)) if one else values
     return tables

@@ -35,10 +35,6 @@ class Handle:
         """Entries ``lo:hi`` along the first axis of an array."""
         return self.arrays[name][lo:hi]
 
-    def dtype(self, name: str) -> np.dtype:
-        """Type of an array."""
-        return self.arrays[name].dtype
-
     def shape(self, name: str) -> tuple[int, ...]:
         """Shape of an array."""
         return self.arrays[name].shape
@@ -120,7 +116,7 @@ class Spool:
 
     def single(self, name: str) -> bool:
         """Whether an array is float32 in every block."""
-        return all(handle.dtype(name) == np.float32 for handle in self.handles)
+        return all(handle.arrays[name].dtype == np.float32 for handle in self.handles)
 
     def between(self, lo: int, hi: int) -> Iterator[tuple[Handle, int, int, int]]:
         """Blocks that hold rows ``lo:hi``, each with its first and last wanted row (counted inside it) and the row of the first."""
@@ -131,11 +127,9 @@ class Spool:
             if end > lo:
                 yield handle, max(lo, start) - start, min(hi, end) - start, max(lo, start)
 
-    def table(self, name: str, out: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Fill ``out`` (n_rows,) with a row table and return it."""
-        for handle, start, end in zip(self.handles, self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True):
-            out[start:end] = handle.get(name)
-        return out
+    def blocks(self) -> Iterator[tuple[Handle, int]]:
+        """Every block with its first row."""
+        return zip(self.handles, self.starts[:-1].tolist(), strict=True)
 
 
 # Byte ranges of files, and their identity.

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from ..options import Options, Progress
 from ..reading import ColumnCounts, Reading, Source, recount_columns
 from ..scratch import Scratch
 from .lines import Rules
-from .spool import PIECE, FileDigest, Handle, Part, PutBlock, Window, count_lines, hold_block, line_start
+from .spool import PIECE, Block, FileDigest, Handle, Part, PutBlock, Window, count_lines, hold_block, line_start
 from .svmlight import LineParser
 
 _MAX_INDEX = 2**31 - 2
@@ -41,10 +41,6 @@ class RangeRecord:
     def noted(cls, scratch: Scratch) -> "list[RangeRecord]":
         """Ranges that the journal holds."""
         return [cls(**{name: value for name, value in note.items() if name != "step"}) for note in scratch.notes("range")]
-
-    def handles(self, scratch: Scratch) -> "list[Handle]":
-        """Its blocks in the scratch folder."""
-        return [Handle.from_json(scratch.folder, fields) for fields in self.blocks]
 
 
 class SvmlightSource(Source):
@@ -76,10 +72,11 @@ class SvmlightSource(Source):
     def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
         """Parse everything."""
         reading = Reading(target=target, counts=ColumnCounts())
+        reader = _Reader(self, scratch, options, reading, progress)
         if self.digest is None or self.packed:
-            _StreamReader(self, scratch, options, reading, progress).run()
+            reader.read_stream()
         else:
-            _RangeReader(self, self.digest, scratch, options, reading, progress).run(jobs)
+            reader.read_ranges(self.digest, jobs)
         return reading
 
     def parser(self, options: Options, target: Target) -> LineParser:
@@ -97,25 +94,27 @@ class SvmlightSource(Source):
         return LineParser(self.name, rules, why, text, max(text, options.budget // 8))
 
 
-class _RangeReader:
-    """Plain files: every 64 MiB of text are parsed on their own, by threads (the parser holds no interpreter lock)."""
+class _Reader:
+    """Reads a text 64 MiB after 64 MiB, without what the journal of a killed ingest holds."""
 
-    def __init__(
-        self, source: SvmlightSource, digest: FileDigest, scratch: Scratch, options: Options, reading: Reading, progress: Progress
-    ) -> None:
-        self.source, self.digest, self.scratch, self.options, self.reading = source, digest, scratch, options, reading
-        self.progress = progress
-        self.held = (source.memory or 0) <= options.budget
+    def __init__(self, source: SvmlightSource, scratch: Scratch, options: Options, reading: Reading, progress: Progress) -> None:
+        self.source, self.scratch, self.options, self.reading, self.progress = source, scratch, options, reading, progress
+        self.held = source.memory is not None and source.memory <= options.budget
         self._stop = threading.Event()
         self._tables: dict[int, ColumnCounts] = {}
 
-    def run(self, jobs: int) -> None:
-        """Read the ranges that the journal does not have."""
-        done = self._take_up()
+    def read_ranges(self, digest: FileDigest, jobs: int) -> None:
+        """Read a plain file: its ranges are parsed on their own, by threads (the parser holds no interpreter lock)."""
+        ready = RangeRecord.noted(self.scratch)
+        if any(digest.piece(record.index) != record.crc for record in ready):
+            self.scratch.restart()
+            ready = []
+        self._take_up(ready)
         with ThreadPoolExecutor(max(1, jobs)) as pool:
             try:
-                for record, handles in pool.map(self._read_range, range(done, self.digest.n_pieces)):
+                for record, handles in pool.map(lambda index: self._read_range(digest, index), range(len(ready), digest.n_pieces)):
                     self._take(record, handles)
+                    self.progress(min(digest.size, (record.index + 1) * PIECE), digest.size, "read")
             except BaseException:
                 self._stop.set()
                 pool.shutdown(cancel_futures=True)
@@ -124,116 +123,90 @@ class _RangeReader:
         for table in self._tables.values():
             self.reading.counts.merge(table)
 
-    def _take(self, record: RangeRecord, handles: list[Handle]) -> None:
-        _take_range(self.reading, record, handles, self.source.name)
-        if not self.held:
-            record.blocks = [handle.to_json() for handle in handles]
-            self.scratch.note("range", **asdict(record))
-        self.progress(min(self.digest.size, (record.index + 1) * PIECE), self.digest.size, "read")
-
-    def _take_up(self) -> int:
-        """Take over the ranges read by a killed ingest, if the file still holds the same bytes there; how many."""
-        ready = RangeRecord.noted(self.scratch)
-        if any(self.digest.piece(record.index) != record.crc for record in ready):
-            self.scratch.restart()
-            return 0
-        for record in ready:
-            _take_range(self.reading, record, record.handles(self.scratch), self.source.name)
-        recount_columns(self.reading)
-        return len(ready)
-
-    def _read_range(self, index: int) -> tuple[RangeRecord, list[Handle]]:
+    def _read_range(self, digest: FileDigest, index: int) -> tuple[RangeRecord, list[Handle]]:
         if self.held:
-            return self._read(index, hold_block)
-        with Part(self.scratch.path(_part_name(index))) as part:
-            record, handles = self._read(index, part)
+            return self._parse_range(digest, index, hold_block)
+        with Part(self.scratch.path(f"part-{index:06d}.bin")) as part:
+            record, handles = self._parse_range(digest, index, part)
         # Now, while the system still has the range in memory.
-        record.crc = self.digest.piece(index)
+        record.crc = digest.piece(index)
         return record, handles
 
-    def _read(self, index: int, sink: PutBlock) -> tuple[RangeRecord, list[Handle]]:
+    def _parse_range(self, digest: FileDigest, index: int, put: PutBlock) -> tuple[RangeRecord, list[Handle]]:
         table = self._tables.setdefault(threading.get_ident(), ColumnCounts())
+        # The labels of a range are its own until it is taken.
         met = Target(self.reading.target.task, self.reading.target.declared)
-        parser, handles, fault = self.source.parser(self.options, met), [], _plain_fault(self.source.name)
+        parser = self.source.parser(self.options, met)
         with open_file(self.source.path) as file:
-            lo, hi = (line_start(file, number * PIECE, self.digest.size) for number in (index, index + 1))
-            for block, _, _ in parser.blocks(Window(file, lo, hi), lambda: count_lines(self.source.path, lo)):
+            lo, hi = (line_start(file, number * PIECE, digest.size) for number in (index, index + 1))
+            blocks = parser.blocks(Window(file, lo, hi), lambda: count_lines(self.source.path, lo))
+            handles: list[Handle] = []
+            for block, _, _ in self._count(blocks, parser, table, met):
                 if self._stop.is_set():
                     break
-                table.add(block["cols"], parser.highest)
-                if "y" in block:
-                    met.add_numbers(block["y"], fault)
-                handles.append(sink(block))
+                handles.append(put(block))
         return RangeRecord(index, hi, 0, 0, parser.lowest, parser.highest, sorted(met.numbers), []), handles
 
-
-class _StreamReader:
-    """Compressed files and standard input: one reader; a part file is closed after every 64 MiB of text."""
-
-    def __init__(self, source: SvmlightSource, scratch: Scratch, options: Options, reading: Reading, progress: Progress) -> None:
-        self.source, self.scratch, self.options, self.reading, self._progress = source, scratch, options, reading, progress
-        self.end = self.lines = self.index = 0
-
-    def run(self) -> None:
-        """Read what the journal does not have."""
-        for record in RangeRecord.noted(self.scratch):
-            _take_range(self.reading, record, record.handles(self.scratch), self.source.name)
-            self.end, self.lines, self.index = record.end, record.lines, record.index + 1
-        recount_columns(self.reading)
+    def read_stream(self) -> None:
+        """Read a compressed file or standard input; a part file is closed after every 64 MiB of text."""
+        ready = RangeRecord.noted(self.scratch)
+        self._take_up(ready)
         if self.scratch.notes("read"):
             return
+        origin, before = (ready[-1].end, ready[-1].lines) if ready else (0, 0)
         opened = open_text("-" if self.source.stdin else self.source.path, self.source.name, self.source.encoding)
         try:
             # Text that was parsed before may count a line end that the last line lacks.
-            buffer, left = memoryview(bytearray(1 << 20)), self.end
+            buffer, left = memoryview(bytearray(1 << 20)), origin
             while left > 0 and (got := opened.stream.readinto(buffer[:left])):
                 left -= got
             parser = self.source.parser(self.options, self.reading.target)
-            origin, before = self.end, self.lines
             blocks = parser.blocks(opened.stream, lambda: before)
-            while self._part(blocks, parser, origin, before, opened.done):
-                self.index += 1
+            index, end, lines, is_there = len(ready), origin, before, True
+            while is_there:
+                met, stored, start, is_there = Target(self.reading.target.task, self.reading.target.declared), [], end, False
+                with Part(self.scratch.path(f"part-{index:06d}.bin")) as part:
+                    for block, at, passed in self._count(blocks, parser, self.reading.counts, met):
+                        stored.append(part(block))
+                        end, lines = origin + at, before + passed
+                        self.progress(opened.done(), self.source.digest.size if self.source.digest else opened.done(), "read")
+                        if is_there := end - start >= PIECE:
+                            break
+                self._take(RangeRecord(index, end, lines, 0, parser.lowest, parser.highest, sorted(met.numbers), []), stored)
+                index += 1
         finally:
             opened.stream.close()
         self.scratch.note("read")
 
-    def _part(self, blocks: Iterator[Any], parser: LineParser, origin: int, before: int, done: Callable[[], int]) -> bool:
-        """Fill one part file; False at the end of the text."""
-        assert self.reading.counts is not None
-        stored, start = [], self.end
-        met = Target(self.reading.target.task, self.reading.target.declared)
-        with Part(self.scratch.path(_part_name(self.index))) as part:
-            for block, at, lines in blocks:
-                self.reading.counts.add(block["cols"], parser.highest)
-                if "y" in block:
-                    met.add_numbers(block["y"], _plain_fault(self.source.name))
-                stored.append(part(block))
-                self.end, self.lines = origin + at, before + lines
-                total = self.source.digest.size if self.source.digest else done()
-                self._progress(done(), total, "read")
-                if self.end - start >= PIECE:
-                    break
-            else:
-                start = -1
-        blocks_json = [handle.to_json() for handle in stored]
-        record = RangeRecord(self.index, self.end, self.lines, 0, parser.lowest, parser.highest, sorted(met.numbers), blocks_json)
-        _take_range(self.reading, record, stored, self.source.name)
-        self.scratch.note("range", **asdict(record))
-        return start >= 0
+    def _count(
+        self, blocks: Iterator[tuple[Block, int, int]], parser: LineParser, table: ColumnCounts | None, met: Target
+    ) -> Iterator[tuple[Block, int, int]]:
+        """Pass blocks on, after their columns and labels were noted."""
+        assert table is not None
+        for block, at, lines in blocks:
+            table.add(block["cols"], parser.highest)
+            if "y" in block:
+                met.add_numbers(block["y"], self._fault)
+            yield block, at, lines
 
+    def _fault(self, reason: str, row: int) -> DataError:
+        return DataError(reason, self.source.name)
 
-def _part_name(index: int) -> str:
-    return f"part-{index:06d}.bin"
+    def _take_up(self, ready: list[RangeRecord]) -> None:
+        for record in ready:
+            self._meet(record, [Handle.from_json(self.scratch.folder, fields) for fields in record.blocks])
+        recount_columns(self.reading)
 
+    def _take(self, record: RangeRecord, handles: list[Handle]) -> None:
+        self._meet(record, handles)
+        if not self.held:
+            record.blocks = [handle.to_json() for handle in handles]
+            self.scratch.note("range", **asdict(record))
 
-def _plain_fault(name: str) -> Callable[[str, int], DataError]:
-    return lambda reason, row: DataError(reason, name)
-
-
-def _take_range(reading: Reading, record: RangeRecord, handles: Iterable[Handle], name: str) -> None:
-    reading.meet(record.lowest, record.highest)
-    reading.target.merge(record.numbers, _plain_fault(name))
-    reading.handles.extend(handles)
+    def _meet(self, record: RangeRecord, handles: list[Handle]) -> None:
+        self.reading.meet(record.lowest, record.highest)
+        self.reading.target.merge(record.numbers, self._fault)
+        self.reading.handles.extend(handles)
 
 
 def default_jobs(path: Path) -> int:

@@ -94,8 +94,8 @@ def test_work_that_was_done_is_not_repeated(tmp_path, monkeypatch):
     source, options, *_ = sources(tmp_path)["plain"]
     n_pieces = -(-source.stat().st_size // 2000)
     parsed = []
-    read = text._RangeReader._read
-    monkeypatch.setattr(text._RangeReader, "_read", lambda self, index, sink: parsed.append(index) or read(self, index, sink))
+    read = text._Reader._parse_range
+    monkeypatch.setattr(text._Reader, "_parse_range", lambda self, *args: parsed.append(args[1]) or read(self, *args))
     with pytest.raises(Killed):
         ingest(source, tmp_path / "S", jobs=1, progress=killer(3), **options)
     first = len(parsed)

@@ -7,8 +7,8 @@ import pytest
 
 from gramplane.storage.errors import DataError
 from gramplane.storage.ingest import ingest
-from gramplane.storage.ingest.text import wide_text
-from gramplane.storage.ingest.text.wide_text import WideRows
+from gramplane.storage.ingest.tables import csv_text
+from gramplane.storage.ingest.tables.csv_text import WideRows
 
 CELLS = np.random.default_rng(0).normal(size=(5, 40)).round(3)
 
@@ -18,7 +18,7 @@ def text_of(cells, end="\n", last="\n"):
 
 
 def rows_of(text, columns=40, texts=(), delimiter=","):
-    return list(WideRows(BytesIO(text), delimiter, columns, set(texts), 1, "w.csv"))
+    return list(WideRows(BytesIO(text), delimiter, columns, set(texts), 1, "w.csv", lambda name, cells: cells))
 
 
 @pytest.mark.parametrize("options", [{}, {"drop": ["sex"]}, {"columns": ["g1", "sex"]}, {"categorical": ["code"]}, {"missing": "keep"}])
@@ -38,7 +38,7 @@ def test_a_table_too_wide_for_the_reader_of_columns_is_the_same_table(tmp_path, 
 @pytest.mark.parametrize("size", [1, 7, 64, 1000, 1 << 20])
 @pytest.mark.parametrize(("end", "last"), [("\n", "\n"), ("\n", ""), ("\r\n", "\r\n"), ("\r\n", "")])
 def test_parts_of_any_size_give_the_same_rows(monkeypatch, size, end, last):
-    monkeypatch.setattr(wide_text, "_LEAST", size)
+    monkeypatch.setattr(csv_text, "_LEAST", size)
     found = rows_of(text_of(CELLS, end, last))
     np.testing.assert_array_equal([row.values for row in found], CELLS)
     assert [row.texts for row in found] == [{}] * 5
@@ -46,7 +46,7 @@ def test_parts_of_any_size_give_the_same_rows(monkeypatch, size, end, last):
 
 @pytest.mark.parametrize("size", [5, 1 << 20])
 def test_texts_are_kept_by_column_and_blank_lines_passed_over(monkeypatch, size):
-    monkeypatch.setattr(wide_text, "_LEAST", size)
+    monkeypatch.setattr(csv_text, "_LEAST", size)
     found = rows_of(b"1,red,3\n\n4,blue,\n", 3, {1})
     assert [row.texts for row in found] == [{1: "red"}, {1: "blue"}]
     np.testing.assert_array_equal([row.values for row in found], [[1, 0, 3], [4, 0, np.nan]])
@@ -63,15 +63,15 @@ def test_texts_are_kept_by_column_and_blank_lines_passed_over(monkeypatch, size)
     ],
 )
 def test_what_is_wrong_is_told_by_line(monkeypatch, size, text, words):
-    monkeypatch.setattr(wide_text, "_LEAST", size)
+    monkeypatch.setattr(csv_text, "_LEAST", size)
     with pytest.raises(DataError, match=words):
         rows_of(text, 3)
 
 
 def test_a_cell_without_end_is_refused_before_it_fills_the_memory(monkeypatch):
-    monkeypatch.setattr(wide_text, "_LEAST", 100)
-    monkeypatch.setattr(wide_text, "_LONGEST", 1000)
+    monkeypatch.setattr(csv_text, "_LEAST", 100)
+    monkeypatch.setattr(csv_text, "_LONGEST", 1000)
     stream = BytesIO(b"1," + b"9" * 10**6)
     with pytest.raises(DataError, match=r"w\.csv:2.*a cell has more than 1000 bytes"):
-        list(WideRows(stream, ",", 2, set(), 1, "w.csv"))
+        list(WideRows(stream, ",", 2, set(), 1, "w.csv", lambda name, cells: cells))
     assert stream.tell() < 2000
