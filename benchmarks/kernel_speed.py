@@ -21,12 +21,10 @@ from gramplane.kernels.svm.dual import DenseGram, DualSolution, Scratch, svc_pro
 from gramplane.kernels.svm.smo import solve_smo
 from gramplane.pipeline.core.engine import iterate
 from gramplane.pipeline.core.resources import RunContext
-from gramplane.pipeline.grams.given import GivenGrams, GivenKernel
-from gramplane.pipeline.grams.settings import GramSettings
+from gramplane.pipeline.grams.given import GivenGrams
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.methods.mkl.config import MKLConfig
 from gramplane.pipeline.methods.mkl.method import MKL
-from gramplane.pipeline.methods.mkl.problem import MKLProblem
 
 # -- rbf_bank ----------------------------------------------------------------------------------------------------------------
 
@@ -227,8 +225,7 @@ def mkl_elastic(report: bench.Report, options: Any) -> None:
     data.source, data.k, data.n_rows, data.n_cols, data.digest = grams, k, n, n, ""
     with open_executor(None) as executor:
         ctx = RunContext(executor, data=data, driver_memory=64 << 30)  # pyright: ignore[reportArgumentType]
-        specs: Any = tuple(GivenKernel(q) for q in range(k))
-        problem = MKLProblem(config, Inputs(data, y, (-1, 1)), specs, (svc_problem(y, COST),), GramSettings.of(data, ctx, specs), ctx)
+        problem = MKL().problem(config, Inputs(data, (y > 0).astype(np.int64), (-1, 1)), ctx)
         problem.grams(ctx)
         calls: dict[str, Callable[[], Any]] = {
             "ours": lambda: iterate(MKL(), problem, ctx),
