@@ -19,13 +19,11 @@ import numba
 import numpy as np
 import threadpoolctl
 from llvmlite import ir
-from numba.core import cgutils, codegen, compiler, dispatcher, event, sigutils, targetconfig, types
-from numba.core.environment import lookup_environment
+from numba.core import cgutils, compiler, dispatcher, event, sigutils, targetconfig, types
 from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_ENTRIES = ("no_cpython_wrapper", "no_cfunc_wrapper")
 PATIENCE_SECONDS = 0.05  # A deferred function is compiled once Python has run it for so long, seconds of a processor.
 
 
@@ -246,28 +244,21 @@ class _Pipeline(compiler.Compiler):
 
 def _drop_entries_of_parts() -> bool:
     """Let nothing that is compiled for a function of ours have entries for Python and C, parts of numba included. Compare options as they
-    were set, which is what numba does most often and takes longest for; entries are none of what tells two compilations of a part of numba
-    apart. Returns whether this numba has what is changed.
+    were set, which is what numba does most often and takes longest for. Returns whether this numba has what is changed.
     """
     parts: Any = getattr(dispatcher, "_FunctionCompiler", None)
     options: Any = targetconfig.TargetConfig
     if not (hasattr(parts, "_customize_flags") and hasattr(options, "values")):
         return False
-    customize = parts._customize_flags
+    customize, are_equal = parts._customize_flags, options.__eq__
 
     def customize_flags(self: object, flags: Any) -> object:
         if _COMPILATION.depth:
             flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
         return customize(self, flags)
 
-    def without_entries(options: Any) -> dict[str, object]:
-        values = options._values.items()
-        return {name: value for name, value in values if name not in _ENTRIES and value != options.options[name].default}
-
-    def compare(self: object, other: object) -> bool:
-        if type(self) is not type(other):
-            return False
-        return getattr(self, "_values", None) == getattr(other, "_values", None) or without_entries(self) == without_entries(other)
+    def compare(self: object, other: object) -> object:
+        return getattr(self, "_values", None) == getattr(other, "_values", self) or are_equal(self, other)
 
     parts._customize_flags = customize_flags
     # numba hashes the names of the options, which are the same for all of a class.
@@ -275,38 +266,7 @@ def _drop_entries_of_parts() -> bool:
     return True
 
 
-def _make_code_of_entries_only() -> None:
-    """Let what is compiled for a function of ours, and has no entry, have no machine code of its own: what calls it holds a copy. This is a
-    tenth of the time.
-    """
-    of_numba: Any = codegen
-    library, machine = of_numba.JITCodeLibrary, of_numba.JITCPUCodegen
-    finish, set_environment = library._finalize_final_module, machine.set_env
-
-    def finish_entries(self: Any) -> None:
-        is_from_disk = getattr(self, "_compiled_object", None) is not None
-        has_entry = any(one.name.startswith("_ZN7cpython") and not one.is_declaration for one in self._final_module.functions)
-        if _COMPILATION.depth and not is_from_disk and not has_entry:
-            self._finalize_dynamic_globals()
-            self._finalized = True
-            return
-        finish(self)
-        # Copies of what has no code of its own look for their constants here.
-        for one in self._final_module.global_variables:
-            found = lookup_environment(one.name)
-            if found is not None:
-                set_environment(self.codegen, one.name, found)
-
-    def set_where_known(self: Any, name: str, environment: object) -> None:
-        if self._engine.is_symbol_defined(name):
-            set_environment(self, name, environment)
-
-    library._finalize_final_module, machine.set_env = finish_entries, set_where_known
-
-
 _CAN_SAVE = _drop_entries_of_parts()
-if _CAN_SAVE:
-    _make_code_of_entries_only()
 
 
 def _fused(typing_context: object, a: types.Type, b: types.Type, c: types.Type) -> tuple[object, Callable[..., object]]:

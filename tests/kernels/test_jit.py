@@ -55,26 +55,6 @@ def test_reassociated_sums_keep_infinity_and_nan():
     assert total(np.array([np.inf] + [1.0] * 9)) == np.inf
 
 
-@compiled
-def refuse_below_zero(x):
-    if x < 0.0:
-        raise ValueError("below zero")
-    return np.sqrt(x)
-
-
-@compiled
-def root_and_one(x):
-    return refuse_below_zero(x) + 1.0
-
-
-def test_a_part_without_code_of_its_own_raises_its_errors_and_may_be_called_later():
-    assert root_and_one(4.0) == 3.0
-    for function in (root_and_one, refuse_below_zero):
-        with pytest.raises(ValueError, match="below zero"):
-            function(-1.0)
-    assert refuse_below_zero(4.0) == 2.0
-
-
 def test_one_thread_inside_and_the_callers_setting_after(two_threads):
     with one_thread():
         assert set(blas_threads()) == {1}

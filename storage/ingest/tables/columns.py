@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ....kernels.jit import compiled
+from .._jit import compile_kernel
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-@compiled
+@compile_kernel
 def count_columns(cols: Ints, table: npt.NDArray[np.uint32]) -> None:
     """Add the entries of every column to ``table``."""
     for col in cols:
         table[col] += np.uint32(1)
 
 
-@compiled
+@compile_kernel
 def _find_bucket(col: int, cells: Ints, bits: int, edges: Longs) -> int:
     """Bucket of a column: by table for the cell of 2^bits columns it is in, by bisection where edges fall inside the cell."""
     cell = col >> bits
@@ -36,7 +36,7 @@ def _find_bucket(col: int, cells: Ints, bits: int, edges: Longs) -> int:
     return lo
 
 
-@compiled
+@compile_kernel
 def partition_entries(
     lengths: Ints, cols: Ints, words: Ints, first_row: int, shift: int, cells: Ints, bits: int, edges: Longs, ends: Longs, records: Ints
 ) -> None:
@@ -67,7 +67,7 @@ def partition_entries(
             k += 1
 
 
-@compiled
+@compile_kernel
 def scatter_records(records: Ints, base: int, cursor: Longs, rows: Ints, words: Ints) -> bool:
     """Put records at their column's cursor and move it on; False if a column is out of range or runs over the arrays. Records of a column
     come in row order, so rows come out ascending."""
@@ -85,7 +85,7 @@ def scatter_records(records: Ints, base: int, cursor: Longs, rows: Ints, words: 
     return True
 
 
-@compiled
+@compile_kernel
 def column_sums(values: npt.NDArray[Any], ends: Ints, norm1: Floats, sumsq: Floats, low: npt.NDArray[Any], high: npt.NDArray[Any]) -> None:
     """Add entries of sparse columns, in row order, to the sums of |x| and of x^2 and to the extremes of each."""
     first = 0
@@ -102,7 +102,7 @@ def column_sums(values: npt.NDArray[Any], ends: Ints, norm1: Floats, sumsq: Floa
         first = last
 
 
-@compiled
+@compile_kernel
 def sparse_linear(values: npt.NDArray[Any], rows: Ints, ends: Ints, weights: Floats, linear: Floats, present: Floats) -> None:
     """Add entries of sparse columns to their weighted sums and sums of weights; ``weights`` (n_rows,), or none where all are 1."""
     plain = not weights.size
@@ -115,7 +115,7 @@ def sparse_linear(values: npt.NDArray[Any], rows: Ints, ends: Ints, weights: Flo
         linear[j], present[j] = total, there
 
 
-@compiled
+@compile_kernel
 def sparse_squares(values: npt.NDArray[Any], rows: Ints, ends: Ints, weights: Floats, mean: Floats, square: Floats) -> None:
     """Add entries of sparse columns to their weighted sums of squared deviations from ``mean``; ``weights`` as for `sparse_linear`."""
     plain = not weights.size
@@ -133,7 +133,7 @@ _STRIPS = 256  # strips that are read together where memory runs along the rows
 _SUMS = 8  # sums of a column: the first value, the extremes, and the sums that `dense_tables` names
 
 
-@compiled
+@compile_kernel
 def _add(x: float, weight: float, sums: tuple[float, float, float, float, float]) -> tuple[float, float, float, float, float]:
     first, low, high, linear, square = sums
     deviation = x - first
@@ -141,7 +141,7 @@ def _add(x: float, weight: float, sums: tuple[float, float, float, float, float]
     return first, (x if x < low else low), (x if x > high else high), linear + share, square + share * deviation
 
 
-@compiled
+@compile_kernel
 def _add_rows(rows: Floats, sums: Floats, a: float, b: float, c: float, d: float) -> None:
     """Add four rows, of the weights a to d, to the extremes and deviations of a strip."""
     for j in range(_WIDE):
@@ -151,7 +151,7 @@ def _add_rows(rows: Floats, sums: Floats, a: float, b: float, c: float, d: float
         _, sums[_WIDE + j], sums[2 * _WIDE + j], sums[3 * _WIDE + j], sums[4 * _WIDE + j] = held
 
 
-@compiled
+@compile_kernel
 def _add_sizes(rows: Floats, n_rows: int, sums: Floats) -> None:
     """Add rows to the counts, sums of |x| and sums of x^2 of a strip; missing values take no part."""
     for i in range(n_rows):
@@ -163,7 +163,7 @@ def _add_sizes(rows: Floats, n_rows: int, sums: Floats) -> None:
             sums[7 * _WIDE + j] += x * x
 
 
-@compiled
+@compile_kernel
 def _copy_strip(x: npt.NDArray[Any], starts: Longs, across: int, width: int, rows: Floats) -> None:
     if across == 1:
         for i in range(starts.size):
@@ -176,7 +176,7 @@ def _copy_strip(x: npt.NDArray[Any], starts: Longs, across: int, width: int, row
                 rows[i * _WIDE + j] = x[starts[i] + j * across]
 
 
-@compiled
+@compile_kernel
 def dense_tables(x: npt.NDArray[Any], starts: Longs, n_rows: int, across: int, weights: Floats, sizes: bool, out: Floats) -> None:
     """Add some rows to the sums of dense columns, ``out`` (8, k), in one look at the data: first value f, which stands there before, least
     and largest value, sums of w (x - f) and of w (x - f)^2, and if ``sizes`` number of non-zeros, sums of |x| and of x^2. Every sum runs
@@ -213,7 +213,7 @@ def dense_tables(x: npt.NDArray[Any], starts: Longs, n_rows: int, across: int, w
                     out[m, begin + j] = sums[s, m * _WIDE + j]
 
 
-@compiled
+@compile_kernel
 def gather_columns(x: npt.NDArray[Any], width: int, columns: npt.NDArray[np.uint64], out: npt.NDArray[Any]) -> None:
     """Copy columns of rows of ``width`` numbers to the lines of ``out``, four rows together: enough to wait for memory at once."""
     for low in range(0, out.shape[1], 4):
@@ -223,7 +223,7 @@ def gather_columns(x: npt.NDArray[Any], width: int, columns: npt.NDArray[np.uint
                 out[k, i] = x[np.uint64(i) * np.uint64(width) + columns[k]]
 
 
-@compiled
+@compile_kernel
 def mix_words(
     words: npt.NDArray[Any], lines: int, width: int, step: int, exponent: np.uint64, one: np.uint64, lanes: npt.NDArray[np.uint64]
 ) -> np.uint64:
@@ -252,7 +252,7 @@ def mix_words(
     return seen
 
 
-@compiled
+@compile_kernel
 def row_squares(lengths: Ints, values: Floats, out: Floats) -> None:
     """Sum of squares of every sparse row."""
     k = 0

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ....kernels.jit import compiled
 from ...encoding.chunks import Chunk, chunk_of_arrow
 from ...encoding.record import EXACT_INTEGERS, MISSING_WORDS
 from ...errors import Foreign
+from .._jit import compile_kernel
 
 _BLANK, _ZERO, _NINE = ord(" "), ord("0"), ord("9")
 _PLUS, _MINUS = ord("+"), ord("-")
@@ -78,7 +78,7 @@ def _compute() -> Foreign:
     return compute
 
 
-@compiled
+@compile_kernel
 def _is_odd(letters: npt.NDArray[np.uint8], ends: npt.NDArray[np.int32], values: npt.NDArray[Any]) -> bool:
     """Whether a numeral has a zero in front that says nothing of a number (007), or is an integer that float64 may not hold; cell i is
     ``letters[ends[i] : ends[i + 1]]``, its value ``values[i]``."""
@@ -137,7 +137,7 @@ _MASK9 = np.uint64(0x1FF)
 _CLINGER = np.uint64(1 << 53)
 
 
-@compiled
+@compile_kernel
 def _wide_product(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64]:
     """High and low word of a * b."""
     a1, a0, b1, b0 = a >> _32, a & _LOW, b >> _32, b & _LOW
@@ -146,7 +146,7 @@ def _wide_product(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64]:
     return a1 * b1 + (mid >> _32) + (mid2 >> _32), (mid2 << _32) | (low & _LOW)
 
 
-@compiled
+@compile_kernel
 def _leading_zeros(w: np.uint64) -> int:
     n = 0
     for step in (32, 16, 8, 4, 2, 1):
@@ -156,7 +156,7 @@ def _leading_zeros(w: np.uint64) -> int:
     return n
 
 
-@compiled
+@compile_kernel
 def _round_product(w: np.uint64, q: int) -> float:
     """Nearest float64 of w * 10^q for w != 0 (Lemire's algorithm)."""
     if q < _Q_MIN:
@@ -189,7 +189,7 @@ def _round_product(w: np.uint64, q: int) -> float:
     return math.ldexp(float(mantissa), exponent - 1075)
 
 
-@compiled
+@compile_kernel
 def to_double(w: np.uint64, q: int) -> float:
     """Nearest float64 of w * 10^q, infinity above the largest. ``w``: integer of at most 19 decimal digits; ``q``: decimal exponent."""
     if w == _0:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ....kernels.jit import compiled
+from .._jit import compile_kernel
 from .cells import to_double
 
 OK, MORE, BAD_LABEL, UNKNOWN_LABEL, MISSING_COLON, BAD_INDEX, INDEX_LOW, INDEX_HIGH, NOT_ASCENDING, BAD_VALUE, TOO_LARGE = range(11)
@@ -46,22 +46,22 @@ class Lines(NamedTuple):
     deferred: npt.NDArray[np.int64]
 
 
-@compiled
+@compile_kernel
 def _is_digit(c: int) -> bool:
     return 48 <= c <= 57
 
 
-@compiled
+@compile_kernel
 def _is_space(c: int) -> bool:
     return c == _SPACE or (_TAB <= c <= _CR and c != _LF)
 
 
-@compiled
+@compile_kernel
 def _ends_token(c: int) -> bool:
     return c in (_SPACE, _HASH) or _TAB <= c <= _CR
 
 
-@compiled
+@compile_kernel
 def _read_exponent(buf: npt.NDArray[np.uint8], p: int) -> Pair:
     """Value of the digits after "e" and the position behind them; position -1 when there are none."""
     negative = buf[p] == _MINUS
@@ -76,7 +76,7 @@ def _read_exponent(buf: npt.NDArray[np.uint8], p: int) -> Pair:
     return (-e if negative else e), p
 
 
-@compiled
+@compile_kernel
 def _many_digits(buf: npt.NDArray[np.uint8], p: int) -> tuple[np.uint64, int, bool]:
     """First 19 significant digits, the exponent that goes with them, and whether a digit was left out."""
     w, q, n_digits, fraction, cut = np.uint64(0), 0, 0, False, False
@@ -97,7 +97,7 @@ def _many_digits(buf: npt.NDArray[np.uint8], p: int) -> tuple[np.uint64, int, bo
         p += 1
 
 
-@compiled
+@compile_kernel
 def _read_number(buf: npt.NDArray[np.uint8], p: int) -> tuple[float, int, int]:
     """Value of the number at p, the position behind it, and whether it is good, bad, or to be read by the exact parser."""
     negative = buf[p] == _MINUS
@@ -132,7 +132,7 @@ def _read_number(buf: npt.NDArray[np.uint8], p: int) -> tuple[float, int, int]:
     return (-value if negative else value), p, _GOOD
 
 
-@compiled
+@compile_kernel
 def _read_index(buf: npt.NDArray[np.uint8], p: int) -> Pair:
     """Unsigned integer at p, held below 2^41, and the position behind it."""
     value = 0
@@ -142,7 +142,7 @@ def _read_index(buf: npt.NDArray[np.uint8], p: int) -> Pair:
     return value, p
 
 
-@compiled
+@compile_kernel
 def _is_declared(declared: npt.NDArray[np.float64], value: float) -> bool:
     for label in declared:
         if label == value:
@@ -150,7 +150,7 @@ def _is_declared(declared: npt.NDArray[np.float64], value: float) -> bool:
     return declared.size == 0
 
 
-@compiled
+@compile_kernel
 def _pass_qid(buf: npt.NDArray[np.uint8], p: int) -> int:
     """Position behind ``qid:integer`` at p, or -1."""
     if not (buf[p] == 113 and buf[p + 1] == 105 and buf[p + 2] == 100 and buf[p + 3] == _COLON):
@@ -159,7 +159,7 @@ def _pass_qid(buf: npt.NDArray[np.uint8], p: int) -> int:
     return q if q > p + 4 and _ends_token(buf[q]) else -1
 
 
-@compiled
+@compile_kernel
 def _check_index(index: Any, previous: Any, rules: Rules) -> int:
     if index < rules.low:
         return INDEX_LOW
@@ -168,7 +168,7 @@ def _check_index(index: Any, previous: Any, rules: Rules) -> int:
     return OK if index > previous else NOT_ASCENDING
 
 
-@compiled
+@compile_kernel
 def _defer_number(lines: Lines, state: npt.NDArray[np.int64], p: int, q: int, place: int) -> int:
     k = state[DEFERRED]
     if k == lines.deferred.shape[0]:
@@ -178,7 +178,7 @@ def _defer_number(lines: Lines, state: npt.NDArray[np.int64], p: int, q: int, pl
     return OK
 
 
-@compiled
+@compile_kernel
 def _read_label(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, state: npt.NDArray[np.int64]) -> tuple[int, int]:
     """Read the label at p; status and the position behind it, or of the fault."""
     value, q, kind = _read_number(buf, p)
@@ -192,7 +192,7 @@ def _read_label(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, 
     return (OK, q) if _is_declared(rules.declared, value) else (UNKNOWN_LABEL, p)
 
 
-@compiled
+@compile_kernel
 def _pass_label(buf: npt.NDArray[np.uint8], p: int) -> int:
     """Position behind the word at p; p itself if the word is an entry, which its colon tells."""
     q = p
@@ -203,7 +203,7 @@ def _pass_label(buf: npt.NDArray[np.uint8], p: int) -> int:
     return q
 
 
-@compiled
+@compile_kernel
 def _read_entries(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, state: npt.NDArray[np.int64]) -> tuple[int, int]:
     """Read index:value pairs up to a line end or comment; status and the position there, or of the fault."""
     previous, nnz, exact32 = np.int64(-1), state[NNZ], True
@@ -245,7 +245,7 @@ def _read_entries(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines
     return OK, p
 
 
-@compiled
+@compile_kernel
 def _read_row(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, state: npt.NDArray[np.int64]) -> tuple[int, int]:
     """Read one row; nothing of it is counted unless all of it is good."""
     first, waiting = state[NNZ], state[DEFERRED]
@@ -264,7 +264,7 @@ def _read_row(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, st
     return OK, q
 
 
-@compiled
+@compile_kernel
 def parse_lines(buf: npt.NDArray[np.uint8], stop: int, rules: Rules, lines: Lines, state: npt.NDArray[np.int64]) -> int:
     """Parse the lines that start in ``buf[state[AT]:stop]``; all of them end in ``buf``, at least 4 bytes before its end. ``lines``, out:
     room for half as many rows and a quarter as many entries as there are bytes; ``state`` (N_STATE,): in and out. Returns the status;
