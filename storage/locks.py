@@ -50,6 +50,7 @@ def file_lock(path: Path) -> Iterator[None]:
     finally:
         if fd in locked_files:
             locked_files.remove(fd)
+            fcntl.flock(fd, fcntl.LOCK_UN)  # closing would not do: a process that starts just now has the file open until its exec
             os.close(fd)
 
 

@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from gramplane.storage import RunLocked, RunStore
-from gramplane.storage.locks import Lease
+from gramplane.storage.locks import Lease, file_lock
+from gramplane.storage.temporary import locked_files
 
 HOLD = """
 import os, sys, time
@@ -37,6 +38,19 @@ def run(tmp_path):
 
 def holder(run, *flags):
     return subprocess.Popen([sys.executable, "-c", HOLD, str(run.path), *flags], stdout=subprocess.PIPE, text=True)
+
+
+def test_a_lock_is_free_although_a_process_that_starts_has_its_file_open(tmp_path):
+    """Between fork and exec a child has every file of its parent open, and a lock belongs to the open file."""
+    before = set(locked_files)
+    with file_lock(tmp_path / "lock"):
+        (held,) = locked_files - before
+        of_child = os.dup(held)
+    try:
+        with file_lock(tmp_path / "lock"):
+            pass
+    finally:
+        os.close(of_child)
 
 
 def test_second_owner_is_refused_and_told_who_holds_it(run):
