@@ -24,8 +24,8 @@ N, U, D = 120, 300, 12
 TOL = {"C": 2.0, "start": "svm3", "tol": 1e-6}
 
 
-def draw(d=D, constant=True):
-    rng = np.random.default_rng(0)
+def draw(d=D, constant=True, seed=0):
+    rng = np.random.default_rng(seed)
     y, hidden = np.resize([-1, 1, -1, 1, 0], N), rng.integers(-1, 2, U)
     X, V = (rng.normal(size=(len(side), d)) + 1.2 * side[:, None] * (np.arange(d) < 2) for side in (y, hidden))
     if constant:
@@ -143,7 +143,7 @@ def run(stores, folder, params, memory=LITTLE, events=None, **options):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_algorithm_by_passes_finds_the_machine_of_the_matrix(kind, tmp_path):
-    X, y, V = draw(constant=False)
+    X, y, V = draw(constant=False, seed=3)  # of seed 0 the start decides on one row by less than its tolerance
     ingest((X, y), tmp_path / "a")
     ingest(V, tmp_path / "b")
     params, events = KINDS[kind], []
