@@ -422,6 +422,17 @@ def test_bad_task_kernels_are_named(table, words):
 # -- runs --------------------------------------------------------------------------------------------------------------------------
 
 
+def test_a_report_counts_columns_as_their_file_does(tmp_path):
+    """SVMlight counts from one: the first column is x1 in every table, also as the columns of a kernel."""
+    X, y = drawn(16)
+    lines = (f"{label} {' '.join(f'{j}:{x!r}' for j, x in enumerate(row, 1))}" for label, row in zip(y, X.tolist(), strict=True))
+    (tmp_path / "rows.svm").write_text("\n".join(lines) + "\n")
+    store = ingest(tmp_path / "rows.svm", tmp_path / "rows.zarr")
+    run_method("hierarchical-kernels", {"C": 3.0}, data=store.url, run=str(tmp_path / "run"))
+    kernels = [row["kernel"] for row in RunStore.open(tmp_path / "run").read_json("tables")["kernels"]]
+    assert kernels and all("[x" in name and "x0" not in name for name in kernels)
+
+
 def test_a_run_is_the_fit_and_loads_with_and_without_tasks(tmp_path):
     X, y = drawn(16)
     plain = ingest((X, y), tmp_path / "plain.zarr")
