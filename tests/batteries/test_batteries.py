@@ -14,6 +14,9 @@ from gramplane.pipeline.registry import MethodInfo
 from gramplane.storage import RunStore
 from gramplane.workflows import battery
 from gramplane.workflows.battery import CHECKS, Bench
+from gramplane.workflows.report.collect import view_run
+from gramplane.workflows.report.found import what_was_found
+from gramplane.workflows.report.tables import csv_files
 from tests.support.methods import CASES
 
 FIRST = {case.method: name for name, case in reversed(CASES.items())}
@@ -83,6 +86,21 @@ def test_what_is_selected_has_weight(name, prepared):
     listed = [row for rows in (method.tables(model).get(name, ()) for name in ("selected", "rules")) for row in rows]
     assert summary["n_selected"] <= np.count_nonzero(weights.reshape(len(weights), -1).any(axis=1))
     assert all(any(isinstance(value, float) and value != 0.0 for value in row.values()) for row in listed)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_run_found_is_a_short_table_without_zeros(name, prepared):
+    case, folder = prepared(name)
+    run = view_run(folder / "straight")
+    all_of_it = what_was_found(run, most=10**6)
+    first = what_was_found(run, most=2)
+    assert first.title and 2 <= len(first.columns) <= 6 and all(set(row) <= set(first.columns) for row in first.rows)
+    assert (len(first.rows), first.total) == (min(2, len(all_of_it.rows)), len(all_of_it.rows))
+    assert first.file in csv_files([run])
+    weighed = [[value for key, value in row.items() if key.startswith("weight")] for row in all_of_it.rows]
+    assert all(any(row) for row in weighed if row)
+    if case.method in ("mkl", "kta-path", "rule-ensemble", "group-lasso", "multitask-selector"):
+        assert first.total == run.summary["n_selected"]
 
 
 CERTIFIED = {*FIRST.values(), "group-lasso-batch-classes", "multitask-selector-batch", "mkl-classes-recompute"}

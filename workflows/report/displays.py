@@ -23,7 +23,7 @@ from ...pipeline.records.shared_charts import bounds, certificates, dual_ascents
 from ...pipeline.registry import METHODS
 from .charts import paint, plain_text
 from .collect import view_run
-from .figures import system_charts
+from .found import system_charts
 from .svg import STYLE
 
 if TYPE_CHECKING:

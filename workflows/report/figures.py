@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ...pipeline.records import score_charts, shared_charts
-from ...pipeline.records.charts import Chart, SystemCharts
+from ...pipeline.records.charts import Chart
 from ...pipeline.records.run_view import RunView, weight_of
 from ...pipeline.registry import METHODS
 from .collect import view_run
+from .found import system_charts
 from .pixels import pixel_picture, pixel_usage
 from .svg import Picture, name_run, picture
 
@@ -33,11 +34,6 @@ SINGLE: dict[str, Sequence[Callable[[RunView], list[Chart]]]] = {
     WORK: (shared_charts.phases,),
 }
 """Charts of one run, by section."""
-
-
-def system_charts(run: RunView) -> SystemCharts:
-    """Return what the system of a run brings to reports."""
-    return METHODS[run.method].charts if run.method in METHODS else SystemCharts()
 
 
 def has_course(chart: Chart) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...pipeline.records.run_view import Row, RunView, number
-from .figures import system_charts
+from .found import model_rows
 from .glossary import explain_heading
 from .measures import rows_text
 
@@ -88,18 +88,14 @@ def score_tables(runs: Sequence[RunView]) -> list[Table]:
 def model_tables(run: RunView) -> list[Table]:
     """Return the tables of what a run has learnt."""
     tables = []
-    if run.selected:
-        tables.append(make_table("Selected features", run.selected, "All of them are in selected.csv."))
-    if run.kernels:
-        tables.append(make_table("Kernels by weight", run.kernels, _kernel_note(run)))
-    for shown in system_charts(run).tables:
-        if run.tables.get(shown.name):
-            tables.append(make_table(shown.title, run.tables[shown.name], shown.note, shown.is_open and not tables))
+    for shown, rows in model_rows(run):
+        note = _kernel_note(run, shown.note) if shown.name == "kernels" else shown.note
+        tables.append(make_table(shown.title, rows, note, shown.is_open and not tables))
     return tables
 
 
-def _kernel_note(run: RunView) -> str:
-    chosen, note = run.summary.get("n_selected"), "All of them are in kernels.csv."
+def _kernel_note(run: RunView, note: str) -> str:
+    chosen = run.summary.get("n_selected")
     if chosen in (None, len(run.kernels)):
         return note
     rule = run.meanings.get("threshold")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...records.charts import FAINT, Chart, Legend, Series, SystemCharts, short
+from ...records.charts import FAINT, Chart, Legend, Series, ShownTable, SystemCharts, short
 from ...records.run_view import Row, RunView, has_values, number
 from ...records.shared_charts import column, spectra
 
@@ -54,4 +54,7 @@ GLOSSARY = {
     "component_1": "Second coordinate of the map.",
 }
 
-CHARTS = SystemCharts(single=(maps, spectra), displays={"map": maps}, glossary=GLOSSARY)
+SPECTRUM = ShownTable(
+    "spectrum", "Directions of the map", "By the eigenvalues of the kernel; all of them are in spectrum.csv.", is_open=False
+)
+CHARTS = SystemCharts(single=(maps, spectra), tables=(SPECTRUM,), displays={"map": maps}, glossary=GLOSSARY)

@@ -1,0 +1,83 @@
+"""What a run found: the table of its model that comes first, for readers who want no other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ...pipeline.records.charts import ShownTable, SystemCharts
+from ...pipeline.records.run_view import Row, RunView, number
+from ...pipeline.registry import METHODS
+
+MOST_CLASSES = 3  # weights by class that have a column each; of more the largest is shown with its class
+_HEADINGS: Mapping[str, Mapping[str, str]] = {
+    "rules": {"rule": "rule", "vote": "predicts", "support": "rows", "weight": "weight"},
+    "kernels": {"kernel": "kernel", "depth": "depth", "weight": "weight", "alignment": "alignment"},
+    "queries": {"query": "query", "images": "images", "untagged": "untagged", "average_precision": "average precision"},
+    "starts": {"start": "start", "objective": "objective", "minus": "minus", "zero": "zero", "plus": "plus"},
+    "spectrum": {"index": "direction", "eigenvalue": "eigenvalue", "share": "share"},
+}
+"""Columns of tables that have more than is shown here, with their headings."""
+
+
+class Found(NamedTuple):
+    """What a run found.
+
+    ``rows``: the first ones, largest weight first, those without a weight left out; ``total``: how many there are in all; ``file``: the
+    file of the report that has all of them; ``columns``: the headings.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Row]
+    total: int
+    file: str
+
+
+def system_charts(run: RunView) -> SystemCharts:
+    """Return what the method of a run brings to reports."""
+    return METHODS[run.method].charts if run.method in METHODS else SystemCharts()
+
+
+def model_rows(run: RunView) -> list[tuple[ShownTable, Sequence[Row]]]:
+    """Return the tables of what a run has learnt that are not empty."""
+    selected = ShownTable("selected", "Selected features", "All of them are in selected.csv.", is_open=False)
+    kernels = ShownTable("kernels", "Kernels by weight", "All of them are in kernels.csv.", is_open=False)
+    known = [(selected, run.selected), (kernels, run.kernels)]
+    known += [(shown, run.tables.get(shown.name, ())) for shown in system_charts(run).tables]
+    return [(shown, rows) for shown, rows in known if rows]
+
+
+def what_was_found(run: RunView, most: int = 10) -> Found | None:
+    """Return what a run found, at most so many rows of it; None before its first round. How often resamples select a feature stands
+    beside it where it was measured.
+    """
+    shown, rows = next(iter(model_rows(run)), (None, ()))
+    if shown is None:
+        return None
+    kept = [row for row in map(_with_one_weight, rows) if _size(row) != 0.0]
+    steady = {row["feature"]: row["frequency"] for row in run.tables.get("stability", ())}
+    if shown.name == "selected" and steady:
+        kept = [{**row, "stability": steady.get(row["feature"])} for row in kept]
+    known = list(dict.fromkeys(key for row in kept for key in row if key != "column"))
+    headings = _HEADINGS.get(shown.name, {key: key for key in known})
+    columns = [key for key in headings if key in known]
+    columns += [key for key in known if key.startswith("weight[") and "weight" not in known and key not in columns]
+    named = [{headings.get(key, key): row.get(key) for key in columns} for row in kept[:most]]
+    return Found(shown.title, [headings.get(key, key) for key in columns], named, len(kept), f"{shown.name}.csv")
+
+
+def _with_one_weight(row: Row) -> Row:
+    weights = {key: number(value) for key, value in row.items() if key.startswith("weight[")}
+    if len(weights) <= MOST_CLASSES or "weight" in row:
+        return row
+    largest = max(weights, key=lambda key: abs(weights[key]))
+    rest = {key: value for key, value in row.items() if key not in weights}
+    return {**rest, "weight": weights[largest], "class": largest.removeprefix("weight[").removesuffix("]")}
+
+
+def _size(row: Row) -> float:
+    """Return the largest weight of a row; infinity where it has none."""
+    sizes = [abs(number(value)) for key, value in row.items() if key == "norm" or key.startswith("weight")]
+    return max((size for size in sizes if not math.isnan(size)), default=math.inf)
