@@ -38,18 +38,12 @@ def ratios(rows: Sequence[tuple[str, Sequence[float]]]) -> str:
     return _shown(parts, height, "Our time over the peer's for every workload of the table above")
 
 
-def verdicts(rows: Sequence[tuple[str, int, int]]) -> str:
-    """Return a bar of targets met and missed for every file of programs."""
-    most = max(met + missed for _, met, missed in rows)
-    scale = (WIDTH - 330) / most
-    parts, height = [], ROW * len(rows) + 16
-    for i, (name, met, missed) in enumerate(rows):
-        y = 8 + i * ROW
-        parts.append(f'<text x="0" y="{y + 14}">{escape(name)}</text>')
-        parts.append(f'<rect class="met" x="200" y="{y}" width="{met * scale:.1f}" height="18"/>')
-        parts.append(f'<rect class="missed" x="{200 + met * scale:.1f}" y="{y}" width="{missed * scale:.1f}" height="18"/>')
-        parts.append(f'<text class="axis" x="{208 + (met + missed) * scale:.1f}" y="{y + 14}">{met} met, {missed} missed</text>')
-    return _shown(parts, height, "Targets met and missed, by file of programs")
+def label_of(workload: str) -> str:
+    """Return as many whole parts of the words for a workload as fit beside the axis."""
+    label = workload.partition(";")[0]
+    while len(label) > 58:
+        label = label.rpartition(", ")[0]
+    return label
 
 
 def ratio_of(value: str) -> float | None:

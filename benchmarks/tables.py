@@ -1,7 +1,7 @@
-"""Make the tables and plots of docs/benchmarks.md, docs/first-table.md and of the README from the runs kept in ``benchmarks/results``.
+"""Make the tables and plots of docs/benchmarks.md and of the README from the runs kept in ``benchmarks/results``.
 
-Run with ``python -m benchmarks.tables`` after a benchmark; ``--check`` only tells whether they are up to date, and ``--runs`` prints the
-page of all runs, which the site makes for itself. What stands between ``<!-- made from results: NAME -->`` and ``<!-- end -->`` is written
+Run with ``python -m benchmarks.tables`` after a benchmark; ``--check`` only tells whether they are up to date, and ``--runs`` prints
+all runs. What stands between ``<!-- made from results: NAME -->`` and ``<!-- end -->`` is written
 anew, nothing else is touched.
 """
 
@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import _plots
-from benchmarks._first_table_page import tell_means, tell_run, tell_sets
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = ("README.md", "docs/benchmarks.md", "docs/first-table.md")
+PAGES = ("README.md", "docs/benchmarks.md")
+DEFAULTS = "first_table--a-stranger-s-first-table"
 BLOCK = re.compile(r"(<!-- made from results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 FIGURE = re.compile(r"\{([^{}]+)\}")
 PROGRAM = re.compile(r"^@bench\.program\((?:.|\n)*?^def (\w+)\(report", re.MULTILINE)
@@ -29,7 +29,7 @@ Record = dict[str, Any]
 
 
 class Headline(NamedTuple):
-    """One row of docs/benchmarks.md, and of the README where it is short.
+    """One comparison: a point of the plot, and a row of README and docs/benchmarks.md where it is short.
 
     ``workload`` and ``peer`` say what was done, and by whom else; ``file`` is the name of the kept run; ``time`` and ``result`` are words
     with names of its figures in braces.
@@ -216,24 +216,26 @@ def kept_runs() -> list[tuple[str, Record]]:
     return [(path.stem, json.loads(path.read_text())) for path in sorted(RESULTS.glob("*.json"))]
 
 
-# -- docs/benchmarks-runs.md -----------------------------------------------------------------------------------------------
+# -- all runs ------------------------------------------------------------------------------------------------------------------
 
 
-def page_of_runs(runs: list[tuple[str, Record]]) -> str:
-    """Return the page of all runs; `docs/conf.py` writes it when the site is built."""
+def all_runs(runs: list[tuple[str, Record]]) -> str:
+    """Return every figure of every kept run."""
     return f"""# All benchmark runs
-
-Every figure of every kept run. What matters most, and what was missed, is on [the first page](benchmarks.md).
 
 Programs without a kept run:
 
 {not_run(runs)}
 
+## Comparisons
+
+{_headline_rows(runs, HEADLINES)}
+
 ## State of the rows
 
 Every figure with a target, the verdict of its run, and the program that makes it. Where a load is named other work ran on the two
 processors: seconds are then upper bounds, ratios of two programs hold as far as both met the same load (they alternate), processor time and
-accuracies stand.
+accuracies stand. `MISSED.md` has the reason for every missed target.
 
 {state_of_rows(runs)}
 
@@ -286,12 +288,8 @@ def not_run(runs: list[tuple[str, Record]]) -> str:
 # -- headlines -------------------------------------------------------------------------------------------------------------
 
 
-def headlines(runs: list[tuple[str, Record]]) -> str:
-    return _headline_rows(runs, HEADLINES)
-
-
 def short(runs: list[tuple[str, Record]]) -> str:
-    """Return the README's rows of it."""
+    """Return the comparisons of README and docs/benchmarks.md."""
     return _headline_rows(runs, [row for row in HEADLINES if row.is_short])
 
 
@@ -311,18 +309,35 @@ def plot(runs: list[tuple[str, Record]]) -> str:
         shown = {figure: value for figure, value, *_ in kept[row.file]["lines"]}
         values = [ratio for figure in FIGURE.findall(row.time) if (ratio := _plots.ratio_of(shown[figure])) is not None]
         if values:
-            rows.append((row.workload.partition(";")[0][:58], values))
+            rows.append((_plots.label_of(row.workload), values))
     return _plots.ratios(rows)
 
 
 def verdicts(runs: list[tuple[str, Record]]) -> str:
-    """Return the targets met and missed by the file of their programs as a plot."""
-    counts, files = {}, programs()
-    for _, record in runs:
-        for *_, verdict in record["lines"]:
-            if verdict:
-                counts.setdefault(files[record["program"]], [0, 0])[verdict == "MISSED"] += 1
-    return _plots.verdicts([(file, *count) for file, count in sorted(counts.items())])
+    """Return how many figures met their targets."""
+    told = [verdict for _, record in runs for *_, verdict in record["lines"] if verdict in ("met", "MISSED")]
+    return f"Of {len(told)} figures with a target, {told.count('met')} met it."
+
+
+def defaults(runs: list[tuple[str, Record]]) -> str:
+    """Return how far each estimator at its defaults is behind scikit-learn's best of its kind, and what its slowest fit took."""
+    found: dict[str, dict[str, str]] = {}
+    for figure, value, *_ in dict(runs)[DEFAULTS]["lines"]:
+        estimator, _, what = figure.partition(": ")
+        found.setdefault(estimator, {})["behind" if what.startswith("behind the best") else what] = value
+        if what.startswith("behind the best"):
+            found[estimator]["kind"] = what.removeprefix("behind the best ").removesuffix(" peer, mean")
+    rows = ["| estimator | compared with | behind, points | slowest fit (processor) | most memory |", "|---|---|---|---|---|"]
+    for estimator, told in found.items():
+        parts = (
+            f"`{estimator}`",
+            told["kind"],
+            f"{100 * float(told['behind']):.1f}",
+            told["slowest fit, processor"],
+            told["greatest process"],
+        )
+        rows.append(f"| {' | '.join(parts)} |")
+    return "\n".join(rows)
 
 
 def _told(record: Record, words: str) -> str:
@@ -343,13 +358,10 @@ def _short(value: str) -> str:
 # -- pages -----------------------------------------------------------------------------------------------------------------
 
 MADE: dict[str, Callable[[list[tuple[str, Record]]], str]] = {
-    "headlines": headlines,
     "short": short,
     "plot": plot,
     "verdicts": verdicts,
-    "first_table_means": tell_means,
-    "first_table_sets": tell_sets,
-    "first_table_run": tell_run,
+    "defaults": defaults,
 }
 
 
@@ -361,10 +373,10 @@ def made_anew(page: str, runs: list[tuple[str, Record]]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; 1 where a page is not up to date")
-    parser.add_argument("--runs", action="store_true", help="print the page of all runs")
+    parser.add_argument("--runs", action="store_true", help="print all runs")
     options, runs, stale = parser.parse_args(), kept_runs(), []
     if options.runs:
-        print(page_of_runs(runs))
+        print(all_runs(runs))
         return 0
     for path in (ROOT / name for name in PAGES):
         text = path.read_text()

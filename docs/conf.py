@@ -22,8 +22,6 @@ import make_memory  # noqa: E402
 import make_reference  # noqa: E402
 import make_which_method  # noqa: E402
 
-from benchmarks import tables  # noqa: E402
-
 project = "gramplane"
 copyright = "2026, the gramplane developers; BSD 3-clause"
 version = release = gramplane.__version__
@@ -94,11 +92,11 @@ html_theme_options: dict[str, Any] = {
     "navigation_with_keys": True,
     "footer_start": ["copyright"],
     "footer_end": [],
-    "secondary_sidebar_items": {"**": ["page-toc"], "which_method": [], "benchmarks-runs": []},
+    "secondary_sidebar_items": {"**": ["page-toc"], "which_method": []},
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars: dict[str, list[str]] = {"index": [], "which_method": [], "benchmarks": [], "benchmarks-runs": []}
+html_sidebars: dict[str, list[str]] = {"index": [], "which_method": [], "benchmarks": []}
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
@@ -150,8 +148,7 @@ def no_requests(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options
 
 def make_pages() -> None:
     """Write the pages that are not in the repository, where they changed: Sphinx reads again what is newer."""
-    pages = {HERE / "benchmarks-runs.md": tables.page_of_runs(tables.kept_runs()), **make_reference.pages()}
-    pages |= {module.PAGE: module.page() for module in (make_api, make_cli, make_memory, make_which_method)}
+    pages = make_reference.pages() | {module.PAGE: module.page() for module in (make_api, make_cli, make_memory, make_which_method)}
     for page, text in pages.items():
         if not page.exists() or page.read_text(encoding="utf-8") != text:
             page.parent.mkdir(exist_ok=True)

@@ -9,7 +9,7 @@ import click
 
 from gramplane.workflows.cli import cli
 from gramplane.workflows.commands.methods import MethodGroup
-from gramplane.workflows.exits import MEANING
+from gramplane.workflows.exits import EXIT_CODES, MEANING
 
 PAGE = Path(__file__).with_name("cli.md")
 COMMON = ("as_json", "quiet", "debug")
@@ -75,16 +75,23 @@ def _section(path: tuple[str, ...], command: click.Command) -> list[str]:
     return [*lines, f"And the {links}.", ""]
 
 
+def _exit_codes() -> list[str]:
+    """Return the section of exit codes, with the exceptions that they are in Python."""
+    lines = ["## Exit codes", "", "[What to do](guides/failures.md#what-happened-what-to-do) has the cure for each message.", ""]
+    lines += ["| code | meaning | exceptions in Python |", "|---|---|---|"]
+    for code, text in MEANING.items():
+        names = [name.partition(":")[2] for name, other in EXIT_CODES.items() if other == code and not name.startswith("click.")]
+        lines.append(f"| {int(code)} | {text} | {', '.join(f'`{name}`' for name in names)} |")
+    return [*lines, ""]
+
+
 def page() -> str:
     """Return the page."""
     found = list(leaves(cli))
     lines = [
         HEAD,
         *_index(found),
-        "| exit code | meaning |",
-        "|---|---|",
-        *(f"| {int(code)} | {text} |" for code, text in MEANING.items()),
-        "",
+        *_exit_codes(),
     ]
     for path, command in found:
         lines += _section(path, command)

@@ -16,10 +16,14 @@ from gramplane.pipeline.core.memory import OVERHEAD
 
 PAGE = Path(__file__).with_name("memory.md")
 SIZES, FEATURES, TASKS, LIMIT = (1_000, 10_000, 100_000), 100, 10, "8GiB"
-HEAD = f"""# Memory use of each method
+HEAD = f"""---
+orphan: true
+---
+
+# Memory use of each method
 
 `--driver-memory` limits what the process that starts a run holds beside its programs. The default is half of the memory of the computer or
-container. A fit that needs more ends with exit code 5 before any work; see [the guide](guides/memory_and_blocks.md#memory-of-the-driver).
+container. A fit that needs more ends with exit code 5 before any work; see [the guide](guides/larger_than_memory.md#set-a-limit).
 `--dry-run` lists every item of your fit (`driver_holds`) with the sum (`driver_bytes`).
 
 Without workers (`--cluster sync`) tasks run in this process, too: add one step of a pass (`task_bytes`), and blocks that are kept from one

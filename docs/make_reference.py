@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import re
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,9 +12,6 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-import gramplane
-from gramplane import METHODS
-from gramplane.workflows.exits import EXIT_CODES, MEANING
 from gramplane.workflows.report.glossary import STOPS, TERMS
 from gramplane.workflows.schema import SCHEMA, STEPS, WorkflowSpec
 
@@ -98,35 +92,7 @@ def workflow() -> str:
         lines += [f"## `do: {name}`", "", (step.__doc__ or "").strip(), ""]
         lines += _table(("key", "type", "default", "meaning"), _keys(arguments))
         if name in ("fit", "tune"):
-            lines += ["Every other key is a [parameter of the method](parameters.md).", ""]
-    return "\n".join(lines)
-
-
-def summary(thing: object) -> str:
-    """Return the first paragraph of a docstring as one line of Markdown: what the thing is or does."""
-    text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
-    return re.sub(":math:`(.*?)`", r"$\1$", text).replace("``", "`")
-
-
-def _exception(name: str) -> str:
-    """Return what an exception of ours means; others, whose words are not ours, have none."""
-    module, _, words = name.partition(":")
-    ours = module.startswith("gramplane.")
-    return re.sub(r" \(exit code \d+\)", "", summary(getattr(importlib.import_module(module), words))) if ours else ""
-
-
-def exit_codes() -> str:
-    """Return the page of exit codes."""
-    lines = ["# Exit codes", "", f"{WRITTEN} from the table that the commands use. What to do: [failures](../guides/failures.md).", ""]
-    lines += _table(("code", "meaning"), ((f"{int(code)}", text) for code, text in MEANING.items()))
-    lines += [
-        "## From exceptions to codes",
-        "",
-        "In Python the same troubles are exceptions; a subclass has the code of the nearest base named.",
-        "",
-    ]
-    rows = ((f"`{name.replace(':', '.')}`", str(int(code)), _exception(name) or MEANING[code]) for name, code in EXIT_CODES.items())
-    lines += _table(("exception", "code", "meaning"), rows)
+            lines += ["Every other key is a parameter of the method: `gramplane fit METHOD --help`.", ""]
     return "\n".join(lines)
 
 
@@ -138,28 +104,7 @@ def glossary() -> str:
     return "\n".join(lines)
 
 
-def parameters() -> str:
-    """Return the page of the parameters of methods, as commands and files take them."""
-    lines = [
-        "# Parameters of the methods",
-        "",
-        f"{WRITTEN} from the parameter models. They are options of `fit` and `tune` (`inner_tol` is `--inner-tol`), keys of a step's "
-        "`with`, and arguments of the estimators, whose pages explain them at length.",
-        "",
-    ]
-    for name, info in METHODS.items():
-        rows = [
-            (f"`{key}`", _ranged(_words(field.annotation), field.metadata), f"`{field.default!r}`", field.description or "")
-            for key, field in info.config.model_fields.items()
-        ]
-        said = summary(getattr(gramplane, info.estimators[0]))
-        classes = ", ".join(f"{{class}}`~gramplane.{key}`" for key in info.estimators)
-        lines += [f"## {name}", "", f"{info.title}. {said} [Theory](../theory/{info.system}.md); explained in {classes}.", ""]
-        lines += _table(("parameter", "type", "default", "meaning"), rows)
-    return "\n".join(lines)
-
-
-PAGES: dict[str, Callable[[], str]] = {"workflow": workflow, "exit_codes": exit_codes, "glossary": glossary, "parameters": parameters}
+PAGES: dict[str, Callable[[], str]] = {"workflow": workflow, "glossary": glossary}
 
 
 def pages() -> dict[Path, str]:

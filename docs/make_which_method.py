@@ -175,7 +175,7 @@ def _largest(method: str) -> str:
     file, size, figure = LARGEST[method]
     record = json.loads((RESULTS / f"{file}.json").read_text(encoding="utf-8"))
     value = next(value for name, value, *_ in record["lines"] if name == figure)
-    return f"{size}: [{value.partition(' (')[0]}](benchmarks-runs.md#{file})"
+    return f"{size}: {value.partition(' (')[0]}"
 
 
 def _rows() -> Iterator[str]:

@@ -91,7 +91,7 @@ def test_tables_of_the_documentation_are_those_of_the_kept_runs() -> None:
 
 def test_programs_that_documents_name_exist() -> None:
     """As a path or as a module, with its program; a name ends where the sentence goes on."""
-    pages = [*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md"), FOLDER / "README.md"]
+    pages = [*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md"), *FOLDER.glob("*.md")]
     named: dict[str, str] = {}
     for page in pages:
         for file, name in re.findall(r"`[^`]*python -m benchmarks\.(\w+) (\w+)", page.read_text(encoding="utf-8")):
@@ -107,7 +107,7 @@ def test_programs_that_documents_name_exist() -> None:
 
 
 def test_every_missed_figure_is_accounted_for() -> None:
-    reasons = (ROOT / "docs" / "benchmarks.md").read_text().partition("## Missed, and why")[2].partition("## How it is measured")[0]
+    reasons = (FOLDER / "MISSED.md").read_text()
     missed = [
         (record["benchmark"], figure)
         for _, record in tables.kept_runs()
@@ -137,13 +137,13 @@ def test_a_full_run_is_kept_and_its_tables_made_anew(bench: Any, monkeypatch: py
     record = json.loads((tmp_path / "fgm_small--a-workload-n-3.json").read_text())
     assert record["command"] == "python -m benchmarks.linear_speed fgm_small --reps 1" and record["program"] == "fgm_small"
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
-    row = tables.Headline("w", "p", "fgm_small--a-workload-n-3", "{ours : peer}", "as {ours : peer} says")
+    row = tables.Headline("w", "p", "fgm_small--a-workload-n-3", "{ours : peer}", "as {ours : peer} says", is_short=True)
     monkeypatch.setattr(tables, "HEADLINES", (row,))
     runs = tables.kept_runs()
-    page = tables.made_anew("# Words\n<!-- made from results: headlines -->\nold\n<!-- end -->\nmore", runs)
+    page = tables.made_anew("# Words\n<!-- made from results: short -->\nold\n<!-- end -->\nmore", runs)
     assert "| w | p | 1/4 | as 1/4 says |\n<!-- end -->" in page and "old" not in page
     assert "| A workload, n=3 | ours : peer | 0.250 = 1/4.00" in tables.state_of_rows(runs) and "| met |" in tables.state_of_rows(runs)
-    assert "* a remark" in tables.page_of_runs(runs) and "`fgm_small`" not in tables.not_run(runs) and "`fgm_dense`" in tables.not_run(runs)
+    assert "* a remark" in tables.all_runs(runs) and "`fgm_small`" not in tables.not_run(runs) and "`fgm_dense`" in tables.not_run(runs)
 
 
 def test_verdicts_follow_the_targets(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import doctest
+import io
 import os
 import re
 import subprocess
@@ -17,20 +20,25 @@ MADE = {"_build", "auto_tutorials", "auto_gallery", "generated", "backreferences
 """Folders that the build of the site writes."""
 WRITTEN = {ROOT / name for name in (ROOT / ".gitignore").read_text(encoding="utf-8").split() if name.endswith(".md")}
 
-BLOCK = re.compile(r"^(?:<!-- (?P<mark>[a-z]+)(?:: (?P<reason>[^>]*))? -->\n)?```(?P<language>[a-z]+)\n(?P<text>.*?)^```$", re.M | re.S)
+BLOCK = re.compile(
+    r"^(?:<!-- (?P<mark>[a-z]+)(?:: (?P<reason>[^>]*))? -->\n)?```(?P<language>[a-z]+)\n(?P<text>.*?)^```$"
+    r"(?:\n\n?```text\n(?P<output>.*?)^```$)?",
+    re.M | re.S,
+)
 
 
 class Block(NamedTuple):
     """A block of code on a page: its language, text, and the word before it.
 
-    Marks are ``runs`` (of shell commands: they run), ``shown`` (nothing runs, for a reason that stands there) and ``journey``, which a test
-    of its own looks after.
+    Marks are ``runs`` (of shell commands: they run) and ``shown`` (nothing runs, for a reason that stands there). ``output`` is the block
+    of text below it: what it prints.
     """
 
     language: str
     text: str
     mark: str
     reason: str
+    output: str
 
 
 def pages() -> list[Path]:
@@ -42,7 +50,7 @@ def pages() -> list[Path]:
 def blocks(page: Path) -> list[Block]:
     """Return the blocks of code of a page, in order."""
     found = BLOCK.finditer(page.read_text(encoding="utf-8"))
-    return [Block(block["language"], block["text"], block["mark"] or "", block["reason"] or "") for block in found]
+    return [Block(block["language"], block["text"], block["mark"] or "", block["reason"] or "", block["output"] or "") for block in found]
 
 
 def shell(folder: Path) -> dict[str, str]:
@@ -58,13 +66,17 @@ def shell(folder: Path) -> dict[str, str]:
 
 
 def walk(page: Path, folder: Path) -> None:
-    """Do what a page says, from top to bottom, in a folder: Python blocks are one session, files are written, marked commands run."""
-    environment, names = shell(folder), {"__name__": "page"}
+    """Do what a page says, from top to bottom, in a folder: Python blocks run alone, files are written, marked commands run. Each prints
+    what stands below it; of commands the end of their output.
+    """
+    environment = shell(folder)
     for block in blocks(page):
-        if block.mark in ("shown", "journey"):
+        if block.mark == "shown":
             continue
         if block.language == "python":
-            exec(compile(block.text, str(page), "exec"), names)
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                exec(compile(block.text, str(page), "exec"), {"__name__": "page"})
+            assert not block.output or is_printed(block.output, printed.getvalue()), f"{block.text}\nprints\n{printed.getvalue()}"
         elif block.language == "yaml":
             assert yaml.safe_load(block.text)
             if name := re.match(r"# ([\w-]+\.yaml)\n", block.text):
@@ -73,3 +85,10 @@ def walk(page: Path, folder: Path) -> None:
             command = ["bash", "-c", f"set -e\n{block.text}"]
             done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=280)
             assert done.returncode == 0, block.text + done.stderr[-2000:]
+            end = "".join(done.stdout.splitlines(keepends=True)[-len(block.output.splitlines()) :])
+            assert not block.output or is_printed(block.output, end), f"{block.text}\nprints\n{done.stdout}"
+
+
+def is_printed(shown: str, printed: str) -> bool:
+    """Whether a page shows what was printed; ``...`` stands for anything."""
+    return doctest.OutputChecker().check_output(shown, printed, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from gramplane.cluster.config import Limits
 from gramplane.workflows.cli import cli
 from gramplane.workflows.exits import Exit
 from tests.support.places import ROOT
@@ -22,12 +24,20 @@ def test_every_exit_code_has_advice():
     assert told == {int(code) for code in Exit} - {0}
 
 
+def test_every_environment_variable_is_on_its_page():
+    sources = [path for folder in ("cluster", "pipeline", "storage", "workflows") for path in (ROOT / folder).rglob("*.py")]
+    read = {name for path in sources for name in re.findall(r'"(GRAMPLANE_[A-Z_]+[A-Z])"', path.read_text(encoding="utf-8"))}
+    read |= {f"GRAMPLANE_{limit.name.upper()}" for limit in fields(Limits)}
+    page = (ROOT / "docs" / "guides" / "environment.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"GRAMPLANE_[A-Z_]+", page)) == read
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_commands_in_the_pages_are_commands(path: Path):
     """Every ``gramplane …`` line of a shell block is parsed by the command line itself, without being run."""
     import click
 
-    lines = [line.strip() for block in blocks(path) if block.language == "sh" for line in block.text.splitlines()]
+    lines = [line.strip() for block in blocks(path) if block.language == "sh" for line in block.text.replace("\\\n", "").splitlines()]
     for line in [line for line in lines if re.match(r"(\S*/)?gramplane ", line.partition("#")[0])]:
         words = shlex.split(line.partition(" #")[0])[1:]
         context = click.Context(cli)

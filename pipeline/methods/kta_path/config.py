@@ -10,7 +10,7 @@ from ...records.config import Count, MethodConfig, NonNegative, Positive, Probab
 
 Norm = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
-DEFAULT_P = 1.25  # where the machine stands that predicts (docs/defaults.md)
+DEFAULT_P = 1.25  # where the machine stands that predicts (docs/theory/defaults.md)
 MAX_EPS = 0.36787944117144233  # 1/e: below it a weight only falls along the path
 
 

@@ -41,7 +41,7 @@ from .model import RuleModel, rule_certificate, rule_table
 from .problem import RuleMaster, RulesProblem, RuleState
 from .refinement import build_rule_model, is_better, prune_rules, refine_rules
 
-MACHINE_C, MAX_C = 10.0, 50.0  # of C="auto", for every machine and at most (docs/defaults.md)
+MACHINE_C, MAX_C = 10.0, 50.0  # of C="auto", for every machine and at most (docs/theory/defaults.md)
 
 # What ended a fit before its tolerance was reached.
 STOPS = {"max_rounds": "max_rounds={0.max_rounds}", "max_nodes": "max_rules={0.max_rules}", "stalled": "a standstill"}
