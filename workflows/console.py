@@ -2,10 +2,11 @@
 
 import errno
 import json
+import math
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -180,18 +181,26 @@ def align_rows(rows: list[tuple[str, Any]]) -> str:
     return "\n".join(f"{name:<{width}}  {format_figure(value)}" for name, value in shown)
 
 
-def run_table(figures: Mapping[str, Any]) -> str:
-    """Return the figures of a run, those of its summary on lines of their own."""
-    summary = figures.get("summary") or {}
-    extra = [(key, value) for key, value in figures.items() if key != "summary" and key not in summary]
-    return align_rows([*extra, *summary_rows(summary)])
+def table_lines(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, digits: int = 3) -> list[str]:
+    """Return rows as aligned lines under their headings, numbers to the right; columns without a value are left out."""
+    names = list(columns or dict.fromkeys(key for row in rows for key in row))
+    names = [name for name in names if any(row.get(name) not in (None, "") for row in rows)]
+    columns_cells = [_column([row.get(name) for row in rows], digits) for name in names]
+    cells = [list(line) for line in zip(*columns_cells, strict=True)]
+    widths = [max(map(len, (name, *(line[k] for line in cells)))) for k, name in enumerate(names)]
+    is_number = [all(not isinstance(row.get(name), str) for row in rows) for name in names]
+    shown = [
+        "  ".join(text.rjust(width) if right else text.ljust(width) for text, width, right in zip(line, widths, is_number, strict=True))
+        for line in (names, *cells)
+    ]
+    return [f"  {line}".rstrip() for line in shown]
 
 
-def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return the rows of a summary for a reader, the reason of the stop in words."""
-    from .report.glossary import stop_text
-
-    return [(key, stop_text(value) if key == "stop" and isinstance(value, str) else value) for key, value in summary.items()]
+def _column(values: Sequence[object], digits: int) -> list[str]:
+    """Return the cells of a column; of fractions all have as many digits."""
+    is_fraction = any(isinstance(value, float) and not value.is_integer() and math.isfinite(value) for value in values)
+    pad = is_fraction and all(isinstance(value, float) and 1e-3 <= abs(value) < 10**digits for value in values)
+    return [f"{value:#.{digits}g}" if pad else format_figure(value, digits) for value in values]
 
 
 def plan_result(plan: Mapping[str, Any]) -> Result:
@@ -210,15 +219,28 @@ def plan_text(plan: Mapping[str, Any]) -> str:
     return f"plan; nothing was run\n{align_rows(rows)}"
 
 
-def format_figure(value: object) -> str:
-    """Return a number with six significant digits, anything else as text."""
+def format_figure(value: object, digits: int = 6) -> str:
+    """Return a number with so many significant digits, what is not there as nothing, anything else as text."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.6g}"
+        whole = value.is_integer() or abs(value) >= 10**digits
+        return (
+            ""
+            if math.isnan(value)
+            else "0"
+            if abs(value) < 1e-14
+            else f"{value:,.0f}"
+            if whole and abs(value) < 1e15
+            else f"{value:.{digits}g}"
+        )
+    if isinstance(value, int):
+        return f"{value:,}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}={format_figure(item)}" for key, item in value.items())
+        return ", ".join(f"{key}={format_figure(item, digits)}" for key, item in value.items())
     if isinstance(value, (list, tuple)):
-        return ", ".join(format_figure(item) for item in value)
-    return str(value)
+        return ", ".join(format_figure(item, digits) for item in value)
+    return "" if value is None else str(value)
 
 
 def version_text() -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ..checking import by_option, validate_values
-from ..console import Result, align_rows, format_figure, plan_result, run_table
+from ..console import Result, align_rows, format_figure, plan_result
 from ..exits import Exit
 from .actions import ingest_source, plan_source, require_path, require_run, store_figures
 from .gram import gram_figures, gram_left_overs, is_gram_store, kernel_name, open_store
@@ -105,12 +105,13 @@ def inspect(frame: Frame, path: str) -> Result:
     """Show the schema, sizes and tables of a store, or configuration and state of a run."""
     from ...storage import GramStore
     from ..report.collect import is_run, run_figures
+    from ..texts import run_text
 
     require_path(path, "store or run")
     if is_run(path):
         require_run(path)
         figures = run_figures(path)
-        return Result(fields={"kind": "run", **figures}, text=run_table(figures))
+        return Result(fields={"kind": "run", **figures}, text="" if frame.as_json else run_text(path))
     store = open_store(path)
     if isinstance(store, GramStore):
         figures, names = gram_figures(store), [kernel_name(store.describe(digest)) for digest in store.kernels]

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from ...pipeline.registry import METHODS
 from ..checking import ConfigError, Loc, Locator, by_name, by_option, validate_values
-from ..console import Result, align_rows, format_figure, plan_result, plan_text, summary_rows
+from ..console import Result, align_rows, format_figure, plan_result, plan_text
 from . import options as shared
 from .actions import answer_users, collect_extras, explain_unbegun, require_path, require_run, tune_plan, user_questions
 from .methods import PREFIX, method_group
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from ..schema import FitArgs
 
 
-def outcome_result(outcome: RunOutcome, run: str) -> Result:
+def outcome_result(outcome: RunOutcome, run: str, frame: Frame) -> Result:
     """Return the result of a fit, tune or resume."""
-    name, figures = ("plan", outcome.plan) if outcome.status == "planned" else ("summary", outcome.summary)
-    head = {"already-done": f"{run} was done already", "done": f"{run} is done"}
-    text = f"{head.get(outcome.status, outcome.status)}\n{align_rows(summary_rows(figures or {}))}"
-    text = plan_text(figures or {}) if outcome.status == "planned" else text
-    return Result(outcome.status, {"run": run, name: figures}, text)
+    if outcome.status == "planned":
+        return Result("planned", {"run": run, "plan": outcome.plan}, plan_text(outcome.plan or {}))
+    from ..texts import run_text
+
+    text = "" if frame.as_json else run_text(run, outcome.status, warnings=frame.quiet or outcome.status != "done")
+    return Result(outcome.status, {"run": run, "summary": outcome.summary}, text)
 
 
 @method_group()
@@ -60,7 +61,7 @@ def fit(frame: Frame, method: str, data: str | None, run: str, compute: ComputeO
         extra = {**collect_extras(args, source, width=text["n_features"], spell=by_option), **extra}
         training = {"seed": args.seed, "extra": extra, "on_event": emit, **compute.arguments()}
         outcome = run_method(method, params, data=source, run=run, dry_run=dry_run, **training)
-    return outcome_result(outcome, run)
+    return outcome_result(outcome, run, frame)
 
 
 def training_data(data: str | None, stream: str | None, text: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -206,7 +207,7 @@ def tune(
             plan = tune_plan(method, params, grid, split, training)
             return Result("planned", {"run": run, "plan": plan}, plan_text(plan))
         outcome = tune_method(method, grid, params=params, **split, **scores, **training)
-    return outcome_result(outcome, run)
+    return outcome_result(outcome, run, frame)
 
 
 def check_grid(asked: Asked, grid: dict[str, list[Any]]) -> dict[str, Any]:
@@ -243,7 +244,7 @@ def resume(frame: Frame, run: str, compute: ComputeOptions) -> Result:
         raise ConfigError(f"{run} is a run of tune; give the tune command again, it continues where it stopped")
     with frame.progress() as emit:
         outcome = resume_run(run, on_event=emit, **{**compute.arguments(), "cluster": compute.cluster})
-    return outcome_result(outcome, run)
+    return outcome_result(outcome, run, frame)
 
 
 _COVARIATES = "Covariates of the rows, where STORE keeps none (fgm)."

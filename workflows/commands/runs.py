@@ -5,8 +5,9 @@ from typing import Any
 
 import click
 
+from ...cluster.errors import bytes_text
 from ...storage.errors import plain_json
-from ..console import Result, format_figure, run_table
+from ..console import Result, table_lines
 from .actions import require_path, require_run
 from .options import ComputeOptions, Frame, Url, cluster_options, command, dry_run_option, excel_safe_option
 
@@ -16,9 +17,10 @@ from .options import ComputeOptions, Frame, Url, cluster_options, command, dry_r
 def status(frame: Frame, run: str) -> Result:
     """Show how far RUN is, without a cluster."""
     from ..report.collect import run_figures
+    from ..texts import run_text
 
     figures = run_figures(require_run(run))
-    return Result(str(figures["state"]), figures, run_table(figures))
+    return Result(str(figures["state"]), figures, "" if frame.as_json else run_text(run))
 
 
 @command("history", short_help="Show the figures of every round.")
@@ -40,9 +42,8 @@ _SHOWN += ("seconds", "tasks", "bytes")
 def columns_text(rows: list[dict[str, Any]]) -> str:
     """Return the main figures of history rows as a table."""
     names = [name for name in _SHOWN if any(row.get(name) is not None for row in rows)]
-    cells = [names, *([format_figure(row.get(name, "")) if row.get(name) is not None else "" for name in names] for row in rows)]
-    widths = [max(len(line[k]) for line in cells) for k in range(len(names))]
-    return "\n".join("  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)) for line in cells)
+    shown = [{**row, **({"bytes": bytes_text(row["bytes"])} if row.get("bytes") else {})} for row in rows]
+    return "\n".join(table_lines(shown, names, digits=6))
 
 
 @command("report", short_help="Write an HTML page on one or more runs.")

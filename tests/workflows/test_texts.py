@@ -1,0 +1,69 @@
+"""What commands print for a reader, as it is typed and read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gramplane.datasets import patients
+from gramplane.workflows.cli import main
+from gramplane.workflows.console import table_lines
+from gramplane.workflows.texts import quality_lines
+from tests.workflows.report.pages import view
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the patients, a store of them, a run of rules and a grid of feature generating machines on wide rows."""
+    folder = tmp_path_factory.mktemp("typed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patients().to_csv("patients.csv", "new.csv")
+        more = ["--id-column", "patient", "--drop", "admitted", "--categorical", "zip", "--missing", "keep", "--quiet"]
+        assert main(["ingest", "patients.csv", "stores/train", "--target", "outcome", *more]) == 0
+        assert main(["fit", "rule-ensemble", "--data", "stores/train", "--run", "runs/rules", "--quiet"]) == 0
+    return folder
+
+
+@pytest.fixture
+def typed(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Return what a command line prints on stdout."""
+    monkeypatch.chdir(folder)
+
+    def run(line: str) -> str:
+        capsys.readouterr()
+        assert main([*line.split(), "--quiet"]) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_a_fit_ends_with_what_it_found_how_well_it_does_and_what_comes_next(typed):
+    text = typed("status runs/rules")
+    assert re.match(r"runs/rules: done in [\d.]+ s \(\d+ rounds; the objective fell by less than rest in a round\)\n\n", text)
+    assert re.search(r"rule +predicts +rows +weight\n +age > 60.5 and smoker = yes +ill +133 ", text)
+    assert re.search(
+        r"\naccuracy 9\d.\d % on training rows \(optimistic\); most frequent class: \d\d.\d %\ncertified: an objective at most", text
+    )
+    assert "next: gramplane score runs/rules TEST" in text and text.endswith("gramplane report runs/rules\n")
+    again = typed("fit rule-ensemble --data stores/train --run runs/rules")
+    assert again.partition("\n\n")[2] == text.partition("\n\n")[2] and again.startswith("runs/rules: done already")
+
+
+def test_fewer_features_that_do_better_are_told_with_the_command_that_finds_them():
+    history = [{"iteration": t, "n_selected": 10 * t, "train_accuracy": 1.0, "test_accuracy": 0.8 - 0.02 * t} for t in range(1, 11)]
+    lines = quality_lines(view(history=history, settings={"data": "stores/g"}, path="runs/g"))
+    assert lines[1:] == [
+        "fewer features do better: 10 features 78.0 %, 100 features 60.0 %",
+        "help: gramplane tune fgm --data stores/g --run runs/g-tuned --grid B=2,5,10",
+    ]
+    assert len(quality_lines(view(history=history[:1]))) == 1
+
+
+def test_a_table_has_numbers_to_the_right_and_no_more_digits_than_are_meant():
+    rows = [{"feature": "a", "weight": -0.4, "rows": 1200, "gap": -1.8e-15}, {"feature": "long", "weight": 10.25, "rows": 3, "gap": np.nan}]
+    assert table_lines([*rows, {"feature": "b", "none": None}], digits=3)[0] == "  feature  weight   rows  gap"
+    assert table_lines(rows) == ["  feature  weight   rows  gap", "  a        -0.400  1,200    0", "  long       10.2      3"]

@@ -1,0 +1,165 @@
+"""What commands say of runs, for a reader: what was found, how well it does, how far from the optimum it is, and what comes next."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from pathlib import Path
+
+from ..pipeline.records.run_view import Row, RunView, measure_of, number
+from ..pipeline.registry import METHODS
+from .console import table_lines
+from .report.collect import is_run, model_run, view_run
+from .report.found import what_was_found
+from .report.glossary import STOPS
+from .report.measures import MEASURES, best_known, majority_share, on_training_rows, unseen
+
+FALL = 0.01  # by so much less accuracy at the end of the path than before it is told
+
+
+def share_text(value: float) -> str:
+    """Return ``95.7 %``."""
+    return f"{100 * value:.1f} %"
+
+
+def run_text(path: str, status: str = "done", warnings: bool = True) -> str:
+    """Return the closing summary of a run. ``status``: of the command; ``warnings``: whether those of the fit are repeated."""
+    if not is_run(model_run(path)):
+        return f"{path}: the grid is not finished\n\nnext: the tune command again"
+    run = view_run(path, path)
+    told = run.summary.get("warnings") if warnings else None
+    blocks = [
+        [_head(run, status), *([f"note: {run.settings['data_replaced']}"] if "data_replaced" in run.settings else [])],
+        trial_lines(run),
+    ]
+    blocks += [_found_lines(run), [*quality_lines(run), *_certificate(run)], [f"warning: {text}" for text in told or ()], _next(run)]
+    return "\n\n".join("\n".join(lines) for lines in blocks if lines)
+
+
+def _head(run: RunView, status: str) -> str:
+    steps = f"{len(run.history)} {run.step}{'' if len(run.history) == 1 else 's'}"
+    if run.state != "done":
+        return f"{run.path}: {run.state}, {steps} done" if run.history else f"{run.path}: {run.state}"
+    if run.trials:
+        best = ", ".join(f"{key}={run.params.get(key, run.params.get(f'max_{key}'))}" for key in _tuned(run.trials[0]))
+        return f"{run.path}: {'done already' if status == 'already-done' else 'done'}; best of the grid: {best}"
+    stop = str(run.summary.get("stop", ""))
+    why = STOPS.get(stop, stop).partition(";")[0].partition(" (")[0]
+    word = "done already, it took" if status == "already-done" else "done in"
+    return f"{run.path}: {word} {_time(number(run.summary.get('seconds')))} ({steps}; {why})"
+
+
+def _tuned(trial: Row) -> list[str]:
+    """Return the parameters that a row of a search compares."""
+    return [*trial][1 : [*trial].index(measure_of(trial))]
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def _found_lines(run: RunView) -> list[str]:
+    found = what_was_found(run)
+    if found is None:
+        return []
+    lines = table_lines(found.rows, found.columns)
+    if not found.rows:
+        return ["  nothing is selected"]
+    if (more := found.total - len(found.rows)) > 0:
+        file = Path(run.path) / found.file
+        where = f"in {file}" if file.is_file() else f"(gramplane report {shlex.quote(run.path)} writes {file})"
+        lines.append(f"  and {more:,} more {where}")
+    return lines
+
+
+def trial_lines(run: RunView) -> list[str]:
+    """Return a row for every point of a grid, at its best number of rounds; the one that was chosen is marked."""
+    if not run.trials:
+        return []
+    measure, best = measure_of(run.trials[0]), {}
+    for row in run.trials:
+        if row["point"] not in best or number(row[measure]) > number(best[row["point"]][measure]):
+            best[row["point"]] = row
+    chosen = max(best.values(), key=lambda row: number(row[measure]))
+    skipped = {"point", "folds", "measure", "standard_error"} | {
+        key for row in run.trials for key in row if key.endswith(("_folds", "_deviation"))
+    }
+    rows = [{" ": "*" if row is chosen else "", **{k: v for k, v in row.items() if k not in skipped}} for row in best.values()]
+    folds = len(chosen["folds"]) if isinstance(chosen.get("folds"), (list, tuple)) else 0
+    return [*table_lines(rows), f"  * chosen: largest mean over {folds} folds"]
+
+
+def quality_lines(run: RunView) -> list[str]:
+    """Return how well a run does, and on which rows; and that fewer features do better, where they do."""
+    measure = next((name for name in MEASURES if math.isfinite(best_known(run, name).value)), None)
+    if measure is None:
+        return []
+    known, train = best_known(run, measure), on_training_rows(run, measure)
+    figure = share_text if measure == "accuracy" else "{:.3g}".format
+    majority = majority_share(run)[1] if measure == "accuracy" else math.nan
+    beside = f"; most frequent class: {share_text(majority)}" if math.isfinite(majority) else ""
+    is_train = not run.trials and not math.isfinite(unseen(run, measure).value)
+    rest = " (optimistic)" if is_train else f" (training rows: {figure(train.value)})" if math.isfinite(train.value) else ""
+    lines = [f"{MEASURES[measure]} {figure(known.value)} {'over' if 'fold' in known.where else 'on'} {known.where}{rest}{beside}"]
+    return [*lines, *_falling(run, measure)]
+
+
+def _falling(run: RunView, measure: str) -> list[str]:
+    """Say so where a model with fewer features did better on rows held out, and what chooses their number."""
+    points = [(row["n_selected"], number(row.get(f"test_{measure}"))) for row in run.history if row.get("n_selected") is not None]
+    points += [(row["n_selected"], number(row.get(measure))) for score in run.shown_scores[-1:] for row in score.get("path") or ()]
+    points = [point for point in points if math.isfinite(point[1])]
+    if run.unit != "features" or not points:
+        return []
+    best, last = max(points, key=lambda point: point[1]), points[-1]
+    if best[1] - last[1] < FALL or best[0] >= last[0]:
+        return []
+    figure = share_text if measure == "accuracy" else "{:.3g}".format
+    told = f"fewer features do better: {best[0]:,} features {figure(best[1])}, {last[0]:,} features {figure(last[1])}"
+    return [told, *([f"help: {command}"] if (command := _tune_command(run)) else [])]
+
+
+def _tune_command(run: RunView) -> str:
+    """Return the command that chooses how many features a feature generating machine takes."""
+    if run.method != "fgm" or run.trials or "data" not in run.settings:
+        return ""
+    B = int(run.params.get("B") or METHODS["fgm"].config.model_fields["B"].default)
+    grid = ",".join(str(value) for value in sorted({max(1, B // 4), max(1, B // 2), B}))
+    return f"gramplane tune fgm --data {_short(run.settings['data'])} --run {_short(run.path)}-tuned --grid B={grid}"
+
+
+def _short(path: object) -> str:
+    """Return a path as it is typed: below this folder without it."""
+    place = Path(str(path))
+    return shlex.quote(str(place.relative_to(Path.cwd()) if place.is_absolute() and place.is_relative_to(Path.cwd()) else place))
+
+
+def _certificate(run: RunView) -> list[str]:
+    """Return how far the objective is from the optimum in one sentence."""
+    summary, over = run.summary, run.summary.get("certified_over")
+    objective, gap, outer = (number(summary.get(key)) for key in ("objective", "gap", "outer_gap"))
+    gap, over = (outer, "all features") if math.isfinite(outer) else (gap, over)
+    if math.isfinite(gap) and math.isfinite(objective):
+        relative = max(gap, 0.0) / max(abs(objective), 1e-300)
+        better = share_text(relative) if relative >= 5e-4 else "0.1 %"
+        return [f"certified: an objective at most {better} better is possible ({over})"]
+    if math.isfinite(gap):
+        return [f"certified: the error is at most {max(gap, 0.0):.1g} ({over})"]
+    if run.state != "done":
+        return []
+    return [f"no certificate{': ' + str(over).removeprefix('none: ') if over else ': rows were read as a stream'}"]
+
+
+def _next(run: RunView) -> list[str]:
+    path = shlex.quote(run.path)
+    if run.state == "running":
+        return []
+    if run.state != "done":
+        return [f"next: {'the tune command again' if run.trials else f'gramplane resume {path}'}"]
+    scored = run.method in METHODS and METHODS[run.method].config.has_scores
+    commands = [f"gramplane report {path}"]
+    if scored and not run.is_unseen:
+        commands.insert(0, f"gramplane score {path} TEST    (TEST: a file or store of rows the fit has not seen)")
+    elif not scored and "data" in run.settings and "stream" not in run.settings:
+        commands.append(f"gramplane predict {path} {_short(run.settings['data'])} out.csv")
+    return [f"{'next:' if not k else '     '} {command}" for k, command in enumerate(commands)]
