@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from ..cluster.errors import bytes_text
 from ..cluster.events import LINES, LineSink, ignore_event, progress_bar
 from ..storage.errors import plain_json
 from .exits import Exit, exit_code
@@ -174,11 +175,18 @@ def _write_error(text: str) -> None:
         click.echo(text, err=True)
 
 
-def align_rows(rows: list[tuple[str, Any]]) -> str:
-    """Return ``name  value`` lines with aligned values; rows whose value is None are left out."""
-    shown = [(name, value) for name, value in rows if value is not None]
+def align_rows(rows: Sequence[tuple[str, Any]]) -> str:
+    """Return ``name  value`` lines with aligned values, bytes and seconds in units; rows whose value is None are left out."""
+    shown = [(name.replace("_", " "), _with_unit(name, value)) for name, value in rows if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
     return "\n".join(f"{name:<{width}}  {format_figure(value)}" for name, value in shown)
+
+
+def _with_unit(name: str, value: object) -> object:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number and ("bytes" in name or name.endswith("memory")):
+        return bytes_text(value)
+    return f"{value:.1f} s" if is_number and name == "seconds" else value
 
 
 def table_lines(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, digits: int = 3) -> list[str]:
@@ -188,7 +196,7 @@ def table_lines(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None
     columns_cells = [_column([row.get(name) for row in rows], digits) for name in names]
     cells = [list(line) for line in zip(*columns_cells, strict=True)]
     widths = [max(map(len, (name, *(line[k] for line in cells)))) for k, name in enumerate(names)]
-    is_number = [all(not isinstance(row.get(name), str) for row in rows) for name in names]
+    is_number = [all(not isinstance(row.get(name), str) or row[name].endswith((" %", "iB", " B")) for row in rows) for name in names]
     shown = [
         "  ".join(text.rjust(width) if right else text.ljust(width) for text, width, right in zip(line, widths, is_number, strict=True))
         for line in (names, *cells)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from ..pipeline.records.run_view import Row, RunView, measure_of, number
+from ..pipeline.records.run_view import OTHER_ROWS, TRAINING_ROWS, Row, RunView, measure_of, number
 from ..pipeline.registry import METHODS
-from .console import table_lines
+from .console import align_rows, format_figure, table_lines
 from .report.collect import is_run, model_run, view_run
 from .report.found import what_was_found
 from .report.glossary import STOPS
 from .report.measures import MEASURES, best_known, majority_share, on_training_rows, unseen
 
+STEADIEST = 20  # features whose stability is shown
 FALL = 0.01  # by so much less accuracy at the end of the path than before it is told
 
 
@@ -163,3 +166,59 @@ def _next(run: RunView) -> list[str]:
     elif not scored and "data" in run.settings and "stream" not in run.settings:
         commands.append(f"gramplane predict {path} {_short(run.settings['data'])} out.csv")
     return [f"{'next:' if not k else '     '} {command}" for k, command in enumerate(commands)]
+
+
+def score_text(score: Row, store: str) -> str:
+    """Return a metric table for a reader: the score with what to compare it with, then by class, by task, and along the path."""
+    left = dict(score)
+    rows, which = left.pop("rows", 0), {OTHER_ROWS: f"rows of {store}"}.get(str(left.get("rows_are")), left.get("rows_are"))
+    optimistic = " (optimistic)" if left.pop("rows_are", None) == TRAINING_ROWS else ""
+    lines = [_accuracy_text(left, rows) if "accuracy" in left else _r2_text(left), f"scored on: {rows:,} {which}{optimistic}"]
+    tables = {key: left.pop(key) for key in [*left] if isinstance(left[key], list) and left[key] and isinstance(left[key][0], Mapping)}
+    rest = [
+        (_FIGURES.get(key, key), _with_interval(left, key)) for key in left if not key.endswith("_interval") and left[key] not in (None, [])
+    ]
+    blocks = [*lines, *([""] if rest else []), *align_rows(rest).splitlines()]
+    for key, table in tables.items():
+        shares = {"accuracy", "precision", "recall", "f1"}
+        names = {"label": "class", "support": "rows", "n_selected": "features"}
+        shown = [{names.get(name, name): share_text(value) if name in shares else value for name, value in row.items()} for row in table]
+        blocks += ["", f"{_TABLES.get(key, f'by {key}')}:", *table_lines(shown)]
+    return "\n".join(blocks)
+
+
+_FIGURES = {"auc": "area under the ROC curve", "mean_auc": "mean area over the tasks", "mae": "mean absolute error"}
+_TABLES = {"classes": "by class", "tasks": "by task", "path": "by number of features"}
+
+
+def _accuracy_text(left: dict[str, Any], rows: int) -> str:
+    accuracy, label = left.pop("accuracy"), left.pop("majority_class", "")
+    interval, majority = left.pop("accuracy_interval", None), left.pop("majority", None)
+    low_high = f", 95 % CI {100 * interval[0]:.1f}–{share_text(min(interval[1], 1.0))}" if interval else ""
+    beside = "" if majority is None else f'; most frequent class ("{label}"): {share_text(majority)}'
+    return f"{round(accuracy * rows):,} of {rows:,} correct ({share_text(accuracy)}{low_high}){beside}"
+
+
+def _r2_text(left: dict[str, Any]) -> str:
+    r2, interval, error, of_mean = (left.pop(key, None) for key in ("r2", "r2_interval", "rmse", "rmse_of_mean"))
+    low_high = f" (95 % CI {interval[0]:.3f} to {interval[1]:.3f})" if interval else ""
+    explained = "R2 is not defined: the target is constant" if r2 is None else f"R2 {r2:.3f}{low_high}"
+    return f"{explained}; root mean squared error {format_figure(error, 3)} (always predicting the mean: {format_figure(of_mean, 3)})"
+
+
+def _with_interval(left: Row, key: str) -> object:
+    interval = left.get(f"{key}_interval")
+    return f"{left[key]:.3f} (95 % CI {interval[0]:.3f} to {interval[1]:.3f})" if interval else format_figure(left[key], 4)
+
+
+def stability_text(found: Row, path: str) -> str:
+    """Return how stable the features of a run are, the steadiest first."""
+    features, resamples = found["features"], found["resamples"]
+    rows = [{"feature": row["feature"], "selected in": share_text(row["frequency"]), "in the fit": row["in_the_fit"]} for row in features]
+    told = f"{path}: {found['steady']} features are stable (selected in at least 80 % of {resamples} resamples)"
+    lines = [told, "", *table_lines(rows[:STEADIEST])]
+    more = len(rows) - STEADIEST
+    lines += [f"  and {more:,} more (gramplane report {shlex.quote(path)} writes {Path(path) / 'stability.csv'})"] if more > 0 else []
+    mean = found["mean_frequency"]
+    of_the_fit = [] if mean is None else [f"the {found['n_selected']} features of the fit: selected in {share_text(mean)} on average"]
+    return "\n".join([*lines, "", *of_the_fit])

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from gramplane.datasets import patients
+from gramplane.pipeline.records.run_view import TRAINING_ROWS
 from gramplane.workflows.cli import main
 from gramplane.workflows.console import table_lines
-from gramplane.workflows.texts import quality_lines
+from gramplane.workflows.texts import quality_lines, score_text
 from tests.workflows.report.pages import view
 
 
@@ -51,6 +52,24 @@ def test_a_fit_ends_with_what_it_found_how_well_it_does_and_what_comes_next(type
     assert "next: gramplane score runs/rules TEST" in text and text.endswith("gramplane report runs/rules\n")
     again = typed("fit rule-ensemble --data stores/train --run runs/rules")
     assert again.partition("\n\n")[2] == text.partition("\n\n")[2] and again.startswith("runs/rules: done already")
+
+
+def test_a_score_says_how_many_rows_are_right_and_what_always_one_class_gets(typed):
+    text = typed("score runs/rules new.csv")
+    shown = r"18\d of 200 correct \(9\d\.\d %, 95 % CI [\d.]+–[\d.]+ %\); most frequent class \(\"well\"\): 62\.0 %\n"
+    shown += r"scored on: 200 rows of new\.csv\n"
+    assert re.match(shown, text)
+    assert re.search(r"by class:\n  class +precision +recall +f1 +rows\n  ill +\d", text)
+
+
+def test_a_score_of_numbers_stands_beside_always_predicting_the_mean():
+    score = {"rows_are": TRAINING_ROWS, "rows": 1200, "r2": 0.91, "rmse": 0.964, "mae": 0.75, "rmse_of_mean": 3.265, "path": []}
+    assert score_text(score, "s").splitlines() == [
+        "R2 0.910; root mean squared error 0.964 (always predicting the mean: 3.27)",
+        "scored on: 1,200 training rows (optimistic)",
+        "",
+        "mean absolute error  0.75",
+    ]
 
 
 def test_fewer_features_that_do_better_are_told_with_the_command_that_finds_them():

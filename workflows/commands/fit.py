@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from ...pipeline.registry import METHODS
 from ..checking import ConfigError, Loc, Locator, by_name, by_option, validate_values
-from ..console import Result, align_rows, format_figure, plan_result, plan_text
+from ..console import Result, align_rows, plan_result, plan_text
 from . import options as shared
 from .actions import answer_users, collect_extras, explain_unbegun, require_path, require_run, tune_plan, user_questions
 from .methods import PREFIX, method_group
@@ -316,6 +316,7 @@ def score(frame: Frame, run: str, store: str, covariates: str | None, compute: C
     from ...pipeline.runs.evaluation import told_figures
     from ...storage.objects import require_writable
     from ..report.collect import model_run, save_score
+    from ..texts import score_text
 
     if not dry_run:
         require_writable(require_run(run))
@@ -326,7 +327,7 @@ def score(frame: Frame, run: str, store: str, covariates: str | None, compute: C
         return plan_result(result)
     save_score(model_run(run), store, result)
     told = told_figures(result)
-    return Result(fields=told, text=score_text(told))
+    return Result(fields=told, text=score_text(told, store))
 
 
 @command("stability", short_help="Show how steady the selection of a run is.")
@@ -340,6 +341,7 @@ def stability(frame: Frame, run: str, resamples: int, seed: int | None, compute:
     from ...pipeline import selection_stability
     from ...storage.objects import require_writable
     from ..report.collect import model_run, save_stability
+    from ..texts import stability_text
 
     if not dry_run:
         require_writable(require_run(run))
@@ -349,10 +351,9 @@ def stability(frame: Frame, run: str, resamples: int, seed: int | None, compute:
     if dry_run:
         return plan_result(result)
     save_stability(model_run(run), result)
-    return Result(fields=result, text=score_text({**result, "features": result["features"][:STEADIEST]}))
+    return Result(fields=result, text=stability_text(result, run))
 
 
-STEADIEST = 20  # features that are shown on a terminal
 _SPREAD = "Cluster directions of rows (the cosine kernel), the default; --no-normalize: their lengths, too."
 _AGREE = "The run's store, to compare its labels with the clusters (Rand accuracy)."
 
@@ -383,14 +384,6 @@ def cluster(
     settings = {"normalize": normalize, "seed": seed, "store": store, "memory": driver_bytes(driver_memory)}
     result = cluster_run(model_run(require_run(run)), out, n_clusters, **settings)
     return Result(fields=result, text=align_rows(list(result.items())))
-
-
-def score_text(found: dict[str, Any]) -> str:
-    """Return a metric table for a reader: figures, then one line per class, per task, and per model along the path."""
-    tables = {key: value for key, value in found.items() if isinstance(value, list) and value and isinstance(value[0], dict)}
-    single = align_rows([(key, value) for key, value in found.items() if value != [] and key not in tables])
-    rows = [" ".join(f"{key}={format_figure(value)}" for key, value in row.items()) for table in tables.values() for row in table]
-    return "\n".join([single, *rows])
 
 
 COMMANDS = (fit, tune, resume, predict, cluster, score, stability)

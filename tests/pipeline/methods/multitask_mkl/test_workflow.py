@@ -48,7 +48,7 @@ def test_from_a_table_with_tasks_to_scores_by_task(tmp_path, capsys):
     assert [row["task"] for row in found["tasks"]] == [4, 7, 9]
     assert found["mean_accuracy"] == pytest.approx(np.mean([row["accuracy"] for row in found["tasks"]]))
     assert main(["score", str(tmp_path / "run"), str(data)]) == 0
-    assert "task=4 rows=" in capsys.readouterr().out
+    assert "by task:\n  task  rows  accuracy" in capsys.readouterr().out
     told = result(["predict", tmp_path / "run", data, tmp_path / "p.csv"], capsys)
     assert told["rows"] == 90
     result(["report", tmp_path / "run", "--out", tmp_path / "report"], capsys)
