@@ -85,7 +85,7 @@ def shorten_text(text: str) -> str:
     return text if len(text) <= 400 else f"{text[:200]} … {text[-200:]}"
 
 
-def bytes_text(nbytes: float) -> str:
+def bytes_text(nbytes: float, digits: int = 4) -> str:
     """Return ``1.5 GiB`` for people.
 
     >>> bytes_text(3 << 29)
@@ -93,6 +93,6 @@ def bytes_text(nbytes: float) -> str:
     """
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(nbytes) < 1024:
-            return f"{nbytes:.4g} {unit}"
+            return f"{nbytes:.{max(digits, len(f'{nbytes:.0f}'))}g} {unit}"
         nbytes /= 1024
-    return f"{nbytes:.4g} TiB"
+    return f"{nbytes:.{digits}g} TiB"

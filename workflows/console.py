@@ -184,8 +184,8 @@ def align_rows(rows: Sequence[tuple[str, Any]]) -> str:
 
 def _with_unit(name: str, value: object) -> object:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if is_number and ("bytes" in name or name.endswith("memory")):
-        return bytes_text(value)
+    if is_number and ("bytes" in name or name.endswith(("memory", "budget"))):
+        return size_text(value)
     return f"{value:.1f} s" if is_number and name == "seconds" else value
 
 
@@ -217,14 +217,44 @@ def plan_result(plan: Mapping[str, Any]) -> Result:
 
 
 def plan_text(plan: Mapping[str, Any]) -> str:
-    """Return a plan for a reader, with what is held on lines of their own."""
-    rows: list[tuple[str, Any]] = []
-    for key, value in plan.items():
-        if isinstance(value, list) and key.endswith("_holds"):
-            rows += [("holds", f"{item['bytes']:,} bytes  {item['what']}") for item in value]
-        else:
-            rows.append((key, value if value != [] else "nothing"))
-    return f"plan; nothing was run\n{align_rows(rows)}"
+    """Return a plan for a reader: whether it fits and what it reads, then its figures, then what is held, largest first."""
+    fit = plan.get("first_fit") or plan
+    figures = {key: value for key, value in {**plan, **fit}.items() if key != "first_fit"}
+    held = [item for key, value in figures.items() if key.endswith("_holds") for item in value]
+    rows = [(key, "nothing" if value == [] else value) for key, value in figures.items() if not key.endswith("_holds")]
+    blocks = [f"{_verdict(fit)}\nnothing was run", align_rows(rows)]
+    if held:
+        shown = [{"memory": size_text(item["bytes"]), "what": item["what"]} for item in sorted(held, key=lambda item: -item["bytes"])]
+        blocks.append("\n".join(["held in memory:", *table_lines(shown)[1:]]))
+    return "\n\n".join(blocks)
+
+
+_STEPS = {"passes_at_most": "pass", "passes": "pass", "rounds_at_most": "round", "iterations_at_most": "round", "epochs": "epoch"}
+
+
+def _verdict(plan: Mapping[str, Any]) -> str:
+    """Return the sentence on memory and reading that a plan begins with; one that does not fit has ended with an error before."""
+    needed, limit = plan.get("process_bytes") or plan.get("task_bytes"), plan.get("driver_memory") or plan.get("budget")
+    is_here = plan.get("cluster", "sync") == "sync"
+    needs = [f"{'this process' if is_here else 'the driver'} needs {size_text(needed)}"] if needed else []
+    parts = [f"{text} of {size_text(limit)}" if limit else text for text in needs]
+    if plan.get("task_bytes") and not is_here:
+        parts.append(f"a task {size_text(plan['task_bytes'])} of its worker")
+    read = next((key for key in ("bytes_read_per_pass", "bytes_read_per_epoch") if plan.get(key)), None)
+    parts += [f"reads {size_text(plan[read])} per {read.rpartition('_')[2]}"] if read else []
+    steps = next((key for key in _STEPS if plan.get(key)), None)
+    parts += [f"at most {count_text(plan[steps], _STEPS[steps])}"] if steps else []
+    return f"{'fits: ' if needed and limit and needed <= limit else 'plan: '}{'; '.join(parts)}"
+
+
+def size_text(nbytes: float) -> str:
+    """Return bytes for a reader, ``26.6 MiB``."""
+    return bytes_text(nbytes, digits=3)
+
+
+def count_text(count: float, word: str) -> str:
+    """Return ``1 pass``, ``3 rounds``."""
+    return f"{count:,.0f} {word}{'' if count == 1 else 'es' if word.endswith('s') else 's'}"
 
 
 def format_figure(value: object, digits: int = 6) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..pipeline.records.run_view import OTHER_ROWS, TRAINING_ROWS, Row, RunView, measure_of, number
 from ..pipeline.registry import METHODS
-from .console import align_rows, format_figure, table_lines
+from .console import align_rows, count_text, format_figure, table_lines
 from .report.collect import is_run, model_run, view_run
 from .report.found import what_was_found
 from .report.glossary import STOPS
@@ -40,7 +40,7 @@ def run_text(path: str, status: str = "done", warnings: bool = True) -> str:
 
 
 def _head(run: RunView, status: str) -> str:
-    steps = f"{len(run.history)} {run.step}{'' if len(run.history) == 1 else 's'}"
+    steps = count_text(len(run.history), run.step)
     if run.state != "done":
         return f"{run.path}: {run.state}, {steps} done" if run.history else f"{run.path}: {run.state}"
     if run.trials:

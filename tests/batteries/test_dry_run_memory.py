@@ -201,7 +201,7 @@ def test_the_plan_of_a_fit_has_a_line_for_everything_held_and_says_what_nothing_
     assert main([*words, "--dry-run"]) == 0
     lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
     assert ["distributed", "nothing"] in lines
-    assert ["holds", "51,200 bytes  matrices over the images"] in lines
+    assert ["50", "KiB  matrices over the images"] in lines
 
 
 def test_the_plan_of_a_fit_says_which_workers_are_large_enough(tmp_path):
@@ -221,7 +221,7 @@ def test_the_command_tells_the_plan_in_a_table_and_in_json(tmp_path, capsys):
     words = ["ingest", str(path), str(tmp_path / "s"), "--target", "y", "--dry-run"]
     assert main(words) == 0
     text = capsys.readouterr().out
-    assert text.startswith("plan; nothing was run") and "rows at hand" in text
+    assert text.startswith("fits: this process needs ") and "\nnothing was run\n" in text and "rows at hand" in text
     assert main([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["status"] == "planned" and found["plan"]["rows"] == 300 and "truncated" not in found

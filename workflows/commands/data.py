@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from ...cluster.errors import bytes_text
 from ..checking import by_option, validate_values
-from ..console import Result, align_rows, plan_result
+from ..console import Result, align_rows, plan_result, size_text
 from ..exits import Exit
 from .actions import ingest_source, plan_source, require_path, require_run, store_figures
 from .gram import gram_figures, gram_left_overs, is_gram_store, kernel_name, open_store
@@ -76,7 +75,7 @@ def _store_text(figures: dict[str, Any], **more: Any) -> str:
     rows = [(key, figures[key]) for key in ("store", "rows", "columns", "kind", "dtype", "scale", "labels", "tasks", "blocks", "digest")]
     if not figures["target"]:
         rows.insert(7, ("target", "none (--target NAME names it in a table or arrays)"))
-    rows.insert(6, ("stored values", f"{figures['stored']:,} in {bytes_text(figures['bytes'])}"))
+    rows.insert(6, ("stored values", f"{figures['stored']:,} in {size_text(figures['bytes'])}"))
     if figures["covariates"]:
         rows.insert(8, ("covariates", figures["covariates"]))
     if figures["missing"]:
@@ -136,7 +135,7 @@ def verify(frame: Frame, store: str) -> Result:
     damaged = [{"object": item.key, "reason": item.reason} for item in report.damaged]
     fields = {"store": store, "objects": report.n_objects, "bytes": report.nbytes, "n_damaged": len(damaged), "damaged": damaged}
     if report.ok:
-        return Result("ok", fields, f"{store}: {report.n_objects} objects, {bytes_text(report.nbytes)}, all sound")
+        return Result("ok", fields, f"{store}: {report.n_objects} objects, {size_text(report.nbytes)}, all sound")
     lines = [f"{item['object']}: {item['reason']}" for item in damaged]
     return Result("damaged", fields, "\n".join([f"{store}: {len(damaged)} of {report.n_objects} objects damaged", *lines]), Exit.DAMAGED)
 
@@ -162,9 +161,9 @@ def clean(frame: Frame, path: str, yes: bool, keep: str | None) -> Result:
     old = old_versions(path)
     free = [item for item in old if not item.is_read]
     nbytes = sum(item.nbytes for item in [*items, *free])
-    lines = [f"{bytes_text(item.nbytes):>10}  {item.path}  {item.why}" for item in items]
+    lines = [f"{size_text(item.nbytes):>10}  {item.path}  {item.why}" for item in items]
     descriptions = {False: "version that was replaced", True: "version that was replaced; it is still read and stays"}
-    lines += [f"{bytes_text(item.nbytes):>10}  {item.store}/{item.name}  {descriptions[item.is_read]}" for item in old]
+    lines += [f"{size_text(item.nbytes):>10}  {item.store}/{item.name}  {descriptions[item.is_read]}" for item in old]
     if yes:
         for item in items:
             item.path.unlink(missing_ok=True)
@@ -172,7 +171,7 @@ def clean(frame: Frame, path: str, yes: bool, keep: str | None) -> Result:
     verb = "removed" if yes else "could be removed (--yes removes them)"
     fields = {"path": path, "n_files": len(items), "bytes": nbytes, "removed": yes, "files": [str(item.path) for item in items]}
     fields["versions"] = [f"{item.store}/{item.name}" for item in free]
-    told_all = f"{len(items)} files, {len(free)} versions, {bytes_text(nbytes)} {verb}"
+    told_all = f"{len(items)} files, {len(free)} versions, {size_text(nbytes)} {verb}"
     return Result("done" if yes else "planned", fields, "\n".join([*lines, told_all]))
 
 
@@ -181,8 +180,8 @@ def _clean_grams(path: str, keep: str | None, yes: bool) -> Result:
 
     store = GramStore.open(path)
     unused, orphans = gram_left_overs(store, keep)
-    lines = [f"{bytes_text(size):>10}  {kernel_name(store.describe(digest))}  kernel not in use" for digest, size in unused]
-    lines += [f"{bytes_text(size):>10}  {key}  belongs to nothing" for key, size in orphans]
+    lines = [f"{size_text(size):>10}  {kernel_name(store.describe(digest))}  kernel not in use" for digest, size in unused]
+    lines += [f"{size_text(size):>10}  {key}  belongs to nothing" for key, size in orphans]
     names = [kernel_name(store.describe(digest)) for digest, _ in unused]
     if yes and unused:
         store.drop([digest for digest, _ in unused])
@@ -192,7 +191,7 @@ def _clean_grams(path: str, keep: str | None, yes: bool) -> Result:
     verb = "removed" if yes else "could be removed (--yes removes them)"
     counts = {"n_kernels": len(unused), "n_files": len(orphans), "bytes": nbytes, "removed": yes}
     fields = {"kind": "grams", "path": path, **counts, "kernels": names, "files": [key for key, _ in orphans]}
-    message = f"{len(unused)} kernels, {len(orphans)} files, {bytes_text(nbytes)} {verb}"
+    message = f"{len(unused)} kernels, {len(orphans)} files, {size_text(nbytes)} {verb}"
     return Result("done" if yes else "planned", fields, "\n".join([*lines, message]))
 
 

@@ -11,7 +11,7 @@ import click
 
 from ...storage.places import is_local
 from ..checking import ConfigError
-from ..console import Emit, Result, align_rows
+from ..console import Emit, Result, align_rows, plan_text
 from ..kernel_files import kernel_entries, kernel_specs
 from .actions import require_path
 from .options import ComputeOptions, Frame, Url, cluster_options, command, dry_run_option
@@ -183,7 +183,7 @@ def repair(frame: Frame, grams: str, store: str, compute: ComputeOptions) -> Res
 
 
 def _store_result(status: str, figures: dict[str, Any]) -> Result:
-    return Result(status, figures, align_rows(list(figures.items())))
+    return Result(status, figures, plan_text(figures) if status == "planned" else align_rows(list(figures.items())))
 
 
 COMMANDS = (gram, repair)

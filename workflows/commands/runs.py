@@ -5,9 +5,8 @@ from typing import Any
 
 import click
 
-from ...cluster.errors import bytes_text
 from ...storage.errors import plain_json
-from ..console import Result, table_lines
+from ..console import Result, size_text, table_lines
 from .actions import require_path, require_run
 from .options import ComputeOptions, Frame, Url, cluster_options, command, dry_run_option, excel_safe_option
 
@@ -42,7 +41,7 @@ _SHOWN += ("seconds", "tasks", "bytes")
 def columns_text(rows: list[dict[str, Any]]) -> str:
     """Return the main figures of history rows as a table."""
     names = [name for name in _SHOWN if any(row.get(name) is not None for row in rows)]
-    shown = [{**row, **({"bytes": bytes_text(row["bytes"])} if row.get("bytes") else {})} for row in rows]
+    shown = [{**row, **({"bytes": size_text(row["bytes"])} if row.get("bytes") else {})} for row in rows]
     return "\n".join(table_lines(shown, names, digits=6))
 
 
