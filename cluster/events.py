@@ -11,7 +11,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ FIGURES = (("objective", "objective", ".6g"), ("gap", "gap", ".1e"), ("outer_gap
 POSITIONS = frozenset({"event", "point", "points", "fold", "folds", "time"})  # of a fold; all else is a score
 COMPILING = "compiling, once per machine"
 SECONDS_PER_LINE = 10.0  # a pass that takes longer says how far it is
+SECONDS_PER_ROUND = 5.0  # rounds and folds that come faster than this share a line
+LEAST_LEFT = 10  # seconds; less is not worth telling
 N_PACED = 5  # rounds that the time left is reckoned from
 
 
@@ -84,7 +86,9 @@ def headline(event: Mapping[str, Any]) -> str | None:
         blocks = event.get("blocks_computed")
         return f"Gram matrices: {event.get('gram_reason', '')}" if blocks is None else f"Gram store: {blocks} blocks computed"
     if kind == "step":
-        return " ".join(str(event[key]) for key in ("step", "status") if event.get(key))
+        # What a step came to is the result of the command.
+        status = event.get("status")
+        return None if status in ("done", "already-done") else f"step {event['step']}" if status else str(event["step"])
     if kind == "fold":
         scores = [f"  {name} {value:.4g}" for name, value in event.items() if name not in POSITIONS and isinstance(value, float)]
         return f"point {event['point']} of {event['points']}, fold {event['fold']} of {event['folds']}{''.join(scores)}"
@@ -135,12 +139,12 @@ class Pace:
                 return ""
             by_gap = math.log(last / self._tol) / (math.log(first / last) / steps) if first < math.inf else math.inf
             rounds, word = (by_gap, "about") if by_gap < rounds else (rounds, word)
-        if rounds <= 0:
-            return ""
         seconds = rounds * (ended - began) / steps
+        if seconds < LEAST_LEFT:
+            return ""
         minutes = math.ceil(seconds / 60)
         long = f"{minutes} min" if minutes < 100 else f"{minutes / 60:.0f} h"
-        return f"{word} {max(1, math.ceil(seconds))} s left" if seconds < 60 else f"{word} {long} left"
+        return f"{word} {math.ceil(seconds)} s left" if seconds < 60 else f"{word} {long} left"
 
 
 class LineSink:
@@ -148,19 +152,33 @@ class LineSink:
 
     def __init__(self, write: Callable[[str], object], name: str = "") -> None:
         self._write, self._pace, self._head = write, Pace(), f"{name}: " if name else ""
-        self._is_told, self._next = False, time.monotonic() + SECONDS_PER_LINE
+        self._is_told, self._next, self._next_round, self._waiting = False, time.monotonic() + SECONDS_PER_LINE, -math.inf, ""
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        """Write an event if it is worth a line: of compiling the first, of a long pass how far it is from time to time."""
+        """Write an event if it is worth a line: the first compilation, how far a long pass is, the first and last round and one in between
+        every five seconds."""
         kind, text = event.get("event"), headline(event)
         self._pace.take(event)
+        if kind in ("begin", "step"):
+            self.close()
+            self._next_round = -math.inf
         if kind == "compile" and not self._is_told:
             self._is_told = True
             self._line(COMPILING)
         elif kind == "tasks" and time.monotonic() > self._next and text is not None:
             self._line(text)
+        elif kind in ("iteration", "fold") and text is not None:
+            self._waiting = with_time(text, event, self._pace) if kind == "iteration" else text
+            if time.monotonic() >= self._next_round:
+                self.close()
         elif kind in LINES and text is not None:
-            self._line(with_time(text, event, self._pace) if kind == "iteration" else text)
+            self._line(text)
+
+    def close(self) -> None:
+        """Write the last round, if it has no line yet."""
+        if self._waiting:
+            self._line(self._waiting)
+            self._waiting, self._next_round = "", time.monotonic() + SECONDS_PER_ROUND
 
     def _line(self, text: str) -> None:
         self._next = time.monotonic() + SECONDS_PER_LINE
@@ -199,23 +217,30 @@ def progress_bar(name: str = "", console: Console | None = None) -> Generator[Si
     """Yield the sink that draws a bar, and leaves what is to stay above it; the bar goes when all is done."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.table import Column
 
-    console, pace = console or Console(stderr=True), Pace()
-    columns = (SpinnerColumn(), TimeElapsedColumn(), BarColumn(bar_width=20), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(f"{name} starting".strip(), total=None)
+    console, pace, head = console or Console(stderr=True), Pace(), f"{name}: " if name else ""
+    fixed, rest = Column(no_wrap=True), Column(no_wrap=True, overflow="ellipsis")
+    columns = (SpinnerColumn(table_column=fixed), TimeElapsedColumn(table_column=fixed), BarColumn(bar_width=10, table_column=fixed))
+    with Progress(*columns, TextColumn("{task.description}", markup=False, table_column=rest), console=console, transient=True) as bar:
+        task = bar.add_task(f"{head}starting", total=None)
 
         def emit(event: Mapping[str, Any]) -> None:
-            text = headline(event)
+            nonlocal head
+            kind, text = event.get("event"), headline(event)
             pace.take(event)
-            if event.get("event") == "begin":
+            if kind == "begin":
                 bar.update(task, total=pace.at_most, completed=0)
-            if event.get("event") == "iteration" and text is not None:
-                bar.update(task, completed=event.get("iteration"))
-                bar.update(task, description=with_time(text, event, pace))
+            if kind == "step" and text is not None:
+                head = f"{text}: "
+                bar.update(task, total=None, description=f"{head}starting")
+            elif kind == "iteration" and text is not None:
+                round_only = text.partition("  ")[0]
+                bar.update(task, completed=event.get("iteration"), description=head + with_time(round_only, event, pace))
             elif text is not None:
-                bar.update(task, description=text)
-            if event.get("event") in KEPT:
+                bar.update(task, description=head + text)
+            if kind in KEPT:
+                bar.refresh()  # else the line is printed above the bar as it was before
                 console.print(text or str(event), markup=False, highlight=False)
 
         yield emit
@@ -230,4 +255,5 @@ def shown_progress(verbose: int, name: str = "") -> Generator[Sink]:
         with progress_bar(name) as emit:
             yield emit
     else:
-        yield LineSink(stderr_line, name)
+        with closing(LineSink(stderr_line, name)) as sink:
+            yield sink

@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -222,7 +222,7 @@ def plan_text(plan: Mapping[str, Any]) -> str:
     figures = {key: value for key, value in {**plan, **fit}.items() if key != "first_fit"}
     held = [item for key, value in figures.items() if key.endswith("_holds") for item in value]
     rows = [(key, "nothing" if value == [] else value) for key, value in figures.items() if not key.endswith("_holds")]
-    blocks = [f"{_verdict(fit)}\nnothing was run", align_rows(rows)]
+    blocks = [f"{verdict(fit)}\nnothing was run", align_rows(rows)]
     if held:
         shown = [{"memory": size_text(item["bytes"]), "what": item["what"]} for item in sorted(held, key=lambda item: -item["bytes"])]
         blocks.append("\n".join(["held in memory:", *table_lines(shown)[1:]]))
@@ -232,7 +232,7 @@ def plan_text(plan: Mapping[str, Any]) -> str:
 _STEPS = {"passes_at_most": "pass", "passes": "pass", "rounds_at_most": "round", "iterations_at_most": "round", "epochs": "epoch"}
 
 
-def _verdict(plan: Mapping[str, Any]) -> str:
+def verdict(plan: Mapping[str, Any]) -> str:
     """Return the sentence on memory and reading that a plan begins with; one that does not fit has ended with an error before."""
     needed, limit = plan.get("process_bytes") or plan.get("task_bytes"), plan.get("driver_memory") or plan.get("budget")
     is_here = plan.get("cluster", "sync") == "sync"
@@ -306,5 +306,8 @@ def show_progress(quiet: bool = False, as_json: bool = False) -> Iterator[Emit]:
     elif sys.stderr.isatty():
         with progress_bar() as emit:
             yield emit
+    elif as_json:
+        yield json_line
     else:
-        yield json_line if as_json else LineSink(partial(click.echo, err=True))
+        with closing(LineSink(partial(click.echo, err=True))) as sink:
+            yield sink

@@ -1,5 +1,6 @@
 """What is shown of a fit: a bar on a screen, lines in a pipe, and the time that is left."""
 
+import contextlib
 import io
 import os
 import pty
@@ -47,16 +48,21 @@ def test_time_left_by_the_gap(monkeypatch):
     pace = Pace()
     pace.take(begun(tol=1e-4, rounds_at_most=1000))
     rounds(pace, [1.0, 0.1, 0.01], monkeypatch)
-    assert pace.left(3) == "about 4 s left"
-    pace.take(begun(tol=1e-9, rounds_at_most=5))
+    assert pace.left(3) == "", "less than ten seconds are not told"
+    pace.take(begun(tol=1e-8, rounds_at_most=1000))
+    rounds(pace, [1.0, 0.1, 0.01], monkeypatch)
+    assert pace.left(3) == "about 12 s left"
+    pace.take(begun(tol=1e-9, rounds_at_most=9))
     rounds(pace, [1.0, 0.9, 0.8], monkeypatch)
-    assert pace.left(3) == "at most 4 s left", "the limit of rounds comes first"
+    assert pace.left(3) == "at most 12 s left", "the limit of rounds comes first"
     pace.take(begun(tol=1e-9))
     rounds(pace, [0.8, 0.9, 0.9], monkeypatch)
     assert pace.left(3) == "", "a gap that does not fall says nothing"
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0.01, "at most 1 s left"), (20.0, "at most 2 min left"), (3600.0, "at most 6 h left")])
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(1.5, ""), (1.7, "at most 11 s left"), (20.0, "at most 2 min left"), (3600.0, "at most 6 h left")]
+)
 def test_units_of_time(monkeypatch, seconds, text):
     pace = Pace()
     pace.take(begun())
@@ -77,6 +83,17 @@ def test_lines_say_once_that_they_compile():
     ):
         sink(event)
     assert lines == [f"Fit: {COMPILING}", "Fit: round 1 of at most 10  objective 2  gap 5.0e-01"]
+
+
+def test_fast_rounds_share_a_line_and_the_last_has_its_own(monkeypatch):
+    lines, now = [], [0.0]
+    monkeypatch.setattr(events.time, "monotonic", lambda: now[0])
+    with contextlib.closing(LineSink(lines.append)) as sink:
+        for k in range(1, 10):
+            sink({"event": "iteration", "iteration": k, "objective": 2.0})
+            now[0] += 2.0
+        sink({"event": "warning", "message": "w"})
+    assert [line.partition("  ")[0] for line in lines] == ["round 1", "round 4", "round 7", "warning: w", "round 9"]
 
 
 def test_long_passes_say_how_far_they_are(monkeypatch):
@@ -111,7 +128,7 @@ def test_what_is_not_known_yet_is_left_out():
 
 def test_a_bar_on_a_terminal():
     text = io.StringIO()
-    console = Console(file=text, force_terminal=True, width=120, color_system=None)
+    console = Console(file=text, force_terminal=True, width=80, color_system=None)
     with progress_bar("Fit", console) as emit:
         emit(begun(rounds_at_most=2))
         emit({"event": "compile", "function": "scores"})
@@ -119,7 +136,9 @@ def test_a_bar_on_a_terminal():
         emit({"event": "iteration", "iteration": 1, "objective": 2.0})
         time.sleep(0.3)
     shown = text.getvalue()
-    assert f"{COMPILING}: scores" in shown and "round 1 of at most 2  objective 2" in shown and "\x1b[" in shown and "━" in shown
+    assert f"{COMPILING}: scores" in shown and "round 1  objective 2" in shown and "\x1b[" in shown and "━" in shown
+    after = shown[shown.index("round 1  objective 2") :]
+    assert "starting" not in after and "round 1 of at most 2" in after
 
 
 def test_quiet_fits_show_nothing(capfd):
@@ -135,7 +154,7 @@ def test_a_fit_in_a_pipe_writes_lines_without_control_characters(tmp_path):
     lines = done.stderr.splitlines()
     assert done.stdout == "" and all(line.isprintable() for line in lines)
     assert lines.count(f"FGMClassifier: {COMPILING}") == 1
-    assert [line.split("  ")[0] for line in lines if "round" in line] == [f"FGMClassifier: round {k} of at most 10" for k in (1, 2, 3)]
+    assert [line.split("  ")[0] for line in lines if "round" in line] == [f"FGMClassifier: round {k} of at most 10" for k in (1, 3)]
 
 
 @pytest.mark.slow
