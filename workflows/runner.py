@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,6 +41,8 @@ class WorkflowOutcome:
         State of each step looked at.
     last
         Figures of the steps that ran: ``results`` by step, or those of the only step.
+    seconds
+        Of each step that ran.
     """
 
     status: str
@@ -47,6 +50,7 @@ class WorkflowOutcome:
     folder: Path
     steps: Mapping[str, str]
     last: Mapping[str, Any] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 def merge_compute(read: Workflow, compute: ComputeOptions) -> ComputeOptions:
@@ -168,13 +172,15 @@ def run_workflow(
         return _plan_steps(context, name, steps)
     if only is not None:
         _need_done(context, steps[0])
-    states, results = {}, {}
+    states, results, seconds = {}, {}, {}
     with share_local_clusters():
         for step in steps:
+            began = time.perf_counter()
             states[step.id], results[step.id] = run_step(context, step)
+            seconds[step.id] = time.perf_counter() - began
     last = results[only] if only is not None else {"results": results}
     status = "already-done" if set(states.values()) == {"already-done"} else "done"
-    return WorkflowOutcome(status, name, context.folder, states, last)
+    return WorkflowOutcome(status, name, context.folder, states, last, seconds)
 
 
 def _record_path(context: StepContext, step: str) -> Path:

@@ -6,15 +6,19 @@ import math
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..pipeline.records.run_view import OTHER_ROWS, TRAINING_ROWS, Row, RunView, measure_of, number
 from ..pipeline.registry import METHODS
-from .console import align_rows, count_text, format_figure, table_lines
+from .console import align_rows, count_text, format_figure, size_text, table_lines, verdict
 from .report.collect import is_run, model_run, view_run
 from .report.found import what_was_found
 from .report.glossary import STOPS
 from .report.measures import MEASURES, best_known, majority_share, on_training_rows, unseen
+
+if TYPE_CHECKING:
+    from .runner import WorkflowOutcome
+    from .schema import Workflow
 
 STEADIEST = 20  # features whose stability is shown
 FALL = 0.01  # by so much less accuracy at the end of the path than before it is told
@@ -222,3 +226,38 @@ def stability_text(found: Row, path: str) -> str:
     mean = found["mean_frequency"]
     of_the_fit = [] if mean is None else [f"the {found['n_selected']} features of the fit: selected in {share_text(mean)} on average"]
     return "\n".join([*lines, "", *of_the_fit])
+
+
+def workflow_text(read: Workflow, outcome: WorkflowOutcome) -> str:
+    """Return a line for each step of a workflow: its state, what it came to, and the file or folder it wrote."""
+    results, plans = outcome.last.get("results"), outcome.last.get("plans", {})
+    results = dict.fromkeys(outcome.steps, outcome.last) if results is None else results
+    rows = []
+    for name, state in outcome.steps.items():
+        told = verdict(plans[name]) if name in plans else _step_words(outcome.folder / name, results.get(name, {}))
+        time = _time(outcome.seconds[name]) if state == "done" else ""
+        rows.append({"step": name, "state": state.replace("-", " "), "time": time, "outcome": told})
+    return "\n".join([f"{read.spec.name}: {_short(outcome.folder)}", *table_lines(rows, ["step", "state", "time", "outcome"])[1:]])
+
+
+def _step_words(folder: Path, figures: Row) -> str:
+    """Return what a step came to in a few words, and where it is."""
+    best = figures.get("fit", figures)
+    majority = f" (most frequent class: {share_text(figures['majority'])})" if figures.get("majority") is not None else ""
+    words = [
+        f"{figures['rows']:,} rows" if "rows" in figures and not {"accuracy", "r2"} & set(figures) else "",
+        f"{figures['columns']:,} columns" if "columns" in figures else "",
+        f"{figures['kernels']} kernels" if isinstance(figures.get("kernels"), int) else "",
+        f"{best['n_selected']:,} selected" if "n_selected" in best and "resamples" not in figures else "",
+        f"{figures['steady']:,} stable features" if "steady" in figures else "",
+        f"{size_text(figures['bytes'])} in {figures['objects']:,} objects, all sound" if "objects" in figures else "",
+    ]
+    measured = {"accuracy": "accuracy", "r2": "R2", "test_accuracy": "held-out accuracy", "test_r2": "held-out R2"}
+    key = next((key for key in measured if figures.get(key) is not None), None)
+    if key is not None:
+        words.append(f"{measured[key]} {share_text(figures[key]) if 'accuracy' in key else format_figure(figures[key], 3)}{majority}")
+    is_run = "iterations" in best
+    written = next(
+        (figures[key] for key in ("report", "out", "grams", "store") if isinstance(figures.get(key), str)), folder if is_run else ""
+    )
+    return "  ".join(filter(None, (", ".join(filter(None, words)), _short(written) if written else "")))

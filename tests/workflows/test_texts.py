@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from gramplane.pipeline.records.run_view import TRAINING_ROWS
 from gramplane.workflows.cli import main
 from gramplane.workflows.console import table_lines
 from gramplane.workflows.texts import quality_lines, score_text
+from tests.support.places import ROOT
 from tests.workflows.report.pages import view
 
 
@@ -86,3 +88,16 @@ def test_a_table_has_numbers_to_the_right_and_no_more_digits_than_are_meant():
     rows = [{"feature": "a", "weight": -0.4, "rows": 1200, "gap": -1.8e-15}, {"feature": "long", "weight": 10.25, "rows": 3, "gap": np.nan}]
     assert table_lines([*rows, {"feature": "b", "none": None}], digits=3)[0] == "  feature  weight   rows  gap"
     assert table_lines(rows) == ["  feature  weight   rows  gap", "  a        -0.400  1,200    0", "  long       10.2      3"]
+
+
+def test_a_workflow_has_a_line_for_each_step_with_what_it_came_to_and_its_file(typed, folder, capsys):
+    for name in ("smoke.yaml", "smoke.svm"):
+        shutil.copy(ROOT / "workflows" / name, folder / name)
+    lines = typed("run smoke.yaml").splitlines()
+    assert re.fullmatch(r"smoke: smoke/runs/smoke-\w+", lines[0]) and len(lines) == 7
+    assert re.fullmatch(r"  data +done +[\d.]+ s  160 rows, 24 columns  smoke/store", lines[1])
+    assert re.fullmatch(r"  score +done +[\d.]+ s  accuracy 100.0 % \(most frequent class: 50.0 %\)", lines[4])
+    assert re.fullmatch(r"  report +done +[\d.]+ s  smoke/runs/smoke-\w+/report/report.html", lines[6])
+    assert main(["run", "smoke.yaml"]) == 0
+    said = capsys.readouterr()
+    assert said.err == "step check\n" and said.out.count("already done") == 5

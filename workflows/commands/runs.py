@@ -80,13 +80,13 @@ def run(
     """Run the steps of WORKFLOW (a YAML file) that are not done yet, each after those it needs."""
     from ..runner import run_workflow
     from ..schema import read_workflow
+    from ..texts import workflow_text
 
     read = read_workflow(require_path(workflow, "workflow file"), allow_code)
     with frame.progress() as emit:
         outcome = run_workflow(read, run_id=run_id, only=step, check=check, dry_run=dry_run, where=compute, sink=emit)
-    lines = [f"{name}  {state}" for name, state in outcome.steps.items()]
     fields = {"workflow": read.spec.name, "run_id": outcome.run_id, "folder": str(outcome.folder), "steps": outcome.steps}
-    return Result(outcome.status, {**fields, **outcome.last}, "\n".join([f"{read.spec.name}: {outcome.folder}", *lines]))
+    return Result(outcome.status, {**fields, **outcome.last}, "" if frame.as_json else workflow_text(read, outcome))
 
 
 COMMANDS = (status, history, report, run)
