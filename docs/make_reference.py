@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from gramplane.workflows.report.glossary import STOPS, TERMS
+from gramplane.workflows.report.glossary import glossary as meanings
 from gramplane.workflows.schema import SCHEMA, STEPS, WorkflowSpec
 
 FOLDER = Path(__file__).with_name("reference")
@@ -97,10 +97,12 @@ def workflow() -> str:
 
 
 def glossary() -> str:
-    """Return the page of the words of reports."""
-    lines = ["# Words of a report", "", f"{WRITTEN} from the sentences that reports show beside their headings.", ""]
-    lines += ["## Headings and figures", "", *_table(("word", "meaning"), ((f"`{word}`", text) for word, text in TERMS.items()))]
-    lines += ["## Why a fit ended", "", *_table(("`stop`", "meaning"), ((f"`{word}`", text) for word, text in STOPS.items()))]
+    """Return the page of the figures of reports."""
+    stops = {word.removeprefix("stop "): text for word, text in meanings().items() if word.startswith("stop ")}
+    figures = {word: text for word, text in meanings().items() if not word.startswith("stop ")}
+    lines = ["# What the figures mean", "", f"{WRITTEN} from the sentences that reports show.", ""]
+    for title, head, rows in (("Headings and figures", "word", figures), ("Why a fit ended", "`stop`", stops)):
+        lines += [f"## {title}", "", *_table((head, "meaning"), ((f"`{word}`", text) for word, text in rows.items())), ""]
     return "\n".join(lines)
 
 

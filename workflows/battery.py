@@ -194,9 +194,7 @@ def figures_have_common_names_and_are_explained(bench: Bench) -> None:
     assert summary["gap"] is None or isinstance(summary["certified_over"], str)
     headings = {name for row in run.history() for name in row} | set(run.read_json("decisions") or {})
     unexplained = [name for name in sorted(headings) if not explain_heading(name)]
-    assert not unexplained, (
-        f"no glossary entry for {unexplained}: TERMS in workflows/report/glossary.py, or glossary in the charts.py of the method"
-    )
+    assert not unexplained, f"no glossary entry for {unexplained}: workflows/report/figures.txt, or glossary in the charts.py of the method"
 
 
 def gaps_are_not_negative(bench: Bench) -> None:

@@ -13,8 +13,8 @@ from ..pipeline.registry import METHODS
 from .console import align_rows, count_text, format_figure, size_text, table_lines, verdict
 from .report.collect import is_run, model_run, view_run
 from .report.found import what_was_found
-from .report.glossary import STOPS
-from .report.measures import MEASURES, best_known, majority_share, on_training_rows, unseen
+from .report.glossary import stop_reason
+from .report.words import MEASURES, best_known, majority_share, on_training_rows, unseen
 
 if TYPE_CHECKING:
     from .runner import WorkflowOutcome
@@ -51,7 +51,7 @@ def _head(run: RunView, status: str) -> str:
         best = ", ".join(f"{key}={run.params.get(key, run.params.get(f'max_{key}'))}" for key in _tuned(run.trials[0]))
         return f"{run.path}: {'done already' if status == 'already-done' else 'done'}; best of the grid: {best}"
     stop = str(run.summary.get("stop", ""))
-    why = STOPS.get(stop, stop).partition(";")[0].partition(" (")[0]
+    why = stop_reason(stop).partition(";")[0].partition(" (")[0]
     word = "done already, it took" if status == "already-done" else "done in"
     return f"{run.path}: {word} {_time(number(run.summary.get('seconds')))} ({steps}; {why})"
 

@@ -1,4 +1,4 @@
-"""Chart: a figure of a report as data. Systems say what is to be seen in which words; who draws it decides how it looks."""
+"""Chart: a figure of a report as data. Methods say what it shows, in which words; the report decides how it looks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Series:
 class Legend:
     """Position and form of a legend."""
 
-    position: Literal["inside", "above", "below"] = "inside"
+    position: Literal["inside", "above", "below", "ends"] = "inside"  # "ends": every line has its name at its end
     columns: int = 1
     title: str = ""
 
@@ -56,7 +56,7 @@ class Chart:
 
     ``kind``: ``"series"`` on two axes; ``"ranking"``: a bar for each of ``names``, from the one series' y, or where there is a second one
     a point, with an interval from its ``base`` to its y; ``"heat"``: ``matrix``, whose columns are ``names`` and whose rows are
-    ``row_names``. ``series`` is what is drawn, the last on top. ``x_scale``: ``"falling"`` runs
+    ``row_names``, with the series on top. ``series`` is what is drawn, the last on top. ``x_scale``: ``"falling"`` runs
     from right to left; ``y_scale``: ``"log"`` where the numbers differ enough for a power of ten among the ticks; ``"symlog"`` has room for
     zero. ``whole``: axes whose ticks are whole numbers.
 
@@ -103,11 +103,14 @@ class SystemCharts:
 
     # functions that return charts of several runs in one picture, from all runs of a page
     comparing: Sequence[Callable[[Sequence[RunView]], list[Chart]]] = ()
-    single: Sequence[Callable[[RunView], list[Chart]]] = ()  # functions that return charts of one run
+    found: Sequence[Callable[[RunView], list[Chart]]] = ()  # charts of one run that show what it found, on the first screen
+    single: Sequence[Callable[[RunView], list[Chart]]] = ()  # further charts of one run
     tables: Sequence[ShownTable] = ()  # tables of a run that the page shows; the others are files only
     # charts of one run that have a display of their own in Python: `path`, `weights`, `rules`, `groups`, `map`
     displays: Mapping[str, Callable[[RunView], list[Chart]]] = field(default_factory=dict)
-    glossary: Mapping[str, str] = field(default_factory=dict)  # what the headings of its tables mean that no other system has
+    glossary: Mapping[str, str] = field(
+        default_factory=dict
+    )  # what its figures mean, of a method of another package; those of this one are in figures.txt
 
 
 def short(name: object, width: int = 40) -> str:
@@ -123,7 +126,7 @@ def has_long_names(names: Sequence[str]) -> bool:
 
 def ranking_height(names: Sequence[str]) -> float:
     """Return how many inches a ranking is high."""
-    return 0.6 + (0.36 if has_long_names(names) else 0.19) * len(names)
+    return 0.65 + (0.38 if has_long_names(names) else 0.21) * len(names)
 
 
 def run_label(run: RunView, runs: Sequence[RunView], what: str = "") -> str:

@@ -24,6 +24,7 @@ class RunView:
     title: str
     params: Row = field(default_factory=dict)  # the method's parameters
     settings: Row = field(default_factory=dict)  # data, cluster, seed and what else the run decided once
+    command: str = ""  # the command line that repeats the fit; empty where the record of the run does not hold all of it
     meanings: Mapping[str, str] = field(default_factory=dict)  # what the parameters mean, by name
     state: str = "done"  # `done`, `running`, `stopped` or `not started`
     summary: Row = field(default_factory=dict)  # figures of the finished run

@@ -1,4 +1,4 @@
-"""Charts of scores: which rows are told apart, how sure it is, and what settings a search compared."""
+"""Charts of scores: how well classes are separated, calibration, regression errors, and the settings a search compared."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ SQUARE = (5.0, 4.4)  # inches of charts of two rates
 
 
 def roc(runs: Sequence[RunView]) -> list[Chart]:
-    """Return the receiver operating characteristic of every shown score."""
+    """Return the ROC curve of every shown score."""
     lines = _curves(runs, "roc", "false_positive_rate", "true_positive_rate", "auc")
     chance = Series([0.0, 1.0], [0.0, 1.0], "chance", colour=FAINT, style="--", width=1.0)
-    caption = f"Share of the rows of a class that are found, over the share of the other rows that are taken for it.{_band_words(lines)}"
-    labels = {"x_label": "others taken for the class", "y_label": "found", "unit": True, "size": SQUARE}
-    return [Chart("Receiver operating characteristic", caption, series=[chance, *lines], legend=Legend(), **labels)] if lines else []
+    caption = f"Every point is a threshold of the decision value.{_band_words(lines)}"
+    labels = {"x_label": "false positive rate", "y_label": "true positive rate", "unit": True, "size": SQUARE}
+    return [Chart("ROC curve", caption, series=[chance, *lines], legend=Legend(), **labels)] if lines else []
 
 
 def precision_recall(runs: Sequence[RunView]) -> list[Chart]:
     """Return precision over recall of every shown score."""
     lines = _curves(runs, "precision_recall", "recall", "precision", "average_precision")
-    caption = f"Of the rows taken for a class the share that is of it, over the share of the class that is found.{_band_words(lines)}"
+    caption = f"Every point is a threshold of the decision value.{_band_words(lines)}"
     labels = {"x_label": "recall", "y_label": "precision", "unit": True, "size": SQUARE}
-    return [Chart("Precision and recall", caption, series=lines, legend=Legend(), **labels)] if lines else []
+    return [Chart("Precision-recall curve", caption, series=lines, legend=Legend(), **labels)] if lines else []
 
 
 def _band_words(lines: Sequence[Series]) -> str:
-    return " The band holds 95 % of 200 resamples of the rows." if any(line.mark == "band" for line in lines) else ""
+    return " The band is a 95 % interval, from 200 resamples of the rows." if any(line.mark == "band" for line in lines) else ""
 
 
 def _curves(runs: Sequence[RunView], table: str, x: str, y: str, area: str) -> list[Series]:
@@ -70,23 +70,22 @@ def calibration(runs: Sequence[RunView]) -> list[Chart]:
         parts = [(run, score, rows) for run, score, rows in known if has_values(column(rows, key))]
         if parts:
             label = short(parts[0][2][0]["class"], 20)
-            diagonal = [Series([0.0, 1.0], [0.0, 1.0], "as told", colour=FAINT, style="--", width=1.0)] if key == "probability" else []
+            diagonal = [Series([0.0, 1.0], [0.0, 1.0], "ideal", colour=FAINT, style="--", width=1.0)] if key == "probability" else []
             lines = [series for k, part in enumerate(parts) for series in _calibration_lines(part, runs, key, k)]
             legend = Legend() if len(diagonal) + len(parts) > 1 else None
-            axes = {"x_label": words[0], "y_label": f"share of class {label}", "unit": key == "probability", "size": SQUARE}
+            axes = {"x_label": words[0], "y_label": f"observed share of class {label}", "unit": key == "probability", "size": SQUARE}
             charts.append(Chart("Calibration", words[1], series=[*diagonal, *lines], legend=legend, from_zero=True, **axes))
     return charts
 
 
 _CALIBRATION = {
     "probability": (
-        "probability told",
-        "How often rows are of the class, over how likely they were said to be; ten bins of as many rows, with 95 % intervals.",
+        "predicted probability",
+        "Observed share of the class by predicted probability, in ten bins of equal size, with 95 % intervals.",
     ),
     "decision": (
         "decision value",
-        "How often rows are of the class, over the decision value; ten bins of as many rows, with 95 % intervals. "
-        "The values of this fit are no probabilities.",
+        "Observed share of the class by decision value, in ten bins of equal size, with 95 % intervals. These are not probabilities.",
     ),
 }
 
@@ -107,16 +106,16 @@ def predictions(run: RunView) -> list[Chart]:
     truth, told = column(score["predictions"], "truth"), column(score["predictions"], "prediction")
     ends = [min(*truth, *told), max(*truth, *told)]
     which = f"{len(truth):,} of {score['rows']:,} rows, evenly by their true value" if score["rows"] > len(truth) else "every row"
-    line = Series(ends, ends, "as it should be", colour=FAINT, style="--", width=1.0)
+    line = Series(ends, ends, "ideal", colour=FAINT, style="--", width=1.0)
     zero = Series([min(told), max(told)], [0.0, 0.0], colour=FAINT, style="--", width=1.0)
     residuals = [a - b for a, b in zip(truth, told, strict=True)]
     looks = {"mark": "point", "width": 14.0, "opacity": 0.6}
     labels = {"x_label": "true value", "y_label": "prediction", "size": SQUARE}
     return [
-        Chart("Predicted against true", f"A point is a row: {which}.", series=[line, Series(truth, told, **looks)], **labels),
+        Chart("Predicted against true", f"Every point is a row: {which}.", series=[line, Series(truth, told, **looks)], **labels),
         Chart(
             "Residuals",
-            "True value less prediction; a trend or a funnel says what the model lacks.",
+            "True value minus prediction. A trend or a funnel shows what the model misses.",
             series=[zero, Series(told, residuals, **looks)],
             x_label="prediction",
             y_label="residual",
@@ -130,7 +129,7 @@ def trials(run: RunView) -> list[Chart]:
     if len(rows) < 2:
         return []
     measure, keys = measure_of(rows[0]), differing_keys(rows)
-    words = f"Mean over the folds of rows held out, with one standard error; {len(run.trials)} settings were compared."
+    words = f"Mean over the folds, with one standard error; {len(run.trials)} settings were compared."
     if "rounds" in keys and len(_settings(rows, keys)) <= MAX_NAMED:
         lines = [series for k, group in enumerate(_settings(rows, keys)) for series in _trial_line(group, measure, "rounds", k)]
         legend = Legend() if len(_settings(rows, keys)) > 1 else None
@@ -160,7 +159,7 @@ def search_path(rows: Sequence[Row], keys: Sequence[str], x: str) -> Chart:
     values = sorted({number(row[x]) for row in rows})
     is_whole, is_log = all(value.is_integer() for value in values), _is_geometric(values)
     cut = f" {MAX_NAMED} of {len(settings)} settings are drawn." if len(settings) > MAX_NAMED else ""
-    words = f"Mean over the folds of rows held out, with one standard error either way; the diamond was chosen.{cut}"
+    words = f"Mean over the folds, with one standard error; the diamond was chosen.{cut}"
     return Chart(
         f"Scores along {x}",
         words,

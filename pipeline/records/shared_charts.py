@@ -1,18 +1,21 @@
-"""Charts that several systems share: certificates, objective, accuracy, weights, working sets, spectra, streams, time and traffic."""
+"""Charts that several methods share: objective and certificates, accuracy, weights, tasks, spectra, streams, time."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 from .charts import FAINT, MAX_MARKED_STEPS, Chart, Legend, Series, legend_of, ranking_height, run_label, run_lines, short, step_marker
-from .run_view import Row, RunView, has_values, needs_names, number, step_word, weight_of
+from .run_view import Row, RunView, has_values, number, step_word, weight_of
 
-MAX_WEIGHTS = 30  # bars in the chart of weights
-MAX_PANELS = 4  # machines whose weights are drawn; the tables have all
-MAX_NAMED = 8  # lines with a colour of their own; further ones are grey
+MAX_WEIGHTS = 15  # bars in the chart of weights
+MAX_PANELS = 4  # classes whose weights are drawn; the tables have all
+MAX_NAMED = 8  # lines with a colour and a name of their own; further ones are grey
 MAX_INSIDE = 3  # names of a legend that stands within its chart; more have their room below
 MAX_EIGENVALUES = 40  # eigenvalues drawn as bars
+MAX_SIDE = 128  # pixels of an image that is drawn
+_PIXEL = re.compile(r"pixel_(\d{1,3})_(\d{1,3})")
 
 
 def objective(runs: Sequence[RunView]) -> list[Chart]:
@@ -21,8 +24,8 @@ def objective(runs: Sequence[RunView]) -> list[Chart]:
     if not any(has_values(run.column("objective")) for run in runs):
         return []
     word, lines = step_word(runs), run_lines(runs, [("objective", "", "-")])
-    cuts = "; it falls as cuts are added" if all(run.method == "fgm" for run in runs) else ""
-    caption = f"Value of the problem after each {word}{cuts}."
+    cuts = "; it falls as features are added" if all(run.method == "fgm" for run in runs) else ""
+    caption = f"Objective after each {word}{cuts}."
     return [Chart("Objective", caption, series=lines, x_label=word, whole="x", legend=legend_of(lines, runs))]
 
 
@@ -33,10 +36,10 @@ def gaps(runs: Sequence[RunView]) -> list[Chart]:
     others = [run for run in runs if run not in with_cuts]
     over = list(dict.fromkeys(str(run.summary["certified_over"]) for run in others if run.summary.get("certified_over")))
     problem = f", over {over[0]}" if len(over) == 1 else ""
-    both = "Certified distance to the exact optimum (solid), and the duality gap left in the round's sub-problem (dotted)."
-    one = f"Certified distance of the objective to the least value{problem}."
+    both = "Upper bound on the distance to the optimum over all features (solid), and the gap of the sub-problem (dotted)."
+    one = f"Upper bound on the distance of the objective from the optimum{problem}."
     parts = (
-        ("Gaps", both, with_cuts, [("outer_gap", "to the exact optimum", "-"), ("gap", "of the sub-problem", ":")]),
+        ("Gaps", both, with_cuts, [("outer_gap", "all features", "-"), ("gap", "sub-problem", ":")]),
         ("Gap", one, others, [("gap", "", "-")]),
     )
     return [_gap_chart(*part, step_word(part[2])) for part in parts if _is_positive(part[2], [key for key, _, _ in part[3]])]
@@ -57,11 +60,8 @@ def bounds(runs: Sequence[RunView]) -> list[Chart]:
     if not runs:
         return []
     series = [part for i, run in enumerate(runs) for part in _band(run, i, run_label(run, runs))]
-    both = "Upper bound (solid) and lower bound (dashed) of the optimum, both rigorous; the model returned has the value of the upper one."
-    gap = (
-        "In units of the upper bound, or of one if that is smaller; the fit ends at tol. The bounds over all kernels move when those over "
-        "the working set (dotted) have met and all kernels are looked at."
-    )
+    both = "Upper bound (solid) and lower bound (dashed) of the optimum; the model has the value of the upper one."
+    gap = "Share of the upper bound: over all kernels (solid) and over the working set (dotted)."
     keys = [("relative_gap", "all kernels", "-"), ("working_gap", "working set", ":")]
     return [
         Chart("Bounds", both, series=series, x_label="round", whole="x", legend=Legend()),
@@ -84,38 +84,13 @@ def certificates(runs: Sequence[RunView]) -> list[Chart]:
     runs = [run for run in runs if _has_graph_certificate(run)]
     if not runs:
         return []
-    caption = "Certified distance to the optimum over all nodes, many of them never built (solid), and over the working set (dotted)."
+    caption = "Upper bound on the distance to the optimum: over all nodes (solid) and over the working set (dotted)."
     return [_gap_chart("Certificate", caption, runs, [("gap", "all nodes", "-"), ("restricted_gap", "working set", ":")])]
-
-
-def working_sets(runs: Sequence[RunView]) -> list[Chart]:
-    """Return the size of the working set per iteration."""
-    runs = [run for run in runs if _has_graph_certificate(run)]
-    if not _is_positive(runs, ["n_nodes"]):
-        return []
-    lines = run_lines(runs, [("n_nodes", "", "-")])
-    caption = "Nodes of the graph with a weight to be found, all their ancestors among them."
-    return [Chart("Working set", caption, series=lines, x_label="round", y_label="nodes", whole="x", legend=legend_of(lines, runs))]
 
 
 def _has_graph_certificate(run: RunView) -> bool:
     """Return whether a run closes a certificate over a whole graph around a restricted problem."""
     return has_values(run.column("restricted_gap"))
-
-
-def kernels_kept(runs: Sequence[RunView]) -> list[Chart]:
-    """Return the number of kernels with a weight per round, of runs that close two bounds."""
-    runs = [run for run in runs if run.bounded]
-    if not _is_positive(runs, ["n_selected"]):
-        return []
-    return [kernel_counts("Kernels kept", "Kernels with a weight in the best model so far; of several classes the most.", runs)]
-
-
-def kernel_counts(title: str, caption: str, runs: Sequence[RunView]) -> Chart:
-    """Return the chart of ``n_selected`` kernels per round."""
-    lines = run_lines(runs, [("n_selected", "", "-")])
-    legend = legend_of(lines, runs)
-    return Chart(title, caption, series=lines, x_label="round", y_label="kernels", whole="xy", from_zero=True, legend=legend)
 
 
 def accuracy(runs: Sequence[RunView]) -> list[Chart]:
@@ -134,7 +109,7 @@ def _along_selection(runs: Sequence[RunView], measure: str, name: str) -> list[C
     what, best = " or ".join(units), "best " if units == ["kernels"] else ""
     title, caption = f"{name} against number of {what}", f"Every point is the {best}model after one {step_word(runs)}."
     if units != ["kernels"] and all(run.method == "fgm" for run in runs):
-        title, caption = f"{name} along the path", "Each round adds features; every point is the model after one round."
+        title = f"{name} along the path"
     label, legend = (name if measure == "r2" else measure), (Legend("below", 2) if len(series) > MAX_INSIDE else Legend())
     return [Chart(title, caption, series=series, x_label=f"selected {what}", y_label=label, whole="x", legend=legend)]
 
@@ -154,8 +129,8 @@ def scored_points(runs: Sequence[RunView], measure: str = "accuracy") -> list[Se
 
 def weights(run: RunView) -> list[Chart]:
     """Return the bar chart of the largest weights."""
-    every = run.selected or run.kernels
-    rows = [row for row in every if has_values([weight_of(row)])][:MAX_WEIGHTS]
+    every = [row for row in run.selected or run.kernels if has_values([weight_of(row)]) and weight_of(row) != 0]
+    rows = every[:MAX_WEIGHTS]
     if not rows:
         return []
     several = any(key.startswith("weight[") for key in rows[0])
@@ -164,63 +139,58 @@ def weights(run: RunView) -> list[Chart]:
     else:
         largest = "; of several classes the largest" if several else ""
         title = "Kernels by weight"
-        caption = f"The {len(rows)} heaviest of {len(every):,} kernels with a weight{largest}.{_count_words(run, len(every))}"
+        caption = f"The {len(rows)} largest of {len(every):,} kernels with a weight{largest}.{_count_words(run, len(every))}"
     names = [short(row["feature"] if run.selected else row["kernel"]) for row in rows]
     # Of columns in different units weights can only be compared as the fit saw them.
-    label = "weight of the column as scaled" if run.selected else "weight in the machine" if run.along_path else "weight"
+    label = "weight of the scaled column" if run.selected else "weight"
     return [ranking(title, caption, names, [weight_of(row) for row in rows], label)]
 
 
 def _count_words(run: RunView, in_use: int) -> str:
-    """Return which of the kernels drawn count as selected, and in what their weights are measured, where that needs saying."""
+    """Return how many of the kernels drawn count as selected, where that needs saying."""
     chosen = run.summary.get("n_selected")
-    counted = "" if chosen in (None, in_use) else f" {chosen} of them count as selected, the others weigh too little."
-    scaled = " Weights of the machine sum to the number of rows; along p they are drawn before that scaling." if run.along_path else ""
-    return counted + scaled
+    return "" if chosen in (None, in_use) else f" {chosen} of them count as selected, the others lie below the threshold."
 
 
 def _sign_words(run: RunView, several: bool) -> str:
     """Return what the sign of a weight says, of a method that names its classes."""
     classes = run.summary.get("classes")
     if several:
-        return "; of several classes the largest in size, positive where it speaks for its class"
+        return "; of several classes the largest; positive weights raise the score of the class"
     if isinstance(classes, (list, tuple)) and len(classes) == 2:
         no, yes = (" ".join(str(name).split())[:60] for name in classes)
-        return f"; positive ones speak for class {yes}, negative ones for class {no}"
-    return "" if "classes" not in run.summary else "; positive ones raise the prediction, negative ones lower it"
+        return f"; positive: towards class {yes}, negative: towards class {no}"
+    return "" if "classes" not in run.summary else "; positive weights raise the prediction, negative ones lower it"
 
 
-def weight_paths(run: RunView) -> list[Chart]:
-    """Return the weights of the heaviest kernels along the rounds, one chart per machine."""
-    rows = run.tables.get("weights", ())
-    machines = list(dict.fromkeys(row["machine"] for row in rows))
-    caption = "Weights tried in each round, of the kernels that are heaviest in the end; the grey ones follow behind those named."
-    if len(machines) > MAX_PANELS:
-        caption += f" The first {MAX_PANELS} of {len(machines)} classes; weights.csv has all."
+def weight_paths(run: RunView, table: str = "weights", x: str = "iteration", title: str = "Weights along the rounds") -> list[Chart]:
+    """Return the weights of a table ``{"machine": class, x: value, name: weight, ...}`` along ``x``, one chart per class."""
+    rows = run.tables.get(table, ())
+    classes = list(dict.fromkeys(row.get("machine", "") for row in rows))
+    cut = f" The first {MAX_PANELS} of {len(classes)} classes; {table}.csv has all." if len(classes) > MAX_PANELS else ""
     return [
         Chart(
-            "Weights along the rounds" + (f", class {machine}" if len(machines) > 1 else ""),
-            caption,
-            series=weight_lines([row for row in rows if row["machine"] == machine], "iteration"),
-            x_label="round",
-            y_label="weight",
-            whole="x",
-            from_zero=True,
-            legend=Legend("below", 2),
+            title + (f", class {name}" if len(classes) > 1 else ""),
+            f"The largest weights at the end are named, the others are grey.{cut}",
+            series=weight_lines([row for row in rows if row.get("machine", "") == name], x),
+            x_label="round" if x == "iteration" else x,
+            y_label="weight of the scaled column" if run.selected else "weight",
+            x_scale="falling" if x == "p" else "linear",
+            whole="" if x == "p" else "x",
+            legend=Legend("ends"),
             size=(6.0, 3.8),
         )
-        for machine in machines[:MAX_PANELS]
+        for name in classes[:MAX_PANELS]
     ]
 
 
 def weight_lines(rows: Sequence[Row], x: str) -> list[Series]:
-    """Return a line over ``x`` for each weight of a machine; those named are the heaviest in the end, the others are grey."""
+    """Return a line over ``x`` for each weight of a class; those named are the largest in the end, the others are grey."""
     rounds = column(rows, x)
-    # The heaviest of this machine, which the order of all machines together need not show.
     names = [key for key in rows[0] if key not in ("machine", "n_selected", x)]
     names = sorted(names, key=lambda name: -abs(number(rows[-1].get(name))))
     grey = [Series(rounds, column(rows, name), colour=FAINT, width=0.8, opacity=0.5) for name in names[MAX_NAMED:]]
-    return grey + [Series(rounds, column(rows, name), short(name, 30), colour=k) for k, name in enumerate(names[:MAX_NAMED])]
+    return grey + [Series(rounds, column(rows, name), short(name, 20), colour=k) for k, name in enumerate(names[:MAX_NAMED])]
 
 
 def column(rows: Sequence[Row], key: str) -> list[float]:
@@ -234,7 +204,7 @@ def group_norms(run: RunView) -> list[Chart]:
     if not any(number(row.get("size")) > 1 for row in rows):
         return []
     shown = sorted(rows, key=lambda row: -number(row["norm"]))[:MAX_WEIGHTS]
-    caption = f"The {len(shown)} heaviest of {len(rows):,} groups with a weight, by the length of the weights of their features."
+    caption = f"The {len(shown)} largest of {len(rows):,} groups with a weight, by the length of the weights of their features."
     names = [short(f"{row['group']} ({row['size']} features)") for row in shown]
     return [ranking("Groups by weight", caption, names, column(shown, "norm"), "length of the weights")]
 
@@ -246,13 +216,13 @@ def ranking(title: str, caption: str, names: Sequence[str], values: Sequence[flo
 
 
 _HEAT_MAPS = (
-    ("task_kernels", "Kernels by task", "Weight of every kernel in the machine of every task; the heaviest kernels stand left."),
+    ("task_kernels", "Kernels by task", "Weight of every kernel in the model of every task, largest kernels left."),
     (
         "task_features",
         "Features by task",
-        "Weight of every selected feature as scaled in every task, largest norms left; blue positive.",
+        "Weight of every selected feature, as scaled, in every task; largest norms left, blue positive.",
     ),
-    ("task_pairs", "Tasks that learn together", "Weight of one task's rows in another's machine, summed over kernels."),
+    ("task_pairs", "Tasks that learn together", "Weight of one task's rows in another's model, summed over kernels."),
 )
 
 
@@ -281,7 +251,7 @@ def spectra(run: RunView) -> list[Chart]:
     if not has_values(values):
         return []
     bars = Series(range(1, 1 + len(values[:MAX_EIGENVALUES])), values[:MAX_EIGENVALUES], mark="bar")
-    caption = f"The {min(MAX_EIGENVALUES, len(values))} largest of {len(values):,} positive eigenvalues of the learned kernel matrix."
+    caption = f"The {min(MAX_EIGENVALUES, len(values))} largest of {len(values):,} positive eigenvalues of the learned kernel."
     return [Chart("Spectrum of the kernel", caption, series=[bars], x_label="eigenvalue", y_label="size")]
 
 
@@ -298,16 +268,9 @@ def dual_ascents(run: RunView) -> list[Chart]:
 _STREAMS = (
     (
         "Loss along the stream",
-        "Loss of rows before they were learned: mean of each step (solid) and of all rows so far (dotted).",
+        "Loss of each row before it was used: mean of each step (solid) and of all rows so far (dotted).",
         "loss",
         (("loss", "step", "-"), ("mean_loss", "so far", ":")),
-    ),
-    (
-        "Average regret",
-        "Loss and penalty paid so far, per row, less what the last model would have paid on the same rows; the penalty is that at the "
-        "ends of steps. Dual averaging brings it to zero as one over the root of the number of rounds.",
-        "regret per row",
-        (("regret", "", "-"),),
     ),
     (
         "Sparsity along the stream",
@@ -319,7 +282,7 @@ _STREAMS = (
 
 
 def streams(runs: Sequence[RunView]) -> list[Chart]:
-    """Return losses, regret and sparsity along the rows that were learned."""
+    """Return losses and sparsity along the rows of a stream."""
     runs = [run for run in runs if run.tables.get("stream")]
     return [chart for words in _STREAMS for chart in _stream_charts(runs, *words)]
 
@@ -363,27 +326,28 @@ def stacked_bars(x: Sequence[float], parts: Sequence[tuple[Sequence[float], str,
     return bars
 
 
-def traffic(runs: Sequence[RunView]) -> list[Chart]:
-    """Return tasks and bytes of their blocks per round."""
-    word, legend, charts = step_word(runs), Legend() if needs_names(runs) else None, []
-    if _is_positive(runs, ["tasks"]):
-        caption, series = f"Block tasks of all passes of a {word}, counted, not timed.", _side_by_side(runs, "tasks", 1.0)
-        charts.append(Chart(f"Tasks per {word}", caption, series=series, x_label=word, y_label="tasks", whole="xy", legend=legend))
-    if _is_positive(runs, ["bytes"]):
-        caption = f"Blocks that the tasks of a {word} worked on, read from the store or computed."
-        series = _side_by_side(runs, "bytes", 2.0**20)
-        charts.append(Chart(f"Bytes per {word}", caption, series=series, x_label=word, y_label="MiB", whole="x", legend=legend))
-    return charts
+def pixels(run: RunView) -> list[Chart]:
+    """Return the pixels in use, where every feature is named like one (``pixel_ROW_COLUMN``) or a product of two."""
+    known = [([_PIXEL.fullmatch(part) for part in str(row["feature"]).split("*")], weight_of(row)) for row in run.selected]
+    known = [(parts, weight) for parts, weight in known if weight != 0]
+    if not known or any(None in parts or len(parts) > 2 for parts, _ in known):
+        return []
+    places = [([(int(part[1]), int(part[2])) for part in parts if part is not None], weight) for parts, weight in known]
+    side = 1 + max(max(at) for ends, _ in places for at in ends)
+    if side > MAX_SIDE:
+        return []
+    usage = [[0.0] * side for _ in range(side)]
+    for ends, weight in places:
+        for row, column in set(ends):
+            usage[row][column] += abs(weight)
+    largest = max(abs(weight) for _, weight in places)
+    lines = [_pixel_line(ends, weight, abs(weight) / largest) for ends, weight in reversed(places[:MAX_WEIGHTS]) if len(ends) > 1]
+    used = sum(value > 0 for line in usage for value in line)
+    caption = f"{used} of {side**2} pixels are used. Shade: sum of absolute weights. Lines: products, blue positive, orange negative."
+    return [Chart("Pixels used", caption, "heat", series=lines, matrix=usage, size=(4.7, 4.2))]
 
 
-def _side_by_side(runs: Sequence[RunView], key: str, unit: float) -> list[Series]:
-    """Return one figure of every run, as bars side by side or, of many rounds, as lines."""
-    width, series = 0.72 / len(runs), []
-    for i, run in enumerate(runs):
-        values, rounds, label = [value / unit for value in run.column(key)], run.column("iteration"), run_label(run, runs)
-        if len(rounds) > MAX_MARKED_STEPS:
-            series.append(Series(rounds, values, label, colour=i))
-            continue
-        shift = (i - (len(runs) - 1) / 2) * width
-        series.append(Series([at + shift for at in rounds], values, label, "bar", i, width=width))
-    return series
+def _pixel_line(ends: Sequence[tuple[int, int]], weight: float, share: float) -> Series:
+    x, y = [at[1] for at in ends], [at[0] for at in ends]
+    mark, width = ("point", 30 + 160 * share) if x[0] == x[1] and y[0] == y[1] else ("line", 0.8 + 3.0 * share)
+    return Series(x, y, mark=mark, colour=0 if weight >= 0 else 1, width=width, opacity=0.75, marker="o")

@@ -124,7 +124,7 @@ def test_score_is_kept_for_the_report(copy: Path, capsys: pytest.CaptureFixture[
     assert 0.8 < found["accuracy"] <= 1 and len(found["classes"]) == 2
     page = Path(result(["report", copy / "run"], capsys)["report"]).read_text()
     assert page.count('<td class="text">store</td>') == 3, "the score, and one row for each class"
-    assert "rows held out of the fit" in page and "Confusion of classes" in page
+    assert "test rows correct" in page and "Confusion matrix" in page
     assert "score" not in result(["status", copy / "run"], capsys)["state"]
 
 

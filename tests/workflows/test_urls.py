@@ -48,6 +48,7 @@ BAD = {
 """URL that nothing takes -> a word of the message."""
 
 NO_PLACES = {
+    "title",
     "refit",
     "scoring",
     *(

@@ -49,8 +49,9 @@ def columns_text(rows: list[dict[str, Any]]) -> str:
 @click.argument("runs", type=Url("run"), nargs=-1, required=True)
 @click.option("--out", type=Url("folder"), metavar="DIR", help="Folder to write; default: the run's own folder, for one run.")
 @click.option("--name", "names", multiple=True, metavar="NAME", help="Name of a run in the report, in the order of RUNS.")
+@click.option("--title", metavar="TEXT", help="Title of the page; default: the run's name.")
 @excel_safe_option
-def report(frame: Frame, runs: tuple[str, ...], out: str | None, names: tuple[str, ...], excel_safe: bool) -> Result:
+def report(frame: Frame, runs: tuple[str, ...], out: str | None, names: tuple[str, ...], title: str | None, excel_safe: bool) -> Result:
     """Write one self-contained HTML page on one run, or on several side by side, and the same numbers as CSV."""
     from ..report import write_report
 
@@ -61,7 +62,7 @@ def report(frame: Frame, runs: tuple[str, ...], out: str | None, names: tuple[st
     if names and len(names) != len(runs):
         raise click.UsageError(f"{len(names)} names for {len(runs)} runs; give one --name for each, in their order")
     with frame.progress() as emit:
-        told = {"excel_safe": excel_safe, "warn": lambda message: emit({"event": "warning", "message": message})}
+        told = {"excel_safe": excel_safe, "title": title or "", "warn": lambda message: emit({"event": "warning", "message": message})}
         written = write_report(list(runs), out or next(iter(runs)), names=list(names) or None, **told)
     return Result(fields={"report": str(written.page), "files": [str(file) for file in written.tables]}, text=str(written.page))
 

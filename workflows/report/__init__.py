@@ -26,6 +26,7 @@ def write_report(
     written: Collection[str] = (),
     excel_safe: bool = False,
     warn: Callable[[str], object] | None = None,
+    title: str = "",
 ) -> Written:
     """Write ``report.html`` and CSV files.
 
@@ -43,7 +44,9 @@ def write_report(
         Put an apostrophe before texts in the CSV files that a spreadsheet would compute: those that begin with = or @, or with + or - and
         are no numerals.
     warn
-        Called with what is to be said of such texts otherwise; default: a Python warning.
+        Called with a message about such texts otherwise; default: a Python warning.
+    title
+        Title of the page; by default the name of the run.
 
     Raises
     ------
@@ -51,20 +54,23 @@ def write_report(
         If a path is no run directory.
     """
     views = [view_run(run, name) for run, name in zip(runs, names or [None] * len(runs), strict=True)]
-    return write_views(views, out, written, CsvTexts(excel_safe, warn or warnings.warn))
+    return write_views(views, out, written, CsvTexts(excel_safe, warn or warnings.warn), title)
 
 
-def write_views(views: Sequence[RunView], out: str | Path, written: Collection[str] = (), texts: CsvTexts | None = None) -> Written:
+def write_views(
+    views: Sequence[RunView], out: str | Path, written: Collection[str] = (), texts: CsvTexts | None = None, title: str = ""
+) -> Written:
     """Write the report of views made by hand or by `view_run` (see `write_report`)."""
     from ...storage.objects import require_writable
     from .render import page
     from .tables import csv_files, json_files
+    from .words import relative_path
 
     folder, texts = Path(out), texts or CsvTexts(False, warnings.warn)
     require_writable(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    footer = f"Written by gramplane from {', '.join(view.path for view in views)}."
-    files = {"report.html": page(views, footer=footer), **csv_files(views, texts), **json_files(views)}
+    footer = f"Written by gramplane from {', '.join(relative_path(view.path) for view in views)}."
+    files = {"report.html": page(views, footer, title), **csv_files(views, texts), **json_files(views)}
     for name in files:
         if str(folder / name) not in written:
             _refuse_foreign(folder / name)

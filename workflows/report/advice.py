@@ -1,64 +1,76 @@
-"""What to try next: rules that look at the figures of a run, each saying which figure it is about and which option changes it."""
+"""What to try next: at most three lines, the most important first, each with its reason and the option that changes it."""
 
 from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...pipeline.records.run_view import Row, RunView, number
+from ...pipeline.records.run_view import RunView, number
 from ...pipeline.registry import METHODS
-from .alternatives import spoken
-from .measures import MEASURES, best_known, majority_share, on_training_rows, unseen
+from .words import MEASURES, best_known, majority_share, on_training_rows, percent, relative_path, selected_count, spoken, unseen
 
+MOST = 3  # lines of advice on a page
 MARGIN = 0.01  # an accuracy that is not above the baseline by more is no better
 RARE = 0.05  # share of the rows below which a class is rare
-FAR = 1e3  # ratio of the widths of two columns from which on the wide one rules
-OVERFITTED = {"accuracy": 0.1, "r2": 0.2}  # by how much training rows may be told better than others
-LEFT = 0.01  # share of the objective that a gap is worth a word from
-LIMITS = ("max_rounds", "max_iter", "max_nodes", "max_rules")
-SCALE_FREE = ("rule-ensemble", "kta-path")  # methods that look at one column at a time, in its own units
-
+OVERFITTED = {"accuracy": 0.1, "r2": 0.2}  # by how much training rows may be predicted better than others
+LEFT = 0.01  # share of the objective from which a gap is worth mentioning
 MORE_WORK = {"max_rounds": "rounds", "max_iter": "steps", "max_nodes": "nodes", "max_rules": "rules"}
 
 
 @dataclass(frozen=True)
 class Advice:
-    """One thing to try: what the figures say, and what changes it, as words to type if there are any."""
+    """One thing to try: the reason, what to do, and words to type if there are any. ``about``: of one subject only the first is shown."""
 
+    about: str
     text: str
     command: str = ""
 
 
 def list_advice(run: RunView) -> list[Advice]:
-    """Return what the figures of a run suggest, what matters most first."""
-    return [item for rule in RULES if (item := rule(run)) is not None]
+    """Return what the figures of a run suggest, the most important first, one thing about a subject."""
+    found: dict[str, Advice] = {}
+    for rule in RULES:
+        if (item := rule(run)) is not None:
+            found.setdefault(item.about, item)
+    return list(found.values())[:MOST]
 
 
-def _tuning(run: RunView) -> str:
-    """Return the words that compare values of the weight of the penalty or loss of a method."""
-    key = next((key for key in ("C", "lam") if key in run.params), None)
+def tune_command(run: RunView) -> str:
+    """Return the words that compare values of what decides how much a method selects."""
     data = run.settings.get("data")
+    key = next((key for key in ("B", "C", "lam") if key in run.params), None)
     if key is None or data is None:
         return ""
-    middle = run.params[key] if isinstance(run.params[key], (int, float)) and run.params[key] > 0 else 1.0
-    grid = ",".join(f"{middle * factor:g}" for factor in (0.01, 0.1, 1.0, 10.0))
-    words = ["gramplane", "tune", run.method, "--data", str(data), "--run", f"{run.path.rstrip('/')}-tuned", "--grid", f"{key}={grid}"]
-    return shlex.join(words)
+    value = run.params[key]
+    middle = value if isinstance(value, (int, float)) and value > 0 else 1.0
+    grid = "2,4,8" if key == "B" else ",".join(f"{middle * factor:g}" for factor in (0.01, 0.1, 1.0, 10.0))
+    return shlex.join(
+        [
+            "gramplane",
+            "tune",
+            run.method,
+            "--data",
+            relative_path(data),
+            "--run",
+            f"{run.path.rstrip('/')}-tuned",
+            "--grid",
+            f"{key}={grid}",
+        ]
+    )
 
 
 def _no_better_than_baseline(run: RunView) -> Advice | None:
-    accuracy, (label, share) = best_known(run, "accuracy"), majority_share(run)
+    accuracy, (label, share), r2 = best_known(run, "accuracy"), majority_share(run), best_known(run, "r2")
     if math.isfinite(share) and accuracy.value <= share + MARGIN:
-        text = f"Accuracy {accuracy.value:.3f} on {accuracy.where} is not above always answering {label}, which has {share:.3f}."
-        return Advice(f"{text} Compare other strengths of the penalty, or give it other columns or kernels.", _tuning(run))
-    r2 = best_known(run, "r2")
-    if r2.value <= MARGIN:
-        text = f"R2 {r2.value:.3f} on {r2.where} is not above always answering the mean, which has 0."
-        return Advice(f"{text} Compare other strengths of the penalty, or give it other columns or kernels.", _tuning(run))
-    return None
+        text = f'Accuracy {percent(accuracy.value)} on {accuracy.where} is no better than always predicting "{label}" ({percent(share)}).'
+    elif r2.value <= MARGIN:
+        text = f"R2 {r2.value:.3f} on {r2.where} is no better than always predicting the mean (0)."
+    else:
+        return None
+    return Advice("fit", f"{text} Compare strengths of the penalty, or try other columns or kernels.", tune_command(run))
 
 
 def _nothing_selected(run: RunView) -> Advice | None:
@@ -67,116 +79,92 @@ def _nothing_selected(run: RunView) -> Advice | None:
     most = [number(row.get("lambda_max")) for row in run.tables.get("certificates", ())]
     limit = f" (every weight is zero from lam = {max(most):.3g} on)" if most and math.isfinite(max(most)) else ""
     key = "a smaller lam" if "lam" in run.params else "a larger C"
-    return Advice(f"Nothing is selected, so every row gets the same answer: give {key}{limit}.", _tuning(run))
+    return Advice("fit", f"Nothing is selected, so every row gets the same prediction. Try {key}{limit}.", tune_command(run))
 
 
-def _all_selected(run: RunView) -> Advice | None:
-    # Of methods that choose columns or groups; kernels are all kept by some constraints.
-    there = run.settings.get("n_atoms", run.summary.get("n_features")) if run.unit == "features" else None
-    selected, choices = number(run.summary.get("n_selected")), number(there)
-    if not (math.isfinite(choices) and choices > 1 and selected >= choices):
-        return None
-    key = "a larger lam" if "lam" in run.params else "n_features_to_select, or fewer rounds (max_rounds),"
-    return Advice(f"All {selected:,.0f} {run.unit} are selected, so nothing was left out: {key} selects fewer.")
-
-
-def _stopped_by_limit(run: RunView) -> Advice | None:
-    stop = run.summary.get("stop")
-    if stop not in LIMITS or _too_close_fit(run) is not None:
-        return None  # nothing more is needed where the fit follows its rows too closely as it is
-    compared = [number(row.get("rounds" if stop == "max_rounds" else stop)) for row in run.trials]
-    if any(value > number(run.params.get(stop)) for value in compared):
-        return None  # folds looked beyond, and found nothing better
-    is_by_cuts = run.summary.get("outer_gap") is not None
-    gap, objective = number(run.summary.get("outer_gap" if is_by_cuts else "gap")), abs(number(run.summary.get("objective")))
-    share = gap / objective if objective > 0 else math.nan
-    if not share > LEFT:
-        return None
-    limit = run.params.get(stop)
-    text = f"{stop}={limit} ended the fit {gap:.3g} above the least value at most, {share:.0%} of the objective."
-    told = " Where accuracy still rises with the rounds," if is_by_cuts else ""
-    more = f" {'Allow' if not told else 'allow'} more {MORE_WORK[str(stop)]}."
-    return Advice(text + told + more, f"--set {stop}={2 * int(limit)}" if isinstance(limit, int) else "")
-
-
-def _rare_class(run: RunView) -> Advice | None:
-    scored: Sequence[Row] = next((score["classes"] for score in reversed(run.scores) if score.get("classes")), ())
-    known = {str(row["label"]): int(row["support"]) for row in scored if "support" in row}
-    counts: Mapping[str, int] = run.training.get("classes") or known
-    total = sum(counts.values())
-    if len(counts) < 2 or not total or "class_weight" not in run.params or run.params["class_weight"] is not None:
-        return None
-    label = min(counts, key=lambda name: counts[name])
-    share = counts[label] / total
-    if share >= RARE:
-        return None
-    text = f"Class {label} has {counts[label]:,} of {total:,} rows ({share:.1%}), and rows of every class count alike."
-    return Advice(
-        f"{text} Let classes count alike instead, and look at precision and recall rather than accuracy.", "--set class_weight=balanced"
-    )
-
-
-def _unscaled_columns(run: RunView) -> Advice | None:
-    widths = run.training.get("widths")
-    if not widths or run.method in SCALE_FREE or not widths[1]["width"] > FAR * widths[0]["width"]:
-        return None
-    narrow, wide = (f"{item['feature']} ({item['width']:.3g})" for item in widths)
-    text = f"Columns have very different widths: {wide} beside {narrow}. Penalties and distances look at the wide ones first."
-    option = "--scale standard" if "scale" in run.params else "gramplane ingest --scale standard …"
-    return Advice(f"{text} Scaled columns count alike.", option)
-
-
-def _too_close_fit(run: RunView) -> Advice | None:
+def _overfitted(run: RunView) -> Advice | None:
     for measure, most in OVERFITTED.items():
         seen, other = on_training_rows(run, measure), unseen(run, measure)
         if seen.value - other.value > most:
-            text = f"{MEASURES[measure].capitalize()} is {seen.value:.3f} on training rows and {other.value:.3f} on {other.where}"
-            key = "a larger lam" if "lam" in run.params else "a smaller C" if "C" in run.params else "a stronger penalty"
-            return Advice(f"{text}: the fit follows its rows too closely. Try {key}, fewer {run.unit}, or more rows.", _tuning(run))
+            text = f"The model overfits: {MEASURES[measure]} {seen.value:.3f} on training rows, {other.value:.3f} on {other.where}."
+            return Advice("fit", f"{text} Select fewer {run.unit}, or use a stronger penalty.", tune_command(run))
     return None
 
 
-def _fewer_do(run: RunView) -> Advice | None:
-    """Say so where a model on the way has half of the features, and is as good up to the error of the rows."""
+def _fewer_suffice(run: RunView) -> Advice | None:
+    """Say so where a model on the way has at most half of the features, and is as good up to the standard error of the rows."""
     score = next((score for score in reversed(run.shown_scores) if score.get("path") and run.is_unseen), None)
     points = [point for point in (score or {}).get("path") or () if number(point.get("n_selected")) > 0]
     if run.method != "fgm" or score is None or len(points) < 2:
         return None
     measure = "accuracy" if "accuracy" in points[0] else "r2"
     best = max(number(point[measure]) for point in points)
-    if measure == "accuracy":
-        error = math.sqrt(best * (1 - best) / score["rows"])
-    else:
-        low, high = [number(end) for end in score.get("r2_interval") or (math.nan, math.nan)]
-        error = (high - low) / 4  # of two standard errors to either side
-    k, first = next(((k, point) for k, point in enumerate(points, 1) if number(point[measure]) >= best - error), (0, points[-1]))
+    low, high = [number(end) for end in score.get("r2_interval") or (math.nan, math.nan)]
+    error = math.sqrt(best * (1 - best) / score["rows"]) if measure == "accuracy" else (high - low) / 4
+    first = next((point for point in points if number(point[measure]) >= best - error), points[-1])
     if not 2 * number(first["n_selected"]) <= number(points[-1]["n_selected"]):
         return None
-    first_words, last_words = (
-        f"{point['n_selected']} features have {MEASURES[measure]} {number(point[measure]):.3f}" for point in (first, points[-1])
-    )
-    text = f"{first_words}, {last_words}: no difference that {score['rows']:,} rows can tell. Let folds decide how many are needed."
-    return Advice(text, _tuning(run) or f"--set max_rounds={k}")
+    told = [f"{MEASURES[measure]} {number(point[measure]):.3f} with {point['n_selected']} features" for point in (first, points[-1])]
+    return Advice("fit", f"Fewer features are as good: {spoken(told)}, on {score['rows']:,} rows. Select fewer.", tune_command(run))
+
+
+def _stopped_by_limit(run: RunView) -> Advice | None:
+    stop, limit = str(run.summary.get("stop")), run.params.get(str(run.summary.get("stop")))
+    compared = [number(row.get("rounds" if stop == "max_rounds" else stop)) for row in run.trials]
+    if stop not in MORE_WORK or not _still_rises(run) or any(value > number(limit) for value in compared):
+        return None
+    gap = number(run.summary.get("gap" if run.summary.get("outer_gap") is None else "outer_gap"))
+    objective = abs(number(run.summary.get("objective")))
+    if not (objective > 0 and gap / objective > LEFT):
+        return None
+    text = f"Stopped at {stop}={limit}, at most {gap:.3g} ({gap / objective:.0%}) above the optimum. Allow more {MORE_WORK[stop]}."
+    return Advice("fit", text.replace("%)", " %)"), f"--set {stop}={2 * limit}" if isinstance(limit, int) else "")
+
+
+def _still_rises(run: RunView) -> bool:
+    """Return whether held-out figures, where there are any, rose over the last two rounds: else more of them are no improvement."""
+    for measure in MEASURES:
+        score = next((score for score in reversed(run.shown_scores if run.is_unseen else ()) if score.get("path")), {"path": ()})
+        for values in ([number(point.get(measure)) for point in score["path"]], run.column(f"test_{measure}")):
+            known = [value for value in values if math.isfinite(value)]
+            if len(known) > 1 and not known[-1] > known[-2]:
+                return False
+    return True
+
+
+def _unscaled_columns(run: RunView) -> Advice | None:
+    widths = run.training.get("widths")
+    if not widths or run.params.get("scale", "auto") not in (None, "none") or not widths[1]["width"] > 1e3 * widths[0]["width"]:
+        return None
+    narrow, wide = (f"{item['feature']} spans {item['width']:,.3g}" for item in widths)
+    return Advice("scale", f"Columns differ in scale ({wide}; {narrow}), so the large ones dominate the fit.", "--scale auto")
+
+
+def _rare_class(run: RunView) -> Advice | None:
+    scored: Sequence[Any] = next((score["classes"] for score in reversed(run.scores) if score.get("classes")), ())
+    counts = run.training.get("classes") or {str(row["label"]): int(row["support"]) for row in scored if "support" in row}
+    if len(counts) < 2 or not sum(counts.values()) or run.params.get("class_weight", "") is not None:
+        return None
+    label = min(counts, key=lambda name: counts[name])
+    share = counts[label] / sum(counts.values())
+    text = f'Class "{label}" is rare: {counts[label]:,} of {sum(counts.values()):,} rows ({percent(share)}). Weigh classes alike.'
+    return Advice("classes", text, "--set class_weight=balanced") if share < RARE else None
 
 
 def _edge_of_grid(run: RunView) -> Advice | None:
-    if len(run.trials) < 2:
-        return None
     edges = []
-    for key in run.trials[0]:
+    for key in run.trials[0] if len(run.trials) > 1 else ():
         values = sorted({number(row.get(key)) for row in run.trials if key in run.params and math.isfinite(number(row.get(key)))})
         chosen = number(run.params.get(key))
-        if len(values) > 1 and chosen in (values[0], values[-1]) and _may_lie_beyond(run, key, values):
-            edges.append(f"{key}={chosen:g} is the {'least' if chosen == values[0] else 'largest'} that was compared")
-    return Advice(f"{spoken(edges)}: the best may lie beyond. Let the grid reach further.") if edges else None
+        if len(values) > 1 and chosen in (values[0], values[-1]) and _is_allowed(run, key, values):
+            edges.append(f"{key}={chosen:g} is the {'smallest' if chosen == values[0] else 'largest'} value compared")
+    return Advice("grid", f"{spoken(edges)}, so the best may lie beyond. Extend the grid.") if edges else None
 
 
-def _may_lie_beyond(run: RunView, key: str, values: Sequence[float]) -> bool:
+def _is_allowed(run: RunView, key: str, values: Sequence[float]) -> bool:
     """Return whether the method takes the next value of a grid beyond the end that was chosen."""
-    ends = (values[1], values[0]) if number(run.params[key]) == values[0] else (values[-2], values[-1])
-    following = ends[1] ** 2 / ends[0] if values[0] > 0 else 2 * ends[1] - ends[0]
-    if run.method not in METHODS:
-        return True
+    near, end = (values[1], values[0]) if number(run.params[key]) == values[0] else (values[-2], values[-1])
+    following = end**2 / near if values[0] > 0 else 2 * end - near
     try:
         METHODS[run.method].config.model_validate({key: type(run.params[key])(following)})
     except ValueError:
@@ -184,38 +172,44 @@ def _may_lie_beyond(run: RunView, key: str, values: Sequence[float]) -> bool:
     return True
 
 
+def _all_selected(run: RunView) -> Advice | None:
+    there = number(run.settings.get("n_atoms", run.summary.get("n_features"))) if run.unit == "features" else math.nan
+    if not (there > 1 and number(selected_count(run)) >= there):
+        return None
+    key = "a larger lam" if "lam" in run.params else "n_features_to_select, or a smaller max_rounds,"
+    return Advice("fit", f"All {there:,.0f} {run.unit} are selected, so none was left out. Use {key} to select fewer.")
+
+
+def _fit_remarks(run: RunView) -> Advice | None:
+    told: Any = run.summary.get("warnings") or run.summary.get("remark")
+    texts = [told] if isinstance(told, str) else [str(text) for text in told or ()]
+    return Advice("remarks", " ".join(texts)) if texts else None
+
+
 def _not_measured(run: RunView) -> Advice | None:
     if run.state != "done" or run.is_unseen or "classes" not in run.summary:
         return None
-    data = shlex.quote(str(run.settings.get("data", "STORE")))
-    held_out = [key for key in ("test_accuracy", "test_r2") if math.isfinite(number((run.history or [{}])[-1].get(key)))]
-    if held_out:
-        text = "Of the rows held out only one figure is known. Score them for the confusion of classes, curves and residuals."
-        return Advice(text, f"gramplane score {shlex.quote(run.path)} {data}")
+    data = shlex.quote(relative_path(run.settings.get("data", "STORE")))
+    if any(unseen(run, measure).where for measure in MEASURES):
+        text = "Only one figure is known of the held-out rows. Score them for the confusion matrix, curves and residuals."
+        return Advice("measure", text, f"gramplane score {shlex.quote(run.path)} {data}")
     if run.trials:
-        text = "What is known of rows outside the fit are the folds of the search. Score rows that took no part in it."
-        return Advice(text, f"gramplane score {shlex.quote(run.path)} STORE")
-    text = "Nothing here was measured on rows that the fit has not seen. Hold a share of the rows out, or score another store."
-    return Advice(text, f"gramplane fit {run.method} --data {data} --test-share 0.25 …")
-
-
-def fit_remarks(run: RunView) -> Advice | None:
-    """Hand on what the fit itself had to say."""
-    told: Any = run.summary.get("warnings") or run.summary.get("remark")
-    texts = [told] if isinstance(told, str) else [str(text) for text in told or ()]
-    return Advice(" ".join(texts)) if texts else None
+        text = "The folds took part in choosing the parameters. Score rows that took no part in the search."
+        return Advice("measure", text, f"gramplane score {shlex.quote(run.path)} STORE")
+    text = "Nothing was measured on rows outside the fit. Hold a share of the rows out, or score another store."
+    return Advice("measure", text, f"gramplane fit {run.method} --data {data} --test-share 0.25 …")
 
 
 RULES: Sequence[Callable[[RunView], Advice | None]] = (
-    _no_better_than_baseline,
     _nothing_selected,
+    _no_better_than_baseline,
+    _fit_remarks,
+    _fewer_suffice,
+    _overfitted,
     _all_selected,
-    _rare_class,
     _unscaled_columns,
-    fit_remarks,
-    _too_close_fit,
+    _rare_class,
     _stopped_by_limit,
     _edge_of_grid,
-    _fewer_do,
     _not_measured,
 )

@@ -18,7 +18,7 @@ NEGATIVE = PALETTE[1]
 MAX_TICKS = 30  # rows and columns of a heat map with names; of more, every second, third ... has one.
 MAX_LARGE = 16  # rows and columns of a heat map whose names have room for larger letters
 BAR_WIDTH = 0.72  # of the distance of two bars
-LEGEND_LETTERS = 52  # letters in a line of a legend, with what stands before every name
+LEGEND_LETTERS = 48  # letters in a line of a legend, with what stands before every name
 MAX_OPACITY = 0.85  # of the largest entry of a heat map
 
 
@@ -61,7 +61,9 @@ def _paint_series(axes: Axes, chart: Chart) -> None:
     axes.set_xlabel(chart.x_label)
     axes.set_ylabel(chart.y_label)
     _set_scales(axes, chart)
-    if chart.legend is not None:
+    if chart.legend is not None and chart.legend.position == "ends":
+        _name_ends(axes, chart.series)
+    elif chart.legend is not None:
         has_lines = any(series.mark in ("line", "step") for series in chart.series)
         _add_legend(axes, chart.legend, **({} if has_lines else {"handlelength": 1.0}))
 
@@ -116,7 +118,7 @@ def _log_scale(axes: Axes) -> None:
     if max(values, default=1.0) < 10 * min(values, default=1.0):
         return
     axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0e}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}" if 1e-3 <= value < 1e5 else f"{value:.0e}"))
     axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.tick_params(which="minor", length=0)
@@ -130,6 +132,19 @@ def _add_legend(axes: Axes, legend: Legend, **options: Any) -> None:
     longest = max((len(text) for text in axes.get_legend_handles_labels()[1]), default=0)
     columns = max(1, min(legend.columns, LEGEND_LETTERS // (longest + 7)))
     axes.legend(ncols=columns, title=legend.title or None, **options)
+
+
+def _name_ends(axes: Axes, series: Sequence[Series]) -> None:
+    """Write the name of every line at its end, one below the other where ends are close."""
+    known = sorted(((item.y[-1], item) for item in series if item.label), key=lambda end: end[0])
+    (low, high), places = axes.get_ylim(), []
+    step = 0.065 * (high - low)
+    for y, _ in known:
+        places.append(max(y, places[-1] + step) if places else y)
+    for k, (_, item) in enumerate(known):
+        at = min(places[k], high - step * (len(known) - 1 - k))
+        options: dict[str, Any] = {"textcoords": "offset points", "va": "center", "color": _colour(item), "annotation_clip": False}
+        axes.annotate(plain_text(item.label), (1.0, at), (4, 0), xycoords=axes.get_yaxis_transform(), fontsize=9, **options)
 
 
 def _paint_ranking(axes: Axes, chart: Chart) -> None:
@@ -150,6 +165,8 @@ def _paint_ranking(axes: Axes, chart: Chart) -> None:
         axes.set_ylim(len(names) - 0.5, -1.0)
     else:
         axes.invert_yaxis()
+    if max(values) <= 0 and len(chart.series) == 1:
+        axes.invert_xaxis()  # bars of one sign begin at the left
     axes.grid(visible=False, axis="y")
     axes.set_xlabel(chart.x_label)
 
@@ -160,27 +177,27 @@ def _paint_heat(axes: Axes, chart: Chart) -> None:
 
     values = [value for row in chart.matrix for value in row if math.isfinite(value)]
     largest, is_signed = max(map(abs, values), default=0.0) or 1.0, min(values, default=0.0) < 0
-    most, none = to_rgba(PALETTE[0], MAX_OPACITY), to_rgba(PALETTE[0], 0.0)
+    colour = FAINT if chart.series else PALETTE[0]
+    most, none = to_rgba(colour, MAX_OPACITY), to_rgba(colour, 0.0)
     ends = [to_rgba(NEGATIVE, MAX_OPACITY), to_rgba(NEGATIVE, 0.0), none, most] if is_signed else [none, most]
     places = [0.0, 0.5, 0.5, 1.0] if is_signed else [0.0, 1.0]
     shades = LinearSegmentedColormap.from_list("shades", list(zip(places, ends, strict=True)), N=65)
     least = -largest if is_signed else 0.0
-    image = axes.imshow(chart.matrix, cmap=shades, vmin=least, vmax=largest, aspect="auto", interpolation="nearest")  # pyright: ignore[reportArgumentType]
+    image = axes.imshow(
+        chart.matrix, cmap=shades, vmin=least, vmax=largest, aspect="auto" if chart.names else "equal", interpolation="nearest"
+    )  # pyright: ignore[reportArgumentType]
     axes.grid(visible=False)
     _set_names(axes.set_xticks, chart.names, rotation=90)
     _set_names(axes.set_yticks, chart.row_names)
     axes.tick_params(labelsize=8.5 if max(len(chart.names), len(chart.row_names)) <= MAX_LARGE else 7)
     axes.set_ylabel(chart.y_label)
-    add_scale(axes, image)
-
-
-def add_scale(axes: Axes, image: Any) -> None:
-    """Add the scale of an image's shades."""
+    for series in chart.series:
+        _add_mark(axes, series)
     bar = axes.figure.colorbar(image, ax=axes, fraction=0.045, pad=0.03)
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
     bar.solids.set_edgecolor("none")  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def _set_names(set_ticks: Callable[..., Any], names: Sequence[str], **options: Any) -> None:
-    at = list(range(0, len(names), -(-len(names) // MAX_TICKS)))
+    at = list(range(0, len(names), max(1, -(-len(names) // MAX_TICKS))))
     set_ticks(at, [plain_text(names[i]) for i in at], **options)

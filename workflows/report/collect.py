@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,6 +110,7 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
         title=info.title,
         params=config["params"],
         settings={**settings, **(run.read_json("decisions") or {})},
+        command="" if trials else _fit_command(path, config, started.get("data")),
         meanings={name: field.description or "" for name, field in info.config.model_fields.items()},
         state=_state(run),
         summary=run.read_json("summary") or {**_last(history), "iterations": len(history)},
@@ -119,6 +121,22 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
         trials=trials,
         training=training_facts(run),
     )
+
+
+def _fit_command(path: str | Path, config: Mapping[str, Any], data: object) -> str:
+    """Return the command that repeats a fit; nothing of one that took files beside its data, whose names are not recorded."""
+    from ...pipeline import METHODS
+    from .words import relative_path
+
+    extra = config.get("extra", {})
+    if data is None or set(extra) - {"test_share"}:
+        return ""
+    defaults = METHODS[config["method"]].config().model_dump(mode="json")
+    changed = {key: value for key, value in config["params"].items() if defaults.get(key, value) != value}
+    words = ["gramplane", "fit", config["method"], "--data", relative_path(data), "--run", relative_path(path)]
+    words += [word for key, value in changed.items() for word in ("--set", f"{key}={json.dumps(value)}")]
+    words += [f"--test-share={extra['test_share']}"] if extra else []
+    return shlex.join([*words, *([f"--seed={config['seed']}"] if config["seed"] else [])])
 
 
 def save_score(path: str | Path, store: str, table: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The figures of a page by section: charts that all systems share, those that a system brings itself, and pictures of pixels."""
+"""The figures of a page by section: charts that all methods share, and those that a method brings itself."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -9,28 +9,26 @@ from typing import Any
 
 from ...pipeline.records import score_charts, shared_charts
 from ...pipeline.records.charts import Chart
-from ...pipeline.records.run_view import RunView, weight_of
+from ...pipeline.records.run_view import RunView
 from ...pipeline.registry import METHODS
 from .collect import view_run
 from .found import system_charts
-from .pixels import pixel_picture, pixel_usage
 from .svg import Picture, name_run, picture
 
-PREDICTIONS, MODEL, OPTIMUM, WORK = "predictions", "model", "optimum", "work"
-SECTIONS = (PREDICTIONS, MODEL, OPTIMUM, WORK)
+FOUND, PREDICTIONS, MODEL, WORK = SECTIONS = ("found", "predictions", "model", "work")
 
 COMPARING: dict[str, Sequence[Callable[[Sequence[RunView]], list[Chart]]]] = {
+    FOUND: (),
     PREDICTIONS: (score_charts.roc, score_charts.precision_recall, score_charts.calibration),
-    MODEL: (shared_charts.accuracy, shared_charts.kernels_kept),
-    OPTIMUM: (shared_charts.objective, shared_charts.gaps, shared_charts.bounds, shared_charts.certificates, shared_charts.working_sets),
-    WORK: (),
+    MODEL: (shared_charts.accuracy,),
+    WORK: (shared_charts.objective, shared_charts.gaps, shared_charts.bounds, shared_charts.certificates),
 }
 """Charts of all runs in one picture, by section; those of systems stand in the section of the model."""
 
 SINGLE: dict[str, Sequence[Callable[[RunView], list[Chart]]]] = {
     PREDICTIONS: (score_charts.trials, score_charts.predictions),
-    MODEL: (shared_charts.weights, shared_charts.weight_paths),
-    OPTIMUM: (),
+    FOUND: (shared_charts.weights,),
+    MODEL: (shared_charts.weight_paths, shared_charts.pixels),
     WORK: (shared_charts.phases,),
 }
 """Charts of one run, by section."""
@@ -48,13 +46,13 @@ def comparing_charts(runs: Sequence[RunView], section: str) -> list[Chart]:
     present = {run.method for run in runs}
     systems = [info.charts for name, info in METHODS.items() if name in present] if section == MODEL else []
     functions = dict.fromkeys([*COMPARING[section], *(function for charts in systems for function in charts.comparing)])
-    charts = [chart for function in functions for chart in function(runs) if has_course(chart)]
-    return [*charts, *shared_charts.traffic(runs)] if section == WORK else charts
+    return [chart for function in functions for chart in function(runs) if has_course(chart)]
 
 
 def single_charts(run: RunView, section: str) -> list[Chart]:
     """Return the charts of one run."""
-    functions = (*SINGLE[section], *(system_charts(run).single if section == MODEL else ()))
+    own = {FOUND: system_charts(run).found, MODEL: system_charts(run).single}
+    functions = (*SINGLE[section], *own.get(section, ()))
     return [chart for function in functions for chart in function(run) if has_course(chart)]
 
 
@@ -69,16 +67,10 @@ def list_charts(path: str | Path) -> list[Chart]:
     >>> outcome = run_method("fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris")
     >>> from gramplane.plots import list_charts
     >>> [chart.title for chart in list_charts("runs/iris")][:1]
-    ['Accuracy along the path']
+    ['Selected features']
     """
     run = view_run(path)
     return [chart for section in SECTIONS for chart in (*comparing_charts([run], section), *single_charts(run, section))]
-
-
-def pixels(run: RunView, number: int) -> list[Picture]:
-    """Return the picture of the pixels involved, when the features are named like pixels."""
-    usage = pixel_usage([(str(row["feature"]), weight_of(row)) for row in run.selected])
-    return [] if usage is None else [pixel_picture(usage, number)]
 
 
 def section_pictures(runs: Sequence[RunView]) -> dict[str, list[Picture]]:
@@ -91,10 +83,4 @@ def _pictures(runs: Sequence[RunView], section: str, numbers: Any) -> Iterator[P
     yield from (picture(chart, next(numbers)) for chart in comparing_charts(runs, section))
     for run in runs:
         drawn = [picture(chart, next(numbers)) for chart in single_charts(run, section)]
-        drawn += pixels(run, next(numbers)) if section == MODEL else []
         yield from (name_run(item, run.name) for item in drawn) if len(runs) > 1 else drawn
-
-
-def pictures(runs: Sequence[RunView]) -> list[Picture]:
-    """Return every figure of a page, section after section."""
-    return [item for items in section_pictures(runs).values() for item in items]

@@ -1,19 +1,21 @@
 """One self-contained page from the views of one or more runs."""
 
 import math
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from datetime import date
 from importlib import resources
 from typing import Any
 
-from ...pipeline.records.run_view import RunView, has_values, measure_of, number, step_word
+from ...pipeline.records.run_view import RunView, step_word
 from .advice import Advice, list_advice
-from .figures import MODEL, OPTIMUM, PREDICTIONS, WORK, section_pictures
-from .glossary import explain_heading, stop_text, words
-from .lead import lead, notices
-from .measures import best_known, majority_share, on_training_rows, over_folds, rows_text, unseen
-from .page_tables import Confusion, Table, cell, clip, confusion, make_table, model_tables, score_tables, work_tables
+from .figures import FOUND, MODEL, PREDICTIONS, WORK, section_pictures
+from .glossary import stop_text, words
+from .head import head_facts, places
 from .svg import Picture
+from .tables import Table, cell, clip, confusion, found_table, make_table, model_tables, score_tables, work_tables
+from .words import lead, notices, percent, relative_path, rows_text, selected_count, unseen
 
 _SUMMARY = {
     "n_selected": "selected",
@@ -40,76 +42,30 @@ _SUMMARY = {
 }
 """Figures of the summary and what the page calls them: one name for all methods."""
 
+LINKS = 1 << 20  # bytes that the links of all tables of a page may hold
+
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page, with its own heading. ``name``: what links to it are made of; ``folded``: tables and figures are shown when
-    they are asked for."""
+    """A part of the page, with its own heading. ``name``: what links to it are made of; ``folded``: shown when it is opened."""
 
     name: str
     title: str
     note: str = ""
     sentences: Sequence[str] = ()
-    cards: Sequence[dict[str, str]] = ()
     advice: Sequence[tuple[str, Advice]] = ()
     summary: Sequence[dict[str, Any]] = ()
     runs: Sequence[str] = ()
-    confusions: Sequence[Confusion] = ()
+    squares: Sequence[Table] = ()
     pictures: Sequence[Picture] = ()
-    tables: Sequence[tuple[str, Table]] = field(default_factory=tuple)
+    tables: Sequence[tuple[str, Table]] = ()
     folded: bool = False
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to show."""
-        return not any((self.sentences, self.cards, self.advice, self.summary, self.confusions, self.pictures, self.tables))
-
-
-def share(value: float) -> str:
-    """Return an accuracy with four digits, whole ones too."""
-    return "" if math.isnan(value) else f"{value:.4f}"
-
-
-def seconds(run: RunView) -> float:
-    """Return the seconds of all rounds."""
-    values = [value for value in run.column("seconds") if math.isfinite(value)]
-    return sum(values) if values else math.nan
-
-
-_UNSEEN = (("accuracy on unseen rows", "accuracy"), ("R2 on unseen rows", "r2"))
-_LESS = (("{} over the folds", over_folds), ("{} on training rows", on_training_rows))
-
-
-def _candidates(run: RunView) -> object:
-    atoms = run.settings.get("n_atoms")
-    return None if atoms == run.summary.get("n_features") else atoms
-
-
-def _quality_figures(run: RunView) -> list[tuple[str, str]]:
-    """Return accuracy or R2 of the rows that say most, with what the baseline gets."""
-    figures = [(name, share(unseen(run, measure).value)) for name, measure in _UNSEEN]
-    for form, look in _LESS:
-        if not any(value for _, value in figures):
-            figures = [(form.format(name.split()[0]), share(look(run, measure).value)) for name, measure in _UNSEEN]
-    further = {measure_of(row): 0 for row in run.trials if "measure" in row and measure_of(row) not in ("accuracy", "r2")}
-    figures += [(f"{measure} over the folds", share(over_folds(run, measure).value)) for measure in further]
-    if math.isfinite(best_known(run, "accuracy").value):
-        figures.append(("always the commonest class", share(majority_share(run)[1])))
-    score = run.shown_scores[-1] if run.shown_scores else {}
-    return [*figures, ("area under the curve", share(number(score.get("auc"))))]
-
-
-def cards(run: RunView) -> list[dict[str, str]]:
-    """Return the key figures on top of the page of one run."""
-    figures: list[tuple[str, Any]] = [*_quality_figures(run)]
-    figures += [(f"selected {run.unit}", run.summary.get("n_selected")), ("candidates", _candidates(run))]
-    figures += [("columns in the data", run.summary.get("n_features")), ("kernels in all", run.summary.get("n_kernels"))]
-    # A run that is not finished has only the seconds of its rounds.
-    whole = number(run.summary.get("seconds"))
-    name, took = ("seconds of the run", whole) if math.isfinite(whole) else ("seconds in rounds", seconds(run))
-    figures += [(f"{run.step}s", run.steps), (name, round(took, 2) if has_values([took]) else None)]
-    shown = [(name, cell(value)) for name, value in figures if cell(value)]
-    return [{"name": name.replace("_", " "), "value": value, "meaning": explain_heading(name)} for name, value in shown]
+        parts = (self.sentences, self.advice, self.summary, self.squares, self.pictures, self.tables)
+        return not any(parts)
 
 
 def _figure(run: RunView, key: str) -> object:
@@ -119,80 +75,99 @@ def _figure(run: RunView, key: str) -> object:
         rounds = run.summary.get("rounds")
         return rounds if (run.step == "step") == (key == "stream_rounds") and rounds != run.steps else None
     if key == "n_atoms":
-        return _candidates(run)
+        return None if run.settings.get(key) == run.summary.get("n_features") else run.settings.get(key)
+    if key == "n_selected":
+        return selected_count(run)
     return stop_text(run.summary.get(key)) if key == "stop" else run.summary.get(key)
 
 
 def summary_rows(runs: Sequence[RunView]) -> list[dict[str, Any]]:
-    """Return ``{"name", "values", "meaning"}`` rows comparing the runs: figures first, then the parameters that differ between runs that
-    have them."""
-    rows: list[tuple[str, list[Any]]] = [("method", [run.title for run in runs])]
+    """Return ``{"name", "values"}`` rows of the runs: figures first, then, of several, what differs between them."""
+    measures = [("accuracy on unseen rows", "accuracy", percent), ("R2 on unseen rows", "r2", cell)]
+    rows: list[tuple[str, list[Any]]] = []
+    for name, measure, text in measures:
+        found = [unseen(run, measure) for run in runs]
+        rows.append((name, [text(item.value) if math.isfinite(item.value) else "" for item in found]))
+        rows.append(("unseen rows", [item.where for item in found] if len(runs) > 1 else [""]))
     if any(run.state != "done" for run in runs):
         rows.append(("state", [run.state for run in runs]))
-    rows += [(name, [share(unseen(run, measure).value) for run in runs]) for name, measure in _UNSEEN]
-    if len(runs) > 1:
-        rows.append(("unseen rows", [next((way.where for _, key in _UNSEEN if (way := unseen(run, key)).where), "") for run in runs]))
-        rows.append(("data", [run.settings.get("data") for run in runs]))
     steps = " or ".join(f"{word}s" for word in step_word(runs).split(" or "))
     named = {**_SUMMARY, "steps": steps, "objective": "upper bound" if all(run.bounded for run in runs) else "objective"}
     rows += [(label, [_figure(run, key) for run in runs]) for key, label in named.items()]
-    rows.append(("seconds in rounds", [seconds(run) for run in runs]))
-    explained_rows = [(name, values, explain_heading(name)) for name, values in rows] + _differing(runs)
-    filled = [{"name": name, "values": [cell(value) for value in values], "meaning": meaning} for name, values, meaning in explained_rows]
+    seconds = [[value for value in run.column("seconds") if math.isfinite(value)] for run in runs]
+    rows.append(("seconds in rounds", [sum(values) if values else None for values in seconds]))
+    if len(runs) > 1:
+        keys = dict.fromkeys(key for run in runs for key in run.params)
+        others = [("method", [run.title for run in runs]), ("data", [relative_path(run.settings.get("data", "")) for run in runs])]
+        others += [(key, [run.params.get(key) for run in runs]) for key in keys if sum(key in run.params for run in runs) > 1]
+        rows += [(name, values) for name, values in others if any(value != values[0] for value in values)]
+    filled = [{"name": name, "values": [cell(value) for value in values]} for name, values in rows]
     return [row for row in filled if any(row["values"])]
 
 
-def _differing(runs: Sequence[RunView]) -> list[tuple[str, list[Any], str]]:
-    if len(runs) < 2:
-        return []
-    keys = [key for key in dict.fromkeys(key for run in runs for key in run.params) if sum(key in run.params for run in runs) > 1]
-    values = {key: [run.params.get(key) for run in runs] for key in keys}
-    meanings = {key: next((run.meanings[key] for run in runs if run.meanings.get(key)), "") for key in keys}
-    return [(key, row, meanings[key]) for key, row in values.items() if any(value != row[0] for value in row)]
-
-
 def _prediction_note(runs: Sequence[RunView]) -> str:
-    """Return which rows the figures of predictions are of."""
     rows = list(dict.fromkeys(rows_text(score) for run in runs for score in run.shown_scores))
-    if not rows:
-        return ""
-    caution = "" if any(run.is_unseen for run in runs) else " The fit has learnt from these rows: others are told less well."
-    return f"Figures are of {' and of '.join(rows)}.{caution}"
+    caution = "" if any(run.is_unseen for run in runs) else " They are optimistic: the model was trained on these rows."
+    return f"These figures are of {' and of '.join(rows)}.{caution}" if rows else ""
 
 
 def sections(runs: Sequence[RunView]) -> list[Section]:
     """Return the parts of a page of one run, or of several, in the order in which they are read."""
-    summary, drawn, names = summary_rows(runs), section_pictures(runs), [run.name if len(runs) > 1 else "" for run in runs]
-    advice = [(name, item) for name, run in zip(names, runs, strict=True) for item in list_advice(run)]
-    confusions = [item for name, run in zip(names, runs, strict=True) if (item := confusion(run, name)) is not None]
-    squares = [item for item in confusions if isinstance(item, Confusion)]
-    errors = [("", item) for item in confusions if isinstance(item, Table)]
-    learnt, work = ([(n, t) for n, run in zip(names, runs, strict=True) for t in look(run)] for look in (model_tables, work_tables))
-    top = Section("summary", "At a glance", sentences=lead(runs[0]), cards=cards(runs[0]))
-    over = list(dict.fromkeys(str(run.summary["certified_over"]) for run in runs if run.summary.get("certified_over")))
-    gap = "A gap is how far a fit is from the least value of its problem, at most." + (
-        f" It is certified over {over[0]}." if len(over) == 1 else ""
-    )
-    trials = [("", make_table("Cross-validation", run.trials)) for run in runs if run.trials]
+    summary, drawn, is_one = summary_rows(runs), section_pictures(runs), len(runs) == 1
+    named = [("" if is_one else run.name, run) for run in runs]
+    errors = [item for name, run in named if (item := confusion(run, name)) is not None]
+    trials = [make_table("Cross-validation", run.trials, file="trials.csv") for run in runs if run.trials]
+    advice = [(name, item) for name, run in named for item in list_advice(run)]
+    tops = [(name, found_table(run)) for name, run in named]
     found = [
-        top if len(runs) == 1 else Section("summary", "Side by side", summary=summary, runs=[run.name for run in runs]),
-        Section("next", "What to try next", advice=advice),
+        Section("summary", "Side by side", summary=() if is_one else summary, runs=[run.name for run in runs]),
+        Section(
+            FOUND,
+            "What it found" if is_one else "What they found",
+            sentences=lead(runs[0]) if is_one else (),
+            squares=[replace(item, title=f"{name}: {item.title}" if name else item.title) for name, item in tops if item is not None],
+            pictures=drawn[FOUND],
+        ),
         Section(
             PREDICTIONS,
             "How well it predicts",
             _prediction_note(runs),
-            confusions=squares,
+            squares=[item for item in errors if item.shares],
             pictures=drawn[PREDICTIONS],
-            tables=[*errors, *(("", table) for table in score_tables(runs)), *trials],
+            tables=[("", item) for item in (*(item for item in errors if not item.shares), *score_tables(runs), *trials)],
         ),
-        Section(MODEL, "What it learnt", pictures=drawn[MODEL], tables=learnt),
-        Section(OPTIMUM, "How close to the optimum", gap, pictures=drawn[OPTIMUM]),
-        Section(WORK, "The run", summary=summary if len(runs) == 1 else (), pictures=drawn[WORK], tables=work, folded=True),
+        Section(MODEL, "The model", pictures=drawn[MODEL], tables=[(n, table) for n, run in named for table in model_tables(run)]),
+        Section("next", "What to try next", advice=advice),
+        Section(
+            WORK,
+            "The run",
+            summary=summary if is_one else (),
+            pictures=drawn[WORK],
+            tables=[(n, table) for n, run in named for table in work_tables(run)],
+            folded=True,
+        ),
     ]
-    return [section for section in found if not section.is_empty]
+    return _within_limit([section for section in found if not section.is_empty])
 
 
-def page(runs: Sequence[RunView], footer: str = "") -> str:
+def _within_limit(parts: Sequence[Section]) -> list[Section]:
+    """Return the sections with the links of their tables, as far as all of them together are small enough."""
+    left, shown = LINKS, []
+    for part in parts:
+        tables = []
+        for name, table in part.tables:
+            left -= len(table.link)
+            tables.append((name, table if left >= 0 else replace(table, link="", note=f"{table.file} has all rows. {table.note}")))
+        shown.append(replace(part, tables=tables))
+    return shown
+
+
+def slug(text: str) -> str:
+    """Return a text as the name of a file."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:60] or "figure"
+
+
+def page(runs: Sequence[RunView], footer: str = "", title: str = "") -> str:
     """Return the HTML page of one run, or of several side by side. Everything is escaped by jinja2, names in figures by matplotlib; a
     content security policy forbids the page to load anything, and to run anything."""
     from jinja2 import Environment, StrictUndefined
@@ -200,18 +175,19 @@ def page(runs: Sequence[RunView], footer: str = "") -> str:
 
     folder = resources.files(__package__ or "")
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(folder.joinpath("page.html.j2").read_text("utf-8"))
-    first, parts = runs[0], sections(runs)
-    tables = [table for part in parts for _, table in part.tables if table.title != "Configuration"]
-    meanings = {name: explain_heading(name) for table in tables for name in table.columns}
-    meanings |= {str(row["name"]): str(row["meaning"]) for part in parts for row in (*part.summary, *part.cards)}
+    parts = sections(runs)
+    headings = [name for part in parts for _, table in part.tables if table.title != "Configuration" for name in table.columns]
     return template.render(
-        title=first.name if len(runs) == 1 else " · ".join(clip(run.name, 60) for run in runs),
-        subtitle=f"{first.title} on {first.settings.get('data', 'data')}" if len(runs) == 1 else f"{len(runs)} runs side by side",
+        title=title or (runs[0].name if len(runs) == 1 else " · ".join(clip(run.name, 60) for run in runs)),
+        subtitle=runs[0].title if len(runs) == 1 else f"{len(runs)} runs side by side",
+        facts=head_facts(runs[0]) if len(runs) == 1 else [],
+        origins=[("" if len(runs) == 1 else run.name, run.command, places(run)) for run in runs],
+        date=f"{date.today():%-d %B %Y}",
         css=Markup(folder.joinpath("style.css").read_text("utf-8")),  # our own file; in <style> entities are not read
         markup=Markup,
+        slug=slug,
         notices=notices(runs),
         sections=parts,
-        words=words(meanings),
-        explain=explain_heading,
+        words=words([*headings, *(str(row["name"]) for part in parts for row in part.summary)]),
         footer=footer,
     )

@@ -5,19 +5,16 @@ Nothing outside the page is loaded, and nothing can run: names are escaped, and 
 
 from __future__ import annotations
 
+import base64
 import io
 import re
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ...pipeline.records.charts import FAINT, Chart, ranking_height
-from .alternatives import describe_chart
 from .charts import INK, PALETTE, paint
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .words import describe_chart
 
 WIDTH = 4.7  # inches of every figure: a unit of it is a pixel of a phone's page, so that its text can be read there
 RULE, PAPER = "#e3e7ec", "#ffffff"
@@ -27,7 +24,7 @@ STYLE: dict[str, Any] = {
     "svg.hashsalt": "gramplane",
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Helvetica", "Arial"],
-    "font.size": 10,
+    "font.size": 10.5,
     "text.color": INK,
     "axes.edgecolor": RULE,
     "axes.facecolor": "none",
@@ -43,7 +40,7 @@ STYLE: dict[str, Any] = {
     "xtick.major.size": 0,
     "ytick.major.size": 0,
     "legend.frameon": False,
-    "legend.fontsize": 9,
+    "legend.fontsize": 9.5,
     "legend.handlelength": 3.2,
     "lines.dashed_pattern": (3.0, 1.8),
     "lines.linewidth": 2.0,
@@ -58,47 +55,49 @@ VARIABLES |= {RULE: "var(--rule)", PAPER: "var(--paper)"}
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure of the page: its heading, what it says, the drawing, and what it shows in words."""
+    """A figure of the page: its heading, what it says, the drawing, what it shows in words, and the drawing as a file in a link."""
 
     title: str
     caption: str
     svg: str
     alternative: str
+    link: str
 
 
 def picture(chart: Chart, number: int = 0) -> Picture:
     """Return a chart as a figure of the page; ``number`` tells it from the other figures there."""
-    height = chart.size[1]
-    if chart.kind == "ranking":
-        height = ranking_height(chart.names)
-    elif chart.kind == "series":
-        height *= 0.9
-    return Picture(chart.title, chart.caption, draw(lambda axes: paint(axes, chart), height, number), describe_chart(chart))
-
-
-def draw(paint_axes: Callable[[Axes], Any], height: float, number: int = 0) -> str:
-    """Return a figure with one pair of axes as SVG for a page, ``height`` inches high."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
+    height = ranking_height(chart.names) if chart.kind == "ranking" else chart.size[1] * (0.9 if chart.kind == "series" else 1.0)
     with mpl.rc_context(cast("Any", STYLE)):
         figure, out = Figure(figsize=(WIDTH, height), layout="constrained"), io.StringIO()
-        paint_axes(figure.add_subplot())
+        paint(figure.add_subplot(), chart)
         with warnings.catch_warnings():
             # A font without the glyphs of a feature's name: the browser draws the text, with its own fonts.
             warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
             figure.savefig(out, format="svg", metadata={"Date": None})
-    return _for_page(out.getvalue(), f"f{number}-")
+    text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", out.getvalue(), flags=re.DOTALL)
+    link = data_link(re.sub(r"<[^>]+>", lambda tag: _short_numbers(tag[0]), text[text.index("<svg") :]), "image/svg+xml")
+    return Picture(chart.title, chart.caption, _for_page(text, f"f{number}-"), describe_chart(chart), link)
+
+
+def data_link(text: str, kind: str) -> str:
+    """Return a text as the address of a link that holds it."""
+    return f"data:{kind};base64,{base64.b64encode(text.encode('utf-8', 'backslashreplace')).decode()}"
 
 
 def _for_page(text: str, prefix: str) -> str:
-    """Return the drawing without its prologue, metadata and style sheet, with the page's colours, and ids of its own."""
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", text, flags=re.DOTALL)
+    """Return the drawing without its prologue and style sheet, with the page's colours, and ids of its own."""
+    text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], flags=re.DOTALL)
     used = set(re.findall(r'(?:href="|url\()#([^")]+)', text))
     # Names are text between tags, in which no tag can begin: what is changed stands in tags alone.
     text = re.sub(r"<[^>]+>", lambda tag: _tag_for_page(tag[0], used, prefix), text)
     return re.sub(r"\s*\n\s*", "\n", text).strip()
+
+
+def _short_numbers(tag: str) -> str:
+    return tag if "base64," in tag else re.sub(r"(\.\d\d)\d+", r"\1", tag)
 
 
 def _tag_for_page(tag: str, used: set[str], prefix: str) -> str:
@@ -110,7 +109,7 @@ def _tag_for_page(tag: str, used: set[str], prefix: str) -> str:
     tag = re.sub(r"#[0-9a-f]{6}\b", lambda colour: VARIABLES.get(colour[0], colour[0]), tag)
     tag = re.sub(r"font: ?([\d.]+px)[^;\"]*", r"font-size: \1", tag)
     tag = re.sub(r"font-family:[^;\"]*;? ?", "", tag)
-    return tag if "base64," in tag else re.sub(r"(\.\d\d)\d+", r"\1", tag)
+    return _short_numbers(tag)
 
 
 def name_run(item: Picture, name: str) -> Picture:

@@ -1,15 +1,43 @@
-"""The numbers of a report as CSV."""
+"""The numbers of a report: as CSV files, and as tables of the page, cells as text."""
 
 import csv
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ...pipeline.records.run_view import Row, RunView
+from ...pipeline.records.run_view import Row, RunView, has_values, number, weight_of
+from .found import model_rows, what_was_found
+from .glossary import explain_heading
+from .svg import data_link
+from .words import figure, relative_path, rows_text
+
+TABLE_ROWS = 200  # rows of a table on the page
+LINK_BYTES, LINK_ROWS = 256 << 10, 1000  # of the CSV in the link of a table; of larger ones the first rows
+MAX_CLASSES = 12  # classes of a confusion matrix that is shown as a square; of more the most frequent errors
+MAX_ERRORS = 15  # of them
 
 
-def csv_text(rows: Sequence[Row], texts: Callable[[Any], Any]) -> str:
+@dataclass(frozen=True)
+class Table:
+    """A table of the page, cells as text; ``link`` holds it as CSV. ``shares``: of a confusion matrix the share of the true class."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    align: Sequence[str]
+    note: str = ""
+    open: bool = False
+    link: str = ""
+    file: str = ""
+    shares: Sequence[Sequence[float]] = ()
+
+
+# -- files -------------------------------------------------------------------------------------------------------------------------
+
+
+def csv_text(rows: Sequence[Row], texts: Callable[[Any], Any] = str) -> str:
     """Return rows as CSV with the union of their keys as header; floats in full precision. ``texts``: what is written of a text."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     out = io.StringIO()
@@ -66,3 +94,108 @@ def json_files(runs: Sequence[RunView]) -> dict[str, str]:
     """Return ``{file name: text}``: the rules of all runs, where there are any."""
     rules = [{"run": run.name, **row} for run in runs for row in run.tables.get("rules", ())]
     return {"rules.json": json.dumps(rules, indent=1) + "\n"} if rules else {}
+
+
+# -- tables of the page ------------------------------------------------------------------------------------------------------------
+
+
+def cell(value: object) -> str:
+    """Return a value as the page shows it: three digits of a number, short lists, nothing endless."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return figure(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, Mapping):
+        return clip(", ".join(f"{key}: {cell(item)}" for key, item in value.items()))
+    if isinstance(value, (list, tuple)):
+        shown = ", ".join(cell(item) for item in value[:20])
+        return clip(f"{shown}, …" if len(value) > 20 else shown)
+    return clip(str(value))
+
+
+def clip(text: str, width: int = 300) -> str:
+    """Return a text of at most so many letters."""
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def make_table(title: str, rows: Sequence[Row], note: str = "", opened: bool = False, file: str = "", texts: Any = str) -> Table:
+    """Return a table of rows with the union of their keys as columns, those without any value left out, numbers to the right."""
+    columns = list(dict.fromkeys(key for row in rows for key, value in row.items() if cell(value)))
+    values = {key: [row.get(key) or 0 for row in rows] for key in columns}
+    numbers = {key for key in columns if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values[key])}
+    align = ["num" if key in numbers else "text" for key in columns]
+    shown = [[cell(row.get(key)) for key in columns] for row in rows[:TABLE_ROWS]]
+    text, more = csv_text(rows, texts), ""
+    if len(text) > LINK_BYTES:
+        text, more = csv_text(rows[:LINK_ROWS], texts), f"The link holds the first {LINK_ROWS:,} rows, {file} all. "
+    cut = f"The first {TABLE_ROWS} of {len(rows):,} rows. " if len(rows) > TABLE_ROWS else ""
+    return Table(title, columns, shown, align, cut + more + note, opened, data_link(text, "text/csv"), file or "table.csv")
+
+
+def score_tables(runs: Sequence[RunView]) -> list[Table]:
+    """Return the scores of all runs, and what they say by class and task."""
+    scores = [({"run": run.name} if len(runs) > 1 else {}, score) for run in runs for score in run.scores]
+    plain = [
+        {**of_run, **{key: value for key, value in score.items() if not isinstance(value, (dict, list, tuple))}} for of_run, score in scores
+    ]
+    flat = [{key: value for key, value in row.items() if key != "data_digest"} for row in plain]
+    tables = [make_table("Scores", flat, opened=len(flat) > 1, file="scores.csv")] if flat else []
+    for title, key in (("Scores by class", "classes"), ("Scores by task", "tasks")):
+        rows = [{**of_run, "store": score.get("store"), **row} for of_run, score in scores for row in score.get(key) or []]
+        tables += [make_table(title, rows, file=f"scores_{key}.csv")] if rows else []
+    return tables
+
+
+def model_tables(run: RunView) -> list[Table]:
+    """Return the tables of what a run has learned."""
+    tables = []
+    for shown, rows in model_rows(run):
+        kept = [row for row in rows if not has_values([weight_of(row)]) or weight_of(row) != 0]
+        tables.append(make_table(shown.title, kept, shown.note, file=f"{shown.name}.csv"))
+    return tables
+
+
+def found_table(run: RunView) -> Table | None:
+    """Return the first rows of what a run found."""
+    found = what_was_found(run)
+    if found is None:
+        return None
+    note = f"and {found.total - len(found.rows):,} more under The model" if found.total > len(found.rows) else ""
+    return make_table(found.title, found.rows, note, file=found.file)
+
+
+def work_tables(run: RunView) -> list[Table]:
+    """Return how a run went, and what it was given."""
+    settings = [(key, value, run.meanings.get(key, "")) for key, value in run.params.items()]
+    settings += [(key, relative_path(value) if key == "data" else value, explain_heading(key)) for key, value in run.settings.items()]
+    rows = [{"name": key, "value": cell(value), "meaning": meaning} for key, value, meaning in settings]
+    rounds = [make_table("Rounds", run.history, file="rounds.csv")] if run.history else []
+    return [*rounds, make_table("Configuration", rows, file="configuration.csv")]
+
+
+def confusion(run: RunView, name: str = "") -> Table | None:
+    """Return the confusion matrix of the rows scored last, or of many classes the most frequent errors. ``name``: of the run, where there
+    are others."""
+    score = next((score for score in reversed(run.shown_scores) if score.get("confusion")), None)
+    if score is None:
+        return None
+    counts = {(str(row["true"]), str(row["predicted"])): int(number(row["rows"])) for row in score["confusion"]}
+    known = [str(row["label"]) for row in score.get("classes") or ()]
+    labels = [*known, *(label for label in dict.fromkeys(name for pair in counts for name in pair) if label not in known)]
+    title, file = (f"{name}: confusion matrix" if name else "Confusion matrix"), "scores_confusion.csv"
+    if len(labels) > MAX_CLASSES:
+        errors = sorted(((n, pair) for pair, n in counts.items() if pair[0] != pair[1]), key=lambda item: -item[0])
+        rows = [{"true class": a, "predicted class": b, "rows": n} for n, (a, b) in errors]
+        note = f"The most frequent errors on {rows_text(score)}; all are in {file}."
+        return make_table(title, rows[:MAX_ERRORS], note, opened=True, file=file)
+    truths = [label for label in labels if any(pair[0] == label for pair in counts)]
+    predicted = [label for label in labels if label in known or any(pair[1] == label for pair in counts)]
+    cells = [[counts.get((label, other), 0) for other in predicted] for label in truths]
+    note = f"{rows_text(score)}. Rows: true class; columns: predicted class; shading: share of the true class."
+    texts = [[label, *(f"{n:,}" for n in line)] for label, line in zip(truths, cells, strict=True)]
+    link, shares = data_link(csv_text(score["confusion"]), "text/csv"), [[n / max(sum(line), 1) for n in line] for line in cells]
+    return Table(title, ["true class", *predicted], texts, ["text", *("num" for _ in predicted)], note, link=link, file=file, shares=shares)

@@ -41,20 +41,7 @@ def _points(rows: Sequence[Row], label: str = "", colour: int | str = 0, area: f
     return Series(column(rows, "component_0"), column(rows, "component_1"), label, "point", colour, width=area, opacity=opacity)
 
 
-GLOSSARY = {
-    "edges": "Pairs of neighbours whose distance the kernel keeps.",
-    "graph_components": "Parts of the graph of neighbours that no edge links.",
-    "isolated_rows": "Rows without a neighbour in the graph.",
-    "cap": "Largest size of the kernel allowed, tr K^2.",
-    "map_share": "Share of the kernel's trace that the coordinates of the map hold.",
-    "n_triples": "Triples in the working set: two rows and a neighbour that must be nearer than a stranger.",
-    "worst_violation": "By how much a stranger is nearer than a neighbour, at most, in squared distances.",
-    "decompositions": "Eigendecompositions so far.",
-    "component_0": "First coordinate of the map.",
-    "component_1": "Second coordinate of the map.",
-}
-
 SPECTRUM = ShownTable(
     "spectrum", "Directions of the map", "By the eigenvalues of the kernel; all of them are in spectrum.csv.", is_open=False
 )
-CHARTS = SystemCharts(single=(maps, spectra), tables=(SPECTRUM,), displays={"map": maps}, glossary=GLOSSARY)
+CHARTS = SystemCharts(found=(maps,), single=(spectra,), tables=(SPECTRUM,), displays={"map": maps})

@@ -18,8 +18,8 @@ def group_weights(run: RunView) -> list[Chart]:
 
 
 CHARTS = SystemCharts(
-    single=(group_weights, task_heat_maps),
+    found=(group_weights,),
+    single=(task_heat_maps,),
     displays={"groups": group_weights},
     tables=(ShownTable("groups", "Groups of tasks by weight", "All of them are in groups.csv."),),
-    glossary={"heaviest": "Kernel of largest weight in the group."},
 )

@@ -1,4 +1,4 @@
-"""Words of reports on rule ensembles."""
+"""What reports show of rule ensembles: the rules by weight."""
 
 from __future__ import annotations
 
@@ -10,18 +10,9 @@ MAX_RULES = 20  # rules of the chart; the table has all
 
 TABLES = (ShownTable("rules", "Rules by weight", "All of them are in rules.csv and rules.json."),)
 
-GLOSSARY = {
-    "refit_objective": "Objective after the weights of the rules kept were fitted again.",
-    "rule": "Conditions that all hold where the rule votes.",
-    "vote": "The class, or direction, that the rule speaks for.",
-    "length": "Conditions of the rule.",
-    "max_rules": "Largest working set allowed.",
-    "max_visits": "Nodes that one search outside may look at.",
-}
-
 
 def rule_weights(run: RunView) -> list[Chart]:
-    """Return the heaviest rules: of two classes those for the first to the left, of more each with the class it speaks for."""
+    """Return the rules with the largest weights: of two classes those for the first are negative, of more each names its class."""
     rows, classes = run.tables.get("rules", ()), run.summary.get("classes")
     if not rows:
         return []
@@ -29,10 +20,10 @@ def rule_weights(run: RunView) -> list[Chart]:
     is_signed = len(sides) == 2
     signs = [-1.0 if is_signed and str(row["vote"]) == sides[0] else 1.0 for row in shown]
     names = [short(row["rule"] if is_signed else f"{row['rule']}: {row['vote']}", 56) for row in shown]
-    votes = f" for class {sides[1]} to the right, for class {sides[0]} to the left" if is_signed else " each with its class"
-    caption = f"The {len(shown)} heaviest of {len(rows):,} rules,{votes}."
+    votes = f"positive: towards class {sides[1]}, negative: towards class {sides[0]}" if is_signed else "each with its class"
+    caption = f"The {len(shown)} largest of {len(rows):,} rules; {votes}."
     values = [sign * number(row["weight"]) for sign, row in zip(signs, shown, strict=True)]
     return [ranking("Rules by weight", caption, names, values, "weight")]
 
 
-CHARTS = SystemCharts(single=(rule_weights,), tables=TABLES, displays={"rules": rule_weights}, glossary=GLOSSARY)
+CHARTS = SystemCharts(found=(rule_weights,), tables=TABLES, displays={"rules": rule_weights})

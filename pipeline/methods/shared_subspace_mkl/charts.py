@@ -10,5 +10,4 @@ DIRECTIONS = "Of the weights between tasks: how many directions they share."
 CHARTS = SystemCharts(
     single=(task_heat_maps,),
     tables=(ShownTable("eigenvalues", "Eigenvalues between tasks", DIRECTIONS, is_open=False),),
-    glossary={"pooled_matrix_bytes": "Memory of the matrix of all rows of all tasks."},
 )

@@ -1,4 +1,4 @@
-"""Charts of tri-class machines: the objective of every start, and how many unlabelled rows belong to which class, step by step."""
+"""Charts of tri-class models: the objective of every start, and how many unlabelled rows belong to which class, step by step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIDES = (
 
 
 def assignments(run: RunView) -> list[Chart]:
-    """Return the objective of every start, and the assignment of the unlabelled rows by the best machine, over the steps."""
+    """Return the objective of every start, and the assignment of the unlabelled rows by the best model, over the steps."""
     rows = run.tables.get("assignments", ())
     if not rows or "minus" not in rows[0]:
         return []
@@ -26,7 +26,7 @@ def assignments(run: RunView) -> list[Chart]:
     charts = [Chart("Objective by start", caption, series=lines, x_label="step", y_label="objective", whole="x", legend=Legend())]
     if any(value > 0 for key, _, _ in SIDES for value in run.column(key)):
         bars = stacked_bars(run.column("iteration"), [(run.column(key), label, colour) for key, label, colour in SIDES])
-        caption = "Assigned by the best machine of each step."
+        caption = "Assigned by the best model of each step."
         charts.append(Chart("Unlabelled rows", caption, series=bars, x_label="step", y_label="rows", legend=Legend("above", 3)))
     return charts
 
@@ -37,20 +37,4 @@ CHARTS = SystemCharts(
         ShownTable("validation", "Validation", "On rows held out, beside the labelled rows alone and every unlabelled row irrelevant."),
         ShownTable("starts", "Starts", "Every step of them is in assignments.csv."),
     ),
-    glossary={
-        "minus": "Unlabelled rows assigned to the first class.",
-        "zero": "Unlabelled rows assigned to neither class.",
-        "plus": "Unlabelled rows assigned to the second class.",
-        "flips": "Unlabelled rows whose assignment changed.",
-        "running": "Starts that still move.",
-        "solver_steps": "Steps of the solver of the convex problems.",
-        "start": "The machine it began with.",
-        "convex_problems": "Convex problems solved.",
-        "labelled": "Labelled rows.",
-        "unlabelled": "Unlabelled rows, or their store.",
-        "unlabelled_digest": "Checksum of the store of unlabelled rows.",
-        "solver_reads": "What the solver asks: a matrix in this process, or passes over its blocks, or over the rows of a linear kernel.",
-        "starts": "Machines to begin with; the best result is kept.",
-        "validation_folds": "Folds of the validation on labelled rows.",
-    },
 )

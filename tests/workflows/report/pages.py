@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 
 from gramplane.pipeline.records.run_view import HELD_OUT_ROWS, OTHER_ROWS, TRAINING_ROWS, RunView
 from gramplane.pipeline.runs.evaluation import evaluate_classes, evaluate_numbers
+from gramplane.workflows.report.figures import section_pictures
+from gramplane.workflows.report.svg import Picture
 
 
 def history(rounds: int = 5) -> list[dict]:
@@ -97,6 +100,11 @@ TASKS = [{"task": f"task {t}", **{f"kernel {k}": math.sin(t * k + 1.0) for k in 
 PATH = [{"p": 2.0 - 0.1 * k, "n_active": 100 - 9 * k, "train_accuracy": 0.9} for k in range(10)]
 WEIGHTS = [{"machine": "", "iteration": t, **{f"rbf(gamma={k}.5) trace": 1.0 / (k + t) for k in range(14)}} for t in range(1, 7)]
 POINTS = [{"row": k, "component_0": math.cos(k), "component_1": math.sin(2 * k), "label": f"l{k % 3}"} for k in range(120)]
+
+
+def pictures(runs: Sequence[RunView]) -> list[Picture]:
+    """Return every figure of a page, section after section."""
+    return [item for items in section_pictures(runs).values() for item in items]
 
 
 def pages() -> dict[str, list[RunView]]:

@@ -94,7 +94,7 @@ def test_an_estimator_a_run_and_a_loaded_model_show_the_same(fitted: dict, runs:
 
 def test_they_draw_where_they_are_asked_to(fitted: dict):
     own = plots.WeightsDisplay.from_estimator(fitted["fgm"])
-    assert own.figure_.axes == [own.ax_] and own.ax_.get_xlabel() == "weight of the column as scaled"
+    assert own.figure_.axes == [own.ax_] and own.ax_.get_xlabel() == "weight of the scaled column"
     ax = axes()
     again = own.plot(ax=ax)
     assert again is own and own.ax_ is ax and own.figure_ is ax.figure

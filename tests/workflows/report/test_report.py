@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import html
 import io
 import math
 import re
+import shlex
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -17,20 +19,18 @@ import pytest
 from gramplane.pipeline import METHODS
 from gramplane.pipeline.records.charts import Chart, Legend, Series, short
 from gramplane.pipeline.records.csv_texts import CsvTexts
-from gramplane.pipeline.records.shared_charts import accuracy, gaps, objective, weights
+from gramplane.pipeline.records.shared_charts import accuracy, gaps, objective, pixels, weights
 from gramplane.pipeline.runs.predictions import Predicted, predictions_writer
 from gramplane.storage import RunStore
+from gramplane.workflows import report
 from gramplane.workflows.checking import ConfigError
 from gramplane.workflows.report import RunView, svg, write_report, write_views
 from gramplane.workflows.report.charts import plain_text
 from gramplane.workflows.report.collect import view_run
-from gramplane.workflows.report.figures import pictures
-from gramplane.workflows.report.glossary import TERMS, explain_heading, glossary
-from gramplane.workflows.report.page_tables import TABLE_ROWS, cell, make_table
-from gramplane.workflows.report.pixels import pixel_usage
-from gramplane.workflows.report.render import cards, page, summary_rows
-from gramplane.workflows.report.tables import csv_files
-from tests.workflows.report.pages import history, view
+from gramplane.workflows.report.glossary import explain_heading, glossary
+from gramplane.workflows.report.render import page, summary_rows
+from gramplane.workflows.report.tables import TABLE_ROWS, cell, csv_files, make_table
+from tests.workflows.report.pages import history, pictures, view
 
 SIZE_LIMIT = 2 << 20
 HOSTILE = [
@@ -64,7 +64,7 @@ def test_the_page_loads_nothing_from_outside():
     for tag, attrs in _Tags(text).tags:
         assert tag not in ("script", "link", "iframe", "object", "form", "img")
         for name in ("src", "href", "xlink:href"):
-            assert str(attrs.get(name, "#")).startswith(("data:image/png", "#"))
+            assert str(attrs.get(name, "#")).startswith(("data:image/png", "data:image/svg+xml;base64,", "data:text/csv;base64,", "#"))
         assert not [name for name in attrs if name.startswith("on")]
     assert "default-src 'none'" in text and "url(http" not in text and "@import" not in text and "@font-face" not in text
     assert images(text) and not any("<style" in image or "<script" in image for image in images(text))
@@ -84,7 +84,7 @@ def test_names_are_text_whatever_they_hold():
     assert {tag for tag, _ in _Tags(text).tags} <= {
         "html", "head", "meta", "title", "style", "body", "header", "p", "span", "h1", "h2", "h3", "main", "div", "section", "table",
         "thead", "tbody", "tr", "th", "td", "figure", "figcaption", "details", "summary", "footer", "nav", "ul", "li", "a", "dl", "dt",
-        "dd", "b", "code", "svg", "g", "path", "use", "text", "tspan", "defs", "clippath", "rect", "image",
+        "dd", "b", "code", "pre", "ol", "svg", "g", "path", "use", "text", "tspan", "defs", "clippath", "rect", "image",
     }  # fmt: skip
     assert not [attrs for _, attrs in _Tags(text).tags if "onerror" in attrs]
     for name in HOSTILE:
@@ -110,7 +110,7 @@ def image_of(chart) -> str:
 def test_figures_show_what_there_is():
     titles = [picture.title for picture in pictures([view()])]
     assert titles == [
-        "Accuracy along the path", "Selected features", "Objective", "Gaps", "Tasks per round", "Bytes per round", "Seconds by phase",
+        "Selected features", "Accuracy along the path", "Objective", "Gaps", "Seconds by phase",
     ]  # fmt: skip
     assert [picture.title for picture in pictures([view(history=[], selected=[])])] == []
 
@@ -121,7 +121,7 @@ def test_figures_are_the_same_every_time():
 
 def test_labels_and_values_stand_in_the_figures():
     shown = "".join(images(page([view(scores=[{"store": "held", "accuracy": 0.9}])])))
-    for word in ("selected features", "accuracy", "held-out rows", "training rows", "held", "round", "x0", "MiB", "to the exact optimum"):
+    for word in ("selected features", "accuracy", "held-out rows", "training rows", "held", "round", "x0", "all features"):
         assert word in shown
 
 
@@ -132,15 +132,10 @@ def test_scores_along_the_path_are_a_line():
     assert len(path) > len(alone)
 
 
-def test_cards_and_summary_tell_the_figures():
-    shown = {card["name"]: card["value"] for card in cards(view(scores=[{"store": "t", "accuracy": 0.97531}]))}
-    assert shown == {
-        "accuracy on unseen rows": "0.9753", "selected features": "50", "columns in the data": "64", "rounds": "5",
-        "seconds in rounds": "2.5",
-    }  # fmt: skip
-    rows = {row["name"]: row["values"] for row in summary_rows([view(), view(params={"B": 10, "C": 3.0})])}
-    assert rows["C"] == ["1", "3"] and "B" not in rows
-    assert rows["accuracy on unseen rows"] == ["0.9100", "0.9100"], "held-out rows of the last round"
+def test_a_comparison_has_figures_first_and_then_what_differs():
+    rows = rows_of(view(), view(params={"B": 10, "C": 3.0}))
+    assert rows["C"] == ["1", "3"] and not {"B", "method", "data"} & set(rows) and list(rows)[-1] == "C"
+    assert rows["accuracy on unseen rows"] == ["91.0 %", "91.0 %"], "held-out rows of the last round"
 
 
 def bare(**more: object) -> RunView:
@@ -153,10 +148,8 @@ def rows_of(*runs: RunView) -> dict[str, list[str]]:
 
 
 def test_seconds_are_those_the_command_line_told_and_those_of_the_rounds():
-    run = view(summary={"seconds": 13.25, "iterations": 5})
-    assert {card["name"]: card["value"] for card in cards(run)}["seconds of the run"] == "13.25"
-    rows = rows_of(run)
-    assert (rows["seconds of the run"], rows["seconds in rounds"]) == (["13.25"], ["2.5"])
+    rows = rows_of(view(summary={"seconds": 13.25, "iterations": 5}))
+    assert (rows["seconds of the run"], rows["seconds in rounds"]) == (["13.2"], ["2.5"])
 
 
 def test_every_gap_says_what_it_is_certified_over():
@@ -174,7 +167,7 @@ def test_every_gap_says_what_it_is_certified_over():
 
 def test_an_unfinished_run_says_so():
     text = page([bare(name="cut", state="stopped", history=[{"iteration": 1}])])
-    assert "cut is not finished: it was interrupted after round 1; gramplane resume /runs/a continues it." in text
+    assert "cut is not finished: it was interrupted after round 1. To resume: gramplane resume " in text
     assert rows_of(view(), view(state="running"))["state"] == ["done", "running"]
     assert "is still running" in page([bare(state="running")]) and "notice" not in page([bare()]).split("</style>")[1]
 
@@ -192,22 +185,46 @@ def test_a_run_directory_without_summary_is_unfinished(tmp_path: Path):
         view_run(tmp_path / "grid")
 
 
-def test_what_there_was_to_choose_from_stands_beside_what_was_chosen():
-    shown = {card["name"]: card["value"] for card in cards(view(settings={"n_atoms": 2144}))}
-    assert shown["candidates"] == "2,144" and "candidates" not in {card["name"] for card in cards(view(settings={"n_atoms": 64}))}
+def test_what_was_found_counts_weights_that_are_not_zero():
+    empty = [{"feature": "last", "weight": 0.0}]
+    run = view(settings={"n_atoms": 2144}, selected=[*view().selected, *empty])
+    text = page([run])
+    assert "50 of 2,144 candidates selected; 1 more entered the search and got no weight." in text
+    assert "and 40 more under The model" in text and ">last<" not in text.split('id="work"')[0]
     used = [{"kernel": f"k{j}", "weight": 1.0} for j in range(6)]
-    run = bare(tables={"kernels": used}, summary={"n_selected": 3}, meanings={"threshold": "share of the largest"})
-    (drawn,) = weights(run)
-    assert "6 heaviest of 6 kernels with a weight. 3 of them count as selected" in drawn.caption
-    assert "3 of these 6 count as selected (threshold: share of the largest)." in page([run])
+    (drawn,) = weights(bare(tables={"kernels": used}, summary={"n_selected": 3}))
+    assert "6 largest of 6 kernels with a weight. 3 of them count as selected" in drawn.caption
+
+
+def test_the_head_names_what_a_reader_needs_to_trace_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    data = RunStore.create(tmp_path / "run", {"method": "fgm", "params": {"B": 5, "C": "auto"}, "data_digest": "d" * 64, "seed": 3})
+    data.write_json("where", {"data": str(tmp_path / "a store")})
+    text = html.unescape(page([view_run(tmp_path / "run")], title="Genes of the <first> cohort"))
+    assert "<h1>Genes of the <first> cohort</h1>" in text and "digest dddddddd" in text and "gramplane 0." in text
+    (command,) = re.findall("<pre>(.*?)</pre>", text)
+    words = shlex.split(command)
+    assert words[:3] == ["gramplane", "fit", "fgm"] and words[-3:] == ["--set", "B=5", "--seed=3"]
+    assert words[words.index("--data") + 1] == "a store" and str(tmp_path) not in text
+
+
+def test_figures_and_tables_are_files_in_links():
+    text = page([view()])
+    links = {attrs["download"]: attrs["href"] for tag, attrs in _Tags(text).tags if tag == "a" and "download" in attrs}
+    kind, held = links["selected.csv"].split(",")
+    assert kind == "data:text/csv;base64" and len(base64.b64decode(held).splitlines()) == 51
+    drawing = base64.b64decode(links["selected-features.svg"].split(",")[1]).decode()
+    assert ElementTree.fromstring(drawing).tag.endswith("svg") and "var(" not in drawing
+    many = make_table("t", [{"feature": "y" * 50, "weight": 1.0}] * 20_000, file="selected.csv")
+    assert len(base64.b64decode(many.link.split(",")[1]).splitlines()) == 1001 and "selected.csv all" in many.note
 
 
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"summary": {"classes": [3, 8]}}, "positive ones speak for class 8, negative ones for class 3"),
-        ({"summary": {"classes": None}}, "positive ones raise the prediction"),
-        ({"selected": [{"feature": "a", "weight[x]": 1.0, "weight[y]": -3.0}]}, "positive where it speaks for its class"),
+        ({"summary": {"classes": [3, 8]}}, "positive: towards class 8, negative: towards class 3"),
+        ({"summary": {"classes": None}}, "positive weights raise the prediction"),
+        ({"selected": [{"feature": "a", "weight[x]": 1.0, "weight[y]": -3.0}]}, "positive weights raise the score of the class"),
     ],
 )
 def test_what_a_sign_says(more: dict, words: str):
@@ -217,8 +234,7 @@ def test_what_a_sign_says(more: dict, words: str):
 
 def test_captions_speak_of_the_method():
     rules = view(method="rule-ensemble", tables={"rules": []})
-    assert "as cuts are added" in objective([view()])[0].caption and "cuts" not in objective([rules])[0].caption
-    assert "adds features" in accuracy([view()])[0].caption and "adds features" not in accuracy([rules])[0].caption
+    assert "features are added" in objective([view()])[0].caption and "features" not in objective([rules])[0].caption
     plain = [{**row, "outer_gap": None} for row in history()]
     (gap,) = gaps([view(history=plain, summary={"certified_over": "all groups"})])
     assert gap.title == "Gap" and "over all groups" in gap.caption
@@ -237,19 +253,12 @@ def test_lines_of_one_run_differ_in_colour_and_the_legend_shows_their_dashes():
     assert len(ticks) > 1 and all("." not in tick for tick in ticks)
 
 
-def test_headings_are_explained_where_they_stand_and_at_the_end():
+def test_figures_are_explained_at_the_end():
     rounds = [{"iteration": 1, "outer_gap": 0.0}]
-    score = {"store": "t", "auc": 0.8}
-    run = bare(scores=[score], meanings={"C": "loss weight"}, settings={"tasks_per_pass": 3}, history=rounds)
-    text = page([run, bare(params={"B": 10, "C": 3.0})])
-    told = {(tag, attrs.get("title")) for tag, attrs in _Tags(text).tags}
-    assert (
-        ("th", html.unescape(explain_heading("outer_gap"))) in told
-        and ("th", explain_heading("auc")) in told
-        and ("th", "loss weight") in told
-    )
-    assert "What the words mean" in text and "max_rounds: the largest number of rounds was reached" in text
-    assert text.count(html.escape(explain_heading("tasks_per_pass"))) == 1, "beside the setting"
+    run = bare(scores=[{"store": "t", "auc": 0.8}], meanings={"C": "loss weight"}, settings={"tasks_per_pass": 3}, history=rounds)
+    head, words = html.unescape(page([run])).split('<h2 id="title-words">What the figures mean</h2>')
+    assert explain_heading("outer_gap") in words and explain_heading("auc") in words and "loss weight" in head
+    assert "max_rounds: the largest number of rounds was reached" in head and explain_heading("tasks_per_pass") in head
     assert explain_heading("weight[a[0]]") == explain_heading("weight") and explain_heading("seconds_solve") and explain_heading("x0") == ""
 
 
@@ -257,7 +266,7 @@ def test_several_runs_stand_side_by_side():
     text = page(
         [view(name="first"), view(name="second", method="rule-ensemble", history=[{**row, "outer_gap": None} for row in history()])]
     )
-    assert "first to the exact optimum" in "".join(images(text)), "alone in its figure, but not on the page"
+    assert "first all features" in "".join(images(text)), "alone in its figure, but not on the page"
     assert "2 runs side by side" in text and "first: Selected features" in text and "second: Seconds by phase" in text
 
 
@@ -301,14 +310,8 @@ def test_missing_and_odd_values_are_shown_as_nothing():
     text = page([view(history=odd, summary={}, selected=[{"feature": "a"}])])
     assert ">None<" not in text and ">nan<" not in text
     assert make_table("t", [{"a": 1, "b": None}, {"a": None, "c": "x"}]).columns == ["a", "c"]
-    assert [cell(value) for value in (None, math.nan, True, 1234567, 0.1234567891, [1, 2])] == [
-        "",
-        "",
-        "yes",
-        "1,234,567",
-        "0.123457",
-        "1, 2",
-    ]
+    values = (None, math.nan, True, 1234567, 0.1234567891, 141_700.2, [1, 2])
+    assert [cell(value) for value in values] == ["", "", "yes", "1,234,567", "0.123", "141,700", "1, 2"]
 
 
 def test_weights_of_several_classes_are_drawn_by_the_largest():
@@ -317,22 +320,18 @@ def test_weights_of_several_classes_are_drawn_by_the_largest():
     assert list(chart.series[0].y) == [-3.0] and image_of(chart)
 
 
-# -- pixels ----------------------------------------------------------------------------------------------------------
-
-
-def test_pixel_usage_counts_both_ends_of_a_pair():
-    found = pixel_usage([("pixel_0_1*pixel_2_3", -2.0), ("pixel_2_3", 0.5), ("pixel_3_3*pixel_3_3", 1.0)])
-    expected = np.zeros((4, 4))
-    expected[0, 1] = 2.0
-    expected[2, 3] = 2.5
-    expected[3, 3] = 1.0
-    np.testing.assert_array_equal(found.usage, expected)
-    assert found.pairs[0] == ((0, 1), (2, 3), -2.0)
+def test_pixels_count_both_ends_of_a_product():
+    names = [("pixel_0_1*pixel_2_3", -2.0), ("pixel_2_3", 0.5), ("pixel_3_3*pixel_3_3", 1.0)]
+    (drawn,) = pixels(view(selected=[{"feature": name, "weight": weight} for name, weight in names]))
+    found = {(i, j): value for i, row in enumerate(drawn.matrix) for j, value in enumerate(row) if value}
+    assert found == {(0, 1): 2.0, (2, 3): 2.5, (3, 3): 1.0} and image_of(drawn)
+    line = drawn.series[-1]
+    assert (line.x, line.y, line.colour) == ([1, 3], [0, 2], 1), "the heaviest on top, orange as it is negative"
 
 
 @pytest.mark.parametrize("names", [["x1"], ["pixel_0_0", "age"], ["pixel_0_0*pixel_1_1*pixel_2_2"], ["pixel_900_0"], ["pixel_0"], []])
 def test_other_names_are_no_pixels(names: list[str]):
-    assert pixel_usage([(name, 1.0) for name in names]) is None
+    assert pixels(view(selected=[{"feature": name, "weight": 1.0} for name in names])) == []
 
 
 def test_dollars_are_dollars_and_long_names_are_cut():
@@ -358,22 +357,21 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path):
 
 
 def test_a_word_is_explained_in_one_place():
-    shared = list(TERMS)
-    own = {info.system: list(info.charts.glossary) for info in METHODS.values()}
-    every = [*shared, *(word for words in own.values() for word in words)]
-    assert sorted(every) == sorted(set(every)) == sorted(glossary())
+    lines = (Path(report.__file__).parent / "figures.txt").read_text("utf-8").splitlines()
+    names = [line.split(": ")[0] for line in lines if line and not line.startswith("#")]
+    assert sorted(names) == sorted(glossary()) and not any(info.charts.glossary for info in METHODS.values())
 
 
 def test_runs_of_a_method_that_is_gone_have_the_shared_charts():
     titles = [picture.title for picture in pictures([view(method="gone")])]
-    assert titles[0] == "Accuracy against number of features" and titles[1:] == [picture.title for picture in pictures([view()])][1:]
+    assert titles == [picture.title.replace("along the path", "against number of features") for picture in pictures([view()])]
 
 
 def test_charts_are_drawn_as_they_say():
     line, bars = Series([1, 2, 3], [1.0, 10.0, 500.0], "a$b"), Series([1, 2], [2.0, 1.0], "b", "bar", 1)
     log = image_of(Chart("t", "c", series=[line], y_scale="log", legend=Legend("below", 2, "kinds")))
-    assert "1e+02" in log and "a$b" in log and "kinds" in log
-    assert "1e+02" not in image_of(Chart("t", "c", series=[line, bars], x_scale="falling", from_zero=True))
+    assert ">100<" in log and ">300<" not in log and "a$b" in log and "kinds" in log
+    assert ">300<" in image_of(Chart("t", "c", series=[line, bars], x_scale="falling", from_zero=True))
     heat = image_of(Chart("t", "c", "heat", names=["k1", "k2"], row_names=["r1"], matrix=[[1.0, -2.0]]))
     assert all(name in heat for name in ("k1", "k2", "r1"))
     with pytest.raises(KeyError):

@@ -11,8 +11,8 @@ import pytest
 from gramplane.pipeline import LatentTaskMKLRegressor, load_model
 from gramplane.workflows.cli import main
 from gramplane.workflows.report import view_run
-from gramplane.workflows.report.figures import pictures
 from tests.support.commands import result
+from tests.workflows.report.pages import pictures
 
 
 def table(path: Path, seed: int, rows: int = 10, tasks: int = 4) -> None:
@@ -44,7 +44,7 @@ def test_from_a_table_to_groups_on_a_page(tmp_path: Path, capsys):
     assert main(["predict", str(tmp_path / "run"), str(tmp_path / "other"), str(tmp_path / "no.csv"), "--quiet"]) in (2, 3)
     assert "task 4 was not there at fit" in capsys.readouterr().err
     titles = [picture.title for picture in pictures([view_run(tmp_path / "run")])]
-    assert {"Certificate", "Working set", "Kernels by task", "Tasks that learn together"} <= set(titles)
+    assert {"Certificate", "Kernels by task", "Tasks that learn together"} <= set(titles)
     page = Path(result(["report", tmp_path / "run", "--out", tmp_path / "report"], capsys)["report"]).read_text()
     assert "Groups of tasks by weight" in page
     with (tmp_path / "report" / "groups.csv").open() as file:
