@@ -79,6 +79,9 @@ viewcode_line_numbers = True
 
 html_theme = "pydata_sphinx_theme"
 html_title = "gramplane"
+html_logo = html_favicon = "_static/logo.svg"
+html_context: dict[str, Any] = {}
+DESCRIPTION = "Find the few features, groups, kernels or rules that matter, in data too wide or too large for memory."
 html_math_renderer = "mathml"
 html_css_files = ["site.css"]
 html_copy_source = False
@@ -88,6 +91,7 @@ html_theme_options: dict[str, Any] = {
     "navbar_end": ["theme-switcher"],
     "navbar_persistent": ["search-button"],
     "header_links_before_dropdown": 7,
+    "logo": {"text": "gramplane", "alt_text": "gramplane"},
     "show_toc_level": 2,
     "navigation_with_keys": True,
     "footer_start": ["copyright"],
@@ -117,6 +121,7 @@ def plain_signs(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines
             lines[i] = "".join(parts)
 
 
+BIBTEX = dict(re.findall(r"^% (\d+)\n(@.*?^})", (HERE / "references.bib").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
 SYSTEMS = {name: info for info in gramplane.METHODS.values() for name in info.public_names}
 
 
@@ -135,6 +140,32 @@ def links(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list
         lines[at:at] = ["", f"Command ``{info.name}``. See {', '.join(ways)}."]
 
 
+def grouped(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Group the parameters of an estimator by what they decide; after numpydoc, which has set them as one field."""
+    if what != "class" or SYSTEMS.get(name.rpartition(".")[2]) is None or ":Parameters:" not in lines:
+        return
+    first = lines.index(":Parameters:") + 1
+    last = next((i for i in range(first, len(lines)) if lines[i] and not lines[i].startswith(" ")), len(lines))
+    groups: dict[str, list[str]] = {group: [] for group in make_api.GROUPS}
+    group = make_api.GROUPS[0]
+    for line in lines[first:last]:
+        if entry := re.match(r"    \*\*(\w+)", line):
+            group = make_api.GROUP_OF.get(entry[1], make_api.GROUPS[0])
+        groups[group].append(line)
+    fields = [[f":{group}:", "", *part, ""] for group, part in groups.items() if any(part)]
+    lines[first - 1 : last] = [line for part in fields for line in part]
+
+
+def bibtex(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Close the page of an estimator with the BibTeX entries of the sources that its theory names."""
+    info = SYSTEMS.get(name.rpartition(".")[2]) if what == "class" else None
+    if info is not None:
+        theory = (HERE / "theory" / f"{info.system}.md").read_text(encoding="utf-8").partition("## ")[0]
+        entries = [entry for number, entry in BIBTEX.items() if f"references.md#ref-{number})" in theory]
+        text = ["", ".. dropdown:: BibTeX", "", "   .. code-block:: bibtex", ""]
+        lines += text + [f"      {line}" for line in "\n".join(entries).split("\n")] + [""]
+
+
 def data(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Say of a constant what the text below it in its own module says: here it is looked for where it is imported."""
     if name == "gramplane.METHODS":
@@ -146,9 +177,26 @@ def no_requests(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options
     return True if re.fullmatch(r"set_\w+_request|get_metadata_routing", name) else None
 
 
+def repository_links(app: Sphinx, config: Any) -> None:
+    """Lead to the repository from every page, where the build is told its address."""
+    if url := config.repository_url.rstrip("/"):
+        config.html_theme_options["icon_links"] = [
+            {"name": "GitHub", "url": url, "icon": "fa-brands fa-github"},
+            {"name": "Report an issue", "url": f"{url}/issues/new", "icon": "fa-solid fa-bug"},
+        ]
+        config.html_theme_options["secondary_sidebar_items"]["**"].append("edit-this-page")
+        config.html_theme_options |= {"use_edit_page_button": True, "navbar_end": ["theme-switcher", "navbar-icon-links"]}
+        config.html_context |= {"edit_page_url_template": f"{url}/edit/main/docs/{{{{ file_name }}}}", "edit_page_provider_name": "GitHub"}
+
+
+def page_context(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
+    """Give the template what search engines and previews show."""
+    context.update(description=DESCRIPTION, html_baseurl=app.config.html_baseurl)
+
+
 def make_pages() -> None:
     """Write the pages that are not in the repository, where they changed: Sphinx reads again what is newer."""
-    pages = make_reference.pages() | {module.PAGE: module.page() for module in (make_api, make_cli, make_memory, make_which_method)}
+    pages = make_api.pages() | make_reference.pages() | {one.PAGE: one.page() for one in (make_cli, make_memory, make_which_method)}
     for page, text in pages.items():
         if not page.exists() or page.read_text(encoding="utf-8") != text:
             page.parent.mkdir(exist_ok=True)
@@ -160,6 +208,13 @@ def setup(app: Sphinx) -> None:
     make_pages()  # before Sphinx looks which pages there are
     app.connect("autodoc-process-docstring", data)
     app.connect("autodoc-process-docstring", links, priority=650)
+    app.connect("autodoc-process-docstring", grouped, priority=660)
+    app.connect("autodoc-process-docstring", bibtex, priority=670)
+    app.add_config_value(
+        "repository_url", "", "html"
+    )  # of "edit this page" and issues: -D repository_url=https://github.com/NAME/gramplane
+    app.connect("config-inited", repository_links)
+    app.connect("html-page-context", page_context)
     app.connect("autodoc-skip-member", no_requests)
     app.connect("autodoc-process-docstring", foreign_words, priority=400)
     app.connect("autodoc-process-docstring", plain_signs, priority=600)

@@ -1,203 +1,132 @@
-"""The page ``which_method.md``, from what methods declare and from kept runs."""
+"""The page ``which_method.md``: five questions, and what every method declares of itself."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
 
 from gramplane import METHODS
-from gramplane.pipeline.records.declared import Data, Profile, Want
+from gramplane.pipeline.records.declared import Profile
 
 PAGE = Path(__file__).with_name("which_method.md")
-RESULTS = Path(__file__).resolve().parents[1] / "benchmarks" / "results"
-
-# The largest problem of each method among the kept runs: file, size in words, figure that holds its time.
-LARGEST = {
-    "fgm": (
-        "fgm_out_of_core--fgm-from-a-store-of-1000000-x-10000000-b-20-t-10-local-2",
-        "10^6 × 10^7 sparse from disk, two workers of 1 GiB",
-        "FGM, whole run",
-    ),
-    "group-lasso": (
-        "stream--stream-of-100000-x-1000000-100-non-zeros-a-row-batches-of-1000",
-        "stream of 10^5 × 10^6 sparse",
-        "group lasso",
-    ),
-    "mkl": ("mkl_elastic--elastic-net-mkl-n-2000-200-kernels-v-0-5-c-1-0-gap-0-001", "200 kernels of 2,000 rows", "ours"),
-    "tri-class-svm": (
-        "triclass_passes--3c-svm-by-passes-rbf-mm-30-000-30-000-rows",
-        "30,000 labelled and 30,000 unlabelled rows, Gaussian",
-        "seconds",
-    ),
-    "unsupervised-mkl": (
-        "umkl_distributed--unsupervised-kernels-of-30000-points-2-workers-of-1gib",
-        "30,000 rows, two workers of 1 GiB",
-        "whole fit, cluster and components included",
-    ),
-    "latent-task-mkl": (
-        "pooled_machines--latent-task-6-tasks-40000-rows-2-workers-of-2gib",
-        "6 tasks, 40,000 rows, two workers of 2 GiB",
-        "latent-task: seconds of the run, cluster included",
-    ),
-    "rule-ensemble": ("rules--rule-ensembles", "3,000 × 20", "planted, n=3000, rho=1.1, C=10"),
-    "hierarchical-kernels": (
-        "pooled_machines--hierarchical-6-tasks-40000-rows-2-workers-of-2gib",
-        "6 tasks, 40,000 rows, two workers of 2 GiB",
-        "hierarchical: seconds of the run, cluster included",
-    ),
-    "multitask-mkl": ("multitask_mkl--multiple-kernel-learning-for-many-tasks", "20 tasks of 200 rows, 50 kernels", "ours, p=2"),
-    "shared-subspace-mkl": (
-        "pooled_machines--one-machine-of-6-tasks-40000-rows-2-workers-of-2gib",
-        "6 tasks, 40,000 rows, two workers of 2 GiB",
-        "shared-subspace: seconds of the run, cluster included",
-    ),
-    "multitask-selector": (
-        "selector_out_of_core--feature-selection-over-8-tasks-200000-x-2000-float32-local-2-driver-512mib",
-        "8 tasks, 200,000 × 2,000, two workers, driver of 512 MiB",
-        "batch, out of core (working_set)",
-    ),
-    "npkl": ("npkl_distributed--a-non-parametric-kernel-of-16000-rows-c-0-7", "16,000 rows", "here: whole run"),
-    "social-strength": (
-        "many_users--ties-between-100000-users-local-2-workers-of-1gib",
-        "100,000 users, two workers of 1 GiB",
-        "whole fit",
-    ),
-}
-HAVE = {
-    "wide table": "a wide table",
-    "text": "text, bags of words",
-    "table": "a table of some columns",
-    "stream": "rows that keep coming",
-    "tasks": "many tasks, few rows each",
-    "kernels": "several kernels or views",
-    "few labels": "labels for few rows",
-    "no labels": "no labels",
-    "pairs": "pairs of rows",
-    "graph": "a graph or a similarity",
-    "images": "images with tags",
-}
-GET = {
-    "few features": "few features",
-    "few groups": "few groups of features",
-    "products": "products of two features",
-    "rules": "rules to read",
-    "kernel weights": "which kernels matter",
-    "groups of tasks": "which tasks belong together",
-    "predictions": "predictions",
-    "clusters": "clusters",
-    "map": "a map",
-    "ranking": "a ranking",
-}
 HEAD = """# Which method?
 
-Find on the left what you have, in the middle what you want; the method on the right leads to its page of theory. If two stand there,
-read *when not* in the table below. On a narrow screen the picture moves sideways.
+Answer the first question that fits. With a plain table of numbers and one target, begin with {class}`~gramplane.FGMClassifier` or
+{class}`~gramplane.FGMRegressor`, beside a model of scikit-learn that uses all columns.
 
 """
+# Question, pages of the guide that answer it, and (what you want, methods to take), the first to try first.
+QUESTIONS = (
+    (
+        "1. Do you want a few of very many columns?",
+        ("few_features", "groups", "interactions"),
+        (
+            ("few features, groups, or products of two", ("fgm",)),
+            ("groups or a graph of features, with an exact optimum", ("group-lasso",)),
+            ("features that matter in a curved way", ("kta-path",)),
+            ("interactions of any order among some dozens of columns", ("hierarchical-kernels",)),
+        ),
+    ),
+    (
+        "2. Must people read and check the model?",
+        ("rules",),
+        (("IF-THEN rules; missing values and categories as they are", ("rule-ensemble",)),),
+    ),
+    (
+        "3. Several kernels, views or kinds of data?",
+        ("kernels",),
+        (
+            ("which kernels matter, and predictions", ("mkl",)),
+            ("products of kernels", ("two-layer-mkl",)),
+            ("no labels", ("unsupervised-mkl",)),
+        ),
+    ),
+    (
+        "4. Many related tasks, or rows that keep coming?",
+        ("many_tasks", "streams"),
+        (
+            ("tasks share features", ("multitask-selector",)),
+            ("tasks share kernels, or directions", ("multitask-mkl", "shared-subspace-mkl")),
+            ("which tasks belong together", ("latent-task-mkl",)),
+            ("a stream of rows", ("group-lasso", "multitask-selector")),
+        ),
+    ),
+    (
+        "5. Few labels, pairs, a graph or images?",
+        ("few_labels", "maps"),
+        (
+            ("labels for few rows, some rows of neither class", ("tri-class-svm",)),
+            ("pairs of rows that belong together: clusters", ("npkl",)),
+            ("ties between users", ("social-strength",)),
+            ("a map", ("colored-mvu", "mve", "spe")),
+            ("a ranking", ("semantic-ranker", "visual-rank")),
+        ),
+    ),
+)
+GUIDES = {
+    "few_features": "few features",
+    "groups": "groups",
+    "interactions": "interactions",
+    "rules": "rules",
+    "kernels": "kernels",
+    "many_tasks": "many tasks",
+    "streams": "streams",
+    "few_labels": "few labels and pairs",
+    "maps": "maps and rankings",
+}
 AFTER = """
-**In doubt?** With a plain table of numbers and one target begin with {class}`~gramplane.FGMClassifier` or
-{class}`~gramplane.FGMRegressor` at their defaults, beside a machine of scikit-learn that uses all columns. If few
-features do as well, you have learnt something; if they do not, the target is spread over many columns, or it is curved:
-then {class}`~gramplane.MKLClassifier`, or products (`feature_map="poly2"`).
+**When another library is better.** If you have fewer than a few hundred columns and need to drop none, an l2 model of scikit-learn predicts
+better. For one kernel take `SVC`. If only accuracy counts on a table, take boosted trees. [Coming from another
+library](guides/coming_from.md) has the calls side by side.
 
-**How large?** Linear methods read columns or rows from disk: their size is that of the disk. Kernel methods hold pairs of
-rows: ten thousand rows in one process, tens of thousands with workers. [Memory](memory.md) has figures for three sizes, and
-`--dry-run` tells what a run would take before it starts.
+**How large?** Linear methods read columns or rows from disk, so the disk limits their size. Kernel methods hold pairs of rows: ten thousand
+rows in one process, tens of thousands with workers. `--dry-run` shows what a run takes; [memory
+use](memory.md) has figures for three sizes.
 
 ## All methods
+"""
+COMPARED = """
+## Compared with other libraries
 
-Times are those of kept [benchmark runs](benchmarks.md) on two shared virtual processors. Picture and table follow
-from what the methods declare of themselves.
+| library | is best for | what gramplane adds |
+|---|---|---|
+| glmnet, LIBLINEAR | l1 and l2 models on data in memory | a fixed number of features or products; data on disk; a bound over all features |
+| celer, skglm | lasso and group lasso in memory, also with a certificate | streams, data on disk, overlapping groups and graphs |
+| MKLpy, himalaya | kernels in memory; many targets on a GPU | a bound over all weights; many tasks; kernels from disk |
+| RuleFit (imodels) | rules from trees | a search over all rules, with a certificate; missing values as they are |
+| EBM (interpret) | additive models, explained feature by feature | short lists of rules or features |
+| scikit-learn | everything else | the same interface |
 """
 
 
-def profiles() -> list[Profile]:
-    """Return what the methods declare."""
-    return [info.profile for info in METHODS.values() if info.profile is not None]
+def _theory(method: str) -> str:
+    return f"theory/{METHODS[method].system}.md"
 
 
-def _theory(profile: Profile) -> str:
-    return f"theory/{METHODS[profile.method].system}"
+def _cards() -> Iterator[str]:
+    yield "::::{grid} 1 1 2 2\n:gutter: 3\n"
+    for title, guides, answers in QUESTIONS:
+        links = ", ".join(f"[{GUIDES[name]}](guides/{name}.md)" for name in guides)
+        yield f":::{{grid-item-card}} {title}\n"
+        for want, methods in answers:
+            yield f"- {want}: {', '.join(f'[`{method}`]({_theory(method)})' for method in methods)}"
+        yield f"\n+++\nGuide: {links}\n:::\n"
+    yield "::::\n"
 
 
-def ways() -> list[tuple[str, str, list[Profile]]]:
-    """Return (what one has, what one wants, methods), in the order of the declared words."""
-    found = [
-        (data, want, [profile for profile in profiles() if data in profile.data and want in profile.wants])
-        for data in HAVE
-        for want in get_args(Want)
-    ]
-    return [way for way in found if way[2]]
-
-
-def _box(x: int, y: int, width: int, height: int, text: str, kind: str) -> str:
-    middle = y + height / 2 + 5
-    return f'<rect class="{kind}" x="{x}" y="{y}" width="{width}" height="{height}" rx="6"/><text x="{x + 10}" y="{middle:g}">{text}</text>'
-
-
-def _line(x: int, y: float, to_x: int, to_y: float) -> str:
-    bend = (x + to_x) / 2
-    return f'<path d="M{x} {y:g} C{bend:g} {y:g} {bend:g} {to_y:g} {to_x} {to_y:g}"/>'
-
-
-def picture() -> str:
-    """Return the picture to follow, as SVG with links."""
-    row, parts, y, right = 34, [], 34, 0
-    for x, title in ((0, "You have"), (270, "You want"), (540, "Take")):
-        parts.append(f'<text class="title" x="{x + 4}" y="18">{title}</text>')
-    for data, name in HAVE.items():
-        rows = [way for way in ways() if way[0] == data]
-        middle = y + row * len(rows) / 2 - 3
-        for i, (_, want, methods) in enumerate(rows):
-            top = y + i * row
-            parts += [_line(210, middle, 270, top + 14), _line(490, top + 14, 540, top + 14), _box(270, top, 220, 28, GET[want], "want")]
-            x = 540
-            for profile in methods:
-                width = 22 + 8 * len(profile.method)
-                link = _box(x, top, width, 28, profile.method, "take")
-                parts.append(f'<a href="{_theory(profile)}.html">{link}</a>')
-                x += width + 8
-                right = max(right, x)
-        parts.append(_box(0, int(middle) - 14, 210, 28, name, "have"))
-        y += row * len(rows) + 10
-    label = "What you have, what you want, and the method to take; the table below says the same in words"
-    body = "".join(parts)
-    return (
-        f'<div class="way" tabindex="0"><svg viewBox="0 0 {right} {y}" width="{right}" role="img" aria-label="{label}">{body}</svg></div>'
-    )
-
-
-def _largest(method: str) -> str:
-    if method not in LARGEST:
-        return "no kept run"
-    file, size, figure = LARGEST[method]
-    record = json.loads((RESULTS / f"{file}.json").read_text(encoding="utf-8"))
-    value = next(value for name, value, *_ in record["lines"] if name == figure)
-    return f"{size}: {value.partition(' (')[0]}"
-
-
-def _rows() -> Iterator[str]:
-    yield "| method | problem | largest here, time | returns | certificate over | nearest known | when not |"
-    yield "|---|---|---|---|---|---|---|"
-    for profile in profiles():
-        info = METHODS[profile.method]
-        names = ", ".join(f"{{class}}`~gramplane.{name}`" for name in info.estimators)
-        cells = (
-            f"[{profile.method}]({_theory(profile)}.md): {names}",
-            profile.problem,
-            _largest(profile.method),
-            profile.returns,
-            profile.certificate,
-            profile.nearest,
-            profile.avoid,
-        )
-        yield "| " + " | ".join(cells) + " |"
+def _rows(profiles: list[Profile]) -> Iterator[str]:
+    yield "| method | what it does | take something else |\n|---|---|---|"
+    for profile in profiles:
+        names = ", ".join(f"{{class}}`~gramplane.{name}`" for name in METHODS[profile.method].estimators)
+        yield f"| [`{profile.method}`]({_theory(profile.method)}): {names} | {profile.problem}; gives {profile.returns} | {profile.avoid} |"
+    yield "\n## What the certificate covers\n\n| method | certificate over | nearest known estimator |\n|---|---|---|"
+    for profile in profiles:
+        yield f"| `{profile.method}` | {profile.certificate} | {profile.nearest} |"
 
 
 def page() -> str:
     """Return the page."""
-    unknown = {data for profile in profiles() for data in profile.data} - set(HAVE) | set(get_args(Data)) - set(HAVE)
-    assert not unknown, unknown
-    return HEAD + "```{raw} html\n" + picture() + "\n```\n" + AFTER + "\n" + "\n".join(_rows()) + "\n"
+    named = {method for _, _, answers in QUESTIONS for _, methods in answers for method in methods}
+    assert named == set(METHODS), named ^ set(METHODS)
+    profiles = [info.profile for info in METHODS.values() if info.profile is not None]
+    return HEAD + "\n".join(_cards()) + AFTER + "\n" + "\n".join(_rows(profiles)) + "\n" + COMPARED

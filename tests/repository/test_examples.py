@@ -43,8 +43,14 @@ def test_a_public_name_has_an_example_that_runs(name: str, tmp_path: Path, monke
 
 def test_the_page_of_public_names_has_all_of_them() -> None:
     module = runpy.run_path(str(ROOT / "docs" / "make_api.py"))
-    listed = {f"{folder}.{name}" for _, folder, names in module["sections"]() for name in names}
+    listed = {f"{folder}.{name}" for _, _, folder, names in module["sections"]() for name in names}
     assert set(NAMES) <= listed, set(NAMES) - listed
+
+
+def test_groups_of_parameters_name_parameters_that_exist() -> None:
+    known = {word for thing in NAMES.values() if inspect.isclass(thing) for word in inspect.signature(thing).parameters}
+    module = runpy.run_path(str(ROOT / "docs" / "make_api.py"))
+    assert set(module["GROUP_OF"]) <= known, set(module["GROUP_OF"]) - known
 
 
 def test_pages_link_public_names_only() -> None:

@@ -21,8 +21,6 @@ PROFILES = (
     Profile(
         "colored-mvu",
         problem="a map that keeps distances of neighbours and is ordered by labels",
-        data=("few labels",),
-        wants=("map",),
         returns="`embedding_`",
         certificate="the whole problem",
         nearest="supervised UMAP, `NeighborhoodComponentsAnalysis`",
@@ -31,8 +29,6 @@ PROFILES = (
     Profile(
         "mve",
         problem="a map that keeps distances of neighbours in as few dimensions as possible",
-        data=("no labels",),
-        wants=("map",),
         returns="`embedding_`, its spectrum",
         certificate="the last convex problem",
         nearest="`Isomap`, maximum variance unfolding",
@@ -41,8 +37,6 @@ PROFILES = (
     Profile(
         "spe",
         problem="a map of a graph in which no neighbour is farther than a stranger",
-        data=("graph",),
-        wants=("map",),
         returns="`embedding_`",
         certificate="the whole problem",
         nearest="spectral layout, `SpectralEmbedding`",

@@ -9,11 +9,9 @@ PROFILES = (
     Profile(
         "fgm",
         problem="linear model on few of very many features, groups of features, or products of two",
-        data=("wide table", "text"),
-        wants=("few features", "few groups", "products"),
         returns="`selected_`, `coef_`, the path of all rounds",
         certificate="`dual_gap_` over the features chosen so far; `outer_gap_` over all features",
         nearest='`LinearSVC(penalty="l1")`, `SelectFromModel`',
-        avoid="fewer than some hundred columns, all of which may stay: an l2 machine of scikit-learn predicts better",
+        avoid="fewer than some hundred columns, all of which may stay: an l2 model of scikit-learn predicts better",
     ),
 )

@@ -9,8 +9,6 @@ PROFILES = (
     Profile(
         "group-lasso",
         problem="linear model on few groups of features, from a batch or from rows that come one by one",
-        data=("stream", "table"),
-        wants=("few groups", "few features"),
         returns="`active_groups_`, `coef_`",
         certificate="all groups (batch); a stream has none",
         nearest='celer, skglm `GroupLasso`; `SGDClassifier(penalty="l1")` for streams',

@@ -6,8 +6,6 @@ PROFILES = (
     Profile(
         "hierarchical-kernels",
         problem="kernels from a graph too large to list, such as all products over subsets of columns",
-        data=("table",),
-        wants=("kernel weights", "predictions"),
         returns="the selected nodes and their weights",
         certificate="the whole graph",
         nearest="`SVC` with an ANOVA kernel",

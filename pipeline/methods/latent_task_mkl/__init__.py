@@ -6,8 +6,6 @@ PROFILES = (
     Profile(
         "latent-task-mkl",
         problem="which kernels are shared by which groups of tasks",
-        data=("tasks",),
-        wants=("groups of tasks",),
         returns="groups of tasks and the weights of their kernels",
         certificate="all 2^T − 1 groups of T tasks",
         nearest="none known; clustering of per-task models",

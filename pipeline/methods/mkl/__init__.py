@@ -6,8 +6,6 @@ PROFILES = (
     Profile(
         "mkl",
         problem="support vector machine on a weighted sum of kernels, weights learnt",
-        data=("kernels",),
-        wants=("kernel weights", "predictions"),
         returns="`kernel_weights_`, support vectors",
         certificate="all weights of all kernels",
         nearest="`SVC`; MKLpy `EasyMKL`; himalaya `MultipleKernelRidgeCV`",

@@ -6,8 +6,6 @@ PROFILES = (
     Profile(
         "multitask-selector",
         problem="few features for all tasks or for some, from a batch or in rounds of one row per task",
-        data=("tasks", "stream"),
-        wants=("few features",),
         returns="`coef_` (features × tasks), selected features",
         certificate="all features (batch); rounds have a bound of their regret",
         nearest="`MultiTaskLasso`",

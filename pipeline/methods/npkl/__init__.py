@@ -10,8 +10,6 @@ PROFILES = (
     Profile(
         "npkl",
         problem="a kernel matrix from pairs of rows that belong together or apart",
-        data=("pairs",),
-        wants=("clusters",),
         returns="the kernel, coordinates, `cluster(k)`",
         certificate="all kernel matrices",
         nearest="`SpectralClustering`, constrained k-means",

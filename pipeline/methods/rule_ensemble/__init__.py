@@ -6,8 +6,6 @@ PROFILES = (
     Profile(
         "rule-ensemble",
         problem="a short weighted list of IF-THEN rules from all conjunctions of conditions",
-        data=("table",),
-        wants=("rules",),
         returns="`rules_`: text, vote, weight, rows",
         certificate="all rules, or all up to a length that it names",
         nearest="imodels `RuleFitClassifier`, RIPPER",

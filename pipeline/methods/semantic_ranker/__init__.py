@@ -27,8 +27,6 @@ PROFILES = (
     Profile(
         "semantic-ranker",
         problem="images of a query ordered by a walk on a kernel of looks and tags",
-        data=("images",),
-        wants=("ranking",),
         returns="scores of images, of unseen ones too",
         certificate="the kernel, before the walk",
         nearest="VisualRank, label propagation",
@@ -37,8 +35,6 @@ PROFILES = (
     Profile(
         "visual-rank",
         problem="scores of rows by a random walk on a given similarity",
-        data=("graph",),
-        wants=("ranking",),
         returns="scores that add up to one",
         certificate="the scores, as an l1 norm",
         nearest="PageRank (`networkx.pagerank`)",

@@ -6,8 +6,6 @@ PROFILES = (
     Profile(
         "shared-subspace-mkl",
         problem="tasks share a low-dimensional subspace of the feature space of every kernel",
-        data=(),
-        wants=(),
         returns="weights of kernels, couplings of tasks",
         certificate="all couplings and weights",
         nearest="`MultiTaskElasticNet`, trace-norm multi-task learning",

@@ -19,8 +19,6 @@ PROFILES = (
     Profile(
         "social-strength",
         problem="how strongly users are tied, from several similarities and some known pairs",
-        data=("pairs",),
-        wants=("ranking",),
         returns="weights of the views, strength of any pair, ranked candidates",
         certificate="the machine over pairs, at these weights",
         nearest="`LogisticRegression` on features of pairs",

@@ -9,8 +9,6 @@ PROFILES = (
     Profile(
         "tri-class-svm",
         problem="support vector machine with unlabelled rows, some of which belong to neither class",
-        data=("few labels",),
-        wants=("predictions",),
         returns="decision values, and which unlabelled rows it took for which class",
         certificate="the last convex problem of the best start",
         nearest="`SelfTrainingClassifier`, `LabelSpreading`",

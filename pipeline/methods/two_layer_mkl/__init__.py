@@ -6,8 +6,6 @@ PROFILES = (
     Profile(
         "two-layer-mkl",
         problem="support vector machine on the exponential of a learnt sum of kernels",
-        data=(),
-        wants=(),
         returns="`kernel_weights_` of the first layer",
         certificate="the machines, at these weights; the problem in the weights is not convex",
         nearest="`SVC` with a tuned product of kernels",

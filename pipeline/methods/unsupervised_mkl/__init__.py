@@ -6,11 +6,9 @@ PROFILES = (
     Profile(
         "unsupervised-mkl",
         problem="weights of kernels without labels, and kernel principal components on their sum",
-        data=("no labels",),
-        wants=("kernel weights", "map"),
         returns="`kernel_weights_`, `transform`",
         certificate="the weights, for the neighbours found",
         nearest="`KernelPCA` on an average of kernels",
-        avoid="labels at hand: `mkl` uses them; on eight tables equal weights were as good for a machine afterwards",
+        avoid="labels at hand: `mkl` uses them; on eight tables equal weights were as good for an SVM afterwards",
     ),
 )
