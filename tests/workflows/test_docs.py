@@ -39,7 +39,7 @@ def test_commands_in_the_pages_are_commands(path: Path):
 
     lines = [line.strip() for block in blocks(path) if block.language == "sh" for line in block.text.replace("\\\n", "").splitlines()]
     for line in [line for line in lines if re.match(r"(\S*/)?gramplane ", line.partition("#")[0])]:
-        words = shlex.split(line.partition(" #")[0])[1:]
+        words = shlex.split(re.split(r" (?:#|\||\d?>)", line)[0])[1:]
         context = click.Context(cli)
         name, command, rest = cli.resolve_command(context, words)
         while isinstance(command, click.Group):
