@@ -119,8 +119,8 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
     >>> from gramplane import KTASelectionPath
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> path = KTASelectionPath(dp=0.05, n_machines=1).fit(X, y)
-    >>> path.transform(X, p=path.p_for(8)).shape
-    (569, 8)
+    >>> path.get_support(indices=True, p=path.p_for(12)).tolist()
+    [0, 2, 3, 5, 6, 7, 13, 20, 22, 23, 26, 27]
 
     References
     ----------
@@ -395,8 +395,8 @@ class KTASelectionPathCV(CrossValidated, KTASelectionPath):
     >>> from gramplane import KTASelectionPathCV
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> path = KTASelectionPathCV(dp=0.05, n_machines=4, Cs=[1, 10], cv=3).fit(X, y)
-    >>> len(path.cv_results_["params"]), path.best_score_ > 0.9
-    (8, True)
+    >>> path.C_, round(path.best_score_, 2)
+    (10.0, 0.97)
     """
 
     _grids = (MACHINE_C,)

@@ -115,8 +115,8 @@ class MKLClassifier(_MKL, Classifier):
     >>> from gramplane import MKLClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> model = MKLClassifier(kernels=["rbf(gamma=0.5)", "linear"]).fit(X, y)
-    >>> model.kernel_weights_.shape
-    (3, 2)
+    >>> model.kernel_weights_.round(2).tolist()
+    [[0.63, 0.61], [1.0, 0.0], [0.88, 0.28]]
 
     References
     ----------
@@ -246,8 +246,8 @@ class MKLRegressor(_MKL, Regressor):
     >>> from gramplane import MKLRegressor
     >>> X, y = load_diabetes(return_X_y=True)
     >>> model = MKLRegressor(kernels=["rbf(gamma=1)", "linear"], C=100).fit(X, y)
-    >>> model.kernel_weights_.shape
-    (2,)
+    >>> model.kernel_weights_.round(2).tolist()
+    [0.94, 0.14]
 
     References
     ----------
@@ -354,8 +354,8 @@ class MKLClassifierCV(_MKLPath, MKLClassifier):
     >>> from gramplane import MKLClassifierCV
     >>> X, y = load_iris(return_X_y=True)
     >>> model = MKLClassifierCV(kernels=["rbf(gamma=0.5)", "linear"], Cs=[0.1, 1, 10], vs=[0.5, 1]).fit(X, y)
-    >>> len(model.cv_results_["params"]), model.best_score_ > 0.9
-    (6, True)
+    >>> model.best_params_, round(model.best_score_, 2)
+    ({'C': 1.0, 'v': 1.0}, 0.97)
     """
 
     def __init__(
@@ -464,8 +464,8 @@ class MKLRegressorCV(_MKLPath, MKLRegressor):
     >>> from gramplane import MKLRegressorCV
     >>> X, y = load_diabetes(return_X_y=True)
     >>> model = MKLRegressorCV(kernels=["rbf(gamma=1)", "linear"], Cs=[1, 10, 100], cv=3).fit(X, y)
-    >>> model.best_score_ > 0.3
-    True
+    >>> model.best_params_, round(model.best_score_, 2)
+    ({'C': 1}, 0.49)
     """
 
     def __init__(

@@ -124,8 +124,8 @@ class MultiTaskMKLClassifier(_MultiTaskMKL, TaskClassifier):
     >>> X, task = rng.normal(size=(60, 3)), np.arange(60) % 3
     >>> y = X[:, 0] + 0.2 * task * X[:, 1] > 0
     >>> model = MultiTaskMKLClassifier(["linear[0]", "linear[1]", "rbf(gamma=0.5)"], p=4).fit(X, y, task)
-    >>> model.task_kernel_weights_.shape, model.predict(X, task).shape
-    ((3, 3), (60,))
+    >>> model.task_kernel_weights_.mean(axis=1).round(2).tolist()
+    [0.92, 0.14, 0.89]
 
     References
     ----------
@@ -265,8 +265,8 @@ class MultiTaskMKLRegressor(_MultiTaskMKL, TaskRegressor):
     >>> X, task = rng.normal(size=(60, 3)), np.arange(60) % 3
     >>> y = X[:, 0] + 0.2 * task * X[:, 1]
     >>> model = MultiTaskMKLRegressor(["linear[0]", "linear[1]", "rbf(gamma=0.5)"], p=4).fit(X, y, task)
-    >>> model.task_kernel_weights_.shape, model.predict(X, task).shape
-    ((3, 3), (60,))
+    >>> model.task_kernel_weights_.mean(axis=1).round(2).tolist()
+    [1.43, 10.78, 0.0]
 
     References
     ----------
@@ -375,8 +375,8 @@ class MultiTaskMKLClassifierCV(_MultiTaskMKLPath, MultiTaskMKLClassifier):
     >>> X, task = rng.normal(size=(60, 3)), np.arange(60) % 3
     >>> y = X[:, 0] + 0.2 * task * X[:, 1] > 0
     >>> model = MultiTaskMKLClassifierCV(["linear[0]", "linear[1]"], ps=[2, 4], Cs=[0.1, 1]).fit(X, y, task)
-    >>> len(model.cv_results_["params"]), model.best_score_ > 0.8
-    (4, True)
+    >>> model.best_params_, round(model.best_score_, 2)
+    ({'C': 1.0, 'p': 4}, 0.92)
     """
 
     def __init__(
@@ -489,8 +489,8 @@ class MultiTaskMKLRegressorCV(_MultiTaskMKLPath, MultiTaskMKLRegressor):
     >>> X, task = rng.normal(size=(60, 3)), np.arange(60) % 3
     >>> y = X[:, 0] + 0.2 * task * X[:, 1]
     >>> model = MultiTaskMKLRegressorCV(["linear[0]", "linear[1]"], Cs=[1, 10]).fit(X, y, task)
-    >>> model.C_ in (1.0, 10.0), model.best_score_ > 0.8
-    (True, True)
+    >>> model.best_params_, round(model.best_score_, 2)
+    ({'C': 1}, 0.99)
     """
 
     def __init__(
