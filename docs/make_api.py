@@ -39,7 +39,7 @@ RUNS = {
 }
 # Parameters of estimators by what they decide; those that are not listed belong to "What to select".
 PARAMETERS = {
-    "Fit": "C C_irrelevant C_unlabelled Cs D G alignment all_relevant average balance balanced base closure cv damping debias degree delta"
+    "Fit": "C C_irrelevant C_unlabelled Cs D G alignment all_relevant average balance base closure cv damping debias degree delta"
     " epsilon fit_intercept gamma1 gamma2 infinite irrelevant_label loss one_standard_error refit rule scoring"
     " task_offset validation weights",
     "Data": "categorical class_weight graph label_kernel min_images normalize probability scale shuffle untagged view_scale warp",
