@@ -95,7 +95,7 @@ def parse_bytes(value: int | str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?(?:e\d+)?)\s*([kmgt]?)(i?)b?\s*", str(value), re.IGNORECASE)
     number = float(match[1]) * (1024 if match[3] else 1000) ** _UNITS[match[2].lower()] if match else 0.0
     if not 1 <= number < math.inf:
-        raise ClusterConfigError(f"{value!r} is not a number of bytes: expected a positive number with an optional unit, such as '2GiB'")
+        raise ClusterConfigError(f"{value!r} is not a number of bytes; give a positive number with an optional unit, such as '2GiB'")
     return int(number)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 class ClusterError(Exception):
     """Root of every error of this layer; its first argument is the message."""
@@ -83,6 +85,26 @@ class BlockFailure(Exception):
 def shorten_text(text: str) -> str:
     """Return a text for messages, cut in the middle when it is long."""
     return text if len(text) <= 400 else f"{text[:200]} … {text[-200:]}"
+
+
+_REMEDY = re.compile(
+    "; (?=(?:add|allow|ask|call|choose|continue|did you mean|drop|fit|free|give|ingest|install|keep|leave|lower|make|map|name|pass|put|"
+    "raise|remove|repair|replace|run|save|say|set|split|start|take|try|use|wait|write)\\b)"
+)
+
+
+def split_remedy(message: str) -> tuple[str, str]:
+    """Return what is wrong, and what to do about it: the clause after a semicolon that begins with an imperative.
+
+    Examples
+    --------
+    >>> split_remedy("stores/a holds another store; choose another path, or add --overwrite")
+    ('stores/a holds another store', 'choose another path, or add --overwrite')
+    >>> split_remedy("rows: 3; 4 were expected")
+    ('rows: 3; 4 were expected', '')
+    """
+    what, *remedy = _REMEDY.split(message, maxsplit=1)
+    return (message, "") if not remedy or "\n" in message else (what, remedy[0])
 
 
 def bytes_text(nbytes: float, digits: int = 4) -> str:

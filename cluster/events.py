@@ -14,6 +14,8 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from .errors import split_remedy
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -104,7 +106,7 @@ _TEXTS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "phase": lambda event: str(event.get("phase") or event.get("name") or ""),
     "calibration": lambda event: f"probabilities: {event.get('cost', '')}",
     "rows": lambda event: f"{event.get('rows', 0):,} rows, {event.get('bytes', 0) / 2**20:,.0f} MiB",
-    "warning": lambda event: f"warning: {event.get('message', '')}",
+    "warning": lambda event: "\nhelp: ".join(filter(None, split_remedy(f"warning: {event.get('message', '')}"))),
     "waiting": lambda event: str(event.get("message", "")),
     "resume": lambda event: f"resumed after round {event.get('iteration')}",
     "compile": lambda event: f"{COMPILING}: {event.get('function', '')}",
@@ -218,6 +220,7 @@ def progress_bar(name: str = "", console: Console | None = None) -> Generator[Si
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
     from rich.table import Column
+    from rich.text import Text
 
     console, pace, head = console or Console(stderr=True), Pace(), f"{name}: " if name else ""
     fixed, rest = Column(no_wrap=True), Column(no_wrap=True, overflow="ellipsis")
@@ -241,7 +244,9 @@ def progress_bar(name: str = "", console: Console | None = None) -> Generator[Si
                 bar.update(task, description=head + text)
             if kind in KEPT:
                 bar.refresh()  # else the line is printed above the bar as it was before
-                console.print(text or str(event), markup=False, highlight=False)
+                shown = Text(text or str(event))
+                shown.highlight_regex("^(warning|help):", "bold yellow")
+                console.print(shown, highlight=False)
 
         yield emit
 

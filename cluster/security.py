@@ -43,7 +43,7 @@ def _complete_files(found: Mapping[str, str | None], source: str) -> TLSFiles | 
     if len(missing) == len(VARIABLES):
         return None
     if missing:
-        raise ClusterConfigError(f"TLS settings from {source}: {', '.join(missing)} missing; ca, cert and key are needed together")
+        raise ClusterConfigError(f"TLS settings from {source}: {', '.join(missing)} missing; give ca, cert and key together")
     return TLSFiles(**{name: str(found[name]) for name in VARIABLES})
 
 
@@ -67,7 +67,7 @@ def choose_security(address: str, tls: TLSFiles | None) -> Security | None:
     files = find_tls(tls)
     if files is None:
         ways = f"--tls-ca, --tls-cert, --tls-key, or {', '.join(VARIABLES.values())}, or distributed.comm.tls in the Dask configuration"
-        raise ClusterConfigError(f"cluster {address!r} speaks TLS, and no certificates are set: give ca, cert and key files ({ways})")
+        raise ClusterConfigError(f"cluster {address!r} speaks TLS, and no certificates are set; give ca, cert and key files ({ways})")
     from distributed import Security
 
     return Security(require_encryption=True, tls_ca_file=files.ca, tls_client_cert=files.cert, tls_client_key=files.key)

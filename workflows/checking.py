@@ -59,7 +59,7 @@ def _finding_message(error: Mapping[str, Any], known: Callable[[Loc], Iterable[s
         tags = re.findall(r"'([^']*)'", context["expected_tags"])
         return f"unknown {context['discriminator']} {context['tag']!r}{nearest(context['tag'], tags)}"
     if isinstance(error["input"], (str, int, float, bool)):
-        return f"{text} (found {error['input']!r})"
+        return f"{text}, not {error['input']!r}" if text.startswith("must be ") else f"{text} (found {error['input']!r})"
     return text
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from ..cluster.errors import bytes_text
+from ..cluster.errors import bytes_text, split_remedy
 from ..cluster.events import LINES, LineSink, ignore_event, progress_bar
 from ..storage.errors import plain_json
 from .exits import Exit, exit_code
@@ -121,9 +121,18 @@ def describe_error(error: BaseException) -> str:
     stop = find_signal(error)
     text = _path_trouble(error) or str(stop or error) or type(error).__name__
     if exit_code(error) is Exit.BUG:
-        text = f"{type(error).__name__}: {text}\nthis is a bug of gramplane; --debug shows where"
-    notes = getattr(error, "__notes__", [])
-    return "\n".join([*(f"{note}:" for note in notes), text])
+        text = f"{type(error).__name__}: {text}"
+    return "\n".join([*(f"{note}:" for note in getattr(error, "__notes__", [])), text])
+
+
+_HELP = {
+    Exit.BUG: "this is a bug of gramplane: run again with --debug and report the traceback",
+    Exit.CLUSTER_LOST: "run the same command again, it resumes at the last checkpoint",
+    Exit.OUT_OF_SPACE: "free memory or disk, and run the same command again",
+    Exit.DAMAGED: "`gramplane verify STORE` lists what is damaged",
+    Exit.HELD: "wait for the other process, or end it",
+}
+"""What to do where a message does not say it."""
 
 
 def _misplaced_option(error: click.ClickException) -> str | None:
@@ -160,9 +169,15 @@ def show_error(error: BaseException, as_json: bool, command: str) -> Exit:
         _write_error(error.message)
         return code
     message = describe_error(error)
-    _write_error(f"gramplane: {message}")
-    if isinstance(error, click.UsageError) and error.ctx is not None:
-        _write_error(f"try: {error.ctx.command_path} --help")
+    *where, last = message.split("\n") if getattr(error, "__notes__", []) else [message]
+    what, remedy = split_remedy(last)
+    if not remedy and isinstance(error, click.UsageError) and error.ctx is not None:
+        remedy = f"{error.ctx.command_path} --help"
+    _write_error(what, "error", "red")
+    for line in where:
+        _write_error(f"  in {line.rstrip(':')}")
+    if remedy or code in _HELP:
+        _write_error(remedy or _HELP[code], "help", "cyan")
     if as_json and code is not Exit.PIPE_CLOSED:
         kind = type(error).__name__
         with suppress(OSError, OutputClosed):  # the message stands on stderr; a full stdout, say, must not hide it
@@ -170,9 +185,10 @@ def show_error(error: BaseException, as_json: bool, command: str) -> Exit:
     return code
 
 
-def _write_error(text: str) -> None:
+def _write_error(text: str, prefix: str = "", colour: str = "") -> None:
+    head = f"{click.style(f'{prefix}:', fg=colour, bold=True)} " if prefix else ""
     with suppress(OSError):  # where stderr is gone the exit code has to do
-        click.echo(text, err=True)
+        click.echo(head + text, err=True, color=False if os.environ.get("NO_COLOR") else None)
 
 
 def align_rows(rows: Sequence[tuple[str, Any]]) -> str:

@@ -165,7 +165,7 @@ def run_workflow(
     if check:
         return WorkflowOutcome("checked", run_id or "", Path(read.path(read.spec.runs)), {step.id: step.do for step in steps})
     if run_id and not ID.fullmatch(run_id):
-        raise ConfigError(f"--run-id {run_id!r}: letters, digits, dot, dash and underscore only, at most 128")
+        raise ConfigError(f"--run-id {run_id!r}: use letters, digits, dot, dash and underscore only, at most 128")
     name = run_id or default_run_id(read, compute)
     context = StepContext(read, Path(read.path(read.spec.runs)) / name, compute, sink)
     if dry_run:

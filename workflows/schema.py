@@ -396,9 +396,13 @@ def _check_models(spec: WorkflowSpec, document: Document) -> None:
         named = list(step.args.models or []) if isinstance(step, ReportStep) else named
         for name in named:
             if name not in step.needs:
-                raise ConfigError(f"{document.place(('steps', index, 'with'))}: uses the model of {name!r}, which its needs do not list")
+                raise ConfigError(
+                    f"{document.place(('steps', index, 'with'))}: uses the model of {name!r}, which its needs do not list; add it there"
+                )
         if isinstance(step, (*USING, ReportStep)) and not spec.model_steps(step):
-            raise ConfigError(f"{document.place(('steps', index))}: needs no fit or tune step whose model it could use")
+            raise ConfigError(
+                f"{document.place(('steps', index))}: needs no fit or tune step whose model it could use; add one to its needs"
+            )
         if isinstance(step, USING) and len(spec.model_steps(step)) > 1:
             raise ConfigError(f"{document.place(('steps', index))}: needs several fit or tune steps; choose one with 'model:'")
 
@@ -410,7 +414,7 @@ def check_document(document: Document, allow_code: bool = False) -> Workflow:
         raise ConfigError(f"{document.place()}: a workflow file is a mapping with schema, name and steps")
     if document.data.get("schema") != SCHEMA:
         version = document.data.get("schema")
-        raise ConfigError(f"{document.place(('schema',))}: schema {version!r} is not known here; this release reads {SCHEMA!r}")
+        raise ConfigError(f"{document.place(('schema',))}: schema {version!r} is not known here; write schema: {SCHEMA}")
     try:
         spec = WorkflowSpec.model_validate(document.data)
     except ValidationError as problem:
@@ -424,7 +428,7 @@ def check_document(document: Document, allow_code: bool = False) -> Workflow:
         check(spec, document)
     for index, step in enumerate(spec.steps):
         if "store" in type(step.args).model_fields and spec.step_store(step) is None:
-            raise ConfigError(f"{document.place(('steps', index))}: neither the step nor the workflow names a store")
+            raise ConfigError(f"{document.place(('steps', index))}: neither the step nor the workflow names a store; add `store:`")
     if spec.cluster.startswith("factory:") and not allow_code:
         raise ConfigError(f"{document.place(('cluster',))}: {spec.cluster!r} runs code named in the file; allow it with --allow-code")
     return Workflow(spec, document)

@@ -87,7 +87,9 @@ def _chunk_on_worker(step: Step, ordinal: int, ref: object) -> Done:
     """Run one chunk step as a Dask task; VersionMismatch on a worker that joined after the first check and runs another version."""
     worker = get_worker().address
     if own_version() != step.version:
-        raise VersionMismatch(f"worker {worker} runs gramplane {own_version()}, the driver gramplane {step.version}")
+        raise VersionMismatch(
+            f"worker {worker} runs gramplane {own_version()}, the driver gramplane {step.version}; install the same version on both"
+        )
     done = _send_safely(run_chunk, step, ordinal, ref, worker)
     other = None if fingerprint() == step.arithmetic else arithmetic()
     return Done(done.value, (done.reports[0]._replace(peak=peak_bytes(), arithmetic=other),))

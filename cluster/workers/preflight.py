@@ -96,4 +96,6 @@ def check_agreement(expected: object, found: Mapping[str, Any]) -> None:
         if isinstance(value, BaseException):
             raise PreflightFailed(f"worker {worker} failed the check before the run: {value!r}") from value
         if value != expected:
-            raise PreflightFailed(f"worker {worker} found {value!r}, the driver {expected!r}: they do not see the same data")
+            raise PreflightFailed(
+                f"worker {worker} found {value!r}, the driver {expected!r}: they do not see the same data; give a path that all can read"
+            )

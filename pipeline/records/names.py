@@ -22,14 +22,37 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 # What pydantic calls a branch of a union in the place of a finding.
 _BRANCH = re.compile(r"constrained-\w+|(literal|list|dict|tuple|nullable|function-\w+)\[.*\]|float|int|str|bool|none")
+_RULES: Mapping[str, str] = {
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_parsing", "float_type"), "a number"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
+    **dict.fromkeys(("list_type", "tuple_type"), "a list"),
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type"), "a mapping"),
+    "string_type": "text",
+    "none_required": "null",
+    "finite_number": "a finite number",
+    "literal_error": "{expected}",
+    "greater_than": "greater than {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "at most {le:g}",
+}
+"""What a value must be, by pydantic's kinds of findings."""
+
+
+def _message(item: Mapping[str, Any]) -> str:
+    rule = _RULES.get(item["type"])
+    return str(item["msg"]) if rule is None else f"must be {rule.format(**item.get('ctx', {}))}"
 
 
 def joined_branches(errors: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return pydantic's findings, those of the branches of a union as one, `should be greater than 0 or 'auto'`, at its field."""
-    rows: dict[object, Mapping[str, object]] = {}
+    """Return pydantic's findings in plain words, those of the branches of a union as one, `must be greater than 0 or 'auto'`."""
+    rows: dict[object, Mapping[str, Any]] = {}
     for item in errors:
         loc = tuple(part for k, part in enumerate(item["loc"]) if not (k and isinstance(part, str) and _BRANCH.fullmatch(part)))
-        known = rows.get(loc)
-        message = item["msg"] if known is None else f"{known['msg']} or {item['msg'].removeprefix('Input should be ')}"
+        known, message = rows.get(loc), _message(item)
+        if known is not None:
+            rule, message = message.removeprefix("must be "), known["msg"]
+            message += "" if rule in message else f" or {rule}"
         rows[loc] = {**(item if known is None else known), "loc": loc, "msg": message}
     return list(rows.values())

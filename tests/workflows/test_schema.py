@@ -60,7 +60,7 @@ def test_every_kind_of_step_has_an_example():
         ("needs: [data]", "nedes: [data]", "wf.yaml:7:30: steps[1].nedes: unknown key 'nedes'; did you mean 'needs'?"),
         ("id: report", "id: data", "wf.yaml:8:6: steps[2].id: id 'data' is taken by steps[0]"),
         ("needs: [select]", "needs: []", "wf.yaml:8:5: steps[2]: needs no fit or tune step"),
-        ("format: svmlight", "format: svm", "wf.yaml:6:61: steps[0].with.format: Input should be 'auto', 'svmlight'"),
+        ("format: svmlight", "format: svm", "wf.yaml:6:61: steps[0].with.format: must be 'auto', 'svmlight'"),
         ("name: fgm_select", "name: ../x", "wf.yaml:2:1: name: "),
         ("id: select", "id: .steps", "wf.yaml:7:6: steps[1].id: "),
         ("store: s\n", "", "wf.yaml:5:5: steps[0]: neither the step nor the workflow names a store"),
@@ -69,7 +69,7 @@ def test_every_kind_of_step_has_an_example():
         ("{id: data, ", "{id: data, needs: [report], ", "wf.yaml:6:16: steps[0].needs: steps data, select, report need one another"),
         ("cluster: local:4", "cluster: factory:os:getcwd", "wf.yaml:4:1: cluster: 'factory:os:getcwd' runs code named in the file"),
         ("do: report,", "do: report, with: {models: [data]},", "uses the model of 'data', which its needs do not list"),
-        ("cluster:", "stall_timeout: 0\ncluster:", "wf.yaml:4:1: stall_timeout: Input should be greater than 0"),
+        ("cluster:", "stall_timeout: 0\ncluster:", "wf.yaml:4:1: stall_timeout: must be greater than 0"),
         (GOOD, "just a word", "wf.yaml:1:1: a workflow file is a mapping"),
     ],
 )  # fmt: skip
@@ -84,7 +84,7 @@ def test_what_is_wrong_is_told_with_line_and_nearest_name(old: str, new: str, to
     ("old", "new", "told"),
     [
         ("C: 1e3", "Cc: 1", "wf.yaml:7:65: steps[1].with.Cc: unknown key 'Cc'; did you mean 'C'?"),
-        ("C: 1e3", "C: -1", "wf.yaml:7:65: steps[1].with.C: Input should be greater than 0 or 'auto' (found -1)"),
+        ("C: 1e3", "C: -1", "wf.yaml:7:65: steps[1].with.C: must be greater than 0 or 'auto', not -1"),
         ("method: fgm", "method: fmg", "wf.yaml:7:52: steps[1].with.method: unknown method 'fmg'; did you mean 'fgm'?"),
         ("256MiB", "3 parsecs", "wf.yaml:6:79: steps[0].with.budget: '3 parsecs' is not a number of bytes"),
         ("cluster:", "driver_memory: lots\ncluster:", "wf.yaml:4:1: driver_memory: 'lots' is not a number of bytes"),

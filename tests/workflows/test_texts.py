@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -101,3 +105,31 @@ def test_a_workflow_has_a_line_for_each_step_with_what_it_came_to_and_its_file(t
     assert main(["run", "smoke.yaml"]) == 0
     said = capsys.readouterr()
     assert said.err == "step check\n" and said.out.count("already done") == 5
+
+
+def test_an_error_says_what_where_and_one_thing_to_do_in_colour_on_a_terminal_alone(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    words = ["ingest", "patients.csv", "stores/train", "--target", "outcome", "--missing", "keep"]
+    assert main(words) == 3
+    assert capsys.readouterr().err.splitlines()[-2:] == [
+        "error: stores/train already holds a store made from another source or with other options",
+        "help: set overwrite to replace it (--overwrite)",
+    ]
+    assert main(["fit", "fgm", "--data", "stores/train", "--run", "r", "--B", "three"]) == 2
+    assert capsys.readouterr().err == "error: --B: must be a whole number, not 'three'\n"
+    assert main(["fit", "fgm", "--data", "stores/train", "--bees", "3"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == "help: gramplane fit fgm --help"
+    (folder / "bad.yaml").write_text((ROOT / "workflows" / "smoke.yaml").read_text().replace("smoke.svm", "none.svm"))
+    assert main(["run", "bad.yaml"]) == 2
+    assert capsys.readouterr().err.startswith("error: source ")
+
+
+@pytest.mark.parametrize(("more", "is_coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_errors_have_colour_on_a_terminal_unless_it_is_not_wanted(more, is_coloured):
+    ours, theirs = pty.openpty()
+    environ = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | more
+    subprocess.run([sys.executable, "-m", "gramplane.workflows.cli", "status", "nowhere"], stderr=theirs, env=environ, check=False)
+    os.close(theirs)
+    shown = os.read(ours, 1 << 12)
+    os.close(ours)
+    assert b"error:" in shown and (b"\x1b[" in shown) == is_coloured

@@ -46,8 +46,8 @@ def test_what_cannot_be_compared_is_refused(tmp_path, capsys):
         (("--grid", "grams=memory,recompute"), "latent-task-mkl", "grams says where matrices lie"),
         (("--grid", "n_bases=2,3", "--dry-run"), "unsupervised-mkl", "has no score on rows held out"),
         (("--grid", "CC=1,2"), "rule-ensemble", "--grid CC"),
-        (("--grid", "C=0,2"), "hierarchical-kernels", "--grid C: Input should be greater than 0 (found 0)"),
-        (("--grid", "C=[]", "--dry-run"), "two-layer-mkl", "--grid C: there must be at least one value"),
+        (("--grid", "C=0,2"), "hierarchical-kernels", "--grid C: must be greater than 0, not 0"),
+        (("--grid", "C=[]", "--dry-run"), "two-layer-mkl", "--grid C has no value"),
     ]:
         assert text in result(words(data, run, *more, method=method), capsys, 2)["error"]
         assert not run.exists()

@@ -89,7 +89,7 @@ def _ingest_options(args: IngestArgs) -> dict[str, Any]:
     from ...storage.ingest.tables.parquet import has_parquet
 
     if args.source != "-" and Path(require_path(args.source, "source")).is_dir() and not has_parquet(Path(args.source)):
-        raise ConfigError(f"source {args.source} is a folder; ingest reads a file, or a folder of Parquet files")
+        raise ConfigError(f"source {args.source} is a folder; give a file, or a folder of Parquet files")
     if args.like is not None:
         require_path(args.like, "the store given as like,")
     task = args.task or ("auto" if args.like is None else "classification")
@@ -219,9 +219,9 @@ def user_questions(
     from ...storage import BlockStore, DataError, read_named_rows, read_row_texts
 
     if labels is not None and recommend is not None:
-        raise ConfigError("recommend and user-labels exclude each other: candidates and labels are two tables")
+        raise ConfigError("recommend and user-labels exclude each other: candidates and labels are two tables; ask for one of them")
     if members is not None and recommend is None:
-        raise ConfigError("members: groups are recommended, so say how many (recommend)")
+        raise ConfigError("members: how many candidates is not known; say how many (recommend)")
     if three_way or proba:
         raise ConfigError(f"{'three-way' if three_way else 'proba'} is of classes; recommend and user-labels are of users")
     n = BlockStore.open(require_path(store, "store")).n_rows

@@ -27,7 +27,7 @@ def show(frame: Frame, target: str, settings: tuple[str, ...], resolved: bool, a
     if Path(target).suffix in (".yaml", ".yml"):
         target = check_place(target, "file", "TARGET")
         if settings:
-            raise click.UsageError("--set belongs to a method; a workflow file holds its parameters itself")
+            raise click.UsageError("--set belongs to a method; write the parameters into the workflow file")
         shown = _workflow_parameters(require_path(target, "workflow file"), resolved, allow_code, compute)
     else:
         shown = method_config(target, split_settings(settings)).model_dump(mode="json", exclude_unset=not resolved)

@@ -70,19 +70,21 @@ def training_data(data: str | None, stream: str | None, text: dict[str, Any]) ->
     options = {key: value for key, value in text.items() if value is not None}
     if stream is None:
         if data is None:
-            raise ConfigError("give --data STORE, or --stream FILE for rows that are read once")
+            raise ConfigError("no training data; give --data STORE, or --stream FILE for text that is read once")
         for key in options:
-            raise ConfigError(f"--{key.replace('_', '-')} describes a text; it goes with --stream, not with --data")
+            raise ConfigError(f"--{key.replace('_', '-')} describes text; give it with --stream, not with --data")
         return require_path(data, "store"), {}
     if data is not None:
-        raise ConfigError("--data and --stream exclude each other")
+        raise ConfigError("--data and --stream exclude each other; give one of them")
     if "n_features" not in options:
-        raise ConfigError("--stream needs --n-features, the width of its rows")
+        raise ConfigError("--stream does not say how many features its rows have; give --n-features N")
     if "labels" in options:
         try:
             options["labels"] = [float(part) for part in options["labels"].split(",")]
         except ValueError:
-            raise ConfigError(f"--labels {options['labels']}: write numbers with commas between them") from None
+            raise ConfigError(
+                f"--labels {options['labels']} are not numbers; write numbers with commas between them, such as -1,1"
+            ) from None
     if "zero_based" in options:
         options["zero_based"] = options["zero_based"] == "yes"
     return stream if stream == "-" else require_path(stream, "stream: file"), {"stream": options}
@@ -117,7 +119,7 @@ def read_options(method: str, data: str, options: dict[str, Any]) -> Asked:
     named |= args.params()
     for key in (*named, *args.inputs()):
         if key in values:
-            raise ConfigError(f"{by_option((key,))} is also given by --set {key}")
+            raise ConfigError(f"{by_option((key,))} is also given by --set {key}; give it once")
 
     def place(loc: Loc) -> str:
         return by_option(loc) if loc and loc[0] in named else by_name("--set ")(loc)
@@ -224,9 +226,9 @@ def check_grid(asked: Asked, grid: dict[str, list[Any]]) -> dict[str, Any]:
         raise ConfigError(str(error)) from None
     for key, values in grid.items():
         if key in asked.values:
-            raise ConfigError(f"--grid {key}: {key} is also set by {asked.place((key,))}")
+            raise ConfigError(f"--grid {key}: {key} is also set by {asked.place((key,))}; give it once")
         if not values:
-            raise ConfigError(f"--grid {key}: there must be at least one value")
+            raise ConfigError(f"--grid {key} has no value; give at least one, as in --grid {key}=1,10")
         for value in values:
             asked.config({key: value}, lambda loc: f"--grid {loc[0]}" if loc else "--grid")
     return params
@@ -241,7 +243,7 @@ def resume(frame: Frame, run: str, compute: ComputeOptions) -> Result:
     from ..report.collect import is_tuned
 
     if is_tuned(require_run(run)):
-        raise ConfigError(f"{run} is a run of tune; give the tune command again, it continues where it stopped")
+        raise ConfigError(f"{run} is a run of tune; give the tune command again, it resumes where it stopped")
     with frame.progress() as emit:
         outcome = resume_run(run, on_event=emit, **{**compute.arguments(), "cluster": compute.cluster})
     return outcome_result(outcome, run, frame)

@@ -153,13 +153,13 @@ def gram(
     """
     if (kernels is None) == (precomputed is None):
         hint = "a file with the line '- grid: {}' holds the kernels that a fit has by default"
-        raise click.UsageError(f"give either --kernels or --precomputed; {hint}")
+        raise click.UsageError(f"kernels come from one place; give either --kernels or --precomputed ({hint})")
     if precomputed is not None and dry_run:
-        raise click.UsageError("--dry-run plans the computing of kernels; --precomputed computes none")
+        raise click.UsageError("--dry-run plans kernels that are computed, and --precomputed computes none; leave out one of them")
     if precomputed is not None and scale is not None:
-        raise click.UsageError("--scale is of the columns that kernels read; --precomputed reads none")
+        raise click.UsageError("--scale is for columns, and --precomputed reads none; leave out --scale")
     if precomputed is None and store is None:
-        raise click.UsageError("Missing argument 'STORE': the block store whose rows are compared")
+        raise click.UsageError("Missing argument 'STORE'; give the block store whose rows are compared")
     with frame.progress() as emit:
         if precomputed is not None:
             return _store_result("done", ingest_precomputed(precomputed, store, out, emit, overwrite))
@@ -177,7 +177,7 @@ def repair(frame: Frame, grams: str, store: str, compute: ComputeOptions) -> Res
 
     with frame.progress() as emit:
         if not is_gram_store(require_path(grams, "Gram store")):
-            raise ConfigError(f"{grams} is not a Gram store; a damaged block store is made again with `gramplane ingest --overwrite`")
+            raise ConfigError(f"{grams} is not a Gram store; ingest a damaged block store again with `gramplane ingest --overwrite`")
         result = repair_grams(grams, require_path(store, "store"), on_event=emit, **compute.arguments())
     return _store_result(result.status, result.figures)
 

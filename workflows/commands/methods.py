@@ -130,7 +130,8 @@ class MethodGroup(click.Group):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             raise click.UsageError(
-                f"{error.option_name}: name the method first, as in {ctx.command_path} fgm {error.option_name}", ctx
+                f"{error.option_name} stands before the method; name the method first, as in {ctx.command_path} fgm {error.option_name}",
+                ctx,
             ) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -153,7 +153,7 @@ def _tls_files(ca: str | None, cert: str | None, key: str | None) -> TLSFiles | 
         return TLSFiles(ca, cert, key)
     missing = [f"--tls-{name}" for name, file in (("ca", ca), ("cert", cert), ("key", key)) if not file]
     if len(missing) < 3:
-        raise ConfigError(f"TLS needs the three of --tls-ca, --tls-cert and --tls-key; missing: {', '.join(missing)}")
+        raise ConfigError(f"TLS needs --tls-ca, --tls-cert and --tls-key together; give {' and '.join(missing)}, too")
     return None
 
 
@@ -204,9 +204,9 @@ def split_settings(texts: Sequence[str], option: str = "--set") -> dict[str, Any
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise ConfigError(f"{option} {text}: write KEY=VALUE")
+            raise ConfigError(f"{option} {text} has no value; write KEY=VALUE")
         if key in values:
-            raise ConfigError(f"{option} {text}: {key} is given twice")
+            raise ConfigError(f"{option} {text}: {key} is given twice; give it once")
         values[key] = read_scalar(value, f"{option} {key}")
     return values
 

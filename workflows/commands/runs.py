@@ -58,7 +58,7 @@ def report(frame: Frame, runs: tuple[str, ...], out: str | None, names: tuple[st
     for run in runs:
         require_run(run)
     if out is None and len(runs) > 1:
-        raise click.UsageError("several runs need --out DIR")
+        raise click.UsageError("several runs share one report; name its folder with --out DIR")
     if names and len(names) != len(runs):
         raise click.UsageError(f"{len(names)} names for {len(runs)} runs; give one --name for each, in their order")
     with frame.progress() as emit:

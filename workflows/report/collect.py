@@ -37,7 +37,7 @@ def _open(path: str | Path) -> RunStore:
     from ...storage import RunStore
 
     if not is_run(path):
-        raise ConfigError(f"{path} is not a run directory (it has no config.json)")
+        raise ConfigError(f"{path} is not a run directory (it has no config.json); give the folder that a fit wrote")
     return RunStore.open(path)
 
 

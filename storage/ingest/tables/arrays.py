@@ -265,7 +265,8 @@ def _row_vectors(rest: dict[str, Any], options: Options, name: str, *, are_there
         if source is None:
             continue
         if isinstance(source, str) and source not in rest:
-            raise DataError(f"has no variable {source!r}; found {sorted(rest)}", name)
+            together = "; save both: numpy.savez(file, data=X.data, indices=X.indices, indptr=X.indptr, shape=X.shape, y=y)"
+            raise DataError(f"has no variable {source!r} (found: {', '.join(sorted(rest))}){together if 'format' in rest else ''}", name)
         values = rest[source] if isinstance(source, str) else np.asarray(source)
         one = len(values.shape) == 2 and 1 in values.shape
         if table.startswith(COVARIATE) and len(values.shape) == 2 and not one:

@@ -407,7 +407,7 @@ def test_commands_as_typed(text, tmp_path, capsys, monkeypatch):
     bad = {
         ("--data", tmp_path / "rows.svm", "--n-features", 3): "--n-features describes a text",
         (): "give --data STORE, or --stream FILE",
-        ("--stream", tmp_path / "rows.svm"): "--stream needs --n-features",
+        ("--stream", tmp_path / "rows.svm"): "give --n-features N",
         ("--stream", "-", "--data", "x", "--n-features", 3): "exclude each other",
         ("--stream", "-", "--labels", "a,b", "--n-features", 3): "--labels a,b",
         ("--stream", tmp_path / "none.svm", "--n-features", 3): "does not exist",

@@ -287,10 +287,10 @@ def test_a_task_with_one_label_predicts_it():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"p": 1.9}, r"p=1\.9: input should be greater than or equal to 2"),
-        ({"q": 0.9}, r"q=0\.9: input should be greater than or equal to 1"),
-        ({"q": 2.1}, r"q=2\.1: input should be less than or equal to 2"),
-        ({"p": np.inf}, "p=inf: input should be a finite number"),
+        ({"p": 1.9}, r"p=1\.9: must be at least 2"),
+        ({"q": 0.9}, r"q=0\.9: must be at least 1"),
+        ({"q": 2.1}, r"q=2\.1: must be at most 2"),
+        ({"p": np.inf}, "p=inf: must be a finite number"),
         ({"loss": "epsilon_insensitive"}, "loss='epsilon_insensitive': the target holds classes; use 'hinge'"),
         ({"grams": "store"}, "grams='store' needs gram_store"),
         ({"kernels": ["linear cosine centre"]}, "a cosine of centred rows needs all pairs of rows"),

@@ -84,8 +84,8 @@ def test_grids_share_matrices_and_fold_by_task(tmp_path, capsys, real):
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("p=1.5", "--set p: Input should be greater than or equal to 2 (found 1.5)"),
-        ("q=3", "--set q: Input should be less than or equal to 2"),
+        ("p=1.5", "--set p: must be at least 2, not 1.5"),
+        ("q=3", "--set q: must be at most 2"),
         ("solver=level", "solver"),
         ("kernels=precomputed", "kernels='precomputed'"),
     ],

@@ -56,7 +56,7 @@ def test_from_a_table_with_tasks_to_a_map_of_features(tmp_path, capsys):
     ("setting", "words"),
     [
         ("penalty=l1", "--set penalty"),
-        ("gamma=0", "--set gamma: Input should be greater than 0"),
+        ("gamma=0", "--set gamma: must be greater than 0"),
         ("loss=squared", "the target holds classes; use 'logistic' or 'hinge'"),
         ("task_offset=mean", "task_offset='mean' is subtracted from numbers"),
     ],

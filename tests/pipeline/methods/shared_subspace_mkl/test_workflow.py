@@ -28,9 +28,7 @@ def test_from_a_table_with_tasks_to_a_report(tmp_path, capsys):
         assert words in text
 
 
-@pytest.mark.parametrize(
-    ("setting", "words"), [("q=3", "--set q: Input should be less than or equal to 2"), ("solver=level", "'auto', 'mirror' or 'alternate'")]
-)
+@pytest.mark.parametrize(("setting", "words"), [("q=3", "--set q: must be at most 2"), ("solver=level", "'auto', 'mirror' or 'alternate'")])
 def test_bad_settings_are_refused_before_work_starts(tmp_path, capsys, setting, words):
     data = ingested(tmp_path / "train", capsys)
     assert words in result(fit(data, tmp_path / "bad", setting), capsys, 2)["error"]

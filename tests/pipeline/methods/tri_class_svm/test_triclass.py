@@ -172,7 +172,7 @@ def test_validation_stands_beside_the_rivals_and_warns_when_one_is_better():
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"eps": 1.0}, "eps=1.0: input should be less than 1"),
+        ({"eps": 1.0}, "eps=1.0: must be less than 1"),
         ({"C": 0}, "C=0"),
         ({"kernel": "sigmoid"}, "unknown kernel 'sigmoid'"),
         ({"balance": "mean"}, "balance='mean'"),
