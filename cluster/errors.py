@@ -88,13 +88,13 @@ def shorten_text(text: str) -> str:
 
 
 _REMEDY = re.compile(
-    "; (?=(?:add|allow|ask|call|choose|continue|did you mean|drop|fit|free|give|ingest|install|keep|leave|lower|make|map|name|pass|put|"
-    "raise|remove|repair|replace|run|save|say|set|split|start|take|try|use|wait|write)\\b)"
+    "[;:] (?=(?:add|allow|ask|choose|continue|did you mean|drop|fill|free|give|ingest|install|leave|lower|make|pass|put|raise|remove|"
+    "repair|replace|run (?:again|it|the)|save|say|set|take|try|use|wait|write)\\b)|; (?=(?:call|keep|map|name|split|start)\\b)"
 )
 
 
 def split_remedy(message: str) -> tuple[str, str]:
-    """Return what is wrong, and what to do about it: the clause after a semicolon that begins with an imperative.
+    """Return what is wrong, and what to do about it: the clause after a semicolon or colon that begins with an imperative.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from .errors import split_remedy
+from .errors import bytes_text, split_remedy
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -105,8 +105,8 @@ def _is_known(value: object) -> bool:
 _TEXTS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "phase": lambda event: str(event.get("phase") or event.get("name") or ""),
     "calibration": lambda event: f"probabilities: {event.get('cost', '')}",
-    "rows": lambda event: f"{event.get('rows', 0):,} rows, {event.get('bytes', 0) / 2**20:,.0f} MiB",
-    "warning": lambda event: "\nhelp: ".join(filter(None, split_remedy(f"warning: {event.get('message', '')}"))),
+    "rows": lambda event: f"{event.get('rows', 0):,} rows, {bytes_text(event.get('bytes', 0), digits=3)}",
+    "warning": lambda event: "warning: " + "\nhelp: ".join(filter(None, split_remedy(str(event.get("message", ""))))),
     "waiting": lambda event: str(event.get("message", "")),
     "resume": lambda event: f"resumed after round {event.get('iteration')}",
     "compile": lambda event: f"{COMPILING}: {event.get('function', '')}",
@@ -236,7 +236,7 @@ def progress_bar(name: str = "", console: Console | None = None) -> Generator[Si
                 bar.update(task, total=pace.at_most, completed=0)
             if kind == "step" and text is not None:
                 head = f"{text}: "
-                bar.update(task, total=None, description=f"{head}starting")
+                bar.update(task, total=None, completed=0, description=f"{head}starting")
             elif kind == "iteration" and text is not None:
                 round_only = text.partition("  ")[0]
                 bar.update(task, completed=event.get("iteration"), description=head + with_time(round_only, event, pace))

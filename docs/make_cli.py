@@ -9,11 +9,11 @@ import click
 
 from gramplane.workflows.cli import cli
 from gramplane.workflows.commands.methods import MethodGroup
+from gramplane.workflows.commands.options import CLUSTER_OPTIONS
 from gramplane.workflows.exits import EXIT_CODES, MEANING
 
 PAGE = Path(__file__).with_name("cli.md")
 COMMON = ("as_json", "quiet", "debug")
-CLUSTER = ("cluster", "worker_memory", "driver_memory", "allow_plaintext", "tls_ca", "tls_cert", "tls_key", "stall_timeout")
 HEAD = """# Command line
 
 Results go to stdout, progress and messages to stderr, as lines for people; with `--json` the last line on stdout is one JSON object of at
@@ -64,7 +64,7 @@ def _section(path: tuple[str, ...], command: click.Command) -> list[str]:
     ]
     names = {option.name for option in options}
     # A command that has some options of a group alone lists them as its own.
-    shared = {name: group for name, group in (("cluster options", CLUSTER), ("common options", COMMON)) if names.issuperset(group)}
+    shared = {name: group for name, group in (("cluster options", CLUSTER_OPTIONS), ("common options", COMMON)) if names.issuperset(group)}
     own = [option for option in options if not any(option.name in group for group in shared.values())]
     text = summary(command)
     more = [" ".join(part.split()) for part in (command.help or "").split("\n\n")[1:]]
@@ -96,7 +96,7 @@ def page() -> str:
     for path, command in found:
         lines += _section(path, command)
     fit = next(command for path, command in found if path == ("fit",))
-    for name, group in (("Cluster options", CLUSTER), ("Common options", COMMON)):
+    for name, group in (("Cluster options", CLUSTER_OPTIONS), ("Common options", COMMON)):
         options = [param for param in fit.params if isinstance(param, click.Option) and param.name in group]
         lines += [f"## {name}", "", *_option_rows(options), ""]
     return "\n".join(lines).rstrip() + "\n"

@@ -19,29 +19,56 @@ def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> No
         ctx.exit()
 
 
-class Ordered(click.Group):
-    """Lists commands in the order they are used in, not by letter."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands in the order of `_ORDER`."""
-        return sorted(self.commands, key=_ORDER.index)
-
-
-_ORDER = (
-    *("demo", "ingest", "gram", "fit", "tune", "resume", "predict", "cluster", "score", "stability", "report"),
-    *("status", "history", "run", "config", "inspect", "verify", "repair", "clean", "warmup", "completion"),
+_GROUPS = {
+    "Data": ("ingest", "inspect", "verify", "clean"),
+    "Model": ("fit", "tune", "resume", "stability"),
+    "Use": ("score", "predict", "report", "cluster"),
+    "Runs": ("status", "history", "run", "config"),
+    "Setup": ("demo", "warmup", "completion", "gram", "repair", "help"),
+}
+_EXAMPLES = (
+    "gramplane ingest patients.csv stores/train --target outcome --missing keep",
+    "gramplane fit rule-ensemble --data stores/train --run runs/rules",
+    "gramplane score runs/rules new.csv",
 )
 
 
-@click.group(cls=Ordered, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class Grouped(click.Group):
+    """Lists commands by what they are for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands in the order of `_GROUPS`."""
+        return [name for names in _GROUPS.values() for name in names]
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what the program is, and three examples."""
+        super().format_help_text(ctx, formatter)
+        with formatter.section("Examples"):
+            for line in _EXAMPLES:
+                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by group."""
+        for title, names in _GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(60)) for name in names])
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, then the options."""
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
+
+
+@click.group(
+    cls=Grouped,
+    subcommand_metavar="COMMAND ...",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="`gramplane COMMAND --help` shows a command, `gramplane fit METHOD --help` the parameters of a method, "
+    "`gramplane help exit-codes` and `gramplane help running` what commands share.",
+)
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version and exit.")
 def cli() -> None:
-    """Sparse and kernel learning on data wider and larger than memory.
-
-    Results go to stdout, progress and messages to stderr. Exit codes: 0 done, 1 bug, 2 usage, 3 input data, 4 cluster lost (run again),
-    5 out of disk or memory, 6 stored bytes damaged, 99 another process holds the run, 130/143 interrupted (run again to continue),
-    141 the reader of the output went away.
-    """
+    """Sparse and kernel learning on data wider and larger than memory."""
 
 
 for _command in (*data.COMMANDS, *gram.COMMANDS, *fit.COMMANDS, *runs.COMMANDS, *config.COMMANDS):

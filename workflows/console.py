@@ -224,7 +224,7 @@ def _column(values: Sequence[object], digits: int) -> list[str]:
     """Return the cells of a column; of fractions all have as many digits."""
     is_fraction = any(isinstance(value, float) and not value.is_integer() and math.isfinite(value) for value in values)
     pad = is_fraction and all(isinstance(value, float) and 1e-3 <= abs(value) < 10**digits for value in values)
-    return [f"{value:#.{digits}g}" if pad else format_figure(value, digits) for value in values]
+    return [f"{value:#.{digits}g}".rstrip(".") if pad else format_figure(value, digits) for value in values]
 
 
 def plan_result(plan: Mapping[str, Any]) -> Result:

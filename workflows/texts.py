@@ -87,11 +87,16 @@ def trial_lines(run: RunView) -> list[str]:
     for row in run.trials:
         if row["point"] not in best or number(row[measure]) > number(best[row["point"]][measure]):
             best[row["point"]] = row
-    chosen = max(best.values(), key=lambda row: number(row[measure]))
+    tuned = _tuned(run.trials[0])
+    largest = max(best.values(), key=lambda row: number(row[measure]))
+    chosen = next((row for row in best.values() if all(run.params.get(key, row[key]) == row[key] for key in tuned)), largest)
     skipped = {"point", "folds", "measure", "standard_error"} | {
         key for row in run.trials for key in row if key.endswith(("_folds", "_deviation"))
     }
-    rows = [{" ": "*" if row is chosen else "", **{k: v for k, v in row.items() if k not in skipped}} for row in best.values()]
+    rows = [
+        {" ": "*" if row is chosen else "", **{k: format_figure(v) if k in tuned else v for k, v in row.items() if k not in skipped}}
+        for row in best.values()
+    ]
     folds = len(chosen["folds"]) if isinstance(chosen.get("folds"), (list, tuple)) else 0
     return [*table_lines(rows), f"  * chosen: largest mean over {folds} folds"]
 
@@ -157,6 +162,11 @@ def _certificate(run: RunView) -> list[str]:
     return [f"no certificate{': ' + str(over).removeprefix('none: ') if over else ': rows were read as a stream'}"]
 
 
+def _held_out(run: RunView) -> float:
+    """Return accuracy or R2 on rows held out of the fit, NaN where none were."""
+    return next((value for name in MEASURES if math.isfinite(value := unseen(run, name).value)), math.nan)
+
+
 def _next(run: RunView) -> list[str]:
     path = shlex.quote(run.path)
     if run.state == "running":
@@ -169,6 +179,8 @@ def _next(run: RunView) -> list[str]:
         commands.insert(0, f"gramplane score {path} TEST    (TEST: a file or store of rows the fit has not seen)")
     elif not scored and "data" in run.settings and "stream" not in run.settings:
         commands.append(f"gramplane predict {path} {_short(run.settings['data'])} out.csv")
+    if scored and not run.is_unseen and not math.isfinite(_held_out(run)) and (command := _tune_command(run)):
+        commands.append(f"{command}    # chooses how many features")
     return [f"{'next:' if not k else '     '} {command}" for k, command in enumerate(commands)]
 
 

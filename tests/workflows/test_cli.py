@@ -55,7 +55,7 @@ def test_help_of_methods_shows_their_parameters_without_numpy():
     code += "[main([word, name, '--help']) for word in ('fit', 'tune') for name in METHODS]; "
     code += f"print(*(name for name in {heavy} if name in sys.modules))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert ran.stdout.rstrip(" \n").endswith("exit.")
+    assert ran.stdout.rstrip(" \n").endswith(("exit.", "help running`"))
     helps = ran.stdout.split("Usage: gramplane fit ")[1:]
     for info, text in zip(METHODS.values(), helps, strict=True):
         for name in info.config.model_fields:
@@ -88,7 +88,23 @@ def test_every_command_has_help_json_quiet_and_debug(path: tuple[str, ...], caps
 def test_commands_are_those_of_the_architecture():
     working = {"demo", "ingest", "fit", "tune", "resume", "predict", "cluster", "score", "stability", "run", "verify"}
     looking = {"report", "status", "history", "inspect", "config"}
-    assert {path[0] for path in commands()} == working | looking | {"gram", "repair", "clean", "warmup", "completion"}
+    assert {path[0] for path in commands()} == working | looking | {"gram", "repair", "clean", "warmup", "completion", "help"}
+
+
+def test_help_lists_commands_by_what_they_are_for_and_folds_what_they_share(capsys: pytest.CaptureFixture[str]):
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    places = [text.index(f"\n{title}:\n") for title in ("Examples", "Data", "Model", "Use", "Runs", "Setup", "Options")]
+    assert places == sorted(places)
+    assert main(["fit", "fgm", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "--stall-timeout" not in text and "gramplane help running" in text
+    assert main(["help", "running"]) == 0
+    text = capsys.readouterr().out
+    assert "--stall-timeout" in text and "GRAMPLANE_TLS_KEY" in text
+    assert main(["help", "exit-codes"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"\n  {int(code)} " in text for code in Exit)
 
 
 # -- errors ----------------------------------------------------------------------------------------------------------
@@ -336,7 +352,7 @@ def test_many_values_that_cannot_be_cut_are_left_out():
 def test_a_bare_call_shows_the_help(capsys: pytest.CaptureFixture[str]):
     assert main([]) == 2
     said = capsys.readouterr()
-    assert said.err.startswith("Usage: gramplane") and "Commands:" in said.err and said.out == ""
+    assert said.err.startswith("Usage: gramplane") and "Examples:" in said.err and said.out == ""
 
 
 def test_exits_imports_nothing():

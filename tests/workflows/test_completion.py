@@ -63,6 +63,10 @@ def test_every_script_asks_the_program_and_is_for_its_shell(shell: str, capsys: 
         ("gramplane fit fgm --dri", ["plain,--driver-memory"]),
         ("gramplane fit fgm --set ", ["plain,B=", "plain,C="]),
         ("gramplane fit fgm --loss squared_", ["plain,squared_hinge", "plain,squared_epsilon_insensitive"]),
+        ("gramplane fit fgm --set loss = squared_", ["plain,squared_hinge", "plain,squared_epsilon_insensitive"]),  # as bash splits words
+        ("gramplane fit fgm --set loss =", ["plain,auto", "plain,squared_hinge"]),
+        ("gramplane tune fgm --grid loss = hub", ["plain,huber"]),
+        ("gramplane fit fgm --loss = squared_", ["plain,squared_hinge", "plain,squared_epsilon_insensitive"]),
         ("gramplane fit mkl --gram-store ", ["dir,"]),
         ("gramplane tune mkl --grid v", ["plain,v="]),
         ("gramplane config show kta", ["plain,kta-path"]),
@@ -74,6 +78,23 @@ def test_every_script_asks_the_program_and_is_for_its_shell(shell: str, capsys: 
 def test_words_are_completed(line: str, some: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     found = completed(line, capsys, monkeypatch)
     assert found[: len(some)] == some or set(some) <= set(found)
+
+
+def test_runs_and_stores_are_completed_with_their_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    for name, file in (("runs/a", "config.json"), ("runs/b", "summary.json"), ("stores/x", "current.json"), ("runs/c", "other.txt")):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / file).touch()
+    monkeypatch.chdir(tmp_path)
+    assert completed("gramplane score ru", capsys, monkeypatch) == ["dir,ru"]
+    assert completed("gramplane score runs/", capsys, monkeypatch) == ["plain,runs/a", "plain,runs/b"]
+    assert completed("gramplane fit fgm --data stores/", capsys, monkeypatch) == ["plain,stores/x"]
+    monkeypatch.setenv(COMPLETE, "zsh_complete")
+    monkeypatch.setenv("COMP_WORDS", "gramplane score runs/")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert main([]) == 0
+    assert "unfinished run" in capsys.readouterr().out
 
 
 def test_another_shell_is_refused(capsys: pytest.CaptureFixture[str]):

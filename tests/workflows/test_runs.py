@@ -270,8 +270,8 @@ def test_progress_in_a_pipe_is_lines_for_people(smoke: Path, capsys: pytest.Capt
     said = capsys.readouterr()
     lines = said.err.splitlines()
     rounds = [line for line in lines if line.startswith("round ")]
-    assert [line.split()[1] for line in rounds] == ["1", "2", "3"] and "objective" in rounds[0] and "selected 2" in rounds[0]
-    assert lines[0] == "data started" and lines[-1] == "report done"
+    assert [line.split()[1] for line in rounds] == ["1", "3"] and "objective" in rounds[0] and "selected 2" in rounds[0]
+    assert lines[0] == "step data" and lines[-1] == "step report"
     assert "{" not in said.err + said.out
     assert main(["run", str(smoke), "--quiet"]) == 0
     assert capsys.readouterr().err == ""

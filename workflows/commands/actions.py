@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..checking import ConfigError, Locator, dotted_path
-from ..console import Emit
+from ..console import Emit, size_text
 from ..signals import find_signal
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def ingest_source(args: IngestArgs, store: str, emit: Emit) -> dict[str, Any]:
     from ...storage.ingest import ingest
 
     def progress(done: int, total: int, phase: str) -> None:
-        emit({"event": "phase", "phase": f"{phase}: {done / 2**20:,.0f} of {total / 2**20:,.0f} MiB"})
+        emit({"event": "phase", "phase": f"{phase}: {size_text(done)} of {size_text(total)}"})
 
     def warn(message: str) -> None:
         emit({"event": "warning", "message": message})

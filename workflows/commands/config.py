@@ -1,20 +1,37 @@
 """Commands around the work: config, warmup, completion, demo."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..console import COMPLETE, Result, align_rows
+from ..exits import MEANING
 from .actions import require_path
-from .options import ComputeOptions, Frame, Url, cluster_options, command, complete_method, method_config, set_option, split_settings
+from .options import (
+    CLUSTER_OPTIONS,
+    ComputeOptions,
+    Frame,
+    Url,
+    cluster_options,
+    command,
+    complete_method,
+    method_config,
+    set_option,
+    split_settings,
+)
+
+if TYPE_CHECKING:
+    from ...pipeline.records.config import MethodConfig
 
 
 @command("show", short_help="Show parameters as they would be used.")
 @click.argument("target", shell_complete=complete_method)
 @set_option
-@click.option("--resolved", is_flag=True, help="With defaults filled in; else only what was given.")
+@click.option("--resolved", is_flag=True, help="As plain YAML with defaults filled in.")
 @click.option("--allow-code", is_flag=True, help="Accept a factory: cluster named in the file.")
 @cluster_options
 def show(frame: Frame, target: str, settings: tuple[str, ...], resolved: bool, allow_code: bool, compute: ComputeOptions) -> Result:
@@ -30,8 +47,20 @@ def show(frame: Frame, target: str, settings: tuple[str, ...], resolved: bool, a
             raise click.UsageError("--set belongs to a method; write the parameters into the workflow file")
         shown = _workflow_parameters(require_path(target, "workflow file"), resolved, allow_code, compute)
     else:
-        shown = method_config(target, split_settings(settings)).model_dump(mode="json", exclude_unset=not resolved)
+        config = method_config(target, split_settings(settings))
+        shown = config.model_dump(mode="json", exclude_unset=not resolved)
+        if not resolved:
+            return Result(fields={"target": target, "config": shown}, text=explained_text(config))
     return Result(fields={"target": target, "config": shown}, text=yaml_text(shown))
+
+
+def explained_text(config: MethodConfig) -> str:
+    """Return all parameters as YAML, each with what it means; those that were given first."""
+    values, given = config.model_dump(mode="json"), config.model_fields_set
+    lines = {name: yaml_text({name: value}) for name, value in values.items()}
+    width = min(max(map(len, lines.values())), 40)
+    fields = sorted(type(config).model_fields.items(), key=lambda item: item[0] not in given)
+    return "\n".join(f"{lines[name]:<{width}}  # {field.description}" for name, field in fields)
 
 
 def yaml_text(value: object) -> str:
@@ -96,7 +125,29 @@ def completion(frame: Frame, shell: str) -> Result:
     return Result(fields={"shell": shell, "script": script}, text=script.rstrip())
 
 
-@command("demo", short_help="Tell digits 3 from 8 by pairs of pixels.")
+@command("help", short_help="Explain exit codes, or the options of clusters.")
+@click.argument("topic", type=click.Choice(["exit-codes", "running"]))
+def explain(frame: Frame, topic: str) -> Result:
+    """Explain what commands share: exit-codes, or running (cluster, memory and TLS)."""
+    context = click.get_current_context()
+    formatter = context.make_formatter()
+    if topic == "exit-codes":
+        rows = [(str(int(code)), text) for code, text in MEANING.items()]
+        formatter.write("Results go to stdout, progress and messages to stderr.\n")
+    else:
+        options = [option for option in demo.params if isinstance(option, click.Option) and option.name in CLUSTER_OPTIONS]
+        rows = [
+            (record[0], f"{record[1]} Environment: {option.envvar or 'none'}.")
+            for option in options
+            if (record := option.get_help_record(context))
+        ]
+        formatter.write("Options of every command that computes. Results do not depend on them.\n")
+    with formatter.section("Exit codes" if topic == "exit-codes" else "Cluster and memory"):
+        formatter.write_dl(rows)
+    return Result(fields={"topic": topic, "rows": dict(rows)}, text=formatter.getvalue().rstrip())
+
+
+@command("demo", short_help="Run a ten-second example and write its report.")
 @click.option("--out", type=Url("folder"), default="gramplane-demo", show_default=True, metavar="DIR", help="Folder to write.")
 @cluster_options
 def demo(frame: Frame, out: str, compute: ComputeOptions) -> Result:
@@ -109,9 +160,9 @@ def demo(frame: Frame, out: str, compute: ComputeOptions) -> Result:
 
     with frame.progress() as emit:
         result = run_demo(Path(out), compute.over(cluster="local:2"), emit)
-    lines = [("test accuracy", f"{result['accuracy']:.4f}"), ("selected", result["n_selected"]), ("of", result["candidates"])]
-    return Result(fields=result, text=align_rows([*lines, ("seconds, all steps", result["seconds"]), ("report", result["report"])]))
+    lines = [("test accuracy", f"{100 * result['accuracy']:.1f} %"), ("selected", f"{result['n_selected']} of {result['candidates']:,}")]
+    return Result(fields=result, text=align_rows([*lines, ("seconds", result["seconds"]), ("report", result["report"])]))
 
 
 _CONFIG = click.Group("config", commands=[show, schema], help="Show parameters and their schema.")
-COMMANDS = (_CONFIG, warmup, completion, demo)
+COMMANDS = (_CONFIG, warmup, completion, demo, explain)

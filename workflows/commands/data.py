@@ -21,7 +21,7 @@ _MISSING = "refuse; mean, median: fill in; indicator: mean, and features that sa
 _CATEGORICAL = "Columns of a table whose values are names, although they look like numbers."
 
 
-@command("ingest", short_help="Write a block store from a file.")
+@command("ingest", short_help="Read a file into a store.")
 @click.argument("source", type=Url("source"))
 @click.argument("store", type=Url("new-store"))
 @click.option("--format", default="auto", show_default=True, metavar="FORM", help=_FORMATS)
@@ -125,13 +125,13 @@ def inspect(frame: Frame, path: str) -> Result:
     return Result(fields=figures, text="\n\n".join(parts))
 
 
-@command("verify", short_help="Re-read a store against its checksums.")
+@command("verify", short_help="Check a store against its checksums.")
 @click.argument("store", type=Url("store"))
 def verify(frame: Frame, store: str) -> Result:
     """Re-read every object of STORE (a block store or a Gram store) against its checksum; exit 6 if any differs or is gone."""
     with frame.progress() as emit:
         opened = open_store(require_path(store, "store"))
-        report = opened.verify(lambda n, total: emit({"event": "phase", "phase": f"{n / 2**20:,.0f} of {total / 2**20:,.0f} MiB"}))
+        report = opened.verify(lambda n, total: emit({"event": "phase", "phase": f"{size_text(n)} of {size_text(total)}"}))
     damaged = [{"object": item.key, "reason": item.reason} for item in report.damaged]
     fields = {"store": store, "objects": report.n_objects, "bytes": report.nbytes, "n_damaged": len(damaged), "damaged": damaged}
     if report.ok:
@@ -140,7 +140,7 @@ def verify(frame: Frame, store: str) -> Result:
     return Result("damaged", fields, "\n".join([f"{store}: {len(damaged)} of {report.n_objects} objects damaged", *lines]), Exit.DAMAGED)
 
 
-@command("clean", short_help="List, and remove, what is no longer needed.")
+@command("clean", short_help="List and remove left-over files.")
 @click.argument("path", type=Url("left-overs"))
 @click.option("--yes", is_flag=True, help="Remove what is listed; without it nothing is removed.")
 @click.option("--keep", metavar="FILE|TEXT", help="Of a Gram store: the kernels in use, as for gram --kernels; the others are unused.")

@@ -33,7 +33,7 @@ def outcome_result(outcome: RunOutcome, run: str, frame: Frame) -> Result:
 
 
 @method_group()
-@command("fit", short_help="Fit a method on a store.")
+@command("fit", short_help="Fit a method to a store.")
 @click.option("--data", type=Url("store"), metavar="STORE", help="Training data, a block store.")
 @click.option("--stream", type=Url("stream"), metavar="FILE|-", help="Learn from SVMlight text instead, read once; - is standard input.")
 @click.option("--n-features", type=click.IntRange(min=1), metavar="N", help="With --stream: width of the rows.")
@@ -47,9 +47,9 @@ def outcome_result(outcome: RunOutcome, run: str, frame: Frame) -> Result:
 @cluster_options
 @dry_run_option
 def fit(frame: Frame, method: str, data: str | None, run: str, compute: ComputeOptions, dry_run: bool, **options: Any) -> Result:
-    """Fit METHOD on a store and keep everything in a run directory.
+    """Fit METHOD to a store and keep everything in a run directory.
 
-    Started again, a run continues at its last checkpoint; a finished run is left alone.
+    Give the same command again to resume an interrupted run; a finished run is left alone.
     """
     from ...pipeline import run_method
 
@@ -234,11 +234,11 @@ def check_grid(asked: Asked, grid: dict[str, list[Any]]) -> dict[str, Any]:
     return params
 
 
-@command("resume", short_help="Continue a run at its last checkpoint.")
+@command("resume", short_help="Resume an interrupted run.")
 @click.argument("run", type=Url("run"))
 @cluster_options
 def resume(frame: Frame, run: str, compute: ComputeOptions) -> Result:
-    """Continue RUN at its last checkpoint, on the same cluster or another one, with as much --driver-memory as before or more."""
+    """Resume RUN at its last checkpoint, on the same cluster or another one, with as much --driver-memory as before or more."""
     from ...pipeline import resume_run
     from ..report.collect import is_tuned
 
@@ -256,7 +256,7 @@ def _covariates_file(path: str | None) -> str | None:
     return None if path is None else require_path(path, "covariates: file")
 
 
-@command("predict", short_help="Write predictions of a run on a store.")
+@command("predict", short_help="Write predictions for a store or file.")
 @click.argument("run", type=Url("run"))
 @click.argument("store", type=Url("store"))
 @click.argument("out", type=Url("predictions"))
@@ -306,7 +306,7 @@ def predict(
     return plan_result(result) if dry_run else Result(fields=result, text=align_rows(list(result.items())))
 
 
-@command("score", short_help="Show the metrics of a run on a store.")
+@command("score", short_help="Score a run on a store or file.")
 @click.argument("run", type=Url("run"))
 @click.argument("store", type=Url("store"))
 @shared.file_option("--covariates", help=_COVARIATES)
@@ -332,7 +332,7 @@ def score(frame: Frame, run: str, store: str, covariates: str | None, compute: C
     return Result(fields=told, text=score_text(told, store))
 
 
-@command("stability", short_help="Show how steady the selection of a run is.")
+@command("stability", short_help="Measure how stable a run's selected features are.")
 @click.argument("run", type=Url("run"))
 @click.option("--resamples", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="Bootstrap resamples.")
 @click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Root of their random numbers; default: that of the run.")

@@ -127,7 +127,7 @@ def gram_left_overs(store: GramStore, keep: str | None) -> tuple[list[tuple[str,
 _OUT = "The Gram store; kernels are added to one that is there."
 
 
-@command("gram", short_help="Write a Gram store: kernel matrices kept on disk.")
+@command("gram", short_help="Compute kernel matrices and keep them on disk.")
 @click.argument("store", required=False, type=Url("store"))
 @click.option("--kernels", metavar="FILE|TEXT", help='A YAML list of kernels, or texts such as "rbf(gamma=0.5)[0:4]; linear".')
 @click.option("--precomputed", type=Url("source"), metavar="FILE", help="Take matrices computed elsewhere: .npy, .npz, or a Zarr array.")
@@ -167,7 +167,7 @@ def gram(
     return _store_result(status, figures)
 
 
-@command("repair", short_help="Compute damaged blocks of a Gram store again.")
+@command("repair", short_help="Compute damaged kernel matrices again.")
 @click.argument("grams", type=Url("new-store"))
 @click.argument("store", type=Url("store"))
 @cluster_options

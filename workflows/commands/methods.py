@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 
 from ...pipeline.registry import METHODS
 from ..checking import choose
-from .options import Url
+from .options import Command, Url
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -91,7 +91,7 @@ def input_option(item: ExtraInput) -> click.Option:
     return click.Option([item.flag, item.name], type=Url(use), metavar="|".join([*item.words, use.upper()]), help=f"{item.form}.")
 
 
-class MethodCommand(click.Command):
+class MethodCommand(Command):
     """The command of one method."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -109,10 +109,7 @@ class MethodCommand(click.Command):
         """Write the parameters of the method first, then the options of the command."""
         options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
         for title, kind in (("Parameters", True), ("Options", False)):
-            rows = [row for param in options if isinstance(param, Parameter) == kind and (row := param.get_help_record(ctx))]
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
+            self.write_options(title, [param for param in options if isinstance(param, Parameter) == kind], ctx, formatter)
 
 
 class MethodGroup(click.Group):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import functools
+import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import BashComplete, CompletionItem, add_completion_class
 
 from ...pipeline.records.compute import ComputeOptions
 from ...pipeline.registry import METHODS
@@ -38,6 +40,25 @@ class Frame:
         return show_progress(self.quiet, self.as_json)
 
 
+class Command(click.Command):
+    """A command whose help has the options of the cluster as one line."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, those of the cluster apart."""
+        self.write_options("Options", [param for param in self.get_params(ctx) if isinstance(param, click.Option)], ctx, formatter)
+
+    @staticmethod
+    def write_options(title: str, options: Sequence[click.Option], ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section of options."""
+        folded = CLUSTER_OPTIONS if {option.name for option in options} >= CLUSTER_OPTIONS else set()
+        rows = [row for option in options if option.name not in folded and (row := option.get_help_record(ctx))]
+        if rows:
+            with formatter.section(title):
+                formatter.write_dl(rows)
+        if folded:
+            formatter.write("\nCluster and memory: see `gramplane help running`\n")
+
+
 def command(name: str, **settings: Any) -> Callable[[Callable[..., Result]], click.Command]:
     """Make ``function(frame, **options) -> Result`` a command with ``--json``, ``--quiet`` and ``--debug``. The frame writes the result:
     text for a reader, or one JSON object as the last line on stdout."""
@@ -59,7 +80,7 @@ def command(name: str, **settings: Any) -> Callable[[Callable[..., Result]], cli
             show_result(result, name if ctx.command.name in METHODS else ctx.command_path.partition(" ")[2], as_json)
             return int(result.code)
 
-        made = click.command(name, **settings)(run)
+        made = click.command(name, cls=Command, **settings)(run)
         made.params.sort(key=lambda option: option.name in ("as_json", "quiet", "debug"))
         return made
 
@@ -92,10 +113,21 @@ class Url(click.ParamType):
         return check_place(value, self.use, what)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Leave it to the shell to complete the path: folders where it is one."""
-        return [CompletionItem(incomplete, type="dir" if self.use in _FOLDERS else "file")]
+        """Return the runs or stores that begin so, with their state; elsewhere leave it to the shell to complete the path."""
+        folder, _, begin = incomplete.rpartition("/")
+        marks = _MARKS.get(self.use, {})
+        found = []
+        with suppress(OSError):
+            for entry in sorted(os.scandir(folder or "."), key=lambda entry: entry.name) if marks else ():
+                state = next((state for file, state in marks.items() if os.path.exists(os.path.join(entry.path, file))), None)
+                if state and entry.name.startswith(begin):
+                    found.append(CompletionItem(os.path.join(folder, entry.name), help=state))
+        return found or [CompletionItem(incomplete, type="dir" if self.use in _FOLDERS else "file")]
 
 
+_RUNS, _STORES = {"summary.json": "finished run", "config.json": "unfinished run"}, {"current.json": "store", "manifest.json": "store"}
+_MARKS: Mapping[str, Mapping[str, str]] = {"run": _RUNS, "store": _STORES, "anything": {**_RUNS, **_STORES}}
+"""Files that tell what a folder holds, the one that says most first."""
 _FOLDERS = frozenset({"store", "new-store", "run", "folder", "anything", "left-overs"})  # uses of what lies in a folder
 
 
@@ -114,22 +146,25 @@ class ColumnNames(click.ParamType):
         return names
 
 
-run_option = click.option("--run", type=Url("run"), required=True, metavar="RUN", help="Run directory; one that is there is continued.")
+run_option = click.option("--run", type=Url("run"), required=True, metavar="RUN", help="Run directory; an unfinished run in it is resumed.")
 file_option = functools.partial(click.option, type=Url("file"), metavar="FILE")
 task_option = click.option("--task", type=click.Choice(["classification", "regression"]), help="What the target must be.")
-_CLUSTER_HELP = "sync (default), local:N, local:NxT, tcp://..., tls://..., scheduler-file:PATH, factory:module:callable."
-_DRIVER_HELP = "Memory of the driver; default: half the machine's."
-_STALL_HELP = "Give up when no task has finished for so long; default 300. It must exceed the longest task."
+_CLUSTER_HELP = "sync, local:N, local:NxT, tcp://..., tls://..., scheduler-file:PATH, factory:module:callable. [default: sync]"
+_DRIVER_HELP = "Memory limit of the driver. [default: half of the computer's]"
+_STALL_HELP = "Abort if no task finishes within SECONDS; must exceed the longest task. [default: 300]"
 _CLUSTER = (
     click.option("--cluster", envvar="GRAMPLANE_CLUSTER", metavar="WHERE", help=_CLUSTER_HELP),
-    click.option("--worker-memory", envvar="GRAMPLANE_WORKER_MEMORY", metavar="SIZE", help="Memory of a worker, such as 4GiB."),
+    click.option("--worker-memory", envvar="GRAMPLANE_WORKER_MEMORY", metavar="SIZE", help="Memory limit of a worker, such as 4GiB."),
     click.option("--driver-memory", envvar="GRAMPLANE_DRIVER_MEMORY", metavar="SIZE", help=_DRIVER_HELP),
-    click.option("--allow-plaintext", is_flag=True, help="Accept an unencrypted cluster off this machine."),
+    click.option("--allow-plaintext", is_flag=True, help="Allow an unencrypted connection to a remote cluster."),
     file_option("--tls-ca", envvar="GRAMPLANE_TLS_CA", help="Certificate authority of the cluster (PEM)."),
     file_option("--tls-cert", envvar="GRAMPLANE_TLS_CERT", help="Certificate of this client (PEM)."),
     file_option("--tls-key", envvar="GRAMPLANE_TLS_KEY", help="Private key of this client (PEM)."),
     click.option("--stall-timeout", envvar="GRAMPLANE_STALL_TIMEOUT", type=float, metavar="SECONDS", help=_STALL_HELP),
 )
+
+
+CLUSTER_OPTIONS = {"cluster", "worker_memory", "driver_memory", "allow_plaintext", "tls_ca", "tls_cert", "tls_key", "stall_timeout"}
 
 
 def cluster_options(function: Callable[..., Result]) -> Callable[..., Result]:
@@ -163,12 +198,41 @@ def complete_method(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def complete_setting(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the parameters of the method, for a shell."""
+    """Return the parameters of the method, and behind ``loss=`` the values that have a name, for a shell."""
     # What stands before the option is not sorted into parameters yet, the option lacking its value.
     words = (ctx.info_name, *ctx.params.values(), *ctx.args)
     method = next((word for word in words if isinstance(word, str) and word in METHODS), None)
     fields = {} if method is None else METHODS[method].config.model_fields
-    return [CompletionItem(f"{name}=", help=field.description) for name, field in fields.items() if name.startswith(incomplete)]
+    name, equals, value = incomplete.partition("=")
+    if not equals:
+        return [CompletionItem(f"{key}=", help=field.description) for key, field in fields.items() if key.startswith(incomplete)]
+    before, comma, word = value.rpartition(",")
+    option = next((other for other in ctx.command.params if f"--{name.replace('_', '-')}" in other.opts), None)
+    items = [] if option is None else option.type.shell_complete(ctx, option, word)
+    return [CompletionItem(f"{name}={before}{comma}{item.value}") for item in items]
+
+
+class Bash(BashComplete):
+    """Completion in bash, which takes ``loss=hinge`` for three words and replaces the last of them."""
+
+    _head = ""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """Return the words before the one that is typed, and that one."""
+        args, incomplete = super().get_completion_args()
+        if incomplete == "=":
+            args, incomplete = [*args, "="], ""
+        if args[-1:] == ["="]:
+            args = args[:-1]
+            self._head = "" if args[-1].startswith("-") else f"{args.pop()}="
+        return args, self._head + incomplete
+
+    def format_completion(self, item: CompletionItem) -> str:
+        """Return a completion as the script reads it."""
+        return f"{item.type},{item.value.removeprefix(self._head)}"
+
+
+add_completion_class(Bash)
 
 
 def complete_scoring(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

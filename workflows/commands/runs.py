@@ -11,10 +11,10 @@ from .actions import require_path, require_run
 from .options import ComputeOptions, Frame, Url, cluster_options, command, dry_run_option, excel_safe_option
 
 
-@command("status", short_help="Show how far a run is.")
+@command("status", short_help="Show what a run found, or how far it is.")
 @click.argument("run", type=Url("run"))
 def status(frame: Frame, run: str) -> Result:
-    """Show how far RUN is, without a cluster."""
+    """Show what RUN found, or how far it is. Needs no cluster and no data."""
     from ..report.collect import run_figures
     from ..texts import run_text
 
@@ -22,7 +22,7 @@ def status(frame: Frame, run: str) -> Result:
     return Result(str(figures["state"]), figures, "" if frame.as_json else run_text(run))
 
 
-@command("history", short_help="Show the figures of every round.")
+@command("history", short_help="Show a table of the rounds of a run.")
 @click.argument("run", type=Url("run"))
 @click.option("--lines", is_flag=True, help="One JSON line per round instead of a table.")
 def history(frame: Frame, run: str, lines: bool) -> Result:
@@ -45,7 +45,7 @@ def columns_text(rows: list[dict[str, Any]]) -> str:
     return "\n".join(table_lines(shown, names, digits=6))
 
 
-@command("report", short_help="Write an HTML page on one or more runs.")
+@command("report", short_help="Write an HTML report on one or more runs.")
 @click.argument("runs", type=Url("run"), nargs=-1, required=True)
 @click.option("--out", type=Url("folder"), metavar="DIR", help="Folder to write; default: the run's own folder, for one run.")
 @click.option("--name", "names", multiple=True, metavar="NAME", help="Name of a run in the report, in the order of RUNS.")
@@ -67,7 +67,7 @@ def report(frame: Frame, runs: tuple[str, ...], out: str | None, names: tuple[st
     return Result(fields={"report": str(written.page), "files": [str(file) for file in written.tables]}, text=str(written.page))
 
 
-@command("run", short_help="Run a workflow file.")
+@command("run", short_help="Run the steps of a workflow file.")
 @click.argument("workflow", type=Url("file"))
 @click.option("--run-id", metavar="ID", help="Name of this run of the workflow; default: from its configuration and sources.")
 @click.option("--check", is_flag=True, help="Check the file and show its steps; run nothing.")
