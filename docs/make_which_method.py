@@ -110,7 +110,7 @@ def _cards() -> Iterator[str]:
         yield f":::{{grid-item-card}} {title}\n"
         for want, methods in answers:
             yield f"- {want}: {', '.join(f'[`{method}`]({_theory(method)})' for method in methods)}"
-        yield f"\n+++\nGuide: {links}\n:::\n"
+        yield f"\nGuide: {links}\n:::\n"
     yield "::::\n"
 
 
