@@ -199,10 +199,11 @@ def align_rows(rows: Sequence[tuple[str, Any]]) -> str:
 
 
 def _with_unit(name: str, value: object) -> object:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if is_number and ("bytes" in name or name.endswith(("memory", "budget"))):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value
+    if "bytes" in name or name.endswith(("memory", "budget")):
         return size_text(value)
-    return f"{value:.1f} s" if is_number and name == "seconds" else value
+    return f"{value:.1f} s" if name == "seconds" else value
 
 
 def table_lines(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, digits: int = 3) -> list[str]:

@@ -198,7 +198,9 @@ def score_text(score: Row, store: str) -> str:
     for key, table in tables.items():
         shares = {"accuracy", "precision", "recall", "f1"}
         names = {"label": "class", "support": "rows", "n_selected": "features"}
-        shown = [{names.get(name, name): share_text(value) if name in shares else value for name, value in row.items()} for row in table]
+        shown = [
+            {str(names.get(name, name)): share_text(value) if name in shares else value for name, value in row.items()} for row in table
+        ]
         blocks += ["", f"{_TABLES.get(key, f'by {key}')}:", *table_lines(shown)]
     return "\n".join(blocks)
 
