@@ -19,7 +19,7 @@ import pytest
 from tests.support.places import ROOT
 
 FOLDERS = ("cluster", "kernels", "pipeline", "storage", "workflows")
-DATA_SUFFIXES = (".yaml", ".svm", ".txt", ".j2", ".css", ".example", "py.typed")
+DATA_SUFFIXES = (".yaml", ".svm", ".txt", ".j2", ".css", ".bib", ".example", "py.typed")
 IMPORT_ALL = (
     "import gramplane.cluster, gramplane.kernels, gramplane.storage, gramplane.pipeline, gramplane.workflows.cli as c; print(c.__file__)"
 )

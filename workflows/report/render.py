@@ -12,7 +12,7 @@ from ...pipeline.records.run_view import RunView, step_word
 from .advice import Advice, list_advice
 from .figures import FOUND, MODEL, PREDICTIONS, WORK, section_pictures
 from .glossary import stop_text, words
-from .head import head_facts, places
+from .head import head_facts, method_sources, methods_text, places
 from .svg import Picture
 from .tables import Table, cell, clip, confusion, found_table, make_table, model_tables, score_tables, work_tables
 from .words import lead, notices, percent, relative_path, rows_text, selected_count, unseen
@@ -188,6 +188,8 @@ def page(runs: Sequence[RunView], footer: str = "", title: str = "") -> str:
         slug=slug,
         notices=notices(runs),
         sections=parts,
+        methods=[("" if len(runs) == 1 else run.name, methods_text(run)) for run in runs],
+        sources="\n\n".join(dict.fromkeys(entry for run in runs for entry in method_sources(run.method))),
         words=words([*headings, *(str(row["name"]) for part in parts for row in part.summary)]),
         footer=footer,
     )

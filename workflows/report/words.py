@@ -228,6 +228,7 @@ def describe_chart(chart: Chart) -> str:
     if chart.kind == "ranking":
         first = "; ".join(f"{name}: {figure(value)}" for name, value in list(zip(chart.names, chart.series[0].y, strict=True))[:5])
         return f"{chart.x_label.capitalize()} of {len(chart.names)}, first {first}."
-    lines = [(series.label, [y for y in series.y if math.isfinite(y)]) for series in chart.series if series.label]
-    told = [f"{label}: {figure(values[0])} to {figure(values[-1])}" for label, values in lines[:5] if values]
-    return " ".join([f"{chart.y_label or chart.title} over {chart.x_label or 'x'}.", "; ".join(told)])
+    shown = [series for series in chart.series if series.label] or chart.series
+    lines = [(series.label, [y for y in series.y if math.isfinite(y)]) for series in shown]
+    told = [f"{label or 'from'}: {figure(values[0])} to {figure(values[-1])}" for label, values in lines[:5] if values]
+    return f"{chart.y_label or chart.title} over {chart.x_label or 'x'}. {'; '.join(told)}."

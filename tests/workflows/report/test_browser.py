@@ -129,7 +129,7 @@ def test_figures_take_the_colours_of_the_page(tab: Tab, files: dict[str, Path]):
     colours = {}
     for dark in (False, True):
         tab.show(files["fgm"], 768, dark)
-        colours[dark] = tab.value("getComputedStyle(document.querySelector('svg.chart path[style*=\"--c0\"]')).stroke")
+        colours[dark] = tab.value("getComputedStyle(document.querySelector('svg.chart path[style*=\"stroke: var(--c0)\"]')).stroke")
     assert colours[False] != colours[True]
 
 

@@ -9,6 +9,7 @@ import io
 import math
 import re
 import shlex
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -28,9 +29,10 @@ from gramplane.workflows.report import RunView, svg, write_report, write_views
 from gramplane.workflows.report.charts import plain_text
 from gramplane.workflows.report.collect import view_run
 from gramplane.workflows.report.glossary import explain_heading, glossary
+from gramplane.workflows.report.head import method_sources
 from gramplane.workflows.report.render import page, summary_rows
 from gramplane.workflows.report.tables import TABLE_ROWS, cell, csv_files, make_table
-from tests.workflows.report.pages import history, pictures, view
+from tests.workflows.report.pages import history, pictures, score, view
 
 SIZE_LIMIT = 2 << 20
 HOSTILE = [
@@ -383,3 +385,27 @@ def test_a_single_round_has_figures_and_no_lines():
     assert "Selected features" in titles and not {"Objective", "Gaps", "Accuracy along the path"} & set(titles)
     both = [picture.title for picture in pictures([view(history=history(1)), view(name="b")])]
     assert {"Objective", "Gaps"} <= set(both)
+
+
+def test_a_methods_paragraph_has_its_figures_and_its_source():
+    run = view(summary={"C": 0.5, "n_selected": 50, "n_features": 64, "objective": 2.0, "outer_gap": 0.1}, params={"C": "auto"})
+    text = html.unescape(page([replace(run, training={"rows": 400, "columns": 64})]))
+    assert "We fitted the method “Feature Generating Machine” (Tan et al., 2014; gramplane 0." in text
+    assert "to data of 400 rows × 64 columns, with C = 0.5 (derived from the data). 50 of 64 features were selected." in text
+    assert "Accuracy on held-out rows was 91.0 %" in text and "within 5 % of the optimum, over all features.</p>" in text
+    assert "@article{tan2014towards" in text.split('id="cite"')[1]
+
+
+def test_every_method_has_a_source_and_sources_are_those_of_the_citation_file():
+    root = Path(__file__).parents[3]
+    cited, listed = ((root / name).read_text("utf-8") for name in ("CITATION.cff", "docs/theory/references.md"))
+    entries = [entry for name in METHODS for entry in method_sources(name)]
+    assert all(method_sources(name) for name in METHODS)
+    for title in {re.search(r"title = \{(.*)\}", entry)[1] for entry in entries}:
+        assert f"*{title}*" in listed and (title in cited or "Non-Parametric" in title)
+
+
+def test_the_largest_page_stays_within_its_limit():
+    rows = [{"rule": f"{'z' * 60} > {j}", "vote": j % 2, "weight": 1.0, "support": 9} for j in range(5000)]
+    many = view(tables=dict.fromkeys(("rules", "groups", "covariates", "stability"), rows), scores=[score(12, 600)], history=history(500))
+    assert len(page([many] * 4).encode()) < SIZE_LIMIT
