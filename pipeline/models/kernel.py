@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -28,7 +28,7 @@ from ..passes.scaling import inverse_row_norms, scaled
 from ..records.data_set import DataSet
 from ..records.scale import FeatureScale
 from .calibration import Calibration
-from .model import Model, check_width
+from .model import Model, Part, check_width
 
 TILES = 20 << 20  # bytes that sums over features are computed in, whatever the sizes
 BLOCK_BYTES = 32 << 20  # bytes of kernel entries in memory at a time
@@ -127,6 +127,14 @@ class KernelModel(KernelBased):
         self.check_store(data)
         refs = row_spans(data, self.n_features if self.features is None else len(self.features.columns))
         return run_decisions(resources, "kernel-decisions", decide_chunk, refs, self, len(self.intercepts))
+
+    def contributions(self, read: Callable[[np.ndarray], np.ndarray], names: Sequence[str] | None) -> list[Part]:
+        """Return every kernel with a weight: what the decision values are by it alone, less the intercepts; of kernels of rows."""
+        if self.layers != 1 or self.features is not None or self.rows is None or self.row_scaled or self.n_features > MAX_COLUMNS:
+            return []
+        row, texts = self.scaled_rows(read(np.arange(self.n_features))), kernel_names(self, names)
+        alone = [replace(self, theta=self.theta * (np.arange(self.theta.shape[1]) == q)) for q in self.used]
+        return [(texts[q], None, (row_decision_values(model, row) - self.intercepts)[0]) for q, model in zip(self.used, alone, strict=True)]
 
 
 def kernel_names(model: Any, columns: Sequence[str] | None = None) -> list[str]:

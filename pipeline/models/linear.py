@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -18,7 +19,8 @@ from ..inputs.tasks import store_codes
 from ..passes.columns import column_sizes, fetch_columns
 from ..passes.scaling import inverse_row_norms
 from .calibration import Calibration
-from .model import Model, check_width, column_batches
+from .model import Model, Part, check_width, column_batches
+from .tables import name_features
 
 PIECE_COLUMNS = 4096  # columns that are held at once for predictions
 WIDE = 50_000  # from this many features coefficients are kept sparse: dense ones would be mostly zeros
@@ -88,6 +90,14 @@ class LinearModel(Model):
             values *= data.scale.row_factor[:, None]
         values += self.intercepts
         return values if self.tasks is None else np.take_along_axis(values, store_codes(self, data, task)[:, None], axis=1)
+
+    def contributions(self, read: Callable[[np.ndarray], np.ndarray], names: Sequence[str] | None) -> list[Part]:
+        """Return every feature with a weight: its value times its coefficient; nothing of tasks and of rows of unit norm."""
+        if self.row_scaled or self.tasks is not None or len(self.features) > PIECE_COLUMNS:
+            return []
+        values, coef = read(self.features)[0], self.coef[:, self.features]
+        added = (coef.toarray() if sp.issparse(coef) else coef) * values
+        return list(zip(name_features(self.features, names), values.tolist(), added.T, strict=True))
 
     def memory(self, data: BlockStore) -> list[Item]:
         """Return the columns of a piece and their weights."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -15,6 +15,9 @@ from ..passes.columns import FETCH_BYTES, column_sizes
 
 Tables: TypeAlias = dict[str, list[dict[str, Any]]]
 """Tables of a report: name to rows, each a mapping of columns."""
+
+Part: TypeAlias = tuple[str, float | None, np.ndarray]
+"""A part of a decision: its name, its value where it has one, and what it adds to the decision values."""
 
 
 class Model:
@@ -41,6 +44,13 @@ class Model:
     def staged_decision_values(self, data: Blocks, resources: Resources, **rows: Any) -> Iterable[tuple[int, np.ndarray]]:
         """Return ``(size, decision values)`` of the model after every step, one at a time, where it keeps its path; else nothing."""
         return ()
+
+    def contributions(self, read: Callable[[np.ndarray], np.ndarray], names: Sequence[str] | None) -> list[Part]:
+        """Return the name, the value and ``(n_values,)`` what is added to the decision values, of every part of the model in one row.
+
+        ``read`` returns some columns of the row, ``(1, k)``; ``names``: of all features. Nothing of models without such parts.
+        """
+        return []
 
     def memory(self, data: BlockStore) -> list[Item]:
         """Return what the driver holds of the rows while it decides."""

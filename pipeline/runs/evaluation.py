@@ -13,7 +13,7 @@ import numpy as np
 from ..inputs.curves import GRID, Curve, calibration_bins, precision_curve, r2_interval, roc_curve, threshold_counts, wilson_interval
 from ..inputs.scores import predicted_codes
 
-DRAWN = ("confusion", "roc", "precision_recall", "calibration", "predictions")
+DRAWN = ("confusion", "roc", "precision_recall", "calibration", "predictions", "decision")
 """Tables of a score that are for reports."""
 
 MAX_CURVES = 8  # classes with curves of their own; of more the commonest

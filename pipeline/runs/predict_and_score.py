@@ -29,6 +29,7 @@ from ..records.compute import ComputeOptions
 from ..records.csv_texts import CsvTexts
 from ..records.run_view import HELD_OUT_ROWS, OTHER_ROWS, TRAINING_ROWS
 from .data import as_store, replaced_data
+from .decisions import decision_rows
 from .evaluation import evaluate_classes, evaluate_numbers
 from .load import calibration_of, calibration_plan, check_encoding, known_of, load_model
 from .predict_planning import first_pass, predict_items, predict_plan, step_bytes
@@ -283,7 +284,8 @@ def _score(run: str, store: str, options: ComputeOptions, emit: Emit, covariates
         table = {**which, **_score_numbers(estimator, data, values[:, 0], rows)}
         known = _known_covariates(estimator, covariates, data)
         path = _path(estimator, data, rows, options, known, lambda values: {"r2": r_squared(data.target()[rows], values[:, 0])})
-        return {**table, "path": path} if path else table
+        decision = decision_rows(estimator, data, values, data.target(), rows)
+        return {**table, **({"path": path} if path else {}), **({"decision": decision} if decision else {})}
     truth, (rows, which) = _truth(estimator, data), _scored_rows(record, data)
     neither = {}
     if hasattr(estimator, "predict_three_way"):
@@ -304,7 +306,8 @@ def _score(run: str, store: str, options: ComputeOptions, emit: Emit, covariates
     path = _path(
         estimator, data, rows, options, known, lambda values: {"accuracy": float(np.mean(predicted_codes(values.T) == truth[rows]))}
     )
-    return {**table, **neither, "path": path}
+    decision = decision_rows(estimator, data, values, truth, rows)
+    return {**table, **neither, "path": path, **({"decision": decision} if decision else {})}
 
 
 def _score_numbers(estimator: Estimator, data: BlockStore, values: np.ndarray, rows: np.ndarray) -> dict[str, Any]:

@@ -69,7 +69,8 @@ def method_sources(method: str) -> list[str]:
     system = METHODS[method].system if method in METHODS else ""
     text = resources.files(__package__ or "").joinpath("references.bib").read_text("utf-8")
     entries = [f"@{entry.strip()}" for entry in re.split(r"^@", text, flags=re.MULTILINE)[1:]]
-    return [entry for entry in entries if system in _field(entry, "keywords").split(", ")]
+    ours = [entry for entry in entries if system in _field(entry, "keywords").split(", ")]
+    return [re.sub(r",\n +keywords = .*", "", entry) for entry in ours]
 
 
 def _field(entry: str, name: str) -> str:

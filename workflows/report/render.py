@@ -14,7 +14,7 @@ from .figures import FOUND, MODEL, PREDICTIONS, WORK, section_pictures
 from .glossary import stop_text, words
 from .head import head_facts, method_sources, methods_text, places
 from .svg import Picture
-from .tables import Table, cell, clip, confusion, found_table, make_table, model_tables, score_tables, work_tables
+from .tables import Table, cell, clip, confusion, decision_table, found_table, make_table, model_tables, score_tables, work_tables
 from .words import lead, notices, percent, relative_path, rows_text, selected_count, unseen
 
 _SUMMARY = {
@@ -118,6 +118,7 @@ def sections(runs: Sequence[RunView]) -> list[Section]:
     errors = [item for name, run in named if (item := confusion(run, name)) is not None]
     trials = [make_table("Cross-validation", run.trials, file="trials.csv") for run in runs if run.trials]
     advice = [(name, item) for name, run in named for item in list_advice(run)]
+    decisions = [decision_table(run, name) for name, run in named]
     tops = [(name, found_table(run)) for name, run in named]
     found = [
         Section("summary", "Side by side", summary=() if is_one else summary, runs=[run.name for run in runs]),
@@ -132,7 +133,7 @@ def sections(runs: Sequence[RunView]) -> list[Section]:
             PREDICTIONS,
             "How well it predicts",
             _prediction_note(runs),
-            squares=[item for item in errors if item.shares],
+            squares=[item for item in errors if item.shares] + [item for item in decisions if item is not None],
             pictures=drawn[PREDICTIONS],
             tables=[("", item) for item in (*(item for item in errors if not item.shares), *score_tables(runs), *trials)],
         ),

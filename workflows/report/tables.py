@@ -168,6 +168,20 @@ def found_table(run: RunView) -> Table | None:
     return make_table(found.title, found.rows, note, file=found.file)
 
 
+def decision_table(run: RunView, name: str = "") -> Table | None:
+    """Return the parts of one decision, of the score shown last that has it."""
+    score = next((score for score in reversed(run.shown_scores) if score.get("decision")), None)
+    if score is None:
+        return None
+    parts, last = [{key: row.get(key) for key in ("part", "value", "contribution")} for row in score["decision"]], score["decision"][-1]
+    if "towards" in last:
+        told = f'Row {last["row"]} of {score["store"]}, correctly classified as "{last["true"]}", the clearest of its rows. '
+        note = f'{told}The contributions add up to the decision value; positive ones point to "{last["towards"]}".'
+    else:
+        note = f"Row {last['row']} of {score['store']}; its true value is {cell(last['true'])}. The contributions add up to the prediction."
+    return make_table(f"{name}: one decision" if name else "One decision taken apart", parts, note, file="scores_decision.csv")
+
+
 def work_tables(run: RunView) -> list[Table]:
     """Return how a run went, and what it was given."""
     settings = [(key, value, run.meanings.get(key, "")) for key, value in run.params.items()]

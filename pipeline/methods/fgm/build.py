@@ -20,7 +20,7 @@ from ...records.data_set import feature_namer
 from .atoms import Atoms, GroupAtoms, feature_ranges
 from .config import FGMConfig
 from .designs import Design
-from .model import FGMModel, MachineState, MachineWeights, positions, selected_atoms, union_of_atoms, union_of_weights
+from .model import FGMModel, MachineState, MachineWeights, coordinate_names, positions, selected_atoms, union_of_atoms, union_of_weights
 from .problem import MachineProblem
 
 REFIT_C = 20.0  # C of the de-biasing refit, as in the paper's experiments
@@ -129,15 +129,3 @@ def group_tables(model: FGMModel, atoms: Atoms) -> Tables:
         norm = float(np.sqrt(squares[np.isin(model.coordinates, members)].sum()))
         rows.append({"group": int(index.labels[g]), "norm": norm, "size": len(members)})
     return {"groups": sorted(rows, key=lambda row: -row["norm"])}
-
-
-def coordinate_names(model: FGMModel) -> list[str]:
-    """Return a readable name of every coordinate of a model."""
-    names = [f"x{j}" for j in model.features] if model.names is None else model.names
-    known = dict(zip(model.features.tolist(), names, strict=True))
-    if model.kind == "poly2":
-        return [known[int(a)] if b < 0 else f"{known[int(a)]}*{known[int(b)]}" for a, b in model.coordinates]
-    if model.kind in ("linear", "groups"):
-        return [known[int(j)] for j in model.coordinates]
-    width = max(1, len(model.coordinates) // max(len(model.features), 1))
-    return [f"{known[int(c) // width]}[{int(c) % width}]" for c in model.coordinates]

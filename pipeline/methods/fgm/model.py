@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from ...core.resources import Resources
 from ...inputs.covariates import covariates_to_decide
 from ...models.calibration import Calibration
 from ...models.linear import multiply_rows
-from ...models.model import Model, check_width, column_batches
+from ...models.model import Model, Part, check_width, column_batches
 from ...passes.blocks import Blocks, table_of
 from ...passes.columns import Columns, fetch_columns
 from ...passes.scaling import inverse_row_norms, scaled
@@ -182,6 +182,15 @@ class FGMModel(Model):
         rounds = max((len(machine.rounds) for machine in self.machines), default=0)
         return (_after_round(self, columns, further, t) for t in range(1, rounds + 1))
 
+    def contributions(self, read: Callable[[np.ndarray], np.ndarray], names: Sequence[str] | None) -> list[Part]:
+        """Return every coordinate with a weight: its value, as scaled, times its weight."""
+        if self.row_scaled or not len(self.features):
+            return []
+        known = self if self.names is not None or names is None else replace(self, names=tuple(str(names[j]) for j in self.features))
+        made: Any = mapped_columns(self, read(self.features))
+        values = np.asarray(made.toarray() if sp.issparse(made) else made)[0]
+        return list(zip(coordinate_names(known), values.tolist(), (self.weights * values).T, strict=True))
+
     def memory(self, data: BlockStore) -> list[Item]:
         """Return the columns, and the coordinates made of them."""
         raw, count = sum(self.fetched_bytes(data)), len(self.coordinates)
@@ -200,6 +209,18 @@ class FGMModel(Model):
     def fetched_bytes(self, data: BlockStore) -> list[int]:
         """Return the bytes of each pass over columns."""
         return column_batches(data, self.features)
+
+
+def coordinate_names(model: FGMModel) -> list[str]:
+    """Return a readable name of every coordinate of a model."""
+    names = [f"x{j}" for j in model.features] if model.names is None else model.names
+    known = dict(zip(model.features.tolist(), names, strict=True))
+    if model.kind == "poly2":
+        return [known[int(a)] if b < 0 else f"{known[int(a)]}*{known[int(b)]}" for a, b in model.coordinates]
+    if model.kind in ("linear", "groups"):
+        return [known[int(j)] for j in model.coordinates]
+    width = max(1, len(model.coordinates) // max(len(model.features), 1))
+    return [f"{known[int(c) // width]}[{int(c) % width}]" for c in model.coordinates]
 
 
 def union_of_atoms(parts: Sequence[np.ndarray]) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -16,7 +17,7 @@ from ...core.memory import Item
 from ...core.resources import Resources
 from ...inputs.tasks import known_codes, store_tasks
 from ...models.calibration import Calibration
-from ...models.model import Model, check_width, column_batches
+from ...models.model import Model, Part, check_width, column_batches
 from ...passes.blocks import Blocks
 from ...passes.columns import Columns
 from .data import raw_columns, rule_flags
@@ -105,6 +106,14 @@ class RuleModel(Model):
             resources.emit({"event": "warning", "message": unseen_message(unseen)})
         values = rule_values(self, raw, data.n_rows)
         return of_tasks(self, values, store_tasks(data) if task is None and self.tasks is not None else task)
+
+    def contributions(self, read: Callable[[np.ndarray], np.ndarray], names: Sequence[str] | None) -> list[Part]:
+        """Return the rules that hold, each with its weights; nothing of tasks."""
+        if self.tasks is not None:
+            return []
+        holds = rule_matrix(self, read(self.columns) if len(self.columns) else np.zeros((1, 0)), 1)[0]
+        texts = {int(r): record["text"] for r, record in zip(self.by_weight, rule_records(self), strict=True)}
+        return [(texts[int(r)], None, self.weights[r]) for r in np.flatnonzero(holds)]
 
     def memory(self, data: BlockStore) -> list[Item]:
         """Return the columns, and which rows satisfy which rule."""
