@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from html import escape
 
@@ -26,7 +25,7 @@ def ratios(rows: Sequence[tuple[str, Sequence[float]]]) -> str:
     """Return points on an axis of ratios for every row: our time over the peer's."""
     height = ROW * len(rows) + 50
     parts = []
-    for ratio, name in ((0.01, "1/100"), (0.1, "1/10"), (0.25, "1/4"), (1.0, "1"), (4.0, "4 x")):
+    for ratio, name in ((0.01, "100× faster"), (0.1, "10×"), (0.25, "4×"), (1.0, "1"), (4.0, "4× slower")):
         kind = "one" if ratio == 1.0 else "grid"
         parts.append(f'<line class="{kind}" x1="{_x(ratio):.0f}" y1="20" x2="{_x(ratio):.0f}" y2="{height - 26}"/>')
         parts.append(f'<text class="axis" text-anchor="middle" x="{_x(ratio):.0f}" y="14">{name}</text>')
@@ -44,9 +43,3 @@ def label_of(workload: str) -> str:
     while len(label) > 58:
         label = label.rpartition(", ")[0]
     return label
-
-
-def ratio_of(value: str) -> float | None:
-    """Return 0.188 of ``"0.188 = 1/5.32 (cpu ...)"``; ``None`` of other figures."""
-    found = re.match(r"([\d.]+) = 1/[\d.]+", value)
-    return float(found[1]) if found else None

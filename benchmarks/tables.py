@@ -22,7 +22,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 PAGES = ("README.md", "docs/benchmarks.md")
 DEFAULTS = "first_table--a-stranger-s-first-table"
 BLOCK = re.compile(r"(<!-- made from results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-FIGURE = re.compile(r"\{([^{}]+)\}")
+FIGURE = re.compile(r"\{([^{}|]+(?:\|\|[^{}|]+)*?)(?: \| (\w+))?\}")
 PROGRAM = re.compile(r"^@bench\.program\((?:.|\n)*?^def (\w+)\(report", re.MULTILINE)
 
 Record = dict[str, Any]
@@ -32,7 +32,7 @@ class Headline(NamedTuple):
     """One comparison: a point of the plot, and a row of README and docs/benchmarks.md where it is short.
 
     ``workload`` and ``peer`` say what was done, and by whom else; ``file`` is the name of the kept run; ``time`` and ``result`` are words
-    with names of its figures in braces.
+    with names of its figures in braces, each with what it is written as (`FORMS`) after a bar.
     """
 
     workload: str
@@ -45,153 +45,155 @@ class Headline(NamedTuple):
 
 HEADLINES: tuple[Headline, ...] = (
     Headline(
-        "10,000 x 500,000 sparse, 200 features; C of both sides, B and rounds of ours chosen",
+        "10,000 × 500,000 sparse, keep 200 features, C tuned for both",
         "LIBLINEAR l1-SVM",
         "fgm_sparse--fgm-on-sparse-data-10000-x-500000-b-20-t-10",
-        "{whole task, FGM (CSC) : l1-SVM} of the whole task, {FGM (CSC) : one fit} of one fit",
-        "accuracy {accuracy: FGM minus l1-SVM}, {refitted: FGM minus l1-SVM} after a refit of both; at the default C {accuracy:"
-        " FGM at its default C minus l1-SVM}; of Zipf's columns {Zipf, accuracy: FGM minus l1-SVM}, {Zipf, refitted: FGM minus "
-        "l1-SVM} and {Zipf, accuracy: FGM at its default C minus l1-SVM}",
+        "{whole task, FGM (CSC) : l1-SVM | speed}; {FGM (CSC) : one fit | speed} for one fit",
+        "accuracy {accuracy: FGM minus l1-SVM | points}; {refitted: FGM minus l1-SVM | points} when both are refitted; {accuracy: FGM at "
+        "its default C minus l1-SVM | points} at the default C (on Zipf-distributed columns {Zipf, accuracy: FGM minus l1-SVM | points}, "
+        "{Zipf, refitted: FGM minus l1-SVM | points} and {Zipf, accuracy: FGM at its default C minus l1-SVM | points})",
         is_short=True,
     ),
     Headline(
-        "8,192 x 65,536 dense, 300 features",
+        "8,192 × 65,536 dense, keep 300 features",
         "l1-SVM on half of the columns",
         "fgm_dense_wide--fgm-on-dense-float32-data-8192-x-65536-b-30-t-10-c-10-0",
-        "{FGM : l1-SVM of that width} of one fit's time",
-        "accuracy {FGM: accuracy, mean of 3 seeds}, the peer {l1-SVM: refitted, mean of 3 seeds} refitted ({l1-SVM: accuracy, "
-        "mean of 3 seeds} as it is)",
+        "{FGM : l1-SVM of that width | speed} for one fit",
+        "accuracy {FGM: accuracy, mean of 3 seeds | percent} (l1-SVM: {l1-SVM: refitted, mean of 3 seeds | percent} refitted, {l1-SVM: "
+        "accuracy, mean of 3 seeds | percent} as fitted)",
     ),
     Headline(
-        "4,000 groups of 10, 4,096 rows",
+        "4,096 rows, 4,000 groups of 10 columns",
         "celer group lasso with one refit",
         "fgm_groups--fgm-on-groups-4096-x-40000-b-20-t-5-logistic",
-        "{FGM, max_inner=1 : celer} with one inner step, {FGM to gap 1e-3 : celer} to a gap of 1e-3",
-        "accuracy above its refit by {accuracy: FGM, max_inner=1 minus celer refitted}, {accuracy: FGM to gap 1e-3 minus celer refitted}",
+        "{FGM, max_inner=1 : celer | speed} with one inner step; {FGM to gap 1e-3 : celer | speed} to a gap of 10⁻³",
+        "accuracy {accuracy: FGM, max_inner=1 minus celer refitted | points}; {accuracy: FGM to gap 1e-3 minus celer refitted | points}",
     ),
     Headline(
-        "all products of 4.6 million features, 1,000,000 rows",
-        "none that can be installed",
+        "all products of two of 4.6 million features, 1,000,000 rows",
+        "no installable peer found",
         "fgm_degree2_wide--fgm-on-all-degree-2-products-1000000-x-4600000-34-non-zeros-a-row-1-1e-13-candidates-b-10-t-10",
         "{seconds of a whole fit}",
-        "10^13 candidates, {extra memory of a fit} beside the data; {planted products found, of 10} of 10 planted products found",
+        "10¹³ candidates in {extra memory of a fit} beside the data; {planted products found, of 10} of 10 planted products found",
         is_short=True,
     ),
     Headline(
-        "SVMlight text, 10^8 non-zeros, 10^7 columns",
+        "SVMlight text, 10⁸ non-zeros, 10⁷ columns",
         "`load_svmlight_file`",
         "ingest_svmlight--svmlight-text-to-a-block-store",
-        "{parser against load_svmlight_file} faster to parse",
-        "finished store at {text to finished stripes, jobs=2} with two jobs ({text to finished stripes, jobs=1} with one), in "
+        "{parser against load_svmlight_file | times} faster to parse",
+        "store finished at {text to finished stripes, jobs=2} with two jobs ({text to finished stripes, jobs=1} with one), in "
         "{peak memory, jobs=2}",
     ),
     Headline(
-        "10^6 x 10^7 from disk, two workers of 1 GiB",
+        "10⁶ × 10⁷ from disk, ten rounds, two workers of 1 GiB",
         "one epoch of `SGDClassifier` in memory",
         "fgm_out_of_core--fgm-from-a-store-of-1000000-x-10000000-b-20-t-10-local-2",
-        "{FGM : SGD} for ten rounds of FGM",
-        "accuracy {FGM: accuracy} with {FGM: features} features, SGD's {SGD: accuracy} with {SGD: features}; peak of a worker "
-        "{greatest peak of a worker process}",
+        "{FGM : SGD | speed}",
+        "accuracy {FGM: accuracy | percent} with {FGM: features | count} features (SGD: {SGD: accuracy | percent} with {SGD: features | "
+        "count}); a worker peaks at {greatest peak of a worker process}",
         is_short=True,
     ),
     Headline(
-        "15 re-weighted support vector machines, n = 3,000",
+        "15 reweighted support vector machines, n = 3,000",
         '`SVC(kernel="precomputed")`',
         "svm_dual--kernel-duals-on-a-gram-matrix-in-memory",
-        "{15 solves n=3000 C=1, warm float32, schedule : peer} (C=1), {15 solves n=3000 C=10, warm float32, schedule : peer} (C=10)",
-        "dual values of the peer above by {15 solves n=3000 C=1: largest relative lag of the dual at 1e-3} and {15 solves "
-        "n=3000 C=10: largest relative lag of the dual at 1e-3}, relative",
+        "{15 solves n=3000 C=1, warm float32, schedule : peer | faster} (C=1); {15 solves n=3000 C=10, warm float32, schedule : peer | "
+        "speed} (C=10)",
+        "dual values {15 solves n=3000 C=1: largest relative lag of the dual at 1e-3 | below} and {15 solves n=3000 C=10: largest "
+        "relative lag of the dual at 1e-3 | below} (relative) above those of `SVC`",
     ),
     Headline(
-        "200 kernels of 2,000 rows, to a gap of 1e-3",
+        "200 kernels, 2,000 rows, to a gap of 10⁻³",
         "the same search around `SVC`; EasyMKL",
         "mkl_elastic--elastic-net-mkl-n-2000-200-kernels-v-0-5-c-1-0-gap-0-001",
-        "{ours : strong loop around SVC}; {ours : EasyMKL}",
-        "upper bounds equal to {upper bounds, relative difference}",
+        "{ours : strong loop around SVC | faster}; {ours : EasyMKL | speed}",
+        "upper bounds agree to {upper bounds, relative difference | relative} (relative)",
         is_short=True,
     ),
     Headline(
-        "the same as 200 given float32 matrices, checks included",
+        "the same, as 200 given float32 matrices, checks included",
         "the same search around `SVC`, without checks",
         "mkl_given--mkl-on-given-matrices-n-2000-200-float32-kernels-v-0-5-c-1-0-gap-0-001",
-        "{given matrices : loop around SVC}",
-        "upper bounds equal to {upper bounds, relative difference}",
+        "{given matrices : loop around SVC | speed}",
+        "upper bounds agree to {upper bounds, relative difference | relative} (relative)",
     ),
     Headline(
         "91 to 793 kernels on six UCI sets, 20 splits",
         "the same outer loop around `SVC`",
         "mkl_thesis--uci-rows-of-the-thesis-heart-ionosphere-liver-pima-sonar-wdbc-20-splits",
-        "{ionosphere: ours : strong loop, median of paired splits} (ionosphere) to {wdbc: ours : strong loop, median of paired "
-        "splits} (wdbc) of its time a split",
-        "v=0.5, per cent: heart {heart, v=0.5: accuracy, per cent}, ionosphere {ionosphere, v=0.5: accuracy, per cent}, liver "
-        "{liver, v=0.5: accuracy, per cent}, pima {pima, v=0.5: accuracy, per cent}, sonar {sonar, v=0.5: accuracy, per cent}, "
-        "wdbc {wdbc, v=0.5: accuracy, per cent}; all within the thesis' deviation or above",
+        "{wdbc: ours : strong loop, median of paired splits | speed} (wdbc) to {ionosphere: ours : strong loop, median of paired splits "
+        "| speed} (ionosphere) a split",
+        "accuracy in per cent with v=0.5: heart {heart, v=0.5: accuracy, per cent}, ionosphere {ionosphere, v=0.5: accuracy, per cent}, "
+        "liver {liver, v=0.5: accuracy, per cent}, pima {pima, v=0.5: accuracy, per cent}, sonar {sonar, v=0.5: accuracy, per cent}, "
+        "wdbc {wdbc, v=0.5: accuracy, per cent}; each within the thesis' deviation or above",
     ),
     Headline(
-        "1,000,000 x 160, groups of 10; 8,000 x 3,000",
-        "celer group lasso",
+        "group lasso, 1,000,000 × 160; 8,000 × 3,000, groups of ten",
+        "celer",
         "group_lasso_batch--batch-group-lasso-1000000-x-160-and-8000-x-3000-groups-of-10",
-        "{tall, alpha_max/50: ours : celer}; {wide, alpha_max/10, noise 0.3: ours : celer}, {wide, alpha_max/50, noise 0.3: "
-        "ours : celer}, with noise {wide, alpha_max/50, noise 1: ours : celer}",
-        "objective above celer's by {tall, alpha_max/50: objective of ours above that of celer, relative}, relative",
+        "{tall, alpha_max/50: ours : celer | faster}; {wide, alpha_max/10, noise 0.3: ours : celer | faster}, {wide, alpha_max/50, noise "
+        "0.3: ours : celer | faster}, with more noise {wide, alpha_max/50, noise 1: ours : celer | speed}",
+        "objective {tall, alpha_max/50: objective of ours above that of celer, relative | below} (relative) below that of celer",
         is_short=True,
     ),
     Headline(
-        "20 tasks of 200 rows, 50 kernels, gap 1e-3",
-        "a loop around `SVC` per task",
+        "20 tasks of 200 rows, 50 kernels, to a gap of 10⁻³",
+        "a loop around `SVC` for each task",
         "multitask_mkl--multiple-kernel-learning-for-many-tasks",
-        "{ours : loops around SVC, p=2} (p=2), {ours : loops around SVC, p=6} (p=6), {ours : loops around SVC, p=8.67} (p=8.67)",
-        "mean accuracy {mean accuracy, p=2}, {mean accuracy, p=6}, {mean accuracy, p=8.67} (tasks alone: {loops around SVC, "
-        "mean accuracy})",
+        "{ours : loops around SVC, p=2 | faster} (p=2), {ours : loops around SVC, p=6 | faster} (p=6), {ours : loops around SVC, p=8.67 | "
+        "speed} (p=8.67)",
+        "mean accuracy {mean accuracy, p=2 | percent}, {mean accuracy, p=6 | percent}, {mean accuracy, p=8.67 | percent} (tasks alone: "
+        "{loops around SVC, mean accuracy | percent})",
     ),
     Headline(
-        "two planted conjunctions, 3,000 x 20",
+        "two planted rules, 3,000 × 20",
         "RuleFit; RIPPER",
         "rules--rule-ensembles",
-        "{ours : RuleFit}; {ours : RIPPER}",
-        "accuracy {accuracy on 5,000 rows} with {rules} rules ({RuleFit, accuracy} with {RuleFit, rules}; {RIPPER, accuracy} "
-        "with {RIPPER, rules})",
+        "{ours : RuleFit | faster}; {ours : RIPPER | speed}",
+        "accuracy {accuracy on 5,000 rows | percent} with {rules} rules ({RuleFit, accuracy | percent} with {RuleFit, rules}; {RIPPER, "
+        "accuracy | percent} with {RIPPER, rules})",
         is_short=True,
     ),
     Headline(
-        "groups among 42 tasks, 2^42 of them",
+        "groups among 42 tasks, 2⁴² candidates",
         "the thesis: 23 minutes",
         "latent_tasks--latent-groups-of-tasks",
         "{planted 42 x 5, mu=1: median} to {planted 42 x 15, mu=0.1: median}",
-        "certified over all groups to {planted 42 x 15, mu=0.1: certified relative gap}",
+        "certified over all groups to {planted 42 x 15, mu=0.1: certified relative gap | relative} (relative)",
     ),
     Headline(
-        "selection path, 300 x 1,000",
+        "feature-selection path, 300 × 1,000",
         "pyHSICLasso",
         "kta_path--kernel-selection-path-300-x-1-000-and-800-x-100-000",
-        "{ours : pyHSICLasso}",
-        "{ours: planted among the 10 chosen} of 10 planted features (pyHSICLasso {pyHSICLasso: planted among the 10 chosen})",
+        "{ours : pyHSICLasso | speed}",
+        "{ours: planted among the 10 chosen} of 10 planted features (pyHSICLasso: {pyHSICLasso: planted among the 10 chosen})",
         is_short=True,
     ),
     Headline(
-        "a stream of 100,000 x 1,000,000, settings of both sides by validation",
+        "stream of 100,000 × 1,000,000, settings of both sides by validation",
         "`SGDClassifier.partial_fit`; its one `fit`",
         "stream--stream-of-100000-x-1000000-100-non-zeros-a-row-batches-of-1000",
-        "{rows/s, sparsest alike : partial_fit, alpha chosen} x (rounds of many rows {rows/s, largest rounds alike : "
-        "partial_fit, alpha chosen} x) the rows a second of `partial_fit`",
-        "accuracy above SGD's by {accuracy, sparsest alike - SGD, alpha chosen}, {accuracy, largest rounds alike - SGD, alpha "
-        "chosen}; the most accurate by {accuracy, most accurate - SGD, alpha chosen} at {rows/s, most accurate : partial_fit, "
-        "alpha chosen} x",
+        "{rows/s, sparsest alike : partial_fit, alpha chosen | times} the rows per second of `partial_fit` ({rows/s, largest rounds alike "
+        ": partial_fit, alpha chosen | times} in rounds of many rows)",
+        "accuracy {accuracy, sparsest alike - SGD, alpha chosen | points}; {accuracy, largest rounds alike - SGD, alpha chosen | points}; "
+        "the most accurate {accuracy, most accurate - SGD, alpha chosen | points} at {rows/s, most accurate : partial_fit, alpha chosen | "
+        "times} the rows per second",
     ),
     Headline(
-        "a kernel from pairs, 6,414 rows of Adult, features to kernel",
+        "a kernel from pairs, 6,414 rows of Adult",
         "the same by `eigh`",
         "npkl_adult--non-parametric-kernels-on-adult",
-        "{whole fit : the same by eigh, N=6414}",
-        "its squared norm equal to {relative error of ||A_+||_F^2}, relative",
+        "{whole fit : the same by eigh, N=6414 | speed}",
+        "squared norm agrees to {relative error of ||A_+||_F^2 | relative} (relative)",
     ),
     Headline(
         "five Gram matrices of 30,000 rows, two workers of 1 GiB",
         "`rbf_kernel` by blocks of `dask.array`, `to_zarr`",
         "gram_distributed--5-gram-matrices-of-30000-rows-2-workers-of-1gib",
-        "{build : peer}",
-        "peak of a worker {build: measured peak of a worker process} (planned {build: planned peak of a worker process}); the "
-        "same bits after one is killed",
+        "{build : peer | speed}",
+        "a worker peaks at {build: measured peak of a worker process} (planned: {build: planned peak of a worker process}); the same bits "
+        "after one is killed",
     ),
 )
 
@@ -295,7 +297,7 @@ def short(runs: list[tuple[str, Record]]) -> str:
 
 def _headline_rows(runs: list[tuple[str, Record]], headlines: Sequence[Headline]) -> str:
     kept = dict(runs)
-    rows = ["| workload | peer | time | result |", "|---|---|---|---|"]
+    rows = ["| Task | Compared with | Speed | Quality |", "|---|---|---|---|"]
     for row in headlines:
         told = [_told(kept[row.file], words) for words in (row.time, row.result)]
         rows.append(f"| {row.workload} | {row.peer} | {' | '.join(told)} |")
@@ -306,8 +308,8 @@ def plot(runs: list[tuple[str, Record]]) -> str:
     """Return the times of the headlines over their peers' as a plot."""
     kept, rows = dict(runs), []
     for row in HEADLINES:
-        shown = {figure: value for figure, value, *_ in kept[row.file]["lines"]}
-        values = [ratio for figure in FIGURE.findall(row.time) if (ratio := _plots.ratio_of(shown[figure])) is not None]
+        shown = _shown(kept[row.file])
+        values = [1 / _times(shown[figure]) for figure, form in FIGURE.findall(row.time) if form in ("speed", "faster")]
         if values:
             rows.append((_plots.label_of(row.workload), values))
     return _plots.ratios(rows)
@@ -340,19 +342,50 @@ def defaults(runs: list[tuple[str, Record]]) -> str:
     return "\n".join(rows)
 
 
+def _shown(record: Record) -> dict[str, str]:
+    """Return the figures of a run by name, without their range."""
+    return {figure: value.partition(" (")[0] for figure, value, *_ in record["lines"]}
+
+
 def _told(record: Record, words: str) -> str:
     """Return words with figures in the places of their names."""
-    shown = {figure: value for figure, value, *_ in record["lines"]}
-    return FIGURE.sub(lambda name: _short(shown[name[1]]), words)
+    shown = _shown(record)
+    return FIGURE.sub(lambda found: FORMS[found[2] or ""](shown[found[1]]), words)
 
 
-def _short(value: str) -> str:
-    """Return ``"0.188 = 1/5.32 (cpu ...)"`` as ``"1/5.3"``, above one as ``"2.3 x"``, other figures without their range."""
-    ratio = re.match(r"([\d.]+) = 1/([\d.]+)", value)
-    if not ratio:
-        return value.partition(" (")[0]
-    share = float(ratio[1])
-    return f"1/{float(ratio[2]):.{3 if share < 0.01 else 2}g}" if share < 1 else f"{share:.2g} x"
+def _times(value: str) -> float:
+    """Return how many times faster we are than the peer: of ``"0.188 = 1/5.32"``, our time over the peer's, 5.32."""
+    share, _, times = value.partition(" = 1/")
+    return float(times) if times else 1 / float(share)
+
+
+def _speed(value: str) -> str:
+    times = _times(value)
+    return f"{_digits(times)}× faster" if times > 1 else f"{_digits(1 / times)}× slower"
+
+
+def _faster(value: str) -> str:
+    if (times := _times(value)) < 1:
+        raise ValueError(f"{value} is slower: write this headline with `speed`")
+    return f"{_digits(times)}×"
+
+
+def _digits(times: float) -> str:
+    return f"{times:.{3 if times > 100 else 2}g}"
+
+
+FORMS: dict[str, Callable[[str], str]] = {
+    "": str,
+    "speed": _speed,
+    "faster": _faster,
+    "times": lambda value: f"{float(value.removesuffix('x')):.3g}×",
+    "points": lambda value: f"{100 * float(value):+.2f} points".replace("-", "−"),
+    "percent": lambda value: f"{100 * float(value):.1f} %",
+    "count": lambda value: f"{float(value):,.0f}",
+    "relative": lambda value: f"{float(value):.2g}",
+    "below": lambda value: f"{-float(value):.2g}",
+}
+"""How a figure is written: ``0.3`` of a time is "3.3× faster", ``0.0219`` more accuracy "+2.19 points"."""
 
 
 # -- pages -----------------------------------------------------------------------------------------------------------------
