@@ -50,8 +50,8 @@ HEADLINES: tuple[Headline, ...] = (
         "fgm_sparse--fgm-on-sparse-data-10000-x-500000-b-20-t-10",
         "{whole task, FGM (CSC) : l1-SVM | speed}; {FGM (CSC) : one fit | speed} for one fit",
         "accuracy {accuracy: FGM minus l1-SVM | points}; {refitted: FGM minus l1-SVM | points} when both are refitted; {accuracy: FGM at "
-        "its default C minus l1-SVM | points} at the default C (on Zipf-distributed columns {Zipf, accuracy: FGM minus l1-SVM | points}, "
-        "{Zipf, refitted: FGM minus l1-SVM | points} and {Zipf, accuracy: FGM at its default C minus l1-SVM | points})",
+        "its default C minus l1-SVM | points} at the default C ({Zipf, accuracy: FGM at its default C minus l1-SVM | points} on "
+        "Zipf-distributed columns)",
         is_short=True,
     ),
     Headline(

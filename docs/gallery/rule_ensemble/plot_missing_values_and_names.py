@@ -28,9 +28,7 @@ for rule in model.rules_:
 # %%
 # The missing share of each column, and the accuracy for patients with and without holes:
 holes = test[columns].isna().any(axis=1).to_numpy()
-right = (
-    model.predict(test[columns].replace({"ward": {"west": None}})) == test["outcome"]
-)
+right = model.predict(test[columns]) == test["outcome"]
 figure, (left, other) = plt.subplots(1, 2, figsize=(8.5, 3.2), layout="constrained")
 left.bar(columns, train[columns].isna().mean(), color="tab:orange")
 left.set(ylabel="share missing", title="Holes in the table")
