@@ -1,4 +1,5 @@
-"""Draw ``docs/_static/result.svg``, the picture of the README and of the first page: ``python docs/make_result.py`` (about a minute).
+"""Draw ``result.svg``, the picture of the README and of the first page, and ``weights.svg`` of "Five minutes in Python" into
+``docs/_static``: ``python docs/make_result.py`` (about a minute).
 
 Five tables of 600 rows and 4,000 columns, of which 40 carry the classes (`gramplane.datasets.dense_linear`, seeds 0 to 4), and 2,000 further
 rows as test set. FGM takes B features in each of four rounds; the l1-SVM is scikit-learn's at several C. A point is the mean of the five.
@@ -10,10 +11,12 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+from sklearn.datasets import load_breast_cancer
 from sklearn.svm import LinearSVC
 
 from gramplane import FGMClassifier
 from gramplane.datasets import dense_linear
+from gramplane.plots import WeightsDisplay
 
 SETTINGS = {
     "Feature Generating Machine": [FGMClassifier(B=B, max_rounds=4) for B in (2, 5, 8, 10, 15, 20, 30, 50)],
@@ -49,9 +52,21 @@ def draw(points: dict[str, np.ndarray]) -> plt.Figure:
     return figure
 
 
+def draw_weights() -> plt.Figure:
+    """Return the picture that the third block of "Five minutes in Python" draws."""
+    data = load_breast_cancer(as_frame=True)
+    return WeightsDisplay.from_estimator(FGMClassifier(B=2, max_rounds=3).fit(data.data, data.target)).figure_
+
+
+def save(figure: plt.Figure, name: str) -> None:
+    """Write a picture, the same bytes each time."""
+    figure.savefig(Path(__file__).parent / "_static" / name, metadata={"Date": None}, facecolor="white")
+
+
 if __name__ == "__main__":
     plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "gramplane", "font.family": "sans-serif", "font.size": 11})
     points = measured()
     for name, path in points.items():
         print(name, *(f"{kept:.0f}: {score:.3f}" for kept, score in path))
-    draw(points).savefig(Path(__file__).parent / "_static" / "result.svg", metadata={"Date": None}, facecolor="white")
+    save(draw(points), "result.svg")
+    save(draw_weights(), "weights.svg")

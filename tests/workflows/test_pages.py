@@ -35,7 +35,7 @@ def test_a_block_is_of_a_known_language_and_runs_or_says_why_not(name: str) -> N
         assert block.mark in ("", "runs", "shown"), block
         if block.mark == "shown":
             assert len(block.reason) > 10, block
-        if name.startswith("docs/guides"):
+        if name.startswith(("docs/guides", "docs/start", "docs/index")):
             wide = [line for line in f"{block.text}{block.output}".splitlines() if len(line) > WIDTH]
             assert not wide, wide
         if block.language == "sh":
