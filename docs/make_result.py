@@ -1,8 +1,8 @@
 """Draw ``result.svg``, the picture of the README and of the first page, and ``weights.svg`` of "Five minutes in Python" into
 ``docs/_static``: ``python docs/make_result.py`` (about a minute).
 
-Five tables of 600 rows and 4,000 columns, of which 40 carry the classes (`gramplane.datasets.dense_linear`, seeds 0 to 4), and 2,000 further
-rows as test set. FGM takes B features in each of four rounds; the l1-SVM is scikit-learn's at several C. A point is the mean of the five.
+Five tables of 600 rows and 4,000 columns, of which 40 carry the classes (`gramplane.datasets.dense_linear`, seeds 0 to 4), and 2,000 rows
+more as test set. FGM takes B features in each of four rounds; the l1-SVM is scikit-learn's at several C. A point is the mean of the five.
 """
 
 from __future__ import annotations
@@ -65,8 +65,5 @@ def save(figure: plt.Figure, name: str) -> None:
 
 if __name__ == "__main__":
     plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "gramplane", "font.family": "sans-serif", "font.size": 11})
-    points = measured()
-    for name, path in points.items():
-        print(name, *(f"{kept:.0f}: {score:.3f}" for kept, score in path))
-    save(draw(points), "result.svg")
+    save(draw(measured()), "result.svg")
     save(draw_weights(), "weights.svg")
