@@ -111,8 +111,10 @@ def quality_lines(run: RunView) -> list[str]:
     majority = majority_share(run)[1] if measure == "accuracy" else math.nan
     beside = f"; most frequent class: {share_text(majority)}" if math.isfinite(majority) else ""
     is_train = not run.trials and not math.isfinite(unseen(run, measure).value)
-    rest = " (optimistic)" if is_train else f" (training rows: {figure(train.value)})" if math.isfinite(train.value) else ""
-    lines = [f"{MEASURES[measure]} {figure(known.value)} {'over' if 'fold' in known.where else 'on'} {known.where}{rest}{beside}"]
+    where = f"{'over' if 'fold' in known.where else 'on'} {known.where}{' (optimistic)' if is_train else ''}"
+    lines = [f"{MEASURES[measure]} {figure(known.value)} {where}{beside}"]
+    if not is_train and math.isfinite(train.value):
+        lines.append(f"{MEASURES[measure]} {figure(train.value)} on training rows (optimistic)")
     return [*lines, *_falling(run, measure)]
 
 
@@ -154,7 +156,7 @@ def _certificate(run: RunView) -> list[str]:
     if math.isfinite(gap) and math.isfinite(objective):
         relative = max(gap, 0.0) / max(abs(objective), 1e-300)
         better = share_text(relative) if relative >= 5e-4 else "0.1 %"
-        return [f"certified: an objective at most {better} better is possible ({over})"]
+        return [f"certified within {better} of the optimum ({over})"]
     if math.isfinite(gap):
         return [f"certified: the error is at most {max(gap, 0.0):.1g} ({over})"]
     if run.state != "done":
@@ -176,7 +178,7 @@ def _next(run: RunView) -> list[str]:
     scored = run.method in METHODS and METHODS[run.method].config.has_scores
     commands = [f"gramplane report {path}"]
     if scored and not run.is_unseen:
-        commands.insert(0, f"gramplane score {path} TEST    (TEST: a file or store of rows the fit has not seen)")
+        commands.insert(0, f"gramplane score {path} TEST    # TEST: rows not used for the fit")
     elif not scored and "data" in run.settings and "stream" not in run.settings:
         commands.append(f"gramplane predict {path} {_short(run.settings['data'])} out.csv")
     if scored and not run.is_unseen and not math.isfinite(_held_out(run)) and (command := _tune_command(run)):
@@ -210,10 +212,11 @@ _TABLES = {"classes": "by class", "tasks": "by task", "path": "by number of feat
 
 
 def _accuracy_text(left: dict[str, Any], rows: int) -> str:
-    accuracy, label = left.pop("accuracy"), left.pop("majority_class", "")
+    left.pop("majority_class", None)
+    accuracy = left.pop("accuracy")
     interval, majority = left.pop("accuracy_interval", None), left.pop("majority", None)
     low_high = f", 95 % CI {100 * interval[0]:.1f}–{share_text(min(interval[1], 1.0))}" if interval else ""
-    beside = "" if majority is None else f'; most frequent class ("{label}"): {share_text(majority)}'
+    beside = "" if majority is None else f"; most frequent class: {share_text(majority)}"
     return f"{round(accuracy * rows):,} of {rows:,} correct ({share_text(accuracy)}{low_high}){beside}"
 
 

@@ -137,11 +137,11 @@ def test_a_full_run_is_kept_and_its_tables_made_anew(bench: Any, monkeypatch: py
     record = json.loads((tmp_path / "fgm_small--a-workload-n-3.json").read_text())
     assert record["command"] == "python -m benchmarks.linear_speed fgm_small --reps 1" and record["program"] == "fgm_small"
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
-    row = tables.Headline("w", "p", "fgm_small--a-workload-n-3", "{ours : peer}", "as {ours : peer} says", is_short=True)
+    row = tables.Headline("w", "p", "fgm_small--a-workload-n-3", "{ours : peer | speed}", "as {ours : peer | faster} says", is_short=True)
     monkeypatch.setattr(tables, "HEADLINES", (row,))
     runs = tables.kept_runs()
     page = tables.made_anew("# Words\n<!-- made from results: short -->\nold\n<!-- end -->\nmore", runs)
-    assert "| w | p | 1/4 | as 1/4 says |\n<!-- end -->" in page and "old" not in page
+    assert "| w | p | 4× faster | as 4× says |\n<!-- end -->" in page and "old" not in page
     assert "| A workload, n=3 | ours : peer | 0.250 = 1/4.00" in tables.state_of_rows(runs) and "| met |" in tables.state_of_rows(runs)
     assert "* a remark" in tables.all_runs(runs) and "`fgm_small`" not in tables.not_run(runs) and "`fgm_dense`" in tables.not_run(runs)
 
