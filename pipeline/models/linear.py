@@ -95,7 +95,8 @@ class LinearModel(Model):
         """Return every feature with a weight: its value times its coefficient; nothing of tasks and of rows of unit norm."""
         if self.row_scaled or self.tasks is not None or len(self.features) > PIECE_COLUMNS:
             return []
-        values, coef = read(self.features)[0], self.coef[:, self.features]
+        values = read(self.features)[0]
+        coef: Matrix = self.coef[:, self.features]
         added = (coef.toarray() if sp.issparse(coef) else coef) * values
         return list(zip(name_features(self.features, names), values.tolist(), added.T, strict=True))
 
