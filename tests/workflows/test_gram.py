@@ -266,7 +266,7 @@ def test_wrong_words(data: Path, tmp_path: Path, capsys):
     out = tmp_path / "grams"
     assert "either --kernels or" in result(["gram", data, "--out", out], capsys, 2)["error"]
     assert "STORE" in result(["gram", "--kernels", "linear", "--out", out], capsys, 2)["error"]
-    assert "plans the computing" in result(["gram", "--precomputed", "x", "--out", out, "--dry-run"], capsys, 2)["error"]
+    assert "plans kernels that are computed" in result(["gram", "--precomputed", "x", "--out", out, "--dry-run"], capsys, 2)["error"]
 
 
 def test_store_of_other_data_and_held_store(data: Path, tmp_path: Path, capsys):
