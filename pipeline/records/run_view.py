@@ -55,6 +55,8 @@ class RunView:
         """What the method selects."""
         if self.tables.get("rules") is not None:
             return "rules"
+        if any("tasks" in row for row in self.tables.get("groups", ())):
+            return "groups of tasks"
         return "kernels" if self.tables.get("kernels") or "n_kernels" in self.summary or self.bounded else "features"
 
     @property

@@ -115,7 +115,14 @@ def majority_share(run: RunView) -> tuple[str, float]:
 
 def lead(run: RunView) -> list[str]:
     """Return the first sentences of the page of one run."""
-    return [text for text in (_quality(run), _optimism(run), selection_text(run), certificate_text(run)) if text]
+    return [text for text in (_compared(run), _quality(run), _optimism(run), selection_text(run), certificate_text(run)) if text]
+
+
+def _compared(run: RunView) -> str:
+    """Return the score that a search chose by, where it is none that every run has."""
+    measure = measure_of(run.trials[0]) if run.trials else "accuracy"
+    mean = over_folds(run, measure)
+    return "" if measure in MEASURES else f"{measure} {figure(mean.value)} on average over {mean.where}."
 
 
 def _quality(run: RunView) -> str:
@@ -161,12 +168,17 @@ def selection_text(run: RunView) -> str:
     selected, unit = selected_count(run), run.unit
     if selected is None:
         return ""
-    there = run.settings.get("n_atoms", run.summary.get("n_kernels" if unit == "kernels" else "n_features"))
+    there = run.settings.get("n_atoms", run.summary.get({"kernels": "n_kernels", "features": "n_features"}.get(unit)))
     unit = "candidates" if unit == "features" and there not in (None, run.summary.get("n_features")) else unit
     of = f" of {there:,}" if there is not None and unit != "rules" else ""
     empty = len(run.selected) - selected if run.selected else 0
     more = f"; {empty:,} more entered the search and got no weight" if empty else ""
-    return f"{selected:,}{of} {unit[:-1] if selected == 1 and not of else unit} selected{more}."
+    return f"{selected:,}{of} {_one(unit) if selected == 1 and not of else unit} selected{more}."
+
+
+def _one(unit: str) -> str:
+    word, *rest = unit.split(" ")
+    return " ".join([word[:-1], *rest])
 
 
 def certificate_text(run: RunView) -> str:

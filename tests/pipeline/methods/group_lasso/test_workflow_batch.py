@@ -76,7 +76,7 @@ def test_tune_compares_penalties_on_folds(tmp_path, capsys):
     ("settings", "message"),
     [
         (["lam=0"], "algorithm='fista' needs a penalty; without one there is no certificate"),
-        (["loss=hinge"], "loss='hinge': the target holds real numbers; use 'squared'"),
+        (["loss=hinge"], "loss='hinge': the target holds real numbers\nhelp: use 'squared'"),
         (["lam=-1"], "lam"),
         (["tol=0"], "tol"),
     ],
