@@ -220,7 +220,7 @@ _HEAT_MAPS = (
     (
         "task_features",
         "Features by task",
-        "Weight of every selected feature, as scaled, in every task; largest norms left, blue positive.",
+        "Weight of the scaled column of every selected feature in every task; largest norms left, blue positive.",
     ),
     ("task_pairs", "Tasks that learn together", "Weight of one task's rows in another's model, summed over kernels."),
 )

@@ -23,7 +23,7 @@ def decision_rows(estimator: Estimator, data: BlockStore, values: np.ndarray, tr
     ``values``: ``(n, m)`` decision values of all rows; ``truth``: ``(n,)`` classes as indices, or targets; ``rows``: which were scored.
     """
     model, classes = estimator.model_, getattr(estimator, "classes_", None)
-    if not hasattr(model, "contributions") or not rows.any():
+    if not hasattr(model, "contributions") or np.ndim(model.intercepts) != 1 or not rows.any():  # tasks have intercepts of their own
         return []
     row, of = _clearest(values, truth, np.flatnonzero(rows), classes is not None)
     if row is None:

@@ -46,7 +46,7 @@ def test_the_ranking_does_not_depend_on_units(name):
     np.testing.assert_allclose(weights, values, rtol=1e-3)
     np.testing.assert_allclose(mixed.coef_, plain.coef_ * UNITS, rtol=1e-3, atol=1e-9)
     chart = WeightsDisplay.from_estimator(mixed).chart
-    assert "as scaled" in f"{chart.x_label} {chart.y_label} {chart.caption}"
+    assert "scaled column" in f"{chart.x_label} {chart.y_label} {chart.caption}"
 
 
 def test_runs_and_their_models_show_the_same(tmp_path):

@@ -86,6 +86,7 @@ CASES: dict[str, tuple[Case, ...]] = {
     ),
     "warmup": (_case("warmup"),),
     "completion": (_case("completion bash"),),
+    "help": (_case("help exit-codes"), _case("help running")),
 }
 """Every command of ``gramplane`` by its words; a command that is not here fails the test of this table."""
 

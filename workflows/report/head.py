@@ -58,8 +58,8 @@ def _parameters(run: RunView) -> str:
     if not math.isfinite(value):
         return ""
     searched = any(key in row for row in run.trials)
-    default = METHODS[run.method].config.model_fields[str(key)].default if run.method in METHODS else None
-    source = "the default" if run.params[str(key)] == default else "given"
+    fields = METHODS[run.method].config.model_fields if run.method in METHODS else {}
+    source = "the default" if key in fields and run.params[str(key)] == fields[str(key)].default else "given"
     source = "chosen by cross-validation" if searched else "derived from the data" if run.params[str(key)] == "auto" else source
     return f", with {key} = {figure(value)} ({source})"
 

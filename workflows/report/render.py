@@ -42,7 +42,7 @@ _SUMMARY = {
 }
 """Figures of the summary and what the page calls them: one name for all methods."""
 
-LINKS = 1 << 20  # bytes that the links of all tables of a page may hold
+LINKS = 3 << 18  # bytes that the links of all tables of a page may hold
 
 
 @dataclass(frozen=True)

@@ -407,5 +407,5 @@ def test_every_method_has_a_source_and_sources_are_those_of_the_citation_file():
 
 def test_the_largest_page_stays_within_its_limit():
     rows = [{"rule": f"{'z' * 60} > {j}", "vote": j % 2, "weight": 1.0, "support": 9} for j in range(5000)]
-    many = view(tables=dict.fromkeys(("rules", "groups", "covariates", "stability"), rows), scores=[score(12, 600)], history=history(500))
+    many = view(tables=dict.fromkeys(("rules", "groups", "covariates"), rows), scores=[score(12, 600)], history=history(500))
     assert len(page([many] * 4).encode()) < SIZE_LIMIT

@@ -188,7 +188,7 @@ def test_the_limit_of_steps_warns(name):
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"n_components": 0}, "n_components=0: .*greater than or equal to 1"),
+        ({"n_components": 0}, "n_components=0: .*at least 1"),
         ({"n_neighbors": 0}, "n_neighbors=0"),
         ({"graph": "both"}, "graph='both'"),
         ({"C": 0.0}, r"C=0.0: .*greater than 0"),

@@ -405,7 +405,7 @@ def test_commands_as_typed(text, tmp_path, capsys, monkeypatch):
     code, said = typed("fit", "group-lasso", "--stream", tmp_path / "rows.svm", "--run", tmp_path / "dry", *words, "--dry-run")
     assert code == 0 and json.loads(said.out.splitlines()[-1])["plan"]["rows_from"] == "text" and not (tmp_path / "dry").exists()
     bad = {
-        ("--data", tmp_path / "rows.svm", "--n-features", 3): "--n-features describes a text",
+        ("--data", tmp_path / "rows.svm", "--n-features", 3): "--n-features describes text",
         (): "give --data STORE, or --stream FILE",
         ("--stream", tmp_path / "rows.svm"): "give --n-features N",
         ("--stream", "-", "--data", "x", "--n-features", 3): "exclude each other",

@@ -277,7 +277,7 @@ def test_the_sufficient_condition_of_the_thesis_is_told_beside():
     ("params", "told"),
     [
         ({"p": 1.0}, "p.*greater than 1"),
-        ({"q": 2.5}, "q.*less than or equal to 2"),
+        ({"q": 2.5}, "q.*at most 2"),
         ({"a": 0.0}, "a.*greater than 0"),
         ({"mu": -1.0}, "mu.*greater than 0"),
         ({"loss": "hinge"}, "loss='hinge': the target holds real numbers; use 'epsilon_insensitive' or 'squared'"),

@@ -57,7 +57,7 @@ def test_what_is_wrong_is_told_before_work_starts(tmp_path: Path, capsys):
     given = ["--task", "regression", "--target", "score", "--task-column", "school"]
     assert main(["ingest", str(tmp_path / "train.csv"), str(tmp_path / "train"), *given, "--quiet"]) == 0
     fit = ["fit", "latent-task-mkl", "--data", str(tmp_path / "train"), "--run", str(tmp_path / "run"), "--kernels", "linear", "--quiet"]
-    for setting, told in (("p=1", "greater than 1"), ("q=3", "less than or equal to 2"), ("loss=hinge", "real numbers")):
+    for setting, told in (("p=1", "greater than 1"), ("q=3", "at most 2"), ("loss=hinge", "real numbers")):
         assert main([*fit, "--set", setting]) in (2, 3)
         assert told in capsys.readouterr().err
         assert not (tmp_path / "run").exists()

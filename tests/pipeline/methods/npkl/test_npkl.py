@@ -370,7 +370,7 @@ def test_bad_constraints_are_named(constraints, message):
     ("params", "message"),
     [
         ({"C": 0.0}, "C=0.0: .*greater than 0"),
-        ({"p": 0.5}, "p=0.5: .*greater than or equal to 1"),
+        ({"p": 0.5}, "p=0.5: .*at least 1"),
         ({"p": 1.0, "loss": "hinge"}, "p=1: needs loss='linear', not 'hinge'"),
         ({"p": 1.0, "G": 1.0}, "p=1: needs the cap B"),
         ({"B": -1.0}, "B=-1.0"),

@@ -331,7 +331,7 @@ def test_without_relevance_there_is_nothing_to_judge(tmp_path):
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"n_neighbors": 0}, "n_neighbors=0: .*greater than or equal to 1"),
+        ({"n_neighbors": 0}, "n_neighbors=0: .*at least 1"),
         ({"C": 0.0}, "C=0.0: .*greater than 0"),
         ({"B": -1.0}, "B=-1.0"),
         ({"damping": 1.0}, "damping=1.0: .*less than 1"),

@@ -204,8 +204,8 @@ def test_weights_zero_leave_rows_out_and_whole_numbers_repeat_them():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"q": 0.9}, "q.*greater than or equal to 1"),
-        ({"q": 2.1}, "q.*less than or equal to 2"),
+        ({"q": 0.9}, "q.*at least 1"),
+        ({"q": 2.1}, "q.*at most 2"),
         ({"solver": "level"}, "solver.*'auto', 'mirror' or 'alternate'"),
         ({"loss": "hinge"}, "the target holds real numbers"),
         ({"grams": "store"}, "grams='store' needs gram_store"),

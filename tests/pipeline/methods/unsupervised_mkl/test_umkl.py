@@ -215,8 +215,8 @@ def test_the_limit_of_iterations_warns():
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"n_bases": 0}, "n_bases=0: .*greater than or equal to 1"),
-        ({"gamma1": -1.0}, r"gamma1=-1.0: .*greater than or equal to 0"),
+        ({"n_bases": 0}, "n_bases=0: .*at least 1"),
+        ({"gamma1": -1.0}, r"gamma1=-1.0: .*at least 0"),
         ({"gamma2": float("nan")}, "gamma2=nan"),
         ({"stop": "never"}, "stop='never'"),
         ({"grams": "store"}, "grams='store' needs gram_store"),
