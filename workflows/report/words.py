@@ -168,7 +168,7 @@ def selection_text(run: RunView) -> str:
     selected, unit = selected_count(run), run.unit
     if selected is None:
         return ""
-    there = run.settings.get("n_atoms", run.summary.get({"kernels": "n_kernels", "features": "n_features"}.get(unit)))
+    there = run.settings.get("n_atoms", run.summary.get({"kernels": "n_kernels", "features": "n_features"}.get(unit, "")))
     unit = "candidates" if unit == "features" and there not in (None, run.summary.get("n_features")) else unit
     of = f" of {there:,}" if there is not None and unit != "rules" else ""
     empty = len(run.selected) - selected if run.selected else 0
