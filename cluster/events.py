@@ -82,7 +82,8 @@ def headline(event: Mapping[str, Any]) -> str | None:
     kind = event.get("event")
     if kind == "iteration":
         # What is not known yet, such as a gap before anything is certified, is NaN: there is nothing to show.
-        parts = [f"{name} {event[key]:{form}}" for key, name, form in FIGURES if _is_known(event.get(key))]
+        known = [(name, event[key], form) for key, name, form in FIGURES if _is_known(event.get(key))]
+        parts = [f"{name} {max(value, 0.0) if name.endswith('gap') else value:{form}}" for name, value, form in known]
         return "  ".join([f"round {event.get('iteration', '?')}", *parts])
     if kind == "grams":
         blocks = event.get("blocks_computed")

@@ -63,8 +63,8 @@ class Grouped(click.Group):
     cls=Grouped,
     subcommand_metavar="COMMAND ...",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="`gramplane COMMAND --help` shows a command, `gramplane fit METHOD --help` the parameters of a method, "
-    "`gramplane help exit-codes` and `gramplane help running` what commands share.",
+    epilog="See also: `gramplane COMMAND --help`, `gramplane fit METHOD --help` for the parameters of a method, "
+    "`gramplane help exit-codes`, and `gramplane help running` for clusters and memory.",
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version and exit.")
 def cli() -> None:

@@ -279,16 +279,10 @@ def format_figure(value: object, digits: int = 6) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        whole = value.is_integer() or abs(value) >= 10**digits
-        return (
-            ""
-            if math.isnan(value)
-            else "0"
-            if abs(value) < 1e-14
-            else f"{value:,.0f}"
-            if whole and abs(value) < 1e15
-            else f"{value:.{digits}g}"
-        )
+        if math.isnan(value):
+            return ""
+        is_whole = abs(value) < 1e15 and (value.is_integer() or abs(value) >= 10**digits)
+        return f"{value:,.0f}" if is_whole else f"{value:.{digits}g}"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, Mapping):

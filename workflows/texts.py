@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from ..pipeline.records.run_view import OTHER_ROWS, TRAINING_ROWS, Row, RunView, measure_of, number
 from ..pipeline.registry import METHODS
 from .console import align_rows, count_text, format_figure, size_text, table_lines, verdict
+from .report.advice import tune_command
 from .report.collect import is_run, model_run, view_run
 from .report.found import what_was_found
 from .report.glossary import stop_reason
-from .report.words import MEASURES, best_known, majority_share, on_training_rows, unseen
+from .report.words import MEASURES, best_known, certified_share, majority_share, on_training_rows, percent, unseen
 
 if TYPE_CHECKING:
     from .runner import WorkflowOutcome
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
 
 STEADIEST = 20  # features whose stability is shown
 FALL = 0.01  # by so much less accuracy at the end of the path than before it is told
-
-
-def share_text(value: float) -> str:
-    """Return ``95.7 %``."""
-    return f"{100 * value:.1f} %"
 
 
 def run_text(path: str, status: str = "done", warnings: bool = True) -> str:
@@ -107,9 +103,9 @@ def quality_lines(run: RunView) -> list[str]:
     if measure is None:
         return []
     known, train = best_known(run, measure), on_training_rows(run, measure)
-    figure = share_text if measure == "accuracy" else "{:.3g}".format
+    figure = percent if measure == "accuracy" else "{:.3g}".format
     majority = majority_share(run)[1] if measure == "accuracy" else math.nan
-    beside = f"; most frequent class: {share_text(majority)}" if math.isfinite(majority) else ""
+    beside = f"; most frequent class: {percent(majority)}" if math.isfinite(majority) else ""
     is_train = not run.trials and not math.isfinite(unseen(run, measure).value)
     where = f"{'over' if 'fold' in known.where else 'on'} {known.where}{' (optimistic)' if is_train else ''}"
     lines = [f"{MEASURES[measure]} {figure(known.value)} {where}{beside}"]
@@ -128,18 +124,14 @@ def _falling(run: RunView, measure: str) -> list[str]:
     best, last = max(points, key=lambda point: point[1]), points[-1]
     if best[1] - last[1] < FALL or best[0] >= last[0]:
         return []
-    figure = share_text if measure == "accuracy" else "{:.3g}".format
+    figure = percent if measure == "accuracy" else "{:.3g}".format
     told = f"fewer features do better: {best[0]:,} features {figure(best[1])}, {last[0]:,} features {figure(last[1])}"
     return [told, *([f"help: {command}"] if (command := _tune_command(run)) else [])]
 
 
 def _tune_command(run: RunView) -> str:
-    """Return the command that chooses how many features a feature generating machine takes."""
-    if run.method != "fgm" or run.trials or "data" not in run.settings:
-        return ""
-    B = int(run.params.get("B") or METHODS["fgm"].config.model_fields["B"].default)
-    grid = ",".join(str(value) for value in sorted({max(1, B // 4), max(1, B // 2), B}))
-    return f"gramplane tune fgm --data {_short(run.settings['data'])} --run {_short(run.path)}-tuned --grid B={grid}"
+    """Return the command that chooses how many features the Feature Generating Machine takes."""
+    return tune_command(run) if run.method == "fgm" and not run.trials else ""
 
 
 def _short(path: object) -> str:
@@ -150,13 +142,9 @@ def _short(path: object) -> str:
 
 def _certificate(run: RunView) -> list[str]:
     """Return how far the objective is from the optimum in one sentence."""
-    summary, over = run.summary, run.summary.get("certified_over")
-    objective, gap, outer = (number(summary.get(key)) for key in ("objective", "gap", "outer_gap"))
-    gap, over = (outer, "all features") if math.isfinite(outer) else (gap, over)
-    if math.isfinite(gap) and math.isfinite(objective):
-        relative = max(gap, 0.0) / max(abs(objective), 1e-300)
-        better = share_text(relative) if relative >= 5e-4 else "0.1 %"
-        return [f"certified within {better} of the optimum ({over})"]
+    if (found := certified_share(run)) is not None:
+        return [f"certified within {found[0]} of the optimum ({found[1]})"]
+    gap, over = number(run.summary.get("gap")), run.summary.get("certified_over")
     if math.isfinite(gap):
         return [f"certified: the error is at most {max(gap, 0.0):.1g} ({over})"]
     if run.state != "done":
@@ -200,9 +188,7 @@ def score_text(score: Row, store: str) -> str:
     for key, table in tables.items():
         shares = {"accuracy", "precision", "recall", "f1"}
         names = {"label": "class", "support": "rows", "n_selected": "features"}
-        shown = [
-            {str(names.get(name, name)): share_text(value) if name in shares else value for name, value in row.items()} for row in table
-        ]
+        shown = [{str(names.get(name, name)): percent(value) if name in shares else value for name, value in row.items()} for row in table]
         blocks += ["", f"{_TABLES.get(key, f'by {key}')}:", *table_lines(shown)]
     return "\n".join(blocks)
 
@@ -215,9 +201,9 @@ def _accuracy_text(left: dict[str, Any], rows: int) -> str:
     left.pop("majority_class", None)
     accuracy = left.pop("accuracy")
     interval, majority = left.pop("accuracy_interval", None), left.pop("majority", None)
-    low_high = f", 95 % CI {100 * interval[0]:.1f}–{share_text(min(interval[1], 1.0))}" if interval else ""
-    beside = "" if majority is None else f"; most frequent class: {share_text(majority)}"
-    return f"{round(accuracy * rows):,} of {rows:,} correct ({share_text(accuracy)}{low_high}){beside}"
+    low_high = f", 95 % CI {100 * interval[0]:.1f}–{percent(min(interval[1], 1.0))}" if interval else ""
+    beside = "" if majority is None else f"; most frequent class: {percent(majority)}"
+    return f"{round(accuracy * rows):,} of {rows:,} correct ({percent(accuracy)}{low_high}){beside}"
 
 
 def _r2_text(left: dict[str, Any]) -> str:
@@ -235,13 +221,13 @@ def _with_interval(left: Row, key: str) -> object:
 def stability_text(found: Row, path: str) -> str:
     """Return how stable the features of a run are, the steadiest first."""
     features, resamples = found["features"], found["resamples"]
-    rows = [{"feature": row["feature"], "selected in": share_text(row["frequency"]), "in the fit": row["in_the_fit"]} for row in features]
+    rows = [{"feature": row["feature"], "selected in": percent(row["frequency"]), "in the fit": row["in_the_fit"]} for row in features]
     told = f"{path}: {found['steady']} features are stable (selected in at least 80 % of {resamples} resamples)"
     lines = [told, "", *table_lines(rows[:STEADIEST])]
     more = len(rows) - STEADIEST
     lines += [f"  and {more:,} more (gramplane report {shlex.quote(path)} writes {Path(path) / 'stability.csv'})"] if more > 0 else []
     mean = found["mean_frequency"]
-    of_the_fit = [] if mean is None else [f"the {found['n_selected']} features of the fit: selected in {share_text(mean)} on average"]
+    of_the_fit = [] if mean is None else [f"the {found['n_selected']} features of the fit: selected in {percent(mean)} on average"]
     return "\n".join([*lines, "", *of_the_fit])
 
 
@@ -260,7 +246,7 @@ def workflow_text(read: Workflow, outcome: WorkflowOutcome) -> str:
 def _step_words(folder: Path, figures: Row) -> str:
     """Return what a step came to in a few words, and where it is."""
     best = figures.get("fit", figures)
-    majority = f" (most frequent class: {share_text(figures['majority'])})" if figures.get("majority") is not None else ""
+    majority = f" (most frequent class: {percent(figures['majority'])})" if figures.get("majority") is not None else ""
     words = [
         f"{figures['rows']:,} rows" if "rows" in figures and not {"accuracy", "r2"} & set(figures) else "",
         f"{figures['columns']:,} columns" if "columns" in figures else "",
@@ -272,7 +258,7 @@ def _step_words(folder: Path, figures: Row) -> str:
     measured = {"accuracy": "accuracy", "r2": "R2", "test_accuracy": "held-out accuracy", "test_r2": "held-out R2"}
     key = next((key for key in measured if figures.get(key) is not None), None)
     if key is not None:
-        words.append(f"{measured[key]} {share_text(figures[key]) if 'accuracy' in key else format_figure(figures[key], 3)}{majority}")
+        words.append(f"{measured[key]} {percent(figures[key]) if 'accuracy' in key else format_figure(figures[key], 3)}{majority}")
     is_run = "iterations" in best
     written = next(
         (figures[key] for key in ("report", "out", "grams", "store") if isinstance(figures.get(key), str)), folder if is_run else ""

@@ -128,13 +128,18 @@ class KernelModel(KernelBased):
         refs = row_spans(data, self.n_features if self.features is None else len(self.features.columns))
         return run_decisions(resources, "kernel-decisions", decide_chunk, refs, self, len(self.intercepts))
 
-    def contributions(self, read: Callable[[np.ndarray], np.ndarray], names: Sequence[str] | None) -> list[Part]:
-        """Return every kernel with a weight: what the decision values are by it alone, less the intercepts; of kernels of rows."""
+    def contributions(self, read: Callable[[np.ndarray], np.ndarray], names: Sequence[str] | None, of: int) -> list[Part]:
+        """Return what every kernel with a weight adds, of one-layer models on rows of numbers."""
         if self.layers != 1 or self.features is not None or self.rows is None or self.row_scaled or self.n_features > MAX_COLUMNS:
             return []
         row, texts = self.scaled_rows(read(np.arange(self.n_features))), kernel_names(self, names)
-        alone = [replace(self, theta=self.theta * (np.arange(self.theta.shape[1]) == q)) for q in self.used]
-        return [(texts[q], None, (row_decision_values(model, row) - self.intercepts)[0]) for q, model in zip(self.used, alone, strict=True)]
+        # A model with one machine for each kernel, which has the weight of this kernel alone.
+        k = len(self.used)
+        theta = np.zeros((k, self.theta.shape[1]))
+        theta[np.arange(k), self.used] = self.theta[of, self.used]
+        apart = replace(self, theta=theta, beta=np.repeat(self.beta[[of]], k, axis=0), intercepts=np.zeros(k))
+        added = row_decision_values(apart, row)[0].tolist()
+        return [(texts[q], None, value) for q, value in zip(self.used, added, strict=True)]
 
 
 def kernel_names(model: Any, columns: Sequence[str] | None = None) -> list[str]:

@@ -91,14 +91,14 @@ class LinearModel(Model):
         values += self.intercepts
         return values if self.tasks is None else np.take_along_axis(values, store_codes(self, data, task)[:, None], axis=1)
 
-    def contributions(self, read: Callable[[np.ndarray], np.ndarray], names: Sequence[str] | None) -> list[Part]:
+    def contributions(self, read: Callable[[np.ndarray], np.ndarray], names: Sequence[str] | None, of: int) -> list[Part]:
         """Return every feature with a weight: its value times its coefficient; nothing of tasks and of rows of unit norm."""
         if self.row_scaled or self.tasks is not None or len(self.features) > PIECE_COLUMNS:
             return []
         values = read(self.features)[0]
-        coef: Matrix = self.coef[:, self.features]
-        added = (coef.toarray() if sp.issparse(coef) else coef) * values
-        return list(zip(name_features(self.features, names), values.tolist(), added.T, strict=True))
+        coef: Matrix = self.coef[[of]][:, self.features]
+        added = (coef.toarray() if sp.issparse(coef) else coef)[0] * values
+        return list(zip(name_features(self.features, names), values.tolist(), added.tolist(), strict=True))
 
     def memory(self, data: BlockStore) -> list[Item]:
         """Return the columns of a piece and their weights."""

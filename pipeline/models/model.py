@@ -16,8 +16,8 @@ from ..passes.columns import FETCH_BYTES, column_sizes
 Tables: TypeAlias = dict[str, list[dict[str, Any]]]
 """Tables of a report: name to rows, each a mapping of columns."""
 
-Part: TypeAlias = tuple[str, float | None, np.ndarray]
-"""A part of a decision: its name, its value where it has one, and what it adds to the decision values."""
+Part: TypeAlias = tuple[str, float | None, float]
+"""A part of a decision: its name, its value where it has one, and what it adds to the decision value."""
 
 
 class Model:
@@ -45,10 +45,10 @@ class Model:
         """Return ``(size, decision values)`` of the model after every step, one at a time, where it keeps its path; else nothing."""
         return ()
 
-    def contributions(self, read: Callable[[np.ndarray], np.ndarray], names: Sequence[str] | None) -> list[Part]:
-        """Return the name, the value and ``(n_values,)`` what is added to the decision values, of every part of the model in one row.
+    def contributions(self, read: Callable[[np.ndarray], np.ndarray], names: Sequence[str] | None, of: int) -> list[Part]:
+        """Return what every part of the model adds to decision value ``of`` in one row; nothing of models without such parts.
 
-        ``read`` returns some columns of the row, ``(1, k)``; ``names``: of all features. Nothing of models without such parts.
+        ``read`` returns some columns of the row, ``(1, k)``; ``names``: of all features.
         """
         return []
 

@@ -108,9 +108,8 @@ class SystemCharts:
     tables: Sequence[ShownTable] = ()  # tables of a run that the page shows; the others are files only
     # charts of one run that have a display of their own in Python: `path`, `weights`, `rules`, `groups`, `map`
     displays: Mapping[str, Callable[[RunView], list[Chart]]] = field(default_factory=dict)
-    glossary: Mapping[str, str] = field(
-        default_factory=dict
-    )  # what its figures mean, of a method of another package; those of this one are in figures.txt
+    # what its figures mean, for a method of another package: those of this one are in workflows/report/figures.txt
+    glossary: Mapping[str, str] = field(default_factory=dict)
 
 
 def short(name: object, width: int = 40) -> str:

@@ -23,7 +23,7 @@ def decision_rows(estimator: Estimator, data: BlockStore, values: np.ndarray, tr
     ``values``: ``(n, m)`` decision values of all rows; ``truth``: ``(n,)`` classes as indices, or targets; ``rows``: which were scored.
     """
     model, classes = estimator.model_, getattr(estimator, "classes_", None)
-    if not hasattr(model, "contributions") or np.ndim(model.intercepts) != 1 or not rows.any():  # tasks have intercepts of their own
+    if not rows.any():
         return []
     row, of = _clearest(values, truth, np.flatnonzero(rows), classes is not None)
     if row is None:
@@ -34,10 +34,10 @@ def decision_rows(estimator: Estimator, data: BlockStore, values: np.ndarray, tr
         part: Any = data.columns(ids, (row, row + 1))
         return np.asarray(part.toarray() if sp.issparse(part) else part, np.float64)
 
-    parts = [(name, value, float(added[of])) for name, value, added in model.contributions(read, source_names(data)) if added[of] != 0]
+    parts = [part for part in model.contributions(read, source_names(data), of) if part[2] != 0]
     total = float(values[row, of])
-    if not np.isclose(sum(added for _, _, added in parts) + float(model.intercepts[of]), total, rtol=1e-3, atol=1e-6):
-        return []  # a part that is not in the columns, as covariates
+    if not parts or not np.isclose(sum(added for *_, added in parts) + model.intercepts[of], total, rtol=1e-3, atol=1e-6):
+        return []  # no parts, or one that is not in the columns, as covariates
     parts.sort(key=lambda part: -abs(part[2]))
     shown = [{"part": name, "value": value, "contribution": added} for name, value, added in parts[:MOST_PARTS]]
     rest = parts[MOST_PARTS:]

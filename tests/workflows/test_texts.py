@@ -78,7 +78,7 @@ def test_a_score_of_numbers_stands_beside_always_predicting_the_mean():
 
 def test_fewer_features_that_do_better_are_told_with_the_command_that_finds_them():
     history = [{"iteration": t, "n_selected": 10 * t, "train_accuracy": 1.0, "test_accuracy": 0.8 - 0.02 * t} for t in range(1, 11)]
-    lines = quality_lines(view(history=history, settings={"data": "stores/g"}, path="runs/g"))
+    lines = quality_lines(view(history=history, settings={"data": "stores/g"}, params={"B": 10}, path="runs/g"))
     assert lines[2:] == [
         "fewer features do better: 10 features 78.0 %, 100 features 60.0 %",
         "help: gramplane tune fgm --data stores/g --run runs/g-tuned --grid B=2,5,10",
@@ -87,9 +87,9 @@ def test_fewer_features_that_do_better_are_told_with_the_command_that_finds_them
 
 
 def test_a_table_has_numbers_to_the_right_and_no_more_digits_than_are_meant():
-    rows = [{"feature": "a", "weight": -0.4, "rows": 1200, "gap": -1.8e-15}, {"feature": "long", "weight": 10.25, "rows": 3, "gap": np.nan}]
-    assert table_lines([*rows, {"feature": "b", "none": None}], digits=3)[0] == "  feature  weight   rows  gap"
-    assert table_lines(rows) == ["  feature  weight   rows  gap", "  a        -0.400  1,200    0", "  long       10.2      3"]
+    rows = [{"feature": "a", "weight": -0.4, "rows": 1200, "gap": 2e-16}, {"feature": "long", "weight": 10.25, "rows": 3, "gap": np.nan}]
+    assert table_lines([*rows, {"feature": "b", "none": None}], digits=3)[0] == "  feature  weight   rows    gap"
+    assert table_lines(rows) == ["  feature  weight   rows    gap", "  a        -0.400  1,200  2e-16", "  long       10.2      3"]
 
 
 def test_a_workflow_has_a_line_for_each_step_with_what_it_came_to_and_its_file(typed, folder, capsys):

@@ -41,8 +41,13 @@ _SHOWN += ("seconds", "tasks", "bytes")
 def columns_text(rows: list[dict[str, Any]]) -> str:
     """Return the main figures of history rows as a table."""
     names = [name for name in _SHOWN if any(row.get(name) is not None for row in rows)]
-    shown = [{**row, **({"bytes": size_text(row["bytes"])} if row.get("bytes") else {})} for row in rows]
-    return "\n".join(table_lines(shown, names, digits=6))
+    return "\n".join(table_lines([{name: _figure(name, row.get(name)) for name in names} for row in rows], names, digits=6))
+
+
+def _figure(name: str, value: float | None) -> float | str | None:
+    if name == "bytes" and value:
+        return size_text(value)
+    return max(value, 0.0) if name.endswith("gap") and value is not None else value  # below zero by rounding
 
 
 @command("report", short_help="Write an HTML report on one or more runs.")

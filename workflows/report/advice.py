@@ -46,20 +46,11 @@ def tune_command(run: RunView) -> str:
         return ""
     value = run.params[key]
     middle = value if isinstance(value, (int, float)) and value > 0 else 1.0
-    grid = "2,4,8" if key == "B" else ",".join(f"{middle * factor:g}" for factor in (0.01, 0.1, 1.0, 10.0))
-    return shlex.join(
-        [
-            "gramplane",
-            "tune",
-            run.method,
-            "--data",
-            relative_path(data),
-            "--run",
-            f"{run.path.rstrip('/')}-tuned",
-            "--grid",
-            f"{key}={grid}",
-        ]
-    )
+    grid = [middle * factor for factor in (0.01, 0.1, 1.0, 10.0)]
+    if key == "B":
+        grid = sorted({max(1, int(middle) // part) for part in (4, 2, 1)})
+    places = ["--data", relative_path(data), "--run", f"{run.path.rstrip('/')}-tuned"]
+    return shlex.join(["gramplane", "tune", run.method, *places, "--grid", f"{key}={','.join(f'{item:g}' for item in grid)}"])
 
 
 def _no_better_than_baseline(run: RunView) -> Advice | None:

@@ -181,16 +181,22 @@ def _one(unit: str) -> str:
     return " ".join([word[:-1], *rest])
 
 
-def certificate_text(run: RunView) -> str:
-    """Return how far the objective is from the optimum, at most, as one sentence."""
+def certified_share(run: RunView) -> tuple[str, str] | None:
+    """Return how far the objective is from the optimum, at most, as a share of it, and over what; None where that is not known."""
     name = "outer_gap" if run.summary.get("outer_gap") is not None else "gap"
     gap, objective = number(run.summary.get(name)), abs(number(run.summary.get("objective")))
     if not (math.isfinite(gap) and objective > 0):
+        return None
+    over = "all features" if name == "outer_gap" else str(run.summary.get("certified_over") or "")
+    return f"{figure(100 * max(gap, 0.0) / objective)} %", over
+
+
+def certificate_text(run: RunView) -> str:
+    """Return the certificate as a sentence."""
+    if (found := certified_share(run)) is None:
         return ""
-    over = "all features" if name == "outer_gap" else run.summary.get("certified_over")
-    share = f"{100 * max(gap, 0.0) / objective:.2g} %"
-    of = f", over {over}" if over else ""
-    return f"Certificate: the objective is within {share} of the optimum{of}. This bounds the solver, not the error of predictions."
+    of = f", over {found[1]}" if found[1] else ""
+    return f"Certificate: the objective is within {found[0]} of the optimum{of}. This bounds the solver, not the error of predictions."
 
 
 def notices(runs: Sequence[RunView]) -> list[str]:

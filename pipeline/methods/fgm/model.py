@@ -182,14 +182,14 @@ class FGMModel(Model):
         rounds = max((len(machine.rounds) for machine in self.machines), default=0)
         return (_after_round(self, columns, further, t) for t in range(1, rounds + 1))
 
-    def contributions(self, read: Callable[[np.ndarray], np.ndarray], names: Sequence[str] | None) -> list[Part]:
+    def contributions(self, read: Callable[[np.ndarray], np.ndarray], names: Sequence[str] | None, of: int) -> list[Part]:
         """Return every coordinate with a weight: its value, as scaled, times its weight."""
         if self.row_scaled or not len(self.features):
             return []
         known = self if self.names is not None or names is None else replace(self, names=tuple(str(names[j]) for j in self.features))
         made: Any = mapped_columns(self, read(self.features))
         values = np.asarray(made.toarray() if sp.issparse(made) else made)[0]
-        return list(zip(coordinate_names(known), values.tolist(), (self.weights * values).T, strict=True))
+        return list(zip(coordinate_names(known), values.tolist(), (self.weights[of] * values).tolist(), strict=True))
 
     def memory(self, data: BlockStore) -> list[Item]:
         """Return the columns, and the coordinates made of them."""

@@ -107,13 +107,13 @@ class RuleModel(Model):
         values = rule_values(self, raw, data.n_rows)
         return of_tasks(self, values, store_tasks(data) if task is None and self.tasks is not None else task)
 
-    def contributions(self, read: Callable[[np.ndarray], np.ndarray], names: Sequence[str] | None) -> list[Part]:
-        """Return the rules that hold, each with its weights; nothing of tasks."""
+    def contributions(self, read: Callable[[np.ndarray], np.ndarray], names: Sequence[str] | None, of: int) -> list[Part]:
+        """Return the rules that hold, each with its weight; nothing of tasks."""
         if self.tasks is not None:
             return []
         holds = rule_matrix(self, read(self.columns) if len(self.columns) else np.zeros((1, 0)), 1)[0]
         texts = {int(r): record["text"] for r, record in zip(self.by_weight, rule_records(self), strict=True)}
-        return [(texts[int(r)], None, self.weights[r]) for r in np.flatnonzero(holds)]
+        return [(texts[int(r)], None, float(self.weights[r, of])) for r in np.flatnonzero(holds)]
 
     def memory(self, data: BlockStore) -> list[Item]:
         """Return the columns, and which rows satisfy which rule."""

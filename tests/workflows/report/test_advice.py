@@ -128,7 +128,7 @@ def test_commands_can_be_typed():
     (command,) = [item.command for item in list_advice(run) if item.command.startswith("gramplane tune")]
     words = shlex.split(command)
     assert words[:3] == ["gramplane", "tune", "fgm"] and words[words.index("--data") + 1].endswith("a folder/it's")
-    assert words[words.index("--grid") + 1] == "B=2,4,8"
+    assert words[words.index("--grid") + 1] == "B=2,5,10"
 
 
 def test_advice_never_contradicts_itself():
