@@ -1,1 +1,1 @@
-"""Arithmetic on arrays in memory: formulas, solvers, compiled loops. No files, no tasks."""
+"""Arithmetic on arrays in memory: formulas, solvers and compiled loops, without file access or distributed tasks."""

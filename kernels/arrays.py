@@ -1,4 +1,4 @@
-"""Types of arrays, once for all kernels."""
+"""Array types shared by all kernels."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Entry = Any  # A number that a compiled loop reads from an array; type checkers 
 
 
 def refuse_array(what: str, needed: int, allowed: int | None) -> None:
-    """Refuse an array, or several at once, beyond what is allowed. ``what`` names it, such as ``"a dense decomposition of 3000 rows"``;
-    sizes are in bytes, ``None`` allows any. The MemoryError names both.
+    """Raise MemoryError if ``needed`` bytes exceed ``allowed``; ``None`` allows any size. ``what`` describes the array in the message, for
+    example ``"a dense decomposition of 3000 rows"``.
     """
     if allowed is not None and needed > allowed:
         raise MemoryError(

@@ -1,4 +1,7 @@
-"""Gaps between bounds of an optimum. An upper bound below a lower one by more than rounding shows that one of them is false."""
+"""Gaps between an upper and a lower bound of an optimum.
+
+If the upper bound lies below the lower one by more than rounding, one of the two is wrong.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 ROUNDING, SINGLE_ROUNDING = 1e-9, 2e-6
-"""Shares of the larger bound by which they may cross: in double precision, and where entries of matrices are rounded to single precision
-(by 6e-8 each), which makes crossings of up to 1.5e-7."""
+"""Share of the larger bound by which the bounds may cross, in double precision and for matrices stored in single precision. Single
+precision rounds each entry by 6e-8, which makes bounds cross by up to 1.5e-7.
+"""
 
 _crossings: ContextVar[tuple[list[tuple[float, float]], float] | None] = ContextVar("crossings", default=None)
 
 
 def sound_gap(gap: float, upper: float) -> float:
-    """Return an upper bound minus a lower one, ``gap``, or 0 where they cross: :func:`watch_bounds` keeps those that do so by more than
-    rounding.
+    """Return ``gap``, an upper bound minus a lower one, or 0 if it is negative. :func:`watch_bounds` records gaps that are negative by more
+    than rounding.
     """
     if not gap < 0.0:
         return gap
@@ -28,7 +32,7 @@ def sound_gap(gap: float, upper: float) -> float:
 
 @contextmanager
 def watch_bounds(rounding: float) -> Generator[list[tuple[float, float]]]:
-    """Yield a list of the bounds, upper and lower, that turn out to contradict each other meanwhile: false certificates."""
+    """Collect the contradictions found inside the ``with`` block: a list of pairs (upper bound, lower bound) that cross."""
     found = list[tuple[float, float]]()
     token = _crossings.set((found, rounding))
     try:

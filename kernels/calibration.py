@@ -1,4 +1,4 @@
-"""From decision values to probabilities: a sigmoid fitted to them, or steps that never fall."""
+"""Calibration of decision values to probabilities, by a sigmoid or by isotonic regression."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ MIN_LENGTH = 1e-10  # shortest step that is tried
 
 
 def fit_sigmoid(values: np.ndarray, positive: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
-    """Return a and b of ``P(positive | f) = 1 / (1 + exp(a f + b))``, fitted to decision values f ``(n,)`` with weights ``(n,)``.
+    """Fit ``P(positive | f) = 1 / (1 + exp(a f + b))`` to decision values f ``(n,)`` with weights ``(n,)``; return a and b.
 
-    Platt's maximum likelihood with targets ``(N+ + 1) / (N+ + 2)`` and ``1 / (N- + 2)``, N+ and N- being the weights of the rows that are
-    ``positive`` and of the others; by Newton steps with backtracking (Lin, Lin, Weng: A note on Platt's probabilistic outputs for support
+    Platt's maximum likelihood with targets ``(N+ + 1) / (N+ + 2)`` and ``1 / (N- + 2)``, where N+ and N- are the weights of the positive
+    and of the other rows. Solved by Newton steps with backtracking (Lin, Lin, Weng: A note on Platt's probabilistic outputs for support
     vector machines. Machine Learning 68, 2007).
     """
     up, down = float(weight[positive].sum()), float(weight[~positive].sum())
@@ -44,7 +44,7 @@ def _loss(point: np.ndarray, x: np.ndarray, target: np.ndarray, weight: np.ndarr
 
 
 def _newton_step(point: np.ndarray, x: np.ndarray, target: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the gradient of the loss, and the step of Newton."""
+    """Return the gradient of the loss and the Newton step."""
     p = logistic(-(point[0] * x + point[1]))
     slopes, bends = weight * (target - p), weight * p * (1.0 - p)
     gradient = np.array([np.sum(slopes * x), np.sum(slopes)])
@@ -60,9 +60,9 @@ def logistic(z: np.ndarray) -> np.ndarray:
 
 
 def fit_steps(values: np.ndarray, positive: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the corners of the function of f that never falls and is nearest to the labels in mean square: values and levels, ascending.
+    """Fit an isotonic regression of the labels on the decision values; return its knots: values and levels, both ascending.
 
-    Between corners it is linear, beyond them constant (isotonic regression). Rows of one value count as one, by their mean.
+    The function is linear between knots and constant beyond them. Rows with equal values are merged into their mean.
     """
     corners, places = np.unique(values, return_inverse=True)
     mass = np.bincount(places, weight, len(corners))

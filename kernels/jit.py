@@ -1,6 +1,6 @@
-"""The only place with numba options and thread limits.
+"""Compilation with numba and limits on BLAS threads; no other module sets numba options or thread limits.
 
-Everything compiled goes through :func:`compiled`; everything that calls BLAS goes through :func:`one_thread`.
+All compiled code goes through :func:`compiled`. All code that calls BLAS goes through :func:`one_thread`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ PATIENCE_SECONDS = 0.05  # A deferred function is compiled once Python has run i
 
 
 def _number_functions_at_random() -> None:
-    """Let the functions that this process compiles have names that no other process gives. numba numbers the functions of a process from 1
-    and names by that number what cached code refers to. Two cache files that were written by two processes, or by two versions of the
-    source, then now and then mean different things by one name, and a call ends with "'descr' is NULL". Numbers that begin at random do not
-    meet.
+    """Start numba's function counter at a random number, so that names in cached code are unique across processes.
+
+    numba numbers the functions of a process from 1, and cached code refers to them by that number. Two cache files written by different
+    processes, or from different versions of the source, can then use one name for two functions. A call of such code fails with "'descr' is
+    NULL".
     """
     identity: Any = getattr(importlib.import_module("numba.core.bytecode"), "FunctionIdentity", None)
     if hasattr(identity, "_unique_ids"):
@@ -46,13 +47,17 @@ def compiled(function: F) -> F: ...
 @overload
 def compiled(*, reassociate: bool = False, inline: bool = False, deferred: bool = False) -> Callable[[F], F]: ...
 def compiled(function: F | None = None, *, reassociate: bool = False, inline: bool = False, deferred: bool = False) -> F | Callable[[F], F]:
-    """Compile a function with numba: cached on disk, without the interpreter lock, IEEE division. Bare, or with options, a decorator.
-    ``reassociate``: let sums be re-ordered so that they vectorise. The order is fixed at compile time, so results repeat bit for bit on one
-    kind of CPU; NaN and infinity keep their meaning. Measured: a gather loop gets *slower* with it, so it is chosen loop by loop. A loop
-    that sums may not write an array, too: its order would be chosen at run time, by whether arrays lie close to each other in memory.
-    ``inline``: paste the body into compiled callers, which saves a call in an inner loop.
-    ``deferred``: of work so little, on little data, that compiling takes longest: Python runs it, to the same bits, until that has taken
-    PATIENCE_SECONDS, unless compiled code lies on disk. It has float64 and integers only, and no sums or products of NumPy.
+    """Compile a function with numba: cached on disk, without the interpreter lock, with IEEE division. Use it with or without options.
+
+    ``reassociate`` lets sums be reordered so that they vectorise. The order is fixed at compile time, so results repeat bit for bit on one
+    type of CPU; NaN and infinity keep their meaning. A gather loop gets *slower* with it (measured), so choose it per loop. A loop with
+    such a sum must not also write an array: then the order would be chosen at run time, by the distance of the arrays in memory.
+
+    ``inline`` pastes the body into compiled callers, which saves a call in an inner loop.
+
+    ``deferred`` is for functions with little work, which take longer to compile than to run. Python runs them, with the same bits, until
+    they have taken PATIENCE_SECONDS, unless compiled code is on disk. They may use only float64 and integers, and no NumPy sums or
+    products.
     """
     # Without the second entry point, for callers in C, which nobody needs: a tenth of the time to compile.
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
@@ -71,8 +76,9 @@ def compiled(function: F | None = None, *, reassociate: bool = False, inline: bo
 
 
 def cache_if_possible(decorate: Callable[[bool], Callable[..., Any]], function: F) -> F:
-    """Compile a function with numba's cache where there is one to write to; a cache that is full or may not be written costs time only.
-    ``decorate`` returns the decorator, with the cache or without.
+    """Compile a function with numba's cache if the cache can be written. A full or read-only cache only costs time.
+
+    ``decorate`` returns the decorator; its argument says whether to use the cache.
     """
     try:
         made = decorate(True)(function)
@@ -90,7 +96,7 @@ def cache_if_possible(decorate: Callable[[bool], Callable[..., Any]], function: 
 
 
 def _stamp(made: object, function: Callable[..., object]) -> None:
-    """Let what is cached of a function be made anew when a file of a compiled function that it calls changes, not its own file alone."""
+    """Make the cached code of a function depend on the files of all compiled functions that it calls, not only on its own file."""
     called = (function.__globals__.get(name) for name in function.__code__.co_names)
     files: list[Any] = [getattr(getattr(each, "_cache", None), "_cache_file", None) for each in (made, *called)]
     if hasattr(files[0], "_source_stamp"):
@@ -112,8 +118,10 @@ def _ignore_io_errors(touch: Callable[..., object], flush: Callable[[], None]) -
 
 
 def _save_compile_time(made: Any) -> None:
-    """Let a function that is compiled for another one that calls it have no entry for Python, which is a tenth of the time, and stay off
-    the disk, where only what Python calls is looked for. It gets its entry when Python calls it all the same.
+    """Skip the Python entry point and the disk cache for functions that are compiled only as parts of others.
+
+    The entry point takes a tenth of the compile time, and the disk is searched only for functions called from Python. If Python calls such
+    a function later, the entry point is made then.
     """
     if not (_CAN_SAVE and hasattr(made, "add_overload")):
         return
@@ -149,8 +157,9 @@ def _save_compile_time(made: Any) -> None:
 
 
 class _Compilation(threading.local):
-    """Functions that this thread is compiling, each for the one before it, and the time of its processor that this took. Garbage
-    collections, a tenth of it, wait until all are compiled.
+    """The stack of functions that this thread is compiling, and the processor time of the compilation.
+
+    Garbage collection, a tenth of that time, is postponed until the whole stack is compiled.
     """
 
     depth, collects, seconds, began = 0, False, 0.0, 0.0
@@ -173,11 +182,11 @@ _COMPILATION = _Compilation()
 
 
 class _NotOnDisk(Exception):
-    """What a deferred function was looked for."""
+    """A deferred function whose compiled code has not been found on disk."""
 
 
 class _Deferral:
-    """Chooses what runs a deferred function for arguments of types that it is not compiled for."""
+    """Decides whether Python or compiled code runs a deferred function, for argument types that it is not compiled for."""
 
     _here = threading.local()
     is_patient = True
@@ -222,7 +231,7 @@ class _Deferral:
 
 @contextmanager
 def compile_at_once() -> Generator[None]:
-    """Let nothing be deferred inside the ``with`` block, in any thread."""
+    """Disable deferral inside the ``with`` block, in all threads."""
     _Deferral.is_patient = False
     try:
         yield
@@ -235,7 +244,9 @@ def _plain_number(value: object) -> object:
 
 
 class _Pipeline(compiler.Compiler):
-    """Gives the function that Python calls its entry. To numba the options of all are equal, so it compiles what they share once."""
+    """Compiler pipeline that makes the Python entry point only for functions called from Python. numba sees equal options for all
+    functions, so shared parts are compiled once.
+    """
 
     def define_pipelines(self) -> Any:
         self.state.flags.no_cpython_wrapper = _COMPILATION.depth > 1
@@ -243,8 +254,10 @@ class _Pipeline(compiler.Compiler):
 
 
 def _drop_entries_of_parts() -> bool:
-    """Let nothing that is compiled for a function of ours have entries for Python and C, parts of numba included. Compare options as they
-    were set, which is what numba does most often and takes longest for. Returns whether this numba has what is changed.
+    """Compile parts of our functions, including numba's own, without entry points for Python and C. Return whether this version of numba
+    can be changed in this way.
+
+    Options are compared as they were set: numba compares them most often, and that takes longest.
     """
     parts: Any = getattr(dispatcher, "_FunctionCompiler", None)
     options: Any = targetconfig.TargetConfig
@@ -290,7 +303,9 @@ def _build_prefetch(context: Any, builder: ir.IRBuilder, signature: Any, argumen
 
 @contextmanager
 def watch_compilation(tell: Callable[[str], None]) -> Generator[None]:
-    """Tell the name of every function that is compiled inside the ``with`` block by this process, before; what is cached on disk is not."""
+    """Call ``tell`` with the name of each function just before this process compiles it, inside the ``with`` block. Functions loaded from
+    the disk cache are not reported.
+    """
     watch = _Watch(tell)
     event.register("numba:compile", watch)
     try:
@@ -311,16 +326,17 @@ class _Watch(event.Listener):
 
 
 fused = cast(Callable[[Any, Any, Any], Any], intrinsic(_fused))
-"""Returns a b + c in float32, rounded once: one instruction where the processor has it, and the same bits where it has not."""
+"""Return a b + c in float32 with a single rounding: one instruction if the processor has it, the same bits if not."""
 prefetch = cast(Callable[[Any, Any], None], intrinsic(_prefetch))
-"""Lets the cache line of an entry be fetched for writing; nothing waits for it, and nothing is changed."""
+"""Prefetch the cache line of an entry for writing; does not wait and changes nothing."""
 
 
 class one_thread(ContextDecorator):
-    """Hold BLAS to one thread in a ``with`` block or a function, whatever the caller had set; re-entrant. Entering again in the same
-    thread costs about a microsecond, entering from outside some tens. Most BLAS libraries keep one limit for the whole process, so the
-    threads that are inside count as one holder: the last to leave restores what was set before the first one. (Two BLAS threads on two
-    loaded cores made the Newton steps 5 to 14 times slower, and let the bits depend on the machine.)
+    """Limit BLAS to one thread inside a ``with`` block or a decorated function; re-entrant.
+
+    Entering again in the same thread takes about a microsecond, the first entry some tens. Most BLAS libraries have one limit per process,
+    so all threads inside count as one holder, and the last one to leave restores the previous limit. Two BLAS threads on two loaded cores
+    made the Newton steps 5 to 14 times slower and let the bits depend on the computer.
     """
 
     __slots__ = ()
@@ -333,12 +349,12 @@ class one_thread(ContextDecorator):
 
 
 def blas_threads() -> int:
-    """Return how many threads BLAS has outside of :class:`one_thread`, as the caller or the environment set it."""
+    """Return the number of BLAS threads outside of :class:`one_thread`, as set by the caller or the environment."""
     return _HOLD.threads
 
 
 class _Hold:
-    """The one limit of this process and the threads inside it."""
+    """The BLAS limit of this process, and the threads inside it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -349,7 +365,7 @@ class _Hold:
 
     @property
     def threads(self) -> int:
-        """Threads that BLAS has outside."""
+        """Number of BLAS threads outside of the limit."""
         with self._lock:
             return max((number or 1 for number in (self._found if self._holders else self._numbers())), default=1)
 
@@ -374,7 +390,7 @@ class _Hold:
                     self._set(self._found, self._numbers())
 
     def _set(self, wanted: Sequence[int | None], numbers: Sequence[int | None]) -> None:
-        """Give the libraries the numbers of threads that they have not yet: each is asked in a microsecond, and set in several."""
+        """Set thread counts only where they differ: reading one takes a microsecond, setting it several."""
         if wanted != numbers:
             _take_control()
             for library, number in zip(self._libraries(), wanted, strict=True):

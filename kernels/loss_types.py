@@ -1,6 +1,6 @@
-"""What a loss may have, by which solvers tell those they can take: bases of the classes in :mod:`gramplane.kernels.losses`.
+"""Base classes of the losses in :mod:`gramplane.kernels.losses`.
 
-No formula of a loss stands here, only what follows from formulas for all losses of a kind.
+A base class states which methods a solver can rely on. It contains only formulas that hold for all losses of its kind.
 """
 
 from __future__ import annotations
@@ -17,52 +17,53 @@ from .arrays import FloatArray
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss; what else it has is what tells the solvers that can take it."""
+    """A loss. Solvers check by its further attributes whether they support it."""
 
     name: ClassVar[str]
     kind: ClassVar[IntEnum]
 
 
 class SumLoss(Loss):
-    """A loss summed over rows with costs: what the sub-problem of the Feature Generating Machine needs.
+    """A loss summed over rows with costs, as the sub-problem of the Feature Generating Machine needs it.
 
-    Dual variables are signed here, u = minus the gradient of P in the decision values; y are labels +-1, or targets.
+    Dual variables are signed: u is minus the gradient of P in the decision values. y holds labels +-1 or real targets.
     """
 
     of_labels: ClassVar[bool]  # whether y are labels
     max_curvature: Any  # largest second derivative of one row's loss in its decision value, per unit of cost
     first_bias_step: ClassVar[float]
-    """How far the first Newton step of a bias may go: flat tails throw it off. Infinite where it cannot overshoot the data."""
+    """Largest first Newton step for an intercept, because flat tails make the full step overshoot. Infinite if the step cannot leave the
+    range of the data.
+    """
 
     def value(self, y: FloatArray, f: FloatArray, cost: FloatArray) -> float:
-        """Return P(f)."""
         raise NotImplementedError
 
     def residual(self, y: FloatArray, f: FloatArray, cost: FloatArray) -> FloatArray:
-        """Return u(f) of shape (n_samples,)."""
+        """Return u(f), shape (n_samples,)."""
         raise NotImplementedError
 
     def bound(self, y: FloatArray, u: FloatArray, cost: FloatArray, norm2: float) -> float:
-        """Return the better of U(u) - norm2 / 2 and its best scaling, max over s >= 0 of U(s u) - s^2 norm2 / 2."""
+        """Return the larger of U(u) - norm2 / 2 and the value at the best scaling, max over s >= 0 of U(s u) - s^2 norm2 / 2."""
         raise NotImplementedError
 
 
 class MarginLoss(SumLoss):
-    """A loss of the margin m = y f: dual variables are alpha = y u >= 0."""
+    """A loss of the margin m = y f, with dual variables alpha = y u >= 0."""
 
     of_labels = True
     max_curvature: ClassVar[float]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def dual(self, y: FloatArray, f: FloatArray, cost: FloatArray) -> FloatArray:
-        """Return alpha(f) of shape (n_samples,)."""
+        """Return alpha(f), shape (n_samples,)."""
         raise NotImplementedError
 
     def utility(self, alpha: FloatArray, cost: FloatArray) -> float:
-        """Return U(alpha); minus infinity, or NaN, outside of the dual bounds."""
+        """Return U(alpha); minus infinity or NaN outside of the dual bounds."""
         raise NotImplementedError
 
     def dual_bounds(self, cost: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the least and greatest alpha of each row."""
+        """Return the smallest and the largest feasible alpha of each row."""
         raise NotImplementedError
 
     def residual(self, y: FloatArray, f: FloatArray, cost: FloatArray) -> FloatArray:
@@ -74,7 +75,9 @@ class MarginLoss(SumLoss):
         return -self.dual(y, f, cost) * y
 
     def best_constant(self, positive: float, negative: float) -> float:
-        """Return the f of least loss, the same for all rows, from the costs of both classes: a root of the balance by bisection."""
+        """Return the constant f of least loss, given the total cost of each class. The root of the optimality condition is found by
+        bisection.
+        """
         y, cost = np.array([1.0, -1.0]), np.array([positive, negative])
         low, high = -1.0, 1.0
         while self.gradient(y, np.full(2, low), cost).sum() > 0:
@@ -87,13 +90,15 @@ class MarginLoss(SumLoss):
         return 0.5 * (low + high)
 
     def constant_value(self, positive: float, negative: float, f: float) -> float:
-        """Return P where f is the same for all rows, from the costs of both classes."""
+        """Return P for a constant f, given the total cost of each class."""
         return self.value(np.array([1.0, -1.0]), np.full(2, f), np.array([positive, negative]))
 
     def best_scaled_dual(self, alpha: FloatArray, cost: FloatArray, norm2: float) -> float:
-        """Return max over s >= 0 of U(s alpha) - s^2 norm2 / 2, s alpha within the dual bounds: here by sections of a concave function.
-        With norm2 = ||c(alpha)||_(B)^2, the sum of the B largest scores, it is a lower bound of the Feature Generating Machine's exact
-        optimum from any dual vector (docs/theory/fgm.md, "Outer bounds").
+        """Return max over s >= 0 of U(s alpha) - s^2 norm2 / 2, with s alpha within the dual bounds, by section search on a concave
+        function.
+
+        If norm2 = ||c(alpha)||_(B)^2, the sum of the B largest scores, the value is a lower bound of the exact optimum of the Feature
+        Generating Machine, for any dual vector (docs/theory/fgm.md, "Outer bounds").
         """
         used = alpha > 0
         if not used.any():
@@ -118,7 +123,7 @@ class MarginLoss(SumLoss):
         return best
 
     def best_bound(self, alpha: FloatArray, cost: FloatArray, norm2: float) -> float:
-        """Return the better of U(alpha) - norm2 / 2 and :meth:`best_scaled_dual`."""
+        """Return the larger of U(alpha) - norm2 / 2 and :meth:`best_scaled_dual`."""
         return max(self.utility(alpha, cost) - 0.5 * norm2, self.best_scaled_dual(alpha, cost, norm2))
 
     def bound(self, y: FloatArray, u: FloatArray, cost: FloatArray, norm2: float) -> float:
@@ -127,29 +132,29 @@ class MarginLoss(SumLoss):
 
 
 class RowLoss(Loss):
-    """A loss of single rows, whose mean a linear model minimises: what the group lasso needs."""
+    """A loss of single rows, whose mean is minimised by linear models such as the group lasso."""
 
     is_quadratic: ClassVar[bool] = False  # whether moments of the rows tell everything
     max_curvature: Any  # largest second derivative of one row's loss in its decision value
 
     def values(self, y: FloatArray, f: FloatArray) -> FloatArray:
-        """Return the loss of every row."""
         raise NotImplementedError
 
     def slopes(self, y: FloatArray, f: FloatArray) -> FloatArray:
-        """Return s, minus the derivative of every row's loss in f."""
+        """Return s, minus the derivative of each row's loss in f."""
         raise NotImplementedError
 
     def bends(self, y: FloatArray, f: FloatArray) -> FloatArray:
-        """Return the second derivative of every row's loss in f."""
+        """Return the second derivative of each row's loss in f."""
         raise NotImplementedError
 
     def utilities(self, y: FloatArray, s: FloatArray) -> FloatArray:
-        """Return U(s) of every row, for slopes scaled towards 0."""
+        """Return U(s) of each row."""
         raise NotImplementedError
 
     def dual_value(self, y: FloatArray, cost: FloatArray, s: FloatArray, reach: float, lam: float) -> float:
-        """Return the dual value ``sum c U(t s)`` of slopes scaled until ``t Omega*(sum c s x) <= lam``; with a bias ``sum c s`` must be 0.
-        ``reach`` is ``Omega*(sum c s x)``.
+        """Return the dual value ``sum c U(t s)``, where t scales the slopes towards 0 until ``t Omega*(sum c s x) <= lam``.
+
+        ``reach`` is ``Omega*(sum c s x)``. With an intercept, ``sum c s`` must be 0.
         """
         return float(cost @ self.utilities(y, min(1.0, lam / reach if reach > 0.0 else np.inf) * s))

@@ -1,4 +1,4 @@
-r"""The losses of rows: the only place where their formulas stand, by class for arrays and by number for compiled loops.
+"""Loss functions, as classes for arrays and as numbers for compiled loops; all formulas of losses are in this module.
 
 With labels y = +-1 or targets y, decision values f, margins m = y f, costs C_i >= 0 and dual variables s = minus the slope in f:
 
@@ -7,7 +7,7 @@ name              loss of a row                  s                            du
                                                                                                                           curvature
 ================  =============================  ===========================  ==========================================  ==========
 squared_hinge     max(0, 1 - m)^2 / 2            y max(0, 1 - m)              a - a^2 / 2,  a = y s >= 0                  1
-logistic          log(1 + exp(-m))               y / (1 + exp(m))             H(y s), the entropy of a coin in nats       1/4
+logistic          log(1 + exp(-m))               y / (1 + exp(m))             H(y s), the binary entropy in nats          1/4
 squared           r^2 / 2,  r = y - f            r                            y s - s^2 / 2                               1
 hinge             max(0, 1 - m)                  y if m < 1 else 0            y s, 0 <= y s <= 1                          none
 squared_epsilon_  max(0, |r| - epsilon)^2 / 2    sign(r) max(0, |r| -         y s - epsilon |s| - s^2 / 2                 1
@@ -16,11 +16,11 @@ huber             r^2 / 2 where |r| <= delta,    r between -delta and delta   y 
                   else delta |r| - delta^2 / 2
 ================  =============================  ===========================  ==========================================  ==========
 
-A sum over rows with costs has the dual variables u_i = C_i s_i (of labels also alpha_i = y_i u_i) and the utility sum_i C_i U(u_i / C_i);
-rows with C_i = 0 do not exist. At any f the pair (f, u) satisfies U(u) = P(f) + sum_i u_i f_i (docs/theory/fgm.md, "Losses and duals").
+A sum over rows with costs has the dual variables u_i = C_i s_i (for labels also alpha_i = y_i u_i) and the utility sum_i C_i U(u_i / C_i).
+Rows with C_i = 0 are ignored. At any f the pair (f, u) satisfies U(u) = P(f) + sum_i u_i f_i (docs/theory/fgm.md, "Losses and duals").
 
-To add a loss: a number in :class:`LossKind`, a class in :data:`LOSSES`, and a branch in the compiled functions of the loops that shall take
-it. A solver names the attributes it needs of a loss; :func:`require_loss` refuses losses without them.
+To add a loss, add a number in :class:`LossKind`, a class in :data:`LOSSES`, and a branch in each compiled loop that should support it. A
+solver names the attributes it needs of a loss; :func:`require_loss` rejects losses without them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .loss_types import Loss, MarginLoss, RowLoss, SumLoss
 
 
 class LossKind(IntEnum):
-    """Numbers of the losses in compiled loops; nothing stores them."""
+    """Numbers of the losses in compiled loops; they are never stored in files."""
 
     SQUARED_HINGE = 0
     LOGISTIC = 1
@@ -51,7 +51,7 @@ class LossKind(IntEnum):
 
 @compiled(inline=True)
 def margin_terms(kind: int, margin: float, cost: float) -> tuple[float, float, float]:
-    """Return cost times the loss of a row, times minus its slope in the margin, and times its second derivative."""
+    """Return three values, each times the cost: the loss of a row, minus its slope in the margin, and its second derivative."""
     if kind == LossKind.SQUARED_HINGE:
         return _squared_hinge_terms(margin, cost)
     if kind == LossKind.LOGISTIC:
@@ -77,7 +77,7 @@ def _logistic_terms(margin: float, cost: float) -> tuple[float, float, float]:
 
 @compiled(inline=True)
 def curvature_at_dual(kind: int, alpha: float, cost: float) -> float:
-    """Return cost times the second derivative of a margin loss where its dual variable is alpha, 0 < alpha."""
+    """Return cost times the second derivative of a margin loss at the dual variable alpha > 0."""
     if kind == LossKind.SQUARED_HINGE:
         return cost
     if kind == LossKind.LOGISTIC:
@@ -87,9 +87,10 @@ def curvature_at_dual(kind: int, alpha: float, cost: float) -> float:
 
 @compiled(inline=True)
 def target_terms(residual: float, cost: float, epsilon: float, delta: float) -> tuple[float, float, float]:
-    """Return cost times the loss of a row with a real target, times minus its slope, and times its second derivative, from y - f.
+    """Return three values, each times the cost, for a row with a real target and residual y - f: loss, minus its slope, second derivative.
 
-    One formula for the squared loss (epsilon 0, delta infinite), its epsilon-insensitive form (delta infinite) and Huber's (epsilon 0).
+    One formula covers the squared loss (epsilon 0, delta infinite), its epsilon-insensitive form (delta infinite) and Huber's loss (epsilon
+    0).
     """
     excess = max(abs(residual) - epsilon, 0.0)
     share = min(excess, delta)
@@ -99,13 +100,13 @@ def target_terms(residual: float, cost: float, epsilon: float, delta: float) -> 
 
 @compiled(inline=True)
 def target_curvature(u: float, cost: float, epsilon: float, delta: float) -> float:
-    """Return cost times the second derivative of such a loss where its dual variable is u."""
+    """Return cost times the second derivative of such a loss at the dual variable u."""
     return cost if (u != 0.0 or epsilon == 0.0) and abs(u) < cost * delta else 0.0
 
 
 @compiled
 def value_and_slope(kind: int, y: Any, f: Any) -> tuple[float, float]:
-    """Return the loss of a row of a stream and its derivative in the decision value."""
+    """Return the loss of one row and its derivative in the decision value."""
     if kind == LossKind.SQUARED:
         return 0.5 * (f - y) * (f - y), f - y
     m = y * f
@@ -129,7 +130,6 @@ class SquaredHinge(MarginLoss):
     first_bias_step = math.inf
 
     def value(self, y: FloatArray, f: FloatArray, cost: FloatArray) -> float:
-        """Return P(f)."""
         slack = np.maximum(1.0 - y * f, 0.0)
         return float(0.5 * np.sum(cost * slack * slack))
 
@@ -147,11 +147,11 @@ class SquaredHinge(MarginLoss):
         return np.zeros_like(cost), np.where(cost > 0, np.inf, 0.0)
 
     def best_constant(self, positive: float, negative: float) -> float:
-        """Return the mean label."""
+        """Return the mean label, the minimiser of the loss over constants."""
         return (positive - negative) / (positive + negative)
 
     def constant_value(self, positive: float, negative: float, f: float) -> float:
-        """Return P at a constant within -1 and 1."""
+        """Return P at a constant f between -1 and 1."""
         return 0.5 * positive * (1.0 - f) ** 2 + 0.5 * negative * (1.0 + f) ** 2
 
     def best_scaled_dual(self, alpha: FloatArray, cost: FloatArray, norm2: float) -> float:
@@ -159,7 +159,7 @@ class SquaredHinge(MarginLoss):
         return self._best_scale(*self._sums(alpha, cost), norm2)
 
     def best_bound(self, alpha: FloatArray, cost: FloatArray, norm2: float) -> float:
-        """Return the better of U(alpha) - norm2 / 2 and the best scaled one, both from the same two sums."""
+        """Return the larger of U(alpha) - norm2 / 2 and the bound of :meth:`best_scaled_dual`; both use the same two sums."""
         total, square = self._sums(alpha, cost)
         return max(total - 0.5 * square - 0.5 * norm2, self._best_scale(total, square, norm2))
 
@@ -177,8 +177,9 @@ class SquaredHinge(MarginLoss):
 
 @dataclass(frozen=True)
 class Logistic(MarginLoss, RowLoss):
-    """Logistic loss, P = sum_i C_i log(1 + exp(-y_i f_i)). The utility contains the constant n C log C that Tan, Tsang and Wang drop
-    (docs/theory/fgm.md, "Losses and duals").
+    """Logistic loss, P = sum_i C_i log(1 + exp(-y_i f_i)).
+
+    The utility contains the constant n C log C, which Tan, Tsang and Wang drop (docs/theory/fgm.md, "Losses and duals").
     """
 
     name = "logistic"
@@ -188,7 +189,6 @@ class Logistic(MarginLoss, RowLoss):
     steepness = 1.0
 
     def value(self, y: FloatArray, f: FloatArray, cost: FloatArray) -> float:
-        """Return P(f)."""
         return float(np.sum(cost * np.logaddexp(0.0, -y * f)))
 
     def dual(self, y: FloatArray, f: FloatArray, cost: FloatArray) -> FloatArray:
@@ -206,15 +206,15 @@ class Logistic(MarginLoss, RowLoss):
         return np.zeros_like(cost), cost.astype(np.float64)
 
     def best_constant(self, positive: float, negative: float) -> float:
-        """Return the log of the odds."""
+        """Return the log-odds, the minimiser of the loss over constants."""
         return float(np.log(positive / negative))
 
     def constant_value(self, positive: float, negative: float, f: float) -> float:
-        """Return P at a constant."""
+        """Return P at a constant f."""
         return positive * float(np.log1p(np.exp(-f))) + negative * float(np.log1p(np.exp(f)))
 
     def best_scaled_dual(self, alpha: FloatArray, cost: FloatArray, norm2: float) -> float:
-        """Return the best value over 0 <= s <= min C / alpha, by Newton steps on its slope inside a bracket."""
+        """Return the best dual value over scalings 0 <= s <= min C / alpha, by bracketed Newton steps."""
         used = (cost > 0) & (alpha > 0)
         if not used.any():
             return 0.0
@@ -232,31 +232,30 @@ class Logistic(MarginLoss, RowLoss):
         return self._utility_of_costs(s * a, c) - 0.5 * s * s * norm2
 
     def best_bound(self, alpha: FloatArray, cost: FloatArray, norm2: float) -> float:
-        """Return the better of U(alpha) - norm2 / 2 and the best scaled one."""
+        """Return the larger of U(alpha) - norm2 / 2 and the bound of :meth:`best_scaled_dual`."""
         return max(self._utility_of_costs(alpha, cost) - 0.5 * norm2, self.best_scaled_dual(alpha, cost, norm2))
 
     @staticmethod
     def _utility_of_costs(alpha: FloatArray, cost: FloatArray) -> float:
-        """Return U without a division: ``sum C log C - alpha log alpha - (C - alpha) log(C - alpha)``; alpha a hair above C counts as C."""
+        """Return U without divisions: ``sum C log C - alpha log alpha - (C - alpha) log(C - alpha)``; an alpha slightly above C counts as
+        C.
+        """
         used = cost > 0
         a, c = alpha[used], cost[used]
         return float(np.sum(_xlogx(c) - _xlogx(a) - _xlogx(np.maximum(c - a, 0.0))))
 
     def values(self, y: FloatArray, f: FloatArray) -> FloatArray:
-        """Return log(1 + exp(-y f)) of every row."""
         return np.logaddexp(0.0, -y * f)
 
     def slopes(self, y: FloatArray, f: FloatArray) -> FloatArray:
-        """Return s of every row."""
         return y * expit(-y * f)
 
     def bends(self, y: FloatArray, f: FloatArray) -> FloatArray:
-        """Return the second derivative of every row's loss in f."""
         p = expit(f)
         return p * (1.0 - p)
 
     def utilities(self, y: FloatArray, s: FloatArray) -> FloatArray:
-        """Return the entropy of a coin that falls with y s."""
+        """Return the binary entropy of y s."""
         return entr(y * s) + entr(1.0 - y * s)
 
 
@@ -265,7 +264,7 @@ def _xlogx(x: FloatArray) -> FloatArray:
 
 
 class TargetLoss(SumLoss):
-    """A loss of the residual r = y - f: a parabola beyond ``epsilon``, which goes on as a line where its slope is ``delta``."""
+    """A loss of the residual r = y - f: zero up to ``epsilon``, then quadratic, and linear from slope ``delta`` on."""
 
     of_labels = False
     max_curvature = 1.0
@@ -273,7 +272,6 @@ class TargetLoss(SumLoss):
     delta: float = math.inf
 
     def value(self, y: FloatArray, f: FloatArray, cost: FloatArray) -> float:
-        """Return P(f)."""
         excess = np.maximum(np.abs(y - f) - self.epsilon, 0.0)
         share = np.minimum(excess, self.delta)
         return float(np.sum(cost * share * (excess - 0.5 * share)))
@@ -283,12 +281,12 @@ class TargetLoss(SumLoss):
         return cost * np.copysign(np.clip(np.abs(y - f) - self.epsilon, 0.0, self.delta), y - f)
 
     def utility(self, y: FloatArray, u: FloatArray, cost: FloatArray) -> float:
-        """Return sum_i u_i y_i - epsilon |u_i| - u_i^2 / (2 C_i) over the rows with C_i > 0, for |u_i| <= C_i delta."""
+        """Return sum_i u_i y_i - epsilon |u_i| - u_i^2 / (2 C_i) over the rows with C_i > 0; |u_i| <= C_i delta is required."""
         aligned, square = self._sums(y, u, cost)
         return aligned - 0.5 * square
 
     def bound(self, y: FloatArray, u: FloatArray, cost: FloatArray, norm2: float) -> float:
-        """Return the value of the best scaling of u, which U(u) - norm2 / 2 is not above."""
+        """Return the dual value at the best scaling of u, which is at least U(u) - norm2 / 2."""
         used = u != 0.0
         reach = float(np.min(cost[used] * self.delta / np.abs(u[used]), initial=math.inf))
         aligned, square = self._sums(y, u, cost)
@@ -312,7 +310,6 @@ class Squared(TargetLoss, RowLoss):
     is_quadratic = True
 
     def values(self, y: FloatArray, f: FloatArray) -> FloatArray:
-        """Return (y - f)^2 / 2 of every row."""
         return 0.5 * np.square(y - f)
 
     def slopes(self, y: FloatArray, f: FloatArray) -> FloatArray:
@@ -328,13 +325,13 @@ class Squared(TargetLoss, RowLoss):
         return y * s - 0.5 * s * s
 
     def dual_value(self, y: FloatArray, cost: FloatArray, s: FloatArray, reach: float, lam: float) -> float:
-        """Return the dual value of residuals under their best factor, which may be beyond 1."""
+        """Return the dual value of the residuals at their best scaling, which may exceed 1."""
         return best_dual(float(cost @ (s * s)), float(cost @ (y * s)), lam / reach if reach > 0.0 else np.inf)
 
 
 @dataclass(frozen=True)
 class SquaredEpsilonInsensitive(TargetLoss):
-    """Squared loss without a tube, P = 1/2 sum_i C_i max(0, |y_i - f_i| - epsilon)^2."""
+    """Squared epsilon-insensitive loss, P = 1/2 sum_i C_i max(0, |y_i - f_i| - epsilon)^2."""
 
     epsilon: float = 0.1
 
@@ -345,7 +342,7 @@ class SquaredEpsilonInsensitive(TargetLoss):
 
 @dataclass(frozen=True)
 class Huber(TargetLoss):
-    """Huber's loss: squared up to residuals of delta, then the tangent there."""
+    """Huber's loss: quadratic for residuals up to delta, linear beyond."""
 
     delta: float = 1.35
 
@@ -355,7 +352,9 @@ class Huber(TargetLoss):
 
 
 def best_dual(square: float, aligned: float, bound: float) -> float:
-    """Return the largest dual value ``t aligned - t^2/2 square``, ``|t| <= bound``, of residuals r: ``sum c y r`` and ``sum c r^2``."""
+    """Return the largest dual value ``t aligned - t^2/2 square`` over ``|t| <= bound``, where ``aligned = sum c y r`` and ``square = sum c
+    r^2``.
+    """
     scale = aligned / square if square > 0.0 else 1.0
     scale = min(max(scale, -bound), bound)
     return scale * aligned - 0.5 * scale * scale * square
@@ -370,7 +369,6 @@ class Hinge(RowLoss):
     steepness = 2.0
 
     def values(self, y: FloatArray, f: FloatArray) -> FloatArray:
-        """Return max(0, 1 - y f) of every row."""
         return np.maximum(1.0 - y * f, 0.0)
 
     def slopes(self, y: FloatArray, f: FloatArray) -> FloatArray:
@@ -388,7 +386,9 @@ LOSSES: dict[str, Loss] = {
 
 
 def require_loss(loss: Loss, solver: str, *needs: str) -> None:
-    """Refuse a loss that lacks what a solver needs; the ValueError names the loss, the losses it takes, the solver and what is lacking."""
+    """Raise ValueError if a loss lacks an attribute that a solver needs. The message names the loss, the missing attribute, and the losses
+    that the solver supports.
+    """
     lacking = " and ".join(need for need in needs if not hasattr(loss, need))
     if lacking:
         raise ValueError(f"loss={loss.name!r}: must be one of {_names_with(*needs)}; {solver} needs its {lacking}")
@@ -399,7 +399,7 @@ def _names_with(*needs: str) -> str:
 
 
 def named_loss(name: str, solver: str, *needs: str) -> Any:
-    """Return the loss called `name`, which a solver needs to have some attributes; ValueError if there is none, or it lacks one of them."""
+    """Return the loss called ``name``. Raises ValueError if there is no such loss, or if it lacks an attribute that the solver needs."""
     if name not in LOSSES:
         raise ValueError(f"loss={name!r}: must be one of {_names_with(*needs)}")
     require_loss(LOSSES[name], solver, *needs)
@@ -407,14 +407,15 @@ def named_loss(name: str, solver: str, *needs: str) -> Any:
 
 
 def sum_loss(name: str, **widths: float) -> SumLoss:
-    """Return a loss that is summed over rows with costs by name, with those of the ``widths`` (``epsilon``, ``delta``) that it has.
+    """Return the loss called ``name`` for sums over rows with costs. Of ``widths`` (``epsilon``, ``delta``) the loss takes those that it
+    has.
 
-    Raises ValueError: there is none of this name.
+    Raises ValueError if there is no such loss.
     """
     loss = named_loss(name, "the sub-problem of the Feature Generating Machine", "residual", "bound")
     return replace(loss, **{key: value for key, value in widths.items() if key in loss.__dataclass_fields__})
 
 
 def mean_loss(name: str) -> RowLoss:
-    """Return a loss of linear models by name; ValueError for any other name."""
+    """Return the loss called ``name`` for means over rows, as linear models use them. Raises ValueError for any other name."""
     return named_loss(name, "a group lasso", "values", "slopes", "utilities")

@@ -1,7 +1,7 @@
-"""The unit in which machines see real targets: near their standard deviation, and centred where there is a bias to take the centre up.
+"""Standardised real targets: solvers see them divided by their standard deviation, and centred if the model has an intercept.
 
-With targets y = shift + size * y' a machine of y' under the same penalty gives decision values ``shift + size * f'``; penalty and losses
-grow with the square of the unit. Parameters are about targets of standard deviation one, so that they mean the same in every unit.
+For targets y = shift + size * y', a model of y' under the same penalty has decision values ``shift + size * f'``. Penalty and losses scale
+with ``size``². Parameters refer to targets of standard deviation one, so that they mean the same in every unit.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ SQUARED_FIGURES = ("objective", "gap", "restricted_gap", "certified_gap", "lower
 
 
 class TargetUnit(NamedTuple):
-    """The unit in which a machine sees its target: y = shift + size * y'; labels are seen as they are."""
+    """The affine map from the solver's target y' to the original one: y = shift + size * y'. Class labels are not changed."""
 
     shift: float = 0.0
     size: float = 1.0
 
     def values(self, values: Values) -> Values:
-        """Return decision values or intercepts of the machine in the unit of the target; those of labels as they are."""
+        """Map decision values or intercepts from the solver's unit to that of the target; labels stay as they are."""
         return values if self == LABELS else values * self.size + self.shift
 
     def figures(self, figures: Mapping[str, Any]) -> dict[str, Any]:
-        """Return figures of the machine, those of an objective in the square of the target's unit."""
+        """Map figures of a fit to the unit of the target; objectives scale with the square of the unit."""
         area = self.size**2
         squared = {name: area * figures[name] for name in SQUARED_FIGURES if figures.get(name) is not None}
         return {**figures, **squared}
@@ -42,10 +42,10 @@ LABELS = TargetUnit()
 
 
 def in_machine_unit(target: FloatArray, weight: FloatArray, *, centred: bool) -> tuple[FloatArray, TargetUnit]:
-    """Return real targets in units of their standard deviation over the rows with a weight, and that unit; with a bias centred.
+    """Return real targets in units of their standard deviation over the rows with positive weight, and that unit.
 
-    They are rounded to a grid of 2^-40 of the largest, far below what a fit can tell: the same targets in another unit, which rounds them
-    otherwise, are the same numbers here, and every loop takes the same steps.
+    Targets are centred if ``centred``. They are then rounded to a grid of 2^-40 of the largest one, far below the accuracy of a fit.
+    Without this, the same targets in another unit would be rounded differently, and loops could take different steps.
     """
     shares = weight / weight.max()
     # Overflow of squares is no reason to refuse a unit.

@@ -1,1 +1,1 @@
-"""Duals of kernel machines and their solvers."""
+"""Dual problems of support vector machines and other kernel models, and their solvers."""

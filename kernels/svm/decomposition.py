@@ -1,12 +1,12 @@
-"""Decomposition for matrices that are not in memory: SMO on a working set whose entries are fetched together.
+"""Decomposition for matrices that do not fit in memory: SMO on a working set of variables whose entries are fetched together.
 
-Each round replaces variables of the working set that lie still by those that violate optimality most, and solves the problem on the set to
-a tenth of the violation. It updates the gradient with the rows of the set, or, for a matrix that hands out parts, by one product with the
-change: then the driver never receives more than the square of the set and a few vectors of n entries, and of the square only the rows of
-newcomers (Joachims, "Making large-scale SVM learning practical", 1999; in batches: Wen et al., "ThunderSVM", 2018).
+Each round replaces idle variables of the working set by those that violate optimality most. It solves the problem on the set to a tenth of
+the violation, then updates the gradient: with the rows of the set or, for a matrix that returns parts, by one product with the change. With
+parts, the driver receives at most the square of the set and a few vectors of n entries, and of the square only the rows of new variables
+(Joachims, "Making large-scale SVM learning practical", 1999; in batches: Wen et al., "ThunderSVM", 2018).
 
-Where beta sums to zero in every group, pairs move inside one group (:mod:`gramplane.kernels.svm.smo_shrink`): violations are measured
-against the ends of the variable's own group, and the pair that violates most is in the set in every round.
+If beta sums to zero in every group, pairs move inside one group (:mod:`gramplane.kernels.svm.smo_shrink`). Violations are then measured
+within the variable's own group, and the pair that violates most is in the set in every round.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .smo_steps import BLOCKED_OFFSET, BROKEN, MAX_VIOLATION
 
 WORKING_SET = 512
 MIN_WORKING_SET = 3
-"""Least size of the working set: a round brings in up to two variables, and the one that violates most must be able to stay."""
+"""Smallest working set: a round adds up to two variables, and the one that violates most must be able to stay."""
 
 ROW_BYTES = 256 << 20  # Greatest number of bytes of float64 rows fetched at once when the caller sets no size.
 COPY_SHARE = 0.5625  # Entries of the copy of a shrunk problem, in squares of the working set.
@@ -50,21 +50,19 @@ STILL, FREE, VIOLATING = range(3)  # Ranks of variables: those that lie still le
 
 @runtime_checkable
 class PartGram(Gram, Protocol):
-    """A Gram matrix that can hand out entries between chosen variables without whole rows."""
+    """A Gram matrix that can return entries between chosen variables without whole rows."""
 
     @property
-    def dtype(self) -> np.dtype[np.floating]:
-        """Type of the entries that it hands out."""
-        ...
+    def dtype(self) -> np.dtype[np.floating]: ...
 
     @property
     def room(self) -> int:
-        """Entries of this type that the caller may hold."""
+        """Number of entries of this type that the caller may hold in memory."""
         ...
 
     def between(self, new: IntArray, old: IntArray) -> Iterable[tuple[IntArray, IntArray, Array]]:
-        """Yield entries as (places of rows, places of columns, values): every pair with a new variable, in one order at least. Places count
-        the new variables first, then the old ones.
+        """Yield entries as (row positions, column positions, values). Every pair with a new variable comes in at least one order. Positions
+        count the new variables first, then the old ones.
         """
         ...
 
@@ -73,11 +71,12 @@ def solve_decomposition(
     gram: Gram, problem: DualProblem, *, warm: Warm = None, tol: float = 1e-3, max_iter: int | None = None,
     gradient: FloatArray | None = None, working: int | None = None,
 ) -> DualSolution:  # fmt: skip
-    """Solve a dual with access to rows and products of K only; see :func:`gramplane.kernels.svm.smo.solve_smo` for the other arguments. A
-    :class:`PartGram` gives entries between chosen variables and products, never rows. ``working`` is the greatest number of variables in
-    the working set, at least 3; by default as many as a :class:`PartGram` allows, but at most twice those that move at first, and of rows
-    512, or fewer where these exceed 256 MiB. The gradient is computed anew before the certificate. ``details`` of the solution holds the
-    rounds, rows fetched and products, and the counts of a caching matrix.
+    """Solve a dual using only rows and products of K; see :func:`gramplane.kernels.svm.smo.solve_smo` for the other arguments.
+
+    A :class:`PartGram` supplies entries between chosen variables, and products, but never rows. ``working`` is the largest working set, at
+    least 3 variables. Its default for a :class:`PartGram` is what the matrix allows, but at most twice the number of variables that move at
+    first; for rows it is 512, or fewer if these exceed 256 MiB. The gradient is recomputed before the certificate. ``details`` of the
+    solution counts rounds, fetched rows, products, and the hits of a caching matrix.
     """
     problem.check_gram(gram)
     limit = checked_limits(tol, max_iter, MAX_STEPS)
@@ -90,7 +89,7 @@ def solve_decomposition(
 
 @dataclass(frozen=True)
 class _Slopes:
-    """Slopes of the objective over all variables, for rising and falling; BLOCKED_OFFSET or its negative where a variable cannot move."""
+    """Slopes of the objective in every variable, upwards and downwards; BLOCKED_OFFSET or its negative if a variable cannot move."""
 
     rise: FloatArray
     fall: FloatArray
@@ -100,13 +99,13 @@ class _Slopes:
     top: float | FloatArray
 
     def violations(self) -> FloatArray:
-        """Return the violation of every variable against the other end, or against zero when sums are free."""
+        """Return each variable's violation relative to the opposite extreme, or to zero if the sum is free."""
         rising = np.where(self.rise < BLOCKED_OFFSET, self.top - self.rise, 0.0)
         return np.maximum(rising, np.where(self.fall > -BLOCKED_OFFSET, self.fall - self.m, 0.0))
 
 
 class _RowSource:
-    """Square of the working set, and whole rows of it, from a matrix that gives rows."""
+    """Access to the working set through a matrix that returns whole rows."""
 
     def __init__(self, gram: Gram) -> None:
         self._gram, self.fetched = gram, 0
@@ -119,14 +118,14 @@ class _RowSource:
 
 
 class _PartSource:
-    """Square of the working set from a matrix that gives parts; entries between members that stay are used again."""
+    """Access to the working set through a matrix that returns parts; entries between variables that stay are reused."""
 
     def __init__(self, gram: PartGram, size: int) -> None:
         self._gram, self._size, self.fetched = gram, size, 0
         self._square: Array | None = None
 
     def square(self, members: IntArray, new: IntArray) -> tuple[Array, Array | None]:
-        """Fetch the entries of the members at places ``new``."""
+        """Fetch the entries of the members at positions ``new``."""
         old = np.setdiff1d(np.arange(len(members)), new)
         places = np.concatenate([new, old])
         self.fetched += len(new)
@@ -193,7 +192,6 @@ class _State:
         return np.where(slopes.violations() >= tol, VIOLATING, np.where(free, FREE, STILL))
 
     def _exchange_members(self, slopes: _Slopes, tol: float) -> IntArray:
-        """Exchange members for newcomers; return the places of the newcomers."""
         ranks = self._rank_variables(slopes, tol)
         if not len(self._members):
             self._members = np.sort(self._first_members(slopes, ranks))
@@ -213,7 +211,7 @@ class _State:
         return np.concatenate([moving, _choose_spaced(np.flatnonzero(ranks == STILL), self._size - len(moving))])
 
     def _choose_worst(self, slopes: _Slopes, candidates: IntArray, count: int) -> IntArray:
-        """Return the candidates that violate most, half of either direction when steps move pairs."""
+        """Return the candidates that violate most; if steps move pairs, half of them in either direction."""
         if len(candidates) <= count:
             return candidates
         if not self._paired:
@@ -240,7 +238,7 @@ class _State:
         return done
 
     def _solve_members(self, square: Array, beta: FloatArray, tol: float, limit: int) -> tuple[int, int]:
-        """Move beta of the members in place; return steps, and why they ended."""
+        """Move beta of the members in place; return the number of steps and why they ended."""
         chosen, p = self._members, self._problem
         part = p.part(chosen, None if p.sum_constraint is None else float(beta.sum()))
         machine = ShrinkingSteps(part, square, self._buffer, self._diag[chosen], curvature_floor(self._diag, square.dtype))
@@ -290,7 +288,7 @@ class _GroupedState(_State):
         return _Slopes(rise, fall, ends, m[groups], top[groups])
 
     def _choose_worst(self, slopes: _Slopes, candidates: IntArray, count: int) -> IntArray:
-        """Return the candidates that violate most, half of either direction, with the pair of the worst group."""
+        """Return the candidates that violate most, half of them in either direction, including the pair of the worst group."""
         if len(candidates) <= count:
             return candidates
         rising, falling = slopes.top - slopes.rise, slopes.fall - slopes.m
@@ -318,7 +316,7 @@ class _GroupedState(_State):
 
 
 def _find_greatest(values: FloatArray, count: int) -> IntArray:
-    """Return the indices of the `count` greatest values, ascending; of equal ones some at equal distances."""
+    """Return the indices of the ``count`` largest values, ascending; ties are broken by evenly spaced choice."""
     count = min(count, len(values))
     if not count:
         return np.empty(0, dtype=np.int64)
@@ -328,6 +326,6 @@ def _find_greatest(values: FloatArray, count: int) -> IntArray:
 
 
 def _choose_spaced(candidates: IntArray, count: int) -> IntArray:
-    """Return `count` of the candidates at equal distances: data are often sorted by class or by cluster."""
+    """Return ``count`` evenly spaced candidates, because data are often sorted by class or cluster."""
     count = min(count, len(candidates))
     return candidates[(np.arange(count) * len(candidates)) // max(count, 1)]

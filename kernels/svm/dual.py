@@ -2,12 +2,12 @@
 
 max over beta of   c'beta - sum_i e_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta,   lo <= beta <= hi,  sum_i beta_i = s
 
-The signed form has no labels and no doubled variables: classification has beta = alpha y, regression one variable per row. With
-f = K beta and any bias b, weak duality bounds the optimum from above by the primal value
+The signed form needs no labels and no doubled variables: for classification beta = alpha y, and regression has one variable per row. With f
+= K beta and any bias b, weak duality bounds the optimum from above by the primal value
 
-1/2 beta'K beta + b s + sum_i max over lo_i <= t <= hi_i of  (c_i - f_i - b) t - e_i |t| - 1/2 ridge_i t^2,
+1/2 beta'K beta + b s + sum_i max over lo_i <= t <= hi_i of  (c_i - f_i - b) t - e_i |t| - 1/2 ridge_i t^2.
 
-whose sum over i is the loss: hinge, squared hinge, epsilon-insensitive or squared, according to the box (source: Schölkopf and Smola,
+The sum over i is the loss: hinge, squared hinge, epsilon-insensitive or squared, depending on the box (source: Schölkopf and Smola,
 "Learning with Kernels", 2002, chapters 7 and 9).
 """
 
@@ -33,10 +33,12 @@ SUM_SLACK = 1e-10  # A warm start whose sum is off by at most this share of sum 
 @dataclass(frozen=True)
 class DualProblem:
     """max c'beta - sum_i e_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta over a box, with or without a fixed sum. All arrays are ``(n,)``.
-    The box ``lo``, ``hi`` is infinite only where ``ridge`` is positive. ``l1_weight`` is e >= 0, one for all variables or one for each.
-    ``sum_constraint`` is s, the sum of beta; None leaves it free, and the machine has no bias. ``groups`` holds codes from 0 on: beta sums
-    to zero in every group, which has a bias of its own, and `sum_constraint` is 0. ``unit`` is that of a
-    real target. Raises ValueError if lengths differ, a number is not finite, a box is empty, or no point of the box has the sum.
+
+    ``lo`` and ``hi`` may be infinite only if ``ridge`` is positive. ``l1_weight`` is e >= 0, one for all variables or one for each.
+    ``sum_constraint`` is s, the sum of beta; None leaves it free, and the model then has no bias. ``groups`` holds codes from 0: beta sums
+    to zero in every group, each group has its own bias, and ``sum_constraint`` is 0. ``unit`` is that of a real target.
+
+    Raises ValueError if lengths differ, a number is not finite, a box is empty, or no point of the box has the sum.
     """
 
     c: FloatArray
@@ -89,20 +91,18 @@ class DualProblem:
 
     @property
     def n(self) -> int:
-        """Number of variables."""
         return len(self.c)
 
     def ridges(self) -> FloatArray:
-        """Return ridge, zeros when there is none."""
+        """Return the ridge of each variable, zeros if there is none."""
         return np.zeros(self.n) if self.ridge is None else self.ridge
 
     def l1_weights(self) -> FloatArray:
-        """Return the weight of every absolute value, shape (n,)."""
+        """Return the weight of each absolute value, shape (n,)."""
         return self.l1_weight if isinstance(self.l1_weight, np.ndarray) else np.full(self.n, self.l1_weight)
 
     @property
     def has_l1_term(self) -> bool:
-        """Whether an absolute value has a weight."""
         return bool(self.l1_weight.any()) if isinstance(self.l1_weight, np.ndarray) else self.l1_weight != 0.0
 
     def linear(self, beta: FloatArray) -> float:
@@ -110,13 +110,13 @@ class DualProblem:
         return float(self.c @ beta - (weighted_l1(self.l1_weight, np.abs(beta)) if self.has_l1_term else 0.0))
 
     def part(self, rows: IntArray | slice, sum_constraint: float | None = 0.0) -> DualProblem:
-        """Return the problem of some rows, without groups: those of one group, of a working set, or all in another order."""
+        """Return the problem restricted to some rows, without groups; also used to reorder all rows."""
         l1_weight = self.l1_weight[rows] if isinstance(self.l1_weight, np.ndarray) else self.l1_weight
         ridge = None if self.ridge is None else self.ridge[rows]
         return DualProblem(self.c[rows], self.lo[rows], self.hi[rows], l1_weight, sum_constraint, ridge, unit=self.unit)
 
     def feasible(self, beta: FloatArray) -> FloatArray:
-        """Return beta if it is feasible, else the nearest clip(beta - t, lo, hi) with the right sum."""
+        """Return beta if it is feasible, otherwise the nearest clip(beta - t, lo, hi) with the right sum."""
         clipped = np.minimum(np.maximum(beta, self.lo), self.hi)
         if self.groups is not None:
             return self._balanced_groups(beta, clipped, self.groups)
@@ -131,20 +131,22 @@ class DualProblem:
         return clipped
 
     def start(self, warm: Warm) -> FloatArray:
-        """Return the first point of a solver as a new array; ValueError if the warm start has another length or is not finite."""
+        """Return a solver's starting point as a new array. Raises ValueError if the warm start has another length or is not finite."""
         beta = np.zeros(self.n) if warm is None else np.array(warm.beta if isinstance(warm, DualSolution) else warm, dtype=np.float64)
         if beta.shape != (self.n,) or not np.isfinite(beta).all():
             raise ValueError(f"warm: shape {beta.shape}, must be ({self.n},) with finite entries")
         return self.feasible(beta)
 
     def check_gram(self, gram: Gram) -> None:
-        """Raise ValueError if the matrix has another order."""
+        """Raise ValueError if the order of the matrix is not n."""
         if gram.n != self.n:
             raise ValueError(f"Gram matrix: order {gram.n}, the problem has {self.n} variables")
 
 
 def _shift_to_sum(beta: FloatArray, problem: DualProblem) -> FloatArray:
-    """Return clip(beta - t, lo, hi) with the right sum: t by bisection, and the round-off left on entries strictly inside."""
+    """Return clip(beta - t, lo, hi) with the right sum. t is found by bisection; the remaining round-off goes to entries strictly inside
+    the box.
+    """
     total = problem.sum_constraint or 0.0
 
     def shifted(t: float) -> FloatArray:
@@ -170,14 +172,14 @@ def _shift_to_sum(beta: FloatArray, problem: DualProblem) -> FloatArray:
 
 @dataclass(frozen=True)
 class DualSolution:
-    """A feasible point with its certificate; every number belongs to this point.
+    """A feasible point with its certificate; every number refers to this point.
 
-    ``bias`` is b of the decision value f + b, 0 without an equality; a problem with groups has ``biases``, ``(n_groups,)``, instead.
-    ``objective`` is the dual value, a lower bound of the primal optimum; ``upper`` the primal value at (K beta, bias); ``gap`` =
-    upper - objective >= 0 is summed from terms that are each non-negative. ``converged`` is False after max_iter or when round-off forbids
-    the tolerance, with which ``violation`` was compared. ``decision`` is K beta, without ridge and bias. ``indefinite``: negative curvature
-    beyond round-off was met, so K is not positive semi-definite, the problem not concave, and `objective` no bound. ``details`` holds
-    figures of one solver: rows fetched, hit rate, factorisations.
+    ``bias`` is b of the decision value f + b, and 0 without a sum constraint; a problem with groups has ``biases`` ``(n_groups,)`` instead.
+    ``objective`` is the dual value, a lower bound of the primal optimum; ``upper`` is the primal value at (K beta, bias). ``gap`` = upper -
+    objective >= 0 is summed from non-negative terms. ``violation`` was compared with the tolerance; ``converged`` is False after
+    ``max_iter`` or if round-off prevents the tolerance. ``decision`` is K beta, without ridge and bias. ``indefinite`` means that negative
+    curvature beyond round-off was found: K is not positive semi-definite, the problem is not concave, and ``objective`` is no bound.
+    ``details`` holds figures specific to the solver: fetched rows, hit rate, factorisations.
     """
 
     beta: FloatArray
@@ -198,7 +200,7 @@ Warm = DualSolution | FloatArray | None  # The start of a solver: a solution, a 
 
 
 def weighted_l1(weight: float | FloatArray, magnitudes: FloatArray) -> float:
-    """Return sum_i weight_i magnitudes_i, without BLAS: one weight and an array of equal ones give the same bits."""
+    """Return sum_i weight_i magnitudes_i without BLAS, so that one weight and an array of equal weights give the same bits."""
     return float((weight * magnitudes).sum())
 
 
@@ -213,8 +215,10 @@ def best_response(slope: FloatArray, problem: DualProblem) -> FloatArray:
 
 
 def certify(problem: DualProblem, beta: FloatArray, decision: FloatArray, bias: float | FloatArray) -> tuple[float, float]:
-    """Return the dual value and its gap to the primal value at (decision, bias); decision = K beta, and a problem with groups has biases.
-    Raises ValueError if one of them is not finite: the Gram matrix holds NaN, infinity, or entries whose products overflow.
+    """Return the dual value and its gap to the primal value at (decision, bias), where decision = K beta; a problem with groups has one
+    bias per group.
+
+    Raises ValueError if a value is not finite: then the Gram matrix holds NaN, infinity, or entries whose products overflow.
     """
     ridge, l1_weight, has_l1_term = problem.ridge, problem.l1_weight, problem.has_l1_term
 
@@ -237,7 +241,7 @@ def certify(problem: DualProblem, beta: FloatArray, decision: FloatArray, bias: 
 
 
 def certified_solution(problem: DualProblem, beta: FloatArray, decision: FloatArray, bias: float, **fields: Any) -> DualSolution:
-    """Return the point with its certificate; `fields` are further fields of :class:`DualSolution`."""
+    """Return the point with its certificate; ``fields`` are further fields of :class:`DualSolution`."""
     objective, gap = certify(problem, beta, decision, bias)
     return DualSolution(beta=beta, bias=bias, objective=objective, upper=objective + gap, gap=gap, decision=decision, **fields)
 
@@ -246,7 +250,7 @@ def certified_solution(problem: DualProblem, beta: FloatArray, decision: FloatAr
 
 
 def check_cost(C: ArrayLike, n: int) -> FloatArray:
-    """Return the cost of every row; ValueError if it is negative, not finite, all zero, or has another length."""
+    """Return the cost of every row. Raises ValueError if a cost is negative or not finite, all are zero, or the length is wrong."""
     cost = np.asarray(C, dtype=np.float64)
     if cost.ndim > 1 or (cost.ndim == 1 and cost.shape != (n,)):
         raise ValueError(f"C: shape {cost.shape}, must be a number or ({n},)")
@@ -257,7 +261,7 @@ def check_cost(C: ArrayLike, n: int) -> FloatArray:
 
 
 def check_labels(y: ArrayLike, cost: FloatArray, bias: bool) -> FloatArray:
-    """Return the labels in float64; ValueError if one is not -1 or +1, or a class has no row with positive cost, which a bias needs."""
+    """Return the labels in float64. Raises ValueError if one is not -1 or +1. With a bias, each class needs a row with positive cost."""
     labels = np.asarray(y, dtype=np.float64)
     if labels.shape != cost.shape or not (np.abs(labels) == 1).all():
         raise ValueError(f"y: shape {labels.shape}, must be ({len(cost)},) of -1 and +1")
@@ -267,9 +271,10 @@ def check_labels(y: ArrayLike, cost: FloatArray, bias: bool) -> FloatArray:
 
 
 def svc_problem(y: ArrayLike, C: ArrayLike, linear: ArrayLike | None = None, *, bias: bool = True) -> DualProblem:
-    """Return the hinge-loss problem: primal 1/2 ||w||^2 + sum_i C_i max(0, p_i - y_i (f_i + b)). ``y`` holds labels -1 and +1, ``linear``
-    the margins p, ones by default. ``C`` is as scikit-learn's, a number or one for each row, where 0 leaves a row out. Without a bias the
-    sum of beta is free.
+    """Return the hinge-loss problem: primal 1/2 ||w||^2 + sum_i C_i max(0, p_i - y_i (f_i + b)).
+
+    ``y`` holds labels -1 and +1, ``linear`` the margins p (default 1). ``C`` is as in scikit-learn, one number or one per row; 0 leaves a
+    row out. Without a bias the sum of beta is free.
     """
     cost = check_cost(C, np.asarray(y).shape[0] if np.ndim(y) else 0)
     labels = check_labels(y, cost, bias)
@@ -278,8 +283,10 @@ def svc_problem(y: ArrayLike, C: ArrayLike, linear: ArrayLike | None = None, *, 
 
 
 def squared_hinge_problem(y: ArrayLike, C: ArrayLike, linear: ArrayLike | None = None, *, bias: bool = True) -> DualProblem:
-    """Return the squared-hinge problem: primal 1/2 ||w||^2 + sum_i C_i max(0, p_i - y_i (f_i + b))^2. Its dual is that of the hinge with K
-    + I / (2 C) and no upper bound; C is that of ``LinearSVC``. Parameters as in :func:`svc_problem`.
+    """Return the squared-hinge problem: primal 1/2 ||w||^2 + sum_i C_i max(0, p_i - y_i (f_i + b))^2.
+
+    Its dual is that of the hinge with K + I / (2 C) and no upper bound. C is that of ``LinearSVC``; other parameters as in
+    :func:`svc_problem`.
     """
     cost = check_cost(C, np.asarray(y).shape[0] if np.ndim(y) else 0)
     labels = check_labels(y, cost, bias)
@@ -298,7 +305,7 @@ def svr_problem(target: ArrayLike, epsilon: float, C: ArrayLike, *, bias: bool =
 
 
 def ridge_problem(target: ArrayLike, C: ArrayLike, *, bias: bool = True) -> DualProblem:
-    """Return the squared-loss problem: primal 1/2 ||w||^2 + sum_i C_i (t_i - f_i - b)^2; KernelRidge's alpha is 1 / (2 C)."""
+    """Return the squared-loss problem: primal 1/2 ||w||^2 + sum_i C_i (t_i - f_i - b)^2. ``alpha`` of KernelRidge is 1 / (2 C)."""
     targets = np.asarray(target, dtype=np.float64)
     cost = check_cost(C, len(targets))
     bound = np.where(cost > 0, np.inf, 0.0)
@@ -306,9 +313,9 @@ def ridge_problem(target: ArrayLike, C: ArrayLike, *, bias: bool = True) -> Dual
 
 
 def target_problem(loss: str, target: FloatArray, epsilon: float, cost: FloatArray) -> DualProblem:
-    """Return the problem of real targets in the machine's unit, for a ``"squared"`` or an epsilon-insensitive loss.
+    """Return the problem of standardised real targets, for the ``"squared"`` or an epsilon-insensitive loss.
 
-    Losses ``C_i`` and widths ``epsilon`` are about targets of standard deviation one: 1/2 ||w||^2 + sum_i C_i loss of (t - shift) / s.
+    Costs ``C_i`` and ``epsilon`` refer to targets of standard deviation one: 1/2 ||w||^2 + sum_i C_i loss of (t - shift) / s.
     """
     scaled, unit = in_machine_unit(np.asarray(target, dtype=np.float64), cost, centred=True)
     if loss == "squared":

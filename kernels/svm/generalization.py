@@ -1,8 +1,8 @@
-r"""A bound of the risk of machines whose kernel was chosen with them, from a family of known pseudo-dimension.
+r"""A generalisation bound for models with a learnt kernel, from a family of kernels of known pseudo-dimension.
 
 Source: Srebro, Ben-David: Learning bounds for support vector machines with learned kernels (COLT 2006), in the three steps and with the
-constants of Zhuang's thesis (2011, section 2.6.3.3). With predictors of norm at most 1 in the space of one of the kernels, these of
-pseudo-dimension at most m and with :math:`k(x, x) \le R^2`, margin :math:`\gamma` and n rows,
+constants of Zhuang's thesis (2011, section 2.6.3.3). Predictors have norm at most 1 in the space of one of the kernels. The family has
+pseudo-dimension at most m, and :math:`k(x, x) \le R^2`. With margin :math:`\gamma` and n rows,
 
 .. math::
 
@@ -19,43 +19,44 @@ import numpy as np
 
 
 def generalization_bound(n: int, m: int, margin: float, radius: float = 1.0, delta: float = 0.05) -> float:
-    r"""Bound the risk of a machine with a learnt kernel beyond its share of training rows within the margin.
+    r"""Bound how much the risk of a model with a learnt kernel exceeds its share of training rows within the margin.
 
-    With probability at least ``1 - delta`` over n rows, for every kernel of a family of pseudo-dimension at most m and every predictor f of
-    norm at most 1 in its space, the probability of :math:`y f(x) \le 0` exceeds the share of training rows with :math:`y f(x) < \gamma` by
-    at most
+    The bound holds with probability at least ``1 - delta`` over n rows, for every kernel of a family of pseudo-dimension at most m and
+    every predictor f of norm at most 1 in its space. Then the probability of :math:`y f(x) \le 0` exceeds the share of training rows with
+    :math:`y f(x) < \gamma` by at most
 
     .. math::
 
         \sqrt{\frac8n \Big( 2 + m \ln \frac{128 e n^3 R^2}{\gamma^2 m} + \frac{256 R^2}{\gamma^2} \ln \frac{\gamma e n}{8 R}
         \ln \frac{128 n R^2}{\gamma^2} + \ln \frac1\delta \Big)} .
 
-    Sums of m kernels have pseudo-dimension at most m (signs of the weights are free), and so has the exponential of such sums: a two-layer
-    machine on m kernels costs no more than one layer. The bound knows no bias, and is below 1 from about a million rows on at best.
+    Sums of m kernels have pseudo-dimension at most m, with weights of any sign, and so has the exponential of such sums. A two-layer model
+    on m kernels therefore costs no more than one layer. The bound does not cover an intercept. At best it falls below 1 from about a
+    million rows on.
 
     Parameters
     ----------
     n
-        Rows the machine was trained on, drawn independently.
+        Number of training rows, drawn independently.
     m
         Pseudo-dimension of the family, such as the number of kernels.
     margin
-        :math:`\gamma` for predictors of norm 1: for a support vector machine with ``y f(x) >= 1`` it is ``1 / ||f||``. It must be chosen
+        :math:`\gamma` for predictors of norm 1. For a support vector machine with ``y f(x) >= 1`` it is ``1 / ||f||``. It must be chosen
         before the rows are seen.
     radius
-        R, the largest :math:`\sqrt{k(x, x)}` of every kernel of the family.
+        R, the largest :math:`\sqrt{k(x, x)}` over all kernels of the family.
     delta
-        Probability with which the bound may fail.
+        Probability that the bound fails.
 
     Returns
     -------
     float
-        The excess; infinity where ``n < 128 (radius / margin)^2`` or ``m > 4 n^2``: the covering numbers behind it are not bounded then.
+        The excess risk; infinity if ``n < 128 (radius / margin)^2`` or ``m > 4 n^2``, where the covering numbers are not bounded.
 
     Raises
     ------
     TypeError, ValueError
-        An argument that is no number, or out of range, by name.
+        If an argument is not a number or is out of range; the message names it.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Gram matrices as dual solvers read them: the protocol, matrices in memory, and matrices with repeated rows."""
+"""Access to Gram matrices for dual solvers: the protocol, matrices in memory, and matrices with repeated rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..jit import compiled
 
 
 class Gram(Protocol):
-    """A symmetric positive semi-definite matrix, by rows and products."""
+    """A symmetric positive semi-definite matrix, accessed by rows and products."""
 
     @property
     def n(self) -> int:
@@ -24,7 +24,7 @@ class Gram(Protocol):
         ...
 
     def rows(self, idx: IntArray) -> Array:
-        """Return rows idx, shape (len(idx), n), float32 or float64."""
+        """Return rows ``idx``, shape (len(idx), n), in float32 or float64."""
         ...
 
     def matvec(self, v: FloatArray) -> FloatArray:
@@ -33,22 +33,24 @@ class Gram(Protocol):
 
 
 class Scratch:
-    """A buffer that one solve leaves to the next, so that its pages are fetched once."""
+    """A buffer that successive solves share, so that its memory pages are allocated once."""
 
     def __init__(self) -> None:
         self._buffer: Array = np.empty(0, dtype=np.float32)
 
     def take(self, size: int, dtype: np.dtype[Any]) -> Array:
-        """Return at least `size` undefined entries, in the same memory as before where that is enough."""
+        """Return at least ``size`` uninitialised entries, in the same memory as before if it is large enough."""
         if self._buffer.dtype != dtype or self._buffer.size < size:
             self._buffer = np.empty(size, dtype=dtype)
         return self._buffer
 
 
 class DenseGram:
-    """A Gram matrix in memory. ``array``, ``(n, n)``, is symmetric; float32 and float64 in C order are used without a copy. ``scratch`` is
-    the buffer of the shrunk problem, up to 0.57 n^2 entries; the solves of a loop share one. Raises ValueError if the matrix is not square,
-    is empty, or its diagonal is not finite and non-negative.
+    """A Gram matrix in memory.
+
+    ``array``, ``(n, n)``, is symmetric; float32 and float64 in C order are used without a copy. ``scratch`` is the buffer of the shrunk
+    problem, up to 0.57 n^2 entries; pass the same one to all solves of a loop. Raises ValueError if the matrix is not square or is empty,
+    or its diagonal is negative or not finite.
     """
 
     def __init__(self, array: ArrayLike, scratch: Scratch | None = None) -> None:
@@ -62,41 +64,36 @@ class DenseGram:
         self.scratch = Scratch() if scratch is None else scratch
 
     def diag(self) -> FloatArray:
-        """Return the diagonal in float64, shape (n,)."""
         return self._diag
 
     def rows(self, idx: IntArray) -> Array:
-        """Return a copy of rows idx."""
         return self.array[idx]
 
     def matvec(self, v: FloatArray) -> FloatArray:
-        """Return K v; rows of zero entries of v are not read."""
+        """Return K v; rows where v is zero are not read."""
         out = np.zeros(self.n)
         add_rows(out, self.array, np.flatnonzero(v), v)
         return out
 
 
 class RepeatedGram:
-    """A Gram matrix with repeated rows, read from the one that holds each once: row i is row ``places[i]`` of ``gram``."""
+    """A Gram matrix with repeated rows: row i is row ``places[i]`` of ``gram``, which holds each row once."""
 
     def __init__(self, gram: Gram, places: IntArray) -> None:
         self.gram, self.places, self.n = gram, places, len(places)
 
     def diag(self) -> FloatArray:
-        """Return the diagonal, shape (n,)."""
         return self.gram.diag()[self.places]
 
     def rows(self, idx: IntArray) -> Array:
-        """Return rows idx, shape (len(idx), n)."""
         return np.ascontiguousarray(self.gram.rows(self.places[idx])[:, self.places])
 
     def matvec(self, v: FloatArray) -> FloatArray:
-        """Return K v, shape (n,)."""
         return self.gram.matvec(np.asarray(np.bincount(self.places, v, self.gram.n), np.float64))[self.places]
 
 
 def check_diagonal(diagonal: Array) -> FloatArray:
-    """Return the diagonal of a Gram matrix in float64; ValueError if an entry is negative, infinite or not a number."""
+    """Return the diagonal of a Gram matrix in float64. Raises ValueError if an entry is negative, infinite or NaN."""
     entries = np.array(diagonal, dtype=np.float64)
     wrong = ~((entries >= 0) & np.isfinite(entries))
     if wrong.any():
@@ -107,7 +104,7 @@ def check_diagonal(diagonal: Array) -> FloatArray:
 
 @compiled
 def add_rows(out: FloatArray, matrix: Array, idx: IntArray, weights: FloatArray) -> None:
-    """Add sum over r in idx of weights[r] matrix[r] to out, four rows a pass, in float64."""
+    """Add sum over r in idx of weights[r] matrix[r] to ``out`` in float64, four rows per pass."""
     n = out.size
     whole = idx.size - idx.size % 4
     for at in range(0, whole, 4):

@@ -3,8 +3,8 @@
 min over (beta, b) of   P = 1/2 beta'K beta + sum_i C_i log(1 + exp(-y_i (f_i + b))),   f = K beta
 max over alpha of       D = sum_i C_i H(alpha_i / C_i) - 1/2 beta'K beta,   beta = alpha y,  sum_i beta_i = 0,  H the entropy in nats
 
-A Newton step solves (K + W^(-1)) beta + b 1 = z with W = C p (1 - p) and z = f + b + W^(-1) (C y p_-), p_- = 1 / (1 + exp(y (f + b))): in
-the variables W^(-1/2) beta this is well conditioned where K alone is not (source: Rasmussen and Williams, "Gaussian Processes for Machine
+A Newton step solves (K + W^(-1)) beta + b 1 = z with W = C p (1 - p), z = f + b + W^(-1) (C y p_-) and p_- = 1 / (1 + exp(y (f + b))). In
+the variables W^(-1/2) beta the system is well conditioned even if K is not (source: Rasmussen and Williams, "Gaussian Processes for Machine
 Learning", 2006, section 3.4; the bias is projected out).
 """
 
@@ -41,7 +41,7 @@ class LogisticProblem:
 
 
 def logistic_problem(y: ArrayLike, C: ArrayLike, *, bias: bool = True) -> LogisticProblem:
-    """Return the problem with primal 1/2 ||w||^2 + sum_i C_i log(1 + exp(-y_i (f_i + b))); a bias needs both classes."""
+    """Return the problem with primal 1/2 ||w||^2 + sum_i C_i log(1 + exp(-y_i (f_i + b))). A bias needs both classes."""
     cost = check_cost(C, np.asarray(y).shape[0] if np.ndim(y) else 0)
     return LogisticProblem(check_labels(y, cost, bias), cost, bias)
 
@@ -49,10 +49,11 @@ def logistic_problem(y: ArrayLike, C: ArrayLike, *, bias: bool = True) -> Logist
 def solve_logistic(
     gram: Gram, problem: LogisticProblem, *, warm: Warm = None, tol: float = 1e-6, max_iter: int | None = None
 ) -> DualSolution:
-    """Minimise 1/2 beta'K beta + sum_i C_i log(1 + exp(-y_i (f_i + b))) until the gap is at most tol times the upper value. The matrix is
-    used through products; one in memory is factorised where the inner system is hard. ``max_iter`` bounds the Newton steps; the best
-    certified point is returned then too. The solution has beta = alpha y; its ``violation`` is the relative gap, and its ``details`` count
-    products and factorisations.
+    """Minimise 1/2 beta'K beta + sum_i C_i log(1 + exp(-y_i (f_i + b))) until the gap is at most tol times the upper value.
+
+    K is used through products; if it is in memory and the inner system is ill conditioned, it is factorised. ``max_iter`` limits the Newton
+    steps; the best certified point so far is then returned. The solution has beta = alpha y. Its ``violation`` is the relative gap; its
+    ``details`` count products and factorisations.
     """
     if gram.n != len(problem.y):
         raise ValueError(f"Gram matrix: order {gram.n}, the problem has {len(problem.y)} rows")
@@ -107,7 +108,7 @@ class _Newton:
         return _LOSS.dual(self._y, f + bias, self._cost)
 
     def _solve_bias(self, f: FloatArray) -> float:
-        """Return the bias with sum alpha y = 0; the bracket of solve_bias is for f - b."""
+        """Return the bias with sum alpha y = 0; solve_bias needs its bracket for f - b."""
         if not self._problem.bias:
             return 0.0
 
@@ -123,7 +124,7 @@ class _Newton:
         return 0.5 * float(beta @ f) + _LOSS.value(self._y, f + bias, self._cost)
 
     def _certify(self) -> _CertifiedPoint:
-        """Return the dual point of the present decision values with its own primal value."""
+        """Return the dual point of the current decision values, with its own primal value."""
         beta = self._dual(self._f, self._bias) * self._y
         f = self._product(beta)
         bias = self._solve_bias(f)

@@ -1,9 +1,9 @@
-"""Kernel ridge regression: one linear system, by conjugate gradients preconditioned with a float32 Cholesky factor.
+"""Kernel ridge regression: one linear system, solved by conjugate gradients preconditioned with a float32 Cholesky factor.
 
 With A = K + diag(ridge) the dual optimum solves  A beta + b 1 = c,  1'beta = 0  (without a bias: A beta = c). Projecting the preconditioner
-keeps the equality (Gould, Hribar and Nocedal, "On the solution of equality constrained quadratic programming problems",
-2001), so a step costs one product. With groups every group has an equality and a bias, and the projection solves one more system with the
-factor for each of them, once. The factor of one matrix serves the next ones of a loop until it needs more than a few steps.
+keeps the equality (Gould, Hribar and Nocedal, "On the solution of equality constrained quadratic programming problems", 2001), so a step
+costs one product. With groups, each group has its own equality and bias, and the projection needs one more solve with the factor per group,
+done once. In a loop the factor of one matrix is reused for the next ones until it needs more than a few steps.
 """
 
 from __future__ import annotations
@@ -35,15 +35,13 @@ STRIP = 4096  # rows of L that are taken to float64 at a time
 
 
 def count_columns(gram: PartGram, n: int, n_groups: int) -> int:
-    """Return how many columns half of the entries that may be held are; 0 where that is too few, or groups need too much beside them."""
+    """Return the number of columns that fit in half of the allowed entries; 0 if these are too few or the groups need too much memory."""
     count = min(MAX_COLUMNS, n // 4, gram.room // (2 * n))
     return count if count >= MIN_COLUMNS and 24 * n * n_groups <= gram.room else 0
 
 
 class ColumnsFactor:
-    """``(L L' + D)^-1`` of a matrix with a ridge; ``diag``, ``(n,)``, is the diagonal of K, and the columns are those of rows at equal
-    distances.
-    """
+    """``(L L' + D)^-1`` for a matrix with a ridge, from columns of evenly spaced rows; ``diag``, ``(n,)``, is the diagonal of K."""
 
     def __init__(self, gram: PartGram, diag: FloatArray, ridge: FloatArray, count: int) -> None:
         n = len(diag)
@@ -81,7 +79,7 @@ def fetch_columns(gram: PartGram, chosen: IntArray, n: int) -> NDArray[np.float3
 
 
 def _whiten(columns: NDArray[np.float32], chosen: IntArray) -> NDArray[np.float32]:
-    """Return L', in the memory of the columns: ``F^-1 C'`` with ``F F' = K_SS``."""
+    """Return L' = ``F^-1 C'`` with ``F F' = K_SS``, overwriting the columns."""
     square: Array = columns[:, chosen]
     (potrf,) = get_lapack_funcs(("potrf",), (square,))
     (trsm,) = get_blas_funcs(("trsm",), (square,))
@@ -102,7 +100,7 @@ MAX_STEPS = 10_000
 
 
 class RidgeSolver:
-    """A solver of one ridge problem after another, which uses the factor of the last one again; ``factorisations`` counts them."""
+    """A solver for a sequence of ridge problems that reuses the last factor; ``factorisations`` counts them."""
 
     def __init__(self) -> None:
         self._factor: NDArray[np.float32] | None = None
@@ -132,7 +130,7 @@ class RidgeSolver:
 
     @staticmethod
     def _by_products(gram: Gram, problem: DualProblem, beta: FloatArray, tol: float, limit: int) -> tuple[FloatArray, Any, float, int]:
-        """Solve with a preconditioner from some columns where the matrix hands out parts, else from its diagonal."""
+        """Solve with a preconditioner built from some columns if the matrix returns parts, otherwise from its diagonal."""
         groups, diag, ridge = problem.groups, gram.diag(), problem.ridges()
         count = count_columns(gram, problem.n, 0 if groups is None else int(groups.max()) + 1) if isinstance(gram, PartGram) else 0
         if count and isinstance(gram, PartGram):
@@ -176,20 +174,20 @@ def solve_ridge(gram: Gram, problem: DualProblem, *, warm: Warm = None, tol: flo
     Parameters
     ----------
     gram : Gram
-        In memory it is factorised in float32; any other is used through products, preconditioned by its diagonal, or where it hands out
-        parts by some of its columns.
+        A matrix in memory is factorised in float32. Any other is used through products, preconditioned by its diagonal or, if it returns
+        parts, by some of its columns.
     problem : DualProblem
-        Boxes must be everything, or nothing for rows left out.
+        Boxes must be unbounded, or empty for rows left out.
     warm : DualSolution or ndarray of shape (n,), optional
     tol : float
-        Greatest spread of c - A beta - b over the rows used.
+        Largest allowed spread of c - A beta - b over the rows used.
     max_iter : int, optional
-        Greatest number of conjugate-gradient steps.
+        Largest number of conjugate-gradient steps.
 
     Raises
     ------
     ValueError
-        If the problem has another form, sizes do not fit, or the matrix is not finite.
+        If the problem has another form, sizes do not match, or the matrix is not finite.
     """
     return RidgeSolver().solve(gram, problem, warm=warm, tol=tol, max_iter=max_iter)
 
@@ -203,7 +201,7 @@ class _System:
         self._paired = problem.sum_constraint is not None
 
     def expand(self, shift: Any) -> FloatArray:
-        """Return the biases row by row."""
+        """Return the bias of each row."""
         return shift * self._used
 
     def product(self, v: FloatArray) -> FloatArray:
@@ -213,7 +211,7 @@ class _System:
         return self._used * precondition(self._used)
 
     def run(self, beta: FloatArray, precondition: Apply, tol: float, limit: int) -> tuple[FloatArray, Any, float, int]:
-        """Return beta, b, the spread of the residual, and the steps."""
+        """Return beta, b, the spread of the residual, and the number of steps."""
         ones = self._solve_ones(precondition) if self._paired else None
         residual = self._used * self._c - self.product(beta)
         direction, before, steps, bias = np.zeros_like(beta), 1.0, 0, 0.0
@@ -239,7 +237,7 @@ class _System:
             steps += 1
 
     def _project(self, residual: FloatArray, precondition: Apply, ones: FloatArray | None) -> tuple[FloatArray, Any]:
-        """Return the preconditioned residual with sum zero, and the shift of the residual that goes with it."""
+        """Return the preconditioned residual with sum zero, and the corresponding shift of the residual."""
         plain = self._used * precondition(residual)
         if ones is None:
             return plain, 0.0
@@ -280,8 +278,6 @@ class _GroupedSystem(_System):
 
 
 class _ScaledGroupedSystem(_GroupedSystem):
-    """The same preconditioned by a diagonal, with which groups have nothing in common: nothing of ``(n, groups)`` is held."""
-
     def __init__(self, gram: Gram, problem: DualProblem, diag: FloatArray) -> None:
         super().__init__(gram, problem)
         self._inverse = self._used / diag

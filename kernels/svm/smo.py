@@ -1,4 +1,4 @@
-"""Sequential minimal optimisation for every dual of :mod:`gramplane.kernels.svm.dual`: warm starts, shrinking, certificate.
+"""Sequential minimal optimisation for every dual of :mod:`gramplane.kernels.svm.dual`, with warm starts, shrinking and a certificate.
 
 Matrices in memory are solved by the compiled steps of :mod:`gramplane.kernels.svm.smo_shrink`, all others by
 :mod:`gramplane.kernels.svm.decomposition`.
@@ -43,18 +43,18 @@ def solve_smo(
         K, without the ridge.
     problem : DualProblem
     warm : DualSolution or ndarray of shape (n,), optional
-        First beta, projected when it is not feasible; zero by default.
+        Initial beta, projected if it is not feasible [default: zero].
     tol : float
-        Stop when the optimality conditions hold within it, in units of the gradient: LIBSVM's ``tol``.
+        Stop when the optimality conditions hold within it, in units of the gradient; the same as LIBSVM's ``tol``.
     max_iter : int, optional
-        Greatest number of steps; the last point, which is the best, is returned then too.
+        Largest number of steps; the last point, which is the best, is then returned.
     gradient : ndarray of shape (n,), optional
-        K beta - c at the warm start, where the caller knows it. It is not checked: the certificate is as exact as it is.
+        K beta - c at the warm start, if known. It is not checked, and the certificate is only as exact as this vector.
 
     Raises
     ------
     ValueError
-        If sizes do not fit, the warm start is not valid, or the matrix is not finite.
+        If sizes do not match, the warm start is not valid, or the matrix is not finite.
     """
     base = gram.gram if isinstance(gram, RepeatedGram) else gram
     if not isinstance(base, DenseGram) or (base is not gram and problem.groups is not None):
@@ -71,7 +71,7 @@ def solve_smo(
 def solve_to_gap(
     gram: Gram, problem: DualProblem, *, warm: Warm = None, tol: float, aim: Callable[[DualSolution], float], tighter: float = 0.25
 ) -> DualSolution:
-    """Return a solution with a gap of at most ``aim(solution)``: solves with ever tighter ``tol``, each from the last point."""
+    """Return a solution with a gap of at most ``aim(solution)``: solves repeatedly with smaller ``tol``, each time from the last point."""
     solution = solve_smo(gram, problem, warm=warm, tol=tol)
     for _ in range(MAX_TIGHTENINGS):
         wanted = aim(solution)
@@ -110,15 +110,17 @@ RIDGE_TOL = 1e-9
 
 @dataclass(frozen=True)
 class Accuracy:
-    """First tolerance of the optimality conditions, and the machine's own gap at which its tightening ends."""
+    """Initial tolerance of the optimality conditions, and the gap at which the tolerance is no longer reduced."""
 
     tol: float
     aim: float
 
 
 def solve_machine(matrix: Array, problem: DualProblem, warm: FloatArray, accuracy: Accuracy, scratch: Scratch) -> DualSolution:
-    """Solve one machine with the kernel ``matrix``, ``(m, m)``, from the coefficients ``warm``. Squared losses are solved exactly by one
-    factorisation, others by sequential minimal optimisation. Rows with an empty box (all rows of a task with one label) stay at zero.
+    """Solve one model with the kernel ``matrix``, ``(m, m)``, from the coefficients ``warm``.
+
+    Squared losses are solved exactly by one factorisation, others by sequential minimal optimisation. Rows with an empty box stay at zero,
+    for example if all rows of a task have one label.
     """
     if not np.any(problem.hi > problem.lo):
         return certified_solution(problem, np.zeros(problem.n), np.zeros(problem.n), 0.0, iterations=0, converged=True)
@@ -128,8 +130,9 @@ def solve_machine(matrix: Array, problem: DualProblem, warm: FloatArray, accurac
 
 
 def solve_ridge_exactly(matrix: Array, problem: DualProblem) -> DualSolution:
-    """Solve ``(K + diag(ridge)) beta + b 1 = c``, ``1'beta = 0`` over the rows used, by a Cholesky factor with two right sides. The
-    solution has no bounds of its own (NaN).
+    """Solve ``(K + diag(ridge)) beta + b 1 = c``, ``1'beta = 0`` over the rows used, by a Cholesky factor with two right-hand sides.
+
+    The solution has no bounds of its own (NaN).
     """
     used = np.flatnonzero(problem.hi > problem.lo)
     ridge, whole = problem.ridges(), len(used) == problem.n

@@ -1,9 +1,10 @@
-"""Shrinking: steps on the variables that can still move, whose rows are copied side by side when they are first used; the certificate.
+"""Shrinking: SMO steps on the variables that can still move, and the certificate of the result.
 
-Active are the variables that can move against the other end of the violation: g + u <= M or g + l >= m. Steps on them leave g of the others
-unchanged; it is updated with the rows that moved, and no problem counts as solved before all variables have been checked.
+Active variables can move against the opposite end of the violation: g + u <= M or g + l >= m. Their rows are copied side by side at first
+use. Steps on them leave g of the other variables unchanged; it is updated later with the rows that moved. A problem counts as solved only
+after all variables have been checked.
 
-The driver is plain Python: compiled into one function with the steps, their loops lost half their speed.
+The driver is plain Python: compiled into one function with the steps, the loops ran at half their speed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from .smo_steps import (
 )
 
 CURVATURE_FLOORS = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-12}
-"""Least curvature of a step over the mean diagonal: below it the difference of three entries is round-off."""
+"""Smallest curvature of a step, relative to the mean diagonal; below it the difference of three entries is round-off."""
 
 REFRESH_STEPS = 100_000  # Steps after which the gradient is computed anew, so that its round-off does not grow with their number.
 MAX_COPIED_SHARE = 0.6  # Greatest share of active variables for which their rows are copied.
@@ -43,7 +44,7 @@ MAX_IDLE_CHECKS = 3  # Checks of all variables in a row without a step, after wh
 
 
 class Ends(NamedTuple):
-    """m, M and what is compared with the tolerance: M - m, or max(-m, M) when sums are free; 0 if nothing can move."""
+    """m, M and the violation to compare with the tolerance: M - m, or max(-m, M) if the sum is free; 0 if nothing can move."""
 
     m: float
     top: float
@@ -51,7 +52,6 @@ class Ends(NamedTuple):
 
 
 def find_ends(m: float, top: float, paired: bool) -> Ends:
-    """Return the ends with their violation."""
     if not paired:
         return Ends(m, top, max(-m, top, 0.0))
     return Ends(m, top, top - m if m < MAX_VIOLATION and top > -MAX_VIOLATION else 0.0)
@@ -68,10 +68,11 @@ def _find_active(g: FloatArray, u: FloatArray, low: FloatArray, up: float, down:
 
 
 class ShrinkingSteps:
-    """Steps of :mod:`gramplane.kernels.svm.smo_steps` on one problem with its matrix in memory. ``buffer`` takes the rows of the active
-    variables; where it is smaller than their square, no copy is made. ``diag``, ``(n,)``, is the diagonal of K + diag(ridge), ``floor`` the
-    least curvature of a step, ``places``, ``(n,)``, the row of the matrix of every variable, where some share theirs; `buffer` must hold
-    n^2 entries then.
+    """Steps of :mod:`gramplane.kernels.svm.smo_steps` on one problem with its matrix in memory.
+
+    ``buffer`` holds the rows of the active variables; if it is smaller than their square, no copy is made. ``diag``, ``(n,)``, is the
+    diagonal of K + diag(ridge), and ``floor`` the smallest curvature of a step. ``places``, ``(n,)``, is the matrix row of each variable,
+    if some share one; ``buffer`` must then hold n^2 entries.
     """
 
     def __init__(
@@ -89,11 +90,13 @@ class ShrinkingSteps:
 
     @property
     def worst(self) -> float:
-        """Most negative curvature so far, relative to its pair's diagonal."""
+        """Most negative curvature so far, relative to the diagonal of its pair."""
         return float(self._worst[0])
 
     def run(self, beta: FloatArray, g: FloatArray, tol: float, cap: int) -> tuple[int, int, Ends]:
-        """Move beta and g = (K + diag(ridge)) beta - c in place; return steps, why they ended, and the ends over all variables."""
+        """Move beta and g = (K + diag(ridge)) beta - c in place; return the number of steps, why they ended, and the ends over all
+        variables.
+        """
         _, _, lo, hi, kink, work_beta, work_g, u, low = self._state
         work_beta[:], work_g[:] = beta, g
         set_offsets(self._everything, work_beta, lo, hi, kink, u, low)
@@ -156,12 +159,12 @@ class ShrinkingSteps:
 
 
 def curvature_floor(diag: FloatArray, dtype: np.dtype[Any]) -> float:
-    """Return the least curvature of a step, positive even for a zero matrix."""
+    """Return the smallest curvature of a step, positive even for a zero matrix."""
     return CURVATURE_FLOORS[dtype] * (float(diag.mean()) or 1.0)
 
 
 def first_gradient(gram: Gram, problem: DualProblem, beta: FloatArray, warm: Warm, gradient: FloatArray | None) -> FloatArray:
-    """Return (K + diag(ridge)) beta - c: from ``gradient`` = K beta - c at the warm start if beta is that, else computed."""
+    """Return (K + diag(ridge)) beta - c. ``gradient`` = K beta - c at the warm start is used if beta is that point."""
     if gradient is not None and (np.shape(gradient) != (problem.n,) or not np.isfinite(gradient).all()):
         raise ValueError(f"gradient: shape {np.shape(gradient)}, must be ({problem.n},) with finite entries")
     before = np.zeros(problem.n) if warm is None else warm.beta if isinstance(warm, DualSolution) else warm
@@ -177,7 +180,7 @@ def kink_slopes(problem: DualProblem, beta: FloatArray) -> tuple[FloatArray, Flo
 
 
 def _compute_bias(problem: DualProblem, beta: FloatArray, g: FloatArray, ends: Ends) -> float:
-    """Return b: minus the mean of g + kink slope over free variables; if none is free, minus the middle of m and M."""
+    """Return b: minus the mean of g + kink slope over free variables; if none is free, minus the midpoint of m and M."""
     if problem.sum_constraint is None:
         return 0.0
     up, down, can_rise, can_fall = kink_slopes(problem, beta)
@@ -211,7 +214,7 @@ def finish_solve(
 
 
 def group_biases(problem: DualProblem, decision: FloatArray) -> FloatArray:
-    """Return the bias of every group that minimises the primal value at `decision` = K beta, shape (n_groups,)."""
+    """Return the bias of each group that minimises the primal value at ``decision`` = K beta, shape (n_groups,)."""
     groups, slope = problem.groups, problem.c - decision
     assert groups is not None
     rows = np.bincount(groups)
@@ -242,8 +245,10 @@ def group_biases(problem: DualProblem, decision: FloatArray) -> FloatArray:
 def _falling_sums(
     problem: DualProblem, slope: FloatArray, limits: tuple[FloatArray, FloatArray], first: FloatArray, fall: FloatArray
 ) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
-    """Return the sums of the responses of every group behind the points where they change as its bias grows: groups, points in ascending
-    order from its least bias on, sums, and how fast they fall from there; both as shares of ``fall``, that of all points.
+    """Return, for each group, the sum of the responses as a piecewise linear, falling function of the bias.
+
+    The result has the groups, the breakpoints in ascending order from the group's least bias, the sums there, and the rates of fall from
+    there on. Sums and rates are shares of ``fall``, that of all points.
     """
     groups, zeros = problem.groups, np.zeros(len(first))
     assert groups is not None
@@ -268,7 +273,7 @@ def _falling_sums(
 
 
 def grouped_solution(problem: DualProblem, beta: FloatArray, decision: FloatArray, **fields: Any) -> DualSolution:
-    """Return the point with the exact biases and their certificate; `fields` are further fields of the solution."""
+    """Return the point with the exact biases and their certificate; ``fields`` are further fields of the solution."""
     biases = group_biases(problem, decision)
     objective, gap = certify(problem, beta, decision, biases)
     values = {"objective": objective, "upper": objective + gap, "gap": gap}
@@ -276,12 +281,12 @@ def grouped_solution(problem: DualProblem, beta: FloatArray, decision: FloatArra
 
 
 def group_layout(groups: IntArray, buffer: Array) -> tuple[IntArray, IntArray, Array]:
-    """Return what :func:`move_pairs_in_groups` knows of the groups: order, starts, and a buffer for the matrix of the largest group."""
+    """Return the layout of the groups for :func:`move_pairs_in_groups`: order, starts, and a buffer for the matrix of the largest group."""
     return np.argsort(groups, kind="stable"), np.concatenate(([0], np.cumsum(np.bincount(groups)))), buffer
 
 
 def solve_grouped(gram: DenseGram, problem: DualProblem, beta: FloatArray, g: FloatArray, tol: float, limit: int) -> DualSolution:
-    """Solve a problem with groups by steps inside groups; beta and g = (K + diag(ridge)) beta - c are those of the first point."""
+    """Solve a problem with groups by steps inside groups; beta and g = (K + diag(ridge)) beta - c are those of the starting point."""
     groups = problem.groups
     assert groups is not None
     dtype, ridge = gram.array.dtype, problem.ridges()
@@ -307,10 +312,12 @@ def move_pairs_in_groups(
     source: Array, layout: tuple[IntArray, IntArray, Array], fixed: tuple[FloatArray, ...], floor: float, beta: FloatArray, g: FloatArray,
     tol: float, cap: int, worst: FloatArray,
 ) -> tuple[int, int, float]:  # fmt: skip
-    """Move pairs inside groups until no group violates optimality by `tol`, or `cap` steps; beta and g are changed in place. ``source``:
-    ``(n, n)``; ``layout``: order, starts and a buffer for the matrix of the largest group, group q having the variables order[starts[q] :
-    starts[q + 1]]; ``fixed``: diagonal of K + diag(ridge), ridge, lo, hi and kink; ``worst``: ``(1,)``, receives the most negative
-    curvature relative to its pair's diagonal. Returns steps, SOLVED, CAPPED, STUCK or BROKEN, and the greatest violation.
+    """Move pairs inside groups until no group violates optimality by ``tol``, or for ``cap`` steps; beta and g are changed in place.
+
+    ``source`` is ``(n, n)``. ``layout`` holds order, starts and a buffer for the matrix of the largest group; group q has the variables
+    order[starts[q] : starts[q + 1]]. ``fixed`` holds the diagonal of K + diag(ridge), ridge, lo, hi and kink. ``worst``, ``(1,)``, receives
+    the most negative curvature relative to the diagonal of its pair. Returns the number of steps, SOLVED, CAPPED, STUCK or BROKEN, and the
+    largest violation.
     """
     order, starts, buffer = layout
     diag, ridge, lo, hi, kink = fixed

@@ -1,15 +1,16 @@
-"""Sequential minimal optimisation of one dual problem on a square matrix in memory: the compiled steps.
+"""Compiled steps of sequential minimal optimisation for one dual problem with a square matrix in memory.
 
 minimise over beta   1/2 beta'(K + diag(ridge)) beta - c'beta + sum_i e_i |beta_i|,   lo <= beta <= hi
 
-where the sum of beta stays (pairs) or is free (single variables). State: g = (K + diag(ridge)) beta - c and two offsets, u for moving up
-and l for moving down, the slope of the kink on that side. A variable that cannot move has u or -l = BLOCKED_OFFSET, which is finite, so no
-pass needs a branch. With m = min(g + u), M = max(g + l) a pair problem is solved when M - m < tol, LIBSVM's criterion; the second variable
-is chosen by the second-order rule (Fan, Chen and Lin, "Working set selection using second order information for training SVM", 2005).
+The sum of beta is fixed (steps move pairs) or free (steps move single variables). The state is g = (K + diag(ridge)) beta - c and two
+offsets, u for moving up and l for moving down: the slope of the kink on that side. A variable that cannot move has u or -l =
+BLOCKED_OFFSET, which is finite, so passes need no branch. With m = min(g + u) and M = max(g + l), a pair problem is solved when M - m <
+tol, LIBSVM's criterion. The second variable is chosen by the second-order rule (Fan, Chen and Lin, "Working set selection using second
+order information for training SVM", 2005).
 
-Minima and maxima run over LANES indices side by side, four at a time, because a loop with one running extreme is not vectorised. Adding
-0.0 to the running extreme changes nothing but keeps the compiler from turning the update into a masked store, which alone makes both passes
-1.6 to 1.8 times as fast for n = 512 to 2,000.
+Minima and maxima run over LANES indices in parallel, four at a time, because a loop with a single running extreme is not vectorised. Adding
+0.0 to the running extreme changes no value but keeps the compiler from using a masked store; this alone makes both passes 1.6 to 1.8 times
+as fast for n = 512 to 2,000.
 """
 
 from __future__ import annotations
@@ -24,30 +25,29 @@ LANES = 32
 N_VECTORS = 9
 """Vectors of a problem: diagonal of K + diag(ridge), ridge, lo, hi, kink, beta, g, u and l; the last four are changed in place.
 
-They are rows of one array: a compiled function takes one argument faster than nine, but a tuple of nine slower.
+They are rows of one array: passing one array to a compiled function is faster than nine arguments, and a tuple of nine is slower.
 """
 
 VECTOR_GAP = 136
-"""Entries between two vectors: the vectorised loops test for overlap with ranges rounded up to four times LANES, and take their slow form
-when neighbours are closer (1.5 times slower at n = 500)."""
+"""Gap between two vectors, in entries. Vectorised loops test for overlap with ranges rounded up to four times LANES; for closer neighbours
+they take a slow path (1.5 times slower at n = 500).
+"""
 
 BLOCKED_OFFSET = 1e30  # Offset of a variable that cannot move.
 MAX_VIOLATION = 1e25  # A violation beyond this means that the matrix is not finite.
 
 SOLVED, CAPPED, STUCK, BROKEN = 0, 1, 2, 3
-"""Why the steps ended: tolerance reached, number of steps, no step left, numbers that are not finite."""
+"""Why the steps ended: tolerance reached, step limit reached, no step possible, numbers not finite."""
 
 
 @compiled(deferred=True)
 def set_offset(k: int, beta: FloatArray, lo: FloatArray, hi: FloatArray, kink: FloatArray, u: FloatArray, low: FloatArray) -> None:
-    """Write u[k] and l[k]."""
     u[k] = BLOCKED_OFFSET if beta[k] >= hi[k] else (kink[k] if beta[k] >= 0 else -kink[k])
     low[k] = -BLOCKED_OFFSET if beta[k] <= lo[k] else (kink[k] if beta[k] > 0 else -kink[k])
 
 
 @compiled(deferred=True)
 def set_offsets(index: IntArray, beta: Array, lo: Array, hi: Array, kink: Array, u: FloatArray, low: FloatArray) -> None:
-    """Write u and l at an index set."""
     for k in index:
         set_offset(k, beta, lo, hi, kink, u, low)
 
@@ -65,7 +65,7 @@ def find_extremes(g: FloatArray, u: FloatArray, low: FloatArray) -> tuple[int, f
 
 @compiled
 def gather_row(k: int, source: Array, index: IntArray, have: NDArray[np.bool_], matrix: Array) -> None:
-    """Copy row k of the sub-matrix source[index, index] into matrix, at its first use."""
+    """Copy row k of source[index, index] into ``matrix`` at its first use."""
     if not have[k]:
         row, into = source[index[k]], matrix[k]
         for t in range(index.size):
@@ -75,7 +75,7 @@ def gather_row(k: int, source: Array, index: IntArray, have: NDArray[np.bool_], 
 
 @compiled
 def _lane_maximum(lanes: FloatArray) -> float:
-    """Return the greatest entry, in four chains: one would wait for itself."""
+    """Return the largest entry, using four independent chains to avoid waiting for each comparison."""
     a, b, c, d = lanes[0], lanes[1], lanes[2], lanes[3]
     for t in range(4, LANES, 4):
         a, b, c, d = max(a, lanes[t]), max(b, lanes[t + 1]), max(c, lanes[t + 2]), max(d, lanes[t + 3])
@@ -92,7 +92,7 @@ def _lane_minimum(lanes: FloatArray) -> float:
 
 @compiled
 def _find_lane(lanes: FloatArray, value: float) -> int:
-    """Return the first lane that holds a value, LANES if none does."""
+    """Return the first lane that holds ``value``, or LANES if none does."""
     t = 0
     while t < LANES and lanes[t] != value:
         t += 1
@@ -189,9 +189,11 @@ def _add_pair_step(
 def move_pairs(
     source: Array, index: IntArray, have: Array, matrix: Array, vectors: FloatArray, floor: float, tol: float, cap: int, worst: FloatArray
 ) -> tuple[int, int]:
-    """Move pairs until M - m < tol or `cap` steps; return the steps taken and SOLVED, CAPPED, STUCK or BROKEN. Row k of the problem's
-    matrix is matrix[k] where have[k], else gathered there from source[index[k], index]. ``vectors`` is ``(N_VECTORS, >= n)``, ``floor`` the
-    least curvature of a step; ``worst``, ``(1,)``, receives the most negative curvature relative to its pair's diagonal.
+    """Move pairs until M - m < tol, or for ``cap`` steps; return the number of steps and SOLVED, CAPPED, STUCK or BROKEN.
+
+    Row k of the problem's matrix is matrix[k] if have[k]; otherwise it is gathered there from source[index[k], index]. ``vectors`` is
+    ``(N_VECTORS, >= n)``, and ``floor`` the smallest curvature of a step. ``worst``, ``(1,)``, receives the most negative curvature
+    relative to the diagonal of its pair.
     """
     n = index.size
     diag, ridge, lo, hi, kink = vectors[0, :n], vectors[1, :n], vectors[2, :n], vectors[3, :n], vectors[4, :n]
@@ -234,7 +236,7 @@ def move_pairs(
 def _add_single_step(
     d: float, row: Array, g: FloatArray, u: FloatArray, low: FloatArray, weight: FloatArray, most: FloatArray, gain: FloatArray
 ) -> tuple[int, float]:
-    """Add d row to g; return the variable of the greatest gain violation^2 / curvature, and the greatest violation."""
+    """Add d row to g; return the variable of the largest gain violation^2 / curvature, and the largest violation."""
     n = g.size
     whole = n - n % LANES
     most[:] = 0.0
@@ -270,7 +272,7 @@ def _add_single_step(
 def move_singles(
     source: Array, index: IntArray, have: Array, matrix: Array, vectors: FloatArray, floor: float, tol: float, cap: int, worst: FloatArray
 ) -> tuple[int, int]:
-    """Move one variable at a time, the sum of beta being free, until max(-m, M) < tol; arguments as in :func:`move_pairs`."""
+    """Move one variable at a time (the sum of beta is free) until max(-m, M) < tol; arguments as in :func:`move_pairs`."""
     n = index.size
     diag, ridge, lo, hi, kink = vectors[0, :n], vectors[1, :n], vectors[2, :n], vectors[3, :n], vectors[4, :n]
     beta, g, u, low = vectors[5, :n], vectors[6, :n], vectors[7, :n], vectors[8, :n]

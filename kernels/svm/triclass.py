@@ -5,13 +5,13 @@ r"""The tri-class support vector machine: losses, assignments, and the convex pr
     J(w, b) = \frac{\lambda}{2} \|w\|^2 + \sum_{y_i = \pm 1} r_i H_1(y_i f_i) + \sum_{y_i = 0} r_i I_\varepsilon(f_i)
     + \sum_{i \in U} r_i \min\{H_1(|f_i|), I_\varepsilon(f_i)\},
 
-:math:`f = w'\phi(x) + b`, :math:`H_1(u) = \max(0, 1 - u)`, :math:`I_\varepsilon(u) = \max(0, |u| - \varepsilon)`: rows of two classes, rows
-known to belong to neither, and unlabelled rows U that may be either (source: Yang, "Sparse Learning Under Regularization Framework", PhD
-thesis, The Chinese University of Hong Kong, 2011, chapter 5, (5.2)). With :math:`r_i = c_i \lambda` the costs :math:`c_i` are those of a
-support vector machine, and all values here are in units of :math:`J / \lambda`.
+with :math:`f = w'\phi(x) + b`, :math:`H_1(u) = \max(0, 1 - u)` and :math:`I_\varepsilon(u) = \max(0, |u| - \varepsilon)`. The rows belong
+to two classes, to neither class, or to the set U of unlabelled rows that may be either (source: Yang, "Sparse Learning Under Regularization
+Framework", PhD thesis, The Chinese University of Hong Kong, 2011, chapter 5, (5.2)). With :math:`r_i = c_i \lambda` the costs :math:`c_i`
+are those of a support vector machine. All values here are in units of :math:`J / \lambda`.
 
-The loss of an unlabelled row has three convex pieces. An assignment t in {-1, 0, +1} picks one, and for a given assignment the least J is
-a dual of :mod:`gramplane.kernels.svm.dual` in signed variables: targets y or t, boxes by sign, and for rows at 0 a kink of their own.
+The loss of an unlabelled row has three convex pieces, and an assignment t in {-1, 0, +1} picks one. For a given assignment, minimising J is
+a dual of :mod:`gramplane.kernels.svm.dual` in signed variables: targets y or t, boxes by sign, and a kink for rows at 0.
 """
 
 from __future__ import annotations
@@ -32,10 +32,12 @@ from .gram_access import Gram, RepeatedGram
 
 @dataclass(frozen=True)
 class Points:
-    """The rows of a fit with their labels and costs. ``labels``, ``(n,)``, are -1, +1, and 0 for rows of neither class and for unlabelled
-    rows, which ``unlabelled``, ``(n,)``, marks; ``cost``, ``(n,)``, is c_i = r_i / lambda, where 0 leaves a row out; ``eps``, 0 <= eps < 1,
-    half the width of the tube. ``all_relevant``: the loss of unlabelled rows is H_1(|f|) alone, a semi-supervised machine without
-    irrelevant rows (S3VM). ``balance``: what the mean of f over the unlabelled rows must be.
+    """The rows of a fit with their labels and costs.
+
+    ``labels``, ``(n,)``, are -1, +1, or 0 for rows of neither class and unlabelled rows; ``unlabelled``, ``(n,)``, marks the latter.
+    ``cost``, ``(n,)``, is c_i = r_i / lambda, where 0 leaves a row out. ``eps``, 0 <= eps < 1, is half the width of the tube.
+    ``all_relevant`` restricts the loss of unlabelled rows to H_1(|f|), a semi-supervised SVM without irrelevant rows (S3VM). ``balance`` is
+    the required mean of f over the unlabelled rows.
     """
 
     labels: FloatArray
@@ -47,35 +49,34 @@ class Points:
 
     @property
     def n(self) -> int:
-        """Number of rows."""
         return len(self.labels)
 
 
 def crossing_point(eps: float) -> float:
-    """Return where the two losses of an unlabelled row are equal, (1 + eps) / 2."""
+    """Return the |f| at which the two losses of an unlabelled row are equal, (1 + eps) / 2."""
     return 0.5 * (1.0 + eps)
 
 
 def min_loss(f: FloatArray, eps: float, all_relevant: bool = False) -> FloatArray:
-    """Return min{H_1(|f|), I_eps(f)}, or H_1(|f|) alone where every row is relevant."""
+    """Return min{H_1(|f|), I_eps(f)}, or H_1(|f|) alone if every row is relevant."""
     size = np.abs(f)
     hinge = np.maximum(1.0 - size, 0.0)
     return hinge if all_relevant else np.minimum(hinge, np.maximum(size - eps, 0.0))
 
 
 def row_losses(points: Points, f: FloatArray) -> FloatArray:
-    """Return the loss of every row, without its cost."""
+    """Return the loss of each row, without its cost."""
     known = np.where(points.labels == 0.0, np.maximum(np.abs(f) - points.eps, 0.0), np.maximum(1.0 - points.labels * f, 0.0))
     return np.where(points.unlabelled, min_loss(f, points.eps, points.all_relevant), known)
 
 
 def objective_value(points: Points, form: float, f: FloatArray) -> float:
-    """Return J / lambda at decision values f, ``form`` being ||w||^2."""
+    """Return J / lambda at decision values f; ``form`` is ||w||^2."""
     return 0.5 * form + float(points.cost @ row_losses(points, f))
 
 
 def assign_labels(points: Points, f: FloatArray) -> FloatArray:
-    """Return the labels, for unlabelled rows those of the smaller loss, of the hinge where both are equal (5.5)."""
+    """Return the labels; unlabelled rows get the piece of smaller loss, and the hinge if both are equal (5.5)."""
     sides = np.where(f >= 0.0, 1.0, -1.0)
     labels = sides if points.all_relevant else np.where(np.abs(f) >= crossing_point(points.eps), sides, 0.0)
     return np.where(points.unlabelled, labels, points.labels)
@@ -91,9 +92,10 @@ def three_way(f: FloatArray, eps: float) -> IntArray:
 
 @dataclass(frozen=True)
 class Convex:
-    """A convex problem over the rows: beta = fixed + sum of the variables of each row. ``rows``, ``(N,)``, has the row of every variable:
-    the n rows in their order, then second variables of some of them. ``target``, ``lo``, ``hi`` and ``kink``, ``(N,)``, are linear term,
-    box and kink; ``fixed``, ``(n,)``, holds the slopes of concave pieces.
+    """A convex problem over the rows: beta is ``fixed`` plus the sum of each row's variables.
+
+    ``rows``, ``(N,)``, is the row of each variable: first the n rows in order, then second variables of some of them. ``target``, ``lo``,
+    ``hi`` and ``kink``, ``(N,)``, are the linear term, box and kink; ``fixed``, ``(n,)``, holds the slopes of concave pieces.
     """
 
     rows: IntArray
@@ -104,24 +106,24 @@ class Convex:
     fixed: FloatArray
 
     def beta(self, variables: FloatArray) -> FloatArray:
-        """Return the coefficients of the rows, (n,)."""
+        """Return the coefficients of the rows, shape (n,)."""
         n = len(self.fixed)
         return self.fixed + (variables if len(variables) == n else np.bincount(self.rows, variables, n))
 
     def problem(self, product: FloatArray) -> DualProblem:
-        """Return the dual, ``product`` being K fixed."""
+        """Return the dual problem; ``product`` is K fixed."""
         return DualProblem(self.target - product[self.rows], self.lo, self.hi, self.kink, -float(self.fixed.sum()))
 
 
 def majorant(points: Points, labels: FloatArray) -> Convex:
-    """Return the exact problem of an assignment: hinges towards labels -1 and +1, tubes for 0."""
+    """Return the exact problem of an assignment: hinge losses for labels -1 and +1, tubes for 0."""
     cost = points.cost
     lo, hi = np.where(labels > 0, 0.0, -cost), np.where(labels < 0, 0.0, cost)
     return Convex(np.arange(points.n), labels.copy(), lo, hi, np.where(labels == 0.0, points.eps, 0.0), np.zeros(points.n))
 
 
 def _with_tubes(points: Points, first: FloatArray, factor: float, second: FloatArray | None, slopes: FloatArray) -> Convex:
-    """Return the problem with one tube of cost ``factor`` r or two of cost r for unlabelled rows, minus ``slopes`` r f."""
+    """Return the problem with unlabelled rows as one tube of cost ``factor`` r, or two of cost r, minus ``slopes`` r f."""
     base, free = majorant(points, points.labels), np.flatnonzero(points.unlabelled)
     kink, lo, hi = base.kink.copy(), base.lo.copy(), base.hi.copy()
     kink[free], lo[free], hi[free] = first[free], -factor * points.cost[free], factor * points.cost[free]
@@ -134,8 +136,9 @@ def _with_tubes(points: Points, first: FloatArray, factor: float, second: FloatA
 
 
 def concave_linearised(points: Points, labels: FloatArray) -> Convex:
-    """Return the problem of the exact difference of convex functions, its concave part made linear at an assignment. min{H_1(|u|),
-    I_eps(u)} = (|u| - eps)_+ + (|u| - 1)_+ - 2 (|u| - c)_+ with c = (1 + eps) / 2; H_1(|u|) = (|u| - 1)_+ + 1 - |u|.
+    """Return the problem of the exact difference of convex functions, with the concave part linearised at an assignment.
+
+    min{H_1(|u|), I_eps(u)} = (|u| - eps)_+ + (|u| - 1)_+ - 2 (|u| - c)_+ with c = (1 + eps) / 2; H_1(|u|) = (|u| - 1)_+ + 1 - |u|.
     """
     ones = np.ones(points.n)
     if points.all_relevant:
@@ -144,14 +147,15 @@ def concave_linearised(points: Points, labels: FloatArray) -> Convex:
 
 
 def relaxed_problem(points: Points, slopes: FloatArray, D: float) -> Convex:
-    """Return the thesis' sub-problem (C.1), its indicators d in [0, 1] eliminated. For a given f the least over d of its four losses is
-    max(0, 2 |f| - (D - 1) - eps), for every D >= 1 + eps: one tube.
+    """Return the thesis' sub-problem (C.1) with its indicators d in [0, 1] eliminated.
+
+    For a given f, the minimum over d of its four losses is max(0, 2 |f| - (D - 1) - eps) for every D >= 1 + eps, which is a single tube.
     """
     return _with_tubes(points, np.full(points.n, 0.5 * (D - 1.0 + points.eps)), 2.0, None, slopes)
 
 
 def with_indicators(points: Points, labels: FloatArray, D: float) -> Convex:
-    """Return the thesis' sub-problem (C.1) for the fixed indicators d = |t| of an assignment: two tubes a row."""
+    """Return the thesis' sub-problem (C.1) for the fixed indicators d = |t| of an assignment: two tubes per row."""
     inside = labels == 0.0
     return _with_tubes(points, np.where(inside, points.eps, 1.0), 1.0, np.where(inside, D - 1.0, points.eps + D), labels)
 
@@ -162,33 +166,33 @@ Parts = Iterator[tuple[IntArray, IntArray, Array]]
 
 
 class RepeatedParts(RepeatedGram):
-    """A :class:`RepeatedGram` of a matrix that hands out parts; it hands out parts, too."""
+    """A :class:`RepeatedGram` of a matrix that returns parts; it returns parts, too."""
 
     gram: PartGram
 
     @property
     def dtype(self) -> np.dtype[np.floating]:
-        """Type of the entries that it hands out."""
         return self.gram.dtype
 
     @property
     def room(self) -> int:
-        """Entries of this type that the caller may hold."""
+        """Number of entries of this type that the caller may hold in memory."""
         return self.gram.room
 
     def between(self, new: IntArray, old: IntArray) -> Parts:
-        """Yield entries as (places of rows, places of columns, values); variables on the same row have the same entries."""
+        """Yield entries as (row positions, column positions, values); variables on the same row have the same entries."""
         yield from self.gram.between(self.places[new], self.places[old])
 
 
 def repeated_gram(gram: Gram, places: IntArray) -> RepeatedGram:
-    """Return the matrix with rows ``places`` of ``gram``, which hands out parts where that does."""
+    """Return the matrix with rows ``places`` of ``gram``; it returns parts if ``gram`` does."""
     return (RepeatedParts if isinstance(gram, PartGram) else RepeatedGram)(gram, places)
 
 
 class MeanParts:
-    """A matrix that hands out parts with the mean of the points ``chosen``, ``(n,)``, as one more point, the last. The entries of that
-    point are rounded to the type of the parts, as those of the others are: ``(n,)`` numbers found by one product.
+    """A matrix that returns parts, extended by the mean of the points ``chosen``, ``(n,)``, as its last point.
+
+    The entries of the mean come from one product, ``(n,)`` numbers, and are rounded to the type of the parts like all others.
     """
 
     def __init__(self, gram: PartGram, chosen: NDArray[np.bool_]) -> None:
@@ -199,7 +203,7 @@ class MeanParts:
 
     @property
     def room(self) -> int:
-        """Entries of its type that the caller may hold."""
+        """Number of entries of its type that the caller may hold in memory."""
         return self._gram.room
 
     def diag(self) -> FloatArray:
@@ -207,7 +211,7 @@ class MeanParts:
         return np.append(self._gram.diag(), np.float64(self._row[-1]))
 
     def rows(self, idx: IntArray) -> Array:
-        """Return rows idx, shape (len(idx), n + 1): products with unit vectors, for the few that a check asks for."""
+        """Return rows ``idx``, shape (len(idx), n + 1), by products with unit vectors; meant for the few rows that a check needs."""
         return np.reshape([self.matvec(np.eye(1, self.n, int(i))[0]) for i in idx], (len(idx), self.n))
 
     def matvec(self, v: FloatArray) -> FloatArray:
@@ -216,7 +220,7 @@ class MeanParts:
         return np.append(self._gram.matvec(v[:-1]) + v[-1] * row[:-1], row @ v)
 
     def between(self, new: IntArray, old: IntArray) -> Parts:
-        """Yield entries as (places of rows, places of columns, values); those of the mean last."""
+        """Yield entries as (row positions, column positions, values), with those of the mean last."""
         ids, last = np.concatenate([new, old]), self.n - 1
         (mean,), places = (ids == last).nonzero(), np.flatnonzero(ids != last)
         if np.any(new != last):

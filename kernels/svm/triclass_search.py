@@ -1,6 +1,6 @@
-"""Searches of the tri-class support vector machine: convex problems one after the other, each from the last solution.
+"""Local search of the tri-class support vector machine: a sequence of convex problems, each started at the last solution.
 
-Machines of several starts share the Gram matrix. See :mod:`gramplane.kernels.svm.triclass` for the objective and its majorants.
+The models of several starts share the Gram matrix. See :mod:`gramplane.kernels.svm.triclass` for the objective and its majorants.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from .triclass import (
 Algorithm = Literal["mm", "dc", "cccp"]
 
 MAX_TIGHTENINGS = 3
-"""How often a convex problem is solved again, each time to a tenth of the tolerance, where its solution has not lowered J."""
+"""How often a convex problem is solved again, each time to a tenth of the tolerance, if its solution has not lowered J."""
 
 MAX_CERTIFYING = 9
-"""How often at most where its gap is above the tolerance of J."""
+"""The same limit if the gap is above the tolerance of J."""
 
 LABELLED_DISTANCE = 1e9  # Added to the distances of labelled points from their kinks, so that all unlabelled points come before them.
 MIN_D = 2.0  # Least relaxation D, the thesis' choice.
@@ -45,8 +45,8 @@ MIN_D = 2.0  # Least relaxation D, the thesis' choice.
 
 
 def with_mean(gram: Gram, unlabelled: NDArray[np.bool_]) -> Gram:
-    """Return the matrix with the mean of the unlabelled points as one more point, the last. Raises TypeError: a matrix that is neither in
-    memory nor hands out parts.
+    """Return the matrix extended by the mean of the unlabelled points as its last point. Raises TypeError if the matrix is not in memory
+    and does not return parts.
     """
     if isinstance(gram, PartGram):
         return MeanParts(gram, unlabelled)
@@ -68,14 +68,15 @@ def with_mean(gram: Gram, unlabelled: NDArray[np.bool_]) -> Gram:
 
 @dataclass(frozen=True)
 class SearchState:
-    """A machine with the assignment that its next convex problem will use.
+    """A model, with the assignment that its next convex problem will use.
 
-    ``beta``, ``(n,)``: coefficients, and one more, of the mean of the unlabelled points, where their balance is fixed; ``product``: K beta,
-    as long; ``bias``: b of f = K beta + b; ``labels``, ``(n,)``: labels, and the assignment of the unlabelled rows; ``objective``: J /
-    lambda at f, infinite before the first convex problem of a start whose assignment is not that of its f; ``gap``, ``violation``: of the
-    last convex problem, in the units of J / lambda and of f; ``solves``, ``steps``, ``flips``: convex problems solved, steps of their
-    solver, and unlabelled rows that changed their piece in the last one; ``stop``: ``"assignment"`` (no row has changed), ``"tol"``,
-    ``"max_iter"``, ``"stalled"`` (the gap of the last convex problem stays above what ``tol`` asks for).
+    ``beta``, ``(n,)``, holds the coefficients; if the balance is fixed, one more for the mean of the unlabelled points. ``product`` is K
+    beta, of the same length, and ``bias`` is b of f = K beta + b. ``labels``, ``(n,)``, holds the labels and the assignment of the
+    unlabelled rows. ``objective`` is J / lambda at f; it is infinite before the first convex problem of a start whose assignment does not
+    follow from its f. ``gap`` and ``violation`` belong to the last convex problem, in the units of J / lambda and of f. ``solves``,
+    ``steps`` and ``flips`` count convex problems, solver steps, and unlabelled rows that changed their piece in the last problem. ``stop``
+    is ``"assignment"`` (no row has changed), ``"tol"``, ``"max_iter"`` or ``"stalled"`` (the gap of the last convex problem stays above the
+    one that ``tol`` requires).
     """
 
     record_name: ClassVar[str] = "Machine"
@@ -93,17 +94,19 @@ class SearchState:
 
     @property
     def decision(self) -> FloatArray:
-        """The values f of the rows."""
+        """The decision values f of the rows."""
         return self.product[: len(self.labels)] + self.bias
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How a machine is improved. ``algorithm``: ``"mm"`` (exact majorant), ``"dc"`` (difference of convex functions), ``"cccp"`` (the
-    thesis' Algorithm 3). A search ends where J decreases by less than ``tol`` relative to lambda + J, or after ``max_iter`` convex
-    problems, which are solved to ``inner_tol`` in units of f; where ``tol`` is below a tenth of that, the one that ends a search is solved
-    on until its gap, too, is below ``tol`` relative to lambda + J. ``unit`` is 1 / lambda, ``D`` the relaxation of ``"cccp"``, at least
-    1 + eps; by default as small as its definition allows, and at least 2.
+    """Settings of the search.
+
+    ``algorithm`` is ``"mm"`` (exact majorant), ``"dc"`` (difference of convex functions) or ``"cccp"`` (the thesis' Algorithm 3). A search
+    ends when J decreases by less than ``tol`` relative to lambda + J, or after ``max_iter`` convex problems. These are solved to
+    ``inner_tol`` in units of f. If ``tol`` is below a tenth of that, the last convex problem is solved further, until its gap is below
+    ``tol`` relative to lambda + J. ``unit`` is 1 / lambda. ``D`` is the relaxation of ``"cccp"``, at least 1 + eps; by default the smallest
+    value that its definition allows, and at least 2.
     """
 
     algorithm: Algorithm = "mm"
@@ -115,18 +118,19 @@ class SearchSettings:
 
     @property
     def certifies(self) -> bool:
-        """Whether the end of a search needs a gap within ``tol``."""
+        """Whether the search must end with a gap within ``tol``."""
         return 10.0 * self.tol < self.inner_tol
 
     def is_accurate(self, machine: SearchState) -> bool:
-        """Tell whether the gap of a machine is as small as the end of a search needs it."""
+        """Return whether the gap of a model is small enough to end the search."""
         return not self.certifies or self.unit * machine.gap <= self.tol * (1.0 + self.unit * machine.objective)
 
 
 def solve_convex(gram: Gram, points: Points, convex: Convex, tol: float, warm: SearchState | None = None) -> SearchState:
-    """Solve a convex problem to ``tol``, in units of f; return its machine with the assignment of its f. ``gram`` is that of the rows, and
-    of the mean of the unlabelled ones where their balance is fixed. The start has the variables of ``warm``, clipped to the boxes and moved
-    by as little as their sum needs.
+    """Solve a convex problem to ``tol``, in units of f; return its model with the assignment of its f.
+
+    ``gram`` covers the rows and, if the balance is fixed, the mean of the unlabelled ones. The starting point has the variables of
+    ``warm``, clipped to the boxes and moved as little as their sum requires.
     """
     whole = convex if points.balance is None else _with_mean_variable(convex, points.balance)
     fixed = gram.matvec(whole.fixed) if whole.fixed.any() else np.zeros(gram.n)
@@ -144,7 +148,7 @@ def solve_convex(gram: Gram, points: Points, convex: Convex, tol: float, warm: S
 
 
 def _with_mean_variable(convex: Convex, balance: float) -> Convex:
-    """Return the problem with one more variable, of the mean of the unlabelled points, in a box as large as the sum of all others."""
+    """Return the problem with one more variable, for the mean of the unlabelled points, in a box as large as the sum of all others."""
     n, bound = len(convex.fixed), float(np.maximum(-convex.lo, convex.hi).sum() + np.abs(convex.fixed).sum())
     fields = (convex.rows, n), (convex.target, balance), (convex.lo, -bound), (convex.hi, bound), (convex.kink, 0.0), (convex.fixed, 0.0)
     return Convex(*(np.append(values, one_more) for values, one_more in fields))
@@ -153,7 +157,7 @@ def _with_mean_variable(convex: Convex, balance: float) -> Convex:
 def _start_point(
     gram: Gram, points: Points, convex: Convex, problem: DualProblem, warm: SearchState | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return feasible variables whose coefficients are nearly those of a machine, and K times these coefficients."""
+    """Return feasible variables whose coefficients are close to those of a model, and K times these coefficients."""
     n = points.n
     if warm is None:
         variables = problem.feasible(np.zeros(problem.n))
@@ -176,8 +180,9 @@ def _start_point(
 
 
 def _move_to_sum(problem: DualProblem, variables: FloatArray, distance: FloatArray) -> FloatArray:
-    """Return the variables clipped to the box, where those nearest to their kink go to its end until the sum is right. This changes a few
-    rows; a shift would change all of them.
+    """Return the variables clipped to the box, with those nearest to their kink moved to its end until the sum is right.
+
+    This changes few rows; a shift would change all of them.
     """
     values = np.clip(variables, problem.lo, problem.hi)
     excess = float(values.sum() - (problem.sum_constraint or 0.0))
@@ -189,7 +194,7 @@ def _move_to_sum(problem: DualProblem, variables: FloatArray, distance: FloatArr
 
 
 def labelled_machine(gram: Gram, points: Points, tol: float) -> SearchState:
-    """Return the machine on the labelled rows, its objective and assignment those of all rows."""
+    """Return the model fitted to the labelled rows; its objective and assignment are those of all rows."""
     known = replace(points, cost=np.where(points.unlabelled, 0.0, points.cost))
     machine = solve_convex(gram, known, majorant(known, points.labels), tol)
     # The objective of the labelled rows lacks the losses of the unlabelled ones.
@@ -198,24 +203,24 @@ def labelled_machine(gram: Gram, points: Points, tol: float) -> SearchState:
 
 
 def universum_machine(gram: Gram, points: Points, tol: float, warm: SearchState | None = None) -> SearchState:
-    """Return the machine with all unlabelled rows at 0 (U-SVM), assignment by its f."""
+    """Return the model with all unlabelled rows at 0 (U-SVM), and the assignment of its f."""
     return solve_convex(gram, points, majorant(points, points.labels), tol, warm)
 
 
 def permuted_start(points: Points, machine: SearchState, seed: int) -> SearchState:
-    """Return a machine whose next assignment is that of its f permuted over the unlabelled rows."""
+    """Return a model whose next assignment is that of its f, permuted over the unlabelled rows."""
     decision, free = machine.decision.copy(), np.flatnonzero(points.unlabelled)
     decision[free] = np.random.default_rng(np.random.SeedSequence((seed, 0x3C))).permutation(decision[free])
     return replace(machine, labels=assign_labels(points, decision), objective=np.inf)
 
 
 def sided_start(points: Points, machine: SearchState) -> SearchState:
-    """Return a machine that next takes all unlabelled rows as relevant, on the side of its f (S3VM)."""
+    """Return a model that next treats all unlabelled rows as relevant, with the label given by the sign of f (S3VM)."""
     return replace(machine, labels=assign_labels(replace(points, all_relevant=True), machine.decision), objective=np.inf)
 
 
 def row_coefficients(points: Points, machine: SearchState) -> FloatArray:
-    """Return the coefficients of the rows, (n,), with equal shares of that of their mean for the unlabelled ones."""
+    """Return the coefficients of the rows, (n,), with the coefficient of the mean shared equally among the unlabelled rows."""
     n = points.n
     if len(machine.beta) == n:
         return machine.beta
@@ -223,9 +228,10 @@ def row_coefficients(points: Points, machine: SearchState) -> FloatArray:
 
 
 def improve_machine(gram: Gram, points: Points, machine: SearchState, search: SearchSettings) -> SearchState:
-    """Return the machine after one more convex problem; J never rises. A solution within the tolerance may have a higher J where there is
-    next to nothing to gain, and one that ends the search a larger gap than is asked for. The problem is then solved to tighter tolerances;
-    if J does not fall all the same, the machine stays as it is and its search ends.
+    """Return the model after one more convex problem; J never rises.
+
+    A solution within the tolerance may raise J if there is almost nothing to gain, and the last one may have too large a gap. The problem
+    is then solved to smaller tolerances. If J still does not fall, the model is kept and its search ends.
     """
     ended, warm, fell = replace(machine, solves=machine.solves + 1, flips=0, stop="tol"), machine, False
     for convex, bounds in _convex_problems(points, machine, search):
@@ -250,7 +256,7 @@ def improve_machine(gram: Gram, points: Points, machine: SearchState, search: Se
 
 
 def _convex_problems(points: Points, machine: SearchState, search: SearchSettings) -> list[tuple[Convex, bool]]:
-    """Return the convex problems to try in turn, each with whether it bounds J from above."""
+    """Return the convex problems to try in turn, each with whether it majorises J."""
     labels = machine.labels
     if search.algorithm == "mm":
         return [(majorant(points, labels), True)]
@@ -264,7 +270,7 @@ def _convex_problems(points: Points, machine: SearchState, search: SearchSetting
 
 
 def _with_stop(points: Points, before: SearchState, after: SearchState, search: SearchSettings) -> SearchState:
-    """Return the machine with its flips, and why its search ends if it does."""
+    """Return the model with the number of its flips and, if its search ends, the reason."""
     flips = int(np.count_nonzero((after.labels != before.labels)[points.unlabelled]))
     is_small_gain = search.unit * (before.objective - after.objective) < search.tol * (1.0 + search.unit * after.objective)
     is_same = flips == 0 and (search.algorithm != "cccp" or before.solves > 0)

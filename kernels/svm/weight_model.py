@@ -1,12 +1,11 @@
 """A second-order model of J in the kernel weights, and its minimiser over an elastic-net set.
 
-J(theta) = max over beta of c'beta - sum_i e_i |beta_i| - 1/2 beta'(K_theta + diag(ridge)) beta has the gradient -1/2 s, where
-s_q = beta'K_q beta.
-Where the free variables F (strictly inside their interval) stay the free ones, its Hessian is
+J(theta) = max over beta of c'beta - sum_i e_i |beta_i| - 1/2 beta'(K_theta + diag(ridge)) beta has the gradient -1/2 s, where s_q =
+beta'K_q beta. As long as the set F of free variables (strictly inside their interval) does not change, its Hessian is
 
     H = U_F' P U_F,   U_F = ((K_q beta)_F)_q,   P = A - A 1 1'A / (1'A 1),   A = (K_theta + diag(ridge))_FF^-1,
 
-P = A without an equality (source: Chapelle and Rakotomamonjy, "Second Order Optimization of Kernel Parameters", NIPS workshop on kernel
+and P = A without an equality (source: Chapelle and Rakotomamonjy, "Second Order Optimization of Kernel Parameters", NIPS workshop on kernel
 learning, 2008). With the Cholesky factor L of the matrix it is R'R, R = (I - z z'/z'z) L^-1 U_F, z = L^-1 1.
 """
 
@@ -28,23 +27,27 @@ MAX_STEPS = 2_000
 STEPS_PER_CHECK = 5  # Greatest number of steps of the minimisation, and steps between two checks of its gap.
 
 OPERATIONS_PER_ENTRY, MACHINE_COST = 4.0, 64
-"""A model may take this many operations per entry that a pass reads; a machine costs as much as MACHINE_COST kernels."""
+"""Cost model: a second-order model may take this many operations per entry that a pass reads; one SVM costs as much as MACHINE_COST
+kernels.
+"""
 
 
 def free_rows(problem: DualProblem, beta: FloatArray) -> IntArray:
-    """Return the variables strictly inside their interval, and off the kink."""
+    """Return the variables strictly inside their interval and not at the kink."""
     inside = (beta > problem.lo) & (beta < problem.hi)
     return np.flatnonzero(inside & ((beta != 0.0) | (problem.l1_weights() == 0.0)) if problem.has_l1_term else inside)
 
 
 def is_model_cheaper(n: int, free: int, kernels: int) -> bool:
-    """Return whether factor and products of a model take less than the passes it saves."""
+    """Return whether factorising and multiplying for a model costs less than the passes it saves."""
     return free**3 / 3 + free**2 * kernels + 2.0 * free * kernels**2 <= OPERATIONS_PER_ENTRY * (kernels + MACHINE_COST) * float(n) ** 2
 
 
 def curvature_root(gram: FloatArray, products: FloatArray, paired: bool) -> FloatArray:
-    """Return R with R'R the Hessian of J, at most as many rows as kernels. ``gram``, ``(f, f)``, is (K_theta + diag(ridge))_FF and
-    overwritten; ``products``, ``(w, f)``, are (K_q beta)_F of w kernels; ``paired`` says whether the sum of beta is fixed.
+    """Return R, with R'R the Hessian of J; R has at most as many rows as there are kernels.
+
+    ``gram``, ``(f, f)``, is (K_theta + diag(ridge))_FF and is overwritten. ``products``, ``(w, f)``, are (K_q beta)_F of w kernels.
+    ``paired`` says whether the sum of beta is fixed.
     """
     kernels, free = products.shape
     if not free:
@@ -59,7 +62,7 @@ def curvature_root(gram: FloatArray, products: FloatArray, paired: bool) -> Floa
 
 
 def _factorise(gram: FloatArray) -> FloatArray:
-    """Return the lower factor, written over the matrix; the entries above it mean nothing."""
+    """Return the lower factor, written over the matrix; the entries above the diagonal are undefined."""
     view = np.einsum("ii->i", gram)
     diagonal, before = view.copy(), 0.0
     mean = float(diagonal.mean()) or 1.0
