@@ -197,7 +197,8 @@ def page_context(app: Sphinx, page: str, template: str, context: dict[str, Any],
 
 def make_pages() -> None:
     """Write the pages that are not in the repository, where they changed: Sphinx reads again what is newer."""
-    pages = make_api.pages() | make_reference.pages() | {one.PAGE: one.page() for one in (make_cli, make_memory, make_which_method)}
+    pages = make_api.pages() | make_cli.pages() | make_reference.pages()
+    pages |= {one.PAGE: one.page() for one in (make_memory, make_which_method)}
     for page, text in pages.items():
         if not page.exists() or page.read_text(encoding="utf-8") != text:
             page.parent.mkdir(exist_ok=True)

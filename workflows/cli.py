@@ -19,7 +19,7 @@ def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> No
         ctx.exit()
 
 
-_GROUPS = {
+GROUPS = {
     "Data": ("ingest", "inspect", "verify", "clean"),
     "Model": ("fit", "tune", "resume", "stability"),
     "Use": ("score", "predict", "report", "cluster"),
@@ -37,8 +37,8 @@ class Grouped(click.Group):
     """Lists commands by what they are for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands in the order of `_GROUPS`."""
-        return [name for names in _GROUPS.values() for name in names]
+        """Return the names of the commands in the order of `GROUPS`."""
+        return [name for names in GROUPS.values() for name in names]
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write what the program is, and three examples."""
@@ -49,7 +49,7 @@ class Grouped(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by group."""
-        for title, names in _GROUPS.items():
+        for title, names in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(60)) for name in names])
 

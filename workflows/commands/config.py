@@ -151,7 +151,7 @@ def explain(frame: Frame, topic: str) -> Result:
 @click.option("--out", type=Url("folder"), default="gramplane-demo", show_default=True, metavar="DIR", help="Folder to write.")
 @cluster_options
 def demo(frame: Frame, out: str, compute: ComputeOptions) -> Result:
-    """Tell handwritten digits 3 from 8 by pairs of pixels, on a small Dask cluster, with a report page.
+    """Classify handwritten 3s and 8s by pairs of pixels, on a small Dask cluster, and write a report.
 
     The data come with scikit-learn. The cluster is local:2 unless --cluster names another one. The workflow file in DIR may be edited:
     the next demo runs it as it is.
