@@ -20,6 +20,7 @@ import make_api  # noqa: E402
 import make_cli  # noqa: E402
 import make_memory  # noqa: E402
 import make_reference  # noqa: E402
+import make_sample  # noqa: E402
 import make_which_method  # noqa: E402
 
 project = "gramplane"
@@ -205,6 +206,12 @@ def make_pages() -> None:
             page.write_text(text, encoding="utf-8")
 
 
+def sample_report(app: Sphinx, error: Exception | None) -> None:
+    """Put a report beside the pages, as `gramplane report` writes it."""
+    if error is None and app.builder.format == "html":
+        make_sample.write(Path(app.outdir))
+
+
 def setup(app: Sphinx) -> None:
     """Write what follows from the code, and connect what changes documentation on its way: before numpydoc reads it, and after."""
     make_pages()  # before Sphinx looks which pages there are
@@ -217,6 +224,7 @@ def setup(app: Sphinx) -> None:
     )  # of "edit this page" and issues: -D repository_url=https://github.com/NAME/gramplane
     app.connect("config-inited", repository_links)
     app.connect("html-page-context", page_context)
+    app.connect("build-finished", sample_report)
     app.connect("autodoc-skip-member", no_requests)
     app.connect("autodoc-process-docstring", foreign_words, priority=400)
     app.connect("autodoc-process-docstring", plain_signs, priority=600)
