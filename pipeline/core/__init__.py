@@ -1,1 +1,1 @@
-"""What every method has in common: its protocol, where it runs, the loop around it."""
+"""Common to all methods: the protocol of a method, the resources of a fit, and the loop that iterates it."""

@@ -1,4 +1,4 @@
-"""Calibration of probabilities: fits without the rows of a fold each, and what is fitted to their decision values."""
+"""Calibration of probabilities by cross-fitting: decision values come from fits that leave out a fold."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ SCRATCH = "calibration"  # folder of a run, below what it needs only while it co
 
 @dataclass(frozen=True)
 class Folds:
-    """The rows held out of every fit."""
+    """The folds of a calibration: which rows each fit leaves out."""
 
     masks: tuple[np.ndarray, ...]  # `(n,)` each, disjoint
     message: str = ""  # what the user should know
 
     @property
     def count(self) -> int:
-        """Number of folds."""
         return len(self.masks)
 
     @property
     def rows(self) -> np.ndarray:
-        """``(n,)`` rows that are held out of some fit."""
+        """``(n,)`` indices of the rows that some fold holds out."""
         return np.any(self.masks, axis=0)
 
     @property
     def cost(self) -> str:
-        """What it takes, in words."""
+        """The cost of the calibration, as text for users."""
         return f"{self.count} folds, about {self.count} fits"
 
 
 def draw_folds(rows: Inputs, seed: int) -> Folds:
-    """Return folds over the rows with a weight: ``FOLDS`` of them, fewer where a class has fewer rows; each class is in all of them.
+    """Return ``FOLDS`` stratified folds over the rows with non-zero weight; fewer if the smallest class has fewer rows than that.
 
-    Rows of tasks are dealt so that no task is left without others; one that would be keeps its rows in every fit.
+    With several tasks, every task keeps training rows in every fold. If a fold would hold out all rows of a task, these rows stay in every
+    fit.
 
-    Raises DataError: a class with a single row, which is named.
+    Raises DataError if a class has a single row; the message names the class.
     """
     used = np.flatnonzero(np.ones(len(rows.target), bool) if rows.sample_weight is None else rows.sample_weight > 0)
     counts = np.bincount(rows.target[used], minlength=len(rows.labels))
@@ -74,7 +74,7 @@ def draw_folds(rows: Inputs, seed: int) -> Folds:
 
 
 def _task_parts(rows: TaskInputs, used: np.ndarray, count: int, seed: int) -> list[np.ndarray]:
-    """Return the rows of every fold: those of a class in turn, task after task, in a drawn order."""
+    """Return the rows of every fold. Rows are dealt in random order, by class and then by task."""
     drawn = np.random.default_rng(np.random.SeedSequence((seed, 0xCA11))).permutation(used)
     fold = np.full(len(rows.target), -1)
     for code in np.unique(rows.target[used]):
@@ -90,7 +90,7 @@ def _task_parts(rows: TaskInputs, used: np.ndarray, count: int, seed: int) -> li
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A fit whose probabilities are to be calibrated: its parameters, and references to what it learnt from."""
+    """A fit whose probabilities are to be calibrated: its parameters, and references to its inputs."""
 
     method: AnyMethod
     config: Any
@@ -99,21 +99,20 @@ class Fit:
 
     @property
     def rows(self) -> Inputs:
-        """The labelled rows."""
         return self.inputs.labelled
 
     @property
     def kind(self) -> str:
-        """What is fitted to the decision values."""
+        """The kind of calibration: the function fitted to the decision values."""
         return "isotonic" if self.config.probability == "isotonic" else "sigmoid"
 
     def folds(self, seed: int) -> Folds:
-        """Return the folds, drawn from the seed of the fit. Raises DataError: a class with a single row."""
+        """Return the folds, drawn with the seed of the fit. Raises DataError if a class has a single row."""
         return draw_folds(self.rows, seed)
 
 
 def known_calibration(method: AnyMethod, model: Any) -> Calibration | None:
-    """Return how the decision values of a model become probabilities, if that is known: fitted, or exact for its loss."""
+    """Return the calibration of a model if it needs no further fits: already fitted, or exact for its loss. Otherwise ``None``."""
     fitted: Calibration | None = getattr(model, "calibration", None)
     if fitted is not None or getattr(model, "classes_json", "null") == "null":
         return fitted
@@ -122,7 +121,10 @@ def known_calibration(method: AnyMethod, model: Any) -> Calibration | None:
 
 
 def calibrate(fit: Fit, ctx: RunContext, folds: Folds, place: Path | None = None) -> Calibration:
-    """Return the calibration of a fit, from decision values of fits without a fold each, in ``place`` with checkpoints of their own."""
+    """Return the calibration of a fit, from the decision values of fits that each leave out one fold.
+
+    These fits write their own checkpoints below ``place``; without it they are kept in memory.
+    """
     log.info("probabilities are calibrated: %s", folds.cost)
     ctx.emit({"event": "calibration", "folds": folds.count, "cost": folds.cost})
     rows, used = fit.rows, folds.rows
@@ -132,7 +134,7 @@ def calibrate(fit: Fit, ctx: RunContext, folds: Folds, place: Path | None = None
 
 
 def fold_values(fit: Fit, ctx: RunContext, folds: Folds, place: Path | None = None) -> np.ndarray:
-    """Return decision values ``(n_machines, n_labelled)``: of each row by the fit without its fold, 0 of rows in none."""
+    """Return decision values ``(n_machines, n_labelled)``: for each row those of the fit that left it out, 0 for rows in no fold."""
     quiet, values = replace(ctx, emit=ignore), np.zeros((0, 0))
     for number, (indices, ready) in enumerate(fold_runs(fit, quiet, folds)):
         found = _finished(fit, ready, quiet, None if place is None else place / f"fit-{number}")
@@ -145,14 +147,14 @@ def fold_values(fit: Fit, ctx: RunContext, folds: Folds, place: Path | None = No
 
 
 def fold_runs(fit: Fit, ctx: RunContext, folds: Folds) -> Iterator[tuple[Sequence[int], Any]]:
-    """Yield the runs of a fit without the rows of a fold, each with the folds that it stands for."""
+    """Yield the runs that leave out folds, each with the indices of its folds. One run covers several folds if they share passes."""
     runs = FoldRuns(fit.method, [fit.config], fit.inputs, dict(enumerate(folds.masks)), ctx, fit.grams)
     for pairs, run in runs.of([0]):
         yield [fold for _, fold in pairs], run
 
 
 def _finished(fit: Fit, ready: Problem, ctx: RunContext, place: Path | None) -> np.ndarray:
-    """Return what a run decides at its end; in a folder it goes on from its checkpoints."""
+    """Return the decision values at the end of a run. With a folder, the run resumes from its checkpoints."""
     if place is None:
         return fit.method.decision_values(ready, iterate(fit.method, ready, ctx).state, ctx)
     with RunStore.begin(place, {"calibration": fit.method.name, "data": str(ctx.data.digest), "seed": ctx.seed}) as run:
@@ -163,14 +165,15 @@ def _finished(fit: Fit, ready: Problem, ctx: RunContext, place: Path | None) -> 
 
 
 def fold_plan(fit: Fit, ctx: RunContext, folds: Folds) -> dict[str, Any]:
-    """Return the plan of the first of the fits of a calibration: all of them, where they share passes."""
+    """Return the plan of the first calibration fit. If the folds share passes, it covers all of them."""
     return next(fold_runs(fit, ctx, folds))[1].plan
 
 
 def full_plan(method: AnyMethod, ready: Problem, ctx: RunContext) -> dict[str, Any]:
-    """Return the plan of a run with what the calibration takes that is part of it: nothing of the fit itself is held meanwhile.
+    """Return the plan of a run, including the calibration if it is part of the run. The fit releases its memory before the calibration
+    starts.
 
-    Raises ValueError: a target without classes; DataError: a class with a single row.
+    Raises ValueError if the target has no classes, and DataError if a class has a single row.
     """
     config, plan = ready.config, ready.plan
     fit = Fit(method, config, ready.inputs)
@@ -184,7 +187,7 @@ def full_plan(method: AnyMethod, ready: Problem, ctx: RunContext) -> dict[str, A
 
 
 def calibrate_run(fit: Fit, ctx: RunContext) -> Calibration:
-    """Return the calibration of a fit in a run directory, where it goes on from the checkpoints of its fits; without one in memory."""
+    """Return the calibration of a fit. In a run directory, its fits resume from their checkpoints; otherwise it is computed in memory."""
     folds = fit.folds(ctx.seed)
     if folds.message:
         ctx.emit({"event": "warning", "message": folds.message})

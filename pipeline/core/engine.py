@@ -1,4 +1,4 @@
-"""The engine: one way to iterate a method, to fit with it, and to look at what came of it."""
+"""The engine: iterates a method, fits it, and derives results and warnings from the outcome."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ GAPS = ("gap", "outer_gap")  # gaps of a summary that certify its objective
 
 
 def placed(inputs: Any, resources: Resources) -> Any:
-    """Return inputs whose rows lie where the passes of a fit read them: on a cluster arrays are in a store of their own meanwhile."""
+    """Return inputs whose rows are where the passes read them. On a cluster, arrays are first written to a temporary store."""
     if not isinstance(inputs.data, MemoryBlocks):
         return inputs
     return inputs.over(getattr(resources, "data", inputs.data))
 
 
 def begin_event(method: str, config: MethodConfig) -> dict[str, Any]:
-    """Return the event that comes before the first step: how many there will be at most, and the tolerance, where parameters say so."""
+    """Return the event emitted before the first step: the largest number of steps and the tolerance, if the parameters set them."""
     counts = (getattr(config, name, None) for name in ("most_rounds", "max_rounds", "max_iter"))
     at_most = next((count for count in counts if isinstance(count, int)), None)
     tol = getattr(config, "tol", None)
@@ -43,7 +43,7 @@ def begin_event(method: str, config: MethodConfig) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A finished fit with the problem that it solved."""
+    """A finished fit and its problem."""
 
     problem: Problem
     outcome: Outcome[Any]
@@ -51,7 +51,10 @@ class Fitted:
 
 
 def fit(method: AnyMethod, config: MethodConfig, inputs: Any, resources: Resources) -> Fitted:
-    """Return the fit of a method on inputs. What does not go together, and more than the memory allows, is refused before work starts."""
+    """Return the fit of a method on inputs.
+
+    Incompatible parameters and inputs, and fits that exceed the memory limit, raise an error before any work starts.
+    """
     problem = method.problem(config, placed(inputs, resources), resources)
     outcome = iterate(method, problem, resources)
     return Fitted(problem, outcome, result_of(method, problem, outcome, resources))
@@ -60,10 +63,11 @@ def fit(method: AnyMethod, config: MethodConfig, inputs: Any, resources: Resourc
 def iterate(
     method: AnyMethod, problem: Problem, resources: Resources, *, start: Callable[[], Any] | None = None, store: RunStore | None = None
 ) -> Outcome[Any]:
-    """Take steps until the state says why it is final; with a ``store`` from its newest valid checkpoint, and with one after every step.
+    """Iterate a method until its state gives a reason to stop.
 
-    ``start`` makes the state to begin with where that is not the method's own. Rows of the history hold ``iteration``, the step's metrics,
-    ``tasks``, ``bytes``, ``retries`` and ``seconds``.
+    With a ``store``, iteration resumes from the newest valid checkpoint, and every step writes one. ``start`` makes the initial state;
+    by default the method does. Rows of the history hold ``iteration``, the metrics of the step, ``tasks``, ``bytes``, ``retries`` and
+    ``seconds``.
     """
     tally = resources.tally
     state, history, resumed_at = (None, list[Mapping[str, Any]](), None) if store is None else _restored(method, problem, resources, store)
@@ -88,7 +92,7 @@ def iterate(
 def _restored(
     method: AnyMethod, problem: Problem, resources: Resources, store: RunStore
 ) -> tuple[Any, list[Mapping[str, Any]], int | None]:
-    """Return state and history of the newest valid checkpoint, and its iteration; ``None`` where there is none."""
+    """Return the state, history and iteration of the newest valid checkpoint. Without a checkpoint, the iteration is ``None``."""
     checkpoint = store.load_checkpoint(getattr(problem, "state_type", None) or method.state)
     store.truncate_history(checkpoint[0] if checkpoint else 0)
     resources.tally.moved = note_arithmetic(store, checkpoint is not None)
@@ -102,10 +106,10 @@ def _restored(
 
 
 def result_of(method: AnyMethod, problem: Problem, outcome: Outcome[Any], resources: Resources) -> Result[Any]:
-    """Return the result of a final state, with all that its user should know.
+    """Return the result of a final state, with all its warnings.
 
-    Where an upper bound of an optimum lies below a lower one by more than rounding, nothing is certified: the fit ends with stop "bounds",
-    and its gaps are not known.
+    If an upper bound of the optimum is below a lower bound by more than rounding, the fit has no certificate: the result has stop "bounds",
+    and its gaps are NaN.
     """
     with watch_bounds(SINGLE_ROUNDING if isinstance(problem.config, GramConfig) else ROUNDING) as crossed:
         result = method.result(problem, outcome.state, resources)
@@ -135,7 +139,7 @@ def _uncertified(result: Result[Any], upper: float, lower: float) -> Result[Any]
 
 
 def all_warnings(method: AnyMethod, problem: Problem, outcome: Outcome[Any], result: Result[Any], resources: Resources) -> list[str]:
-    """Return what the user should know of a fit: what the method says, and what follows from target, selection and answers."""
+    """Return all warnings of a fit: those of the method, and those derived from target, selection and predictions."""
     own, last = list(result.warnings), outcome.history[-1] if outcome.history else {}
     inputs = problem.inputs
     data = getattr(resources, "data", None) or inputs.data

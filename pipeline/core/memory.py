@@ -1,6 +1,6 @@
-"""What the process that starts a fit holds: names and bytes, known before work starts, and refused beyond the limit.
+"""Memory plan of the driver: named items in bytes, computed and checked against the limit before work starts.
 
-Every method has a function from shapes to items, next to the code that allocates them.
+Every method has a function that derives these items from the shapes. It is defined next to the code that allocates them.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ MUCH_BYTES = 4 << 30  # a fit whose driver may hold more tells so before it star
 
 @dataclass(frozen=True)
 class Memory:
-    """What the driver holds at once, and the largest task."""
+    """The items that the driver holds at the same time, and the bytes of the largest task."""
 
     items: tuple[Item, ...]
     task: int = 0
 
     @classmethod
     def planned(cls, plan: Mapping[str, Any]) -> Memory:
-        """Return what a plan says."""
+        """Return the memory described by a plan."""
         return cls(tuple((row["what"], row["bytes"]) for row in plan["driver_holds"]), plan["task_bytes"])
 
 
 def total_bytes(items: Sequence[Item]) -> int:
-    """Return the bytes of all items."""
     return sum(int(nbytes) for _, nbytes in items)
 
 
 def driver_plan(items: Sequence[Item]) -> dict[str, Any]:
-    """Return what a plan shows of the driver: the sum, and every item."""
+    """Return the driver's part of a plan: total bytes, and bytes of every item."""
     return {"driver_bytes": total_bytes(items), "driver_holds": [{"what": what, "bytes": int(nbytes)} for what, nbytes in items]}
 
 
 def refuse(method: str, items: Sequence[Item], limit: int, remedy: str) -> None:
-    """Raise MemoryBoundExceeded, naming the sum, the limit and the three largest items, where all items are more than the limit.
+    """Raise MemoryBoundExceeded if all items together exceed ``limit`` bytes. The message names the sum, the limit and the three largest
+    items.
 
-    The ``remedy`` is what helps beside a higher limit, such as ``"fewer rows"``.
+    ``remedy`` is an alternative to a higher limit, such as ``"fewer rows"``.
     """
     needed = total_bytes(items)
     if needed > limit:
@@ -58,7 +58,7 @@ def refuse(method: str, items: Sequence[Item], limit: int, remedy: str) -> None:
 
 
 def check_memory(method: str, items: Sequence[Item], resources: Resources, remedy: str) -> None:
-    """Refuse a fit whose driver would hold more than it may, and warn of one whose driver may hold much."""
+    """Raise MemoryBoundExceeded if the driver would exceed its limit; warn if it may need more than ``MUCH_BYTES``."""
     refuse(method, items, resources.fit_limit, remedy)
     if total_bytes(items) > MUCH_BYTES:
         resources.warn(f"{method}: this process may hold up to {_listed(items)}: {remedy}, or a smaller driver_memory make it less")
@@ -79,13 +79,13 @@ CACHE_SHARE = 0.5  # share of a worker's memory that may hold blocks between rou
 
 
 def process_bytes(config: ClusterConfig, step: int) -> int | None:
-    """Return the bytes a worker process will take at most, before there is one; ``None`` where only the cluster knows its limit."""
+    """Return the peak bytes of a worker process, before it starts. ``None`` if only the cluster knows the limit."""
     memory = config.memory_per_worker
     return None if memory is None else PROCESS_BYTES + int(CACHE_SHARE * memory) + config.threads * step
 
 
 def tight_worker_notes(config: ClusterConfig, step: int) -> list[str]:
-    """Return what to say of workers whose memory may be too little for a step: how much is enough, for every pass there may be."""
+    """Return notes about workers whose memory may be too small for a step of any pass, with the size that is enough."""
     most, memory = process_bytes(config, step), config.memory_per_worker
     if most is None or memory is None or most <= memory:
         return []
@@ -98,10 +98,11 @@ def tight_worker_notes(config: ClusterConfig, step: int) -> list[str]:
 
 
 def process_plan(driver: int, step: int, data: Any, limit: int, kind: str, grams: int = 0) -> dict[str, int]:
-    """Return what a plan tells of the driver's process: all that it takes at most beside programs and ``OVERHEAD``.
+    """Return the memory figures of the driver's process for a plan: its peak bytes, without loaded code and ``OVERHEAD``.
 
-    ``driver``, ``step``: bytes of the driver's own, and of one step of a pass; ``data``: what is read; ``limit``: bytes the driver may
-    hold; ``kind``: of the cluster; with ``"sync"`` tasks run in this process; ``grams``: bytes of the blocks of a Gram store that are read.
+    ``driver``: bytes of the driver's items. ``step``: bytes of one step of a pass. ``data``: input data. ``limit``: bytes that the driver
+    may hold. ``kind``: kind of cluster; with ``"sync"``, tasks run in this process. ``grams``: bytes of the Gram store blocks that are
+    read.
     """
     if kind != "sync":
         return {"process_bytes": driver}
@@ -111,7 +112,7 @@ def process_plan(driver: int, step: int, data: Any, limit: int, kind: str, grams
 
 
 def refuse_step(method: str, memory: Memory, limit: int, kind: str) -> None:
-    """Refuse a run that would take more than ``limit`` and ``OVERHEAD`` in this process, with the tasks that run in it."""
+    """Raise MemoryBoundExceeded if this process, including tasks that run in it, would exceed ``limit`` plus ``OVERHEAD``."""
     if kind == "sync" and memory.task > OVERHEAD:
         remedy = "workers of their own for its tasks (--cluster local:2), smaller blocks (ingest --budget)"
         step = "one step of a pass, beyond the 64 MiB that every process may take", memory.task - OVERHEAD
@@ -120,7 +121,7 @@ def refuse_step(method: str, memory: Memory, limit: int, kind: str) -> None:
 
 @contextlib.contextmanager
 def few_blocks_kept(memory: Memory, limit: int, kind: str) -> Generator[None]:
-    """Keep no more blocks in this process than the driver's memory leaves; workers have limits of their own."""
+    """Limit the block cache of this process to the memory that the driver leaves free. Workers have limits of their own."""
     cache = block_cache()
     before = cache.limit
     if kind == "sync":
@@ -132,5 +133,5 @@ def few_blocks_kept(memory: Memory, limit: int, kind: str) -> Generator[None]:
 
 
 def _blocks_room(limit: int, taken: int) -> int:
-    """Return how many bytes of blocks the process may keep from one pass to the next: no more than the driver's memory leaves."""
+    """Return how many bytes of blocks the process may cache between passes."""
     return max(0, min(block_cache().limit, limit - taken))

@@ -1,4 +1,4 @@
-"""Method: how one method is set up, iterated and finished; the engine derives everything else."""
+"""Method: how a method is set up, iterated and finished. The engine derives everything else from it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ M = TypeVar("M", bound="Model")
 
 
 class Problem(Protocol):
-    """A config with every "auto" resolved, its inputs, and caches that may be rebuilt.
+    """A config with every "auto" resolved, its inputs, and caches that can be rebuilt.
 
-    Its ``plan`` is a mapping of what a run will do: ``task_bytes``, what the driver holds, and figures of its own. It may also have
-    ``state_type``, the record of its states where a method has several kinds of problems; ``beside``, stores that it reads beside its data;
-    ``grams``, matrices that fits over the same kernels may share; ``follow()``, called of a run, from where on steps measure its answers;
-    and ``about``, what a checkpoint says beside its state.
+    ``plan`` describes a run: ``task_bytes``, memory of the driver, and figures of the method. Optional attributes are:
+
+    - ``state_type``: record type of the states, if a method has several kinds of problems;
+    - ``beside``: stores that are read in addition to the data;
+    - ``grams``: matrices that other fits over the same kernels can reuse;
+    - ``follow()``: called by a run; from then on, steps measure the predictions;
+    - ``about``: what a checkpoint stores in addition to the state.
     """
 
     config: Any
@@ -36,7 +39,7 @@ class Problem(Protocol):
 
     @property
     def distributed(self) -> tuple[str, ...]:
-        """What workers do of a run: each kind of task in words. Empty: all of it is the work of one process."""
+        """Descriptions of the kinds of tasks that run on workers. Empty if the whole run is one process."""
         ...
 
 
@@ -44,7 +47,7 @@ P = TypeVar("P", bound=Problem)
 
 
 class PathValues(NamedTuple):
-    """What fits of one problem decide at a point of their path."""
+    """The decision values of all fits of a problem at one point of their path."""
 
     further: dict[str, Any]  # parameters that a fit would end there with, such as the number of rounds
     values: np.ndarray  # (n_machines, n_labelled), machines fit after fit
@@ -52,9 +55,9 @@ class PathValues(NamedTuple):
 
 
 class Method(ABC, Generic[C, P, S, M]):
-    """A method. Everything else (command, run directory, resume, report, estimator) is derived by the engine.
+    """Protocol of a method. The engine derives command, run directory, resume, report and estimator from it.
 
-    All of its functions are functions of their arguments; caches live on the problem and are rebuilt after a resume.
+    All functions depend on their arguments only. Caches live on the problem and are rebuilt after a resume.
     """
 
     name: ClassVar[str]  # command
@@ -68,7 +71,7 @@ class Method(ABC, Generic[C, P, S, M]):
 
     @abstractmethod
     def problem(self, config: C, inputs: Any, resources: Resources) -> P:
-        """Resolve every "auto" parameter and check config, inputs and memory. Runs nothing, writes nothing."""
+        """Resolve every "auto" parameter and check config, inputs and memory, without running or writing anything."""
 
     @abstractmethod
     def init(self, problem: P, resources: Resources) -> S:
@@ -84,53 +87,59 @@ class Method(ABC, Generic[C, P, S, M]):
 
     @abstractmethod
     def read_inputs(self, config: C, resources: RunContext, extra: Mapping[str, Any]) -> tuple[C, Any]:
-        """Return parameters and inputs of a run on a store; ``extra`` holds what the user gave beside it."""
+        """Return parameters and inputs of a run on a store. ``extra`` holds further inputs, such as other files."""
 
     @abstractmethod
     def tables(self, model: M, names: Sequence[str] | None = None, fit: tuple[P, S] | None = None) -> Tables:
-        """Return the report's tables, name to rows: those of a model alone, with the ``names`` of features, where the model does not know
-        them; and with a ``fit``, its problem and final state, those that only a fit can tell.
+        """Return the tables of a report, from name to rows.
+
+        ``names`` are the feature names, for models that do not store them. With ``fit``, the problem and its final state, tables that need
+        the fit are included.
         """
 
     def decided(self, config: C, inputs: Any, resources: Resources) -> C:
-        """Return parameters with what they leave to the data filled in: by the data alone, and once, for a run writes it down."""
+        """Return parameters with data-dependent defaults filled in. A run stores them, so they are computed only once."""
         return config
 
     def decision_values(self, problem: P, state: S, resources: Resources) -> np.ndarray:
-        """Return the decision values of all labelled rows, ``(n_machines, n_labelled)``, machines fit after fit."""
+        """Return the decision values ``(n_machines, n_labelled)`` of all labelled rows; the binary models of one fit are consecutive."""
         return model_values(problem.inputs, self.result(problem, state, resources).model, resources)
 
     # -- fits that leave rows out ------------------------------------------------------------------------------------------------------
 
     def without(self, inputs: Any, held_out: np.ndarray) -> Any:
-        """Return inputs with the weights of some rows ``(n_labelled,)`` zero."""
+        """Return inputs in which the held-out rows, a mask ``(n_labelled,)``, have weight zero."""
         return inputs.without(held_out)
 
     def shared_fits(self, configs: Sequence[C], inputs: Any, masks: Sequence[np.ndarray], resources: Resources) -> P | None:
-        """Return one problem of fits with each of some parameters, and for each without the rows of every mask, where such fits share
-        passes; else ``None``, as of several parameters where fits rather start from one another. MemoryBoundExceeded: together they are
-        more than the memory allows.
+        """Return one problem that combines fits with each config, on all rows and without the rows of each mask, if they can share passes.
+
+        Returns ``None`` if they cannot, for example if fits with other parameters start better from one another. Raises MemoryBoundExceeded
+        if
+        the combined problem exceeds the memory limit.
         """
         return None
 
     def follow_path(self, problem: P, before: P | None) -> None:
-        """Make a problem ready for :meth:`path_values`, and take over what one on the same rows has made of the data, if there was one."""
+        """Prepare a problem for :meth:`path_values`. ``before`` is a problem on the same rows whose preprocessed data are reused."""
 
     def restart(self, problem: P, fresh: S, before: P, last: S) -> S:
-        """Return the state to begin with where ``before`` ended with ``last``: a fit with other parameters on the same rows, or of all rows
-        with the same parameters. ``fresh`` is the state to begin with otherwise.
+        """Return a warm start from ``last``, the final state of ``before``.
+
+        ``before`` has the same rows and other parameters, or all rows and the same parameters. ``fresh`` is the cold start.
         """
         return fresh
 
     def path_values(self, problem: P, state: S, resources: Resources) -> Iterator[PathValues]:
-        """Yield what the models along the path of the fits decide on all labelled rows, each with the parameters that a fit would end there
-        with. Without a path that is the end.
+        """Yield the decision values of all labelled rows at each point of the path, with the parameters that would end a fit there.
+
+        A method without a path yields the final point only.
         """
         yield PathValues({}, self.decision_values(problem, state, resources), partial(self.selected, problem, state, resources))
 
     def selected(self, problem: P, state: S, resources: Resources) -> Sequence[float]:
-        """Return of every fit how many features, groups, kernels or rules it has selected: 0 where its figures tell neither ``n_selected``
-        nor ``n_kernels``.
+        """Return the number of selected features, groups, kernels or rules of each fit; 0 if its figures have neither ``n_selected`` nor
+        ``n_kernels``.
         """
         figures = self.result(problem, state, resources).figures
         return [figures.get("n_selected", figures.get("n_kernels", 0))]

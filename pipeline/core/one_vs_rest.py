@@ -1,4 +1,4 @@
-"""OneVsRest: a method of two classes on several ones: a machine of each class against the rest, side by side, on the same matrices."""
+"""OneVsRest extends a binary method to several classes: one binary model per class, trained side by side on shared matrices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SUMS = ("objective", "gap", "lower_bound", "upper_bound", "restricted_gap", "n_a
 
 @dataclass(frozen=True)
 class JointState(Generic[S]):
-    """Where the machine of every class stands; a method declares a record of its own, with its states."""
+    """The states of the binary models of all classes. Each method declares a subclass that names its state type."""
 
     iteration: int
     parts: tuple[S, ...]
@@ -36,7 +36,7 @@ class JointState(Generic[S]):
 
 @dataclass(eq=False)
 class JointProblem:
-    """The problems of every class against the rest; they read the same matrices, which the first of them makes."""
+    """The binary problems of all classes. They share the matrices made by the first one."""
 
     parts: tuple[Any, ...]
     state_type: type[Any]
@@ -49,22 +49,22 @@ class JointProblem:
 
     @property
     def items(self) -> list[Item]:
-        """What the driver holds: of the first machine everything, of the others what is not matrices that they share."""
+        """Memory items of the driver: all items of the first problem, and the unshared items of the others."""
         first, count = self.parts[0], len(self.parts)
         shared = first.settings.items(self.inputs.data.n_rows, len(first.specs), first.planned.driver_memory)
         return [item if item in shared else (item[0], count * item[1]) for item in Memory.planned(first.plan).items]
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """The plan of one machine, with what all of them hold."""
+        """The plan of one binary problem, with the memory of all of them."""
         return {**self.parts[0].plan, **driver_plan(self.items), "machines": len(self.parts)}
 
 
 class OneVsRest(Method[Any, Any, Any, TaskModel]):
-    """A ``single`` method on any number of classes; a target of two, or of numbers, it passes on.
+    """A ``single`` method extended to any number of classes. Binary and numeric targets go to ``single`` unchanged.
 
-    The single one makes the problem of a class of its ``machine``, says with ``joint_state`` which record has the states of several, and
-    with ``finished`` which reasons of a stop say that nothing is left to do.
+    The single method makes the problem of one class with ``machine``. Its ``joint_state`` names the record of the combined states, and
+    its ``finished`` lists the stop reasons that mean convergence.
     """
 
     def __init__(self, single: Any) -> None:
@@ -72,11 +72,11 @@ class OneVsRest(Method[Any, Any, Any, TaskModel]):
         vars(self).update({name: getattr(single, name) for name in ("name", "config", "state", "models", "programs")})
 
     def read_inputs(self, config: MethodConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Return parameters, and target, weights and tasks of a store; ``extra`` holds what the user gave beside it."""
+        """Return parameters, and the target, weights and tasks of a store. ``extra`` holds further inputs."""
         return self.single.read_inputs(config, resources, extra)
 
     def problem(self, config: MethodConfig, inputs: Any, resources: Resources) -> Any:
-        """Return the problem of a fit. Raises MemoryBoundExceeded: together the machines are more than the memory allows."""
+        """Return the problem of a fit. Raises MemoryBoundExceeded if the binary models together exceed the memory limit."""
         first = self.single.problem(config, inputs, resources)
         if inputs.n_machines == 1:
             return first
@@ -86,7 +86,7 @@ class OneVsRest(Method[Any, Any, Any, TaskModel]):
         return joint
 
     def init(self, problem: Any, resources: Resources) -> Any:
-        """Return the state before the first step; what is to be said of the data is said once."""
+        """Return the initial state. Warnings about the data are emitted for one class only."""
         if not isinstance(problem, JointProblem):
             return self.single.init(problem, resources)
         quiet = replace(resources, emit=ignore)
@@ -94,7 +94,7 @@ class OneVsRest(Method[Any, Any, Any, TaskModel]):
         return problem.state_type(0, parts, tuple({} for _ in parts))
 
     def step(self, problem: Any, state: Any, resources: Resources) -> Step[Any]:
-        """Take a step of every machine that runs."""
+        """Take one step of every binary model that has not stopped."""
         if not isinstance(problem, JointProblem):
             return self.single.step(problem, state, resources)
         parts, figures, seconds = list(state.parts), list(state.figures), dict[str, float]()
@@ -111,7 +111,7 @@ class OneVsRest(Method[Any, Any, Any, TaskModel]):
         return Step(new, {**joined_figures(figures), **scores, **seconds})
 
     def result(self, problem: Any, state: Any, resources: Resources) -> Result[TaskModel]:
-        """Return the model of all machines, with their figures together; of the matrices, which they share, all say the same."""
+        """Return the combined model and its combined figures."""
         if not isinstance(problem, JointProblem):
             return self.single.result(problem, state, resources)
         results = [self.single.result(part, own, resources) for part, own in zip(problem.parts, state.parts, strict=True)]
@@ -152,19 +152,18 @@ class OneVsRest(Method[Any, Any, Any, TaskModel]):
         return np.concatenate([self.single.decision_values(part, own, resources) for part, own in pairs])
 
     def tables(self, model: TaskModel, names: Sequence[str] | None = None, fit: tuple[Any, Any] | None = None) -> Tables:
-        """Return the tables of all machines, class by class."""
         fits = list(zip(fit[0].parts, fit[1].parts, strict=True)) if fit and isinstance(fit[0], JointProblem) else [fit] * model.n_machines
         tables = [self.single.tables(class_model(model, m), names, one) for m, one in enumerate(fits)]
         return tables[0] if len(tables) == 1 else by_class(tables, model.labels)
 
 
 def joined_figures(figures: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Return the figures of all machines as those of one: sums of what adds up, else the largest."""
+    """Combine the figures of all binary models: sums where figures are additive, otherwise the largest."""
     return {name: sum(one[name] for one in figures) if name in SUMS else max(one[name] for one in figures) for name in figures[0]}
 
 
 def class_model(model: TaskModel, machine: int) -> TaskModel:
-    """Return the model of one class against the rest, with its own figures and arrays; one of two classes is itself."""
+    """Return the binary model of one class, with its own figures and arrays. A model of two classes is returned unchanged."""
     if model.n_machines == 1:
         return model
     ending = f"_{machine}"
@@ -174,5 +173,5 @@ def class_model(model: TaskModel, machine: int) -> TaskModel:
 
 
 def of_machines(parts: list[Any]) -> Any:
-    """Return what an estimator says of its machines: of a single one the thing itself, else a list."""
+    """Return the only element if there is one, otherwise the list. Estimators use it for attributes of their binary models."""
     return parts[0] if len(parts) == 1 else parts

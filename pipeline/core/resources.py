@@ -1,4 +1,4 @@
-"""Resources: where a fit runs and what it may use, made once and passed down."""
+"""Resources: where a fit runs and what it may use. They are made once and passed on."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def hush(message: str) -> None:
 
 
 def warn_once(emit: Emit) -> Emit:
-    """Return a sink that passes a warning on the first time: what is told before work starts is not told again with what came of it."""
+    """Return a sink that drops repeated warnings. Some are known before work starts and are found again with the result."""
     told: set[object] = set()
 
     def pass_on(event: Mapping[str, object]) -> None:
@@ -50,7 +50,7 @@ def warn_once(emit: Emit) -> Emit:
 
 
 def once(tell: Callable[[str], None]) -> Callable[[str], None]:
-    """Return what tells every line once."""
+    """Return a function that drops repeated lines."""
     told: set[str] = set()
 
     def tell_once(message: str) -> None:
@@ -62,13 +62,13 @@ def once(tell: Callable[[str], None]) -> Callable[[str], None]:
 
 
 def refuse(message: str) -> None:
-    """Refuse what is doubtful about a parameter, which is the message's first word."""
+    """Raise an error about a doubtful parameter, whose name is the first word of ``message``."""
     raise ValueError(f"{message} (--set {message.partition('=')[0]}=NUMBER)")
 
 
 @dataclass
 class Tally:
-    """What the passes of a run took so far."""
+    """Counts of the passes of a run so far: tasks, bytes, retries."""
 
     # tasks, bytes, retries: chunk steps planned, bytes of the blocks they name, and repeated attempts
     tasks: int = 0
@@ -78,32 +78,29 @@ class Tally:
     moved: str = ""  # what the driver computed with before and after it was stopped; empty while that is the same
 
     def add(self, work: Plan[Any]) -> None:
-        """Count one plan."""
         self.tasks += work.n_tasks
         self.bytes += int(sum(part.nbytes for ref in work.refs for part in (ref if isinstance(ref, tuple) else (ref,))))
 
     def listen(self, event: Mapping[str, Any]) -> None:
-        """Count the retries of a finished plan, and note a cluster of mixed processors."""
+        """Count the retries of a finished plan, and record whether the cluster mixes types of processors."""
         self.retries += event.get("retries", 0) if event.get("event") == "finish" else 0
         self.mixture = event.get("mixture", self.mixture)
 
     def notes(self) -> dict[str, str]:
-        """Return what a summary must tell beside its figures."""
+        """Return notes that a summary shows besides its figures."""
         return {name: text for name, text in (("mixture", self.mixture), ("moved", self.moved)) if text}
 
     def figures(self) -> dict[str, int]:
-        """Return the counts by name."""
         return {"tasks": self.tasks, "bytes": self.bytes, "retries": self.retries}
 
 
 @dataclass(frozen=True)
 class Alone:
-    """Calls a step of a pass while BLAS has one thread: by their number its results would depend on the worker."""
+    """Runs a step of a pass with a single BLAS thread; otherwise results would depend on the worker's number of threads."""
 
     step: Callable[..., Any]  # a chunk or combine function
 
     def __call__(self, *args: Any) -> Any:
-        """Return the step's result."""
         with one_thread():
             return self.step(*args)
 
@@ -126,11 +123,11 @@ class Resources:
 
     @property
     def fit_limit(self) -> int:
-        """Bytes beyond which a fit is refused."""
+        """Largest number of bytes that a fit may plan to use."""
         return self.driver_memory if self.limit is None else self.limit
 
     def run_pass(self, work: Plan[Any]) -> Any:
-        """Run a planned pass and count it; BLAS has one thread in each of its steps, wherever they run."""
+        """Run a planned pass and count its work. Each of its steps has one BLAS thread, wherever it runs."""
         self.tally.add(work)
         if self.executor.kind == "sync":
             with one_thread():
@@ -143,9 +140,10 @@ class Resources:
         return self.executor.run(replace(work, program=program))
 
     def share(self, name: str, array: np.ndarray, tasks: int = 1) -> Shared:
-        """Return ``array`` itself, or a reference to it in the run directory when ``tasks`` on other machines would carry too much.
+        """Return ``array`` itself, or a reference to a file in the run directory if sending it with ``tasks`` remote tasks would be too
+        much.
 
-        A task turns either into the array with :func:`resolve`.
+        Tasks call :func:`resolve` to get the array from either.
         """
         is_small = array.nbytes <= min(INLINE_BYTES, CARRIED_BYTES // tasks)
         return array if self.scratch is None or self.executor.kind == "sync" or is_small else self.scratch.put_array(name, array)
@@ -153,16 +151,16 @@ class Resources:
 
 @dataclass(frozen=True, kw_only=True)
 class RunContext(Resources):
-    """Resources of a fit with the data that it reads: for those who open stores and read inputs from them."""
+    """Resources of a fit and the data that it reads. Used by functions that open stores."""
 
     data: BlockStore | MemoryBlocks  # the block store or its in-memory twin
     beside: tuple[BlockStore, ...] = ()  # further stores that the method reads
     covariates: Any = None  # of the rows that a model decides on, given beside the data: an array, or the record of a file
 
     def confirm(self) -> None:
-        """Check that the data are still those that the run opened: called before anything that was made of them is written.
+        """Check that the data have not changed since the run opened them. Called before results are written.
 
-        Raises DigestMismatch: a store was removed and made again meanwhile, or a text was changed.
+        Raises DigestMismatch if a store was replaced or a text file was changed.
         """
         for data in (self.data, *self.beside):
             # Rows and matrices in memory have nothing that could be replaced.
@@ -170,5 +168,5 @@ class RunContext(Resources):
 
 
 def resolve(shared: Shared) -> np.ndarray:
-    """Return the array behind what :meth:`Resources.share` returned (on a worker: from its cache when it is the newest)."""
+    """Return the array behind a value of :meth:`Resources.share`. Workers cache the newest array."""
     return shared if isinstance(shared, np.ndarray) else shared.load()

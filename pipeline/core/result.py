@@ -1,6 +1,6 @@
-"""What a fit goes through and ends with: states, steps, the result.
+"""States, steps and the result of a fit.
 
-Nothing but the state survives a step: so a killed run that is resumed ends bit-equal to an undisturbed one.
+Only the state survives a step. Therefore an interrupted run that resumes ends with the same bits as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any, Generic, Protocol, TypeVar
 
 
 class State(Protocol):
-    """What every state has: the number of steps behind it, and why it is final (``None``: it is not)."""
+    """Protocol of every state: the number of steps taken, and the reason to stop (``None`` while the fit continues)."""
 
     @property
     def iteration(self) -> int:
-        """Number of steps behind this state."""
+        """Number of steps taken."""
         ...
 
     @property
     def stop(self) -> str | None:
-        """Reason of the stop, or ``None``."""
+        """Reason to stop, or ``None``."""
         ...
 
 
@@ -30,7 +30,7 @@ M = TypeVar("M")
 
 @dataclass(frozen=True)
 class Step(Generic[S]):
-    """One step: the new state and the figures to show for it."""
+    """One step: the new state, and the figures to show for it."""
 
     state: S
     metrics: Mapping[str, Any] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Step(Generic[S]):
 
 @dataclass(frozen=True)
 class Outcome(Generic[S]):
-    """The end of an iteration: its last state, the rows of its history, and the iteration that it was resumed at, if it was."""
+    """The end of an iteration: last state, history, and the iteration it resumed from (``None`` if it did not)."""
 
     state: S
     history: tuple[Mapping[str, Any], ...]
@@ -46,7 +46,7 @@ class Outcome(Generic[S]):
 
 
 def ended_early(config: Any, reason: str = "max_iter={0.max_iter}") -> str:
-    """Return that a reason ended a fit before its tolerance was reached; in its text ``{0}`` are the parameters."""
+    """Return the warning that a fit stopped before it reached its tolerance. In ``reason``, ``{0}`` stands for the parameters."""
     return f"{reason.format(config)} ended the fit before tol={config.tol:g} was reached"
 
 
@@ -68,13 +68,13 @@ class Result(Generic[M]):
 
     @classmethod
     def bounded(cls, model: Any, stop: str | None, certified_over: str, figures: Mapping[str, Any], **more: Any) -> Result[Any]:
-        """Return the result of a model whose figures have both bounds of its optimum."""
+        """Return the result of a model whose figures hold a lower and an upper bound of the optimum."""
         upper, lower = model.figures["upper_bound"], model.figures["lower_bound"]
         known = {"lower_bound": lower, "upper_bound": upper, **figures}
         return cls(model, stop, objective=upper, gap=upper - lower, certified_over=certified_over, figures=known, **more)
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Figures of the finished fit as a small JSON object."""
+        """Figures of the finished fit, ready for JSON."""
         certificate = {"objective": self.objective, "gap": self.gap, "certified_over": self.certified_over or None}
         return {**certificate, **self.figures, "stop": self.stop}

@@ -1,4 +1,4 @@
-"""Fits that leave rows out, and their scores: passes, matrices and warm starts are shared. The one engine of searches and calibrations."""
+"""Fits that leave out rows, and their scores, for parameter search and calibration. Passes, matrices and warm starts are shared."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Fits = Sequence[tuple[int, int]]  # what one problem stands for: numbers of para
 
 
 class Score(NamedTuple):
-    """The scores of one fit at one point of its path, on the rows that it did not see."""
+    """The held-out scores of one fit at one point of its path."""
 
     point: int  # its parameters, by number
     fold: int  # what it did not see
@@ -41,8 +41,10 @@ class Score(NamedTuple):
 
 
 class FoldRuns:
-    """Fits without the rows of some masks: one problem for all where they share passes, and together fit the memory; otherwise all over
-    the same kernels read the matrices that the first of them makes, or those given.
+    """Fits that leave out the rows of some masks.
+
+    They form one problem if they can share passes and fit in memory. Otherwise fits over the same kernels share the matrices of the first
+    fit, or the given ones.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class FoldRuns:
         self.ctx = replace(ctx, emit=emit, doubt=hush, warn=hush)
 
     def of(self, points: Sequence[int]) -> Iterator[tuple[Fits, Problem]]:
-        """Yield problems with some parameters, each with the fits that it stands for."""
+        """Yield the problems for some parameters, each with the fits that it covers."""
         shared = self.shared(points)
         if shared is not None:
             self.grams = hand_over(self.grams, shared)
@@ -77,7 +79,7 @@ class FoldRuns:
                 yield [(points[0], fold)], problem
 
     def shared(self, points: Sequence[int]) -> Problem | None:
-        """Return one problem for all, or ``None`` where there is none that fits the memory."""
+        """Return one problem for all fits, or ``None`` if they cannot share passes or exceed the memory limit."""
         try:
             return self.method.shared_fits([self.configs[point] for point in points], self.inputs, list(self.masks.values()), self.ctx)
         except MemoryBoundExceeded:
@@ -86,7 +88,9 @@ class FoldRuns:
 
 @dataclass(frozen=True)
 class FoldStore:
-    """Folder of a search: every problem has one there, with its checkpoints and, when it is done, its scores; it is never done again."""
+    """Folder of a search. Each problem has a subfolder with its checkpoints and, once finished, its scores; finished problems are not
+    repeated.
+    """
 
     folder: Path
     record: Mapping[str, Json]  # what the problems have in common
@@ -95,7 +99,7 @@ class FoldStore:
     emit: Emit = ignore  # hears of the steps of the fits, and of their scores
 
     def begin(self, fits: Fits, whole: bool = False) -> AbstractContextManager[RunStore]:
-        """Return the folder of a problem, held by this process; ``whole``: of the fit of all rows that it starts from."""
+        """Lock and return the folder of a problem. ``whole`` selects the folder of the fit of all rows that it starts from."""
         return RunStore.begin(self._place(fits, whole), {**self.record, "fits": [[self.points[point], fold] for point, fold in fits]})
 
     def _place(self, fits: Fits, whole: bool = False) -> Path:
@@ -103,44 +107,43 @@ class FoldStore:
         return self.folder / f"cv-{self.points[point]}-{fold}{more}{'-whole' if whole else ''}"
 
     def scores(self, fits: Fits) -> list[Score] | None:
-        """Return the scores of a problem that is done."""
+        """Return the scores of a finished problem, otherwise ``None``."""
         place = self._place(fits)
         found = RunStore.open(place).read_json("scores") if (place / "config.json").exists() else None
         return None if found is None else read_scores(found, self.points)
 
     def last_state(self, fits: Fits, kind: type[State]) -> State | None:
-        """Return the state that a problem ended with; ``None`` where another process kept it to itself."""
+        """Return the final state of a problem; ``None`` if another process computed it and did not store it."""
         found = RunStore.open(self._place(fits)).load_checkpoint(kind)
         return None if found is None else found[1]
 
     def keep_all(self, scores: Sequence[Score]) -> None:
-        """Write the scores of fits that another process did, each alone."""
+        """Write the scores of fits that another process computed, one file per fit."""
         for point, fold in dict.fromkeys((score.point, score.fold) for score in scores):
             with self.begin([(point, fold)]) as run:
                 if run.read_json("scores") is None:
                     self.keep(run, [score for score in scores if (score.point, score.fold) == (point, fold)])
 
     def tell(self, scores: Sequence[Score]) -> None:
-        """Tell of the fits that are done: each once, with the scores at the end of its path."""
+        """Emit one event per finished fit, with the scores at the end of its path."""
         n_points, n_folds = self.totals
         for (point, fold), last in {(score.point, score.fold): score for score in scores}.items():
             place = {"point": self.points[point] + 1, "points": n_points, "fold": fold + 1, "folds": n_folds}
             self.emit({"event": "fold", **place, **{name: known(value) for name, value in last.values.items() if name != SQUARES}})
 
     def keep(self, run: RunStore, scores: Sequence[Score]) -> None:
-        """Write the scores of a problem."""
         run.drop_scratch()
         run.write_json("scores", write_scores(scores, self.points))
 
 
 def write_scores(scores: Sequence[Score], points: Sequence[int]) -> list[Json]:
-    """Return scores as JSON, under the numbers that their points have in the whole grid; ``None`` for those that are not known."""
+    """Return scores as JSON, with points numbered as in the whole grid; unknown scores become ``None``."""
     rows = (score._replace(point=points[score.point], values={name: known(x) for name, x in score.values.items()}) for score in scores)
     return [list(row._replace(margin_loss=known(row.margin_loss))) for row in rows]
 
 
 def read_scores(rows: Sequence[Json], points: Sequence[int]) -> list[Score]:
-    """Return what :func:`write_scores` wrote."""
+    """Return the scores that :func:`write_scores` wrote."""
     own = {number: position for position, number in enumerate(points)}
     scores = (Score(own[point], *rest) for point, *rest in rows)
     return [
@@ -150,7 +153,7 @@ def read_scores(rows: Sequence[Json], points: Sequence[int]) -> list[Score]:
 
 
 def known(value: float) -> float | None:
-    """Return a number as JSON has it: ``None`` where it is not known."""
+    """Return a finite number unchanged, otherwise ``None``: JSON has no NaN."""
     return float(value) if np.isfinite(value) else None
 
 
@@ -170,11 +173,11 @@ def fold_scores(
     store: FoldStore | None = None,
     counts: bool = False,
 ) -> Iterator[Score]:
-    """Yield the scores of fits with the parameters of every chain, each without the rows of some of the splits; ``counts``: with how much
-    they selected.
+    """Yield the scores of fits with the parameters of every chain, each without the rows of some of the splits.
 
-    Fits start from one another, chain after chain, or share passes. Points are counted through all chains. Nothing depends on which folds
-    are given together. With a ``store`` what is done is read there, and what a kill broke off goes on.
+    Within a chain, fits start from one another or share passes. Points are numbered through all chains. Results do not depend on which
+    folds are computed together. With a ``store``, finished scores are read from it, and interrupted fits resume. With ``counts``, scores
+    include the number of selected features, groups, kernels or rules.
     """
     configs = [config for chain in chains for config in chain]
 
@@ -242,14 +245,14 @@ def _itself(state: State) -> State:
 
 
 class _WholeFits:
-    """Fits of all rows with the parameters that a path begins with, made once, where a method starts folds from them."""
+    """Fits of all rows with the first parameters of a path, made once. They serve as warm starts for the folds."""
 
     def __init__(self, method: AnyMethod, inputs: Any) -> None:
         self.method, self.inputs = method, inputs
         self._ends: dict[str, tuple[Problem, State]] = {}
 
     def start(self, problem: Problem, ctx: RunContext, fits: Fits, store: FoldStore | None) -> State:
-        """Return the state to begin with of a fit without some rows; matrices are shared with it."""
+        """Return the initial state of a fit that leaves out rows, from the fit of all rows. Both share matrices."""
         apart = problem.config.off_path
         if apart not in self._ends:
             whole = self.method.problem(problem.config, self.inputs, ctx)
@@ -262,7 +265,7 @@ class _WholeFits:
 
 
 def hand_over(grams: object, problem: object) -> object:
-    """Give a problem the matrices that another one over the same kernels made, if there are some; return what the next one is to get."""
+    """Reuse in ``problem`` the matrices ``grams`` of an earlier problem, if there are any. Return those for the next problem."""
     from ..grams.grams import hand_over  # most fits of features have no matrices
 
     return hand_over(grams, problem)

@@ -1,1 +1,1 @@
-"""What the scikit-learn classes of all systems share."""
+"""Common parts of the scikit-learn estimators of all methods."""

@@ -1,4 +1,4 @@
-"""Estimator, Classifier, Regressor: what every estimator does alike. It fits with the method that a run uses, in the same way."""
+"""Estimator, Classifier, Regressor: the common behaviour of all estimators. They fit with the same engine and methods as runs do."""
 
 from __future__ import annotations
 
@@ -57,15 +57,16 @@ from .probabilities import LateCalibration, calibrate_now, late_calibration
 
 
 def has_probabilities(estimator: Any) -> bool:
-    """Return whether an estimator's parameters let it give probabilities of classes."""
+    """Return whether an estimator, with its parameters, can predict class probabilities."""
     return estimator._is_classifier and getattr(estimator, "probability", False) is not False
 
 
 class Estimator(BaseEstimator):
-    """Base of all estimators: parameters checked by the method's model, one way to read data, to fit, to warn, to load.
+    """Base of all estimators: validates parameters, reads data, fits, warns and loads models.
 
-    A subclass names its method, and sets the attributes that follow from a model in :meth:`_set_model`. One that takes more than a target
-    and weights makes inputs of what ``fit`` gets; one whose model has no weights of features says in :meth:`_values` what it decides.
+    A subclass names its method and sets fitted attributes in :meth:`_set_model`. It overrides :meth:`_inputs` if it takes more than a
+    target
+    and weights, and :meth:`_values` if its model has no feature weights.
     """
 
     _method: ClassVar[Any]
@@ -90,7 +91,7 @@ class Estimator(BaseEstimator):
 
     @property
     def encoding_(self) -> Any:
-        """scikit-learn's encoders, fitted, from the columns of a table, found by their names, to its features; else not there."""
+        """Fitted scikit-learn encoders that turn a table into features; columns are matched by name. Only after a fit on a table."""
         if self._source_columns is None:
             raise AttributeError(f"this {type(self).__name__} has no attribute 'encoding_': it was not fitted on a table")
         return encoder_of(self._source_columns)
@@ -103,7 +104,7 @@ class Estimator(BaseEstimator):
         return make_config(self._method.config, plain)
 
     def _plain(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Return parameters as the parameter model takes them."""
+        """Return parameters in the form that the parameter model expects."""
         if isinstance(params.get("class_weight"), Mapping):
             params["class_weight"] = {str(key): value for key, value in params["class_weight"].items()}
         return params
@@ -114,16 +115,17 @@ class Estimator(BaseEstimator):
         Parameters
         ----------
         X
-            ``(n_samples, n_features)``; a block store (its path or object) may hold target, weights and groups itself.
+            ``(n_samples, n_features)``; a block store, or its path. It may hold target, weights and groups itself.
         y
             ``(n_samples,)`` target.
         sample_weight
-            ``(n_samples,)`` factors of the losses; rows of weight 0 are not learnt from.
+            ``(n_samples,)`` factors of the losses; rows of weight 0 are ignored.
 
         Raises
         ------
         ValueError
-            A parameter out of range, data that are not finite, one class only, groups that do not fit the data, iterates that diverge.
+            A parameter is out of range, data are not finite, the target has one class only, groups do not match the data, or iterates
+            diverge.
         """
         config = self._config()
         self._fit(self._inputs(X, y, sample_weight, config=config), config)
@@ -136,7 +138,9 @@ class Estimator(BaseEstimator):
         return tags
 
     def _inputs(self, X: object, y: object, sample_weight: object = None, *, config: MethodConfig | None = None) -> Inputs:
-        """Return data, target and weights from any form of data; ``config``: the checked parameters, where they are at hand."""
+        """Return data, target and weights from any supported form of data. ``config`` holds the checked parameters, if they are known
+        already.
+        """
         if y is None and not is_store(X):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         data, y = self._data(X, y)
@@ -158,26 +162,26 @@ class Estimator(BaseEstimator):
         return data, y
 
     def _keep_store(self, store: BlockStore) -> None:
-        """Keep how the features of a fit's store came from the columns of a table."""
+        """Keep the encoding of the table that the store was made from."""
         vars(self).pop("_is_frame_fit", None)
         self._source_columns = store.table
         self.n_features_in_, self._first_feature = store.n_cols, store.first_feature
 
     def _read(self, X: object, y: object = None, **options: Any) -> tuple[Any, Any]:
-        """Return a store, or rows in memory as scikit-learn validates them, and the target (:func:`gramplane.storage.data.as_data`)."""
+        """Return rows and target: a store, or rows in memory validated by scikit-learn (:func:`gramplane.storage.data.as_data`)."""
         more = {} if y is None else {"multi_output": False, "y_numeric": not self._is_classifier}
         return as_data(X, y, estimator=self, encode=encoded, dtype=NUMBERS, **{**self._forms, **more, **options})
 
     def _checked(self, X: object, **options: Any) -> Any:
-        """Return rows in memory as scikit-learn validates them."""
+        """Return rows in memory, validated by scikit-learn."""
         return self._read(X, **options)[0]
 
     def _blocks(self, X: object) -> MemoryBlocks:
-        """Return validated rows as passes read them."""
+        """Return validated rows as blocks."""
         return MemoryBlocks(X)
 
     def _target(self, data: DataSet, y: UserData) -> tuple[np.ndarray, tuple[Any, ...] | None]:
-        """Return the numbers that are fitted, and the classes in order (``None`` for regression)."""
+        """Return the target as numbers, and the sorted classes (``None`` for regression)."""
         is_plain = type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "biuf"  # what scikit-learn would look at last
         y = y if is_plain else stored_target(data) if y is None else label_array(column_or_1d(in_memory(y, "y"), warn=True))
         if len(y) != data.n_rows:
@@ -201,20 +205,19 @@ class Estimator(BaseEstimator):
 
     @property
     def _place(self) -> str | None:
-        """Where passes run."""
+        """The cluster that passes run on, or ``None``."""
         return self.cluster
 
     def _fit_place(self, data: Any) -> str | None:
-        """Return where passes of a fit run: matrices and strings in memory are worked on in this process."""
+        """Return where the passes of a fit run. Matrices and strings in memory are always processed in this process."""
         return self._place if getattr(data, "travels", True) else "sync"
 
     def _shown(self) -> AbstractContextManager[Sink]:
-        """Return a context manager that yields what shows a fit."""
+        """Return a context manager that yields the progress display of a fit."""
         return shown_fit(self.verbose, type(self).__name__, self._config)
 
     @contextlib.contextmanager
     def _context(self, data: Any) -> Iterator[RunContext]:
-        """Yield the context of a fit."""
         place, seed = self._fit_place(data), seed_of(self.random_state)
         with self._shown() as shown:
             emit = fan_out(self.callbacks, self.verbose, shown)
@@ -223,12 +226,12 @@ class Estimator(BaseEstimator):
 
     @contextlib.contextmanager
     def _stored(self, X: object, *callbacks: Sink) -> Iterator[tuple[Any, Resources]]:
-        """Yield the data of a store, and the resources with which they are decided on."""
+        """Yield the data of a store, and the resources for reading data-dependent defaults from it."""
         with fit_context(as_data(X, estimator=self)[0], self._place, fan_out(callbacks, 0), 0) as ctx:
             yield ctx.data, ctx
 
     def _fit(self, inputs: Any, config: Any = None) -> State:
-        """Run the method on inputs, set what follows from its model, and warn of what is doubtful; returns the loop's last state."""
+        """Run the method on inputs, set the fitted attributes and emit its warnings. Returns the final state."""
         config = self._config() if config is None else config
         with self._context(inputs.data) as ctx:
             fitted = fit(self._method, config, inputs, ctx)
@@ -250,10 +253,10 @@ class Estimator(BaseEstimator):
         return outcome.state
 
     def _keep_run(self, problem: Any, inputs: Any, state: State) -> None:
-        """Keep what later calls need of a fit beside its model."""
+        """Keep parts of a fit that later calls need in addition to its model."""
 
     def _with_calibration(self, fit: Fit, model: Any, ctx: RunContext) -> Any:
-        """Return the model with the calibration that is part of a fit, or keep what it can be made from later."""
+        """Return the model with its calibration if that is part of the fit; otherwise keep the data to calibrate it later."""
         vars(self).pop("_late", None)
         if not has_probabilities(self) or known_calibration(fit.method, model):
             return model
@@ -263,7 +266,7 @@ class Estimator(BaseEstimator):
         return model
 
     def _set_stop(self, stop: str | None) -> None:
-        """Set why the fit ended; where its bounds contradict each other it has not converged, and its gaps are not known."""
+        """Set the reason to stop. If the bounds of the optimum contradict each other, the fit has not converged and its gaps are NaN."""
         self.stop_reason_ = stop
         if stop == BOUNDS:
             self.converged_ = False
@@ -272,31 +275,31 @@ class Estimator(BaseEstimator):
                     setattr(self, name, np.nan * getattr(self, name))
 
     def _warn_unfinished(self, converged: bool, message: str) -> None:
-        """Set ``converged_``, and warn if it is false and there is something to say."""
+        """Set ``converged_``; if it is false, warn with a non-empty ``message``."""
         self.converged_ = converged
         if message and not converged:
             warn_user(message, ConvergenceWarning)
 
     def _set_model(self, model: object) -> None:
-        """Set the fitted attributes that follow from the model; subclasses add theirs."""
+        """Set the fitted attributes derived from the model; subclasses add their own."""
         self.model_ = model
 
     def _chart_tables(self) -> Tables:
-        """Return the tables that displays draw from."""
+        """Return the tables for the plots of :mod:`gramplane.plot`."""
         names = known_names(self)
         return self._method.tables(self.model_, None if names is None else [str(name) for name in names])
 
     def _set_history(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Set ``history_``: one array per figure over the iterations."""
+        """Set ``history_``: one array per figure, over the iterations."""
         self.history_ = history_arrays(rows)
 
     def _decide(self, X: object, **rows: Any) -> np.ndarray:
-        """Return the decision values of rows, under one thread of BLAS: by their number last bits would depend on the machine."""
+        """Return the decision values of rows. BLAS has one thread, because its number of threads would change the last bits."""
         with one_thread():
             return self._values(X, **rows)
 
     def _values(self, X: object) -> np.ndarray:
-        """Return ``(n_samples, n_machines)`` decision values of any form of data."""
+        """Return ``(n_samples, n_machines)`` decision values of any supported form of data."""
         check_is_fitted(self)
         if is_store(X):
             with self._stored(X) as (data, resources):
@@ -304,7 +307,6 @@ class Estimator(BaseEstimator):
         return row_decision_values(self.model_, self._checked(X, reset=False))
 
     def _probabilities(self, X: object, **rows: Any) -> np.ndarray:
-        """Return the probabilities of the classes, ``(n_samples, n_classes)``."""
         values = self._decide(X, **rows)
         found = known_calibration(self._method, self.model_) or (None if self._late is None else self._late.get())
         if found is None:
@@ -322,7 +324,6 @@ class Estimator(BaseEstimator):
 
     @classmethod
     def from_model(cls, model: Any, params: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> Self:
-        """Return the fitted estimator of a saved model."""
         estimator = cls(**{name: value for name, value in cls._model_params(model, params).items() if name in cls().get_params()})
         classes = json.loads(getattr(model, "classes_json", "null"))
         if classes is not None:
@@ -340,12 +341,11 @@ class Estimator(BaseEstimator):
 
 
 class Classifier(ClassifierMixin, Estimator):
-    """Base of classifiers; one that takes more of every row than X writes its methods out, and hands it on as ``**rows``."""
+    """Base of classifiers. A subclass that needs more inputs per row than ``X`` redefines the methods and passes these on as ``**rows``."""
 
     _is_classifier = True
 
     def _labels(self, X: UserData, **rows: Any) -> np.ndarray:
-        """Return the predicted class labels."""
         return predicted_labels(self.decision_function(X, **rows), self.classes_)
 
     def decision_function(self, X: UserRows) -> np.ndarray:
@@ -358,12 +358,13 @@ class Classifier(ClassifierMixin, Estimator):
 
     @available_if(has_probabilities)
     def predict_proba(self, X: UserRows) -> np.ndarray:
-        """Return the probabilities of the classes, ``(n_samples, n_classes)`` in the order of ``classes_``.
+        """Return the class probabilities, ``(n_samples, n_classes)``, in the order of ``classes_``.
 
-        :meth:`predict` goes by decision values: where these are calibrated the most probable class may be another one. The first call
-        after a fit with ``probability="auto"`` and another loss than the logistic one takes about five fits.
+        :meth:`predict` uses decision values, so after calibration it may differ from the most probable class. With ``probability="auto"``
+        and
+        a loss other than the logistic one, the first call after a fit takes as long as about five fits.
 
-        Raises ValueError: there is nothing to calibrate from, or the data of the fit were changed.
+        Raises ValueError if the data for the calibration are missing, or were changed since the fit.
         """
         return self._probabilities(X)
 
@@ -373,7 +374,7 @@ class Classifier(ClassifierMixin, Estimator):
         return log_of(self.predict_proba(X))
 
     def score(self, X: UserRows, y: Column = None, sample_weight: Column = None) -> float:
-        """Return the share of right labels; a block store may hold ``y`` itself."""
+        """Return the accuracy. If ``X`` is a block store, ``y`` defaults to its target."""
         return score_of(True, X, y, self.predict(X), sample_weight)
 
 
@@ -385,26 +386,26 @@ class Regressor(RegressorMixin, Estimator):
         return self._decide(X)[:, 0]
 
     def score(self, X: UserRows, y: Column = None, sample_weight: Column = None) -> float:
-        """Return the coefficient of determination, R2; a block store may hold ``y`` itself."""
+        """Return the coefficient of determination, R2. If ``X`` is a block store, ``y`` defaults to its target."""
         return score_of(False, X, y, self.predict(X), sample_weight)
 
 
 def by_class(values: np.ndarray) -> np.ndarray:
-    """Return decision values as estimators give them: one of every row where there is one machine."""
+    """Return decision values in scikit-learn's shape: ``(n_samples,)`` if there is one column."""
     return values[:, 0] if values.shape[1] == 1 else values
 
 
 def predicted_labels(values: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Return the labels that decision values speak for."""
+    """Return the labels predicted by decision values."""
     return classes[(values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)]
 
 
 def checked_weight(sample_weight: Column, n: int) -> np.ndarray:
-    """Return the weights of n rows, refused where they are not as many, negative or not finite."""
+    """Return the weights of n rows. Raises ValueError if their number differs, or if they are negative or not finite."""
     return _check_sample_weight(in_memory(sample_weight, "sample_weight"), np.empty((n, 0)), dtype=np.float64, ensure_non_negative=True)
 
 
 def log_of(probabilities: np.ndarray) -> np.ndarray:
-    """Return logarithms; that of 0 is minus infinity."""
+    """Return logarithms, with minus infinity for 0 and no warning."""
     with np.errstate(divide="ignore"):
         return np.log(probabilities)

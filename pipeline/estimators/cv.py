@@ -1,4 +1,4 @@
-"""CrossValidated: an estimator that chooses some of its parameters by cross-validation, along paths that share passes and warm starts."""
+"""CrossValidated: estimators that choose parameters by cross-validation, along paths that share passes and warm starts."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from .inputs import Column, UserRows, method_context
 
 @dataclass(frozen=True)
 class Grid:
-    """A parameter that is searched, and the parameter that its values are.
+    """A searched parameter and the name of the argument with its values.
 
-    The first of an estimator is followed along a path, and its values stand in the place of the parameter; others stand beside theirs.
+    The first grid of an estimator is the path: its values replace the parameter in the signature. Other grids are extra arguments.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Grid:
 
 
 class Start(NamedTuple):
-    """Where a search begins."""
+    """Parameters, inputs and context at the start of a search."""
 
     config: UserData  # parameters of all points but for those searched
     inputs: UserData
@@ -56,12 +56,15 @@ MACHINE_C = Grid("C", "Cs", span=(0.1, 1e3))
 
 
 class CrossValidated(Estimator):
-    """Base of estimators that choose parameters by cross-validation; stands before the estimator that is fitted.
+    """Base of estimators that choose parameters by cross-validation; a mixin placed before the estimator that is fitted.
 
-    The parameters are chosen by their mean score on rows held out; then all rows are fitted with them. Of points with the same score, of
-    which few rows leave many, that of the least ``mean_margin_loss`` is chosen: the mean of ``max(0, 1 - m)``, m how far the class of a row
-    held out is above the others. Rows held out have weight zero, nothing is copied: folds share passes over the data and Gram matrices,
-    and the fits of a fold start from one another. Kernels are normalised over all rows, those held out included.
+    The chosen parameters have the best mean held-out score; all rows are then fitted with them. With few rows, scores are often equal; then
+    the point with the least ``mean_margin_loss`` wins. This is the mean of ``max(0, 1 - m)``, where m is the margin of a held-out row's
+    true
+    class over the others.
+
+    Held-out rows have weight zero, so nothing is copied. Folds share passes over the data and Gram matrices, and the fits of a fold start
+    from one another. Kernels are normalised over all rows, including held-out ones.
     """
 
     _grids: ClassVar[Sequence[Grid]] = ()
@@ -109,14 +112,14 @@ class CrossValidated(Estimator):
         )
 
     def fit(self, X: UserRows, y: Column = None, sample_weight: Column = None, *, groups: Column = None) -> Self:
-        """Choose parameters by cross-validation, and fit all rows with them.
+        """Choose parameters by cross-validation, then fit all rows with them.
 
         Parameters
         ----------
         X, y, sample_weight
             As in the estimator without a search.
         groups
-            ``(n_samples,)`` what rows are held out together by, such as the patient of each; splitters that need groups get them.
+            ``(n_samples,)`` group of each row, such as its patient. Splitters that need groups hold out all rows of a group together.
         """
         with self._grouped(groups):
             return super().fit(X, y, sample_weight)
@@ -130,7 +133,7 @@ class CrossValidated(Estimator):
             del self._row_groups
 
     def _fit(self, inputs: UserData, config: UserData = None) -> UserData:
-        """Choose parameters, and fit all rows with them."""
+        """Choose parameters by cross-validation, then fit all rows with them."""
         for name in ("_chosen", "model_", "_model"):
             vars(self).pop(name, None)
         with self._context(inputs.labelled.data) as ctx:
@@ -144,7 +147,10 @@ class CrossValidated(Estimator):
         return state
 
     def _search_rows(self) -> tuple[str, list[str], list[Json]]:
-        """Return the parameter that the points follow, all that differ, and for every point these, its score and whether it was chosen."""
+        """Return the name of the path's parameter, the names of all parameters that vary, and a row per point with its parameters, score
+        and
+        whether it was chosen.
+        """
         results = self.cv_results_
         named = next(key for key in results if key.startswith("mean_test_")).removeprefix("mean_test_")
         means, deviations = results[f"mean_test_{named}"], results[f"std_test_{named}"]
@@ -163,19 +169,20 @@ class CrossValidated(Estimator):
     # -- points ----------------------------------------------------------------------------------------------------------------
 
     def _unit(self, start: Start) -> float:
-        """Return what the values of the first parameter are counted in: machines see their target in a unit of its own."""
+        """Return the unit of the first parameter's values; it depends on the scale of the target."""
         return 1.0
 
     def _default_values(self, grid: Grid, count: int, start: Start) -> np.ndarray:
-        """Return so many values of a parameter. Raises ValueError: there is no rule for them."""
+        """Return ``count`` default values of a parameter. Raises ValueError if it has no default range."""
         if grid.span is None:
             raise ValueError(f"{grid.plural}={count!r}: must be a list of values, or None")
         low, high = grid.span
         return self._unit(start) * (np.geomspace(low, high, count) if count > 1 else np.array([(low * high) ** 0.5]))
 
     def _chains(self, start: Start, known: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
-        """Return the points to go on with after those known, path after path, none where the best one lies within them: here all values of
-        the first parameter for each combination of the others, then none.
+        """Return the next points to score, one list per path; empty when the search is finished.
+
+        The base class returns all combinations in its first call. ``known`` holds the points that are already scored.
         """
         if known:
             return []
@@ -185,7 +192,7 @@ class CrossValidated(Estimator):
         return [[{first: value, **further} for value in values[first]] for further in fixed]
 
     def _values_of(self, grid: Grid, start: Start) -> list[Any] | None:
-        """Return the values of a parameter in the order of its path: those given, or the ones that a number of them stands for."""
+        """Return the values of a parameter in path order: the given ones, or default values if their number is given."""
         given: UserData = getattr(self, grid.plural)
         if given is None and grid is not self._grids[0]:
             return None
@@ -205,7 +212,7 @@ class CrossValidated(Estimator):
         return plain
 
     def _point_config(self, config: MethodConfig, point: Mapping[str, Any], place: str = "") -> MethodConfig:
-        """Return parameters with those of a point. Raises ValueError: ``place``, and the value that is out of range."""
+        """Return parameters with those of a point. Raises ValueError, prefixed with ``place``, if a value is out of range."""
         try:
             return make_config(type(config), {**config.model_dump(), **point})
         except ValueError as error:
@@ -214,7 +221,7 @@ class CrossValidated(Estimator):
     # -- scores ----------------------------------------------------------------------------------------------------------------
 
     def _search(self, start: Start) -> MethodConfig:
-        """Score all points, set what follows from the scores, and return the parameters of the point that is chosen."""
+        """Score all points, set the attributes derived from the scores, and return the parameters of the chosen point."""
         config, inputs, ctx = start
         rows = FoldRows(inputs.truth, inputs.labelled)
         splits = row_splits(self.cv, rows.inputs, ctx.seed, self._row_groups)
@@ -238,7 +245,7 @@ class CrossValidated(Estimator):
         return self._point_config(config, self.best_params_)
 
     def _scoring(self, rows: Inputs) -> Scoring:
-        """Return what points are compared by. Raises ValueError: no such scorer, or one that does not suit the target."""
+        """Return the scoring of the search. Raises ValueError if it is unknown, or does not suit the target."""
         scoring = read_scoring(self.scoring, self.refit if isinstance(self.refit, str) else None) or default_scoring(rows.classes)
         scoring.check(rows.classes, rows.target)
         scorers = {name: scoring.scorer(name) for name in scoring.names}
@@ -247,13 +254,13 @@ class CrossValidated(Estimator):
 
     @property
     def _has_several(self) -> bool:
-        """Whether scores have names of their own in ``cv_results_``, as ``GridSearchCV`` has it: those of a list or a dict."""
+        """Whether ``scoring`` is a list or a dict. Then columns of ``cv_results_`` carry the scores' names, as in ``GridSearchCV``."""
         return not (self.scoring is None or isinstance(self.scoring, str) or callable(self.scoring))
 
     def _scored(
         self, chains: list[list[MethodConfig]], splits: Sequence[Split], rows: FoldRows, scoring: Scoring, start: Start
     ) -> Iterator[Score]:
-        """Yield the scores of all fits, their folds dealt among processes."""
+        """Yield the scores of all fits. Folds are distributed among processes."""
         jobs = min(joblib.effective_n_jobs(1 if self.n_jobs is None else self.n_jobs), len(splits))
         ctx, work = start.ctx, (self._method, chains, start.inputs, splits, rows, scoring)
         if jobs == 1:
@@ -269,8 +276,9 @@ class CrossValidated(Estimator):
     def _set_results(
         self, params: list[dict[str, Any]], scores: Mapping[str, np.ndarray], losses: np.ndarray, config: MethodConfig
     ) -> None:
-        """Set the table of scores, each ``(n_points, n_folds)``, and the point that the first of them chooses, of equals that of the least
-        of ``losses``.
+        """Set ``cv_results_`` and the best point.
+
+        The first score, ``(n_points, n_folds)``, chooses the point; among equal means, the one with the least of ``losses``.
         """
         full = [{**config.model_dump(), **point} for point in params]
         names = list(dict.fromkeys(name for point in params for name in point))
@@ -297,7 +305,7 @@ class CrossValidated(Estimator):
 
 
 def cv_columns(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the columns of one score ``(n_points, n_folds)``, as ``GridSearchCV`` has them."""
+    """Return the columns of one score ``(n_points, n_folds)``, named as in ``GridSearchCV``."""
     means = values.mean(axis=1)
     ranks = rankdata(-np.where(np.isnan(means), -np.inf, means), method="min").astype(np.int32)
     splits = {f"split{k}_test_{name}": column for k, column in enumerate(values.T)}
@@ -305,24 +313,24 @@ def cv_columns(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def fold_scores_apart(work: tuple[Any, ...], folds: Sequence[int], seed: int, all_memory: bool) -> list[Score]:
-    """Return what :func:`fold_scores` yields, in a process of its own."""
+    """Return the scores of :func:`fold_scores`, computed in a separate process."""
     method, chains, inputs, splits, rows, scoring = work
     with method_context(inputs.labelled.data, None, seed, all_memory) as ctx:
         return list(fold_scores(method, chains, inputs, splits, rows, scoring, folds, ctx))
 
 
 class CrossValidatedTasks(CrossValidated):
-    """Base of those whose rows may belong to tasks."""
+    """Base of cross-validated estimators whose rows may belong to tasks."""
 
     def fit(self, X: UserRows, y: Column = None, task: Column = None, sample_weight: Column = None, *, groups: Column = None) -> Self:
-        """Choose parameters by cross-validation, and fit all rows with them.
+        """Choose parameters by cross-validation, then fit all rows with them.
 
         Parameters
         ----------
         X, y, task, sample_weight
             As in the estimator without a search.
         groups
-            ``(n_samples,)`` what rows are held out together by, such as the patient of each; splitters that need groups get them.
+            ``(n_samples,)`` group of each row, such as its patient. Splitters that need groups hold out all rows of a group together.
         """
         with self._grouped(groups):
             return super(CrossValidated, self).fit(X, y, task, sample_weight)  # pyright: ignore[reportCallIssue] (of a task estimator)

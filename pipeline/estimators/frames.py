@@ -1,4 +1,4 @@
-"""Data frames whose columns are not all numbers: encoded when an estimator is fitted, and in the same way ever after."""
+"""Data frames with non-numeric columns: the encoding is learnt when an estimator is fitted, and applied unchanged afterwards."""
 
 from __future__ import annotations
 
@@ -18,30 +18,31 @@ from ...storage.errors import Matrix, UserData
 
 
 class Encoded(NamedTuple):
-    """Rows as features, and what is to be said of them."""
+    """Rows as features, and messages about the encoding."""
 
     rows: Matrix
     messages: list[str]
 
 
 class ObjectFrame(Frame):
-    """An array of objects or texts as a table, with columns x0, x1, …"""
+    """An array of objects or strings as a table, with columns x0, x1, …"""
 
     def __init__(self, values: np.ndarray, columns: Sequence[str] | None = None) -> None:
         self._values, self.n_rows, self.name, self.numbers, self.has_texts_as_names = values, len(values), "<ndarray>", [], False
         self.columns = [f"x{k}" for k in range(values.shape[1])] if columns is None else list(columns)
 
     def chunk(self, k: int, lo: int, hi: int) -> Chunk:
-        """Rows of a column."""
         return chunk_of_objects(self._values[lo:hi, k].astype(object))
 
 
 def encode_frame(estimator: Any, X: UserData, reset: bool) -> Encoded | None:
-    """Return the rows of a frame as features; ``None`` where they are numbers as they are. With ``reset`` its columns are learnt, and kept
-    (``encoding_`` encodes them); else they are followed: they are found by their names.
+    """Return the rows of a frame as features, or ``None`` if all columns are numeric.
 
-    Raises ValueError: a column is missing, has missing values that the estimator does not take, or cannot be one of features; TypeError:
-    an entry is neither text nor a number.
+    With ``reset`` the encoding is learnt and kept (see ``encoding_``); otherwise the known encoding is applied to columns of the same
+    names.
+
+    Raises ValueError if a column is missing, has missing values that the estimator does not accept, or cannot become features. Raises
+    TypeError if an entry is neither a string nor a number.
     """
     if reset:
         for name in ("_source_columns", "_is_frame_fit"):
@@ -71,7 +72,7 @@ def encode_frame(estimator: Any, X: UserData, reset: bool) -> Encoded | None:
 
 
 def _new_table(estimator: Any, X: UserData) -> Frame | None:
-    """The table of a fit; ``None`` of numbers. Arrays with texts are one for rules, which read names as they are; others refuse texts."""
+    """Return the table of a fit, or ``None`` for numeric data. Only rule methods accept arrays of strings; other methods raise an error."""
     if is_frame(X):
         frame = open_frame(X)
         if not frame.is_plain:
@@ -88,7 +89,7 @@ def _new_table(estimator: Any, X: UserData) -> Frame | None:
 
 
 def _known_table(estimator: Any, X: UserData, known: TableColumns) -> Frame | None:
-    """The table to be encoded as one before; ``None`` of what comes as features."""
+    """Return the table to encode with a known encoding, or ``None`` if ``X`` holds features already."""
     if is_frame(X):
         frame = open_frame(X)
         has_sources = {column.name for column in known.sources} <= {*frame.columns}
@@ -102,7 +103,7 @@ def _known_table(estimator: Any, X: UserData, known: TableColumns) -> Frame | No
 
 
 def _read_columns(reader: TableReader, frame: Frame, order: Sequence[int]) -> np.ndarray:
-    """The numbers of the columns of a frame, ``(n_columns, n)``."""
+    """Return the columns of a frame as numbers, ``(n_columns, n)``."""
     out = np.empty((len(order), frame.n_rows))
     for k, place in enumerate(order):
         name = frame.columns[place]
@@ -124,7 +125,7 @@ def _is_large(low: Any, high: Any) -> bool:
 
 
 def _refuse_large(name: str, values: np.ndarray) -> None:
-    """Refuse integers that float64 may not hold."""
+    """Raise ValueError for integers that float64 cannot represent exactly."""
     large = is_inexact(np.ma.getdata(values))
     if large.any():
         row = int(large.argmax())
@@ -141,7 +142,7 @@ def _fault(name: str, reason: str, row: int) -> ValueError:
 
 
 def _places(frame: Frame, known: TableColumns) -> list[int]:
-    """Where the columns that an encoding reads are in a frame."""
+    """Return the positions in the frame of the columns that an encoding reads."""
     places = {name: k for k, name in enumerate(frame.columns)}
     missing = [column.name for column in known.sources if column.name not in places]
     if missing:
@@ -162,7 +163,7 @@ def _refuse_missing(estimator: Any, names: list[str], coded: np.ndarray) -> None
 
 
 def _set_names(estimator: Any, are_names: bool, names: list[str]) -> None:
-    """Set what scikit-learn keeps of the columns of a fit, those of the source."""
+    """Set scikit-learn's attributes for the source columns of a fit."""
     estimator.n_features_in_ = len(names)
     vars(estimator).pop("feature_names_in_", None)
     if are_names:
@@ -170,25 +171,27 @@ def _set_names(estimator: Any, are_names: bool, names: list[str]) -> None:
 
 
 def feature_count(estimator: Any) -> int:
-    """Return the number of features that a fitted estimator reads; frames have fewer columns where nominal ones were encoded."""
+    """Return the number of features of a fitted estimator; with encoded columns it exceeds the number of columns."""
     return estimator._source_columns.n_features if _is_frame_fit(estimator) else estimator.n_features_in_
 
 
 def known_names(estimator: object) -> Sequence[str] | None:
-    """Return the names of the features of a fit, ``None`` where it knows none."""
+    """Return the feature names of a fit, or ``None`` if they are unknown."""
     labels = feature_labels(estimator)
     return getattr(estimator, "feature_names_in_", None) if labels is None else labels
 
 
 def named_groups(estimator: Any, n: int) -> UserData:
-    """Return the ``groups`` of n features as `feature_groups` does; a Series may go by the columns that features are made from."""
+    """Return the ``groups`` of n features, as in `feature_groups`. A Series may be indexed by the source columns of the features."""
     names = known_names(estimator)
     return feature_groups(estimator.groups, names, feature_labels(estimator, of_columns=True) or names, n)
 
 
 def feature_labels(estimator: Any, *, of_columns: bool = False) -> list[str] | None:
-    """Return the names of the features that a fitted estimator reads; ``None`` where scikit-learn knows as much. ``of_columns``: those of
-    the columns that they are made from."""
+    """Return the feature names of a fitted estimator, or ``None`` if scikit-learn's own attributes suffice.
+
+    With ``of_columns``, return the names of the source columns.
+    """
     if (known := getattr(estimator, "_source_columns", None)) is not None:
         return [column.name for column in known.sources for _ in column.features] if of_columns else known.feature_names
     first = getattr(estimator, "_first_feature", 0)

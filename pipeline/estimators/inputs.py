@@ -1,4 +1,4 @@
-"""From what users hand over to what passes read: one path for arrays, Dask arrays and stores."""
+"""Converts users' data into the blocks that passes read; one code path for arrays, Dask arrays and stores."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ..passes.blocks import Blocks
 from .frames import encode_frame
 
 UserRows: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix | BlockStore | GramStore | os.PathLike[str]
-"""Rows as users hand them over: arrays, sparse matrices, Dask arrays, strings, precomputed matrices, or a store or its path."""
+"""Accepted forms of rows: arrays, sparse matrices, Dask arrays, strings, precomputed matrices, a store or its path."""
 
 Column: TypeAlias = ArrayLike | None  # what users hand over for every row: target, task, weight, or nothing
 _CLIENT: ContextVar[Any] = ContextVar("gramplane_client", default=None)
@@ -45,7 +45,7 @@ _CLIENT: ContextVar[Any] = ContextVar("gramplane_client", default=None)
 def use_client(client: Foreign) -> Iterator[None]:
     """Run the passes of every fit inside the block on an existing Dask client.
 
-    Estimators take strings only (they clone); this is the way to use a client you already have.
+    Use it if you already have a client: estimator parameters must be cloneable, so ``cluster`` takes strings only.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def use_client(client: Foreign) -> Iterator[None]:
 
 
 def encoded(estimator: Any, X: UserData, reset: bool) -> Matrix | None:
-    """Return the features of a frame (:func:`encode_frame`), ``None`` of rows that are numbers; what is to be said of them is warned of."""
+    """Return the features of a frame (:func:`encode_frame`) and emit its warnings. ``None`` for numeric data."""
     found = encode_frame(estimator, X, reset)
     for message in found.messages if found else ():
         warn_user(message)
@@ -72,16 +72,16 @@ def encoded(estimator: Any, X: UserData, reset: bool) -> Matrix | None:
 
 
 def features_of(estimator: Any, X: object) -> tuple[Any, bool]:
-    """Return what users hand over as it lies in memory; of a frame that a fitted estimator encodes its features, and True."""
+    """Return data in memory, and whether they were encoded from a frame by the fitted estimator."""
     X = in_memory(X)
     features = encoded(estimator, X, reset=False)
     return (X, False) if features is None else (features, True)
 
 
 def label_array(y: np.ndarray) -> np.ndarray:
-    """Return a target whose objects are all truth values, all whole numbers or all numbers as an array of these; any other as it is.
+    """Convert an object array of booleans, integers or numbers to the matching dtype. Other arrays are returned unchanged.
 
-    Raises ValueError: dates, or a word for a missing value among numbers.
+    Raises ValueError for dates, or for a word that marks a missing value among numbers.
     """
     if y.dtype.kind in "OUS" and y.size:
         refuse_missing_names(y, "y", "label")
@@ -96,15 +96,15 @@ def label_array(y: np.ndarray) -> np.ndarray:
 
 
 def labels_of(y: object) -> Any:
-    """Return labels as :func:`label_array` does, of whatever users hand over."""
+    """Return any form of labels as an array; see :func:`label_array`."""
     y = in_memory(y, "y")
     return label_array(y) if isinstance(y, np.ndarray) else y
 
 
 def check_labels(y: np.ndarray) -> None:
-    """Refuse what is no target of a classifier. Fractions are labels where they are few, and each stands for several rows.
+    """Check the target of a classifier. Fractions are accepted as labels if they are few and each occurs in several rows.
 
-    Raises ValueError: as scikit-learn's ``check_classification_targets``.
+    Raises ValueError, as scikit-learn's ``check_classification_targets`` does.
     """
     if y.dtype.kind == "f" and np.isfinite(y).all():
         _, counts = np.unique(y, return_counts=True)
@@ -114,7 +114,7 @@ def check_labels(y: np.ndarray) -> None:
 
 
 def stored_target(store: UserData) -> np.ndarray:
-    """Return the target that a store holds: labels or numbers, ``(n_rows,)``. Raises DataError: there is none."""
+    """Return the target of a store, labels or numbers, ``(n_rows,)``. Raises DataError if it has none."""
     if not store.has_table("y"):
         raise DataError("there is no target; give y, or ingest a file that has one", store.url)
     labels, target = store.meta.labels, store.target()
@@ -122,15 +122,14 @@ def stored_target(store: UserData) -> np.ndarray:
 
 
 def truth_of(X: object, y: object) -> object:
-    """Return what predictions of rows are compared with: ``y``, or where that is ``None`` the target of a store, as ``fit`` reads it."""
+    """Return the true target of rows: ``y``, or if ``None`` the target of the store ``X``."""
     if y is None and not is_store(X):
         raise ValueError("y is None: score compares predictions with it, only a block store can hold a target itself")
     return stored_target(opened(X)) if y is None else y  # pyright: ignore[reportArgumentType] (it is a store)
 
 
 def score_of(is_classifier: bool, X: object, y: object, predicted: np.ndarray, sample_weight: object = None) -> float:
-    """Return the share of right labels, of any kind, or R2 of numbers. Raises ValueError: other numbers of labels and weights than of
-    rows."""
+    """Return the accuracy or R2 of predictions. Raises ValueError if the lengths of labels, weights and rows differ."""
     truth, weight = in_memory(truth_of(X, y), "y"), in_memory(sample_weight, "sample_weight")
     if not is_classifier:
         from sklearn.metrics import r2_score
@@ -149,7 +148,7 @@ _INNER = (
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line of the user: the nearest one outside of this package and of scikit-learn, however deep the call is."""
+    """Warn at the user's line: the innermost frame outside this package and scikit-learn."""
     frame, level = inspect.currentframe(), 1
     while frame is not None and frame.f_code.co_filename.startswith(_INNER):
         frame, level = frame.f_back, level + 1
@@ -160,9 +159,9 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 def fit_context(
     data: BlockStore | MemoryBlocks, cluster: str | None, emit: Sink, seed: int, passes: Sink = ignore_event
 ) -> Iterator[RunContext]:
-    """Yield the context of a fit: in-process for arrays; on a cluster through a temporary store and run, removed at exit.
+    """Yield the context of a fit. Arrays are fitted in this process; on a cluster, a temporary store and run are used and removed at exit.
 
-    BLAS has one thread meanwhile: by their number results would depend on the machine. ``passes`` takes the events of the executor.
+    BLAS has one thread meanwhile, because its number of threads would change results. ``passes`` receives the events of the executor.
     """
     client = _CLIENT.get()
     if client is not None and cluster is None:
@@ -191,14 +190,14 @@ def fit_context(
 def method_context(
     data: Blocks, place: str | None, seed: int, all_memory: bool = False, emit: Sink = ignore, passes: Sink = ignore
 ) -> Iterator[RunContext]:
-    """Yield the context of a fit: its passes run in a ``place``; ``all_memory``: only one beyond this machine's memory is refused."""
+    """Yield the context of a fit whose passes run on ``place``. With ``all_memory``, the limit is the memory of this computer."""
     with fit_context(data, place, emit, seed, passes) as ctx:
         yield replace(ctx, doubt=warn_user, warn=once(warn_user), limit=machine_memory() if all_memory else None)
 
 
 @contextlib.contextmanager
 def _plain_errors() -> Iterator[None]:
-    """Let what a task says of the data be the ``ValueError`` that users of arrays expect."""
+    """Convert data errors of tasks to ``ValueError``, which users of arrays expect."""
     try:
         yield
     except TaskFailed as error:
@@ -211,12 +210,12 @@ Seed: TypeAlias = int | np.integer | np.random.RandomState | None  # scikit-lear
 
 
 def seed_of(random_state: Seed) -> int:
-    """Return the root seed of a fit from scikit-learn's ``random_state``; 0 for ``None``, so that fits repeat."""
+    """Return the root seed of a fit from scikit-learn's ``random_state``. ``None`` gives 0, so fits are reproducible by default."""
     return 0 if random_state is None else int(check_random_state(random_state).randint(2**31 - 1))
 
 
 def history_arrays(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
-    """Return one array per figure over the iterations."""
+    """Return one array per figure, over the iterations."""
     names = rows[0].keys() if rows else ()
     # JSON has no NaN and no infinity: they were written as null.
     return {name: np.array([float("nan") if row[name] is None else row[name] for row in rows]) for name in names}
@@ -226,14 +225,14 @@ Callbacks: TypeAlias = Callable[[Mapping[str, Any]], None] | Sequence[Callable[[
 
 
 def fan_out(callbacks: Callbacks, verbose: int, shown: Sink = ignore_event) -> Sink:
-    """Return one sink for all callbacks and for what shows a fit; ``verbose`` above 1 logs every event, too."""
+    """Return one sink for all callbacks and the progress display. With ``verbose`` above 1 every event is also logged."""
     listed = [callbacks] if callable(callbacks) else list(callbacks or ())
     return tee([shown, *listed, *([LogSink()] if verbose > 1 else [])])
 
 
 @contextlib.contextmanager
 def shown_fit(verbose: int, name: str, config: Callable[[], Any]) -> Iterator[Sink]:
-    """Yield the sink that shows a fit with the checked parameters while it runs, if ``verbose``: its rounds, and what it waits for."""
+    """Yield a sink that shows the rounds of a running fit and its waiting times, if ``verbose``."""
     if not verbose:
         yield ignore_event
         return

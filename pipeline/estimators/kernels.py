@@ -1,4 +1,4 @@
-"""What estimators on kernels share: forms of data, parameters, contexts, history, decision values."""
+"""Common parts of kernel estimators: forms of data, parameters, contexts, history, decision values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UserKernels: TypeAlias = Sequence[KernelSpec | str | Callable[..., Any]] | Liter
 
 
 class KernelEstimator(Estimator):
-    """Base of estimators on kernels: rows, strings or matrices in, decision values of a machine on kernels out."""
+    """Base of kernel estimators. They take rows, strings or precomputed matrices."""
 
     _kernels_parameter: ClassVar[str | None] = "kernels"  # the one that says "precomputed" where matrices are given
 
@@ -62,20 +62,21 @@ class KernelEstimator(Estimator):
         y
             ``(n_samples,)`` target.
         sample_weight
-            ``(n_samples,)`` how often rows count, as factors of ``C`` and where kernels, their traces and widths follow the rows: a row
-            of weight zero is none, one of weight two is two. Folds are drawn over rows, whatever their weights.
+            ``(n_samples,)`` multiplicities of rows: a row of weight 2 counts as two rows, a row of weight 0 as none. Weights scale ``C``
+            and
+            enter data-dependent kernel widths and traces. Folds are drawn over rows, regardless of weights.
 
         Raises
         ------
         ValueError
-            A parameter out of range, data that are not finite, one class only, or a kernel that is not positive semi-definite.
+            A parameter is out of range, data are not finite, the target has one class only, or a kernel is not positive semi-definite.
         """
         config = self._config()
         self._fit(self._inputs(X, y, sample_weight, config=config), config)
         return self
 
     def _data(self, X: UserData, y: UserData = None) -> tuple[Any, Any]:
-        """Return the data set of a fit, and the target checked against it: rows, strings, matrices, a Gram store."""
+        """Return the data set of a fit (rows, strings, matrices or a Gram store), and the target checked against it."""
         if self._precomputed:
             return self._matrices(X, y)
         if is_text(X):
@@ -97,7 +98,7 @@ class KernelEstimator(Estimator):
             self.n_iter_, self.converged_ = int(model.figures["iterations"]), bool(model.figures["converged"])
 
     def _set_bounds(self, figures: Mapping[str, float]) -> None:
-        """Set bounds of the optimum, of methods that know both."""
+        """Set the bounds of the optimum, for methods that have both."""
         self.lower_bound_, self.upper_bound_ = figures["lower_bound"], figures["upper_bound"]
         self.objective_, self.dual_gap_ = self.upper_bound_, self.upper_bound_ - self.lower_bound_
 
@@ -107,7 +108,7 @@ class KernelEstimator(Estimator):
         return {**params, **({"kernels": json.loads(model.params_json)["kernels"]} if "kernels" in params else {})}
 
     def _values(self, X: UserData) -> np.ndarray:
-        """Return ``(n_samples, n_machines)`` decision values of any form of data."""
+        """Return ``(n_samples, n_machines)`` decision values of any supported form of data."""
         check_is_fitted(self, "model_")
         model = self.model_
         if model.precomputed:
@@ -131,7 +132,9 @@ class SpectralEstimator(KernelEstimator):
     model_: SpectralModel
 
     def kernel_block(self, rows: Any = None, cols: Any = None) -> np.ndarray:
-        """Return entries of the learnt kernel, ``K[rows][:, cols]``: indices of rows of the fit, or a slice; default: all."""
+        """Return entries of the learnt kernel, ``K[rows][:, cols]``. Arguments are indices of training rows or slices; the default is all
+        rows.
+        """
         check_is_fitted(self, "model_")
         left, right = (np.arange(self.model_.n_rows)[slice(None) if part is None else part] for part in (rows, cols))
         with one_thread():
@@ -150,7 +153,7 @@ class SpectralEstimator(KernelEstimator):
 
 
 def is_text(X: object) -> bool:
-    """Return whether ``X`` is a list, an array or a column of a frame of strings (one string is a path)."""
+    """Return whether ``X`` is a list, array or data frame column of strings. A single string is a path."""
     if hasattr(X, "to_numpy") and len(getattr(X, "shape", ())) == 1:
         X = np.asarray(X, dtype=object)
     if isinstance(X, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Probabilities of classes: exact where the loss says them, otherwise calibrated at fit, or of the data of the fit when first asked for."""
+"""Class probabilities: exact for losses that define them; otherwise calibrated during the fit or at the first request."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from .inputs import method_context, warn_user
 
 
 class LateCalibration:
-    """A calibration that is made when it is first asked for: then it refers to the data of the fit, which it does not copy.
+    """A calibration that is computed at the first request, from references to the training data.
 
-    Its owner holds the same object before and after, and copies of it have the calibration, if there is one, but no data.
+    The estimator keeps the same object afterwards. Copies keep a finished calibration, but not the data.
     """
 
     def __init__(self, make: Callable[[], Calibration] | None) -> None:
         self._make, self._calibration = make, None
 
     def get(self) -> Calibration | None:
-        """Return the calibration, or ``None`` of a copy without data."""
+        """Return the calibration. ``None`` for a copy without data."""
         if self._calibration is None and self._make is not None:
             self._calibration = self._make()
             self._make = None
@@ -37,7 +37,7 @@ class LateCalibration:
 
 
 def late_calibration(fit: Fit, place: str | None, seed: int, all_memory: bool) -> LateCalibration:
-    """Return the calibration of a fit in memory, to be made where and from the seed that the fit was."""
+    """Return the deferred calibration of a fit in memory. It will use the same place and seed as the fit."""
     return LateCalibration(partial(_calibrate_later, fit, place, seed, all_memory, _marks(fit, anew=False)))
 
 
@@ -54,7 +54,7 @@ def _calibrate_later(fit: Fit, place: str | None, seed: int, all_memory: bool, m
 
 
 def calibrate_now(fit: Fit, ctx: RunContext) -> Calibration:
-    """Return the calibration of a fit, and warn where it has few folds."""
+    """Return the calibration of a fit; warn if it has few folds."""
     folds = fit.folds(ctx.seed)
     if folds.message:
         warn_user(folds.message)
@@ -62,8 +62,9 @@ def calibrate_now(fit: Fit, ctx: RunContext) -> Calibration:
 
 
 def _marks(fit: Fit, *, anew: bool) -> dict[str, bytes]:
-    """Return marks of what a fit shares with its user, by the names of the arguments; stores cannot change. Unless ``anew`` rows have the
-    mark that a fit saw when it looked at them.
+    """Return fingerprints of the arrays that a fit shares with its user, by argument name. They reveal later changes; stores cannot change.
+
+    With ``anew``, fingerprints of the rows are recomputed; otherwise those taken during the fit are returned.
     """
     data, weight, marks = fit.inputs.data, fit.rows.sample_weight, {}
     given = getattr(data, "source", None)

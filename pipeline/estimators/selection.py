@@ -1,4 +1,4 @@
-"""scikit-learn's part of selectors, alone here: its module loads most of scikit-learn, for which other estimators need not wait."""
+"""scikit-learn's feature selector interface. A separate module, because it imports most of scikit-learn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .inputs import features_of
 
 
 class Selection(SelectorMixin):
-    """scikit-learn's part of a selector whose model names the features that it reads; matrices come through :func:`in_memory`."""
+    """Feature selector interface for estimators whose model knows its selected features. Input goes through :func:`in_memory`."""
 
     n_features_in_: int
     model_: Any
@@ -27,7 +27,7 @@ class Selection(SelectorMixin):
         return mask
 
     def transform(self, X: object) -> Matrix:
-        """Return the selected columns of ``X``; of a frame with nominal columns the selected features."""
+        """Return the selected columns of ``X``; for a frame with categorical columns, the selected features."""
         rows, is_encoded = features_of(self, X)
         return self._transform(rows) if is_encoded else super().transform(rows)
 
@@ -39,5 +39,5 @@ class Selection(SelectorMixin):
         return np.asarray(names, dtype=object)[self.get_support()]
 
     def inverse_transform(self, X: object) -> Matrix:
-        """Return ``X`` ``(n_samples, n_selected)`` with columns of zeros where features were not selected."""
+        """Return ``X`` ``(n_samples, n_selected)`` extended to all features, with zeros for features that were not selected."""
         return super().inverse_transform(in_memory(X))

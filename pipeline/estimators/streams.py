@@ -1,4 +1,4 @@
-"""StreamEstimator: what estimators share that learn from a stream of rows, too."""
+"""StreamEstimator: estimators that can also learn from a stream of rows."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ RESTART = "partial_fit begins anew: the optimum of fit is no state of a stream; 
 
 
 class StreamEstimator(Estimator):
-    """Base of estimators that learn from a stream of rows, too: ``partial_fit`` keeps sums, of which a model is made when it is asked for.
+    """Base of estimators with ``partial_fit``. It accumulates sums; the model is made from them at the first request.
 
-    A subclass says which figure of its model counts the iterations, and makes a model of its stream in :meth:`_stream_model`.
+    A subclass names the figure that counts its iterations, and makes the model of a stream in :meth:`_stream_model`.
     """
 
     _iterations: ClassVar[str] = "iterations"
@@ -32,12 +32,12 @@ class StreamEstimator(Estimator):
         return super()._fit_place(data) if self._config().resolved().algorithm == "fista" else "sync"
 
     def _stream_model(self) -> LinearModel:
-        """Return the model of the rows so far."""
+        """Return the model of the rows seen so far."""
         raise NotImplementedError
 
     @property
     def model_(self) -> LinearModel:  # pyright: ignore[reportIncompatibleVariableOverride] (made when it is asked for)
-        """The fitted machines, a plain record; after ``partial_fit`` made when first asked for, which takes a sweep over all weights."""
+        """The fitted linear model. After ``partial_fit`` it is made at the first request, in time linear in the number of weights."""
         if self._model is None:
             check_is_fitted(self)
             self._model = self._stream_model()
@@ -54,25 +54,25 @@ class StreamEstimator(Estimator):
 
     @property
     def coef_(self) -> np.ndarray | sp.csr_array:
-        """Weights of every machine, ``(n_machines, n_features)``."""
+        """Weights ``(n_machines, n_features)``; one row for two classes, otherwise one per class."""
         return self.model_.coef
 
     @property
     def intercept_(self) -> np.ndarray:
-        """Intercept of every machine, ``(n_machines,)``."""
+        """Intercepts ``(n_machines,)``."""
         return self.model_.intercepts
 
     @property
     def objective_(self) -> float:
-        """Value of the batch problem at the weights; NaN after ``partial_fit``, whose rows are gone."""
+        """Objective of the batch problem at the weights. NaN after ``partial_fit``, because its rows are not kept."""
         return self.model_.figures["objective"]
 
     @property
     def dual_gap_(self) -> float:
-        """Distance of the objective to the optimum at most; NaN for streams, which have no bound."""
+        """Upper bound on the distance of the objective from the optimum. NaN for streams, which have no bound."""
         return self.model_.figures["gap"]
 
     @property
     def n_iter_(self) -> int:
-        """Closed rounds of a stream, or steps of a batch."""
+        """Number of completed rounds of a stream, or of steps of a batch fit."""
         return int(self.model_.figures[self._iterations])

@@ -1,4 +1,4 @@
-"""What estimators for many tasks share: tasks beside rows and target, decision values per task."""
+"""Common parts of multi-task estimators: a task per row, decision values per task."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .kernels import KernelEstimator, is_text
 
 
 class TaskEstimator(KernelEstimator):
-    """Base of estimators for many tasks: ``fit(X, y, task)`` and ``predict(X, task)``.
+    """Base of multi-task estimators: ``fit(X, y, task)`` and ``predict(X, task)``.
 
-    ``task`` names the task of every row by an integer or a string; ``None`` is a single task, or the task table of a store.
+    ``task`` names the task of every row by an integer or a string. ``None`` is a single task, or the task table of a store.
     """
 
     model_: Any
@@ -39,19 +39,20 @@ class TaskEstimator(KernelEstimator):
         y
             ``(n_samples,)`` target.
         task
-            ``(n_samples,)`` integers or strings that name the task of each row, in any order; ``None`` is a single task of all rows (of a
-            block store: the tasks it holds). Cross-validation hands tasks on by metadata routing: ``set_fit_request(task=True)`` and
-            ``set_score_request(task=True)``.
+            ``(n_samples,)`` task of each row, as integers or strings in any order. ``None`` is a single task, or the tasks of a block
+            store.
+            For cross-validation, request metadata routing: ``set_fit_request(task=True)`` and ``set_score_request(task=True)``.
         sample_weight
-            ``(n_samples,)`` how often rows count, as factors of ``C`` and where kernels, their traces and widths follow the rows: a row
-            of weight zero is none, one of weight two is two. Folds are drawn over rows, whatever their weights.
+            ``(n_samples,)`` multiplicities of rows: a row of weight 2 counts as two rows, a row of weight 0 as none. Weights scale ``C``
+            and
+            enter data-dependent kernel widths and traces. Folds are drawn over rows, regardless of weights.
 
         Raises
         ------
         ValueError
-            A parameter out of range, data that are not finite, one class only, an empty task.
+            A parameter is out of range, data are not finite, the target has one class only, or a task has no rows.
         gramplane.cluster.MemoryBoundExceeded
-            A matrix of all rows is needed, and is beyond the memory that a fit may take.
+            The method needs a matrix over all rows, and it exceeds the memory limit of a fit.
         """
         self._fit(add_tasks(self._inputs(X, y, sample_weight), X, task))
         return self
@@ -63,7 +64,7 @@ class TaskEstimator(KernelEstimator):
         self.support_vectors_, self.dual_coef_ = model.support_ids, model.beta
 
     def _values(self, X: UserData, task: UserData = None) -> np.ndarray:
-        """Return ``(n_samples, n_machines)`` decision values of any form of data."""
+        """Return ``(n_samples, n_machines)`` decision values of any supported form of data."""
         check_is_fitted(self, "model_")
         model: TaskModel = self.model_
         if is_store(X) and not model.precomputed:
@@ -77,7 +78,7 @@ class TaskEstimator(KernelEstimator):
 
 
 class TaskClassifier(Classifier):
-    """Base of classifiers for many tasks; the classes are the same for all tasks."""
+    """Base of multi-task classifiers. All tasks have the same classes."""
 
     def decision_function(self, X: UserRows, task: Column = None) -> np.ndarray:
         """Return ``f_t(x)`` of every row x of task t: ``(n_samples,)``, positive for the second class, or ``(n_samples, n_classes)``."""
@@ -89,14 +90,15 @@ class TaskClassifier(Classifier):
 
     @available_if(has_probabilities)
     def predict_proba(self, X: UserRows, task: Column = None) -> np.ndarray:
-        """Return the probabilities of the classes, ``(n_samples, n_classes)`` in the order of ``classes_``.
+        """Return the class probabilities, ``(n_samples, n_classes)``, in the order of ``classes_``.
 
-        ``task`` names the task of every row. All tasks have one calibration.
+        ``task`` names the task of every row. One calibration serves all tasks.
 
-        :meth:`predict` goes by decision values: where these are calibrated the most probable class may be another one. The first call
-        after a fit with ``probability="auto"`` and another loss than the logistic one takes about five fits.
+        :meth:`predict` uses decision values, so after calibration it may differ from the most probable class. With ``probability="auto"``
+        and
+        a loss other than the logistic one, the first call after a fit takes as long as about five fits.
 
-        Raises ValueError: there is nothing to calibrate from, or the data of the fit were changed.
+        Raises ValueError if the data for the calibration are missing, or were changed since the fit.
         """
         return self._probabilities(X, task=task)
 
@@ -106,12 +108,12 @@ class TaskClassifier(Classifier):
         return log_of(self.predict_proba(X, task))
 
     def score(self, X: UserRows, y: Column = None, task: Column = None, sample_weight: Column = None) -> float:
-        """Return the share of right labels over all rows."""
+        """Return the accuracy over all rows."""
         return score_of(True, X, y, self.predict(X, task), sample_weight)
 
 
 class TaskRegressor(Regressor):
-    """Base of regressors for many tasks."""
+    """Base of multi-task regressors."""
 
     def predict(self, X: UserRows, task: Column = None) -> np.ndarray:
         """Return the predicted values, ``(n_samples,)``."""
@@ -123,6 +125,6 @@ class TaskRegressor(Regressor):
 
 
 def add_tasks(inputs: Inputs, X: UserRows, task: Column) -> TaskInputs:
-    """Return inputs made of ``X`` with the tasks of their rows; ``None`` takes those of a store."""
+    """Return the inputs with the task of each row. ``task=None`` uses the task table of the store ``X``."""
     stored = store_tasks(inputs.data) if task is None and is_store(X) else task
     return with_tasks(inputs, stored, str(X) if isinstance(X, str) else "")
