@@ -1,4 +1,6 @@
-"""ColoredMVU, MinimumVolumeEmbedding, StructurePreservingEmbedding: maps of rows by a kernel matrix learnt from their neighbours."""
+"""ColoredMVU, MinimumVolumeEmbedding and StructurePreservingEmbedding: low-dimensional embeddings from a kernel matrix that is learnt
+from neighbours.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ Graph = sp.sparray | sp.spmatrix | np.ndarray | Sequence[Sequence[int]] | None
 
 
 def read_graph(graph: Graph, n: int) -> np.ndarray | None:
-    """Return the edges of a graph of n rows, ``(m, 2)``. Raises ValueError: neither a square sparse matrix of weights nor edges."""
+    """Return the edges ``(m, 2)`` of a graph of n rows. Raises ValueError for anything but an (n, n) sparse matrix of weights or an
+    array of edges.
+    """
     if graph is None:
         return None
     graph = in_memory(graph, "graph")
@@ -39,8 +43,8 @@ def read_graph(graph: Graph, n: int) -> np.ndarray | None:
 
 
 def _matrix_edges(matrix: sp.coo_array) -> np.ndarray:
-    """Return the entries of a matrix that are not zero, ``(m, 2)``. Raises ValueError: weights that are negative or not finite, a
-    diagonal, two triangles of which neither is empty and that differ.
+    """Return the indices of the non-zero entries of a matrix, ``(m, 2)``. Raises ValueError for negative or non-finite weights, entries
+    on the diagonal, and two non-empty triangles that differ.
     """
     matrix = sp.coo_array(sp.csr_array(matrix))  # entries that stand twice are added up
     bad = np.flatnonzero(~(np.isfinite(matrix.data) & (matrix.data >= 0)))
@@ -60,12 +64,12 @@ def _matrix_edges(matrix: sp.coo_array) -> np.ndarray:
 
 
 class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SpectralEstimator):
-    """What the three share."""
+    """Base class of the three embeddings."""
 
     _method: ClassVar[method.Embedding]
 
     def fit(self, X: UserRows, y: Column = None, *, graph: Graph = None) -> Self:
-        """Learn the map of some rows.
+        """Learn an embedding of the rows.
 
         Parameters
         ----------
@@ -74,25 +78,25 @@ class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SpectralEsti
         y
             Not used.
         graph
-            Graph of the rows in place of that of nearest neighbours: a sparse ``(n_samples, n_samples)`` matrix, whose entries above zero
-            are edges, in one triangle or the same in both; or edges ``(n_edges, 2)``.
+            Graph of the rows that replaces the nearest-neighbour graph: edges ``(n_edges, 2)``, or a sparse ``(n_samples, n_samples)``
+            matrix whose positive entries are edges, in one triangle or the same in both.
 
         Raises
         ------
         ValueError
-            A parameter out of range, data that are not finite, fewer than three samples, no two that are neighbours of each other, a graph
-            with a row outside the data or linked with itself, with weights that are not symmetric, negative or not finite.
+            Parameter out of range, non-finite data, fewer than three samples, no mutual neighbours, or an invalid graph: a row outside the
+            data or linked with itself; weights that are asymmetric, negative or not finite.
         """
         data, _ = self._data(X)
         self._fit(EmbeddingInputs(data, self._labels(data, y), read_graph(graph, data.n_rows)))
         return self
 
     def fit_transform(self, X: UserRows, y: Column = None, *, graph: Graph = None) -> np.ndarray:
-        """Learn the map and return ``embedding_``, ``(n_samples, n_components)``."""
+        """Learn an embedding of the rows and return ``embedding_``, ``(n_samples, n_components)``."""
         return self.fit(X, y, graph=graph).embedding_
 
     def _labels(self, data: DataSet, y: object) -> Labels | None:
-        """Return what the fit may know of the rows."""
+        """Return the labels that the fit uses, if any."""
         return None
 
     def _set_model(self, model: SpectralModel) -> None:
@@ -105,70 +109,71 @@ class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SpectralEsti
 
 
 class ColoredMVU(_Embedding):
-    r"""A map that keeps the distances of neighbours and is ordered by labels: coloured maximum variance unfolding.
+    r"""Embedding that preserves the distances of neighbours and separates labels: coloured maximum variance unfolding.
 
     .. math::
 
         \min_{K \succeq 0, \; \mathrm{tr} KK \le B} -\mathrm{tr}(H Y Y' H K)
         + \frac{C}{2} \sum_{(i,j) \in E} (d_{ij}^2 - K_{ii} - K_{jj} + 2 K_{ij})^2
 
-    over the kernel matrix, H centring, Y with a column per class (or the standardised real target), zero for rows without a label, or
-    :math:`Y Y'` the kernel of the labels that is given;
-    coordinates are the leading eigenvectors of K by the roots of their eigenvalues. The map sees the labels: to judge it hide those it is
-    judged by.
+    over the kernel matrix K. H centres; Y has a column per class (or the standardised real target), zero for rows without a label; a given
+    label kernel replaces :math:`Y Y'`. The coordinates are the leading eigenvectors of K, scaled by the square roots of their eigenvalues.
+    The embedding uses the labels: to evaluate it, hold out labels.
 
     Parameters
     ----------
     n_components : int >= 1, default=2
-        Coordinates of the map.
+        Number of dimensions of the map.
     n_neighbors : int >= 1, default=5
-        Nearest neighbours of a row in the graph.
+        Number of nearest neighbours of a row in the graph.
     graph : {"mutual", "union"}, default='mutual'
-        Edges where both are a neighbour of the other, or one of them; a warning says when it is not connected.
+        Link two rows if each is a nearest neighbour of the other (``"mutual"``) or if either is (``"union"``). A warning reports a graph
+        that is not connected.
     C : float > 0, default=1.0
-        Weight of squared errors of squared distances of neighbours, C/2 * sum, in units of their mean.
+        Weight of the squared errors of the squared distances of neighbours: C/2 times their sum, in units of the mean squared distance.
     B : float > 0 or None, default=None
-        Cap of tr K^2, with a mean squared distance of neighbours of 1; default: 100 times that of the centred Gram matrix of the rows. With
-        a small cap the map is crushed.
+        Upper bound of tr K^2, in units in which the mean squared distance of neighbours is 1. Default: 100 times tr K^2 of the centred Gram
+        matrix of the rows. A small bound collapses the map.
     tol : float > 0, default=0.0001
-        Relative duality gap at which the fit ends.
+        Stopping tolerance: relative duality gap.
     max_iter : int >= 1, default=200
-        Steps at most; a warning says when they end the fit.
+        Largest number of steps; a warning reports if it ends the fit.
     label_kernel : {"auto", "one-hot", "linear"} or array (n_samples, n_samples), default='auto'
-        Kernel of the labels: one-hot 1 for rows of one class, else 0; linear y y' of standardised numbers; auto: one-hot for classes,
-        linear for numbers. A matrix may be given in its place.
+        Kernel of the labels: ``"one-hot"`` is 1 for two rows of one class, else 0; ``"linear"`` is y y' of standardised numbers; ``"auto"``
+        is one-hot for classes and linear for numbers. A matrix may be given instead.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Not used; the fit is deterministic.
+        Not used; the method is deterministic.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     embedding_
-        ``(n_samples, n_components)`` coordinates, centred, in units of the features. There is no rule for further rows.
+        ``(n_samples, n_components)`` centred coordinates, in units of the features. The method cannot map further rows.
     objective_, dual_gap_
-        Value at the kernel returned, and how far it is from the optimum at most: of minimum volume embedding that of the last convex
-        problem, of structure preserving embedding over all triples.
+        Objective of the returned kernel, and an upper bound of its distance to the optimum: for minimum volume embedding, of the last
+        convex problem; for structure preserving embedding, over all triples.
     eigenvectors_, eigenvalues_
-        ``(n_samples, rank)`` and ``(rank,)`` of the kernel, in units of ``unit_``.
+        ``(n_samples, rank)`` and ``(rank,)`` eigenvectors and eigenvalues of the kernel, in units of ``unit_``.
     map_share_, edges_
-        Share of the trace of the kernel in the coordinates of the map, and ``(n_edges, 2)`` of the neighbour graph.
+        Fraction of the kernel's trace that the coordinates of the map hold, and ``(n_edges, 2)`` edges of the neighbour graph.
     unit_, cap_, cap_used_
-        Mean squared distance of neighbours, the cap (``cap_`` shows the default for these rows), and how much of it is used.
+        Mean squared distance of neighbours, the upper bound of tr K^2 (with the default of ``B``, the value used), and how much of it is
+        used.
     worst_violation_
-        Of structure preserving embedding: largest ``d_ik - d_ij`` over all triples, in units of ``unit_``.
+        Structure preserving embedding: largest ``d_ik - d_ij`` over all triples, in units of ``unit_``.
     C_
-        Of structure preserving embedding: the cost of a violation used, what ``C="auto"`` stands for on these rows.
+        Structure preserving embedding: value of ``C`` used, the cost of a violation.
     n_iter_, converged_, stop_reason_, history_
-        Steps, whether the fit ended by itself, what ended it, and one array per figure over the steps.
+        Number of steps, whether the fit converged, the reason for stopping, and one array per quantity over the steps.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------
@@ -217,23 +222,24 @@ class ColoredMVU(_Embedding):
         self.callbacks = callbacks
 
     def fit(self, X: UserRows, y: Column = None, *, graph: Graph = None) -> Self:
-        """Learn the map of some rows.
+        """Learn an embedding of the rows.
 
         Parameters
         ----------
         X
             ``(n_samples, n_features)``: an array, a sparse matrix, a Dask array, or a block store.
         y
-            ``(n_samples,)`` classes or real numbers; a block store may hold them. Rows without a label: -1 among integers (but -1 and +1
-            alone are two classes), NaN among real numbers, ``None`` among others. Not needed where ``label_kernel`` is a matrix.
+            ``(n_samples,)`` classes or real numbers; a block store may contain them. Unlabelled rows have -1 among integers (but -1 and +1
+            alone are two classes), NaN among real numbers, or ``None`` among other types. Not required if ``label_kernel`` is a matrix.
         graph
-            Graph of the rows in place of that of nearest neighbours: a sparse ``(n_samples, n_samples)`` matrix or edges ``(n_edges, 2)``.
+            Graph of the rows that replaces the nearest-neighbour graph: a sparse ``(n_samples, n_samples)`` matrix or edges ``(n_edges,
+            2)``.
 
         Raises
         ------
         ValueError
-            A parameter out of range, data that are not finite, fewer than three samples, no two that are neighbours of each other, no two
-            different labels, a label kernel that is not symmetric and positive semidefinite.
+            Parameter out of range, non-finite data, fewer than three samples, no mutual neighbours, fewer than two different labels, or a
+            label kernel that is not symmetric and positive semi-definite.
         """
         data, _ = self._data(X)
         self._fit(EmbeddingInputs(data, self._labels(data, y), read_graph(graph, data.n_rows), self._matrix()))
@@ -244,7 +250,7 @@ class ColoredMVU(_Embedding):
         return super()._plain({**params, **matrix})
 
     def _matrix(self) -> np.ndarray | None:
-        """Return the label kernel that is given."""
+        """Return the given label kernel, or None."""
         given = self.label_kernel
         if given is None or isinstance(given, str):
             return None
@@ -267,65 +273,67 @@ class ColoredMVU(_Embedding):
 
 
 class MinimumVolumeEmbedding(_Embedding):
-    r"""A map that keeps the distances of neighbours and spends little of them outside of its coordinates: minimum volume embedding.
+    r"""Embedding that preserves the distances of neighbours with little variance outside its coordinates: minimum volume embedding.
 
     .. math::
 
         \min_{K \succeq 0, \; \mathrm{tr} KK \le B} -\sum_{r \le d} \lambda_r(K) + \sum_{r > d} \lambda_r(K)
         + \frac{C}{2} \sum_{(i,j) \in E} (d_{ij}^2 - K_{ii} - K_{jj} + 2 K_{ij})^2
 
-    with d coordinates. Not convex: the leading eigenvectors of K are held while a convex problem is solved, from those of the principal
-    components on, and the objective never rises.
+    with d coordinates. The problem is not convex. Each step fixes the leading eigenvectors of K, at first those of the principal
+    components, and solves a convex problem. The objective never increases.
 
     Parameters
     ----------
     n_components : int >= 1, default=2
-        Coordinates of the map.
+        Number of dimensions of the map.
     n_neighbors : int >= 1, default=5
-        Nearest neighbours of a row in the graph.
+        Number of nearest neighbours of a row in the graph.
     graph : {"mutual", "union"}, default='mutual'
-        Edges where both are a neighbour of the other, or one of them; a warning says when it is not connected.
+        Link two rows if each is a nearest neighbour of the other (``"mutual"``) or if either is (``"union"``). A warning reports a graph
+        that is not connected.
     C : float > 0, default=1.0
-        Weight of squared errors of squared distances of neighbours, C/2 * sum, in units of their mean.
+        Weight of the squared errors of the squared distances of neighbours: C/2 times their sum, in units of the mean squared distance.
     B : float > 0 or None, default=None
-        Cap of tr K^2, with a mean squared distance of neighbours of 1; default: 100 times that of the centred Gram matrix of the rows. With
-        a small cap the map is crushed.
+        Upper bound of tr K^2, in units in which the mean squared distance of neighbours is 1. Default: 100 times tr K^2 of the centred Gram
+        matrix of the rows. A small bound collapses the map.
     tol : float > 0, default=0.0001
-        Relative decrease of the objective, by a problem solved to a tenth of it, that ends the fit.
+        Stopping tolerance: relative decrease of the objective, by a convex problem that is solved to a tenth of it.
     max_iter : int >= 1, default=200
-        Convex problems at most; a warning says when they end the fit.
+        Largest number of convex problems; a warning reports if it ends the fit.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Not used; the fit is deterministic.
+        Not used; the method is deterministic.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     embedding_
-        ``(n_samples, n_components)`` coordinates, centred, in units of the features. There is no rule for further rows.
+        ``(n_samples, n_components)`` centred coordinates, in units of the features. The method cannot map further rows.
     objective_, dual_gap_
-        Value at the kernel returned, and how far it is from the optimum at most: of minimum volume embedding that of the last convex
-        problem, of structure preserving embedding over all triples.
+        Objective of the returned kernel, and an upper bound of its distance to the optimum: for minimum volume embedding, of the last
+        convex problem; for structure preserving embedding, over all triples.
     eigenvectors_, eigenvalues_
-        ``(n_samples, rank)`` and ``(rank,)`` of the kernel, in units of ``unit_``.
+        ``(n_samples, rank)`` and ``(rank,)`` eigenvectors and eigenvalues of the kernel, in units of ``unit_``.
     map_share_, edges_
-        Share of the trace of the kernel in the coordinates of the map, and ``(n_edges, 2)`` of the neighbour graph.
+        Fraction of the kernel's trace that the coordinates of the map hold, and ``(n_edges, 2)`` edges of the neighbour graph.
     unit_, cap_, cap_used_
-        Mean squared distance of neighbours, the cap (``cap_`` shows the default for these rows), and how much of it is used.
+        Mean squared distance of neighbours, the upper bound of tr K^2 (with the default of ``B``, the value used), and how much of it is
+        used.
     worst_violation_
-        Of structure preserving embedding: largest ``d_ik - d_ij`` over all triples, in units of ``unit_``.
+        Structure preserving embedding: largest ``d_ik - d_ij`` over all triples, in units of ``unit_``.
     C_
-        Of structure preserving embedding: the cost of a violation used, what ``C="auto"`` stands for on these rows.
+        Structure preserving embedding: value of ``C`` used, the cost of a violation.
     n_iter_, converged_, stop_reason_, history_
-        Steps, whether the fit ended by itself, what ended it, and one array per figure over the steps.
+        Number of steps, whether the fit converged, the reason for stopping, and one array per quantity over the steps.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------
@@ -370,66 +378,68 @@ class MinimumVolumeEmbedding(_Embedding):
 
 
 class StructurePreservingEmbedding(_Embedding):
-    r"""A map of a graph in which no neighbour is farther than a stranger: structure preserving embedding.
+    r"""Embedding of a graph in which neighbours are nearer than all other rows: structure preserving embedding.
 
     .. math::
 
         \min_{K \succeq 0, \; \mathrm{tr} KK \le B, \; \xi \ge 0} -\mathrm{tr}(H W H K) + C \xi, \qquad d_{ik}^2 \le d_{ij}^2 + \xi
 
-    for all rows i, their neighbours k and all other rows j; W is the adjacency matrix of the graph, and d the distances under K.
-    The graph is given, or that of nearest neighbours; nothing else counts: with a graph, ``X`` may be ``None``. The cap lets K have many
-    dimensions: ``map_share_`` shows how much the map has.
+    for all rows i, their neighbours k and all other rows j. W is the adjacency matrix of the graph, and d are the distances under K. The
+    method uses only the graph, which is given or that of nearest neighbours; with a graph, ``X`` may be ``None``. K may have many
+    dimensions: ``map_share_`` is the fraction that the map holds.
 
     Parameters
     ----------
     n_components : int >= 1, default=2
-        Coordinates of the map.
+        Number of dimensions of the map.
     n_neighbors : int >= 1, default=5
-        Nearest neighbours of a row in the graph.
+        Number of nearest neighbours of a row in the graph.
     graph : {"mutual", "union"}, default='mutual'
-        Edges where both are a neighbour of the other, or one of them; a warning says when it is not connected.
+        Link two rows if each is a nearest neighbour of the other (``"mutual"``) or if either is (``"union"``). A warning reports a graph
+        that is not connected.
     C : float > 0 or {"auto"}, default='auto'
-        Cost of the largest violation, C xi; auto: a violation as large as the mean squared distance of a flat kernel on the cap costs as
-        much as the best value without triples.
+        Cost of the largest violation, C xi. ``"auto"``: a violation as large as the mean squared distance in a flat kernel at the bound
+        ``B`` costs as much as the best objective without triples; the value used is stored in ``C_``.
     B : float > 0 or None, default=None
-        Cap of tr K^2, with a mean squared distance of neighbours of 1; default: 100 times that of the centred Gram matrix of the rows. It
-        only sizes the map.
+        Upper bound of tr K^2, in units in which the mean squared distance of neighbours is 1. Default: 100 times tr K^2 of the centred Gram
+        matrix of the rows. The value only scales the map.
     tol : float > 0, default=0.001
-        Relative gap, over all triples, at which the fit ends.
+        Stopping tolerance: relative duality gap over all triples.
     max_iter : int >= 1, default=100
-        Rounds of cutting planes at most; a warning says when they end the fit.
+        Largest number of cutting-plane rounds; a warning reports if it ends the fit.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Not used; the fit is deterministic.
+        Not used; the method is deterministic.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     embedding_
-        ``(n_samples, n_components)`` coordinates, centred, in units of the features. There is no rule for further rows.
+        ``(n_samples, n_components)`` centred coordinates, in units of the features. The method cannot map further rows.
     objective_, dual_gap_
-        Value at the kernel returned, and how far it is from the optimum at most: of minimum volume embedding that of the last convex
-        problem, of structure preserving embedding over all triples.
+        Objective of the returned kernel, and an upper bound of its distance to the optimum: for minimum volume embedding, of the last
+        convex problem; for structure preserving embedding, over all triples.
     eigenvectors_, eigenvalues_
-        ``(n_samples, rank)`` and ``(rank,)`` of the kernel, in units of ``unit_``.
+        ``(n_samples, rank)`` and ``(rank,)`` eigenvectors and eigenvalues of the kernel, in units of ``unit_``.
     map_share_, edges_
-        Share of the trace of the kernel in the coordinates of the map, and ``(n_edges, 2)`` of the neighbour graph.
+        Fraction of the kernel's trace that the coordinates of the map hold, and ``(n_edges, 2)`` edges of the neighbour graph.
     unit_, cap_, cap_used_
-        Mean squared distance of neighbours, the cap (``cap_`` shows the default for these rows), and how much of it is used.
+        Mean squared distance of neighbours, the upper bound of tr K^2 (with the default of ``B``, the value used), and how much of it is
+        used.
     worst_violation_
-        Of structure preserving embedding: largest ``d_ik - d_ij`` over all triples, in units of ``unit_``.
+        Structure preserving embedding: largest ``d_ik - d_ij`` over all triples, in units of ``unit_``.
     C_
-        Of structure preserving embedding: the cost of a violation used, what ``C="auto"`` stands for on these rows.
+        Structure preserving embedding: value of ``C`` used, the cost of a violation.
     n_iter_, converged_, stop_reason_, history_
-        Steps, whether the fit ended by itself, what ended it, and one array per figure over the steps.
+        Number of steps, whether the fit converged, the reason for stopping, and one array per quantity over the steps.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------
@@ -473,24 +483,24 @@ class StructurePreservingEmbedding(_Embedding):
         self.callbacks = callbacks
 
     def fit(self, X: UserRows | None = None, y: Column = None, *, graph: Graph = None) -> Self:
-        """Learn the map of a graph.
+        """Learn an embedding of a graph.
 
         Parameters
         ----------
         X
-            ``(n_samples, n_features)``: an array, a sparse matrix, a Dask array, or a block store; ``None`` where ``graph`` is a matrix.
-            Rows size the map, and make the graph where none is given.
+            ``(n_samples, n_features)``: an array, a sparse matrix, a Dask array, or a block store; ``None`` if ``graph`` is a matrix. The
+            rows determine the size of the map, and the graph if none is given.
         y
             Not used.
         graph
-            The graph, in place of that of nearest neighbours: a sparse ``(n_samples, n_samples)`` matrix, whose entries above zero are
-            edges, in one triangle or the same in both; or edges ``(n_edges, 2)``.
+            Graph to preserve, which replaces the nearest-neighbour graph: edges ``(n_edges, 2)``, or a sparse ``(n_samples, n_samples)``
+            matrix whose positive entries are edges, in one triangle or the same in both.
 
         Raises
         ------
         ValueError
-            A parameter out of range, data that are not finite, fewer than three samples, no edge, a graph with a row outside the data or
-            linked with itself, with weights that are not symmetric, negative or not finite.
+            Parameter out of range, non-finite data, fewer than three samples, no edge, or an invalid graph: a row outside the data or
+            linked with itself; weights that are asymmetric, negative or not finite.
         """
         if X is None:
             if not sp.issparse(graph):

@@ -1,4 +1,4 @@
-"""FGMClassifier and FGMRegressor: feature selection with classification or regression by the Feature Generating Machine."""
+"""FGMClassifier and FGMRegressor: classification and regression with feature selection by the Feature Generating Machine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WIDER = 4  # times B that a search goes on to where the best model has most of i
 
 @dataclass(frozen=True)
 class PathPoint:
-    """The model after one round: ``<weights, x> + intercept`` over ``support``, F_t as ``objective`` with its certificates.
+    """Model after one round: ``<weights, x> + intercept`` over the features ``support``, with ``objective`` F_t and its certificates.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class PathPoint:
 
 
 class _FGM(Selection, Estimator):
-    """What both estimators share."""
+    """Base class of classifier and regressor."""
 
     _method = FGM()
     _takes_all_memory = True
@@ -80,19 +80,19 @@ class _FGM(Selection, Estimator):
         Parameters
         ----------
         X
-            ``(n_samples, n_features)``; a block store (its path or object) may hold target, weights, groups and covariates itself.
+            ``(n_samples, n_features)``; a block store (its path or object) may contain target, weights, groups and covariates.
         y
             ``(n_samples,)`` target.
         sample_weight
-            ``(n_samples,)`` factors of the losses; rows of weight 0 are not learnt from.
+            ``(n_samples,)`` factors of the losses; rows with weight 0 are ignored.
         covariates
-            ``(n_samples, n_covariates)``, at most 100: columns whose coefficients bear no penalty, and are always in the model.
+            ``(n_samples, n_covariates)``, at most 100 columns. They are always in the model, and their coefficients are not penalised.
 
         Raises
         ------
         ValueError
-            A parameter out of range, data that are not finite, one class only, groups that do not fit the data, covariates that are
-            constant beside an intercept, combinations of others, or that separate the classes under the logistic loss.
+            Parameter out of range, non-finite data, a single class, or groups that do not match the data. Also covariates that are constant
+            although there is an intercept, are linear combinations of others, or separate the classes under the logistic loss.
         """
         config = self._config()
         self._fit(self._inputs(X, y, sample_weight, covariates, config=config), config)
@@ -132,7 +132,7 @@ class _FGM(Selection, Estimator):
 
     @cached_property
     def path_(self) -> Any:
-        """Models after every round, made when they are first asked for."""
+        """Models after every round, computed at the first access."""
         check_is_fitted(self, "model_")
         return _of_machines([_path(self.model_, machine) for machine in self.model_.machines])
 
@@ -150,12 +150,12 @@ class _FGM(Selection, Estimator):
     # -- using -------------------------------------------------------------------------------------------------------------
 
     def predict(self, X: UserRows, *, covariates: UserRows | None = None) -> np.ndarray:
-        """Return the predicted class labels, or values, ``(n_samples,)``."""
+        """Return the predicted class labels or target values, ``(n_samples,)``."""
         values = by_class(self._decide(X, covariates=covariates))
         return predicted_labels(values, self.classes_) if self._is_classifier else values
 
     def score(self, X: UserRows, y: Column = None, sample_weight: Column = None, *, covariates: UserRows | None = None) -> float:
-        """Return the share of right labels of a classifier, R2 of a regressor."""
+        """Return the accuracy of a classifier, or R2 of a regressor."""
         return score_of(self._is_classifier, X, y, self.predict(X, covariates=covariates), sample_weight)
 
     def _values(self, X: object, covariates: object = None) -> np.ndarray:
@@ -174,14 +174,14 @@ class _FGM(Selection, Estimator):
         return np.isin(np.arange(feature_count(self)), self.model_.used_features)
 
     def transform(self, X: UserRows) -> Matrix:
-        """Return the selected columns of ``X``; for ``poly2`` the selected product columns ``(n_samples, k)``."""
+        """Return the selected columns of ``X``, or with ``poly2`` the selected products, ``(n_samples, k)``."""
         check_is_fitted(self, "model_")
         if self.model_.kind != "poly2":
             return super().transform(X)
         return model_columns(self.model_, self._checked(X, reset=False))[:, self.model_.is_used]
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Return the names of the columns of :meth:`transform`; products are called ``a*b``."""
+        """Return the names of the columns of :meth:`transform`; a product is named ``a*b``."""
         check_is_fitted(self, "model_")
         if self.model_.kind != "poly2":
             return super().get_feature_names_out(input_features)
@@ -195,8 +195,8 @@ class _FGM(Selection, Estimator):
     ) -> np.ndarray:
         """Return how often each feature (group) is selected over bootstrap resamples of the training rows.
 
-        All resamples share the passes of one loop; a resample is a row weight, the data is never copied. Returns ``(n_features,)``
-        (``(n_groups,)``) frequencies in [0, 1]; for ``poly2`` aligned with ``selected_``.
+        Returns frequencies in [0, 1]: ``(n_features,)``, with groups ``(n_groups,)``, with ``poly2`` aligned with ``selected_``. All
+        resamples are fitted in the same passes, as row weights; the data are not copied.
 
         Parameters
         ----------
@@ -215,117 +215,122 @@ class _FGM(Selection, Estimator):
 
 
 class FGMClassifier(_FGM, Classifier):
-    r"""Linear classifier on few features chosen by cutting planes (Feature Generating Machine).
+    r"""Linear classifier on a few features, selected by cutting planes (Feature Generating Machine).
 
     .. math::
 
         \min_{w, b} \frac{1}{2} \|w\|_B^2 + \sum_i \ell_i(y_i (\langle w, x_i \rangle + b))
 
-    approximately, by ``max_rounds`` cuts of ``B`` features each; :math:`\|w\|_B` is the k-support norm with k = B. The number of selected
-    features is set by ``B`` and ``max_rounds``, the fit by ``C``. Several classes are fitted one against the rest. Covariates, like the
-    intercept, add to the decision values without a penalty.
+    is solved approximately, by ``max_rounds`` cutting planes of ``B`` features each; :math:`\|w\|_B` is the k-support norm with k = B.
+    ``B`` and ``max_rounds`` limit the number of selected features, and ``C`` determines how closely they fit the training data. Several
+    classes are fitted one-vs-rest. Covariates, like the intercept, add to the decision values without a penalty.
 
     Parameters
     ----------
     B : int >= 1, default=10
-        Features (groups, pairs) a cut may take; at most B * max_rounds are selected. An estimator clips it to the number there is, with a
-        warning.
+        Number of features (groups, pairs) that a round may select: at most ``B * max_rounds`` are selected in all. A value above the number
+        available is reduced to it, with a warning.
     C : float > 0 or {"auto"}, default='auto'
-        Loss weight; auto: the number of rows over log(2 a) of a atoms and over the sum of the B largest squared scores of the null model's
-        residuals, per sum of their squares, found by the first search (C_), four times that of the logistic loss: the columns' unit does
-        not matter. Squared hinge has C/2 * sum xi^2: C is twice LinearSVC's; logistic has C * sum log(1 + exp(-m)), as LogisticRegression;
-        of real targets C/2 * sum r^2 (beyond the tube, up to delta), whatever their unit. The paper's experiments have C=10 and no
-        intercept.
+        Inverse regularisation strength: larger values fit the training data more closely. ``"auto"`` derives it from the data, whatever the
+        unit of the columns (formula: Choosing parameters); the value used is stored in ``C_``. The loss term is C/2 * sum xi^2 for
+        squared_hinge (``C`` is twice that of ``LinearSVC``), C * sum log(1 + exp(-m)) for logistic (as in ``LogisticRegression``), and C/2
+        * sum r^2 for real targets (outside the tube, up to ``delta``), whatever their unit. The experiments of the paper use ``C=10`` and
+        no intercept.
     max_rounds : int >= 1 or {"auto"}, default='auto'
-        Cutting planes at most. The early stop is what selects: near-exact solutions are denser and often less accurate. auto: 10; fewer on
-        dense columns without a map where no candidate (feature, group) stands out of chance. With n_features_to_select or outer_tol, 10.
+        Largest number of rounds (cutting planes). Stopping early is what makes the model sparse: near-exact solutions are denser and often
+        less accurate. ``"auto"``: 10; fewer for dense columns without a feature map, if no candidate (feature, group) exceeds what chance
+        gives. With ``n_features_to_select`` or ``outer_tol``, 10.
     n_features_to_select : int >= 1 or None, default=None
-        Stop as soon as the cuts hold exactly this many distinct features (groups, pairs); one without weight is not selected.
+        Stop when exactly this many distinct features (groups, pairs) have been chosen; one with zero weight is not counted in
+        ``selected_``.
     loss : {"squared_hinge", "logistic"}, default='squared_hinge'
-        Loss of one row: squared_hinge or logistic for classes; squared, squared_epsilon_insensitive or huber for real targets; auto: the
-        first that suits the target.
+        Loss of a row: ``"squared_hinge"`` or ``"logistic"`` for classes; ``"squared"``, ``"squared_epsilon_insensitive"`` or ``"huber"``
+        for real targets.
     fit_intercept : bool, default=True
-        Fit an unpenalised intercept, eliminated exactly.
+        Fit an unpenalised intercept; it is eliminated exactly.
     groups : int or array of int or list of arrays or None, default=None
-        One label per feature (negative: in no group; a Series goes by the names of features, or of the columns they are made from), the
-        size of groups one after the other, or a list of arrays of numbers or masks: disjoint, nested or overlapping; ``None``: those of a
-        store, else no groups.
+        Groups of features: one label per feature (negative: no group; a Series is matched by the names of features, or of the columns they
+        are made from), the size of consecutive groups, or a list of arrays of indices or masks, which may be disjoint, nested or
+        overlapping. ``None``: the groups of the store, else no groups.
     group_weight : {"none", "1/size"} or array of float or None, default=None
-        Weight eta of each group, one number per group or a rule; default: none, 1/size for nested groups.
+        Weight eta of each group: one number per group, or a rule. Default: ``"none"``; ``"1/size"`` for nested groups.
     feature_map : {"poly2", "hik", "additive_gaussian"} or None, default=None
-        Implicit map of the features: poly2, the kernel (gamma x'z + coef0)^2, never materialised; hik, histogram intersection of
-        non-negative features; additive_gaussian, sum_j exp(-gamma (x_j - z_j)^2).
+        Implicit map of the features. ``"poly2"``: the kernel (gamma x'z + coef0)^2, never computed explicitly. ``"hik"``: histogram
+        intersection of non-negative features. ``"additive_gaussian"``: sum_j exp(-gamma (x_j - z_j)^2).
     gamma : float > 0, default=1.0
-        poly2: (gamma x'z + coef0)^2; additive_gaussian: exp(-gamma (x - z)^2).
+        With ``"poly2"``: (gamma x'z + coef0)^2. With ``"additive_gaussian"``: exp(-gamma (x - z)^2).
     coef0 : float >= 0, default=1.0
-        Constant of the degree-2 kernel.
+        Constant term of the degree-2 kernel.
     n_bins : int >= 1 and <= 10000, default=100
-        Columns per feature of the intersection kernel.
+        Number of columns per feature of the intersection kernel.
     solver : {"auto", "newton", "apg", "mkl"}, default='auto'
-        Sub-problem solver; auto is newton, on the active rows; apg: the paper's; mkl: slow reference.
+        Solver of the sub-problems. ``"auto"`` is ``"newton"``, on the active rows; ``"apg"`` is the solver of the paper; ``"mkl"`` is a
+        slow reference.
     inner_tol : float > 0, default=0.001
-        Inner test (see inner_stop) at which a sub-problem ends.
+        Tolerance of the stopping criterion of a sub-problem (see ``inner_stop``).
     inner_stop : {"gap", "decrease"}, default='gap'
-        Inner test: gap, the relative duality gap of the sub-problem; decrease, the paper's (41), the relative decrease of a step, with
-        solver apg, which auto then is: fast, it leaves gaps of tens of percent, which are reported.
+        Stopping criterion of a sub-problem. ``"gap"``: its relative duality gap. ``"decrease"``: the relative decrease of a step, (41) in
+        the paper; ``solver="auto"`` is then ``"apg"``. It is fast but leaves gaps of tens of percent, which are reported.
     max_inner : int >= 1 or None, default=None
-        Sub-problem steps per round at most; the gap left is reported.
+        Largest number of steps of a sub-problem per round; the remaining gap is reported.
     outer_tol : float > 0 or None, default=None
-        Stop when the outer test (see outer_stop) falls to this value; default: never.
+        Stop when the criterion ``outer_stop`` falls to this value. ``None``: never.
     allow_repeat : bool, default=True
-        Let a cut take a feature again, as the exact method does; False gives B new features a round.
+        Let a round select a feature again, as the exact method does. With False, every round adds ``B`` new features.
     debias : bool, default=False
-        Refit a ridge-penalised model on the selected features, C=20.
+        Refit the selected features with a ridge penalty, C=20.
     outer_stop : {"gap", "decrease"}, default='gap'
-        Outer test: gap, the certified relative distance to the exact optimum; decrease, the paper's (38).
+        Stopping criterion of the fit. ``"gap"``: the certified relative distance to the exact optimum. ``"decrease"``: (38) of the paper.
     class_weight : {"balanced"} or dict or None, default=None
-        Factor of C per class.
+        Factors of ``C`` per class.
     probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
-        Probabilities of the classes: exact for a logistic loss; otherwise sigmoid or isotonic calibration on the decision values of 5
-        folds, about 5 more fits. sigmoid, isotonic: at fit; auto: exact, or by a sigmoid when they are first asked for; false: none.
+        How class probabilities are obtained. A logistic loss gives them exactly; other losses need a sigmoid or isotonic calibration on
+        decision values of 5 folds, about 5 more fits. ``"sigmoid"``, ``"isotonic"``: calibrate in ``fit``. ``"auto"``: exact, or a sigmoid
+        when you first ask for probabilities. ``False``: none.
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
-        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
-        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
-        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
-        those of the columns as given. A store that was scaled at ingest is taken as it is.
+        Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
+        intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
+        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
+        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     classes_
-        Labels in order.
+        Class labels in ascending order.
     selected_
-        Sorted ids of the features with a weight that is not zero (groups; ``(k, 2)`` for ``poly2``, second id -1 for a linear term). With
-        several classes their union.
+        Sorted indices of the features with non-zero weight; of groups, with ``groups``. With ``"poly2"``, ``(k, 2)`` pairs, whose second
+        index is -1 for a linear term. With several classes, their union.
     coef_, intercept_
-        ``(n_machines, n_features)``, a sparse array from 50,000 features, for maps ``(n_machines, k)`` aligned with the map's columns; and
-        ``(n_machines,)``.
+        ``(n_machines, n_features)``, a sparse array from 50,000 features on; with a feature map, ``(n_machines, k)`` aligned with the
+        columns of the map. And ``(n_machines,)``.
     C_
-        Loss weight, ``(n_machines,)`` of several classes.
+        Value of ``C`` used; ``(n_machines,)`` for several classes.
     covariate_coef_
-        ``(n_machines, n_covariates)`` coefficients of the covariates, which bear no penalty.
+        ``(n_machines, n_covariates)`` unpenalised coefficients of the covariates.
     cuts_, cut_weights_
-        Atoms of each cut and their kernel weights mu; lists per class when there are several.
+        Features (groups, pairs) of each round and their kernel weights mu; with several classes, a list per class.
     path_
-        :class:`PathPoint` after every round (a list per class when there are several).
+        :class:`PathPoint` after every round; with several classes, a list per class.
     objective_, dual_gap_, outer_gap_
-        F_T, the absolute duality gap of the last sub-problem, and the distance to the exact optimum; sums over classes.
+        Objective F_T, the absolute duality gap of the last sub-problem, and the distance to the exact optimum; summed over classes.
     n_iter_, converged_, stop_reason_, history_
-        Rounds, whether sub-problems were solved and the aim (features to select, outer tolerance) was reached, what ended the fit, and one
-        array per figure.
+        Number of rounds; whether the sub-problems were solved and the goal (number of features, outer tolerance) was reached; the reason
+        for stopping; and one array per quantity.
     n_features_in_
-        Width of the training data.
+        Number of features.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------
@@ -406,12 +411,12 @@ class FGMClassifier(_FGM, Classifier):
 
     @available_if(has_probabilities)
     def predict_proba(self, X: UserRows, *, covariates: UserRows | None = None) -> np.ndarray:
-        """Return the probabilities of the classes, ``(n_samples, n_classes)`` in the order of ``classes_``.
+        """Return the class probabilities, ``(n_samples, n_classes)`` in the order of ``classes_``.
 
-        :meth:`predict` goes by decision values: where these are calibrated the most probable class may be another one. The first call
-        after a fit with ``probability="auto"`` and another loss than the logistic one takes about five fits.
+        :meth:`predict` uses decision values; after calibration the most probable class may differ from it. With ``probability="auto"`` and
+        a loss other than logistic, the first call takes about as long as five fits.
 
-        Raises ValueError: there is nothing to calibrate from, or the data of the fit were changed.
+        Raises ValueError if there are no data to calibrate on, or if the training data have changed since the fit.
         """
         return self._probabilities(X, covariates=covariates)
 
@@ -422,116 +427,122 @@ class FGMClassifier(_FGM, Classifier):
 
 
 class FGMRegressor(_FGM, Regressor):
-    r"""Linear regression on few features chosen by cutting planes (Feature Generating Machine).
+    r"""Linear regression on a few features, selected by cutting planes (Feature Generating Machine).
 
     .. math::
 
         \min_{w, b} \frac{1}{2} \|w\|_B^2 + \sum_i \ell_i(y_i - \langle w, x_i \rangle - b)
 
-    approximately, by ``max_rounds`` cuts of ``B`` features each; :math:`\|w\|_B` is the k-support norm with k = B. The loss is C times half
-    the squared residual, that beyond a tube of ``epsilon``, or Huber's, straight beyond ``delta``; both are in standard deviations of the
-    target. The target is centred (beside an intercept) and scaled inside; penalty and losses grow with the square of its unit, so that C
-    means the same in every unit. Weights, intercept and covariates' coefficients are in the unit of the target, objective and gaps in its
-    square: they are those of the problem above with ``epsilon`` and ``delta`` times the standard deviation.
+    is solved approximately, by ``max_rounds`` cutting planes of ``B`` features each; :math:`\|w\|_B` is the k-support norm with k = B. The
+    loss is C times half the squared residual, the same outside a tube of half-width ``epsilon``, or the Huber loss, linear beyond
+    ``delta``; both widths are in standard deviations of the target.
+
+    The target is centred (if there is an intercept) and scaled internally, so that C has the same meaning in every unit: penalty and losses
+    are proportional to the square of the unit. Weights, intercept and coefficients of covariates are in the unit of the target, objective
+    and gaps in its square: they are those of the problem above with ``epsilon`` and ``delta`` times the standard deviation.
 
     Parameters
     ----------
     B : int >= 1, default=10
-        Features (groups, pairs) a cut may take; at most B * max_rounds are selected. An estimator clips it to the number there is, with a
-        warning.
+        Number of features (groups, pairs) that a round may select: at most ``B * max_rounds`` are selected in all. A value above the number
+        available is reduced to it, with a warning.
     C : float > 0 or {"auto"}, default='auto'
-        Loss weight; auto: the number of rows over log(2 a) of a atoms and over the sum of the B largest squared scores of the null model's
-        residuals, per sum of their squares, found by the first search (C_), four times that of the logistic loss: the columns' unit does
-        not matter. Squared hinge has C/2 * sum xi^2: C is twice LinearSVC's; logistic has C * sum log(1 + exp(-m)), as LogisticRegression;
-        of real targets C/2 * sum r^2 (beyond the tube, up to delta), whatever their unit. The paper's experiments have C=10 and no
-        intercept.
+        Inverse regularisation strength: larger values fit the training data more closely. ``"auto"`` derives it from the data, whatever the
+        unit of the columns (formula: Choosing parameters); the value used is stored in ``C_``. The loss term is C/2 * sum xi^2 for
+        squared_hinge (``C`` is twice that of ``LinearSVC``), C * sum log(1 + exp(-m)) for logistic (as in ``LogisticRegression``), and C/2
+        * sum r^2 for real targets (outside the tube, up to ``delta``), whatever their unit. The experiments of the paper use ``C=10`` and
+        no intercept.
     max_rounds : int >= 1 or {"auto"}, default='auto'
-        Cutting planes at most. The early stop is what selects: near-exact solutions are denser and often less accurate. auto: 10; fewer on
-        dense columns without a map where no candidate (feature, group) stands out of chance. With n_features_to_select or outer_tol, 10.
+        Largest number of rounds (cutting planes). Stopping early is what makes the model sparse: near-exact solutions are denser and often
+        less accurate. ``"auto"``: 10; fewer for dense columns without a feature map, if no candidate (feature, group) exceeds what chance
+        gives. With ``n_features_to_select`` or ``outer_tol``, 10.
     n_features_to_select : int >= 1 or None, default=None
-        Stop as soon as the cuts hold exactly this many distinct features (groups, pairs); one without weight is not selected.
+        Stop when exactly this many distinct features (groups, pairs) have been chosen; one with zero weight is not counted in
+        ``selected_``.
     loss : {"squared", "squared_epsilon_insensitive", "huber"}, default='squared'
-        Loss of one row: squared_hinge or logistic for classes; squared, squared_epsilon_insensitive or huber for real targets; auto: the
-        first that suits the target.
+        Loss of a row: ``"squared_hinge"`` or ``"logistic"`` for classes; ``"squared"``, ``"squared_epsilon_insensitive"`` or ``"huber"``
+        for real targets.
     epsilon : float >= 0, default=0.1
-        squared_epsilon_insensitive: half width of the tube without loss, in standard deviations of the target.
+        With ``"squared_epsilon_insensitive"``: half-width of the tube without loss, in standard deviations of the target.
     delta : float > 0, default=1.35
-        huber: residual beyond which the loss is straight, in standard deviations of the target.
+        With ``"huber"``: residual beyond which the loss is linear, in standard deviations of the target.
     fit_intercept : bool, default=True
-        Fit an unpenalised intercept, eliminated exactly.
+        Fit an unpenalised intercept; it is eliminated exactly.
     groups : int or array of int or list of arrays or None, default=None
-        One label per feature (negative: in no group; a Series goes by the names of features, or of the columns they are made from), the
-        size of groups one after the other, or a list of arrays of numbers or masks: disjoint, nested or overlapping; ``None``: those of a
-        store, else no groups.
+        Groups of features: one label per feature (negative: no group; a Series is matched by the names of features, or of the columns they
+        are made from), the size of consecutive groups, or a list of arrays of indices or masks, which may be disjoint, nested or
+        overlapping. ``None``: the groups of the store, else no groups.
     group_weight : {"none", "1/size"} or array of float or None, default=None
-        Weight eta of each group, one number per group or a rule; default: none, 1/size for nested groups.
+        Weight eta of each group: one number per group, or a rule. Default: ``"none"``; ``"1/size"`` for nested groups.
     feature_map : {"poly2", "hik", "additive_gaussian"} or None, default=None
-        Implicit map of the features: poly2, the kernel (gamma x'z + coef0)^2, never materialised; hik, histogram intersection of
-        non-negative features; additive_gaussian, sum_j exp(-gamma (x_j - z_j)^2).
+        Implicit map of the features. ``"poly2"``: the kernel (gamma x'z + coef0)^2, never computed explicitly. ``"hik"``: histogram
+        intersection of non-negative features. ``"additive_gaussian"``: sum_j exp(-gamma (x_j - z_j)^2).
     gamma : float > 0, default=1.0
-        poly2: (gamma x'z + coef0)^2; additive_gaussian: exp(-gamma (x - z)^2).
+        With ``"poly2"``: (gamma x'z + coef0)^2. With ``"additive_gaussian"``: exp(-gamma (x - z)^2).
     coef0 : float >= 0, default=1.0
-        Constant of the degree-2 kernel.
+        Constant term of the degree-2 kernel.
     n_bins : int >= 1 and <= 10000, default=100
-        Columns per feature of the intersection kernel.
+        Number of columns per feature of the intersection kernel.
     solver : {"auto", "newton", "apg", "mkl"}, default='auto'
-        Sub-problem solver; auto is newton, on the active rows; apg: the paper's; mkl: slow reference.
+        Solver of the sub-problems. ``"auto"`` is ``"newton"``, on the active rows; ``"apg"`` is the solver of the paper; ``"mkl"`` is a
+        slow reference.
     inner_tol : float > 0, default=0.001
-        Inner test (see inner_stop) at which a sub-problem ends.
+        Tolerance of the stopping criterion of a sub-problem (see ``inner_stop``).
     inner_stop : {"gap", "decrease"}, default='gap'
-        Inner test: gap, the relative duality gap of the sub-problem; decrease, the paper's (41), the relative decrease of a step, with
-        solver apg, which auto then is: fast, it leaves gaps of tens of percent, which are reported.
+        Stopping criterion of a sub-problem. ``"gap"``: its relative duality gap. ``"decrease"``: the relative decrease of a step, (41) in
+        the paper; ``solver="auto"`` is then ``"apg"``. It is fast but leaves gaps of tens of percent, which are reported.
     max_inner : int >= 1 or None, default=None
-        Sub-problem steps per round at most; the gap left is reported.
+        Largest number of steps of a sub-problem per round; the remaining gap is reported.
     outer_tol : float > 0 or None, default=None
-        Stop when the outer test (see outer_stop) falls to this value; default: never.
+        Stop when the criterion ``outer_stop`` falls to this value. ``None``: never.
     allow_repeat : bool, default=True
-        Let a cut take a feature again, as the exact method does; False gives B new features a round.
+        Let a round select a feature again, as the exact method does. With False, every round adds ``B`` new features.
     debias : bool, default=False
-        Refit a ridge-penalised model on the selected features, C=20.
+        Refit the selected features with a ridge penalty, C=20.
     outer_stop : {"gap", "decrease"}, default='gap'
-        Outer test: gap, the certified relative distance to the exact optimum; decrease, the paper's (38).
+        Stopping criterion of the fit. ``"gap"``: the certified relative distance to the exact optimum. ``"decrease"``: (38) of the paper.
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
-        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
-        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
-        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
-        those of the columns as given. A store that was scaled at ingest is taken as it is.
+        Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
+        intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
+        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
+        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     selected_
-        Sorted ids of the features with a weight that is not zero (groups; ``(k, 2)`` for ``poly2``, second id -1 for a linear term). With
-        several classes their union.
+        Sorted indices of the features with non-zero weight; of groups, with ``groups``. With ``"poly2"``, ``(k, 2)`` pairs, whose second
+        index is -1 for a linear term. With several classes, their union.
     coef_, intercept_
-        ``(n_machines, n_features)``, a sparse array from 50,000 features, for maps ``(n_machines, k)`` aligned with the map's columns; and
-        ``(n_machines,)``.
+        ``(n_machines, n_features)``, a sparse array from 50,000 features on; with a feature map, ``(n_machines, k)`` aligned with the
+        columns of the map. And ``(n_machines,)``.
     C_
-        Loss weight, ``(n_machines,)`` of several classes.
+        Value of ``C`` used; ``(n_machines,)`` for several classes.
     covariate_coef_
-        ``(n_machines, n_covariates)`` coefficients of the covariates, which bear no penalty.
+        ``(n_machines, n_covariates)`` unpenalised coefficients of the covariates.
     cuts_, cut_weights_
-        Atoms of each cut and their kernel weights mu; lists per class when there are several.
+        Features (groups, pairs) of each round and their kernel weights mu; with several classes, a list per class.
     path_
-        :class:`PathPoint` after every round (a list per class when there are several).
+        :class:`PathPoint` after every round; with several classes, a list per class.
     objective_, dual_gap_, outer_gap_
-        F_T, the absolute duality gap of the last sub-problem, and the distance to the exact optimum; sums over classes.
+        Objective F_T, the absolute duality gap of the last sub-problem, and the distance to the exact optimum; summed over classes.
     n_iter_, converged_, stop_reason_, history_
-        Rounds, whether sub-problems were solved and the aim (features to select, outer tolerance) was reached, what ended the fit, and one
-        array per figure.
+        Number of rounds; whether the sub-problems were solved and the goal (number of features, outer tolerance) was reached; the reason
+        for stopping; and one array per quantity.
     n_features_in_
-        Width of the training data.
+        Number of features.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------
@@ -608,7 +619,7 @@ class FGMRegressor(_FGM, Regressor):
 
 
 class _FGMPath(CrossValidated):
-    """Chooses ``C``, ``B`` and the number of rounds by cross-validation; the fits of all folds and points share the passes of one loop."""
+    """Choice of ``C``, ``B`` and the number of rounds by cross-validation. The fits of all folds and parameters share the same passes."""
 
     _grids = (Grid("C", "Cs", span=(0.01, 100.0)), Grid("B", "Bs"))
     _along = ("max_rounds",)
@@ -619,14 +630,15 @@ class _FGMPath(CrossValidated):
     def fit(
         self, X: UserRows, y: Column = None, sample_weight: Column = None, *, covariates: UserRows | None = None, groups: Column = None
     ) -> Self:
-        """Choose parameters by cross-validation, and fit all rows with them.
+        """Choose parameters by cross-validation, then fit all rows with them.
 
         Parameters
         ----------
         X, y, sample_weight, covariates
-            As in the estimator without a search.
+            As for the estimator without a search.
         groups
-            ``(n_samples,)`` what rows are held out together by, such as the patient of each; splitters that need groups get them.
+            ``(n_samples,)`` labels of rows that are held out together, such as the patient of each row; passed to splitters that need
+            groups.
         """
         with self._grouped(groups):
             return super(CrossValidated, self).fit(X, y, sample_weight, covariates=covariates)  # pyright: ignore[reportCallIssue] (of `_FGM`)
@@ -649,52 +661,52 @@ class _FGMPath(CrossValidated):
 
 
 class FGMClassifierCV(_FGMPath, FGMClassifier):
-    """Linear classifier on few features, its ``C``, ``B`` and number of rounds chosen by cross-validation.
+    """Linear classifier on a few features, with ``C``, ``B`` and the number of rounds chosen by cross-validation.
 
-    The path of a fit gives every number of rounds up to ``max_rounds`` for free (with ``debias`` the last one only). Of models with like
-    scores the one of the smallest ``B`` times rounds is the simplest.
+    One fit gives the models of every number of rounds up to ``max_rounds`` (with ``debias``, only the last one). Among models with similar
+    scores, the simplest has the smallest ``B`` times rounds.
 
-    The problem, the parameters that are not explained here and further attributes are those of :class:`FGMClassifier`.
+    See :class:`FGMClassifier` for the problem, the other parameters and further attributes.
 
     Parameters
     ----------
     Bs : list of int or None, default=None
-        Values of B to compare; ``None``: ``B``, and four times ``B`` where the best model has more than half of ``max_rounds`` and there
-        are at least ``4 * B * max_rounds`` features, groups or pairs (not with ``n_features_to_select``).
+        Values of ``B`` to compare. ``None``: ``B``; also ``4 * B`` if the best model uses more than half of ``max_rounds``, there are at
+        least ``4 * B * max_rounds`` features, groups or pairs, and ``n_features_to_select`` is not set.
     Cs : int or list of float, default=5
-        Values of C; a number of them is spread evenly in the logarithm from 1/100 to 100 times what ``C='auto'`` of the estimator without a
-        search is on all rows (a mean over classes).
+        Values of ``C`` to compare. A number gives so many values, evenly spaced in the logarithm from 1/100 to 100 times the value of
+        ``C="auto"`` on all rows (the mean over classes).
     cv : int, splitter, iterable or None, default=None
-        Folds: a number, drawn from ``random_state`` as ``tune`` draws them, in every class or, of many tasks, in every task; or a splitter
-        of scikit-learn, to which tasks are groups, or pairs of indices to learn from and to score. ``None``: 5, fewer where a class or task
-        has fewer rows.
+        Folds. A number gives so many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
+        scikit-learn splitter receives tasks as its groups. An iterable yields pairs of indices, training and test. ``None``: 5 folds, or
+        fewer if a class or task has fewer rows.
     scoring : str, callable, list of str, dict or None, default=None
-        Name of a scorer of scikit-learn, or a callable ``(estimator, X, y)``, where ``X`` numbers the rows held out and the estimator has
-        decided on them; or several: a list of names, or a dict of names and callables. ``None``: accuracy, or R2. Rows count by their
-        weights; to names of scorers the second of two classes is the positive one; probabilities are exact for a logistic loss, else
-        calibrated on the rows held out, each on others.
+        Name of a scikit-learn scorer, or a callable ``(estimator, X, y)``, where ``X`` holds the indices of the held-out rows and the
+        estimator has their decision values; or several, as a list of names or a dict of names and callables. ``None``: accuracy, or R2.
+        Rows count by their weights. For named scorers the second of two classes is the positive one. Probabilities are exact for a logistic
+        loss; otherwise they are cross-calibrated on the held-out rows.
     refit : bool or str, default=True
-        Fit on all rows with the parameters chosen; else there is no model, only the scores. Of several scores the name of the one that
-        decides; ``True`` and ``False``: the first.
+        Fit all rows with the chosen parameters. With ``False`` there are scores but no model. With several scores: the name of the score
+        that decides; ``True`` and ``False`` mean the first.
     one_standard_error : bool, default=False
-        Choose the simplest model within one standard error of the best score, not the best.
+        Choose the simplest model within one standard error of the best score, instead of the best.
     n_jobs : int or None, default=None
-        Processes among which the folds are dealt, -1: all processors; the same bits for any number. ``None`` is 1.
+        Number of processes that share the folds; -1 is one per processor. ``None`` is 1. The result is the same for any number.
 
     Attributes
     ----------
     C_, B_, max_rounds_
-        Parameters chosen.
+        Chosen parameters.
     Cs_
-        Values of ``C`` that were compared.
+        Values of ``C`` compared.
     best_params_, best_score_, best_index_
-        Parameters chosen, their mean score, and their place in ``cv_results_``.
+        Chosen parameters, their mean score, and their index in ``cv_results_``.
     cv_results_
-        Arrays with one entry a point, as ``GridSearchCV`` has them: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``,
-        ``std_test_score``, ``rank_test_score``; of several scores their names stand in the place of ``score``. Of classes further
-        ``mean_margin_loss``, which chooses among points of one score.
+        Arrays with one entry per combination of parameters, as in ``GridSearchCV``: ``params``, ``param_*``, ``split*_test_score``,
+        ``mean_test_score``, ``std_test_score``, ``rank_test_score``. With several scores, their names replace ``score``. Classifiers also
+        have ``mean_margin_loss``, which breaks ties of the score.
     n_splits_, scorer_
-        Number of folds, and what scored them: of several scores a dict.
+        Number of folds, and the scorer; with several scores, a dict of scorers.
 
     Examples
     --------
@@ -779,52 +791,52 @@ class FGMClassifierCV(_FGMPath, FGMClassifier):
 
 
 class FGMRegressorCV(_FGMPath, FGMRegressor):
-    """Linear regression on few features, its ``C``, ``B`` and number of rounds chosen by cross-validation.
+    """Linear regression on a few features, with ``C``, ``B`` and the number of rounds chosen by cross-validation.
 
-    The path of a fit gives every number of rounds up to ``max_rounds`` for free (with ``debias`` the last one only). Of models with like
-    scores the one of the smallest ``B`` times rounds is the simplest.
+    One fit gives the models of every number of rounds up to ``max_rounds`` (with ``debias``, only the last one). Among models with similar
+    scores, the simplest has the smallest ``B`` times rounds.
 
-    The problem, the parameters that are not explained here and further attributes are those of :class:`FGMRegressor`.
+    See :class:`FGMRegressor` for the problem, the other parameters and further attributes.
 
     Parameters
     ----------
     Bs : list of int or None, default=None
-        Values of B to compare; ``None``: ``B``, and four times ``B`` where the best model has more than half of ``max_rounds`` and there
-        are at least ``4 * B * max_rounds`` features, groups or pairs (not with ``n_features_to_select``).
+        Values of ``B`` to compare. ``None``: ``B``; also ``4 * B`` if the best model uses more than half of ``max_rounds``, there are at
+        least ``4 * B * max_rounds`` features, groups or pairs, and ``n_features_to_select`` is not set.
     Cs : int or list of float, default=5
-        Values of C; a number of them is spread evenly in the logarithm from 1/100 to 100 times what ``C='auto'`` of the estimator without a
-        search is on all rows (a mean over classes).
+        Values of ``C`` to compare. A number gives so many values, evenly spaced in the logarithm from 1/100 to 100 times the value of
+        ``C="auto"`` on all rows (the mean over classes).
     cv : int, splitter, iterable or None, default=None
-        Folds: a number, drawn from ``random_state`` as ``tune`` draws them, in every class or, of many tasks, in every task; or a splitter
-        of scikit-learn, to which tasks are groups, or pairs of indices to learn from and to score. ``None``: 5, fewer where a class or task
-        has fewer rows.
+        Folds. A number gives so many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
+        scikit-learn splitter receives tasks as its groups. An iterable yields pairs of indices, training and test. ``None``: 5 folds, or
+        fewer if a class or task has fewer rows.
     scoring : str, callable, list of str, dict or None, default=None
-        Name of a scorer of scikit-learn, or a callable ``(estimator, X, y)``, where ``X`` numbers the rows held out and the estimator has
-        decided on them; or several: a list of names, or a dict of names and callables. ``None``: accuracy, or R2. Rows count by their
-        weights; to names of scorers the second of two classes is the positive one; probabilities are exact for a logistic loss, else
-        calibrated on the rows held out, each on others.
+        Name of a scikit-learn scorer, or a callable ``(estimator, X, y)``, where ``X`` holds the indices of the held-out rows and the
+        estimator has their decision values; or several, as a list of names or a dict of names and callables. ``None``: accuracy, or R2.
+        Rows count by their weights. For named scorers the second of two classes is the positive one. Probabilities are exact for a logistic
+        loss; otherwise they are cross-calibrated on the held-out rows.
     refit : bool or str, default=True
-        Fit on all rows with the parameters chosen; else there is no model, only the scores. Of several scores the name of the one that
-        decides; ``True`` and ``False``: the first.
+        Fit all rows with the chosen parameters. With ``False`` there are scores but no model. With several scores: the name of the score
+        that decides; ``True`` and ``False`` mean the first.
     one_standard_error : bool, default=False
-        Choose the simplest model within one standard error of the best score, not the best.
+        Choose the simplest model within one standard error of the best score, instead of the best.
     n_jobs : int or None, default=None
-        Processes among which the folds are dealt, -1: all processors; the same bits for any number. ``None`` is 1.
+        Number of processes that share the folds; -1 is one per processor. ``None`` is 1. The result is the same for any number.
 
     Attributes
     ----------
     C_, B_, max_rounds_
-        Parameters chosen.
+        Chosen parameters.
     Cs_
-        Values of ``C`` that were compared.
+        Values of ``C`` compared.
     best_params_, best_score_, best_index_
-        Parameters chosen, their mean score, and their place in ``cv_results_``.
+        Chosen parameters, their mean score, and their index in ``cv_results_``.
     cv_results_
-        Arrays with one entry a point, as ``GridSearchCV`` has them: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``,
-        ``std_test_score``, ``rank_test_score``; of several scores their names stand in the place of ``score``. Of classes further
-        ``mean_margin_loss``, which chooses among points of one score.
+        Arrays with one entry per combination of parameters, as in ``GridSearchCV``: ``params``, ``param_*``, ``split*_test_score``,
+        ``mean_test_score``, ``std_test_score``, ``rank_test_score``. With several scores, their names replace ``score``. Classifiers also
+        have ``mean_margin_loss``, which breaks ties of the score.
     n_splits_, scorer_
-        Number of folds, and what scored them: of several scores a dict.
+        Number of folds, and the scorer; with several scores, a dict of scorers.
 
     Examples
     --------
@@ -909,7 +921,7 @@ class FGMRegressorCV(_FGMPath, FGMRegressor):
 
 
 def _has_converged(config: FGMConfig, machine: MachineState) -> bool:
-    """Return whether the last sub-problem was solved, and a machine that had an aim did not run out of rounds."""
+    """Return whether the last sub-problem was solved and the goal, if there was one, was reached before the rounds ran out."""
     if not machine.rounds:
         return True
     record = machine.rounds[-1]
@@ -933,7 +945,7 @@ def _path(model: FGMModel, machine: MachineState) -> list[PathPoint]:
 
 
 def _raw_units(model: FGMModel, support: np.ndarray, weights: np.ndarray, intercept: float) -> tuple[np.ndarray, float]:
-    """Return weights and intercept for columns without scaling: ``w s`` and ``b - sum w s mu`` (maps keep theirs)."""
+    """Return weights and intercept for the unscaled columns: ``w s`` and ``b - sum w s mu``. Those of a feature map are unchanged."""
     if model.kind not in ("linear", "groups"):
         return weights, intercept
     indices = np.searchsorted(model.features, support)

@@ -1,4 +1,4 @@
-"""GroupLassoClassifier and GroupLassoRegressor: linear models with few groups of features, learned from a stream or as a batch."""
+"""GroupLassoClassifier and GroupLassoRegressor: linear models with a few groups of features, learned from a stream or as a batch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _takes_streams(estimator: Any) -> bool:
 
 
 class _GroupLasso(StreamEstimator):
-    """What classifier and regressor share."""
+    """Base class of classifier and regressor."""
 
     _method = GroupLasso()
     _iterations = "rounds"
@@ -75,7 +75,7 @@ class _GroupLasso(StreamEstimator):
 
     @one_thread()
     def _partial_fit(self, X: UserData, y: UserData, sample_weight: UserData, classes: UserData = None) -> Self:
-        """Learn rows in the order given; a round that is not full goes on with the next call."""
+        """Learn rows in the order given. The next call continues a round that is not full."""
         first = self._stream is None
         if first:
             self._begin(classes)
@@ -129,7 +129,7 @@ class _GroupLasso(StreamEstimator):
         return codes
 
     def finish(self) -> Self:
-        """Close the open round of ``partial_fit``, however few rows it has."""
+        """Complete the current round of ``partial_fit``, even if it has fewer than ``batch_size`` rows."""
         check_is_fitted(self)
         if self._stream is not None:
             self._stream.finish()
@@ -141,14 +141,14 @@ class _GroupLasso(StreamEstimator):
         return self._learners.model(self._stream.point(), tuple(self.classes_.tolist()) if self._is_classifier else None, UNSCALED)
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
-        """Return the names of the features, which are the columns of ``coef_``: of a frame with levels one for each level."""
+        """Return the names of the columns of ``coef_``. A categorical column of a data frame has one name per category."""
         check_is_fitted(self)
         names = feature_labels(self) if input_features is None else None
         return np.asarray(_check_feature_names_in(self, input_features) if names is None else names, dtype=object)
 
     @property
     def active_groups_(self) -> np.ndarray:
-        """Labels of the groups with a weight in some machine."""
+        """Labels of the groups with a non-zero weight in any one-vs-rest model."""
         return self.model_.arrays["active_groups"]
 
     @property
@@ -158,104 +158,111 @@ class _GroupLasso(StreamEstimator):
 
     @property
     def lam_max_(self) -> float:
-        """The least weight of the penalty that selects nothing, NaN of a stream."""
+        """Smallest ``lam`` that selects nothing; NaN for a stream."""
         return float(self.model_.figures.get("lambda_max", np.nan))
 
     @property
     def n_iter_(self) -> int:
-        """Closed rounds of a stream, or steps of a batch."""
+        """Number of completed rounds of a stream, or of steps of a batch."""
         return super().n_iter_ if self._stream is None else self._stream.rounds
 
 
 class GroupLassoClassifier(_GroupLasso, Classifier):
-    r"""Linear classifier with few groups of features: online group lasso by dual averaging, FOBOS, or the batch optimum.
+    r"""Linear classifier with a few groups of features: online group lasso by dual averaging or FOBOS, or the batch optimum.
 
     .. math::
 
         \min_{w, b} \frac{1}{n} \sum_i \ell(y_i (\langle w, x_i \rangle + b)) + \Omega(w)
 
-    Several classes are fitted one against the rest, on the same stream.
+    Several classes are fitted one-vs-rest, on the same stream.
 
     Parameters
     ----------
     penalty : {"gl", "sgl", "egl", "l1"}, default='gl'
-        Gl, group lasso: lam sum_g sqrt(d_g) ||w_g||; sgl, sparse group lasso: lam sum_g (sqrt(d_g) ||w_g|| + r_g ||w_g||_1); egl: the same,
-        with a threshold that decays over the rounds (see rho); l1: lam ||w||_1.
+        Penalty Omega. ``"gl"``, group lasso: lam sum_g sqrt(d_g) ||w_g||. ``"sgl"``, sparse group lasso: lam sum_g (sqrt(d_g) ||w_g|| + r_g
+        ||w_g||_1). ``"egl"``: as ``"sgl"``, with a threshold that decays over the rounds (see ``rho``). ``"l1"``: lam ||w||_1.
     lam : float >= 0 or {"auto"}, default='auto'
-        Weight of the penalty beside the mean loss; group g of d_g features costs lam sqrt(d_g) ||w_g||. auto: of a batch min(0.6 log(2 G) /
-        n, 0.3) of the least lam that selects nothing, of G groups and n rows, which the first step finds and lam_ tells; of a stream 0.01.
+        Regularisation strength: weight of the penalty beside the mean loss. A group g of d_g features costs lam sqrt(d_g) ||w_g||.
+        ``"auto"``: min(0.6 log(2 G) / n, 0.3) times the smallest ``lam`` that selects nothing, for G groups and n rows; 0.01 for a stream.
+        The value used is stored in ``lam_``.
     gamma : float > 0, default=1.0
-        da: weight of the proximity term, gamma/sqrt(t) in round t; fobos: steps are 1/(gamma sqrt(t)).
+        With ``"da"``: weight of the proximity term, gamma / sqrt(t) in round t. With ``"fobos"``: step sizes are 1 / (gamma sqrt(t)).
     groups : int or array of int or list of arrays or None, default=None
-        One label per feature (a Series goes by the names of features, or of the columns they are made from), the size of groups one after
-        the other, or a list of arrays of numbers or masks, which may overlap; ``None``: those of a store, else every feature by itself.
+        Groups of features: one label per feature (a Series is matched by the names of features, or of the columns they are made from), the
+        size of consecutive groups, or a list of arrays of indices or masks, which may overlap. ``None``: the groups of the store, else each
+        feature is its own group.
     r : float >= 0 or list of float >= 0, default=1.0
-        Sgl, egl: share of the l1 norm inside groups, lam r_g ||w_g||_1 is added; one number, or one per group.
+        With ``"sgl"`` and ``"egl"``: share of the l1 norm within groups. lam r_g ||w_g||_1 is added; one number, or one per group.
     rho : float >= 0, default=0.0
-        egl: l1 part of the proximity term; the threshold of round t is lam r_g + rho gamma/sqrt(t).
+        With ``"egl"``: l1 part of the proximity term. The threshold of round t is lam r_g + rho gamma / sqrt(t).
     algorithm : {"auto", "da", "fobos", "fista"}, default='auto'
-        da: dual averaging over the rows as they come; fobos: forward-backward splitting over the same; fista: the batch optimum with its
-        duality gap. auto: fista, and da in partial_fit, of a text that is read once, without a penalty (lam=0), and where a parameter of
-        streams is not its default (gamma, rho, epochs, batch_size, shuffle, average).
+        Solver: ``"da"`` is dual averaging over the rows in their order; ``"fobos"`` is forward-backward splitting over the same rows;
+        ``"fista"`` finds the batch optimum and its duality gap. ``"auto"`` is ``"fista"``. It is ``"da"`` in ``partial_fit``, for text that
+        is read once, with ``lam=0``, or if a stream parameter (``gamma``, ``rho``, ``epochs``, ``batch_size``, ``shuffle``, ``average``)
+        differs from its default.
     epochs : int >= 1, default=1
-        Da, fobos: passes over the rows.
+        With ``"da"`` and ``"fobos"``: number of passes over the rows.
     batch_size : int >= 1, default=1
-        Da, fobos: rows of a round.
+        With ``"da"`` and ``"fobos"``: number of rows per round.
     shuffle : bool, default=True
-        Da, fobos: blocks of rows, and rows inside a block, in a seeded order, a new one each epoch; partial_fit takes rows as they come.
+        With ``"da"`` and ``"fobos"``: shuffle the blocks of rows, and the rows within a block, anew in each epoch; ``random_state`` is the
+        seed. ``partial_fit`` keeps the order of the rows.
     fit_intercept : bool, default=True
-        Fit an intercept without penalty; in a stream it has steps of its own, whatever gamma, batch_size and the scale of the features.
+        Fit an unpenalised intercept. In a stream its step sizes do not depend on ``gamma``, ``batch_size`` or the scale of the features.
     average : bool, default=False
-        da: predict with the mean of all iterates, at the cost of a dense sweep per round.
+        With ``"da"``: predict with the mean of all iterates. This costs a pass over all coefficients per round.
     loss : {"auto", "logistic", "squared", "hinge"}, default='auto'
-        Loss of a row; auto: logistic for classes, squared for real targets. fista: Newton steps solve logistic, descent on moments squared,
-        an interior path hinge.
+        Loss of a row. ``"auto"``: logistic for classes, squared for real targets. ``"fista"`` solves logistic loss by Newton steps, squared
+        loss by descent on the moments, and hinge loss by an interior-point path.
     tol : float > 0, default=0.0001
-        fista: duality gap at which the fit ends, relative to the objective.
+        With ``"fista"``: stopping tolerance, duality gap relative to the objective.
     max_iter : int >= 1, default=1000
-        fista: steps at most.
+        With ``"fista"``: largest number of steps.
     class_weight : {"balanced"} or dict or None, default=None
-        Factor of the loss per class; a stream that is read once, and partial_fit, take no balanced ones.
+        Factors of the loss per class. ``"balanced"`` is not available for a stream that is read once or in ``partial_fit``.
     edges : array of int or None, default=None
-        Edges of a graph of the features, ``(n_edges, 2)``, in the place of groups (graph lasso); a feature without one is by itself.
+        Edges of a graph of features, ``(n_edges, 2)``, that replace ``groups`` (graph lasso). A feature without an edge forms its own
+        group.
     probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
-        Probabilities of the classes: exact for a logistic loss; otherwise sigmoid or isotonic calibration on the decision values of 5
-        folds, about 5 more fits. sigmoid, isotonic: at fit; auto: exact, or by a sigmoid when they are first asked for; false: none.
+        How class probabilities are obtained. A logistic loss gives them exactly; other losses need a sigmoid or isotonic calibration on
+        decision values of 5 folds, about 5 more fits. ``"sigmoid"``, ``"isotonic"``: calibrate in ``fit``. ``"auto"``: exact, or a sigmoid
+        when you first ask for probabilities. ``False``: none.
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
-        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
-        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
-        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
-        those of the columns as given. A store that was scaled at ingest is taken as it is.
+        Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
+        intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
+        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
+        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     coef_, intercept_
-        ``(n_machines, n_features)`` weights, a sparse array from 50,000 features, whose zeros are exact; and ``(n_machines,)``.
+        ``(n_machines, n_features)`` weights with exact zeros, a sparse array from 50,000 features on; and ``(n_machines,)``.
     active_groups_
-        Labels of the groups with a weight in some machine (of a list of groups, or of edges: their positions in it, behind the edges the
-        features that have none; without groups: features).
+        Labels of the groups with a non-zero weight in any one-vs-rest model. With a list of groups, or edges, their positions in it;
+        features without an edge are numbered after the edges. Without groups, indices of features.
     objective_, dual_gap_
-        Mean loss of the last model plus Omega on the training rows, summed over machines, NaN after ``partial_fit``; and the duality gap of
-        the batch optimum, NaN for streams, which have no certificate.
+        Mean loss plus Omega of the final model on the training rows, summed over one-vs-rest models (NaN after ``partial_fit``); and the
+        duality gap of the batch problem (NaN for streams, which have no certificate).
     lam_, lam_max_
-        Weight of the penalty, and the least that selects nothing, NaN of a stream.
+        Value of ``lam`` used, and the smallest that selects nothing (NaN for a stream).
     n_iter_, converged_, stop_reason_, history_
-        Rounds that are closed (of the batch, steps), whether the gap was reached (False for streams, which have no certificate), what ended
-        the fit, and figures of every step: rows, losses as they came, penalty, features and groups.
+        Number of completed rounds (batch: steps), whether ``tol`` was reached (False for streams, which have no certificate), the reason
+        for stopping, and quantities of every step: rows, progressive losses, penalty, features and groups.
     n_features_in_
-        Width of the rows.
+        Number of features.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------
@@ -324,29 +331,29 @@ class GroupLassoClassifier(_GroupLasso, Classifier):
 
     @available_if(_takes_streams)
     def partial_fit(self, X: UserRows, y: Column, classes: Column = None, sample_weight: Column = None) -> Self:
-        """Learn rows in the order given; any cut of a stream into calls gives the same bits.
+        """Learn rows in the order given. The model does not depend on how the stream is divided into calls.
 
-        A round that is not full at the end of a call goes on with the next; predictions use closed rounds (see :meth:`finish`).
+        The next call continues a round that is not full. Predictions use completed rounds only (see :meth:`finish`).
 
         Parameters
         ----------
         X, y
             ``(n, n_features)`` rows and ``(n,)`` labels.
         classes
-            All labels there will be; needed at the first call.
+            All labels that will occur; required at the first call.
         sample_weight
             ``(n,)`` factors of the losses.
 
         Raises
         ------
         ValueError
-            A label that is none of the classes, non-finite data (the row is named), another width; nothing of the call is learned then.
+            Unknown label, non-finite data (the message names the row) or another number of features; the call has then changed nothing.
         """
         return self._partial_fit(X, y, sample_weight, classes)
 
 
 class GroupLassoRegressor(_GroupLasso, Regressor):
-    r"""Linear regression with few groups of features: online group lasso by dual averaging, FOBOS, or the batch optimum.
+    r"""Linear regression with a few groups of features: online group lasso by dual averaging or FOBOS, or the batch optimum.
 
     .. math::
 
@@ -355,78 +362,84 @@ class GroupLassoRegressor(_GroupLasso, Regressor):
     Parameters
     ----------
     penalty : {"gl", "sgl", "egl", "l1"}, default='gl'
-        Gl, group lasso: lam sum_g sqrt(d_g) ||w_g||; sgl, sparse group lasso: lam sum_g (sqrt(d_g) ||w_g|| + r_g ||w_g||_1); egl: the same,
-        with a threshold that decays over the rounds (see rho); l1: lam ||w||_1.
+        Penalty Omega. ``"gl"``, group lasso: lam sum_g sqrt(d_g) ||w_g||. ``"sgl"``, sparse group lasso: lam sum_g (sqrt(d_g) ||w_g|| + r_g
+        ||w_g||_1). ``"egl"``: as ``"sgl"``, with a threshold that decays over the rounds (see ``rho``). ``"l1"``: lam ||w||_1.
     lam : float >= 0 or {"auto"}, default='auto'
-        Weight of the penalty beside the mean loss; group g of d_g features costs lam sqrt(d_g) ||w_g||. auto: of a batch min(0.6 log(2 G) /
-        n, 0.3) of the least lam that selects nothing, of G groups and n rows, which the first step finds and lam_ tells; of a stream 0.01.
+        Regularisation strength: weight of the penalty beside the mean loss. A group g of d_g features costs lam sqrt(d_g) ||w_g||.
+        ``"auto"``: min(0.6 log(2 G) / n, 0.3) times the smallest ``lam`` that selects nothing, for G groups and n rows; 0.01 for a stream.
+        The value used is stored in ``lam_``.
     gamma : float > 0, default=1.0
-        da: weight of the proximity term, gamma/sqrt(t) in round t; fobos: steps are 1/(gamma sqrt(t)).
+        With ``"da"``: weight of the proximity term, gamma / sqrt(t) in round t. With ``"fobos"``: step sizes are 1 / (gamma sqrt(t)).
     groups : int or array of int or list of arrays or None, default=None
-        One label per feature (a Series goes by the names of features, or of the columns they are made from), the size of groups one after
-        the other, or a list of arrays of numbers or masks, which may overlap; ``None``: those of a store, else every feature by itself.
+        Groups of features: one label per feature (a Series is matched by the names of features, or of the columns they are made from), the
+        size of consecutive groups, or a list of arrays of indices or masks, which may overlap. ``None``: the groups of the store, else each
+        feature is its own group.
     r : float >= 0 or list of float >= 0, default=1.0
-        Sgl, egl: share of the l1 norm inside groups, lam r_g ||w_g||_1 is added; one number, or one per group.
+        With ``"sgl"`` and ``"egl"``: share of the l1 norm within groups. lam r_g ||w_g||_1 is added; one number, or one per group.
     rho : float >= 0, default=0.0
-        egl: l1 part of the proximity term; the threshold of round t is lam r_g + rho gamma/sqrt(t).
+        With ``"egl"``: l1 part of the proximity term. The threshold of round t is lam r_g + rho gamma / sqrt(t).
     algorithm : {"auto", "da", "fobos", "fista"}, default='auto'
-        da: dual averaging over the rows as they come; fobos: forward-backward splitting over the same; fista: the batch optimum with its
-        duality gap. auto: fista, and da in partial_fit, of a text that is read once, without a penalty (lam=0), and where a parameter of
-        streams is not its default (gamma, rho, epochs, batch_size, shuffle, average).
+        Solver: ``"da"`` is dual averaging over the rows in their order; ``"fobos"`` is forward-backward splitting over the same rows;
+        ``"fista"`` finds the batch optimum and its duality gap. ``"auto"`` is ``"fista"``. It is ``"da"`` in ``partial_fit``, for text that
+        is read once, with ``lam=0``, or if a stream parameter (``gamma``, ``rho``, ``epochs``, ``batch_size``, ``shuffle``, ``average``)
+        differs from its default.
     epochs : int >= 1, default=1
-        Da, fobos: passes over the rows.
+        With ``"da"`` and ``"fobos"``: number of passes over the rows.
     batch_size : int >= 1, default=1
-        Da, fobos: rows of a round.
+        With ``"da"`` and ``"fobos"``: number of rows per round.
     shuffle : bool, default=True
-        Da, fobos: blocks of rows, and rows inside a block, in a seeded order, a new one each epoch; partial_fit takes rows as they come.
+        With ``"da"`` and ``"fobos"``: shuffle the blocks of rows, and the rows within a block, anew in each epoch; ``random_state`` is the
+        seed. ``partial_fit`` keeps the order of the rows.
     fit_intercept : bool, default=True
-        Fit an intercept without penalty; in a stream it has steps of its own, whatever gamma, batch_size and the scale of the features.
+        Fit an unpenalised intercept. In a stream its step sizes do not depend on ``gamma``, ``batch_size`` or the scale of the features.
     average : bool, default=False
-        da: predict with the mean of all iterates, at the cost of a dense sweep per round.
+        With ``"da"``: predict with the mean of all iterates. This costs a pass over all coefficients per round.
     loss : {"auto", "squared"}, default='auto'
-        Loss of a row; auto: logistic for classes, squared for real targets. fista: Newton steps solve logistic, descent on moments squared,
-        an interior path hinge.
+        Loss of a row. ``"auto"``: logistic for classes, squared for real targets. ``"fista"`` solves logistic loss by Newton steps, squared
+        loss by descent on the moments, and hinge loss by an interior-point path.
     tol : float > 0, default=0.0001
-        fista: duality gap at which the fit ends, relative to the objective.
+        With ``"fista"``: stopping tolerance, duality gap relative to the objective.
     max_iter : int >= 1, default=1000
-        fista: steps at most.
+        With ``"fista"``: largest number of steps.
     edges : array of int or None, default=None
-        Edges of a graph of the features, ``(n_edges, 2)``, in the place of groups (graph lasso); a feature without one is by itself.
+        Edges of a graph of features, ``(n_edges, 2)``, that replace ``groups`` (graph lasso). A feature without an edge forms its own
+        group.
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
-        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
-        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
-        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
-        those of the columns as given. A store that was scaled at ingest is taken as it is.
+        Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
+        intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
+        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
+        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     coef_, intercept_
-        ``(n_machines, n_features)`` weights, a sparse array from 50,000 features, whose zeros are exact; and ``(n_machines,)``.
+        ``(n_machines, n_features)`` weights with exact zeros, a sparse array from 50,000 features on; and ``(n_machines,)``.
     active_groups_
-        Labels of the groups with a weight in some machine (of a list of groups, or of edges: their positions in it, behind the edges the
-        features that have none; without groups: features).
+        Labels of the groups with a non-zero weight in any one-vs-rest model. With a list of groups, or edges, their positions in it;
+        features without an edge are numbered after the edges. Without groups, indices of features.
     objective_, dual_gap_
-        Mean loss of the last model plus Omega on the training rows, summed over machines, NaN after ``partial_fit``; and the duality gap of
-        the batch optimum, NaN for streams, which have no certificate.
+        Mean loss plus Omega of the final model on the training rows, summed over one-vs-rest models (NaN after ``partial_fit``); and the
+        duality gap of the batch problem (NaN for streams, which have no certificate).
     lam_, lam_max_
-        Weight of the penalty, and the least that selects nothing, NaN of a stream.
+        Value of ``lam`` used, and the smallest that selects nothing (NaN for a stream).
     n_iter_, converged_, stop_reason_, history_
-        Rounds that are closed (of the batch, steps), whether the gap was reached (False for streams, which have no certificate), what ended
-        the fit, and figures of every step: rows, losses as they came, penalty, features and groups.
+        Number of completed rounds (batch: steps), whether ``tol`` was reached (False for streams, which have no certificate), the reason
+        for stopping, and quantities of every step: rows, progressive losses, penalty, features and groups.
     n_features_in_
-        Width of the rows.
+        Number of features.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------
@@ -490,9 +503,9 @@ class GroupLassoRegressor(_GroupLasso, Regressor):
 
     @available_if(_takes_streams)
     def partial_fit(self, X: UserRows, y: Column, sample_weight: Column = None) -> Self:
-        """Learn rows in the order given; any cut of a stream into calls gives the same bits.
+        """Learn rows in the order given. The model does not depend on how the stream is divided into calls.
 
-        A round that is not full at the end of a call goes on with the next; predictions use closed rounds (see :meth:`finish`).
+        The next call continues a round that is not full. Predictions use completed rounds only (see :meth:`finish`).
 
         Parameters
         ----------
@@ -504,14 +517,14 @@ class GroupLassoRegressor(_GroupLasso, Regressor):
         Raises
         ------
         ValueError
-            Non-finite data (the row is named), another width; nothing of the call is learned then.
+            Non-finite data (the message names the row) or another number of features; the call has then changed nothing.
         """
         return self._partial_fit(X, y, sample_weight)
 
 
 class _GroupLassoPath(CrossValidated):
-    """Chooses ``lam`` by cross-validation; the fits of a fold follow a path from the largest value down, each from the groups and weights
-    of the one before, over the same moments or columns.
+    """Choice of ``lam`` by cross-validation. The fits of a fold follow a path of decreasing values on the same moments or columns; each
+    starts from the groups and weights of the previous one.
     """
 
     _grids = (Grid("lam", "lams", descending=True),)
@@ -525,51 +538,51 @@ class _GroupLassoPath(CrossValidated):
 
     @property
     def lam_(self) -> float:
-        """Weight of the penalty that was chosen."""
+        """Chosen ``lam``."""
         return self.best_params_["lam"]
 
 
 class GroupLassoClassifierCV(_GroupLassoPath, GroupLassoClassifier):
-    """Linear classifier with few groups of features, its ``lam`` chosen by cross-validation along a path.
+    """Linear classifier with a few groups of features, with ``lam`` chosen by cross-validation along a path.
 
-    The problem, the parameters that are not explained here and further attributes are those of :class:`GroupLassoClassifier`.
+    See :class:`GroupLassoClassifier` for the problem, the other parameters and further attributes.
 
     Parameters
     ----------
     lams : int or list of float, default=10
-        Values of lam; a number of them is spread evenly in the logarithm from the least that selects nothing, ``lam_max``, to a thousandth
-        of it; to a hundredth where there are more features than rows.
+        Values of ``lam`` to compare. A number gives so many values, evenly spaced in the logarithm from ``lam_max``, the smallest that
+        selects nothing, to a thousandth of it; to a hundredth if there are more features than rows.
     cv : int, splitter, iterable or None, default=None
-        Folds: a number, drawn from ``random_state`` as ``tune`` draws them, in every class or, of many tasks, in every task; or a splitter
-        of scikit-learn, to which tasks are groups, or pairs of indices to learn from and to score. ``None``: 5, fewer where a class or task
-        has fewer rows.
+        Folds. A number gives so many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
+        scikit-learn splitter receives tasks as its groups. An iterable yields pairs of indices, training and test. ``None``: 5 folds, or
+        fewer if a class or task has fewer rows.
     scoring : str, callable, list of str, dict or None, default=None
-        Name of a scorer of scikit-learn, or a callable ``(estimator, X, y)``, where ``X`` numbers the rows held out and the estimator has
-        decided on them; or several: a list of names, or a dict of names and callables. ``None``: accuracy, or R2. Rows count by their
-        weights; to names of scorers the second of two classes is the positive one; probabilities are exact for a logistic loss, else
-        calibrated on the rows held out, each on others.
+        Name of a scikit-learn scorer, or a callable ``(estimator, X, y)``, where ``X`` holds the indices of the held-out rows and the
+        estimator has their decision values; or several, as a list of names or a dict of names and callables. ``None``: accuracy, or R2.
+        Rows count by their weights. For named scorers the second of two classes is the positive one. Probabilities are exact for a logistic
+        loss; otherwise they are cross-calibrated on the held-out rows.
     refit : bool or str, default=True
-        Fit on all rows with the parameters chosen; else there is no model, only the scores. Of several scores the name of the one that
-        decides; ``True`` and ``False``: the first.
+        Fit all rows with the chosen parameters. With ``False`` there are scores but no model. With several scores: the name of the score
+        that decides; ``True`` and ``False`` mean the first.
     one_standard_error : bool, default=False
-        Choose the simplest model within one standard error of the best score, not the best.
+        Choose the simplest model within one standard error of the best score, instead of the best.
     n_jobs : int or None, default=None
-        Processes among which the folds are dealt, -1: all processors; the same bits for any number. ``None`` is 1.
+        Number of processes that share the folds; -1 is one per processor. ``None`` is 1. The result is the same for any number.
 
     Attributes
     ----------
     lam_
-        Weight of the penalty that was chosen.
+        Chosen ``lam``.
     lams_
-        Values that were compared, descending.
+        Values compared, in descending order.
     best_params_, best_score_, best_index_
-        Parameters chosen, their mean score, and their place in ``cv_results_``.
+        Chosen parameters, their mean score, and their index in ``cv_results_``.
     cv_results_
-        Arrays with one entry a point, as ``GridSearchCV`` has them: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``,
-        ``std_test_score``, ``rank_test_score``; of several scores their names stand in the place of ``score``. Of classes further
-        ``mean_margin_loss``, which chooses among points of one score.
+        Arrays with one entry per combination of parameters, as in ``GridSearchCV``: ``params``, ``param_*``, ``split*_test_score``,
+        ``mean_test_score``, ``std_test_score``, ``rank_test_score``. With several scores, their names replace ``score``. Classifiers also
+        have ``mean_margin_loss``, which breaks ties of the score.
     n_splits_, scorer_
-        Number of folds, and what scored them: of several scores a dict.
+        Number of folds, and the scorer; with several scores, a dict of scorers.
 
     Examples
     --------
@@ -644,46 +657,46 @@ class GroupLassoClassifierCV(_GroupLassoPath, GroupLassoClassifier):
 
 
 class GroupLassoRegressorCV(_GroupLassoPath, GroupLassoRegressor):
-    """Linear regression with few groups of features, its ``lam`` chosen by cross-validation along a path.
+    """Linear regression with a few groups of features, with ``lam`` chosen by cross-validation along a path.
 
-    The problem, the parameters that are not explained here and further attributes are those of :class:`GroupLassoRegressor`.
+    See :class:`GroupLassoRegressor` for the problem, the other parameters and further attributes.
 
     Parameters
     ----------
     lams : int or list of float, default=10
-        Values of lam; a number of them is spread evenly in the logarithm from the least that selects nothing, ``lam_max``, to a thousandth
-        of it; to a hundredth where there are more features than rows.
+        Values of ``lam`` to compare. A number gives so many values, evenly spaced in the logarithm from ``lam_max``, the smallest that
+        selects nothing, to a thousandth of it; to a hundredth if there are more features than rows.
     cv : int, splitter, iterable or None, default=None
-        Folds: a number, drawn from ``random_state`` as ``tune`` draws them, in every class or, of many tasks, in every task; or a splitter
-        of scikit-learn, to which tasks are groups, or pairs of indices to learn from and to score. ``None``: 5, fewer where a class or task
-        has fewer rows.
+        Folds. A number gives so many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
+        scikit-learn splitter receives tasks as its groups. An iterable yields pairs of indices, training and test. ``None``: 5 folds, or
+        fewer if a class or task has fewer rows.
     scoring : str, callable, list of str, dict or None, default=None
-        Name of a scorer of scikit-learn, or a callable ``(estimator, X, y)``, where ``X`` numbers the rows held out and the estimator has
-        decided on them; or several: a list of names, or a dict of names and callables. ``None``: accuracy, or R2. Rows count by their
-        weights; to names of scorers the second of two classes is the positive one; probabilities are exact for a logistic loss, else
-        calibrated on the rows held out, each on others.
+        Name of a scikit-learn scorer, or a callable ``(estimator, X, y)``, where ``X`` holds the indices of the held-out rows and the
+        estimator has their decision values; or several, as a list of names or a dict of names and callables. ``None``: accuracy, or R2.
+        Rows count by their weights. For named scorers the second of two classes is the positive one. Probabilities are exact for a logistic
+        loss; otherwise they are cross-calibrated on the held-out rows.
     refit : bool or str, default=True
-        Fit on all rows with the parameters chosen; else there is no model, only the scores. Of several scores the name of the one that
-        decides; ``True`` and ``False``: the first.
+        Fit all rows with the chosen parameters. With ``False`` there are scores but no model. With several scores: the name of the score
+        that decides; ``True`` and ``False`` mean the first.
     one_standard_error : bool, default=False
-        Choose the simplest model within one standard error of the best score, not the best.
+        Choose the simplest model within one standard error of the best score, instead of the best.
     n_jobs : int or None, default=None
-        Processes among which the folds are dealt, -1: all processors; the same bits for any number. ``None`` is 1.
+        Number of processes that share the folds; -1 is one per processor. ``None`` is 1. The result is the same for any number.
 
     Attributes
     ----------
     lam_
-        Weight of the penalty that was chosen.
+        Chosen ``lam``.
     lams_
-        Values that were compared, descending.
+        Values compared, in descending order.
     best_params_, best_score_, best_index_
-        Parameters chosen, their mean score, and their place in ``cv_results_``.
+        Chosen parameters, their mean score, and their index in ``cv_results_``.
     cv_results_
-        Arrays with one entry a point, as ``GridSearchCV`` has them: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``,
-        ``std_test_score``, ``rank_test_score``; of several scores their names stand in the place of ``score``. Of classes further
-        ``mean_margin_loss``, which chooses among points of one score.
+        Arrays with one entry per combination of parameters, as in ``GridSearchCV``: ``params``, ``param_*``, ``split*_test_score``,
+        ``mean_test_score``, ``std_test_score``, ``rank_test_score``. With several scores, their names replace ``score``. Classifiers also
+        have ``mean_margin_loss``, which breaks ties of the score.
     n_splits_, scorer_
-        Number of folds, and what scored them: of several scores a dict.
+        Number of folds, and the scorer; with several scores, a dict of scorers.
 
     Examples
     --------

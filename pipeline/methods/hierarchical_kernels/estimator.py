@@ -1,4 +1,4 @@
-"""HierarchicalKernelClassifier and HierarchicalKernelRegressor: machines on kernels chosen from a graph of them."""
+"""HierarchicalKernelClassifier and HierarchicalKernelRegressor: SVMs on kernels selected from a graph of kernels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .problem import HKLInputs
 
 
 class _Hierarchical(TaskEstimator):
-    """What both estimators share; with tasks the model is a :class:`TaskModel`, else a :class:`KernelModel`."""
+    """Base class of classifier and regressor. The model is a :class:`TaskModel` with tasks, else a :class:`KernelModel`."""
 
     _method = HKL()
     _kernels_parameter = None
@@ -43,18 +43,18 @@ class _Hierarchical(TaskEstimator):
         Parameters
         ----------
         X
-            ``(n_samples, n_features)``; a block store may hold target and tasks itself.
+            ``(n_samples, n_features)``; a block store may contain target and tasks.
         y
-            ``(n_samples,)`` target; several classes are fitted one against the rest, with one set of kernels.
+            ``(n_samples,)`` target. Several classes are fitted one-vs-rest, with one set of kernels.
         task
-            ``(n_samples,)`` integers or strings that name the task of each row, in any order.
+            ``(n_samples,)`` integers or strings: the task of each row, in any order.
         sample_weight
-            ``(n_samples,)`` how often rows count: factors of ``C``, also of widths and traces.
+            ``(n_samples,)`` counts of rows: factors of ``C``, also used in widths and traces.
 
         Raises
         ------
         ValueError
-            A parameter out of range, a graph with a cycle, data that are not finite, one class only.
+            Parameter out of range, graph with a cycle, non-finite data, or a single class.
         """
         has_tasks = task is not None or (is_store(X) and store_tasks(opened(X)) is not None)
         inputs = self._inputs(X, y, sample_weight)
@@ -80,7 +80,7 @@ class _Hierarchical(TaskEstimator):
         self.certificate_depth_ = None if not np.isfinite(depth) or depth == EVERYWHERE else int(depth)
 
     def _values(self, X: object, task: object = None) -> np.ndarray:
-        """Return decision values of any form of data, ``(n_samples, n_machines)``."""
+        """Return the decision values of data in any form, ``(n_samples, n_machines)``."""
         if not isinstance(getattr(self, "model_", None), KernelModel):
             return super()._values(X, task)
         if task is not None:
@@ -89,110 +89,116 @@ class _Hierarchical(TaskEstimator):
 
 
 class HierarchicalKernelClassifier(_Hierarchical, TaskClassifier):
-    r"""Support vector classifier on kernels that are chosen from a graph of them, a kernel together with its ancestors (gHKL, gHKL_MT).
+    r"""Support vector classifier that selects kernels from a graph, each together with its ancestors (gHKL, gHKL_MT).
 
     .. math::
 
         \min_{f, b} \frac{1}{2} \Bigl(\sum_v d_v \bigl(\sum_{w \in D(v)} \|f_w\|^\rho\bigr)^{1/\rho}\Bigr)^2
         + C \sum_i \ell\Bigl(y_i, \sum_w f_w(x_i) + b\Bigr)
 
-    over functions :math:`f_w` in the spaces of the kernels of all nodes w, D(v) the descendants of v. The graph may be too large to list.
+    over functions :math:`f_w` in the spaces of the kernels of all nodes w; D(v) are the descendants of v. The graph may have too many nodes
+    to enumerate.
 
     Parameters
     ----------
     dag : str, list, dict, KernelDag or None, default=None
-        Graph of kernels: subsets(KERNEL[; depth=D]), products of one kernel per feature over all subsets of features; grid(KERNEL; KERNEL;
-        ...[; depth=D]), a chain of kernels per feature; KERNEL is one of single features such as rbf(gamma=0.5)[0:8], gaussian(width=1.0)
-        (in standard deviations), monomial(degree=3), hermite(degree=3). Or a list of nodes {"name": ..., "kernel": "rbf(gamma=1.0)[0] *
-        linear[3]", "parents": [...], "d": ...}, a dictionary from names to (kernel, parents); an estimator also takes a KernelGrid, a
-        KernelList, or any object with the protocol KernelDag. Default: subsets(gaussian), widths of one standard deviation; of more than
-        128 features, or where looks at products take long, single features without products (depth=1), of many rows or features those
-        associated most with the target.
+        Graph of kernels. ``subsets(KERNEL[; depth=D])`` has the products of one kernel per feature over all subsets of features;
+        ``grid(KERNEL; KERNEL; ...[; depth=D])`` has a chain of kernels per feature. KERNEL acts on single features, such as
+        rbf(gamma=0.5)[0:8], gaussian(width=1.0) (in standard deviations), monomial(degree=3) or hermite(degree=3). Or a list of nodes
+        {"name": ..., "kernel": "rbf(gamma=1.0)[0] * linear[3]", "parents": [...], "d": ...}; a dictionary from names to (kernel, parents);
+        a KernelGrid, a KernelList, or any object with the protocol KernelDag. Default: subsets(gaussian) with widths of one standard
+        deviation. With more than 128 features, or if evaluating products takes long, the default is single features without products
+        (depth=1); with many rows or features, only those most associated with the target.
     rho : float > 1 and <= 2, default=1.5
-        Norm over descendants: at 2 no kernel weighs more than its ancestors (HKL), near 1 it may.
+        Norm over descendants: at 2 no kernel weighs more than its ancestors (HKL); near 1 it may.
     a : float > 0, default=2.0
-        Penalties are a^depth.
+        Base of the penalties: a kernel of depth d in the graph has penalty ``a ** d``.
     C : float > 0, default=10.0
-        Loss weight, C * sum of losses, as scikit-learn's SVC and, on a target of standard deviation one, SVR.
+        Inverse regularisation strength: larger values fit the training data more closely. It multiplies the sum of losses, as in
+        scikit-learn's ``SVC`` and, for a target of standard deviation 1, ``SVR``.
     loss : {"auto", "hinge", "squared_hinge", "epsilon_insensitive", "squared"}, default='auto'
-        Hinge or squared_hinge for classes, epsilon_insensitive or squared for real targets; auto: the first that fits.
+        Loss of a row: ``"hinge"`` or ``"squared_hinge"`` for classes, ``"epsilon_insensitive"`` or ``"squared"`` for real targets.
+        ``"auto"``: the first of these that suits the target.
     task_kernel : float > 0 or array of shape (n_tasks, n_tasks) or None, default=None
-        Similarity of tasks: a positive semi-definite matrix (n_tasks, n_tasks), tasks in ascending order, or mu of I + 11'/mu; default: the
-        identity, tasks share which kernels are used, not their functions.
+        Similarity of tasks: a positive semi-definite matrix (n_tasks, n_tasks), with tasks in ascending order, or the number mu of I +
+        11'/mu. Default: the identity; tasks then share the selected kernels, but not their functions.
     solver : {"auto", "mirror"}, default='auto'
-        auto: all weights in closed form after every solve of the machines; mirror: the thesis' mirror descent.
+        ``"auto"``: all weights in closed form after every solve of the SVMs. ``"mirror"``: the mirror descent of the thesis.
     normalize : {"none", "trace"}, default='none'
-        trace: factors (nodes of a list) are scaled to trace n.
+        ``"trace"`` scales the factors of the products (of a list: its nodes) to trace n.
     tol : float > 0, default=0.001
-        Certified gap at which the fit ends, relative to the primal value.
+        Stopping tolerance: certified duality gap relative to the primal value.
     max_rounds : int >= 1, default=50
-        Times the nodes outside are looked at, at most; a warning tells when a cap ends the fit.
+        Largest number of searches among the nodes outside the selected part; a warning reports if a limit ends the fit.
     max_nodes : int >= 1, default=500
-        Nodes of the hull at most.
+        Largest number of nodes in the selected part of the graph.
     max_solves : int >= 1, default=500
-        Solves over one hull at most.
+        Largest number of solves for one set of selected nodes.
     max_visits : int >= 1 or {"auto"}, default='auto'
-        Nodes outside looked at for a certificate, at most; beyond, it holds down to a depth (certificate_depth_). auto: 20,000, of many
-        rows as many as take about ten seconds of a processor.
+        Largest number of nodes outside the selected part that are visited for a certificate. Beyond it, the certificate holds up to a depth
+        (``certificate_depth_``). ``"auto"``: 20,000; with many rows, as many as take about ten seconds of processor time.
     n_add : int >= 1, default=30
-        Nodes added in a round, without their ancestors.
+        Number of nodes added per round, not counting their ancestors.
     rest : float > 0 or None, default=0.001
-        Stop when a round lowered the primal value by less than this share of it; none: go on to the certificate.
+        Stop when a round lowers the primal value by less than this fraction of it. ``None``: continue until the certificate holds.
     threshold : float >= 0 and <= 1, default=0.001
-        A kernel counts as selected above this share of the largest weight.
+        A kernel counts as selected if its weight exceeds this fraction of the largest weight.
     max_iter : int >= 1, default=5000
-        Steps at most, of up to eight solves each; a warning tells when they end the fit.
+        Largest number of steps, each of up to eight solves; a warning reports if it ends the fit.
     grams : {"auto", "memory", "store", "recompute"}, default='auto'
-        Where matrices of the hull lie: auto decides from sizes; memory, store (at gram_store), recompute.
+        Where the Gram matrices of the selected part of the graph are kept: ``"memory"``, ``"store"`` (at ``gram_store``), or
+        ``"recompute"`` for nowhere. ``"auto"`` decides by their size.
     gram_store : str or None, default=None
-        Path of a Gram store, kept for further fits.
+        Path of a Gram store; it is kept for further fits.
     class_weight : {"balanced"} or dict or None, default=None
-        Factor of C per class.
+        Factors of ``C`` per class.
     probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
-        Probabilities of the classes: exact for a logistic loss; otherwise sigmoid or isotonic calibration on the decision values of 5
-        folds, about 5 more fits. sigmoid, isotonic: at fit; auto: exact, or by a sigmoid when they are first asked for; false: none.
+        How class probabilities are obtained. A logistic loss gives them exactly; other losses need a sigmoid or isotonic calibration on
+        decision values of 5 folds, about 5 more fits. ``"sigmoid"``, ``"isotonic"``: calibrate in ``fit``. ``"auto"``: exact, or a sigmoid
+        when you first ask for probabilities. ``False``: none.
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
-        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
-        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
-        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
-        those of the columns as given. A store that was scaled at ingest is taken as it is.
+        Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
+        intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
+        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
+        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     active_set_
-        Kernels of the hull, as texts.
+        Kernels of the selected part of the graph, as texts.
     kernel_weights_
-        ``(n_nodes,)`` their weights mu: the machine's kernel is ``sum_w mu_w k_w``, times the task kernel.
+        ``(n_nodes,)`` kernel weights mu: the model's kernel is ``sum_w mu_w k_w``, times the task kernel.
     nodes_, depths_
-        ``(n_nodes, width)`` names of the nodes in the graph, ``(n_nodes,)`` their depths.
+        ``(n_nodes, width)`` names of the nodes in the graph, and ``(n_nodes,)`` their depths.
     support_
         Indices of the selected kernels.
     certificate_, certificate_depth_
-        Certified gap relative to the primal value, NaN where nothing is certified; ``None`` where it holds for all nodes of the graph, else
-        the depth down to which it does.
+        Certified gap relative to the primal value (NaN without a certificate), and the depth up to which it holds (``None``: for all nodes
+        of the graph).
     objective_, dual_gap_, restricted_gap_
-        Primal value, the certified gap, and the gap over the nodes of the hull.
+        Primal value, the certified gap, and the gap over the nodes of the selected part.
     tasks_, intercept_
-        Names of the tasks, where there are several, and ``(n_machines,)``, or ``(n_tasks,)``; of tasks and more than two classes
-        ``(n_classes, n_tasks)``.
+        Names of the tasks, if there are several, and intercepts: ``(n_machines,)``; with tasks ``(n_tasks,)``, or ``(n_classes, n_tasks)``
+        for more than two classes.
     support_vectors_, dual_coef_
-        Training rows with a coefficient, and their signed coefficients: ``(n_machines, n_support)``, with tasks and two classes
-        ``(n_support,)``.
+        Indices of the support vectors, and their signed coefficients: ``(n_machines, n_support)``; ``(n_support,)`` with tasks and two
+        classes.
     n_iter_, converged_, stop_reason_, history_
-        Steps, whether the gap over all nodes is within ``tol``, what ended it (``rest``: the parameter), and one array per figure over
-        the steps.
+        Number of steps, whether the gap over all nodes is within ``tol``, the reason for stopping (``rest``: the parameter of that name),
+        and one array per quantity over the steps.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------
@@ -267,115 +273,120 @@ class HierarchicalKernelClassifier(_Hierarchical, TaskClassifier):
         self.callbacks = callbacks
 
     def score(self, X: UserRows, y: Column = None, sample_weight: Column = None, task: Column = None) -> float:
-        """Return the share of right labels over all rows."""
+        """Return the accuracy over all rows."""
         return score_of(True, X, y, self.predict(X, task), sample_weight)
 
 
 class HierarchicalKernelRegressor(_Hierarchical, TaskRegressor):
-    r"""Support vector or ridge regression on kernels that are chosen from a graph of them, a kernel together with its ancestors.
+    r"""Support vector or ridge regression that selects kernels from a graph, each together with its ancestors.
 
     .. math::
 
         \min_{f, b} \frac{1}{2} \Bigl(\sum_v d_v \bigl(\sum_{w \in D(v)} \|f_w\|^\rho\bigr)^{1/\rho}\Bigr)^2
         + C \sum_i \ell\Bigl(y_i, \sum_w f_w(x_i) + b\Bigr)
 
-    over functions :math:`f_w` in the spaces of the kernels of all nodes w, D(v) the descendants of v. The graph may be too large to list.
+    over functions :math:`f_w` in the spaces of the kernels of all nodes w; D(v) are the descendants of v. The graph may have too many nodes
+    to enumerate.
 
-    The target is centred and scaled inside: C and epsilon are about targets of standard deviation one, and mean the same in every unit.
-    Coefficients and intercepts are in the unit of the target, objective and bounds in its square.
+    The target is centred and scaled internally: C and epsilon refer to a target of standard deviation 1, whatever its unit. Coefficients
+    and intercepts are in the unit of the target, objective and bounds in its square.
 
     Parameters
     ----------
     dag : str, list, dict, KernelDag or None, default=None
-        Graph of kernels: subsets(KERNEL[; depth=D]), products of one kernel per feature over all subsets of features; grid(KERNEL; KERNEL;
-        ...[; depth=D]), a chain of kernels per feature; KERNEL is one of single features such as rbf(gamma=0.5)[0:8], gaussian(width=1.0)
-        (in standard deviations), monomial(degree=3), hermite(degree=3). Or a list of nodes {"name": ..., "kernel": "rbf(gamma=1.0)[0] *
-        linear[3]", "parents": [...], "d": ...}, a dictionary from names to (kernel, parents); an estimator also takes a KernelGrid, a
-        KernelList, or any object with the protocol KernelDag. Default: subsets(gaussian), widths of one standard deviation; of more than
-        128 features, or where looks at products take long, single features without products (depth=1), of many rows or features those
-        associated most with the target.
+        Graph of kernels. ``subsets(KERNEL[; depth=D])`` has the products of one kernel per feature over all subsets of features;
+        ``grid(KERNEL; KERNEL; ...[; depth=D])`` has a chain of kernels per feature. KERNEL acts on single features, such as
+        rbf(gamma=0.5)[0:8], gaussian(width=1.0) (in standard deviations), monomial(degree=3) or hermite(degree=3). Or a list of nodes
+        {"name": ..., "kernel": "rbf(gamma=1.0)[0] * linear[3]", "parents": [...], "d": ...}; a dictionary from names to (kernel, parents);
+        a KernelGrid, a KernelList, or any object with the protocol KernelDag. Default: subsets(gaussian) with widths of one standard
+        deviation. With more than 128 features, or if evaluating products takes long, the default is single features without products
+        (depth=1); with many rows or features, only those most associated with the target.
     rho : float > 1 and <= 2, default=1.5
-        Norm over descendants: at 2 no kernel weighs more than its ancestors (HKL), near 1 it may.
+        Norm over descendants: at 2 no kernel weighs more than its ancestors (HKL); near 1 it may.
     a : float > 0, default=2.0
-        Penalties are a^depth.
+        Base of the penalties: a kernel of depth d in the graph has penalty ``a ** d``.
     C : float > 0, default=10.0
-        Loss weight, C * sum of losses, as scikit-learn's SVC and, on a target of standard deviation one, SVR.
+        Inverse regularisation strength: larger values fit the training data more closely. It multiplies the sum of losses, as in
+        scikit-learn's ``SVC`` and, for a target of standard deviation 1, ``SVR``.
     loss : {"auto", "hinge", "squared_hinge", "epsilon_insensitive", "squared"}, default='auto'
-        Hinge or squared_hinge for classes, epsilon_insensitive or squared for real targets; auto: the first that fits.
+        Loss of a row: ``"hinge"`` or ``"squared_hinge"`` for classes, ``"epsilon_insensitive"`` or ``"squared"`` for real targets.
+        ``"auto"``: the first of these that suits the target.
     epsilon : float >= 0, default=0.1
-        epsilon_insensitive: half width of the tube without loss, in standard deviations of the target.
+        With ``"epsilon_insensitive"``: half-width of the tube without loss, in standard deviations of the target.
     task_kernel : float > 0 or array of shape (n_tasks, n_tasks) or None, default=None
-        Similarity of tasks: a positive semi-definite matrix (n_tasks, n_tasks), tasks in ascending order, or mu of I + 11'/mu; default: the
-        identity, tasks share which kernels are used, not their functions.
+        Similarity of tasks: a positive semi-definite matrix (n_tasks, n_tasks), with tasks in ascending order, or the number mu of I +
+        11'/mu. Default: the identity; tasks then share the selected kernels, but not their functions.
     solver : {"auto", "mirror"}, default='auto'
-        auto: all weights in closed form after every solve of the machines; mirror: the thesis' mirror descent.
+        ``"auto"``: all weights in closed form after every solve of the SVMs. ``"mirror"``: the mirror descent of the thesis.
     normalize : {"none", "trace"}, default='none'
-        trace: factors (nodes of a list) are scaled to trace n.
+        ``"trace"`` scales the factors of the products (of a list: its nodes) to trace n.
     tol : float > 0, default=0.001
-        Certified gap at which the fit ends, relative to the primal value.
+        Stopping tolerance: certified duality gap relative to the primal value.
     max_rounds : int >= 1, default=50
-        Times the nodes outside are looked at, at most; a warning tells when a cap ends the fit.
+        Largest number of searches among the nodes outside the selected part; a warning reports if a limit ends the fit.
     max_nodes : int >= 1, default=500
-        Nodes of the hull at most.
+        Largest number of nodes in the selected part of the graph.
     max_solves : int >= 1, default=500
-        Solves over one hull at most.
+        Largest number of solves for one set of selected nodes.
     max_visits : int >= 1 or {"auto"}, default='auto'
-        Nodes outside looked at for a certificate, at most; beyond, it holds down to a depth (certificate_depth_). auto: 20,000, of many
-        rows as many as take about ten seconds of a processor.
+        Largest number of nodes outside the selected part that are visited for a certificate. Beyond it, the certificate holds up to a depth
+        (``certificate_depth_``). ``"auto"``: 20,000; with many rows, as many as take about ten seconds of processor time.
     n_add : int >= 1, default=30
-        Nodes added in a round, without their ancestors.
+        Number of nodes added per round, not counting their ancestors.
     rest : float > 0 or None, default=0.001
-        Stop when a round lowered the primal value by less than this share of it; none: go on to the certificate.
+        Stop when a round lowers the primal value by less than this fraction of it. ``None``: continue until the certificate holds.
     threshold : float >= 0 and <= 1, default=0.001
-        A kernel counts as selected above this share of the largest weight.
+        A kernel counts as selected if its weight exceeds this fraction of the largest weight.
     max_iter : int >= 1, default=5000
-        Steps at most, of up to eight solves each; a warning tells when they end the fit.
+        Largest number of steps, each of up to eight solves; a warning reports if it ends the fit.
     grams : {"auto", "memory", "store", "recompute"}, default='auto'
-        Where matrices of the hull lie: auto decides from sizes; memory, store (at gram_store), recompute.
+        Where the Gram matrices of the selected part of the graph are kept: ``"memory"``, ``"store"`` (at ``gram_store``), or
+        ``"recompute"`` for nowhere. ``"auto"`` decides by their size.
     gram_store : str or None, default=None
-        Path of a Gram store, kept for further fits.
+        Path of a Gram store; it is kept for further fits.
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
-        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
-        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
-        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
-        those of the columns as given. A store that was scaled at ingest is taken as it is.
+        Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
+        intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
+        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
+        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     active_set_
-        Kernels of the hull, as texts.
+        Kernels of the selected part of the graph, as texts.
     kernel_weights_
-        ``(n_nodes,)`` their weights mu: the machine's kernel is ``sum_w mu_w k_w``, times the task kernel.
+        ``(n_nodes,)`` kernel weights mu: the model's kernel is ``sum_w mu_w k_w``, times the task kernel.
     nodes_, depths_
-        ``(n_nodes, width)`` names of the nodes in the graph, ``(n_nodes,)`` their depths.
+        ``(n_nodes, width)`` names of the nodes in the graph, and ``(n_nodes,)`` their depths.
     support_
         Indices of the selected kernels.
     certificate_, certificate_depth_
-        Certified gap relative to the primal value, NaN where nothing is certified; ``None`` where it holds for all nodes of the graph, else
-        the depth down to which it does.
+        Certified gap relative to the primal value (NaN without a certificate), and the depth up to which it holds (``None``: for all nodes
+        of the graph).
     objective_, dual_gap_, restricted_gap_
-        Primal value, the certified gap, and the gap over the nodes of the hull.
+        Primal value, the certified gap, and the gap over the nodes of the selected part.
     tasks_, intercept_
-        Names of the tasks, where there are several, and ``(n_machines,)``, or ``(n_tasks,)``; of tasks and more than two classes
-        ``(n_classes, n_tasks)``.
+        Names of the tasks, if there are several, and intercepts: ``(n_machines,)``; with tasks ``(n_tasks,)``, or ``(n_classes, n_tasks)``
+        for more than two classes.
     support_vectors_, dual_coef_
-        Training rows with a coefficient, and their signed coefficients: ``(n_machines, n_support)``, with tasks and two classes
-        ``(n_support,)``.
+        Indices of the support vectors, and their signed coefficients: ``(n_machines, n_support)``; ``(n_support,)`` with tasks and two
+        classes.
     n_iter_, converged_, stop_reason_, history_
-        Steps, whether the gap over all nodes is within ``tol``, what ended it (``rest``: the parameter), and one array per figure over
-        the steps.
+        Number of steps, whether the gap over all nodes is within ``tol``, the reason for stopping (``rest``: the parameter of that name),
+        and one array per quantity over the steps.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""KTASelectionPath: kernels, one per feature or given, that leave one after the other as the norm of their weights falls."""
+"""KTASelectionPath: selection of kernels, one per feature or given, which leave the model one by one as p of the l_p norm decreases."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .problem import path_weights
 
 
 class KTASelectionPath(Selection, KernelEstimator, Classifier):
-    r"""Selection of kernels by their alignment with the classes, along a path of l_p norms.
+    r"""Kernel selection by alignment with the classes, along a path of l_p norms.
 
     Solves, for p from ``p_start`` down to ``p_end``,
 
@@ -41,77 +41,80 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
         \min_{\eta \ge 0} \lambda_1 \sum_i B_F(\eta_i, \eta_0) + \lambda_2 \sum_i \eta_i^p - \sum_i \eta_i a_i,
         \qquad a_i = \frac{y' H K_i H y}{\mathrm{tr}(H K_i H)} .
 
-    Active kernels (weight above ``eps``) become fewer as p falls and never come back. For more than two classes a_i is the sum over the
+    As p decreases, kernels become inactive (weight at most ``eps``) and never return. For more than two classes, a_i is the sum over the
     classes, each against the rest: the alignment with "same class or not".
 
-    The machine of :meth:`predict` and :meth:`decision_function` is the one at ``p``, by default 1.25 (``p_``), where kernels of small
-    alignment have left and accuracy has not. Nearer to ``p_end`` there are few kernels: :meth:`svm_at` gives the machine at any p,
-    :meth:`p_for` the p of a number of kernels. The fit is deterministic.
+    :meth:`predict` and :meth:`decision_function` use the SVM at ``p_``, by default 1.25. There, kernels of small alignment have left, and
+    accuracy is still that of all kernels. Fewer kernels remain nearer to ``p_end``. :meth:`svm_at` returns the SVM at any p, and
+    :meth:`p_for` the p of a given number of kernels. The fit is deterministic.
 
     Parameters
     ----------
     kernel : {"rbf", "linear", "precomputed"}, default='rbf'
-        Kernel of each feature: rbf, its width the median of the non-zero distances, or linear, x x'; or precomputed: matrices (n_kernels,
-        n, n) at fit and (n_kernels, n_test, n_train) at predict.
+        Kernel of each feature: ``"rbf"``, with the median of the non-zero distances as its width; ``"linear"``, x x'; or ``"precomputed"``,
+        with matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in ``predict``.
     divergence : {"euclidean", "kl"}, default='euclidean'
-        Divergence of the weights from eta0: euclidean, or kl, the generalised one of Kullback and Leibler.
+        Divergence of the weights from ``eta0``: squared Euclidean, or the generalised Kullback-Leibler divergence.
     lam1 : float >= 0 or None, default=None
-        Weight of the divergence; default: half the largest alignment.
+        Weight of the divergence. Default: half the largest alignment.
     lam2 : float >= 0 or None, default=None
-        Weight of sum eta^p; default: leaves about ten kernels at p_end (fewer of less than 50 in all, but three).
+        Weight of sum eta^p. Default: a value that leaves about ten kernels at ``p_end``; with fewer than 50 kernels, fewer, but at least
+        three.
     eta0 : float >= 0, default=0.0
-        Centre of the divergence; kl needs a positive one.
+        Centre of the divergence; must be positive with ``"kl"``.
     p_start : float >= 1, default=2.0
-        First p.
+        First p of the path.
     p_end : float >= 1, default=1.0
-        Last p.
+        Last p of the path.
     dp : float > 0, default=0.01
-        Step in p, downwards.
+        Step size in p; the path descends.
     eps : float >= 0 and < 0.367879, default=0.0001
-        A kernel at or below this weight has left for good.
+        A kernel whose weight falls to this value leaves the path for good.
     order : int >= 0 and <= 2, default=1
-        Order of the predictor in p; the path is the same for all, the time is not.
+        Order of the predictor in p. It affects the time, not the path.
     C : float > 0, default=1.0
-        Loss weight of the machines, C * sum of losses on a kernel of (centred) trace n, the scale of scikit-learn's SVC; default of svm_at
-        and svm_path.
+        Inverse regularisation strength of the SVMs: larger values fit the training data more closely. As in scikit-learn's ``SVC``, with a
+        kernel of (centred) trace n. Default of ``svm_at`` and ``svm_path``.
     n_machines : int >= 1, default=11
-        Points, evenly from the first to the last with an active kernel, at which a machine is trained and its accuracy noted; 1: the last
-        one.
+        Number of points at which an SVM is trained and its accuracy recorded, evenly spaced from the first to the last with an active
+        kernel; 1: the last one.
     p : float >= 1 or {"auto"} or None, default='auto'
-        Point of the path at which the machine stands that predicts, or the last one before it with an active kernel. auto: 1.25, or the end
-        of the path next to it; none: the last one with an active kernel, which has the fewest and is less accurate.
+        Point of the path whose SVM predicts, or the last point before it with an active kernel. ``"auto"``: 1.25, or the nearest end of the
+        path. ``None``: the last point with an active kernel, which has the fewest kernels and is less accurate.
     class_weight : {"balanced"} or dict or None, default=None
-        Factor of C per class; alignments do not use it.
+        Factors of ``C`` per class; alignments ignore them.
     probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
-        Probabilities of the classes: exact for a logistic loss; otherwise sigmoid or isotonic calibration on the decision values of 5
-        folds, about 5 more fits. sigmoid, isotonic: at fit; auto: exact, or by a sigmoid when they are first asked for; false: none.
+        How class probabilities are obtained. A logistic loss gives them exactly; other losses need a sigmoid or isotonic calibration on
+        decision values of 5 folds, about 5 more fits. ``"sigmoid"``, ``"isotonic"``: calibrate in ``fit``. ``"auto"``: exact, or a sigmoid
+        when you first ask for probabilities. ``False``: none.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     alignments_, widths_, traces_
-        ``(n_kernels,)`` a_i, width, and trace of the centred kernel.
+        ``(n_kernels,)`` each: alignment a_i, width, and trace of the centred kernel.
     p_grid_, n_active_, weights_path_
-        ``(n_points,)`` descending, ``(n_points,)`` numbers of active kernels, and ``(n_points, n_kernels)`` sparse weights.
+        ``(n_points,)`` values of p in descending order, ``(n_points,)`` numbers of active kernels, and ``(n_points, n_kernels)`` sparse
+        weights.
     junctures_
-        ``(n_kernels,)``: kernel i is active at p exactly if ``p > junctures_[i]``; infinity: never, 0: to the end.
+        ``(n_kernels,)``: kernel i is active at p if and only if ``p > junctures_[i]``; infinity: never active, 0: active to the end.
     path_scores_
-        ``{"p", "n_active", "train_accuracy"}``, arrays with one entry per machine trained along the path.
+        ``{"p", "n_active", "train_accuracy"}``: arrays with one entry per SVM trained along the path.
     lam1_, lam2_, p_
-        The regularisation used, and where :meth:`predict`'s machine stands.
+        Regularisation used, and the point of the path whose SVM :meth:`predict` uses.
     history_
-        One array per figure over the iterations.
+        One array per quantity, over the iterations.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------
@@ -174,21 +177,21 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
         self.callbacks = callbacks
 
     def fit(self, X: UserRows, y: Column = None, sample_weight: Column = None) -> Self:
-        """Compute alignments, path, and machines along it.
+        """Compute the alignments, the path, and SVMs along it.
 
         Parameters
         ----------
         X
-            ``(n_samples, n_features)`` array, sparse matrix, Dask array, block store; or matrices.
+            ``(n_samples, n_features)`` array, sparse matrix, Dask array or block store; with ``kernel="precomputed"``, matrices.
         y
-            ``(n_samples,)`` classes; a block store may hold them itself.
+            ``(n_samples,)`` classes; a block store may contain them.
         sample_weight
-            ``(n_samples,)`` how often each row counts, in alignments, widths and losses; a row of weight 0 is as if it were not there.
+            ``(n_samples,)`` counts of rows, used in alignments, widths and losses; rows with weight 0 are ignored.
 
         Raises
         ------
         ValueError
-            A parameter out of range, data that are not finite, one class only, or no kernel with a positive alignment.
+            Parameter out of range, non-finite data, a single class, or no kernel with a positive alignment.
         """
         config = self._config()
         inputs = self._inputs(X, y, sample_weight, config=config)
@@ -218,39 +221,39 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
         return float(p)
 
     def active_at(self, p: float) -> np.ndarray:
-        """Return the active kernels at p, int64 ascending."""
+        """Return the indices of the active kernels at p, int64 in ascending order."""
         return np.flatnonzero(self.junctures_ < self._checked_p(p))
 
     def weights_at(self, p: float) -> np.ndarray:
-        """Return the weights at any p of the path, ``(n_kernels,)``."""
+        """Return the kernel weights at any p of the path, ``(n_kernels,)``."""
         out, (active, eta) = np.zeros(len(self.alignments_)), self._path_weights(self._checked_p(p))
         out[active] = eta
         return out
 
     def p_for(self, n_features: int) -> float:
-        """Return a p at which ``n_features`` kernels are active, or the most below that number.
+        """Return a p at which ``n_features`` kernels are active, or the largest possible smaller number of kernels.
 
-        Raises ValueError: more are active to the end of the path, or none would be.
+        Raises ValueError if more kernels stay active to the end of the path, or if none would be active.
         """
         check_is_fitted(self, "model_")
         return p_for(self.junctures_, n_features, float(self.p_grid_[0]), float(self.p_grid_[-1]))
 
     def svm_at(self, p: float, C: float | None = None, warm: PathMachine | None = None) -> PathMachine:
-        """Return the machine trained on the active kernels at p.
+        """Return the SVM trained on the active kernels at p.
 
         Parameters
         ----------
         p
-            A point of the path, on the grid or between.
+            Point of the path, on the grid or between its points.
         C
-            Loss weight; default the estimator's.
+            Inverse regularisation strength. Default: ``C`` of the estimator.
         warm
-            A machine at another point or with another C to start from: along the path coefficients change little.
+            SVM at another point, or with another ``C``, from which the solver starts: coefficients change little along the path.
 
         Raises
         ------
         ValueError
-            p outside the path, no active kernel there, or a copy or loaded estimator, which has no training data.
+            p outside the path, no active kernel at p, or an estimator that was copied or loaded and has no training data.
         """
         at = self._checked_p(p)
         if not len(self.active_at(at)):
@@ -262,21 +265,22 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
             return self._machine(config, self._trainer(config, ctx).at(at, active, eta, start))
 
     def svm_path(self, p: Any = None, C: float | None = None) -> Iterator[PathMachine]:
-        """Yield machines along the path, each started from the one before: much cheaper than :meth:`svm_at` point by point.
+        """Yield SVMs along the path. Each starts from the previous one, which is much cheaper than :meth:`svm_at` at every point.
 
-        The weights of a machine are those of its p but for 3e-4 of their sum, so that kernels of like alignment can share matrices.
+        The kernel weights of an SVM equal those of its p to within 3e-4 of their sum, so that kernels of similar alignment can share
+        matrices.
 
         Parameters
         ----------
         p
-            Points, descending; by default all of the grid that have an active kernel.
+            Points in descending order. Default: all points of the grid with an active kernel.
         C
-            Loss weight; default the estimator's.
+            Inverse regularisation strength. Default: ``C`` of the estimator.
 
         Raises
         ------
         ValueError
-            p outside the path, no active kernel there, or a copy or loaded estimator, which has no training data.
+            p outside the path, no active kernel at p, or an estimator that was copied or loaded and has no training data.
         """
         check_is_fitted(self, "model_")
         config = self._machine_config(C)
@@ -325,7 +329,7 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
     # -- selection and prediction --------------------------------------------------------------------------------------------------
 
     def get_support(self, indices: bool = False, p: float | None = None) -> np.ndarray:
-        """Return the mask (or indices) of the features active at ``p``; by default where :meth:`predict`'s machine stands."""
+        """Return the mask (or indices) of the features active at ``p``; by default at ``p_``."""
         mask = np.zeros(len(self.model_.arrays["junctures"]) if hasattr(self, "model_") else 0, dtype=bool)
         mask[self.active_at(self._checked_p(p))] = True
         return np.flatnonzero(mask) if indices else mask
@@ -334,7 +338,7 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
         return self.get_support()
 
     def transform(self, X: UserRows, p: float | None = None) -> Matrix:
-        """Return the columns of X that are active at ``p``; by default where :meth:`predict`'s machine stands."""
+        """Return the columns of X that are active at ``p``; by default at ``p_``."""
         at = self._checked_p(p)
         if self._precomputed:
             raise ValueError("kernel='precomputed': there are no features to choose; see active_at")
@@ -345,49 +349,49 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
 
 
 class KTASelectionPathCV(CrossValidated, KTASelectionPath):
-    """Selection of kernels along a path of l_p norms, the point ``p`` of the path and ``C`` chosen by cross-validation.
+    """Kernel selection along a path of l_p norms, with the point ``p`` of the path and ``C`` chosen by cross-validation.
 
-    The path is that of :class:`KTASelectionPath`. Every fold has its own alignments and path, and machines for all ``C`` at ``n_machines``
-    points, evenly from ``p_start`` to ``p_end``, on matrices that they share. Of points with like scores the one of the smallest p is the
-    simplest: it has the fewest kernels.
+    The path is that of :class:`KTASelectionPath`. Every fold has its own alignments and path. Its SVMs, for all ``C`` at ``n_machines``
+    points evenly from ``p_start`` to ``p_end``, share their matrices. Among points with similar scores, the simplest has the smallest p: it
+    has the fewest kernels.
 
-    The parameters that are not explained here and further attributes are those of :class:`KTASelectionPath`.
+    See :class:`KTASelectionPath` for the other parameters and further attributes.
 
     Parameters
     ----------
     Cs : int or list of float, default=(1.0, 10.0, 100.0)
-        Values of C; a number of them is spread evenly in the logarithm from 1/10 to 1000.
+        Values of ``C`` to compare. A number gives so many values, evenly spaced in the logarithm from 1/10 to 1000.
     cv : int, splitter, iterable or None, default=None
-        Folds: a number, drawn from ``random_state`` as ``tune`` draws them, in every class or, of many tasks, in every task; or a splitter
-        of scikit-learn, to which tasks are groups, or pairs of indices to learn from and to score. ``None``: 5, fewer where a class or task
-        has fewer rows.
+        Folds. A number gives so many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
+        scikit-learn splitter receives tasks as its groups. An iterable yields pairs of indices, training and test. ``None``: 5 folds, or
+        fewer if a class or task has fewer rows.
     scoring : str, callable, list of str, dict or None, default=None
-        Name of a scorer of scikit-learn, or a callable ``(estimator, X, y)``, where ``X`` numbers the rows held out and the estimator has
-        decided on them; or several: a list of names, or a dict of names and callables. ``None``: accuracy, or R2. Rows count by their
-        weights; to names of scorers the second of two classes is the positive one; probabilities are exact for a logistic loss, else
-        calibrated on the rows held out, each on others.
+        Name of a scikit-learn scorer, or a callable ``(estimator, X, y)``, where ``X`` holds the indices of the held-out rows and the
+        estimator has their decision values; or several, as a list of names or a dict of names and callables. ``None``: accuracy, or R2.
+        Rows count by their weights. For named scorers the second of two classes is the positive one. Probabilities are exact for a logistic
+        loss; otherwise they are cross-calibrated on the held-out rows.
     refit : bool or str, default=True
-        Fit on all rows with the parameters chosen; else there is no model, only the scores. Of several scores the name of the one that
-        decides; ``True`` and ``False``: the first.
+        Fit all rows with the chosen parameters. With ``False`` there are scores but no model. With several scores: the name of the score
+        that decides; ``True`` and ``False`` mean the first.
     one_standard_error : bool, default=False
-        Choose the simplest model within one standard error of the best score, not the best.
+        Choose the simplest model within one standard error of the best score, instead of the best.
     n_jobs : int or None, default=None
-        Processes among which the folds are dealt, -1: all processors; the same bits for any number. ``None`` is 1.
+        Number of processes that share the folds; -1 is one per processor. ``None`` is 1. The result is the same for any number.
 
     Attributes
     ----------
     C_, p_
-        Parameters chosen; :meth:`predict`'s machine stands at ``p_``.
+        Chosen parameters; :meth:`predict` uses the SVM at ``p_``.
     Cs_
-        Values of ``C`` that were compared.
+        Values of ``C`` compared.
     best_params_, best_score_, best_index_
-        Parameters chosen, their mean score, and their place in ``cv_results_``.
+        Chosen parameters, their mean score, and their index in ``cv_results_``.
     cv_results_
-        Arrays with one entry a point, as ``GridSearchCV`` has them: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``,
-        ``std_test_score``, ``rank_test_score``; of several scores their names stand in the place of ``score``. Of classes further
-        ``mean_margin_loss``, which chooses among points of one score.
+        Arrays with one entry per combination of parameters, as in ``GridSearchCV``: ``params``, ``param_*``, ``split*_test_score``,
+        ``mean_test_score``, ``std_test_score``, ``rank_test_score``. With several scores, their names replace ``score``. Classifiers also
+        have ``mean_margin_loss``, which breaks ties of the score.
     n_splits_, scorer_
-        Number of folds, and what scored them: of several scores a dict.
+        Number of folds, and the scorer; with several scores, a dict of scorers.
 
     Examples
     --------
@@ -455,14 +459,14 @@ class KTASelectionPathCV(CrossValidated, KTASelectionPath):
 
 
 class PathMachine:
-    """A machine at one point of the path.
+    """SVM at one point of the path.
 
     Attributes
     ----------
     classes_, p_, C_
-        Labels in order, and where it stands.
+        Class labels in ascending order, the point p of the path, and ``C``.
     active_, weights_
-        Its kernels, ascending, and their weights, which sum to the number of rows.
+        Active kernels in ascending order, and their weights, which sum to the number of rows.
 
     Examples
     --------
@@ -490,7 +494,7 @@ class PathMachine:
 
     @cached_property
     def model_(self) -> KernelModel:
-        """Its record with the support rows, made on first use."""
+        """Model record with the support vectors, made at the first access."""
         return self._build()
 
     def coefficients(self) -> np.ndarray:
@@ -498,14 +502,14 @@ class PathMachine:
         return self._point.beta
 
     def training_values(self) -> np.ndarray:
-        """Return ``f(x)`` of the training rows, known from training: ``(n,)`` or ``(n, n_classes)``."""
+        """Return ``f(x)`` of the training rows, which training has computed: ``(n,)`` or ``(n, n_classes)``."""
         values = self._point.values
         return values[0] if len(values) == 1 else values.T
 
     def decision_function(self, X: UserRows) -> np.ndarray:
         """Return ``f(x)`` of new rows, or of matrices ``(n_kernels, n_test, n_train)``: ``(n,)`` or ``(n, n_classes)``.
 
-        Raises ValueError: another width than at fit.
+        Raises ValueError if the number of features differs from that of the fit.
         """
         values = self._values(X)
         return values[:, 0] if values.shape[1] == 1 else values
@@ -526,12 +530,12 @@ class PathMachine:
         return predicted_labels(self.decision_function(X), self.classes_)
 
     def predict_proba(self, X: UserRows) -> np.ndarray:
-        """Return the probabilities of the classes, ``(n, n_classes)``.
+        """Return the class probabilities, ``(n, n_classes)``.
 
-        They are calibrated at the first call, from the data of the fit: paths without a fifth of the rows each, with a machine at this p;
-        about five fits.
+        The first call calibrates them on the training data, which takes about as long as five fits: each leaves out a fifth of the rows and
+        trains an SVM at this p of its own path.
 
-        Raises ValueError: the estimator's ``probability`` is ``False``, or the data were changed since its fit.
+        Raises ValueError if ``probability`` of the estimator is ``False``, or if the data have changed since the fit.
         """
         calibration = None if self._late is None else self._late.get()
         if calibration is None:

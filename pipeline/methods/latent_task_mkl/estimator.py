@@ -1,4 +1,4 @@
-"""LatentTaskMKLClassifier and LatentTaskMKLRegressor: kernels shared by groups of tasks, which are learnt over all groups."""
+"""LatentTaskMKLClassifier and LatentTaskMKLRegressor: kernels shared by groups of tasks, which are learnt from all possible groups."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .problem import Certificate
 
 @dataclass(frozen=True)
 class TaskGroup:
-    """A group of tasks, ``tasks`` by name, and ``weight``, the sum of the weights of its kernels."""
+    """Group of tasks: the names ``tasks``, and ``weight``, the sum of the weights of its kernels."""
 
     tasks: tuple[Any, ...]
     weight: float
 
 
 class _LatentTaskMKL(TaskEstimator):
-    """What both estimators share."""
+    """Base class of classifier and regressor."""
 
     _method = OneVsRest(LatentTask())
     _takes_all_memory = True
@@ -47,7 +47,7 @@ class _LatentTaskMKL(TaskEstimator):
 
 
 class LatentTaskMKLClassifier(_LatentTaskMKL, TaskClassifier):
-    r"""Classifiers of many tasks whose kernels are shared by groups of tasks (MTGFL); the classes are the same for all tasks.
+    r"""Classifiers for many tasks, with kernels shared by groups of tasks (MTGFL). The classes are the same for all tasks.
 
     .. math::
 
@@ -57,102 +57,109 @@ class LatentTaskMKLClassifier(_LatentTaskMKL, TaskClassifier):
     over functions of all groups w of tasks, :math:`F_t = \sum_{w \ni t} \sum_j (h_{0w}^j + h_{tw}^j) + b_t` and
     :math:`(\Theta_w^j)^2 = \mu \|h_{0w}^j\|^2 + \sum_{t \in w} \|h_{tw}^j\|^2`.
 
-    Of more than two classes every class has a machine against the rest, with groups of its own; attributes are lists then, in the order of
-    the classes, and arrays have one more axis before the others.
+    More than two classes are fitted one-vs-rest, each class with its own groups. Attributes are then lists in the order of the classes, and
+    arrays have the classes as an additional first axis.
 
-    A task all of whose rows have one label predicts it, and takes no part in groups.
+    A task whose rows all have the same label predicts that label, and belongs to no group.
 
     Parameters
     ----------
     kernels : list of KernelSpec, str or callable, or "precomputed", or None, default=None
-        Kernels as short texts like rbf(gamma=0.5), rbf (its width the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
-        radius], or precomputed for matrices: an estimator takes (n_kernels, n, n) at fit, (n_kernels, n_test, n_train) at predict; default:
-        Gaussians and polynomials on all features and on each one, while they are few, else up to ten on all features.
+        Kernel expressions such as rbf(gamma=0.5), rbf (its width is the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
+        radius]; or ``"precomputed"``, with matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in ``predict``. Default:
+        Gaussians and polynomials on all features and on each one if there are few features, else up to ten kernels on all features.
     p : float > 1 and <= 2, default=1.5
-        Norm over the kernels of a group; small values give few kernels.
+        Norm over the kernels of a group; small values select few kernels.
     q : float > 1 and <= 2, default=1.5
-        Norm over the groups that hold a group (inverted: that are in it); small values give few groups.
+        Norm over the groups that contain a group (inverted: that it contains); small values select few groups.
     a : float > 0, default=1.5
-        Penalty d_w = a^size of a group (inverted: a^tasks left out). At 1.5 groups of aligned tasks practically always help; 2 and more
-        give fewer, more readable ones.
+        Base of the penalty of a group of tasks: ``a ** size``; in an inverted search, ``a`` to the number of tasks left out. At 1.5, groups
+        of similar tasks nearly always help the fit. Values of 2 and more give fewer groups that are easier to read.
     mu : float > 0, default=1.0
-        Weight of the mean of a group: small values pull its tasks together, large ones let them share kernels only.
+        Weight of the mean of a group: small values pull the functions of its tasks together; with large values the tasks share only their
+        kernels.
     C : float > 0 or {"auto"}, default='auto'
-        Loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and, on a target of deviation one, SVR. auto: 1 for
-        classes, 0.5 over the root of the number of kernels for real targets (C_).
+        Inverse regularisation strength: larger values fit the training data more closely. It multiplies the sum of losses over the rows of
+        all tasks, as in scikit-learn's ``SVC`` and, for a target of standard deviation 1, ``SVR``. ``"auto"``: 1 for classes, 0.5 /
+        sqrt(number of kernels) for real targets; the value used is stored in ``C_``.
     inverted : bool or {"auto"}, default='auto'
-        Start from the group of all tasks and leave tasks out, in place of starting from single tasks: finds large groups. auto: where there
-        are more tasks than groups grow to from single ones, max_size (inverted_).
+        Start from the group of all tasks and leave tasks out, instead of starting from single tasks; this finds large groups. ``"auto"``:
+        if there are more than ``max_size`` tasks, the size up to which groups grow from single ones. The choice is stored in ``inverted_``.
     loss : {"auto", "hinge", "epsilon_insensitive", "squared"}, default='auto'
-        Loss of a row: hinge for classes, epsilon_insensitive for real targets, squared; auto: the first that fits.
+        Loss of a row: ``"hinge"`` for classes, ``"epsilon_insensitive"`` or ``"squared"`` for real targets. ``"auto"``: the first of these
+        that suits the target.
     normalize : {"none", "trace", "unit_trace", "multiplicative", "cosine"}, default='trace'
-        Normalisation of kernels that leave it open; trace: trace n.
+        Normalisation of kernels that do not specify one; ``"trace"`` scales to trace n.
     tol : float > 0, default=0.01
-        Gap, certified over all groups, at which the fit ends, relative to the objective.
+        Stopping tolerance: duality gap certified over all groups, relative to the objective.
     max_iter : int >= 1, default=500
-        Machines solved at most.
+        Largest number of SVM solves.
     max_rounds : int >= 1, default=50
-        Times that groups join at most.
+        Largest number of rounds in which groups are added.
     max_groups : int >= 1, default=2000
-        Groups in the working set at most, with all their ancestors.
+        Largest number of groups in the working set, with all their ancestors.
     max_size : int >= 1 or None, default=8
-        Tasks of a group (inverted: tasks left out) that the search looks at; the certificate says where it cut something off; none: all.
+        Largest number of tasks in a group (inverted: of tasks left out) that the search considers; the certificate reports if it was cut
+        short. ``None``: no limit.
     stop_at_rest : bool, default=False
-        Stop too when a round lowers the objective by less than tol/10 of it; later rounds often serve the certificate alone.
+        Also stop when a round lowers the objective by less than tol/10 of its value; later rounds often improve only the certificate.
     threshold : float >= 0 and <= 1, default=0.001
-        A group is listed above this share of the largest weight.
+        A group is listed if its weight exceeds this fraction of the largest weight.
     grams : {"auto", "memory", "store", "recompute"}, default='auto'
-        Where the Gram matrices lie: auto decides from sizes; memory, store (at gram_store), recompute.
+        Where Gram matrices are kept: ``"memory"``, ``"store"`` (at ``gram_store``), or ``"recompute"`` for nowhere. ``"auto"`` decides by
+        their size.
     gram_store : str or None, default=None
-        Path of a Gram store, kept for further fits.
+        Path of a Gram store; it is kept for further fits.
     class_weight : {"balanced"} or dict or None, default=None
-        Factor of C per class.
+        Factors of ``C`` per class.
     probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
-        Probabilities of the classes: exact for a logistic loss; otherwise sigmoid or isotonic calibration on the decision values of 5
-        folds, about 5 more fits. sigmoid, isotonic: at fit; auto: exact, or by a sigmoid when they are first asked for; false: none.
+        How class probabilities are obtained. A logistic loss gives them exactly; other losses need a sigmoid or isotonic calibration on
+        decision values of 5 folds, about 5 more fits. ``"sigmoid"``, ``"isotonic"``: calibrate in ``fit``. ``"auto"``: exact, or a sigmoid
+        when you first ask for probabilities. ``False``: none.
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
-        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
-        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
-        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
-        those of the columns as given. A store that was scaled at ingest is taken as it is.
+        Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
+        intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
+        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
+        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     groups_
-        List of :class:`TaskGroup`, the heaviest first. Compare groups of one size: the penalties make single tasks (inverted: the group
-        of all) the heaviest.
+        List of :class:`TaskGroup`, in descending order of weight. Compare only groups of one size: the penalties favour single tasks
+        (inverted: the group of all).
     group_kernel_weights_
         ``(n_groups, n_kernels)`` weights of the kernels in these groups.
     certificate_
-        :class:`Certificate`: gap to the optimum over all groups, whether the search over them was complete, and the thesis' sufficient
-        condition.
+        :class:`Certificate`: gap to the optimum over all groups, whether the search over them was complete, and the sufficient condition of
+        the thesis.
     task_kernel_weights_
         ``(n_kernels, n_tasks, n_tasks)`` weight of every kernel between pairs of tasks.
     objective_, dual_gap_
         Primal value, and its certified distance to the optimum over all groups.
     C_
-        Weight of the losses.
+        Value of ``C`` used.
     inverted_
         Whether the search started from the group of all tasks.
     n_iter_, converged_, stop_reason_, history_
-        Machines solved, whether ``tol`` was reached, what ended it, and one array per figure over the iterations.
+        Number of SVM solves, whether ``tol`` was reached, the reason for stopping, and one array per quantity over the iterations.
     tasks_, intercept_
-        Names of the tasks, and ``(n_tasks,)`` their intercepts; ``(n_classes, n_tasks)`` of more than two classes.
+        Names of the tasks, and ``(n_tasks,)`` their intercepts; ``(n_classes, n_tasks)`` for more than two classes.
     support_vectors_, dual_coef_
-        Training rows with a coefficient, and ``(n_support,)`` their signed coefficients; of more than two classes
-        ``(n_classes, n_support)``.
+        Indices of the support vectors, and ``(n_support,)`` their signed coefficients; ``(n_classes, n_support)`` for more than two
+        classes.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------
@@ -226,7 +233,7 @@ class LatentTaskMKLClassifier(_LatentTaskMKL, TaskClassifier):
 
 
 class LatentTaskMKLRegressor(_LatentTaskMKL, TaskRegressor):
-    r"""Regressions of many tasks whose kernels are shared by groups of tasks (MTGFL).
+    r"""Regressions for many tasks, with kernels shared by groups of tasks (MTGFL).
 
     .. math::
 
@@ -236,100 +243,106 @@ class LatentTaskMKLRegressor(_LatentTaskMKL, TaskRegressor):
     over functions of all groups w of tasks, :math:`F_t = \sum_{w \ni t} \sum_j (h_{0w}^j + h_{tw}^j) + b_t` and
     :math:`(\Theta_w^j)^2 = \mu \|h_{0w}^j\|^2 + \sum_{t \in w} \|h_{tw}^j\|^2`.
 
-    Of more than two classes every class has a machine against the rest, with groups of its own; attributes are lists then, in the order of
-    the classes, and arrays have one more axis before the others.
+    More than two classes are fitted one-vs-rest, each class with its own groups. Attributes are then lists in the order of the classes, and
+    arrays have the classes as an additional first axis.
 
-    The target is centred and scaled inside: C and epsilon are about targets of standard deviation one, and mean the same in every unit.
-    Coefficients and intercepts are in the unit of the target, objective and bounds in its square.
+    The target is centred and scaled internally: C and epsilon refer to a target of standard deviation 1, whatever its unit. Coefficients
+    and intercepts are in the unit of the target, objective and bounds in its square.
 
     Parameters
     ----------
     kernels : list of KernelSpec, str or callable, or "precomputed", or None, default=None
-        Kernels as short texts like rbf(gamma=0.5), rbf (its width the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
-        radius], or precomputed for matrices: an estimator takes (n_kernels, n, n) at fit, (n_kernels, n_test, n_train) at predict; default:
-        Gaussians and polynomials on all features and on each one, while they are few, else up to ten on all features.
+        Kernel expressions such as rbf(gamma=0.5), rbf (its width is the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
+        radius]; or ``"precomputed"``, with matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in ``predict``. Default:
+        Gaussians and polynomials on all features and on each one if there are few features, else up to ten kernels on all features.
     p : float > 1 and <= 2, default=1.5
-        Norm over the kernels of a group; small values give few kernels.
+        Norm over the kernels of a group; small values select few kernels.
     q : float > 1 and <= 2, default=1.5
-        Norm over the groups that hold a group (inverted: that are in it); small values give few groups.
+        Norm over the groups that contain a group (inverted: that it contains); small values select few groups.
     a : float > 0, default=1.5
-        Penalty d_w = a^size of a group (inverted: a^tasks left out). At 1.5 groups of aligned tasks practically always help; 2 and more
-        give fewer, more readable ones.
+        Base of the penalty of a group of tasks: ``a ** size``; in an inverted search, ``a`` to the number of tasks left out. At 1.5, groups
+        of similar tasks nearly always help the fit. Values of 2 and more give fewer groups that are easier to read.
     mu : float > 0, default=1.0
-        Weight of the mean of a group: small values pull its tasks together, large ones let them share kernels only.
+        Weight of the mean of a group: small values pull the functions of its tasks together; with large values the tasks share only their
+        kernels.
     C : float > 0 or {"auto"}, default='auto'
-        Loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and, on a target of deviation one, SVR. auto: 1 for
-        classes, 0.5 over the root of the number of kernels for real targets (C_).
+        Inverse regularisation strength: larger values fit the training data more closely. It multiplies the sum of losses over the rows of
+        all tasks, as in scikit-learn's ``SVC`` and, for a target of standard deviation 1, ``SVR``. ``"auto"``: 1 for classes, 0.5 /
+        sqrt(number of kernels) for real targets; the value used is stored in ``C_``.
     inverted : bool or {"auto"}, default='auto'
-        Start from the group of all tasks and leave tasks out, in place of starting from single tasks: finds large groups. auto: where there
-        are more tasks than groups grow to from single ones, max_size (inverted_).
+        Start from the group of all tasks and leave tasks out, instead of starting from single tasks; this finds large groups. ``"auto"``:
+        if there are more than ``max_size`` tasks, the size up to which groups grow from single ones. The choice is stored in ``inverted_``.
     loss : {"auto", "hinge", "epsilon_insensitive", "squared"}, default='auto'
-        Loss of a row: hinge for classes, epsilon_insensitive for real targets, squared; auto: the first that fits.
+        Loss of a row: ``"hinge"`` for classes, ``"epsilon_insensitive"`` or ``"squared"`` for real targets. ``"auto"``: the first of these
+        that suits the target.
     epsilon : float >= 0, default=0.1
-        epsilon_insensitive: half width of the tube without loss, in standard deviations of the target.
+        With ``"epsilon_insensitive"``: half-width of the tube without loss, in standard deviations of the target.
     normalize : {"none", "trace", "unit_trace", "multiplicative", "cosine"}, default='trace'
-        Normalisation of kernels that leave it open; trace: trace n.
+        Normalisation of kernels that do not specify one; ``"trace"`` scales to trace n.
     tol : float > 0, default=0.01
-        Gap, certified over all groups, at which the fit ends, relative to the objective.
+        Stopping tolerance: duality gap certified over all groups, relative to the objective.
     max_iter : int >= 1, default=500
-        Machines solved at most.
+        Largest number of SVM solves.
     max_rounds : int >= 1, default=50
-        Times that groups join at most.
+        Largest number of rounds in which groups are added.
     max_groups : int >= 1, default=2000
-        Groups in the working set at most, with all their ancestors.
+        Largest number of groups in the working set, with all their ancestors.
     max_size : int >= 1 or None, default=8
-        Tasks of a group (inverted: tasks left out) that the search looks at; the certificate says where it cut something off; none: all.
+        Largest number of tasks in a group (inverted: of tasks left out) that the search considers; the certificate reports if it was cut
+        short. ``None``: no limit.
     stop_at_rest : bool, default=False
-        Stop too when a round lowers the objective by less than tol/10 of it; later rounds often serve the certificate alone.
+        Also stop when a round lowers the objective by less than tol/10 of its value; later rounds often improve only the certificate.
     threshold : float >= 0 and <= 1, default=0.001
-        A group is listed above this share of the largest weight.
+        A group is listed if its weight exceeds this fraction of the largest weight.
     grams : {"auto", "memory", "store", "recompute"}, default='auto'
-        Where the Gram matrices lie: auto decides from sizes; memory, store (at gram_store), recompute.
+        Where Gram matrices are kept: ``"memory"``, ``"store"`` (at ``gram_store``), or ``"recompute"`` for nowhere. ``"auto"`` decides by
+        their size.
     gram_store : str or None, default=None
-        Path of a Gram store, kept for further fits.
+        Path of a Gram store; it is kept for further fits.
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
-        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
-        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
-        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
-        those of the columns as given. A store that was scaled at ingest is taken as it is.
+        Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
+        intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
+        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
+        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     groups_
-        List of :class:`TaskGroup`, the heaviest first. Compare groups of one size: the penalties make single tasks (inverted: the group
-        of all) the heaviest.
+        List of :class:`TaskGroup`, in descending order of weight. Compare only groups of one size: the penalties favour single tasks
+        (inverted: the group of all).
     group_kernel_weights_
         ``(n_groups, n_kernels)`` weights of the kernels in these groups.
     certificate_
-        :class:`Certificate`: gap to the optimum over all groups, whether the search over them was complete, and the thesis' sufficient
-        condition.
+        :class:`Certificate`: gap to the optimum over all groups, whether the search over them was complete, and the sufficient condition of
+        the thesis.
     task_kernel_weights_
         ``(n_kernels, n_tasks, n_tasks)`` weight of every kernel between pairs of tasks.
     objective_, dual_gap_
         Primal value, and its certified distance to the optimum over all groups.
     C_
-        Weight of the losses.
+        Value of ``C`` used.
     inverted_
         Whether the search started from the group of all tasks.
     n_iter_, converged_, stop_reason_, history_
-        Machines solved, whether ``tol`` was reached, what ended it, and one array per figure over the iterations.
+        Number of SVM solves, whether ``tol`` was reached, the reason for stopping, and one array per quantity over the iterations.
     tasks_, intercept_
-        Names of the tasks, and ``(n_tasks,)`` their intercepts; ``(n_classes, n_tasks)`` of more than two classes.
+        Names of the tasks, and ``(n_tasks,)`` their intercepts; ``(n_classes, n_tasks)`` for more than two classes.
     support_vectors_, dual_coef_
-        Training rows with a coefficient, and ``(n_support,)`` their signed coefficients; of more than two classes
-        ``(n_classes, n_support)``.
+        Indices of the support vectors, and ``(n_support,)`` their signed coefficients; ``(n_classes, n_support)`` for more than two
+        classes.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------

@@ -17,7 +17,7 @@ from .method import MKL
 
 
 class _MKL(KernelEstimator):
-    """What both estimators share."""
+    """Base class of classifier and regressor."""
 
     _method = MKL()
     _takes_all_memory = True
@@ -32,82 +32,89 @@ class _MKL(KernelEstimator):
 
 
 class MKLClassifier(_MKL, Classifier):
-    r"""Support vector classifier on a weighted sum of kernels, weights learnt with it.
+    r"""Support vector classifier on a weighted sum of kernels, with learnt weights.
 
     .. math::
 
         \min_{\theta \in \Theta} \max_\alpha 1'\alpha - \frac{1}{2} (\alpha y)' \Bigl(\sum_q \theta_q K_q\Bigr) (\alpha y)
         \quad 0 \le \alpha \le C, \; y'\alpha = 0
 
-    over a convex set of weights :math:`\Theta`; several classes one-vs-rest, each with weights of its own.
+    over a convex set of weights :math:`\Theta`. Several classes are fitted one-vs-rest, each with its own weights.
 
     Parameters
     ----------
     kernels : list of KernelSpec, str or callable, or "precomputed", or None, default=None
-        Kernels as short texts like rbf(gamma=0.5), rbf (its width the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
-        radius], or precomputed: matrices (n_kernels, n, n) at fit and (n_kernels, n_test, n_train) at predict, or a Gram store; default:
-        kernel_grid, ten Gaussian widths and three polynomial degrees on all features and on each one, while it is small, else up to ten
-        kernels on all features, widths around the median distance.
+        Kernel expressions such as rbf(gamma=0.5), rbf (its width is the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
+        radius]; or ``"precomputed"``, with a Gram store or matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in
+        ``predict``. Default: ``kernel_grid``, ten Gaussian widths and three polynomial degrees on all features and on each one, if it is
+        small; else up to ten kernels on all features, with widths around the median distance.
     constraint : {"elastic_net", "simplex", "l2", "lp"}, default='elastic_net'
-        Set of the kernel weights theta >= 0: elastic_net, simplex (v = 1), l2 (v = 0), lp.
+        Constraint on the kernel weights theta >= 0: ``"elastic_net"``, ``"simplex"`` (v = 1), ``"l2"`` (v = 0) or ``"lp"``.
     v : float >= 0 and <= 1, default=0.5
-        Elastic net: v ||theta||_1 + (1 - v) ||theta||_2^2 <= 1; v = 1 gives few kernels, v = 0 all of them.
+        Elastic net: v ||theta||_1 + (1 - v) ||theta||_2^2 <= 1. v = 1 selects few kernels, v = 0 keeps all of them.
     p : float >= 1, default=2.0
-        lp: ||theta||_p <= 1.
+        With ``constraint="lp"``: ||theta||_p <= 1.
     C : float > 0, default=1.0
-        Loss weight, C * sum of losses, as scikit-learn's SVC and, on a target of standard deviation one, SVR.
+        Inverse regularisation strength: larger values fit the training data more closely. It multiplies the sum of losses, as in
+        scikit-learn's ``SVC`` and, for a target of standard deviation 1, ``SVR``.
     solver : {"auto", "level", "silp", "simplemkl", "alternate", "uniform", "single"}, default='auto'
-        auto: second-order steps, the level method's where they fail; level; silp; simplemkl (on the simplex); alternate; baselines: uniform
-        (equal weights), single (the kernel of highest score in 5-fold cross-validation).
+        ``"auto"``: second-order steps, or steps of the level method if they fail. ``"level"``, ``"silp"``, ``"simplemkl"`` (on the
+        simplex), ``"alternate"``: solvers of these names. Baselines: ``"uniform"`` (equal weights) and ``"single"`` (the kernel with the
+        highest score in 5-fold cross-validation).
     tau : float > 0 and < 1, default=0.3
-        Height of the level between the bounds.
+        Position of the level between the lower and the upper bound.
     normalize : {"none", "trace", "unit_trace", "multiplicative", "cosine"}, default='trace'
-        Normalisation of kernels that leave it open: trace (trace n), unit_trace (the thesis'), multiplicative, cosine, none.
+        Normalisation of kernels that do not specify one: ``"trace"`` (trace n), ``"unit_trace"`` (as in the thesis), ``"multiplicative"``,
+        ``"cosine"`` or ``"none"``.
     tol : float > 0, default=0.001
-        Gap between the bounds at which the fit ends, in units of max(1, upper bound).
+        Stopping tolerance: gap between the bounds, in units of max(1, upper bound).
     max_iter : int >= 1, default=200
-        Weight vectors tried at most; a warning tells when they end the fit.
+        Largest number of weight vectors tried; a warning reports if it ends the fit.
     threshold : float >= 0 and <= 1, default=0.0001
-        A kernel counts as selected above this share of the largest weight.
+        A kernel counts as selected if its weight exceeds this fraction of the largest weight.
     grams : {"auto", "memory", "store", "recompute"}, default='auto'
-        Where Gram matrices lie; auto decides from sizes.
+        Where Gram matrices are kept: ``"memory"``, ``"store"`` (at ``gram_store``), or ``"recompute"`` for nowhere. ``"auto"`` decides by
+        their size.
     gram_store : str or None, default=None
-        Path of a Gram store, kept for further fits.
+        Path of a Gram store; it is kept for further fits.
     class_weight : {"balanced"} or dict or None, default=None
-        Factor of C per class.
+        Factors of ``C`` per class.
     probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
-        Probabilities of the classes: exact for a logistic loss; otherwise sigmoid or isotonic calibration on the decision values of 5
-        folds, about 5 more fits. sigmoid, isotonic: at fit; auto: exact, or by a sigmoid when they are first asked for; false: none.
+        How class probabilities are obtained. A logistic loss gives them exactly; other losses need a sigmoid or isotonic calibration on
+        decision values of 5 folds, about 5 more fits. ``"sigmoid"``, ``"isotonic"``: calibrate in ``fit``. ``"auto"``: exact, or a sigmoid
+        when you first ask for probabilities. ``False``: none.
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
-        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
-        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
-        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
-        those of the columns as given. A store that was scaled at ingest is taken as it is.
+        Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
+        intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
+        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
+        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     kernel_weights_
-        ``(n_kernels,)``, or ``(n_classes, n_kernels)`` for more than two classes.
+        ``(n_kernels,)``; ``(n_classes, n_kernels)`` for more than two classes.
     support_
-        Sorted indices of the selected kernels (of any class).
+        Sorted indices of the selected kernels (for any class).
     support_vectors_, dual_coef_, intercept_
-        Training rows with a coefficient, their signed coefficients ``(n_machines, n_support)``, and ``(n_machines,)`` intercepts.
+        Indices of the support vectors, their signed coefficients ``(n_machines, n_support)``, and ``(n_machines,)`` intercepts.
     lower_bound_, upper_bound_, objective_, dual_gap_
-        Rigorous bounds of the optimum, sums over machines; the primal value (the upper bound) and its distance to the lower bound.
+        Rigorous bounds of the optimum; the primal value (the upper bound) and its distance to the lower bound. All are summed over
+        one-vs-rest models.
     n_iter_, converged_, stop_reason_, history_
-        Iterations, whether ``tol`` was reached, what ended it, and one array per figure over the iterations.
+        Number of iterations, whether ``tol`` was reached, the reason for stopping, and one array per quantity over the iterations.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------
@@ -169,76 +176,82 @@ class MKLClassifier(_MKL, Classifier):
 
 
 class MKLRegressor(_MKL, Regressor):
-    r"""Support vector regression on a weighted sum of kernels, weights learnt with it.
+    r"""Support vector regression on a weighted sum of kernels, with learnt weights.
 
-    The loss is :math:`C s \sum_i \max(0, |y_i - f(x_i)| - \epsilon s)`, s the standard deviation of the target, the weights are those of a
-    convex set. The target is centred and scaled inside, so that C and epsilon mean the same in every unit; coefficients and
+    The loss is :math:`C s \sum_i \max(0, |y_i - f(x_i)| - \epsilon s)` with s the standard deviation of the target, and the weights lie in
+    a convex set. The target is centred and scaled internally, so that C and epsilon have the same meaning in every unit. Coefficients and
     intercept are in the unit of the target, objective and bounds in its square.
 
     Parameters
     ----------
     kernels : list of KernelSpec, str or callable, or "precomputed", or None, default=None
-        Kernels as short texts like rbf(gamma=0.5), rbf (its width the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
-        radius], or precomputed: matrices (n_kernels, n, n) at fit and (n_kernels, n_test, n_train) at predict, or a Gram store; default:
-        kernel_grid, ten Gaussian widths and three polynomial degrees on all features and on each one, while it is small, else up to ten
-        kernels on all features, widths around the median distance.
+        Kernel expressions such as rbf(gamma=0.5), rbf (its width is the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
+        radius]; or ``"precomputed"``, with a Gram store or matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in
+        ``predict``. Default: ``kernel_grid``, ten Gaussian widths and three polynomial degrees on all features and on each one, if it is
+        small; else up to ten kernels on all features, with widths around the median distance.
     constraint : {"elastic_net", "simplex", "l2", "lp"}, default='elastic_net'
-        Set of the kernel weights theta >= 0: elastic_net, simplex (v = 1), l2 (v = 0), lp.
+        Constraint on the kernel weights theta >= 0: ``"elastic_net"``, ``"simplex"`` (v = 1), ``"l2"`` (v = 0) or ``"lp"``.
     v : float >= 0 and <= 1, default=0.5
-        Elastic net: v ||theta||_1 + (1 - v) ||theta||_2^2 <= 1; v = 1 gives few kernels, v = 0 all of them.
+        Elastic net: v ||theta||_1 + (1 - v) ||theta||_2^2 <= 1. v = 1 selects few kernels, v = 0 keeps all of them.
     p : float >= 1, default=2.0
-        lp: ||theta||_p <= 1.
+        With ``constraint="lp"``: ||theta||_p <= 1.
     C : float > 0, default=1.0
-        Loss weight, C * sum of losses, as scikit-learn's SVC and, on a target of standard deviation one, SVR.
+        Inverse regularisation strength: larger values fit the training data more closely. It multiplies the sum of losses, as in
+        scikit-learn's ``SVC`` and, for a target of standard deviation 1, ``SVR``.
     solver : {"auto", "level", "silp", "simplemkl", "alternate", "uniform", "single"}, default='auto'
-        auto: second-order steps, the level method's where they fail; level; silp; simplemkl (on the simplex); alternate; baselines: uniform
-        (equal weights), single (the kernel of highest score in 5-fold cross-validation).
+        ``"auto"``: second-order steps, or steps of the level method if they fail. ``"level"``, ``"silp"``, ``"simplemkl"`` (on the
+        simplex), ``"alternate"``: solvers of these names. Baselines: ``"uniform"`` (equal weights) and ``"single"`` (the kernel with the
+        highest score in 5-fold cross-validation).
     tau : float > 0 and < 1, default=0.3
-        Height of the level between the bounds.
+        Position of the level between the lower and the upper bound.
     normalize : {"none", "trace", "unit_trace", "multiplicative", "cosine"}, default='trace'
-        Normalisation of kernels that leave it open: trace (trace n), unit_trace (the thesis'), multiplicative, cosine, none.
+        Normalisation of kernels that do not specify one: ``"trace"`` (trace n), ``"unit_trace"`` (as in the thesis), ``"multiplicative"``,
+        ``"cosine"`` or ``"none"``.
     tol : float > 0, default=0.001
-        Gap between the bounds at which the fit ends, in units of max(1, upper bound).
+        Stopping tolerance: gap between the bounds, in units of max(1, upper bound).
     max_iter : int >= 1, default=200
-        Weight vectors tried at most; a warning tells when they end the fit.
+        Largest number of weight vectors tried; a warning reports if it ends the fit.
     epsilon : float >= 0, default=0.1
-        regression: half width of the tube, in standard deviations of the target.
+        For regression: half-width of the tube without loss, in standard deviations of the target.
     threshold : float >= 0 and <= 1, default=0.0001
-        A kernel counts as selected above this share of the largest weight.
+        A kernel counts as selected if its weight exceeds this fraction of the largest weight.
     grams : {"auto", "memory", "store", "recompute"}, default='auto'
-        Where Gram matrices lie; auto decides from sizes.
+        Where Gram matrices are kept: ``"memory"``, ``"store"`` (at ``gram_store``), or ``"recompute"`` for nowhere. ``"auto"`` decides by
+        their size.
     gram_store : str or None, default=None
-        Path of a Gram store, kept for further fits.
+        Path of a Gram store; it is kept for further fits.
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
-        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
-        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
-        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
-        those of the columns as given. A store that was scaled at ingest is taken as it is.
+        Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
+        intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
+        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
+        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     kernel_weights_
-        ``(n_kernels,)``, or ``(n_classes, n_kernels)`` for more than two classes.
+        ``(n_kernels,)``; ``(n_classes, n_kernels)`` for more than two classes.
     support_
-        Sorted indices of the selected kernels (of any class).
+        Sorted indices of the selected kernels (for any class).
     support_vectors_, dual_coef_, intercept_
-        Training rows with a coefficient, their signed coefficients ``(n_machines, n_support)``, and ``(n_machines,)`` intercepts.
+        Indices of the support vectors, their signed coefficients ``(n_machines, n_support)``, and ``(n_machines,)`` intercepts.
     lower_bound_, upper_bound_, objective_, dual_gap_
-        Rigorous bounds of the optimum, sums over machines; the primal value (the upper bound) and its distance to the lower bound.
+        Rigorous bounds of the optimum; the primal value (the upper bound) and its distance to the lower bound. All are summed over
+        one-vs-rest models.
     n_iter_, converged_, stop_reason_, history_
-        Iterations, whether ``tol`` was reached, what ended it, and one array per figure over the iterations.
+        Number of iterations, whether ``tol`` was reached, the reason for stopping, and one array per quantity over the iterations.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------
@@ -298,55 +311,55 @@ class MKLRegressor(_MKL, Regressor):
 
 
 class _MKLPath(CrossValidated):
-    """Chooses ``C`` and ``v`` by cross-validation; all fits share the Gram matrices, and the folds of a C, which start from the weights and
-    coefficients of the C before it, the passes over them.
+    """Choice of ``C`` and ``v`` by cross-validation. All fits share the Gram matrices. The folds of one C share the passes over them,
+    and start from the weights and coefficients of the previous C.
     """
 
     _grids = (MACHINE_C, Grid("v", "vs", descending=True))
 
 
 class MKLClassifierCV(_MKLPath, MKLClassifier):
-    """Support vector classifier on a weighted sum of kernels, its ``C`` and ``v`` chosen by cross-validation.
+    """Support vector classifier on a weighted sum of kernels, with ``C`` and ``v`` chosen by cross-validation.
 
-    The problem, the parameters that are not explained here and further attributes are those of :class:`MKLClassifier`.
+    See :class:`MKLClassifier` for the problem, the other parameters and further attributes.
 
     Parameters
     ----------
     vs : list of float or None, default=None
-        Values of v to compare; ``None``: ``v`` alone.
+        Values of ``v`` to compare. ``None``: ``v`` alone.
     Cs : int or list of float, default=10
-        Values of C; a number of them is spread evenly in the logarithm from 1/10 to 1000.
+        Values of ``C`` to compare. A number gives so many values, evenly spaced in the logarithm from 1/10 to 1000.
     cv : int, splitter, iterable or None, default=None
-        Folds: a number, drawn from ``random_state`` as ``tune`` draws them, in every class or, of many tasks, in every task; or a splitter
-        of scikit-learn, to which tasks are groups, or pairs of indices to learn from and to score. ``None``: 5, fewer where a class or task
-        has fewer rows.
+        Folds. A number gives so many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
+        scikit-learn splitter receives tasks as its groups. An iterable yields pairs of indices, training and test. ``None``: 5 folds, or
+        fewer if a class or task has fewer rows.
     scoring : str, callable, list of str, dict or None, default=None
-        Name of a scorer of scikit-learn, or a callable ``(estimator, X, y)``, where ``X`` numbers the rows held out and the estimator has
-        decided on them; or several: a list of names, or a dict of names and callables. ``None``: accuracy, or R2. Rows count by their
-        weights; to names of scorers the second of two classes is the positive one; probabilities are exact for a logistic loss, else
-        calibrated on the rows held out, each on others.
+        Name of a scikit-learn scorer, or a callable ``(estimator, X, y)``, where ``X`` holds the indices of the held-out rows and the
+        estimator has their decision values; or several, as a list of names or a dict of names and callables. ``None``: accuracy, or R2.
+        Rows count by their weights. For named scorers the second of two classes is the positive one. Probabilities are exact for a logistic
+        loss; otherwise they are cross-calibrated on the held-out rows.
     refit : bool or str, default=True
-        Fit on all rows with the parameters chosen; else there is no model, only the scores. Of several scores the name of the one that
-        decides; ``True`` and ``False``: the first.
+        Fit all rows with the chosen parameters. With ``False`` there are scores but no model. With several scores: the name of the score
+        that decides; ``True`` and ``False`` mean the first.
     one_standard_error : bool, default=False
-        Choose the simplest model within one standard error of the best score, not the best.
+        Choose the simplest model within one standard error of the best score, instead of the best.
     n_jobs : int or None, default=None
-        Processes among which the folds are dealt, -1: all processors; the same bits for any number. ``None`` is 1.
+        Number of processes that share the folds; -1 is one per processor. ``None`` is 1. The result is the same for any number.
 
     Attributes
     ----------
     C_, v_
-        Parameters chosen.
+        Chosen parameters.
     Cs_, vs_
-        Values that were compared, ``vs_`` where they were given.
+        Values compared; ``vs_`` only if they were given.
     best_params_, best_score_, best_index_
-        Parameters chosen, their mean score, and their place in ``cv_results_``.
+        Chosen parameters, their mean score, and their index in ``cv_results_``.
     cv_results_
-        Arrays with one entry a point, as ``GridSearchCV`` has them: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``,
-        ``std_test_score``, ``rank_test_score``; of several scores their names stand in the place of ``score``. Of classes further
-        ``mean_margin_loss``, which chooses among points of one score.
+        Arrays with one entry per combination of parameters, as in ``GridSearchCV``: ``params``, ``param_*``, ``split*_test_score``,
+        ``mean_test_score``, ``std_test_score``, ``rank_test_score``. With several scores, their names replace ``score``. Classifiers also
+        have ``mean_margin_loss``, which breaks ties of the score.
     n_splits_, scorer_
-        Number of folds, and what scored them: of several scores a dict.
+        Number of folds, and the scorer; with several scores, a dict of scorers.
 
     Examples
     --------
@@ -416,47 +429,47 @@ class MKLClassifierCV(_MKLPath, MKLClassifier):
 
 
 class MKLRegressorCV(_MKLPath, MKLRegressor):
-    """Support vector regression on a weighted sum of kernels, its ``C`` and ``v`` chosen by cross-validation.
+    """Support vector regression on a weighted sum of kernels, with ``C`` and ``v`` chosen by cross-validation.
 
-    The problem, the parameters that are not explained here and further attributes are those of :class:`MKLRegressor`.
+    See :class:`MKLRegressor` for the problem, the other parameters and further attributes.
 
     Parameters
     ----------
     vs : list of float or None, default=None
-        Values of v to compare; ``None``: ``v`` alone.
+        Values of ``v`` to compare. ``None``: ``v`` alone.
     Cs : int or list of float, default=10
-        Values of C; a number of them is spread evenly in the logarithm from 1/10 to 1000.
+        Values of ``C`` to compare. A number gives so many values, evenly spaced in the logarithm from 1/10 to 1000.
     cv : int, splitter, iterable or None, default=None
-        Folds: a number, drawn from ``random_state`` as ``tune`` draws them, in every class or, of many tasks, in every task; or a splitter
-        of scikit-learn, to which tasks are groups, or pairs of indices to learn from and to score. ``None``: 5, fewer where a class or task
-        has fewer rows.
+        Folds. A number gives so many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
+        scikit-learn splitter receives tasks as its groups. An iterable yields pairs of indices, training and test. ``None``: 5 folds, or
+        fewer if a class or task has fewer rows.
     scoring : str, callable, list of str, dict or None, default=None
-        Name of a scorer of scikit-learn, or a callable ``(estimator, X, y)``, where ``X`` numbers the rows held out and the estimator has
-        decided on them; or several: a list of names, or a dict of names and callables. ``None``: accuracy, or R2. Rows count by their
-        weights; to names of scorers the second of two classes is the positive one; probabilities are exact for a logistic loss, else
-        calibrated on the rows held out, each on others.
+        Name of a scikit-learn scorer, or a callable ``(estimator, X, y)``, where ``X`` holds the indices of the held-out rows and the
+        estimator has their decision values; or several, as a list of names or a dict of names and callables. ``None``: accuracy, or R2.
+        Rows count by their weights. For named scorers the second of two classes is the positive one. Probabilities are exact for a logistic
+        loss; otherwise they are cross-calibrated on the held-out rows.
     refit : bool or str, default=True
-        Fit on all rows with the parameters chosen; else there is no model, only the scores. Of several scores the name of the one that
-        decides; ``True`` and ``False``: the first.
+        Fit all rows with the chosen parameters. With ``False`` there are scores but no model. With several scores: the name of the score
+        that decides; ``True`` and ``False`` mean the first.
     one_standard_error : bool, default=False
-        Choose the simplest model within one standard error of the best score, not the best.
+        Choose the simplest model within one standard error of the best score, instead of the best.
     n_jobs : int or None, default=None
-        Processes among which the folds are dealt, -1: all processors; the same bits for any number. ``None`` is 1.
+        Number of processes that share the folds; -1 is one per processor. ``None`` is 1. The result is the same for any number.
 
     Attributes
     ----------
     C_, v_
-        Parameters chosen.
+        Chosen parameters.
     Cs_, vs_
-        Values that were compared, ``vs_`` where they were given.
+        Values compared; ``vs_`` only if they were given.
     best_params_, best_score_, best_index_
-        Parameters chosen, their mean score, and their place in ``cv_results_``.
+        Chosen parameters, their mean score, and their index in ``cv_results_``.
     cv_results_
-        Arrays with one entry a point, as ``GridSearchCV`` has them: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``,
-        ``std_test_score``, ``rank_test_score``; of several scores their names stand in the place of ``score``. Of classes further
-        ``mean_margin_loss``, which chooses among points of one score.
+        Arrays with one entry per combination of parameters, as in ``GridSearchCV``: ``params``, ``param_*``, ``split*_test_score``,
+        ``mean_test_score``, ``std_test_score``, ``rank_test_score``. With several scores, their names replace ``score``. Classifiers also
+        have ``mean_margin_loss``, which breaks ties of the score.
     n_splits_, scorer_
-        Number of folds, and what scored them: of several scores a dict.
+        Number of folds, and the scorer; with several scores, a dict of scorers.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""MultiTaskMKLClassifier and MultiTaskMKLRegressor: machines of many tasks on kernels that they choose together."""
+"""MultiTaskMKLClassifier and MultiTaskMKLRegressor: SVMs for many tasks, which select their kernels jointly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .method import MultiTaskMKL
 
 
 class _MultiTaskMKL(TaskEstimator):
-    """What both estimators share."""
+    """Base class of classifier and regressor."""
 
     _method = MultiTaskMKL()
 
@@ -33,88 +33,93 @@ class _MultiTaskMKL(TaskEstimator):
 
 
 class MultiTaskMKLClassifier(_MultiTaskMKL, TaskClassifier):
-    r"""Classifiers of many tasks that choose their kernels together (MK-MTFL); the classes are the same for all tasks.
+    r"""Classifiers for many tasks, which select their kernels jointly (MK-MTFL). The classes are the same for all tasks.
 
     .. math::
 
         \min_{f, b} \frac{1}{2} \Bigl(\sum_j \bigl(\sum_t \|f_t^j\|^p\bigr)^{q/p}\Bigr)^{2/q}
         + C \sum_t \sum_i \ell\bigl(y_{ti}, F_t(x_{ti})\bigr), \quad F_t = \sum_j f_t^j + b_t
 
-    over functions :math:`f_t^j` in the space of kernel j and biases.
+    over functions :math:`f_t^j` in the space of kernel j, and intercepts :math:`b_t`.
 
-    Of more than two classes every class has a machine against the rest, with weights of its own; arrays have one more axis then, before
-    the others.
+    More than two classes are fitted one-vs-rest, each class with its own weights. Arrays then have the classes as an additional first axis.
 
-    A task all of whose rows have one label predicts it.
+    A task whose rows all have the same label predicts that label.
 
     Parameters
     ----------
     kernels : list of KernelSpec, str or callable, or "precomputed", or None, default=None
-        Kernels as short texts like rbf(gamma=0.5), rbf (its width the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
-        radius], or precomputed for matrices: an estimator takes (n_kernels, n, n) at fit, (n_kernels, n_test, n_train) at predict; default:
-        Gaussians and polynomials on all features and on each one, while they are few, else up to ten on all features.
+        Kernel expressions such as rbf(gamma=0.5), rbf (its width is the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
+        radius]; or ``"precomputed"``, with matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in ``predict``. Default:
+        Gaussians and polynomials on all features and on each one if there are few features, else up to ten kernels on all features.
     p : float >= 2, default=2.0
-        Norm over tasks: 2 gives all tasks the same kernel, more lets every task weight the common kernels in its own way.
+        Norm over tasks: 2 gives all tasks the same kernel; larger values let each task weight the common kernels differently.
     q : float >= 1 and <= 2, default=1.0
-        Norm over kernels: 1 gives few kernels, 2 equal weights.
+        Norm over kernels: 1 selects few kernels, 2 gives equal weights.
     C : float > 0, default=1.0
-        Loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and, on a target of standard deviation one, SVR.
+        Inverse regularisation strength: larger values fit the training data more closely. It multiplies the sum of losses over the rows of
+        all tasks, as in scikit-learn's ``SVC`` and, for a target of standard deviation 1, ``SVR``.
     loss : {"auto", "hinge", "epsilon_insensitive", "squared"}, default='auto'
-        Loss of a row: hinge for classes, epsilon_insensitive for real targets, squared; auto: the first that fits.
+        Loss of a row: ``"hinge"`` for classes, ``"epsilon_insensitive"`` or ``"squared"`` for real targets. ``"auto"``: the first of these
+        that suits the target.
     solver : {"auto", "mirror"}, default='auto'
-        auto: weights in closed form after every solve of the machines; mirror: the thesis' nested mirror descent.
+        ``"auto"``: weights in closed form after every solve of the SVMs. ``"mirror"``: the nested mirror descent of the thesis.
     normalize : {"none", "trace", "unit_trace", "multiplicative", "cosine"}, default='trace'
-        Normalisation of kernels that leave it open (trace: trace n); traces and means are taken over pairs of rows within tasks.
+        Normalisation of kernels that do not specify one; ``"trace"`` scales to trace n. Traces and means are taken over pairs of rows
+        within tasks.
     tol : float > 0, default=0.001
-        Gap between primal and dual value at which the fit ends, relative to the primal value.
+        Stopping tolerance: gap between primal and dual value, relative to the primal value.
     max_iter : int >= 1, default=500
-        Times the machines of all tasks are solved at most; a warning tells when it ends the fit.
+        Largest number of times the SVMs of all tasks are solved; a warning reports if it ends the fit.
     threshold : float >= 0 and <= 1, default=0.0001
-        A kernel counts as selected above this share of the largest weight.
+        A kernel counts as selected if its weight exceeds this fraction of the largest weight.
     grams : {"auto", "memory", "store", "recompute"}, default='auto'
-        Where the Gram matrices within tasks lie: auto decides from sizes; memory, store (at gram_store), recompute.
+        Where the Gram matrices within tasks are kept: ``"memory"``, ``"store"`` (at ``gram_store``), or ``"recompute"`` for nowhere.
+        ``"auto"`` decides by their size.
     gram_store : str or None, default=None
-        Path of a Gram store of the squares within tasks, kept for further fits.
+        Path of a Gram store for the blocks of the Gram matrices within tasks; it is kept for further fits.
     class_weight : {"balanced"} or dict or None, default=None
-        Factor of C per class.
+        Factors of ``C`` per class.
     probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
-        Probabilities of the classes: exact for a logistic loss; otherwise sigmoid or isotonic calibration on the decision values of 5
-        folds, about 5 more fits. sigmoid, isotonic: at fit; auto: exact, or by a sigmoid when they are first asked for; false: none.
+        How class probabilities are obtained. A logistic loss gives them exactly; other losses need a sigmoid or isotonic calibration on
+        decision values of 5 folds, about 5 more fits. ``"sigmoid"``, ``"isotonic"``: calibrate in ``fit``. ``"auto"``: exact, or a sigmoid
+        when you first ask for probabilities. ``False``: none.
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
-        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
-        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
-        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
-        those of the columns as given. A store that was scaled at ingest is taken as it is.
+        Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
+        intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
+        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
+        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     kernel_weights_
-        ``(n_kernels,)`` gamma, on the unit sphere of the norm ``q / (2 - q)``.
+        ``(n_kernels,)`` weights gamma, with norm 1 in the ``q / (2 - q)`` norm.
     task_kernel_weights_
-        ``(n_kernels, n_tasks)`` weights of the kernels in the machine of each task, ``gamma_j / lambda_jt``.
+        ``(n_kernels, n_tasks)`` weights of the kernels in the SVM of each task, ``gamma_j / lambda_jt``.
     support_
         Indices of the selected kernels.
     objective_, dual_gap_, lower_bound_, upper_bound_
-        Primal value and its distance to the dual value, a bound of the distance to the optimum; both bounds of the optimum.
+        Primal value, its distance to the dual value (an upper bound of the distance to the optimum), and both bounds of the optimum.
     n_iter_, converged_, stop_reason_, history_
-        Solves of all machines, whether ``tol`` was reached, what ended it, and one array per figure over the iterations.
+        Number of solves of all SVMs, whether ``tol`` was reached, the reason for stopping, and one array per quantity over the iterations.
     tasks_, intercept_
-        Names of the tasks, and ``(n_tasks,)`` their intercepts; ``(n_classes, n_tasks)`` of more than two classes.
+        Names of the tasks, and ``(n_tasks,)`` their intercepts; ``(n_classes, n_tasks)`` for more than two classes.
     support_vectors_, dual_coef_
-        Training rows with a coefficient, and ``(n_support,)`` their signed coefficients; of more than two classes
-        ``(n_classes, n_support)``.
+        Indices of the support vectors, and ``(n_support,)`` their signed coefficients; ``(n_classes, n_support)`` for more than two
+        classes.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------
@@ -176,86 +181,90 @@ class MultiTaskMKLClassifier(_MultiTaskMKL, TaskClassifier):
 
 
 class MultiTaskMKLRegressor(_MultiTaskMKL, TaskRegressor):
-    r"""Regressions of many tasks that choose their kernels together (MK-MTFL).
+    r"""Regressions for many tasks, which select their kernels jointly (MK-MTFL).
 
     .. math::
 
         \min_{f, b} \frac{1}{2} \Bigl(\sum_j \bigl(\sum_t \|f_t^j\|^p\bigr)^{q/p}\Bigr)^{2/q}
         + C \sum_t \sum_i \ell\bigl(y_{ti}, F_t(x_{ti})\bigr), \quad F_t = \sum_j f_t^j + b_t
 
-    over functions :math:`f_t^j` in the space of kernel j and biases.
+    over functions :math:`f_t^j` in the space of kernel j, and intercepts :math:`b_t`.
 
-    Of more than two classes every class has a machine against the rest, with weights of its own; arrays have one more axis then, before
-    the others.
+    More than two classes are fitted one-vs-rest, each class with its own weights. Arrays then have the classes as an additional first axis.
 
-    The target is centred and scaled inside: C and epsilon are about targets of standard deviation one, and mean the same in every unit.
-    Coefficients and intercepts are in the unit of the target, objective and bounds in its square.
+    The target is centred and scaled internally: C and epsilon refer to a target of standard deviation 1, whatever its unit. Coefficients
+    and intercepts are in the unit of the target, objective and bounds in its square.
 
     Parameters
     ----------
     kernels : list of KernelSpec, str or callable, or "precomputed", or None, default=None
-        Kernels as short texts like rbf(gamma=0.5), rbf (its width the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
-        radius], or precomputed for matrices: an estimator takes (n_kernels, n, n) at fit, (n_kernels, n_test, n_train) at predict; default:
-        Gaussians and polynomials on all features and on each one, while they are few, else up to ten on all features.
+        Kernel expressions such as rbf(gamma=0.5), rbf (its width is the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
+        radius]; or ``"precomputed"``, with matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in ``predict``. Default:
+        Gaussians and polynomials on all features and on each one if there are few features, else up to ten kernels on all features.
     p : float >= 2, default=2.0
-        Norm over tasks: 2 gives all tasks the same kernel, more lets every task weight the common kernels in its own way.
+        Norm over tasks: 2 gives all tasks the same kernel; larger values let each task weight the common kernels differently.
     q : float >= 1 and <= 2, default=1.0
-        Norm over kernels: 1 gives few kernels, 2 equal weights.
+        Norm over kernels: 1 selects few kernels, 2 gives equal weights.
     C : float > 0, default=1.0
-        Loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and, on a target of standard deviation one, SVR.
+        Inverse regularisation strength: larger values fit the training data more closely. It multiplies the sum of losses over the rows of
+        all tasks, as in scikit-learn's ``SVC`` and, for a target of standard deviation 1, ``SVR``.
     loss : {"auto", "hinge", "epsilon_insensitive", "squared"}, default='auto'
-        Loss of a row: hinge for classes, epsilon_insensitive for real targets, squared; auto: the first that fits.
+        Loss of a row: ``"hinge"`` for classes, ``"epsilon_insensitive"`` or ``"squared"`` for real targets. ``"auto"``: the first of these
+        that suits the target.
     epsilon : float >= 0, default=0.1
-        epsilon_insensitive: half width of the tube without loss, in standard deviations of the target.
+        With ``"epsilon_insensitive"``: half-width of the tube without loss, in standard deviations of the target.
     solver : {"auto", "mirror"}, default='auto'
-        auto: weights in closed form after every solve of the machines; mirror: the thesis' nested mirror descent.
+        ``"auto"``: weights in closed form after every solve of the SVMs. ``"mirror"``: the nested mirror descent of the thesis.
     normalize : {"none", "trace", "unit_trace", "multiplicative", "cosine"}, default='trace'
-        Normalisation of kernels that leave it open (trace: trace n); traces and means are taken over pairs of rows within tasks.
+        Normalisation of kernels that do not specify one; ``"trace"`` scales to trace n. Traces and means are taken over pairs of rows
+        within tasks.
     tol : float > 0, default=0.001
-        Gap between primal and dual value at which the fit ends, relative to the primal value.
+        Stopping tolerance: gap between primal and dual value, relative to the primal value.
     max_iter : int >= 1, default=500
-        Times the machines of all tasks are solved at most; a warning tells when it ends the fit.
+        Largest number of times the SVMs of all tasks are solved; a warning reports if it ends the fit.
     threshold : float >= 0 and <= 1, default=0.0001
-        A kernel counts as selected above this share of the largest weight.
+        A kernel counts as selected if its weight exceeds this fraction of the largest weight.
     grams : {"auto", "memory", "store", "recompute"}, default='auto'
-        Where the Gram matrices within tasks lie: auto decides from sizes; memory, store (at gram_store), recompute.
+        Where the Gram matrices within tasks are kept: ``"memory"``, ``"store"`` (at ``gram_store``), or ``"recompute"`` for nowhere.
+        ``"auto"`` decides by their size.
     gram_store : str or None, default=None
-        Path of a Gram store of the squares within tasks, kept for further fits.
+        Path of a Gram store for the blocks of the Gram matrices within tasks; it is kept for further fits.
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
-        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
-        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
-        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
-        those of the columns as given. A store that was scaled at ingest is taken as it is.
+        Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
+        intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
+        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
+        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     kernel_weights_
-        ``(n_kernels,)`` gamma, on the unit sphere of the norm ``q / (2 - q)``.
+        ``(n_kernels,)`` weights gamma, with norm 1 in the ``q / (2 - q)`` norm.
     task_kernel_weights_
-        ``(n_kernels, n_tasks)`` weights of the kernels in the machine of each task, ``gamma_j / lambda_jt``.
+        ``(n_kernels, n_tasks)`` weights of the kernels in the SVM of each task, ``gamma_j / lambda_jt``.
     support_
         Indices of the selected kernels.
     objective_, dual_gap_, lower_bound_, upper_bound_
-        Primal value and its distance to the dual value, a bound of the distance to the optimum; both bounds of the optimum.
+        Primal value, its distance to the dual value (an upper bound of the distance to the optimum), and both bounds of the optimum.
     n_iter_, converged_, stop_reason_, history_
-        Solves of all machines, whether ``tol`` was reached, what ended it, and one array per figure over the iterations.
+        Number of solves of all SVMs, whether ``tol`` was reached, the reason for stopping, and one array per quantity over the iterations.
     tasks_, intercept_
-        Names of the tasks, and ``(n_tasks,)`` their intercepts; ``(n_classes, n_tasks)`` of more than two classes.
+        Names of the tasks, and ``(n_tasks,)`` their intercepts; ``(n_classes, n_tasks)`` for more than two classes.
     support_vectors_, dual_coef_
-        Training rows with a coefficient, and ``(n_support,)`` their signed coefficients; of more than two classes
-        ``(n_classes, n_support)``.
+        Indices of the support vectors, and ``(n_support,)`` their signed coefficients; ``(n_classes, n_support)`` for more than two
+        classes.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------
@@ -315,57 +324,57 @@ class MultiTaskMKLRegressor(_MultiTaskMKL, TaskRegressor):
 
 
 class _MultiTaskMKLPath(CrossValidatedTasks):
-    """Chooses ``C``, ``p`` and ``q`` by cross-validation; every task is in all folds. All fits share the Gram matrices within tasks, and
-    those of a C start from the weights, shares and coefficients of the C before it.
+    """Choice of ``C``, ``p`` and ``q`` by cross-validation; every task is in all folds. All fits share the Gram matrices within tasks.
+    Those of one C start from the weights, shares and coefficients of the previous C.
     """
 
     _grids = (MACHINE_C, Grid("p", "ps"), Grid("q", "qs"))
 
 
 class MultiTaskMKLClassifierCV(_MultiTaskMKLPath, MultiTaskMKLClassifier):
-    r"""Classifiers of many tasks that choose their kernels together, ``C``, ``p`` and ``q`` chosen by cross-validation.
+    """Classifiers for many tasks, which select their kernels jointly, with ``C``, ``p`` and ``q`` chosen by cross-validation.
 
-    The problem, the parameters that are not explained here and further attributes are those of :class:`MultiTaskMKLClassifier`.
+    See :class:`MultiTaskMKLClassifier` for the problem, the other parameters and further attributes.
 
     Parameters
     ----------
     ps : list of float or None, default=None
-        Values of p to compare; ``None``: ``p`` alone.
+        Values of ``p`` to compare. ``None``: ``p`` alone.
     qs : list of float or None, default=None
-        Values of q to compare; ``None``: ``q`` alone.
+        Values of ``q`` to compare. ``None``: ``q`` alone.
     Cs : int or list of float, default=10
-        Values of C; a number of them is spread evenly in the logarithm from 1/10 to 1000.
+        Values of ``C`` to compare. A number gives so many values, evenly spaced in the logarithm from 1/10 to 1000.
     cv : int, splitter, iterable or None, default=None
-        Folds: a number, drawn from ``random_state`` as ``tune`` draws them, in every class or, of many tasks, in every task; or a splitter
-        of scikit-learn, to which tasks are groups, or pairs of indices to learn from and to score. ``None``: 5, fewer where a class or task
-        has fewer rows.
+        Folds. A number gives so many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
+        scikit-learn splitter receives tasks as its groups. An iterable yields pairs of indices, training and test. ``None``: 5 folds, or
+        fewer if a class or task has fewer rows.
     scoring : str, callable, list of str, dict or None, default=None
-        Name of a scorer of scikit-learn, or a callable ``(estimator, X, y)``, where ``X`` numbers the rows held out and the estimator has
-        decided on them; or several: a list of names, or a dict of names and callables. ``None``: accuracy, or R2. Rows count by their
-        weights; to names of scorers the second of two classes is the positive one; probabilities are exact for a logistic loss, else
-        calibrated on the rows held out, each on others.
+        Name of a scikit-learn scorer, or a callable ``(estimator, X, y)``, where ``X`` holds the indices of the held-out rows and the
+        estimator has their decision values; or several, as a list of names or a dict of names and callables. ``None``: accuracy, or R2.
+        Rows count by their weights. For named scorers the second of two classes is the positive one. Probabilities are exact for a logistic
+        loss; otherwise they are cross-calibrated on the held-out rows.
     refit : bool or str, default=True
-        Fit on all rows with the parameters chosen; else there is no model, only the scores. Of several scores the name of the one that
-        decides; ``True`` and ``False``: the first.
+        Fit all rows with the chosen parameters. With ``False`` there are scores but no model. With several scores: the name of the score
+        that decides; ``True`` and ``False`` mean the first.
     one_standard_error : bool, default=False
-        Choose the simplest model within one standard error of the best score, not the best.
+        Choose the simplest model within one standard error of the best score, instead of the best.
     n_jobs : int or None, default=None
-        Processes among which the folds are dealt, -1: all processors; the same bits for any number. ``None`` is 1.
+        Number of processes that share the folds; -1 is one per processor. ``None`` is 1. The result is the same for any number.
 
     Attributes
     ----------
     C_, p_, q_
-        Parameters chosen.
+        Chosen parameters.
     Cs_, ps_, qs_
-        Values that were compared, ``ps_`` and ``qs_`` where they were given.
+        Values compared; ``ps_`` and ``qs_`` only if they were given.
     best_params_, best_score_, best_index_
-        Parameters chosen, their mean score, and their place in ``cv_results_``.
+        Chosen parameters, their mean score, and their index in ``cv_results_``.
     cv_results_
-        Arrays with one entry a point, as ``GridSearchCV`` has them: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``,
-        ``std_test_score``, ``rank_test_score``; of several scores their names stand in the place of ``score``. Of classes further
-        ``mean_margin_loss``, which chooses among points of one score.
+        Arrays with one entry per combination of parameters, as in ``GridSearchCV``: ``params``, ``param_*``, ``split*_test_score``,
+        ``mean_test_score``, ``std_test_score``, ``rank_test_score``. With several scores, their names replace ``score``. Classifiers also
+        have ``mean_margin_loss``, which breaks ties of the score.
     n_splits_, scorer_
-        Number of folds, and what scored them: of several scores a dict.
+        Number of folds, and the scorer; with several scores, a dict of scorers.
 
     Examples
     --------
@@ -437,49 +446,49 @@ class MultiTaskMKLClassifierCV(_MultiTaskMKLPath, MultiTaskMKLClassifier):
 
 
 class MultiTaskMKLRegressorCV(_MultiTaskMKLPath, MultiTaskMKLRegressor):
-    r"""Regressions of many tasks that choose their kernels together, ``C``, ``p`` and ``q`` chosen by cross-validation.
+    """Regressions for many tasks, which select their kernels jointly, with ``C``, ``p`` and ``q`` chosen by cross-validation.
 
-    The problem, the parameters that are not explained here and further attributes are those of :class:`MultiTaskMKLRegressor`.
+    See :class:`MultiTaskMKLRegressor` for the problem, the other parameters and further attributes.
 
     Parameters
     ----------
     ps : list of float or None, default=None
-        Values of p to compare; ``None``: ``p`` alone.
+        Values of ``p`` to compare. ``None``: ``p`` alone.
     qs : list of float or None, default=None
-        Values of q to compare; ``None``: ``q`` alone.
+        Values of ``q`` to compare. ``None``: ``q`` alone.
     Cs : int or list of float, default=10
-        Values of C; a number of them is spread evenly in the logarithm from 1/10 to 1000.
+        Values of ``C`` to compare. A number gives so many values, evenly spaced in the logarithm from 1/10 to 1000.
     cv : int, splitter, iterable or None, default=None
-        Folds: a number, drawn from ``random_state`` as ``tune`` draws them, in every class or, of many tasks, in every task; or a splitter
-        of scikit-learn, to which tasks are groups, or pairs of indices to learn from and to score. ``None``: 5, fewer where a class or task
-        has fewer rows.
+        Folds. A number gives so many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
+        scikit-learn splitter receives tasks as its groups. An iterable yields pairs of indices, training and test. ``None``: 5 folds, or
+        fewer if a class or task has fewer rows.
     scoring : str, callable, list of str, dict or None, default=None
-        Name of a scorer of scikit-learn, or a callable ``(estimator, X, y)``, where ``X`` numbers the rows held out and the estimator has
-        decided on them; or several: a list of names, or a dict of names and callables. ``None``: accuracy, or R2. Rows count by their
-        weights; to names of scorers the second of two classes is the positive one; probabilities are exact for a logistic loss, else
-        calibrated on the rows held out, each on others.
+        Name of a scikit-learn scorer, or a callable ``(estimator, X, y)``, where ``X`` holds the indices of the held-out rows and the
+        estimator has their decision values; or several, as a list of names or a dict of names and callables. ``None``: accuracy, or R2.
+        Rows count by their weights. For named scorers the second of two classes is the positive one. Probabilities are exact for a logistic
+        loss; otherwise they are cross-calibrated on the held-out rows.
     refit : bool or str, default=True
-        Fit on all rows with the parameters chosen; else there is no model, only the scores. Of several scores the name of the one that
-        decides; ``True`` and ``False``: the first.
+        Fit all rows with the chosen parameters. With ``False`` there are scores but no model. With several scores: the name of the score
+        that decides; ``True`` and ``False`` mean the first.
     one_standard_error : bool, default=False
-        Choose the simplest model within one standard error of the best score, not the best.
+        Choose the simplest model within one standard error of the best score, instead of the best.
     n_jobs : int or None, default=None
-        Processes among which the folds are dealt, -1: all processors; the same bits for any number. ``None`` is 1.
+        Number of processes that share the folds; -1 is one per processor. ``None`` is 1. The result is the same for any number.
 
     Attributes
     ----------
     C_, p_, q_
-        Parameters chosen.
+        Chosen parameters.
     Cs_, ps_, qs_
-        Values that were compared, ``ps_`` and ``qs_`` where they were given.
+        Values compared; ``ps_`` and ``qs_`` only if they were given.
     best_params_, best_score_, best_index_
-        Parameters chosen, their mean score, and their place in ``cv_results_``.
+        Chosen parameters, their mean score, and their index in ``cv_results_``.
     cv_results_
-        Arrays with one entry a point, as ``GridSearchCV`` has them: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``,
-        ``std_test_score``, ``rank_test_score``; of several scores their names stand in the place of ``score``. Of classes further
-        ``mean_margin_loss``, which chooses among points of one score.
+        Arrays with one entry per combination of parameters, as in ``GridSearchCV``: ``params``, ``param_*``, ``split*_test_score``,
+        ``mean_test_score``, ``std_test_score``, ``rank_test_score``. With several scores, their names replace ``score``. Classifiers also
+        have ``mean_margin_loss``, which breaks ties of the score.
     n_splits_, scorer_
-        Number of folds, and what scored them: of several scores a dict.
+        Number of folds, and the scorer; with several scores, a dict of scorers.
 
     Examples
     --------

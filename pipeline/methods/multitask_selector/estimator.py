@@ -1,4 +1,4 @@
-"""MultiTaskSelector: linear models of many tasks that share their features, learned in rounds of one row per task or as a batch."""
+"""MultiTaskSelector: linear models for many tasks that share features, learned in rounds of one row per task or as a batch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _classifies(estimator: Any) -> bool:
 
 
 def _takes_streams(estimator: Any) -> bool:
-    """Whether rows can be learnt one after the other; it is an attribute error to ask for that where not."""
+    """Return True if the estimator can learn rows one by one; raises AttributeError otherwise."""
     needs_all_rows = {
         "algorithm": estimator.algorithm == "fista",
         "refit": estimator.refit is not None,
@@ -50,91 +50,98 @@ def _takes_streams(estimator: Any) -> bool:
 
 
 class MultiTaskSelector(Selection, StreamEstimator):
-    r"""Linear models of many tasks that choose their features together, learned online by dual averaging or as a batch.
+    r"""Linear models for many tasks that select features jointly, learned online by dual averaging or as a batch.
 
     .. math::
 
         \min_{W, b} \sum_q \frac{1}{n_q} \sum_i \ell(y_{qi}, \langle w_q, x_{qi} \rangle + b_q) + \Omega(W)
 
-    over tasks q, with a row :math:`W_j` of the matrix of weights per feature: :math:`\Omega = \lambda \sum_{jq} |W_{jq}|` (``"imtfs"``),
-    :math:`\lambda \sum_j \|W_j\|_2` (``"amtfs"``), or :math:`\lambda \sum_j (\|W_j\|_2 + r \|W_j\|_1)` (``"mtfts"``). Online, round t
-    brings one row of each task, tasks that have run out give none, and the weights minimise
-    :math:`\langle \bar G, W \rangle + \Omega(W) + \gamma / (2 \sqrt t) \|W\|^2` with the mean subgradient, in closed form. With
-    ``loss="squared"`` it is a regressor, else a classifier of two classes.
+    over tasks q. The weight matrix has a row :math:`W_j` per feature, and the penalty is :math:`\Omega = \lambda \sum_{jq} |W_{jq}|`
+    (``"imtfs"``), :math:`\lambda \sum_j \|W_j\|_2` (``"amtfs"``), or :math:`\lambda \sum_j (\|W_j\|_2 + r \|W_j\|_1)` (``"mtfts"``).
+    Online, round t takes one row of each task that still has rows. The weights minimise :math:`\langle \bar G, W \rangle + \Omega(W) +
+    \gamma / (2 \sqrt t) \|W\|^2` in closed form, with the mean subgradient :math:`\bar G`. The estimator is a regressor with
+    ``loss="squared"``, else a classifier of two classes.
 
     Parameters
     ----------
     penalty : {"imtfs", "amtfs", "mtfts"}, default='mtfts'
-        imtfs: every task chooses by itself; amtfs: all tasks have the same features; mtfts: each has some of those that all choose.
+        ``"imtfs"``: each task selects its own features. ``"amtfs"``: all tasks select the same features. ``"mtfts"``: each task uses some
+        of the features that are selected for all.
     lam : float >= 0 or {"auto"}, default='auto'
-        Weight of the penalty beside the mean losses of the tasks. auto: of a batch min(1.2 Q log(2 d) / n, 0.3) of the least lam that
-        selects nothing, of Q tasks, d features and n rows, found before the first step (lam_); of a stream 0.1.
+        Regularisation strength: weight of the penalty beside the mean losses of the tasks. ``"auto"``: min(1.2 Q log(2 d) / n, 0.3) times
+        the smallest ``lam`` that selects nothing, for Q tasks, d features and n rows; 0.1 for a stream. The value used is stored in
+        ``lam_``.
     gamma : float > 0, default=1.0
-        da: weight of the proximity term, gamma/sqrt(t) in round t; of the order of the rows' squared norms, or predictions grow without
-        bound.
+        With ``"da"``: weight of the proximity term, gamma / sqrt(t) in round t. It should be of the order of the squared norms of the rows;
+        otherwise predictions diverge.
     r : float >= 0, default=0.01
-        mtfts: share of the l1 norm, lam r sum |W_jq| is added to lam sum_j ||W_j||.
+        With ``"mtfts"``: share of the l1 norm; ``lam r sum |W_jq|`` is added to ``lam sum_j ||W_j||``.
     loss : {"squared", "logistic", "hinge"}, default='squared'
-        Loss of a row; squared, (y - f)^2 / 2, for numbers, the others for two classes.
+        Loss of a row: ``"squared"``, (y - f)^2 / 2, for numbers; the others for two classes.
     algorithm : {"auto", "da", "fista"}, default='auto'
-        da: dual averaging over rounds of one row per task; fista: the batch optimum with its duality gap. auto: fista, and da in
-        partial_fit, without a penalty (lam=0), and where a parameter of rounds is not its default (gamma, epochs, shuffle).
+        Solver: ``"da"`` is dual averaging over rounds of one row per task; ``"fista"`` finds the batch optimum and its duality gap.
+        ``"auto"`` is ``"fista"``. It is ``"da"`` in ``partial_fit``, with ``lam=0``, or if ``gamma``, ``epochs`` or ``shuffle`` differs
+        from its default.
     epochs : int >= 1, default=1
-        da: passes over the rows.
+        With ``"da"``: number of passes over the rows.
     shuffle : bool, default=True
-        da: rows of every task in a seeded order, a new one each epoch; else the k-th rows of all tasks make up round k.
+        With ``"da"``: shuffle the rows of every task anew in each epoch; ``random_state`` is the seed. Otherwise round k takes the k-th row
+        of every task.
     fit_intercept : bool, default=True
-        Fit an intercept for every task, without penalty; task_offset stands in its place.
+        Fit an unpenalised intercept for every task. ``task_offset`` replaces it.
     task_offset : {"mean", "shrunken"} or None, default=None
-        squared: what is subtracted from the target before the fit and added to predictions. mean: the mean of all training rows; shrunken:
-        each task's own mean, shrunk towards it by what the task's rows can tell.
+        For squared loss: offset that is subtracted from the target before the fit and added to predictions. ``"mean"``: the mean of all
+        training rows. ``"shrunken"``: the mean of each task, shrunk towards the mean of all; the fewer informative rows, the more.
     refit : float >= 0 or None, default=None
-        Fit once more at this lam on the selected features alone: a strong penalty selects, a weak one gives the weights.
+        Refit the selected features alone with this value of ``lam``: a strong penalty selects features, a weak one gives better weights.
     tol : float > 0, default=0.0001
-        fista: duality gap at which the fit ends, relative to the objective.
+        With ``"fista"``: stopping tolerance, duality gap relative to the objective.
     max_iter : int >= 1, default=1000
-        fista: sweeps (squared), Newton steps (logistic) or steps of the interior path (hinge) at most.
+        With ``"fista"``: largest number of sweeps (squared), Newton steps (logistic) or steps of the interior-point path (hinge).
     class_weight : {"balanced"} or dict or None, default=None
-        Factor of the loss per class; partial_fit takes no balanced ones.
+        Factors of the loss per class. ``"balanced"`` is not available in ``partial_fit``.
     probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
-        Probabilities of the classes: exact for a logistic loss; otherwise sigmoid or isotonic calibration on the decision values of 5
-        folds, about 5 more fits. sigmoid, isotonic: at fit; auto: exact, or by a sigmoid when they are first asked for; false: none.
+        How class probabilities are obtained. A logistic loss gives them exactly; other losses need a sigmoid or isotonic calibration on
+        decision values of 5 folds, about 5 more fits. ``"sigmoid"``, ``"isotonic"``: calibrate in ``fit``. ``"auto"``: exact, or a sigmoid
+        when you first ask for probabilities. ``False``: none.
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
-        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
-        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
-        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
-        those of the columns as given. A store that was scaled at ingest is taken as it is.
+        Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
+        intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
+        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
+        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     tasks_, classes_
         Names of the tasks, and the two classes.
     coef_, intercept_
-        ``(n_tasks, n_features)``, sparse where wide, and ``(n_tasks,)``, offsets included.
+        ``(n_tasks, n_features)``, sparse for wide data; and ``(n_tasks,)``, offsets included.
     lam_
-        Weight of the penalty.
+        Value of ``lam`` used.
     objective_, dual_gap_
-        Value of the batch problem at the weights (of the second fit with ``refit``), and its distance to the optimum: NaN for ``"da"``.
+        Objective of the batch problem at the weights (with ``refit``, of the second fit), and its distance to the optimum, NaN for
+        ``"da"``.
     n_iter_, converged_, stop_reason_, history_
-        Rounds or sweeps, whether ``tol`` was reached (False for ``"da"``, which has no certificate), what ended it, and one array per
-        figure over the steps.
+        Number of rounds or sweeps, whether ``tol`` was reached (False for ``"da"``, which has no certificate), the reason for stopping, and
+        one array per quantity over the steps.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Notes
     -----
-    :meth:`partial_fit` takes rows in the order given: a round is complete when every task has given a row, or when a task comes a second
-    time. Models speak of complete rounds only, so results do not depend on how the rows are cut into calls, to the bit.
+    :meth:`partial_fit` takes rows in the order given. A round is complete when it has a row of every task, or when a task occurs a second
+    time. Models use complete rounds only, so that results do not depend on how the rows are divided into calls, to the last bit.
 
     Examples
     --------
@@ -224,18 +231,18 @@ class MultiTaskSelector(Selection, StreamEstimator):
         Parameters
         ----------
         X
-            ``(n_samples, n_features)``; a block store may hold target and tasks itself.
+            ``(n_samples, n_features)``; a block store may contain target and tasks.
         y
             ``(n_samples,)`` numbers, or labels of two classes.
         task
-            ``(n_samples,)`` integers or strings that name the task of each row, in any order; ``None`` is a single task.
+            ``(n_samples,)`` integers or strings: the task of each row, in any order. ``None`` is a single task.
         sample_weight
-            ``(n_samples,)`` factors of the loss; rows of weight 0 take part in no round.
+            ``(n_samples,)`` factors of the losses; rows with weight 0 take part in no round.
 
         Raises
         ------
         ValueError
-            A parameter out of range, data that are not finite, more than two classes, an empty task, predictions without bound.
+            Parameter out of range, non-finite data, more than two classes, a task without rows, or diverging predictions.
         """
         self._model = self._stream = None
         vars(self).pop("classes_", None)
@@ -264,21 +271,21 @@ class MultiTaskSelector(Selection, StreamEstimator):
     def partial_fit(
         self, X: UserRows, y: Column, task: Column = None, sample_weight: Column = None, *, tasks: Column = None, classes: Column = None
     ) -> Self:
-        """Learn from more rows, in the order given.
+        """Learn from further rows, in the order given.
 
         Parameters
         ----------
         X, y, task, sample_weight
             As for :meth:`fit`, in memory.
         tasks, classes
-            All tasks and both classes there will be; needed where the rows of the first call do not show them all.
+            All tasks and both classes that will occur; required if the rows of the first call do not contain them all.
 
         Raises
         ------
         ValueError
-            Rows that are not finite, a task or class that is not known: no row of the call was learnt from. Predictions without bound.
+            Non-finite rows, or an unknown task or class; the call has then changed nothing. Also diverging predictions.
         AttributeError
-            Parameters that need all rows at once.
+            A parameter requires all rows at once.
         """
         config, goes_on = self._config().resolved(is_stream=True), self._stream is not None
         if self._model is not None and not goes_on and self.algorithm == "auto" and not np.isnan(self.dual_gap_):
@@ -339,7 +346,7 @@ class MultiTaskSelector(Selection, StreamEstimator):
         self.tasks_ = np.asarray(model.tasks)
 
     def _values(self, X: object, task: object = None) -> np.ndarray:
-        """Return ``(n_samples, 1)`` decision values of any form of data."""
+        """Return the decision values of data in any form, ``(n_samples, 1)``."""
         check_is_fitted(self)
         model, names = self.model_, tuple(self.tasks_.tolist())
         if is_store(X):
@@ -353,7 +360,7 @@ class MultiTaskSelector(Selection, StreamEstimator):
 
     @available_if(_classifies)
     def decision_function(self, X: UserRows, task: Column = None) -> np.ndarray:
-        """Return ``f_t(x)`` of every row x of task t, ``(n_samples,)``; positive speaks for the second class."""
+        """Return ``f_t(x)`` of every row x of task t, ``(n_samples,)``. Positive values predict the second class."""
         return self._decide(X, task=task)[:, 0]
 
     def predict(self, X: UserRows, task: Column = None) -> np.ndarray:
@@ -363,14 +370,14 @@ class MultiTaskSelector(Selection, StreamEstimator):
 
     @available_if(has_probabilities)
     def predict_proba(self, X: UserRows, task: Column = None) -> np.ndarray:
-        """Return the probabilities of the classes, ``(n_samples, n_classes)`` in the order of ``classes_``.
+        """Return the class probabilities, ``(n_samples, n_classes)`` in the order of ``classes_``.
 
-        ``task`` names the task of every row. All tasks have one calibration.
+        ``task`` is the task of every row. All tasks share one calibration.
 
-        :meth:`predict` goes by decision values: where these are calibrated the most probable class may be another one. The first call
-        after a fit with ``probability="auto"`` and another loss than the logistic one takes about five fits.
+        :meth:`predict` uses decision values; after calibration the most probable class may differ from it. With ``probability="auto"`` and
+        a loss other than logistic, the first call takes about as long as five fits.
 
-        Raises ValueError: there is nothing to calibrate from, or the data of the fit were changed.
+        Raises ValueError if there are no data to calibrate on, or if the training data have changed since the fit.
         """
         return self._probabilities(X, task=task)
 
@@ -380,11 +387,11 @@ class MultiTaskSelector(Selection, StreamEstimator):
         return log_of(self.predict_proba(X, task))
 
     def score(self, X: UserRows, y: Column = None, task: Column = None, sample_weight: Column = None) -> float:
-        """Return the share of right labels over all rows, or R2 of numbers."""
+        """Return the accuracy over all rows, or R2 for a real target."""
         return score_of(self._is_classifier, X, y, self.predict(X, task), sample_weight)
 
     def transform(self, X: UserRows) -> np.ndarray | sp.sparray:
-        """Return the columns of features that some task has selected; raw ones, also of a store."""
+        """Return the unscaled columns of the features that any task has selected, also from a store."""
         check_is_fitted(self)
         if not is_store(X):
             return super().transform(X)

@@ -1,4 +1,4 @@
-"""SimpleNPKL: a kernel matrix without a parametric form, from constraints on pairs of rows."""
+"""SimpleNPKL: a non-parametric kernel matrix learnt from constraints on pairs of rows."""
 
 from __future__ import annotations
 
@@ -19,78 +19,79 @@ from .problem import NPKLInputs
 
 
 class SimpleNPKL(SpectralEstimator):
-    r"""Learn a kernel matrix from pairs of rows that belong together or apart, smooth on a graph of nearest neighbours.
+    r"""Kernel matrix learnt from pairs of rows of the same or different clusters, smooth on a graph of nearest neighbours.
 
     .. math::
 
         \min_{K \succeq 0, \; \mathrm{tr} K^p \le B} \mathrm{tr}(LK) + C \sum_{(i,j)} \ell(T_{ij} K_{ij})
 
     with L the normalised Laplacian of the graph (zero at rows without a neighbour), T the constraints +1 and -1, and the sum over both
-    orders of every pair. The optimum is a closed form of the positive eigenpairs of :math:`A = \alpha \circ T - L`: with the linear loss
-    :math:`\alpha = C` and one eigendecomposition is all, with the others :math:`\alpha` maximises the dual, one decomposition a step.
-    The kernel is of the rows of the fit only. Data are taken as they are: standardise features of different units.
+    orders of every pair. The optimum is a closed form of the positive eigenpairs of :math:`A = \alpha \circ T - L`. With the linear loss,
+    :math:`\alpha = C`, and one eigendecomposition suffices. With other losses, :math:`\alpha` maximises the dual, with one
+    eigendecomposition per step. The kernel is defined on the training rows only. The data are not scaled: standardise features of different
+    units.
 
     Parameters
     ----------
     loss : {"linear", "squared_hinge", "square", "hinge"}, default='linear'
-        Loss of z = T_ij K_ij: linear -z, which has a closed form, one eigendecomposition; squared_hinge max(0, 1 - z)^2 / 2; square (1 -
-        z)^2 / 2; hinge max(0, 1 - z).
+        Loss of z = T_ij K_ij. ``"linear"``: -z, solved in closed form by one eigendecomposition; ``"squared_hinge"``: max(0, 1 - z)^2 / 2;
+        ``"square"``: (1 - z)^2 / 2; ``"hinge"``: max(0, 1 - z).
     p : float >= 1, default=2.0
-        Power of the regulariser tr K^p; 1: loss=linear only.
+        Power of the regulariser tr K^p; 1 requires ``loss="linear"``.
     B : float > 0, default=1.0
-        Cap of tr K^p. With loss=linear it only scales K; otherwise entries reach 1 only where B is of the order of the number of rows. Not
-        looked at where G is given.
+        Upper bound of tr K^p. With ``loss="linear"`` it only scales K. With other losses, entries of K reach 1 only if ``B`` is of the
+        order of the number of rows. Ignored if ``G`` is given.
     G : float > 0 or None, default=None
-        Weight of the penalty (G/p) tr K^p, in place of the cap.
+        Weight of the penalty (G/p) tr K^p, which replaces the bound ``B``.
     C : float > 0, default=0.2
-        Loss weight of a constrained pair, counted in both orders. It decides how well K clusters: try 0.05 to 0.5; from 1 on, pairs without
-        neighbours take over.
+        Inverse regularisation strength: loss weight of a constrained pair, counted in both orders. It determines how well K clusters; try
+        0.05 to 0.5. From 1 on, pairs without neighbours dominate.
     n_neighbors : int >= 1, default=5
-        Neighbours in the graph that the kernel should be smooth on, by Euclidean distance.
+        Number of nearest neighbours (Euclidean distance) of a row in the graph on which the kernel should be smooth.
     graph : {"mutual", "union"}, default='union'
-        Rows are linked where both are neighbours of the other (mutual, as in the thesis), or where one is.
+        Link two rows if each is a nearest neighbour of the other (``"mutual"``, as in the thesis) or if either is (``"union"``).
     closure : bool, default=False
-        Use all pairs that the given ones imply: rows linked by pairs that belong together form a part, and where two rows are apart, their
-        parts are.
+        Add all pairs that the given ones imply. Rows linked by pairs of one cluster form a component. If two rows must be apart, so must
+        all rows of their components.
     selection : {"active", "random"} or None, default=None
-        Which constraints are used: all; those of the n_select rows of which a Gaussian kernel is least certain (active); as many drawn at
-        random.
+        Constraints to use. ``None``: all. ``"active"``: those of the ``n_select`` rows about which a Gaussian kernel is least certain.
+        ``"random"``: those of as many random rows.
     n_select : int >= 1 or None, default=None
-        Rows whose constraints a selection keeps; default: half of those that have one.
+        Number of rows whose constraints ``selection`` keeps. Default: half of those that have one.
     base : int >= 1 or None, default=None
-        Look for a kernel on this many smooth functions of the graph (least eigenvectors of its Laplacian): faster, and smoother; default:
-        all.
+        Restrict the kernel to this many smooth functions of the graph (smallest eigenvectors of its Laplacian): faster, and smoother.
+        Default: all functions.
     tol : float >= 1e-12 and < 1, default=0.0001
-        Relative duality gap at which the fit ends.
+        Stopping tolerance: relative duality gap.
     max_iter : int >= 1, default=200
-        Eigendecompositions at most; a warning tells when they end the fit.
+        Largest number of eigendecompositions; a warning reports if it ends the fit.
     run_on : str or None, default=None
-        Where neighbours are searched; what is ``cluster`` elsewhere: that is the method's name here.
+        Where the neighbour search runs. Other methods call this parameter ``cluster``, which is a method of this class.
     random_state : int, RandomState or None, default=None
-        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     constraints_
-        ``(m, 3)`` the constraints used: i, j, +1 or -1, with i < j.
+        ``(m, 3)`` constraints used: i, j and +1 or -1, with i < j.
     dual_coef_
-        ``(m,)`` :math:`\alpha` of these.
+        ``(m,)`` dual variables :math:`\alpha` of these constraints.
     objective_, dual_gap_
-        Primal value, and its certified distance from the optimum.
+        Primal value, and its certified distance to the optimum.
     labels_
-        Clusters of the rows, after :meth:`cluster`.
+        Cluster of each row, set by :meth:`cluster`.
     n_iter_, converged_, stop_reason_, history_
-        Decompositions, whether the gap closed, what ended it, and one array per figure over the iterations.
+        Number of eigendecompositions, whether ``tol`` was reached, the reason for stopping, and one array per quantity over the iterations.
     eigenvectors_, eigenvalues_
-        ``(n_samples, rank)`` and ``(rank,)``: :math:`K = U \mathrm{diag}(\lambda) U'`, eigenvalues descending and positive.
+        ``(n_samples, rank)`` and ``(rank,)``: :math:`K = U \mathrm{diag}(\lambda) U'`, with positive eigenvalues in descending order.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------
@@ -165,14 +166,14 @@ class SimpleNPKL(SpectralEstimator):
         X
             ``(n_samples, n_features)``: an array, a sparse matrix, a Dask array, or a block store.
         constraints
-            Sparse ``(n_samples, n_samples)`` matrix with entries +1 (together) and -1 (apart), symmetric or one triangle; or triples
-            ``(i, j, +1 or -1)``.
+            Sparse ``(n_samples, n_samples)`` matrix with entries +1 (same cluster) and -1 (different clusters), symmetric or one triangle;
+            or triples ``(i, j, +1 or -1)``.
 
         Raises
         ------
         ValueError
-            A parameter out of range, data that are not finite, strings, constraints that are none: a sign that is neither +1 nor -1, a
-            row outside the data or paired with itself, a pair with both signs.
+            Parameter out of range, non-finite data, strings, or invalid constraints: a sign that is neither +1 nor -1, a row outside the
+            data or paired with itself, a pair with both signs.
         """
         data, _ = self._data(X)
         self._fit(NPKLInputs(data, in_memory(constraints, "constraints")))
@@ -186,21 +187,21 @@ class SimpleNPKL(SpectralEstimator):
 
     @one_thread()
     def cluster(self, n_clusters: int, *, normalize: bool = True) -> np.ndarray:
-        """Return the cluster of every row, ``(n_samples,)``: k-means under the learnt kernel, ten starts.
+        """Return the cluster of every row, ``(n_samples,)``, by k-means under the learnt kernel with ten starts.
 
         Parameters
         ----------
         n_clusters
-            From 1 to the number of rows.
+            Number of clusters, from 1 to the number of rows.
         normalize
-            Cluster directions, ``K_ij / sqrt(K_ii K_jj)``, not the rows as they are: these differ much in ``K_ii``, most of all where the
-            groups are of many parts of the graph, and plain k-means then splits off the longest ones. Measured on sonar and heart: 2 to 25
-            points of Rand accuracy.
+            Cluster directions, ``K_ij / sqrt(K_ii K_jj)``, instead of the rows themselves. ``K_ii`` varies greatly, most of all if the
+            groups spread over many parts of the graph; plain k-means then splits off the longest rows. Gain measured on sonar and heart: 2
+            to 25 points of Rand accuracy.
 
         Raises
         ------
         ValueError
-            Another number, or a kernel that is zero.
+            Number of clusters out of range, or a kernel that is zero.
         """
         check_is_fitted(self, "model_")
         n = self.model_.n_rows

@@ -1,4 +1,4 @@
-"""RuleEnsembleClassifier: a classifier of readable rules, chosen from all conjunctions at once."""
+"""RuleEnsembleClassifier: a classifier of readable rules, selected from all conjunctions jointly."""
 
 from __future__ import annotations
 
@@ -41,101 +41,104 @@ from .model import (
     unseen_values,
 )
 
-"""What ended a fit before the rules next to the active set were quiet, in words."""
-
 
 class RuleEnsembleClassifier(TransformerMixin, KernelEstimator, TaskClassifier):
-    r"""Weighted rules, each a conjunction of basic propositions about single columns, from the lattice of all conjunctions.
+    r"""Weighted rules, selected from the lattice of all conjunctions of conditions on single columns.
 
-    Minimises over the weights f of all conjunctions S with columns :math:`\varphi_S(x) \in \{0, 1\}`, and biases,
+    Minimises, over the weights f of all conjunctions S with indicators :math:`\varphi_S(x) \in \{0, 1\}` and over intercepts b,
 
     .. math::
 
         \tfrac12 \Big( \sum_S a^{|S|} \big( \sum_{S' \supseteq S} \|f_{S'}\|^\rho \big)^{1/\rho} \Big)^2
         + C \sum_i \max\Big(0, 1 - y_i \big( \sum_S f_S \varphi_S(x_i) + b \big)\Big).
 
-    The outer sum switches whole branches of the lattice off, so that an active set suffices; ``rho`` towards 1 drops the parts of a rule
-    that are not needed on their own. Then the cuts of the selected rules move to the training values with the least loss, and the rules are
-    fitted again. Several classes are fitted one against the rest on common rules; tasks (``fit(X, y, task)``) share rules, too.
+    The outer sum excludes whole branches of the lattice, so that an active set suffices. Values of ``rho`` near 1 drop the parts of a rule
+    that are not needed on their own. After the fit, the thresholds of the selected rules move to the training values with the smallest
+    loss, and the rules are fitted again. Several classes are fitted one-vs-rest on common rules; tasks (``fit(X, y, task)``) share rules as
+    well.
 
     Parameters
     ----------
     rho : float > 1 and <= 2, default=1.1
-        Inner exponent: 2 is hierarchical kernel learning, a rule with all its parts; towards 1 few rules are selected.
+        Inner exponent: 2 is hierarchical kernel learning, which selects a rule with all its parts; values near 1 select few rules.
     a : float > 1, default=2.0
-        Penalty of a rule of k propositions is a^k; larger values give shorter rules.
+        Base of the penalty: a rule of k propositions has penalty ``a ** k``. Larger values give shorter rules.
     C : float > 0 or {"auto"}, default='auto'
-        Loss weight, the same as scikit-learn's SVC. auto: 10, and of more than two classes 10 times their number, 50 at most (C_), since
-        their machines share one norm over rules.
+        Inverse regularisation strength: larger values fit the training data more closely. As in scikit-learn's ``SVC``. ``"auto"``: 10 for
+        two classes; 10 per class otherwise, at most 50, because the one-vs-rest models share one norm over rules. The value used is stored
+        in ``C_``.
     n_thresholds : int >= 1 and <= 1000, default=9
-        Cuts of a numeric column, at quantiles of training rows.
+        Number of thresholds of a numeric column, at quantiles of the training rows.
     refine_cuts : bool, default=True
-        Move the cuts of the selected rules to the best training values, and fit the rules again.
+        Move the thresholds of the selected rules to the best training values, and fit the rules again.
     categorical : list of int or str, or array of bool, or None, default=None
-        Columns (numbers, names or a mask) whose values are names; columns of text in a data frame always are.
+        Columns (numbers, names or a mask) whose values are categories. Text columns of a data frame always are.
     task_kernel : array of shape (n_tasks, n_tasks) or None, default=None
-        Positive semi-definite similarity (n_tasks, n_tasks) of the tasks in ascending order of their names; default: the identity, tasks
-        choose rules together and weigh them independently.
+        Positive semi-definite similarity (n_tasks, n_tasks) of the tasks, in ascending order of their names. Default: the identity; tasks
+        then select rules together and weight them independently.
     tol : float > 0, default=0.001
-        Gap at which the active set's problem is solved and the fit may end, relative to the objective.
+        Stopping tolerance: duality gap relative to the objective, for the problem of the active set and for the fit.
     max_rounds : int >= 1, default=50
-        Times the rules outside are looked at, at most; a warning tells when a cap ends the fit.
+        Largest number of searches among the rules outside the active set; a warning reports if a limit ends the fit.
     max_rules : int >= 1, default=1000
-        Conjunctions of the active set at most.
+        Largest number of conjunctions in the active set.
     max_visits : int >= 1, default=2000000
-        Conjunctions that a search for the certificate looks at; where more would be needed it holds to a length of rules, and says so.
+        Largest number of conjunctions that the search for the certificate visits. If it needs more, the certificate holds up to a length of
+        rules, which it reports.
     rest : float > 0 or None, default=0.001
-        Stop when a round's rules lowered the objective by less than this share; none: go on to the certificate.
+        Stop when the rules of a round lower the objective by less than this fraction. ``None``: continue until the certificate holds.
     add : int >= 1, default=30
-        Conjunctions added in a round, without their parts.
+        Number of conjunctions added per round, not counting the shorter conjunctions they contain.
     skip_implied : bool, default=True
-        Leave out conjunctions of propositions that imply or contradict each other.
+        Skip conjunctions of propositions that imply or contradict each other.
     prune : float >= 0 and < 1, default=0.02
-        Rules below this share of the largest weight are dropped.
+        Rules whose weight is below this fraction of the largest weight are dropped.
     refit : bool, default=True
-        Fit the selected rules again.
+        Refit the selected rules.
     solver : {"auto", "newton", "mirror"}, default='auto'
-        Auto and newton: joint re-weighting with Newton steps; mirror: the thesis' mirror descent over the rules' shares.
+        ``"auto"`` and ``"newton"``: joint re-weighting with Newton steps. ``"mirror"``: the mirror descent of the thesis over the shares of
+        the rules.
     class_weight : {"balanced"} or dict or None, default=None
-        Factor of C per class.
+        Factors of ``C`` per class.
     probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
-        Probabilities of the classes: exact for a logistic loss; otherwise sigmoid or isotonic calibration on the decision values of 5
-        folds, about 5 more fits. sigmoid, isotonic: at fit; auto: exact, or by a sigmoid when they are first asked for; false: none.
+        How class probabilities are obtained. A logistic loss gives them exactly; other losses need a sigmoid or isotonic calibration on
+        decision values of 5 folds, about 5 more fits. ``"sigmoid"``, ``"isotonic"``: calibrate in ``fit``. ``"auto"``: exact, or a sigmoid
+        when you first ask for probabilities. ``False``: none.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     C_
-        Weight of the losses.
+        Value of ``C`` used.
     rules_
-        The rules, largest weight first: dicts of ``text``, ``support`` (training rows that satisfy it), ``vote``, ``weight``, ``length``,
-        ``columns``, ``conditions`` (column, sign, cut), and with several classes or tasks ``weights``.
+        Rules in descending order of weight: dicts of ``text``, ``support`` (number of training rows that satisfy it), ``vote``, ``weight``,
+        ``length``, ``columns``, ``conditions`` (column, sign, threshold), and with several classes or tasks ``weights``.
     active_set_
-        The conjunctions of the active set on the first cuts: ``text``, ``weight``, ``length``.
+        Conjunctions of the active set with their initial thresholds: ``text``, ``weight``, ``length``.
     certificate_
-        Certified gap of the active set's problem, before cuts moved: ``gap``, ``relative_gap``, ``restricted_gap`` (on the active set),
-        ``depth`` (length of rules to which it holds), ``complete``, ``all_pairs``.
+        Certificate of the active set's problem, before thresholds moved: ``gap``, ``relative_gap``, ``restricted_gap`` (on the active set),
+        ``depth`` (length of rules up to which it holds), ``complete``, ``all_pairs``.
     coef_, intercept_
         ``(n_machines, n_rules)`` weights in the order of ``rules_``, and ``(n_machines,)``.
     objective_, dual_gap_
-        Primal value of the active set's problem, before cuts moved and rules were dropped, and ``certificate_["gap"]``: NaN where nothing
-        beyond the active set could be certified.
+        Primal value of the active set's problem, before thresholds moved and rules were dropped; and ``certificate_["gap"]``, NaN if
+        nothing beyond the active set could be certified.
     tasks_
         Task names; ``None`` without tasks.
     n_iter_, converged_, stop_reason_, history_
-        Steps, whether the gap over all conjunctions is within ``tol``, what ended it (``rest``: the parameter), and one array per figure
-        over the steps.
+        Number of steps, whether the gap over all conjunctions is within ``tol``, the reason for stopping (``rest``: the parameter of that
+        name), and one array per quantity over the steps.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------
@@ -225,20 +228,20 @@ class RuleEnsembleClassifier(TransformerMixin, KernelEstimator, TaskClassifier):
         Parameters
         ----------
         X
-            ``(n_samples, n_features)``; a block store may hold target and tasks itself.
+            ``(n_samples, n_features)``; a block store may contain target and tasks.
         y
-            ``(n_samples,)`` classes; with tasks two of them, the same for all.
+            ``(n_samples,)`` classes; with tasks, the same two classes for all.
         task
-            ``(n_samples,)`` integers or strings, or ``None``.
+            ``(n_samples,)`` integers or strings: the task of each row; ``None`` without tasks.
         sample_weight
-            ``(n_samples,)`` how often rows count: factors of ``C``, and of rows between cuts. Folds are drawn over rows.
+            ``(n_samples,)`` counts of rows: factors of ``C``, also used in the thresholds of rules. Folds are drawn over rows, not counts.
 
         Raises
         ------
         ValueError
-            A parameter out of range, infinite values, one class only, a similarity that does not suit the tasks.
+            Parameter out of range, infinite values, a single class, or a similarity that does not match the tasks.
         gramplane.storage.DataError
-            An empty task, a class without weight.
+            A task without rows, or a class without weight.
         """
         rows = self._inputs(X, y, sample_weight)
         frame_names = getattr(self, "feature_names_in_", None)
@@ -265,7 +268,7 @@ class RuleEnsembleClassifier(TransformerMixin, KernelEstimator, TaskClassifier):
         self.objective_, self.dual_gap_ = model.figures["objective"], self.certificate_["gap"]
 
     def _columns(self, X: object) -> tuple[Columns, int]:
-        """Return the raw columns of the rules of arrays, and the number of rows."""
+        """Return the unscaled columns that the rules use, from arrays, and the number of rows."""
         rows = self._checked(X, reset=False)
         raw = rows[:, self.model_.columns]
         return (sp.csc_array(raw) if sp.issparse(raw) else raw), rows.shape[0]
@@ -284,7 +287,7 @@ class RuleEnsembleClassifier(TransformerMixin, KernelEstimator, TaskClassifier):
         return of_tasks(self.model_, rule_values(self.model_, raw, n), task)
 
     def transform(self, X: object) -> np.ndarray:
-        """Return which rows satisfy which rule: ``(n_samples, n_rules)`` zeros and ones in the order of ``rules_``."""
+        """Return the indicators of the rules, ``(n_samples, n_rules)``: 1 if the row satisfies the rule, in the order of ``rules_``."""
         check_is_fitted(self, "model_")
         if is_store(X):
             with self._stored(X) as (data, resources):
@@ -299,12 +302,16 @@ class RuleEnsembleClassifier(TransformerMixin, KernelEstimator, TaskClassifier):
         return np.array([rule["text"] for rule in self.rules_], dtype=object)
 
     def rules_table(self) -> list[dict[str, Any]]:
-        """Return one flat row per rule, largest weight first: rule, vote, weight, support, length, and the weight of every machine."""
+        """Return one row per rule, in descending order of weight: rule, vote, weight, support, length, and the weight in every
+        one-vs-rest or task model.
+        """
         check_is_fitted(self, "model_")
         return rule_table(self.model_)
 
     def to_csv(self, path: str | Path, excel_safe: bool = False) -> None:
-        """Write :meth:`rules_table` as CSV; ``excel_safe`` quotes texts that a spreadsheet would compute, else a warning tells of them."""
+        """Write :meth:`rules_table` as CSV. ``excel_safe`` quotes texts that a spreadsheet would run as formulas; without it, a warning
+        reports them.
+        """
         texts = CsvTexts(excel_safe, warn_user)
         rows = [{name: texts(cell) for name, cell in row.items()} for row in self.rules_table()]
         with space_for(path, 0), Path(path).open("w", encoding="utf-8", newline="") as file:
@@ -314,7 +321,7 @@ class RuleEnsembleClassifier(TransformerMixin, KernelEstimator, TaskClassifier):
         texts.tell(str(path))
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """Return rules, intercepts and certificate as JSON, and write them to ``path`` if there is one."""
+        """Return rules, intercepts and certificate as JSON, and write them to ``path`` if it is given."""
         check_is_fitted(self, "model_")
         record = {
             "classes": self.classes_.tolist(),
@@ -332,50 +339,50 @@ class RuleEnsembleClassifier(TransformerMixin, KernelEstimator, TaskClassifier):
 
 
 class RuleEnsembleClassifierCV(CrossValidatedTasks, RuleEnsembleClassifier):
-    """Weighted rules from the lattice of all conjunctions, ``C`` and ``rho`` chosen by cross-validation.
+    """Weighted rules from the lattice of all conjunctions, with ``C`` and ``rho`` chosen by cross-validation.
 
-    The problem is that of :class:`RuleEnsembleClassifier`. The fits of a fold share its propositions; with tasks every one of them is in
-    all folds.
+    The problem is that of :class:`RuleEnsembleClassifier`. The fits of a fold share its propositions. With tasks, every task is in all
+    folds.
 
-    The parameters that are not explained here and further attributes are those of :class:`RuleEnsembleClassifier`.
+    See :class:`RuleEnsembleClassifier` for the other parameters and further attributes.
 
     Parameters
     ----------
     rhos : list of float or None, default=None
-        Values of rho to compare; ``None``: ``rho`` alone.
+        Values of ``rho`` to compare. ``None``: ``rho`` alone.
     Cs : int or list of float, default=5
-        Values of C; a number of them is spread evenly in the logarithm from 1/30 to 30.
+        Values of ``C`` to compare. A number gives so many values, evenly spaced in the logarithm from 1/30 to 30.
     cv : int, splitter, iterable or None, default=None
-        Folds: a number, drawn from ``random_state`` as ``tune`` draws them, in every class or, of many tasks, in every task; or a splitter
-        of scikit-learn, to which tasks are groups, or pairs of indices to learn from and to score. ``None``: 5, fewer where a class or task
-        has fewer rows.
+        Folds. A number gives so many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
+        scikit-learn splitter receives tasks as its groups. An iterable yields pairs of indices, training and test. ``None``: 5 folds, or
+        fewer if a class or task has fewer rows.
     scoring : str, callable, list of str, dict or None, default=None
-        Name of a scorer of scikit-learn, or a callable ``(estimator, X, y)``, where ``X`` numbers the rows held out and the estimator has
-        decided on them; or several: a list of names, or a dict of names and callables. ``None``: accuracy, or R2. Rows count by their
-        weights; to names of scorers the second of two classes is the positive one; probabilities are exact for a logistic loss, else
-        calibrated on the rows held out, each on others.
+        Name of a scikit-learn scorer, or a callable ``(estimator, X, y)``, where ``X`` holds the indices of the held-out rows and the
+        estimator has their decision values; or several, as a list of names or a dict of names and callables. ``None``: accuracy, or R2.
+        Rows count by their weights. For named scorers the second of two classes is the positive one. Probabilities are exact for a logistic
+        loss; otherwise they are cross-calibrated on the held-out rows.
     refit : bool or str, default=True
-        Fit on all rows with the parameters chosen; else there is no model, only the scores. Of several scores the name of the one that
-        decides; ``True`` and ``False``: the first.
+        Fit all rows with the chosen parameters. With ``False`` there are scores but no model. With several scores: the name of the score
+        that decides; ``True`` and ``False`` mean the first.
     one_standard_error : bool, default=False
-        Choose the simplest model within one standard error of the best score, not the best.
+        Choose the simplest model within one standard error of the best score, instead of the best.
     n_jobs : int or None, default=None
-        Processes among which the folds are dealt, -1: all processors; the same bits for any number. ``None`` is 1.
+        Number of processes that share the folds; -1 is one per processor. ``None`` is 1. The result is the same for any number.
 
     Attributes
     ----------
     C_, rho_
-        Parameters chosen.
+        Chosen parameters.
     Cs_, rhos_
-        Values that were compared, ``rhos_`` where they were given.
+        Values compared; ``rhos_`` only if they were given.
     best_params_, best_score_, best_index_
-        Parameters chosen, their mean score, and their place in ``cv_results_``.
+        Chosen parameters, their mean score, and their index in ``cv_results_``.
     cv_results_
-        Arrays with one entry a point, as ``GridSearchCV`` has them: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``,
-        ``std_test_score``, ``rank_test_score``; of several scores their names stand in the place of ``score``. Of classes further
-        ``mean_margin_loss``, which chooses among points of one score.
+        Arrays with one entry per combination of parameters, as in ``GridSearchCV``: ``params``, ``param_*``, ``split*_test_score``,
+        ``mean_test_score``, ``std_test_score``, ``rank_test_score``. With several scores, their names replace ``score``. Classifiers also
+        have ``mean_margin_loss``, which breaks ties of the score.
     n_splits_, scorer_
-        Number of folds, and what scored them: of several scores a dict.
+        Number of folds, and the scorer; with several scores, a dict of scorers.
 
     Examples
     --------

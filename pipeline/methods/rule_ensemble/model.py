@@ -169,7 +169,9 @@ def rule_records(model: RuleModel) -> list[dict[str, Any]]:
 
 
 def rule_table(model: RuleModel) -> list[dict[str, Any]]:
-    """Return one flat row per rule, largest weight first: rule, vote, weight, support, length, and the weight of every machine."""
+    """Return one row per rule, in descending order of weight: rule, vote, weight, support, length, and the weight in every one-vs-rest
+    or task model.
+    """
     rows = []
     for record in rule_records(model):
         row = {"rule": record["text"], **{name: record[name] for name in ("vote", "weight", "support", "length")}}

@@ -1,4 +1,4 @@
-"""SemanticKernelRanker and VisualRank: rankings by a random walk, on a kernel that is learnt or given."""
+"""SemanticKernelRanker and VisualRank: ranking by a random walk on a learnt or given kernel."""
 
 from __future__ import annotations
 
@@ -32,80 +32,84 @@ from .walk_problem import WalkInputs
 
 
 class SemanticKernelRanker(SpectralEstimator):
-    r"""Re-rank the images of a query by a kernel learnt from how they look and what they are tagged with.
+    r"""Re-rank the images of a query by a kernel learnt from their visual features and tags.
 
-    Learns the kernel matrix that agrees most with the tags while visual neighbours stay near each other,
+    Learns the kernel matrix that agrees best with the tags while visual neighbours stay near each other,
 
     .. math::
 
         \min_{K \succeq 0, \; \mathrm{tr} KK \le B} -\mathrm{tr}(K H T T' H)
         + \frac{C}{2} \sum_{(i,j) \in E} \max(0, K_{ii} + K_{jj} - 2 K_{ij} - d_{ij}^2)^2,
 
-    and scores the images by a random walk on it, :math:`r = \lambda S r + (1 - \lambda) \pi`, :math:`\lambda` the ``damping``. T has the
-    tf-idf vectors of the tags as rows, H centres, E are pairs of visual neighbours, :math:`d_{ij}^2` their squared distances over the mean
-    of all pairs, so the unit of the features does not matter. S has the positive entries of K in columns with sum one. A fit is one query,
-    all of it the work of one process, or with ``queries`` many, which are tasks: every one with the bits of a fit of it alone.
+    and scores the images by a random walk on it, :math:`r = \lambda S r + (1 - \lambda) \pi`, with :math:`\lambda` the ``damping``. The
+    rows of T are the tf-idf vectors of the tags, and H centres. E are the pairs of visual neighbours, and :math:`d_{ij}^2` their squared
+    distances divided by the mean over all pairs, so that the unit of the features does not matter. S has the positive entries of K, scaled
+    so that columns sum to 1.
+
+    A fit ranks one query, in one process. With ``queries`` it ranks many, as parallel tasks; each has the same result, to the last bit, as
+    a fit of it alone.
 
     Parameters
     ----------
     n_neighbors : int >= 1, default=6
-        Visual neighbours of an image whose distances the kernel must not exceed.
+        Number of visual neighbours of an image whose distances the kernel must not exceed.
     C : float > 0, default=1.0
-        Weight of the squared excess of a distance, C/2 * sum max(0, excess)^2.
+        Weight of the squared excess of a distance over its bound: C/2 * sum max(0, excess)^2.
     B : float > 0 or None, default=None
-        Cap of tr K^2; default: the number of images.
+        Upper bound of tr K^2. Default: the number of images.
     damping : float >= 0 and < 1, default=0.85
         Share of a score that comes from similar images; the rest comes from the prior.
     graph : {"mutual", "union"}, default='mutual'
-        Pairs where both are a neighbour of the other, or one of them.
+        Link two images if each is a nearest neighbour of the other (``"mutual"``) or if either is (``"union"``).
     base : int >= 1 or None, default=None
-        Look for a kernel on this many smooth functions of the visual neighbour graph (least eigenvectors of its Laplacian): faster;
-        default: on all functions.
+        Restrict the kernel to this many smooth functions of the visual neighbour graph (smallest eigenvectors of its Laplacian): faster.
+        Default: all functions.
     diagonal : {"zero", "keep"}, default='zero'
-        Whether an image is similar to itself in the random walk.
+        Whether an image counts as similar to itself in the random walk.
     min_images : int >= 1, default=1
-        Tags of fewer images are dropped.
+        Drop tags that occur in fewer images.
     untagged : {"raise", "zero"}, default='raise'
-        Images without a tag: refuse them, or let their tag vector be zero, so that only their looks count.
+        Images without a tag: ``"raise"`` rejects them; ``"zero"`` gives them a tag vector of zeros, so that only their visual features
+        count.
     gamma : float > 0, default=3.0
-        Unseen images: exp(-gamma ||x - z||^2 / mean) is the kernel that is warped.
+        For unseen images: exp(-gamma ||x - z||^2 / mean) is the kernel that is warped.
     warp : {"corrected", "seed"}, default='corrected'
-        Unseen images: warp by the graph Laplacian of max(K, 0), or by -K as the thesis prints, which is refused where the kernel would not
-        be positive semi-definite.
+        For unseen images: ``"corrected"`` warps by the graph Laplacian of max(K, 0); ``"seed"`` warps by -K, as printed in the thesis, and
+        fails if the kernel would not be positive semi-definite.
     tol : float > 0, default=1e-05
-        Relative duality gap at which the kernel is done.
+        Stopping tolerance of the kernel: relative duality gap.
     max_iter : int >= 1, default=300
-        Eigendecompositions at most; a warning says when they end the fit.
+        Largest number of eigendecompositions; a warning reports if it ends the fit.
     walk_tol : float >= 1e-14 and < 1, default=1e-10
-        Change of the scores, as an l1 norm, at which the random walk ends.
+        Stopping tolerance of the random walk: l1 norm of the change of the scores.
     cluster : str or None, default=None
-        Where many queries are ranked; a fit of one takes place in this process.
+        Where fits of many queries run. A single query is fitted in this process.
     random_state : int, RandomState or None, default=None
-        Of the eigensolver's first block; results agree within ``tol``.
+        Seed of the eigensolver's initial block; results agree to within ``tol``.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     scores_, prior_
-        ``(n_samples,)`` scores, sum one, and ``(n_samples,)`` :math:`\pi`; of many queries one entry for every line of their table.
+        ``(n_samples,)`` scores that sum to 1, and ``(n_samples,)`` prior :math:`\pi`; with many queries, one entry per row of their table.
     queries_
-        Names of the queries, where there are many.
+        Names of the queries, if there are many.
     pairs_, dual_coef_
-        ``(n_pairs, 2)`` pairs E, and ``(n_pairs,)`` their best dual variables, which certify the objective; 0 where a distance is within
-        its bound. Of many queries: those of one after the other, numbered within their query.
+        ``(n_pairs, 2)`` pairs E, and ``(n_pairs,)`` their best dual variables, which certify the objective; 0 if a distance is within its
+        bound. With many queries, their pairs follow each other, numbered within each query.
     objective_, dual_gap_
-        Objective of the kernel and its certified distance from the optimum; of many queries ``(n_queries,)``.
+        Objective of the kernel, and its certified distance to the optimum; ``(n_queries,)`` each with many queries.
     n_iter_, converged_, stop_reason_, history_
-        Iterations, whether the gap was reached, what ended it, and one array per figure over the iterations.
+        Number of iterations, whether ``tol`` was reached, the reason for stopping, and one array per quantity over the iterations.
     eigenvectors_, eigenvalues_
-        ``(n_samples, rank)`` and ``(rank,)``: :math:`K = U \mathrm{diag}(\lambda) U'`, eigenvalues descending and positive.
+        ``(n_samples, rank)`` and ``(rank,)``: :math:`K = U \mathrm{diag}(\lambda) U'`, with positive eigenvalues in descending order.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------
@@ -176,17 +180,18 @@ class SemanticKernelRanker(SpectralEstimator):
         X
             ``(n_samples, n_features)`` visual features: an array, a sparse matrix, a Dask array, or a block store.
         tags
-            ``(n_samples, n_tags)`` counts, sparse or dense; or per image a string of tags with blanks between, or a list of tags.
+            ``(n_samples, n_tags)`` counts, sparse or dense; or for each image a list of tags, or a string of tags separated by blanks.
         prior
-            ``(n_samples,)`` non-negative numbers, such as scores of a text search; default: the weights of a store's rows, else uniform.
+            ``(n_samples,)`` non-negative numbers, such as scores of a text search. Default: the weights of a store's rows, else uniform.
         queries
-            Table of many queries: lines ``(query, row of X)``, or all ``(query, row, prior)``; default: all images are one query.
+            Table of many queries: rows ``(query, row of X)``, or all of them ``(query, row of X, prior)``. Default: all images belong to
+            one query.
 
         Raises
         ------
         ValueError
-            A parameter out of range, data that are not finite, fewer than two images, tags that are not one per image or tell none from
-            another, images without tags (their rows are named), a prior with a negative entry.
+            Parameter out of range, non-finite data, fewer than two images, tags that are not one entry per image or are the same for all,
+            images without tags (the message names their rows), or a prior with a negative entry.
         """
         data, _ = self._data(X)
         if tags is None:
@@ -198,7 +203,9 @@ class SemanticKernelRanker(SpectralEstimator):
         return self
 
     def rank(self, k: int | None = None, query: object = None) -> np.ndarray:
-        """Return the images by descending score, the first ``k`` or all; equal scores in the order of rows; of one ``query`` of many."""
+        """Return the images in descending order of score, the first ``k`` or all; ties keep the order of rows. ``query`` selects one of
+        many queries.
+        """
         check_is_fitted(self, "model_")
         if not isinstance(self.model_, RankingModel):
             return rank_rows(self.scores_)[:k]
@@ -206,7 +213,7 @@ class SemanticKernelRanker(SpectralEstimator):
         return self.model_.rows[span][rank_rows(self.model_.scores[span])][:k]
 
     def certificate(self, query: object) -> dict[str, Any]:
-        """Return the figures of one of many queries: sizes, objective, gap, steps, whether it converged."""
+        """Return the results of one of many queries: sizes, objective, gap, number of steps, and whether it converged."""
         check_is_fitted(self, "model_")
         if not isinstance(self.model_, RankingModel):
             raise ValueError("certificate: the fit was of one query; objective_ and dual_gap_ are its certificate")
@@ -227,11 +234,11 @@ class SemanticKernelRanker(SpectralEstimator):
 
     @one_thread()
     def score_samples(self, X: object) -> np.ndarray:
-        """Return scores of images, ``(n_samples,)``: the mean of ``scores_`` where one step of the walk leads from them.
+        """Return scores of images, ``(n_samples,)``: the expected value of ``scores_`` after one step of the walk from each image.
 
-        Unseen images are similar to the fitted ones by the warped kernel (see :meth:`kernel_block`), and have the mean prior. Their scores
-        are on the scale of ``scores_`` and do not depend on each other. The fitted store itself gets ``scores_``. ``X`` are visual features
-        in any form that ``fit`` takes; no tags are needed.
+        The warped kernel (see :meth:`kernel_block`) gives the similarity of unseen images to the training images; their prior is the mean
+        prior. Their scores are on the scale of ``scores_`` and do not depend on each other. For the training store, ``scores_`` are
+        returned. ``X`` are visual features in any form that ``fit`` accepts, without tags.
         """
         self._one_query("score_samples")
         if is_store(X) and self.model_.is_fitted_on(self._read(X)[0]):
@@ -242,8 +249,8 @@ class SemanticKernelRanker(SpectralEstimator):
     def kernel_block(self, rows: object = None, cols: object = None) -> np.ndarray:
         """Return a block of the kernel.
 
-        ``rows``, ``cols``: fitted images as integers, a slice, or ``None`` for all: the entries of K, if both are. Or ``(m, n_features)``
-        visual features of any images: then the block is that of the warped Gaussian, for both sides.
+        ``rows`` and ``cols`` are integers, a slice, or ``None`` for all training images; the block then has the entries of K. If either has
+        ``(m, n_features)`` visual features of any images, the block has the entries of the warped Gaussian kernel, for both sides.
         """
         self._one_query("kernel_block")
         if _are_row_numbers(rows) and _are_row_numbers(cols):
@@ -294,48 +301,49 @@ class SemanticKernelRanker(SpectralEstimator):
 
 
 def _are_row_numbers(rows: UserData) -> bool:
-    """Return whether rows of the fit are meant, not features."""
+    """Return whether the argument selects training rows, instead of giving features."""
     return rows is None or isinstance(rows, (slice, int, np.integer)) or (not is_store(rows) and np.ndim(rows) == 1)
 
 
 class VisualRank(Estimator):
-    r"""Scores of images by a random walk on a given similarity, :math:`r = \lambda S r + (1 - \lambda) \pi`.
+    r"""Scores by a random walk on a given similarity, :math:`r = \lambda S r + (1 - \lambda) \pi`.
 
-    :math:`\lambda` is the ``damping``. S has the positive entries of the similarity, in columns with sum one: what is negative counts as 0,
-    and a column without a positive entry is uniform. Of a store that this process has no room for, stripes of columns are multiplied by the
-    tasks of a pass.
+    :math:`\lambda` is the ``damping``. S has the positive entries of the similarity, scaled so that columns sum to 1. Negative entries
+    count as 0, and a column without a positive entry is uniform. A store that does not fit in the memory of this process is multiplied by
+    stripes of columns, one per task of a pass.
 
     Parameters
     ----------
     damping : float >= 0 and < 1, default=0.85
         Share of a score that comes from similar rows; the rest comes from the prior.
     diagonal : {"auto", "zero", "keep"}, default='auto'
-        Whether a row is similar to itself; auto: only in a matrix without negative entries whose columns have sum one.
+        Whether a row counts as similar to itself. ``"auto"``: only if the matrix has no negative entry and its columns sum to 1.
     solver : {"power", "exact"}, default='power'
-        Power iteration, at most log(tol) / log(damping) products; or one factorisation of the matrix.
+        ``"power"``: power iteration, at most log(tol) / log(damping) products. ``"exact"``: one factorisation of the matrix.
     tol : float >= 1e-14 and < 1, default=1e-10
-        Change of the scores, as an l1 norm, at which the power iteration ends.
+        Stopping tolerance of the power iteration: l1 norm of the change of the scores.
     max_iter : int >= 1 or None, default=None
-        Products at most; a warning says when they end the fit; default: as many as tol can need, so it always ends.
+        Largest number of matrix products; a warning reports if it ends the fit. Default: as many as ``tol`` can require, so that the
+        iteration always converges.
     cluster : str or None, default=None
-        Where passes over a store run that this process has no room for; of an array nothing is distributed.
+        Where passes over a store run that do not fit in the memory of this process. Passes over an array are not distributed.
     random_state : int, RandomState or None, default=None
-        Not used: nothing is random.
+        Not used; the method is deterministic.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     scores_, prior_
-        ``(n_samples,)`` scores, sum one, and ``(n_samples,)`` :math:`\pi`.
+        ``(n_samples,)`` scores that sum to 1, and ``(n_samples,)`` prior :math:`\pi`.
     n_iter_, converged_, stop_reason_, error_bound_
-        Products with S, whether ``tol`` was reached, what ended them, and a bound of the l1 distance of the scores from the exact ones,
-        rounding aside.
+        Number of products with S, whether ``tol`` was reached, the reason for stopping, and a bound of the l1 distance of the scores from
+        the exact ones, apart from rounding.
     history_
-        One array per figure over the steps.
+        One array per quantity, over the steps.
 
     Examples
     --------
@@ -385,12 +393,12 @@ class VisualRank(Estimator):
         similarity
             ``(n_samples, n_samples)`` array, sparse matrix, or block store.
         prior
-            ``(n_samples,)`` non-negative numbers, such as scores of a text search; default: the weights of a store's rows, else uniform.
+            ``(n_samples,)`` non-negative numbers, such as scores of a text search. Default: the weights of a store's rows, else uniform.
 
         Raises
         ------
         ValueError
-            A parameter out of range, a matrix that is not square or not finite, a prior with a negative entry.
+            Parameter out of range, matrix not square or not finite, or prior with a negative entry.
         """
         config = self._config()
         matrix, _ = as_data(square_in_memory(similarity, "similarity"), estimator=self, accept_sparse="csr", dtype=NUMBERS)
@@ -416,7 +424,7 @@ class VisualRank(Estimator):
             yield ctx
 
     def rank(self, k: int | None = None) -> np.ndarray:
-        """Return the rows by descending score, the first ``k`` or all; equal scores in the order of rows."""
+        """Return the rows in descending order of score, the first ``k`` or all; ties keep the order of rows."""
         check_is_fitted(self, "scores_")
         return rank_rows(self.scores_)[:k]
 

@@ -1,4 +1,4 @@
-"""SharedSubspaceMKLClassifier and SharedSubspaceMKLRegressor: machines of many tasks that share a subspace of every kernel."""
+"""SharedSubspaceMKLClassifier and SharedSubspaceMKLRegressor: SVMs for many tasks that share a subspace of every kernel's feature space."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .method import SharedSubspace
 
 
 class _SharedSubspace(TaskEstimator):
-    """What both estimators share."""
+    """Base class of classifier and regressor."""
 
     _method = OneVsRest(SharedSubspace())
 
@@ -29,87 +29,94 @@ class _SharedSubspace(TaskEstimator):
 
 
 class SharedSubspaceMKLClassifier(_SharedSubspace, TaskClassifier):
-    r"""Classifiers of many tasks that share a low-dimensional subspace of every kernel's feature space (MK-MTSFL).
+    r"""Classifiers for many tasks that share a low-dimensional subspace of every kernel's feature space (MK-MTSFL).
 
     .. math::
 
         \min_{W, b} \frac{1}{2} \Bigl(\sum_j \|W_j\|_*^q\Bigr)^{2/q} + C \sum_t \sum_i \ell\bigl(y_{ti}, F_t(x_{ti})\bigr)
 
-    the columns of :math:`W_j` being the parts of all tasks in the space of kernel j, :math:`\|\cdot\|_*` the sum of singular values.
+    where column t of :math:`W_j` is the part of task t in the feature space of kernel j, and :math:`\|\cdot\|_*` is the sum of singular
+    values.
 
-    Of more than two classes every class has a machine against the rest, with couplings of its own; arrays have one more axis then, before
-    the others.
+    More than two classes are fitted one-vs-rest, each class with its own couplings. Arrays then have the classes as an additional first
+    axis.
 
-    A task all of whose rows have one label predicts it.
+    A task whose rows all have the same label predicts that label.
 
     Parameters
     ----------
     kernels : list of KernelSpec, str or callable, or "precomputed", or None, default=None
-        Kernels as short texts like rbf(gamma=0.5), rbf (its width the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
-        radius], or precomputed for matrices: an estimator takes (n_kernels, n, n) at fit, (n_kernels, n_test, n_train) at predict; default:
-        Gaussians and polynomials on all features and on each one, while they are few, else up to ten on all features.
+        Kernel expressions such as rbf(gamma=0.5), rbf (its width is the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
+        radius]; or ``"precomputed"``, with matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in ``predict``. Default:
+        Gaussians and polynomials on all features and on each one if there are few features, else up to ten kernels on all features.
     q : float >= 1 and <= 2, default=1.5
-        Norm over kernels: 1 gives few kernels, 2 equal traces.
+        Norm over kernels: 1 selects few kernels, 2 gives equal traces.
     C : float > 0 or {"auto"}, default='auto'
-        Loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and, on a target of deviation one, SVR. auto: 1 for
-        classes, 0.5 over the root of the number of kernels for real targets (C_).
+        Inverse regularisation strength: larger values fit the training data more closely. It multiplies the sum of losses over the rows of
+        all tasks, as in scikit-learn's ``SVC`` and, for a target of standard deviation 1, ``SVR``. ``"auto"``: 1 for classes, 0.5 /
+        sqrt(number of kernels) for real targets; the value used is stored in ``C_``.
     loss : {"auto", "hinge", "epsilon_insensitive", "squared"}, default='auto'
-        Loss of a row: hinge for classes, epsilon_insensitive for real targets, squared; auto: the first that fits.
+        Loss of a row: ``"hinge"`` for classes, ``"epsilon_insensitive"`` or ``"squared"`` for real targets. ``"auto"``: the first of these
+        that suits the target.
     solver : {"auto", "mirror", "alternate"}, default='auto'
-        auto: couplings of tasks (T x T) in closed form after every solve; mirror: the thesis' matrix mirror descent in the pooled feature
-        space; alternate: alternating minimisation on the average of the kernels (MTSFL).
+        ``"auto"``: task couplings (T x T) in closed form after every solve. ``"mirror"``: the matrix mirror descent of the thesis in the
+        pooled feature space. ``"alternate"``: alternating minimisation on the average of the kernels (MTSFL).
     normalize : {"none", "trace", "unit_trace", "multiplicative", "cosine"}, default='trace'
-        Normalisation of kernels that leave it open; trace: trace n.
+        Normalisation of kernels that do not specify one; ``"trace"`` scales to trace n.
     tol : float > 0, default=0.001
-        Gap between primal and dual value at which the fit ends, relative to the primal value.
+        Stopping tolerance: gap between primal and dual value, relative to the primal value.
     max_iter : int >= 1, default=200
-        Times the machine of all tasks is solved at most; a warning tells when it ends the fit.
+        Largest number of times the joint SVM of all tasks is solved; a warning reports if it ends the fit.
     grams : {"auto", "memory", "store", "recompute"}, default='auto'
-        Where the Gram matrices lie: auto decides from sizes; memory, store (at gram_store), recompute.
+        Where Gram matrices are kept: ``"memory"``, ``"store"`` (at ``gram_store``), or ``"recompute"`` for nowhere. ``"auto"`` decides by
+        their size.
     gram_store : str or None, default=None
-        Path of a Gram store, kept for further fits.
+        Path of a Gram store; it is kept for further fits.
     class_weight : {"balanced"} or dict or None, default=None
-        Factor of C per class.
+        Factors of ``C`` per class.
     probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
-        Probabilities of the classes: exact for a logistic loss; otherwise sigmoid or isotonic calibration on the decision values of 5
-        folds, about 5 more fits. sigmoid, isotonic: at fit; auto: exact, or by a sigmoid when they are first asked for; false: none.
+        How class probabilities are obtained. A logistic loss gives them exactly; other losses need a sigmoid or isotonic calibration on
+        decision values of 5 folds, about 5 more fits. ``"sigmoid"``, ``"isotonic"``: calibrate in ``fit``. ``"auto"``: exact, or a sigmoid
+        when you first ask for probabilities. ``False``: none.
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
-        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
-        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
-        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
-        those of the columns as given. A store that was scaled at ingest is taken as it is.
+        Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
+        intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
+        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
+        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     kernel_weights_
-        ``(n_kernels,)`` traces of the couplings, on the unit sphere of the norm ``q / (2 - q)``.
+        ``(n_kernels,)`` traces of the couplings, with norm 1 in the ``q / (2 - q)`` norm.
     task_weights_
-        ``(n_kernels, n_tasks, n_tasks)`` couplings D: kernel j counts ``D_j[s, t]`` between rows of the tasks s and t.
+        ``(n_kernels, n_tasks, n_tasks)`` couplings D: kernel j has factor ``D_j[s, t]`` between rows of tasks s and t.
     subspace_
-        The same: their leading eigenvectors span what the tasks share.
+        The couplings ``task_weights_``: their leading eigenvectors span the subspace that the tasks share.
     objective_, dual_gap_, lower_bound_, upper_bound_
-        Primal value and its distance to the dual value, a bound of the distance to the optimum; both bounds of the optimum.
+        Primal value, its distance to the dual value (an upper bound of the distance to the optimum), and both bounds of the optimum.
     C_
-        Weight of the losses.
+        Value of ``C`` used.
     n_iter_, converged_, stop_reason_, history_
-        Solves of the machine, whether ``tol`` was reached, what ended it, and one array per figure over the iterations.
+        Number of solves of the joint SVM, whether ``tol`` was reached, the reason for stopping, and one array per quantity over the
+        iterations.
     tasks_, intercept_
-        Names of the tasks, and ``(n_tasks,)`` their intercepts; ``(n_classes, n_tasks)`` of more than two classes.
+        Names of the tasks, and ``(n_tasks,)`` their intercepts; ``(n_classes, n_tasks)`` for more than two classes.
     support_vectors_, dual_coef_
-        Training rows with a coefficient, and ``(n_support,)`` their signed coefficients; of more than two classes
-        ``(n_classes, n_support)``.
+        Indices of the support vectors, and ``(n_support,)`` their signed coefficients; ``(n_classes, n_support)`` for more than two
+        classes.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------
@@ -167,85 +174,91 @@ class SharedSubspaceMKLClassifier(_SharedSubspace, TaskClassifier):
 
 
 class SharedSubspaceMKLRegressor(_SharedSubspace, TaskRegressor):
-    r"""Regressions of many tasks that share a low-dimensional subspace of every kernel's feature space (MK-MTSFL).
+    r"""Regressions for many tasks that share a low-dimensional subspace of every kernel's feature space (MK-MTSFL).
 
     .. math::
 
         \min_{W, b} \frac{1}{2} \Bigl(\sum_j \|W_j\|_*^q\Bigr)^{2/q} + C \sum_t \sum_i \ell\bigl(y_{ti}, F_t(x_{ti})\bigr)
 
-    the columns of :math:`W_j` being the parts of all tasks in the space of kernel j, :math:`\|\cdot\|_*` the sum of singular values.
+    where column t of :math:`W_j` is the part of task t in the feature space of kernel j, and :math:`\|\cdot\|_*` is the sum of singular
+    values.
 
-    Of more than two classes every class has a machine against the rest, with couplings of its own; arrays have one more axis then, before
-    the others.
+    More than two classes are fitted one-vs-rest, each class with its own couplings. Arrays then have the classes as an additional first
+    axis.
 
-    The target is centred and scaled inside: C and epsilon are about targets of standard deviation one, and mean the same in every unit.
-    Coefficients and intercepts are in the unit of the target, objective and bounds in its square.
+    The target is centred and scaled internally: C and epsilon refer to a target of standard deviation 1, whatever its unit. Coefficients
+    and intercepts are in the unit of the target, objective and bounds in its square.
 
     Parameters
     ----------
     kernels : list of KernelSpec, str or callable, or "precomputed", or None, default=None
-        Kernels as short texts like rbf(gamma=0.5), rbf (its width the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
-        radius], or precomputed for matrices: an estimator takes (n_kernels, n, n) at fit, (n_kernels, n_test, n_train) at predict; default:
-        Gaussians and polynomials on all features and on each one, while they are few, else up to ten on all features.
+        Kernel expressions such as rbf(gamma=0.5), rbf (its width is the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
+        radius]; or ``"precomputed"``, with matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in ``predict``. Default:
+        Gaussians and polynomials on all features and on each one if there are few features, else up to ten kernels on all features.
     q : float >= 1 and <= 2, default=1.5
-        Norm over kernels: 1 gives few kernels, 2 equal traces.
+        Norm over kernels: 1 selects few kernels, 2 gives equal traces.
     C : float > 0 or {"auto"}, default='auto'
-        Loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and, on a target of deviation one, SVR. auto: 1 for
-        classes, 0.5 over the root of the number of kernels for real targets (C_).
+        Inverse regularisation strength: larger values fit the training data more closely. It multiplies the sum of losses over the rows of
+        all tasks, as in scikit-learn's ``SVC`` and, for a target of standard deviation 1, ``SVR``. ``"auto"``: 1 for classes, 0.5 /
+        sqrt(number of kernels) for real targets; the value used is stored in ``C_``.
     loss : {"auto", "hinge", "epsilon_insensitive", "squared"}, default='auto'
-        Loss of a row: hinge for classes, epsilon_insensitive for real targets, squared; auto: the first that fits.
+        Loss of a row: ``"hinge"`` for classes, ``"epsilon_insensitive"`` or ``"squared"`` for real targets. ``"auto"``: the first of these
+        that suits the target.
     epsilon : float >= 0, default=0.1
-        epsilon_insensitive: half width of the tube without loss, in standard deviations of the target.
+        With ``"epsilon_insensitive"``: half-width of the tube without loss, in standard deviations of the target.
     solver : {"auto", "mirror", "alternate"}, default='auto'
-        auto: couplings of tasks (T x T) in closed form after every solve; mirror: the thesis' matrix mirror descent in the pooled feature
-        space; alternate: alternating minimisation on the average of the kernels (MTSFL).
+        ``"auto"``: task couplings (T x T) in closed form after every solve. ``"mirror"``: the matrix mirror descent of the thesis in the
+        pooled feature space. ``"alternate"``: alternating minimisation on the average of the kernels (MTSFL).
     normalize : {"none", "trace", "unit_trace", "multiplicative", "cosine"}, default='trace'
-        Normalisation of kernels that leave it open; trace: trace n.
+        Normalisation of kernels that do not specify one; ``"trace"`` scales to trace n.
     tol : float > 0, default=0.001
-        Gap between primal and dual value at which the fit ends, relative to the primal value.
+        Stopping tolerance: gap between primal and dual value, relative to the primal value.
     max_iter : int >= 1, default=200
-        Times the machine of all tasks is solved at most; a warning tells when it ends the fit.
+        Largest number of times the joint SVM of all tasks is solved; a warning reports if it ends the fit.
     grams : {"auto", "memory", "store", "recompute"}, default='auto'
-        Where the Gram matrices lie: auto decides from sizes; memory, store (at gram_store), recompute.
+        Where Gram matrices are kept: ``"memory"``, ``"store"`` (at ``gram_store``), or ``"recompute"`` for nowhere. ``"auto"`` decides by
+        their size.
     gram_store : str or None, default=None
-        Path of a Gram store, kept for further fits.
+        Path of a Gram store; it is kept for further fits.
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
-        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
-        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
-        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
-        those of the columns as given. A store that was scaled at ingest is taken as it is.
+        Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
+        intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
+        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
+        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     kernel_weights_
-        ``(n_kernels,)`` traces of the couplings, on the unit sphere of the norm ``q / (2 - q)``.
+        ``(n_kernels,)`` traces of the couplings, with norm 1 in the ``q / (2 - q)`` norm.
     task_weights_
-        ``(n_kernels, n_tasks, n_tasks)`` couplings D: kernel j counts ``D_j[s, t]`` between rows of the tasks s and t.
+        ``(n_kernels, n_tasks, n_tasks)`` couplings D: kernel j has factor ``D_j[s, t]`` between rows of tasks s and t.
     subspace_
-        The same: their leading eigenvectors span what the tasks share.
+        The couplings ``task_weights_``: their leading eigenvectors span the subspace that the tasks share.
     objective_, dual_gap_, lower_bound_, upper_bound_
-        Primal value and its distance to the dual value, a bound of the distance to the optimum; both bounds of the optimum.
+        Primal value, its distance to the dual value (an upper bound of the distance to the optimum), and both bounds of the optimum.
     C_
-        Weight of the losses.
+        Value of ``C`` used.
     n_iter_, converged_, stop_reason_, history_
-        Solves of the machine, whether ``tol`` was reached, what ended it, and one array per figure over the iterations.
+        Number of solves of the joint SVM, whether ``tol`` was reached, the reason for stopping, and one array per quantity over the
+        iterations.
     tasks_, intercept_
-        Names of the tasks, and ``(n_tasks,)`` their intercepts; ``(n_classes, n_tasks)`` of more than two classes.
+        Names of the tasks, and ``(n_tasks,)`` their intercepts; ``(n_classes, n_tasks)`` for more than two classes.
     support_vectors_, dual_coef_
-        Training rows with a coefficient, and ``(n_support,)`` their signed coefficients; of more than two classes
-        ``(n_classes, n_support)``.
+        Indices of the support vectors, and ``(n_support,)`` their signed coefficients; ``(n_classes, n_support)`` for more than two
+        classes.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""SocialStrengthRanker: the strength of ties between users, learnt from some pairs and several similarities."""
+"""SocialStrengthRanker: strengths of ties between users, learnt from several similarities and some labelled pairs."""
 
 from __future__ import annotations
 
@@ -28,73 +28,76 @@ from .tile_pass import is_similarity
 
 
 class SocialStrengthRanker(KernelEstimator):
-    r"""Strength of the tie between two users, from several similarities of users and pairs known to be linked or not.
+    r"""Strengths of ties between users, learnt from several similarities of users and from pairs known to be linked or not.
 
-    The similarities (views) are made comparable and summed with weights that align the sum with the links; then
+    The similarities (views) are normalised and summed with weights that align the sum with the links. Then
 
     .. math::
 
         \min_a \frac1N \sum_i \ln\big(1 + e^{-y_i f_i}\big) + \frac C2 a' K_p a, \qquad f = K_p a, \quad y = 2z - 1,
 
-    is solved over the N training pairs, :math:`K_p` a kernel of pairs. The strength of a tie is :math:`1/(1 + e^{-f})`.
+    is solved over the N training pairs, with a kernel :math:`K_p` between pairs. The strength of a tie is :math:`1/(1 + e^{-f})`.
 
     Parameters
     ----------
     C : float > 0, default=1.0
-        Weight of the norm, C/2 ||w||^2 beside the mean loss: a larger C is a plainer model; scikit-learn's C is 1 / (C N) of N pairs.
+        Regularisation strength: weight of the norm, C/2 ||w||^2, beside the mean loss. Larger values give a simpler model. For N pairs,
+        ``C`` of scikit-learn is 1 / (C N).
     pair_kernel : {"similarity", "difference", "mlpk", "tensor", "tensor-symmetric"}, default='similarity'
-        Kernel of pairs of users: similarity (a weighted sum of the views at u, v and an offset), difference (the thesis', which gives every
-        user the same order of candidates), mlpk (its square), tensor (directed), tensor-symmetric.
+        Kernel between pairs of users. ``"similarity"``: a weighted sum of the views at (u, v) and an offset. ``"difference"``: as in the
+        thesis; it ranks the candidates in the same order for every user. ``"mlpk"``: its square. ``"tensor"``: for directed links.
+        ``"tensor-symmetric"``: for undirected ones.
     weights : {"kta", "uniform"}, default='kta'
-        Weights of the views: by alignment with the links, or equal ones.
+        Weights of the views: by alignment with the links (``"kta"``), or equal.
     kernels : list of KernelSpec, str or callable, or "precomputed", or None, default='precomputed'
-        Views as short texts of kernels, or given as matrices; null: Gaussians and polynomials.
+        Views: kernel expressions, or ``"precomputed"`` for given matrices. ``None``: Gaussians and polynomials.
     alignment : {"unit", "off-diagonal"}, default='unit'
-        Diagonal of the links: ones, as the views have, or left out of all inner products.
+        Diagonal of the matrix of links in the alignment: ones, as in the views, or excluded from all inner products.
     normalize : {"row_max", "cosine", "none"}, default='row_max'
-        Views before use: rows divided by their largest entry, or cosines, shifted to be positive semi-definite; none takes them as they
-        are, which must be positive semi-definite then.
+        Normalisation of the views: rows divided by their largest entry, or cosines; both are shifted to be positive semi-definite.
+        ``"none"`` uses the views as given, which must then be positive semi-definite.
     view_scale : float > 0, default=10.0
-        Size of the views against the offset, in pair_kernel=similarity.
+        Weight of the views relative to the offset, with ``pair_kernel="similarity"``.
     n_import : int >= 1 or None, default=None
-        Pairs that the model may keep at most, chosen one after the other (import vectors); default: all.
+        Largest number of pairs that the model keeps, chosen one at a time (import vectors). Default: all pairs.
     import_tol : float > 0, default=0.001
-        Relative decrease of the objective at which no more pairs are chosen.
+        Stop choosing pairs when the relative decrease of the objective falls below this value.
     n_candidates : int >= 1 or None, default=59
-        Pairs that are tried in every choice, drawn at random; null: all.
+        Number of random candidate pairs for every choice. ``None``: all pairs.
     tol : float > 0, default=1e-06
-        Gap at which the fit ends, relative to the objective; Newton steps are halved where it would rise.
+        Stopping tolerance: duality gap relative to the objective. A Newton step that would increase the objective is halved.
     max_iter : int >= 1, default=100
-        Newton steps at most; a warning says when they end the fit.
+        Largest number of Newton steps; a warning reports if it ends the fit.
     grams : {"auto", "memory", "store", "recompute"}, default='auto'
-        Where the matrices of the views lie; auto decides from sizes.
+        Where the matrices of the views are kept: ``"memory"``, ``"store"`` (at ``gram_store``), or ``"recompute"`` for nowhere. ``"auto"``
+        decides by their size.
     gram_store : str or None, default=None
-        Path of a Gram store, kept for further fits.
+        Path of a Gram store; it is kept for further fits.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Of the candidates.
+        Seed of the random choice of candidates; ``None`` is 0, so that fits are reproducible.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     kernel_weights_
-        ``(n_views,)`` weights, sum one.
+        ``(n_views,)`` weights that sum to 1.
     alignment_, alignments_
-        Alignment of the weighted sum with the links, and ``(n_views,)`` of every view.
+        Alignment with the links of the weighted sum, and ``(n_views,)`` of every view.
     pairs_, coef_
-        ``(m, 2)`` pairs with a coefficient (the import vectors, or all), and ``(m,)`` a.
+        ``(m, 2)`` pairs with a coefficient (the import vectors, or all pairs), and ``(m,)`` coefficients a.
     objective_, dual_gap_
-        Objective, and how far it is above the least over all training pairs at most.
+        Objective, and an upper bound of its distance to the minimum over all training pairs.
     n_iter_, converged_, stop_reason_, history_
-        Steps, whether the fit ended by itself, what ended it, and one array per figure over the steps.
+        Number of steps, whether the fit converged, the reason for stopping, and one array per quantity over the steps.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------
@@ -109,7 +112,7 @@ class SocialStrengthRanker(KernelEstimator):
 
     References
     ----------
-    Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011), chapter 7. Its labels ``1 - z`` are read as ``2z - 1``.
+    Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011), chapter 7; its labels ``1 - z`` are corrected to ``2z - 1``.
     """
 
     _method = Social()
@@ -157,26 +160,26 @@ class SocialStrengthRanker(KernelEstimator):
         self.callbacks = callbacks
 
     def fit(self, kernels: object, pairs: ArrayLike, z: ArrayLike, target: object = None) -> Self:
-        """Weigh the views and learn to rank.
+        """Learn the weights of the views and the ranking function.
 
         Parameters
         ----------
         kernels
-            ``(n_views, n_users, n_users)`` symmetric similarities, a list of them, or a Gram store; a list of sparse ones, or a sparse
-            block store with such columns side by side, are read block by block; with ``kernels=[...]`` the users' features
-            ``(n_users, n_features)`` in any form.
+            ``(n_views, n_users, n_users)`` symmetric similarities, a list of them, or a Gram store. Sparse matrices in a list, or side by
+            side as columns of a sparse block store, are read block by block. With ``kernels=[...]``: features of the users, ``(n_users,
+            n_features)``, in any form.
         pairs
-            ``(n_pairs, 2)`` users.
+            ``(n_pairs, 2)`` row numbers of users.
         z
-            ``(n_pairs,)`` 1 for a linked pair, 0 for one that is not.
+            ``(n_pairs,)`` 1 for a linked pair, 0 for one without a link.
         target
-            ``(n_users, n_users)`` links that the views are aligned with, dense or sparse, real numbers too (the kernel of joint groups); by
-            default those of the pairs. Users that no pair and no link names are left out of the alignment.
+            ``(n_users, n_users)`` links with which the views are aligned, dense or sparse; real numbers are allowed (the kernel of joint
+            groups). Default: the links of the pairs. Users without a pair or link are excluded from the alignment.
 
         Raises
         ------
         ValueError
-            Pairs or similarities that are none, a user whose row is zero in every view, no view that is aligned with the links.
+            Invalid pairs or similarities, a user whose row is zero in every view, or no view with a positive alignment.
         """
         data, _ = self._data(kernels)
         ends, labels = _pair_table(pairs), np.asarray(in_memory(z, "z"))
@@ -211,10 +214,10 @@ class SocialStrengthRanker(KernelEstimator):
 
     @one_thread()
     def decision_function(self, pairs: ArrayLike | BlockStore) -> np.ndarray:
-        """Return f of pairs of users ``(m, 2)``, ``(m,)``; above 0 speaks for a link.
+        """Return f of pairs of users ``(m, 2)``, ``(m,)``. Positive values predict a link.
 
-        A block store of users takes the place of pairs, where the views are kernels over features: all its users against all of the
-        model's, ``(n_rows, n_users)``, as users who were not there.
+        If the views are kernels over features, a block store of users may replace the pairs. The result has f of all its users, as new
+        users, with all users of the model, ``(n_rows, n_users)``.
         """
         check_is_fitted(self, "model_")
         if is_store(pairs):
@@ -229,14 +232,14 @@ class SocialStrengthRanker(KernelEstimator):
         return scoring.tie_strengths(self.decision_function(pairs))
 
     def predict(self, pairs: ArrayLike | BlockStore) -> np.ndarray:
-        """Return 1 for pairs that are rather linked than not, else 0, ``(m,)``."""
+        """Return 1 for pairs with f > 0 (predicted links), else 0, ``(m,)``."""
         return (self.decision_function(pairs) > 0).astype(np.int64)
 
     @one_thread()
     def score_users(self, users: ArrayLike, *, direct: bool = False) -> np.ndarray:
-        """Return f(u, v) of some users u and all users v, ``(len(users), n_users)``.
+        """Return f(u, v) of the given users u and all users v, ``(len(users), n_users)``.
 
-        ``direct`` gives the weighted sum of the views instead, without learning to rank: the baseline to beat.
+        ``direct`` returns the weighted sum of the views instead, a baseline without learning to rank.
         """
         check_is_fitted(self, "model_")
         score = scoring.direct_scores(self.model_) if direct else scoring.user_scores(self.model_)
@@ -244,15 +247,15 @@ class SocialStrengthRanker(KernelEstimator):
 
     @one_thread()
     def score_new_users(self, kernels: ArrayLike, diagonals: ArrayLike | None = None) -> np.ndarray:
-        """Return f(x, v) of users x who were not there and all users v, ``(n_new, n_users)``.
+        """Return f(x, v) of new users x and all users v of the fit, ``(n_new, n_users)``.
 
         Parameters
         ----------
         kernels
             ``(n_views, n_new, n_users)`` raw similarities.
         diagonals
-            ``(n_views, n_new)`` raw similarities of the new users with themselves, which count for the maxima of their rows; needed with
-            ``normalize="cosine"``.
+            ``(n_views, n_new)`` raw similarities of the new users with themselves. They count in the maxima of the rows and are required
+            with ``normalize="cosine"``.
         """
         check_is_fitted(self, "model_")
         stack, k, n = as_stack(in_memory(kernels, "kernels")), len(self.model_.theta), self.model_.n_train
@@ -264,16 +267,16 @@ class SocialStrengthRanker(KernelEstimator):
         return new_user_scores(self.model_, stack, with_self)
 
     def recommend(self, user: int, k: int = 10, *, exclude: Sequence[int] | np.ndarray = (), direct: bool = False) -> np.ndarray:
-        """Return the k users of strongest tie with a user, strongest first, never the user himself, ``(k,)`` or fewer.
+        """Return the k users with the strongest ties to a user, strongest first, ``(k,)`` or fewer. The user is never included.
 
         Parameters
         ----------
         user, k
-            Row number, and candidates wanted.
+            Row number of the user, and number of candidates to return.
         exclude
             Users to leave out, such as present contacts.
         direct
-            Sort by the weighted sum of the views instead.
+            Sort by the weighted sum of the views instead of the model's scores.
         """
         values = self.score_users([user], direct=direct)[0]
         return scoring.top_ranked(
@@ -284,20 +287,20 @@ class SocialStrengthRanker(KernelEstimator):
     def recommend_groups(
         self, user: int, membership: object, k: int = 10, *, score: Literal["decision", "probability"] = "decision", n_popular: int = 1000
     ) -> np.ndarray:
-        """Return the k groups whose members have the strongest ties with a user, ``(k,)`` or fewer; groups joined already are left out.
+        """Return the k groups whose members have the strongest ties with a user, ``(k,)`` or fewer. Groups of the user are excluded.
 
         Parameters
         ----------
         user
-            Row number.
+            Row number of the user.
         membership
-            ``(n_users, n_groups)`` not zero for a member, dense or sparse.
+            ``(n_users, n_groups)`` matrix, non-zero for members; dense or sparse.
         k
-            Groups wanted.
+            Number of groups to return.
         score
-            What is summed over the members: f, or the strengths, which are not negative.
+            Score that is summed over the members: f, or the strengths, which are non-negative.
         n_popular
-            Only this many groups with the most members are candidates.
+            Consider only this many groups, those with the most members.
         """
         members: SparseMatrix = sp.csr_array(in_memory(membership, "membership"))
         if members.ndim != 2 or members.shape[0] != self._n_users():
@@ -312,15 +315,15 @@ class SocialStrengthRanker(KernelEstimator):
 
     @one_thread()
     def label_users(self, labels: ArrayLike, *, tol: float = LABEL_TOL, max_iter: int = LABEL_STEPS) -> np.ndarray:
-        """Return labels of all users by the harmonic function on the strengths of ties; given ones stay.
+        """Return labels of all users by the harmonic function on the strengths of ties. Given labels do not change.
 
         Parameters
         ----------
         labels
-            ``(n_users,)`` numbers, such as 0 and 1, NaN where unknown (the answer above 0.5 speaks for 1); or ``(n_users, m)``.
+            ``(n_users,)`` numbers, such as 0 and 1, NaN where unknown (a result above 0.5 predicts 1); or ``(n_users, m)``.
         tol, max_iter
-            Certified error of the values at which the steps end, and steps at most, with a warning; of a model that holds its matrices
-            neither: its system is factorised.
+            Stopping tolerance (certified error of the values), and largest number of steps, with a warning. Both are ignored by a model
+            that keeps its matrices, because its linear system is factorised.
         """
         n = self._n_users()
         values = np.asarray(in_memory(labels, "labels"), np.float64)
@@ -351,7 +354,9 @@ class SocialStrengthRanker(KernelEstimator):
 
 
 def _sparse_views(X: object) -> list[Any]:
-    """Return sparse similarities, one or a list of them, or nothing. ValueError: one is not square, symmetric or finite, by number."""
+    """Return the views as a list if they are sparse, else an empty list. Raises ValueError, with the number of the view, if one is not
+    square, symmetric or finite.
+    """
     given: list[Any] = list(X) if isinstance(X, (list, tuple)) else [X]
     if not given or not all(map(sp.issparse, given)):
         return []

@@ -1,4 +1,4 @@
-"""TriClassSVC: a support vector machine that learns from unlabelled rows, some of which may belong to neither class."""
+"""TriClassSVC: a semi-supervised support vector machine for unlabelled rows that may belong to neither class."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .method import TriClass, validation_rows
 
 
 class TriClassSVC(KernelEstimator, Classifier):
-    r"""Semi-supervised support vector machine for unlabelled rows of which some are irrelevant.
+    r"""Semi-supervised support vector machine for unlabelled rows, some of which are irrelevant.
 
     Minimises over w, b, with :math:`f = w'\phi(x) + b` and :math:`\lambda = 1 / C`,
 
@@ -36,103 +36,109 @@ class TriClassSVC(KernelEstimator, Classifier):
 
         J = \frac{\lambda}{2} \|w\|^2 + \sum_{y_i = \pm 1} \max(0, 1 - y_i f_i)
         + \frac{C_0}{C} \sum_{y_i = 0} \max(0, |f_i| - \varepsilon)
-        + \frac{C_U}{C} \sum_{i \in U} \min\{\max(0, 1 - |f_i|), \max(0, |f_i| - \varepsilon)\}:
+        + \frac{C_U}{C} \sum_{i \in U} \min\{\max(0, 1 - |f_i|), \max(0, |f_i| - \varepsilon)\}.
 
-    an unlabelled row pays for being near the margin of a class or near the boundary, whichever is cheaper. The two classes stand as -1 and
-    +1, rows of neither as 0. J is not convex: it falls from convex problem to convex problem, from several starts, of which the best is
-    kept. A fit warns when its unlabelled rows do not help (``validation``).
+    The loss of an unlabelled row is the smaller of two: the hinge loss of its predicted class, and the loss of an irrelevant row outside
+    the tube. The two classes are coded -1 and +1, rows of neither 0. J is not convex: a sequence of convex problems decreases it, from
+    several starts, and the best result is kept. A warning reports unlabelled rows that do not help (``validation``).
 
     Parameters
     ----------
     C : float > 0, default=1.0
-        Loss weight of rows of the two classes, as of scikit-learn's SVC; 1 / lambda.
+        Inverse regularisation strength: larger values fit the training data more closely. Loss weight of rows of the two classes, as in
+        scikit-learn's ``SVC``; 1 / lambda in the thesis.
     C_unlabelled : float >= 0, default=0.1
-        Loss weight of unlabelled rows; 0 leaves them out.
+        Loss weight of unlabelled rows; 0 ignores them.
     C_irrelevant : float >= 0 or None, default=None
-        Loss weight of irrelevant rows; default: C_unlabelled.
+        Loss weight of irrelevant rows. Default: ``C_unlabelled``.
     eps : float >= 0 and < 1, default=0.1
-        Half width of the tube around the boundary in which irrelevant rows cost nothing.
+        Half-width of the tube around the decision boundary within which irrelevant rows have no loss.
     kernel : str, KernelSpec or callable, default='rbf'
-        Rbf, linear, poly or laplacian; a kernel's short text such as rbf(gamma=0.5)[0:4]; or precomputed: X is the matrix of labelled rows
-        followed by unlabelled ones at fit, and (n_test, n_rows) at predict.
+        Kernel: ``"rbf"``, ``"linear"``, ``"poly"`` or ``"laplacian"``; a kernel expression such as rbf(gamma=0.5)[0:4]; or
+        ``"precomputed"``. ``X`` is then the matrix of labelled rows followed by unlabelled ones in ``fit``, and (n_test, n_rows) in
+        ``predict``.
     gamma : {"scale", "auto"} or float > 0, default='scale'
-        Of a kernel named by one word, as of scikit-learn's SVC; scale: 1 / (features * variance of all rows, unlabelled ones included),
-        auto: 1 / features.
+        Width parameter of a kernel given by one word, as in scikit-learn's ``SVC``. ``"scale"``: 1 / (features * variance of all rows,
+        unlabelled ones included); ``"auto"``: 1 / features.
     degree : int >= 1, default=3
-        Degree of kernel=poly.
+        Degree of ``kernel="poly"``.
     coef0 : float >= 0, default=0.0
-        Constant of kernel=poly.
+        Constant term of ``kernel="poly"``.
     algorithm : {"mm", "dc", "cccp"}, default='mm'
-        mm: every unlabelled row takes the cheaper of its two losses, then the convex problem is solved exactly; dc: the concave part of the
-        exact difference of convex functions is made linear; cccp: the thesis' Algorithm 3 with relaxed indicators.
+        How the unlabelled rows are fitted. ``"mm"``: each takes the cheaper of its two losses, then the convex problem is solved exactly.
+        ``"dc"``: the concave part of the exact difference of convex functions is linearised. ``"cccp"``: Algorithm 3 of the thesis, with
+        relaxed indicators.
     start : {"best", "usvm", "svm3", "s3vm", "random"}, default='best'
-        First assignment of the unlabelled rows: svm3 by the machine on the labelled rows, usvm by the one with all of them irrelevant, s3vm
-        all relevant, random; best: all of these, the least objective is kept. The least objective is not always the most accurate: many
-        unlabelled rows with a large C_unlabelled may find it with nearly all of them irrelevant, which validation tells.
+        Initial assignment of the unlabelled rows: ``"svm3"``, from the model of the labelled rows; ``"usvm"``, from the model in which all
+        of them are irrelevant; ``"s3vm"``, all relevant; ``"random"``. ``"best"`` tries all of these and keeps the smallest objective. The
+        smallest objective is not always the most accurate: with many unlabelled rows and a large ``C_unlabelled``, nearly all of them may
+        become irrelevant. ``validation`` detects this.
     balance : {"labels"} or float or None, default=None
-        What the mean decision value of the unlabelled rows must be: a number, or labels for the mean of the labels (-1, +1).
+        Required mean decision value of the unlabelled rows: a number, or ``"labels"`` for the mean of the labels (-1, +1).
     all_relevant : bool, default=False
-        Every unlabelled row belongs to a class: a semi-supervised machine (S3VM).
+        Assume that every unlabelled row belongs to one of the two classes (a semi-supervised SVM, S3VM).
     n_random : int >= 1, default=1
-        Random starts.
+        Number of random starts.
     validation : {"auto"} or int >= 0, default='auto'
-        Folds of a cross-validation on the labelled rows, beside the machines that svm3 and usvm start from: it warns when one of these,
-        which learn little or nothing from the unlabelled rows, is right on more rows held out, by more than the standard error of the
-        difference. auto: 3 folds of the fit's best start alone, about as much work again as the fit, where there are unlabelled rows, no
-        test share, 3 rows of each class, and at most 5,000 rows in all; 0: none.
+        Number of folds of a cross-validation on the labelled rows; 0: none. It compares the model with the SVMs from which the starts svm3
+        and usvm are made, which learn little or nothing from the unlabelled rows. It warns if one of these classifies more held-out rows
+        correctly, by more than the standard error of the difference. ``"auto"``: 3 folds of the best start alone, about as much work as the
+        fit, if there are unlabelled rows, no test share, 3 rows of each class, and at most 5,000 rows in all.
     irrelevant_label : bool or int or float or str or None, default='auto'
-        Label of rows of neither class; the others must be two, of any kind. auto: 0, which is a class like any other where there are two
-        labels in all; labels -1, 0 and 1 without unlabelled rows are refused: -1 may mean these. None: no row is irrelevant.
+        Label of rows of neither class; there must be two other labels, of any type. ``"auto"``: 0, unless there are only two labels in all.
+        Labels -1, 0 and 1 without unlabelled rows are rejected, because -1 may mean unlabelled. ``None``: no row is irrelevant.
     D : float >= 1 or None, default=None
-        cccp: how far its relaxation reaches, at least 1 + eps; default: as far as the decision values do, and at least 2.
+        With ``"cccp"``: range of its relaxation, at least 1 + eps. Default: the range of the decision values, at least 2.
     class_weight : {"balanced"} or dict or None, default=None
-        Factor of C per class.
+        Factors of ``C`` per class.
     tol : float > 0, default=0.0001
-        A start ends when no assignment changes, or the objective J falls by less than tol (1 + J); below a tenth of inner_tol its last
-        convex problem is solved on until its gap is at most tol (1 + J), too.
+        A start ends when no assignment changes, or when the objective J decreases by less than tol (1 + J). If ``tol`` is below a tenth of
+        ``inner_tol``, its last convex problem is also solved until its gap is at most tol (1 + J).
     inner_tol : float > 0, default=0.001
         Tolerance of a convex problem, in units of decision values.
     max_iter : int >= 1, default=50
-        Convex problems per start at most; a warning tells when they end the best one.
+        Largest number of convex problems per start; a warning reports if it ends the best start.
     grams : {"auto", "memory", "recompute"}, default='auto'
-        Where the Gram matrix lies; auto decides from sizes.
+        Where the Gram matrix is kept: ``"memory"``, or ``"recompute"`` for nowhere. ``"auto"`` decides by its size.
     probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
-        Probabilities of the classes: exact for a logistic loss; otherwise sigmoid or isotonic calibration on the decision values of 5
-        folds, about 5 more fits. sigmoid, isotonic: at fit; auto: exact, or by a sigmoid when they are first asked for; false: none.
+        How class probabilities are obtained. A logistic loss gives them exactly; other losses need a sigmoid or isotonic calibration on
+        decision values of 5 folds, about 5 more fits. ``"sigmoid"``, ``"isotonic"``: calibrate in ``fit``. ``"auto"``: exact, or a sigmoid
+        when you first ask for probabilities. ``False``: none.
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
-        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
-        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
-        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
-        those of the columns as given. A store that was scaled at ingest is taken as it is.
+        Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
+        intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
+        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
+        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     classes_, three_way_labels_
-        The two classes, in ascending order, and with what stands for neither between them.
+        The two classes in ascending order, and the three labels with ``irrelevant_label`` between the two classes.
     assignment_
-        ``(n_unlabelled,)`` -1, 0 or +1 of every unlabelled row: the first class, neither, the second.
+        ``(n_unlabelled,)`` assignment of every unlabelled row: -1 for the first class, 0 for neither, +1 for the second.
     dual_coef_, support_, intercept_
-        Coefficients ``(1, n_support)`` of labelled rows, then unlabelled ones, their positions, and b.
+        Coefficients ``(1, n_support)`` of labelled rows followed by unlabelled ones, their positions, and the intercept b.
     objective_, dual_gap_
-        J, and the certified gap of the convex problem that was solved last.
+        Objective J, and the certified gap of the last convex problem.
     start_objectives_
-        J of every start.
+        Objective J of every start.
     validation_
-        Rows ``{"machine", "accuracy", "deviation", "folds"}`` of SVM, U-SVM and 3C-SVM; empty where there was no validation.
+        Rows ``{"machine", "accuracy", "deviation", "folds"}`` for SVM, U-SVM and 3C-SVM; empty without validation.
     n_iter_, converged_, stop_reason_, history_
-        Steps, whether the best start ended by itself, what ended it, and one array per figure over the steps.
+        Number of steps, whether the best start converged, the reason for stopping, and one array per quantity over the steps.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------
@@ -225,21 +231,22 @@ class TriClassSVC(KernelEstimator, Classifier):
         Parameters
         ----------
         X
-            ``(n_labelled, n_features)`` array, sparse matrix, Dask array, block store, or strings; with ``kernel="precomputed"`` the matrix
-            ``(n, n)`` of labelled rows followed by unlabelled ones.
+            ``(n_labelled, n_features)`` array, sparse matrix, Dask array, block store, or strings. With ``kernel="precomputed"``: the
+            matrix ``(n, n)`` of labelled rows followed by unlabelled ones.
         y
-            ``(n_labelled,)`` labels of two classes of any kind, and ``irrelevant_label`` for rows of neither; a block store may hold them
-            itself.
+            ``(n_labelled,)`` labels of two classes of any type, and ``irrelevant_label`` for rows of neither; a block store may contain
+            them.
         X_unlabelled
-            ``(n_unlabelled, n_features)`` in the form of X; ``None``: a machine on the labelled rows.
+            ``(n_unlabelled, n_features)`` in the form of ``X``. ``None``: fit the labelled rows only.
         sample_weight
-            ``(n_labelled,)`` how often rows count: factors of the loss weights, also of ``gamma`` and traces. Folds are drawn over rows.
+            ``(n_labelled,)`` counts of rows: factors of the loss weights, also used in ``gamma`` and in traces. Folds are drawn over rows,
+            not counts.
 
         Raises
         ------
         ValueError
-            A parameter out of range, a third class (its row is named), no row of one class, unlabelled rows that are empty or of another
-            width, values that are not finite (their row is named).
+            Parameter out of range, third class, class without rows, unlabelled rows that are empty or have another number of features, or
+            non-finite values. The message names the row.
         """
         config = self._config()
         inputs = self._read_inputs(config, X, y, X_unlabelled, sample_weight)
@@ -247,13 +254,13 @@ class TriClassSVC(KernelEstimator, Classifier):
         return self
 
     def predict_three_way(self, X: UserRows) -> np.ndarray:
-        """Return the label of every row, ``irrelevant_label`` where ``|f| < (1 + eps) / 2``, ``(n_samples,)``."""
+        """Return the label of every row, ``(n_samples,)``; ``irrelevant_label`` if ``|f| < (1 + eps) / 2``."""
         check_is_fitted(self, "model_")
         return self.three_way_labels_[three_way(self.decision_function(X), self.model_.figures["eps"]) + 1]
 
     @property
     def three_way_labels_(self) -> np.ndarray:
-        """What :meth:`predict_three_way` may return: the first class, what stands for neither, and the second, ``(3,)``."""
+        """Labels that :meth:`predict_three_way` may return, ``(3,)``: the first class, the label for neither, and the second class."""
         check_is_fitted(self, "model_")
         return three_way_labels(self.classes_.tolist(), TriClassConfig.model_validate_json(self.model_.params_json).irrelevant_label)
 

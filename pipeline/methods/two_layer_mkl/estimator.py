@@ -1,4 +1,4 @@
-"""TwoLayerMKLClassifier: a support vector machine on the exponential of a learnt combination of kernels."""
+"""TwoLayerMKLClassifier: support vector machine on the exponential of a learnt combination of kernels."""
 
 from __future__ import annotations
 
@@ -15,97 +15,103 @@ from .method import TwoLayer
 
 
 class TwoLayerMKLClassifier(KernelEstimator, Classifier):
-    r"""Support vector classifier on ``exp(sum_t mu_t k_t(x, z))``, weights mu >= 0 learnt with it.
+    r"""Support vector classifier on the kernel ``exp(sum_t mu_t k_t(x, z))``, with learnt weights mu >= 0.
 
-    Minimises over the machine and the weights
+    Minimises, over the function f, the intercept b and the weights,
 
     .. math::
 
         \tfrac12 \|f\|^2_{K_2(\mu)} + C \sum_i \max(0, 1 - y_i (f(x_i) + b)) + \lambda \sum_t \mu_t,
         \qquad K_2(\mu) = \exp\Big(\sum_t \mu_t K_t\Big) \text{ entry by entry}.
 
-    The problem is not convex in mu: the result is a stationary point, the best of ``n_restarts`` starts. Several classes one-vs-rest, each
-    with weights of its own.
+    The problem is not convex in mu. The result is a stationary point, the best of ``n_restarts`` starts. Several classes are fitted
+    one-vs-rest, each with its own weights.
 
     Parameters
     ----------
     kernels : list of KernelSpec, str or callable, or "precomputed", or None, default=None
-        Kernels as short texts like rbf(gamma=0.5), rbf (its width the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
-        radius], or precomputed: matrices (n_kernels, n, n) at fit and (n_kernels, n_test, n_train) at predict, or a Gram store; default:
-        kernel_grid, ten Gaussian widths and three polynomial degrees on all features and on each one, while it is small, else up to ten
-        kernels on all features, widths around the median distance.
+        Kernel expressions such as rbf(gamma=0.5), rbf (its width is the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
+        radius]; or ``"precomputed"``, with a Gram store or matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in
+        ``predict``. Default: ``kernel_grid``, ten Gaussian widths and three polynomial degrees on all features and on each one, if it is
+        small; else up to ten kernels on all features, with widths around the median distance.
     C : float > 0, default=10.0
-        Loss weight, C * sum of losses, as scikit-learn's SVC.
+        Inverse regularisation strength: larger values fit the training data more closely. It multiplies the sum of losses, as in
+        scikit-learn's ``SVC``.
     infinite : bool, default=False
-        Add Gaussian kernels on all features, one per machine and round, while one helps.
+        Add Gaussian kernels on all features as long as one helps: one per round for each one-vs-rest model.
     penalty : float > 0 or None, default=None
-        Weight of the sum of the kernel weights; default: a tenth of the number of rows with a cost, n/10, and 0.1 with
-        normalize=unit_trace, which is the same problem. The thesis' problem (unit trace, penalty 1) has ten times that, and a C chosen with
-        it: at C = 1 it leaves no kernel a weight where classes are hard to separate, which a warning tells. A small penalty lets the
-        machine memorise the training rows.
+        Weight of the sum of the kernel weights. Default: n/10, where n is the number of rows with a loss; 0.1 with
+        ``normalize="unit_trace"``, which is the same problem. The problem of the thesis (unit trace, penalty 1) has ten times that and
+        tunes ``C`` with it. At C = 1 it leaves no kernel a weight if classes are hard to separate; a warning reports this. A small penalty
+        lets the model memorise the training rows.
     rule : {"descent", "thesis"}, default='descent'
-        infinite: when a Gaussian helps. descent: the objective falls towards it; thesis: it does better alone than the combination.
+        With ``infinite``: criterion for adding a Gaussian. ``"descent"``: the objective decreases in its direction. ``"thesis"``: it alone
+        does better than the combination.
     max_new_kernels : int >= 0, default=10
-        infinite: Gaussians added at most.
+        With ``infinite``: largest number of Gaussians added.
     gamma_range : tuple or None, default=None
-        infinite: least and greatest gamma of an added Gaussian; default: inverse quantiles (0.95, 0.05) of the squared distances between
-        different rows. A wide range lets the machine memorise.
+        With ``infinite``: smallest and largest gamma of an added Gaussian. Default: inverses of the quantiles (0.95, 0.05) of the squared
+        distances between different rows. A wide range lets the model memorise the training rows.
     n_restarts : int >= 1, default=1
-        Random starts; the one with the smallest objective is kept, before kernels are added.
+        Number of random starts; the one with the smallest objective is kept before kernels are added.
     normalize : {"none", "trace", "unit_trace", "multiplicative", "cosine"}, default='trace'
-        Normalisation of kernels that leave it open: trace (mean diagonal 1), unit_trace (the thesis'; entries of size 1/n need weights of
-        size n), multiplicative, cosine, none.
+        Normalisation of kernels that do not specify one. ``"trace"``: mean diagonal 1. ``"unit_trace"``: as in the thesis; entries of size
+        1/n need weights of size n. Or ``"multiplicative"``, ``"cosine"``, ``"none"``.
     tol : float > 0, default=0.001
-        Largest entry of the projected gradient, in units of the penalty, at which the fit ends.
+        Stopping tolerance: largest entry of the projected gradient, in units of the penalty.
     decrease_tol : float >= 0, default=1e-05
-        The fit ends, too, when two steps in a row lower the objective by less than this share.
+        The fit also ends when two steps in a row lower the objective by less than this fraction of it.
     max_iter : int >= 1, default=200
-        Steps of the kernel weights at most, for one set of kernels; a warning tells when they end the fit.
+        Largest number of steps of the kernel weights, for one set of kernels; a warning reports if it ends the fit.
     grams : {"auto", "memory", "store", "recompute"}, default='auto'
-        Where Gram matrices lie; auto decides from sizes.
+        Where Gram matrices are kept: ``"memory"``, ``"store"`` (at ``gram_store``), or ``"recompute"`` for nowhere. ``"auto"`` decides by
+        their size.
     gram_store : str or None, default=None
-        Path of a Gram store, kept for further fits.
+        Path of a Gram store; it is kept for further fits.
     class_weight : {"balanced"} or dict or None, default=None
-        Factor of C per class.
+        Factors of ``C`` per class.
     probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
-        Probabilities of the classes: exact for a logistic loss; otherwise sigmoid or isotonic calibration on the decision values of 5
-        folds, about 5 more fits. sigmoid, isotonic: at fit; auto: exact, or by a sigmoid when they are first asked for; false: none.
+        How class probabilities are obtained. A logistic loss gives them exactly; other losses need a sigmoid or isotonic calibration on
+        decision values of 5 folds, about 5 more fits. ``"sigmoid"``, ``"isotonic"``: calibrate in ``fit``. ``"auto"``: exact, or a sigmoid
+        when you first ask for probabilities. ``False``: none.
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
-        Scaling of the columns, part of the model: standard (dense columns: mean 0 and deviation 1, without an intercept deviation 1; sparse
-        ones are not centred), max-abs, unit-column; None: as they are. auto: standard of dense columns, max-abs of sparse ones, without an
-        intercept, and under poly2, hik, chi2 and additive_chi2; none of streams, strings and matrices. No value is copied; coefficients are
-        those of the columns as given. A store that was scaled at ingest is taken as it is.
+        Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
+        intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
+        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
+        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     kernel_weights_
-        ``(n_kernels,)`` weights mu, or ``(n_classes, n_kernels)`` for more than two classes.
+        ``(n_kernels,)`` weights mu; ``(n_classes, n_kernels)`` for more than two classes.
     kernels_
-        All kernels, added ones last (names of given matrices).
+        All kernels, added ones last; for precomputed matrices, their names.
     support_
-        Sorted indices of the kernels with a weight (for any class).
+        Sorted indices of the kernels with non-zero weight (for any class).
     support_vectors_, dual_coef_, intercept_
-        Training rows with a coefficient, their signed coefficients ``(n_machines, n_support)``, and ``(n_machines,)`` intercepts.
+        Indices of the support vectors, their signed coefficients ``(n_machines, n_support)``, and ``(n_machines,)`` intercepts.
     objective_, dual_gap_
-        Primal value, summed over machines, and NaN: without convexity nothing certifies the distance to the best weights.
+        Primal value, summed over one-vs-rest models; and NaN, because the distance to the best weights of a non-convex problem cannot be
+        certified.
     machine_gap_
-        Duality gap of the machines at these weights: how exactly they were solved.
+        Duality gap of the SVMs at these weights; it measures how exactly they were solved.
     violation_, penalty_
-        Largest entry of the projected gradient, in units of ``penalty_``: 0 at a stationary point; and the lambda of the fit.
+        Largest entry of the projected gradient in units of ``penalty_`` (0 at a stationary point), and the penalty lambda of the fit.
     n_iter_, converged_, stop_reason_, history_
-        Iterations, whether a tolerance ended the fit, what ended it, and one array per figure over the iterations.
+        Number of iterations, whether a tolerance was reached, the reason for stopping, and one array per quantity over the iterations.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""UnsupervisedMKL: a combination of kernels learnt without labels."""
+"""UnsupervisedMKL: combination of kernels learnt without labels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Rows = np.ndarray | sp.csr_array
 
 
 class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
-    r"""Kernel weights under which every sample is rebuilt from a few similar ones, without labels.
+    r"""Kernel weights, learnt without labels, under which a few similar samples reconstruct every sample.
 
     Minimises over the weights mu (on the simplex) and the bases B_i (at most ``n_bases`` other samples each)
 
@@ -35,68 +35,69 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
         \sum_i \Big[ \tfrac12 \big\| x_i - \sum_{j \in B_i} K_{ij} x_j \big\|^2
         + \gamma_1 \sum_{j \in B_i} K_{ij} \|x_i - x_j\|^2 + \gamma_2 |B_i| \Big], \qquad K = \sum_t \mu_t K_t,
 
-    alternating between a greedy choice of bases and the exact minimum over the weights; not convex, so a local solution. The fit is
-    deterministic.
+    by alternating between a greedy choice of bases and the exact minimum over the weights. The problem is not convex, and the solution is
+    local. The fit is deterministic.
 
     Parameters
     ----------
     kernels : list of KernelSpec, str or callable, or None, default=None
-        Kernels as short texts like rbf(gamma=0.5), rbf (its width the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
-        radius]; default: kernel_grid, ten Gaussian widths and three polynomial degrees on all features and on each one, while it is small,
-        else up to ten kernels on all features, widths around the median distance.
+        Kernel expressions such as rbf(gamma=0.5), rbf (its width is the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
+        radius]. Default: ``kernel_grid``, ten Gaussian widths and three polynomial degrees on all features and on each one, if it is small;
+        else up to ten kernels on all features, with widths around the median distance.
     n_bases : int >= 1, default=10
-        Samples that rebuild a sample.
+        Number of samples that reconstruct a sample.
     gamma1 : float >= 0, default=0.01
-        Weight of the distance between a sample and its bases. It decides how many kernels keep a weight (of 52 to 793 on eight sets 40 at
-        0, 18 at 0.01, 3 at 0.1, 1 at 1), not how good they are: accuracies differ by less than a point, and those of equal weights are as
-        good in the mean.
+        Weight of the distance between a sample and its bases. It determines how many kernels keep a weight: with 52 to 793 kernels on eight
+        data sets, 40 at 0, 18 at 0.01, 3 at 0.1 and 1 at 1. It has little effect on quality: accuracies differ by less than a point, and
+        equal weights are as good on average.
     gamma2 : float >= 0, default=0.0
-        Cost of one basis; decides with stop=gain only.
+        Cost of one basis; used with ``stop="gain"`` only.
     stop : {"size", "gain"}, default='size'
-        size: exactly n_bases bases; gain: fewer, where no further one helps.
+        ``"size"``: exactly ``n_bases`` bases. ``"gain"``: fewer, if a further one does not help.
     safeguard : bool, default=True
-        Keep a sample's bases where new ones are worse, so that the objective never rises.
+        Keep the bases of a sample if new ones are worse, so that the objective never increases.
     n_components : int >= 1, default=2
-        Components of the kernel principal component analysis, which transform gives.
+        Number of components of the kernel principal component analysis that ``transform`` returns.
     start : {"greedy", "sparse-coding", "kernel-sparse-coding"}, default='greedy'
-        First bases: greedy under equal weights, or those of a sparse coding of every sample by the others (a lasso with the penalty gamma2,
-        or where that is 0 a tenth of the least one that leaves no basis), of the rows or, kernel-sparse-coding, in the feature space of the
-        equally weighted kernels.
+        Initial bases. ``"greedy"``: greedy under equal weights. ``"sparse-coding"``: from a lasso of every sample on the others, with
+        penalty ``gamma2`` (if that is 0, a tenth of the smallest penalty that leaves no basis). ``"kernel-sparse-coding"``: the same in the
+        feature space of the equally weighted kernels.
     normalize : {"none", "trace", "unit_trace", "multiplicative", "cosine", "column_sum"}, default='trace'
-        Normalisation of kernels that leave it open: trace (mean diagonal 1), unit_trace (the thesis'; entries of size 1/n leave nearly no
-        reconstruction, and one kernel takes all the weight), column_sum (the n_bases largest entries of a row off the diagonal sum to 1 on
-        average), multiplicative, cosine, none.
+        Normalisation of kernels that do not specify one. ``"trace"``: mean diagonal 1. ``"unit_trace"``: as in the thesis; entries of size
+        1/n leave almost no reconstruction, and one kernel takes all the weight. ``"column_sum"``: the ``n_bases`` largest off-diagonal
+        entries of a row sum to 1 on average. Or ``"multiplicative"``, ``"cosine"``, ``"none"``.
     tol : float > 0, default=1e-05
-        Relative decrease of the objective at which the fit ends, once no bases change.
+        Stopping tolerance: relative decrease of the objective, once no bases change.
     max_iter : int >= 1, default=50
-        Alternations between bases and weights at most; a warning tells when they end the fit.
+        Largest number of alternations between bases and weights; a warning reports if it ends the fit.
     grams : {"auto", "memory", "store", "recompute"}, default='auto'
-        Where Gram matrices lie; auto decides from sizes.
+        Where Gram matrices are kept: ``"memory"``, ``"store"`` (at ``gram_store``), or ``"recompute"`` for nowhere. ``"auto"`` decides by
+        their size.
     gram_store : str or None, default=None
-        Path of a Gram store, kept for further fits.
+        Path of a Gram store; it is kept for further fits.
     cluster : str or None, default=None
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
-        Seed of everything drawn at random; ``None`` is 0, so that fits repeat.
+        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
     verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per round;
-        2 also sends every event to the log ``gramplane``.
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
     callbacks : callable, list of callables or None, default=None
-        Function, or several, called with an event record per step.
+        Function, or list of functions, called with an event record after each step.
 
     Attributes
     ----------
     kernel_weights_, objective_
-        ``(n_kernels,)`` weights, sum one, and the objective at these and the bases.
+        ``(n_kernels,)`` weights that sum to 1, and the objective at these weights and the bases.
     bases_
-        ``(n_samples, n_bases)`` bases of every training sample in the order of choice, -1 where there is none.
+        ``(n_samples, n_bases)`` bases of every training sample, in the order of choice; -1 pads rows with fewer bases.
     eigenvalues_
-        ``(n_components,)`` of the centred learnt kernel.
+        ``(n_components,)`` eigenvalues of the centred learnt kernel.
     n_iter_, converged_, stop_reason_, history_
-        Iterations, whether the fit ended by itself, what ended it, and one array per figure over the iterations.
+        Number of iterations, whether the fit converged, the reason for stopping, and one array per quantity over the iterations.
     encoding_ : Pipeline
-        Of a frame with columns that are not all numbers, and of a store made of a table: scikit-learn's encoders, fitted, from the
-        columns to the features; else not there.
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
 
     Examples
     --------
@@ -165,25 +166,28 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
         Raises
         ------
         ValueError
-            A parameter out of range, data that are not finite, fewer than two samples, strings or precomputed kernels.
+            Parameter out of range, non-finite data, fewer than two samples, strings, or precomputed kernels.
         """
         config = self._config()
         self._fit(UMKLInputs(self._data(X)[0]), config)
         return self
 
     def transform(self, X: UserRows) -> np.ndarray:
-        """Return kernel principal components of the learnt kernel, ``(n_samples, n_components)``, for rows in any form of ``fit``."""
+        """Return the kernel principal components of the learnt kernel, ``(n_samples, n_components)``, for rows in any form that ``fit``
+        accepts.
+        """
         return self._decide(X)
 
     @one_thread()
     def combined_kernel(self, X: UserRows, Z: UserRows | None = None) -> np.ndarray:
-        """Return the learnt kernel between rows of ``X`` and of ``Z``, ``(len(X), len(Z))``, normalised by the training rows.
+        """Return the learnt kernel between the rows of ``X`` and ``Z``, ``(len(X), len(Z))``, with the normalisation of the training
+        rows.
 
         Parameters
         ----------
         X, Z
-            ``(n_samples, n_features)`` arrays or sparse matrices; ``Z`` is ``X`` by default. Give a machine on precomputed kernels
-            ``combined_kernel(X_train)`` to fit, and ``combined_kernel(X_test, X_train)`` to predict.
+            ``(n_samples, n_features)`` arrays or sparse matrices; ``Z`` is ``X`` by default. For an SVM on precomputed kernels, pass
+            ``combined_kernel(X_train)`` to ``fit`` and ``combined_kernel(X_test, X_train)`` to ``predict``.
         """
         check_is_fitted(self, "model_")
         left = self.model_.scaled_rows(self._checked(X, reset=False))
@@ -204,7 +208,7 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
 
 
 def _normalise(model: KernelModel, norm: Normalization, spec: AnyKernel, block: np.ndarray, *rows: Rows) -> np.ndarray:
-    """Return a raw block between any ``rows`` (left and right), centred and scaled by the training rows' sums."""
+    """Return a raw kernel block between left and right ``rows``, centred and scaled by the sums of the training rows."""
     if norm.only_scales:
         return block * norm.scale
     means, lengths = (np.concatenate(part) for part in zip(*(_row_statistics(model, norm, spec, X) for X in rows), strict=True))
@@ -213,7 +217,7 @@ def _normalise(model: KernelModel, norm: Normalization, spec: AnyKernel, block: 
 
 
 def _row_statistics(model: KernelModel, norm: Normalization, spec: AnyKernel, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean of every row's raw entries over the training rows, and its length in feature space after centring."""
+    """Return, for every row, the mean of its raw kernel entries over the training rows, and its norm in feature space after centring."""
     diagonal = gram_diagonal([spec], rows)[0].astype(np.float64)
     if norm.row_mean is None:
         return np.zeros(len(diagonal)), np.sqrt(np.maximum(diagonal, 0.0))
