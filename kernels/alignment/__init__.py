@@ -1,1 +1,1 @@
-"""Alignment of kernels with a target, and the selection path along it."""
+"""Alignment of kernels with a target, and the selection path based on it."""

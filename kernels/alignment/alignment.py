@@ -1,12 +1,12 @@
-"""Centred, trace-normalised alignments of one kernel per feature with a target, without any Gram matrix.
+"""Centred, trace-normalised alignments of one kernel per feature with a target, computed without Gram matrices.
 
 For feature i with kernel matrix K_i over the m samples, H = I - 11'/m and a target y,
 
     a_i = y' H K_i H y / trace(H K_i H),   0 <= a_i <= ||H y||^2
 
-(Jawanpuria, PhD thesis 2014, section 7.1). A row of weight c counts as c equal rows. With y~ = H y these are two sums over K_i itself:
-``y~' K_i y~`` and, for a Gaussian kernel, ``m - 1' K_i 1 / m``. Both are cosine sums (``alignment_expansion``), or sums over pairs of
-distinct values where there are few.
+(Jawanpuria, PhD thesis 2014, section 7.1). A row of weight c counts as c equal rows. With y~ = H y the alignment needs two sums over K_i
+itself: ``y~' K_i y~`` and, for a Gaussian kernel, ``m - 1' K_i 1 / m``. Both are cosine sums (``alignment_expansion``), or sums over pairs
+of distinct values if there are few.
 """
 
 from __future__ import annotations
@@ -39,9 +39,11 @@ MAX_ABS_VALUE = 1e300  # Entries beyond it in size are refused: the range of a c
 
 
 class Alignments(NamedTuple):
-    """Alignments of one kernel per feature, float64 ``(k,)`` each; all 0 for a constant feature. A weight eta_i belongs to ``K_i /
-    traces[i]``, ``traces[i] = trace(H K_i H)``; ``widths`` are sigma_i of ``exp(-(x - x')^2 / (2 sigma_i^2))``, 0 without one; ``errors``
-    bound ``|values - exact|`` from the truncated expansion, rounding not counted.
+    """Alignments of one kernel per feature, float64 ``(k,)`` each; all 0 for a constant feature.
+
+    A weight eta_i belongs to ``K_i / traces[i]``, with ``traces[i] = trace(H K_i H)``. ``widths`` are sigma_i of ``exp(-(x - x')^2 / (2
+    sigma_i^2))``, 0 for kernels without a width. ``errors`` bound ``|values - exact|`` due to truncating the expansion; rounding is not
+    included.
     """
 
     values: Array
@@ -54,7 +56,7 @@ Entries = tuple[Array, Array, Array]  # Values, their rows, and the first entry 
 
 
 class _Target(NamedTuple):
-    """Centred labels, and how often every row counts: > 0, float64 ``(m,)`` each; and the rows that they count as in all."""
+    """Centred labels and the count of each row (> 0), float64 ``(m,)`` each, and the total count."""
 
     labels: Array
     times: Array
@@ -62,7 +64,7 @@ class _Target(NamedTuple):
 
 
 class _Tile(NamedTuple):
-    """Columns ``lo:hi`` entry by entry: float64 values, their rows, and the first entry of each column."""
+    """Columns ``lo:hi`` by entries: float64 values, their rows, and the first entry of each column."""
 
     lo: int
     hi: int
@@ -95,7 +97,9 @@ def _read_tiles(X: Columns) -> Iterator[_Tile]:
 
 @compiled(deferred=True)
 def _collect_distinct(ordered: Array, times: Array, lo: int, hi: int, m: float, v: Array, before: Array) -> int:
-    """Fill v with the distinct values of a column, entries sorted, and before with the counts in front of each; return how many."""
+    """Fill ``v`` with the distinct values of a column with sorted entries, and ``before`` with the counts before each; return the number of
+    values.
+    """
     zeros = m
     for p in range(lo, hi):
         zeros -= times[p] if ordered[p] != 0.0 else 0.0
@@ -123,7 +127,9 @@ def _collect_distinct(ordered: Array, times: Array, lo: int, hi: int, m: float, 
 
 @compiled(deferred=True)
 def _align_by_expansion(z: Array, s: Array, c: Array, m: float, tol: float, usual: float, work: Array) -> tuple[float, float, float]:
-    """Return alignment, trace and the error bound by the expansion, refined until it is tol max(a, usual); trace 0 if it never is."""
+    """Return alignment, trace and error bound by the expansion, refined until the bound is tol max(a, usual). If it never is, return trace
+    0.
+    """
     weight = 0.0
     for i in range(s.size):
         weight += abs(s[i])
@@ -149,7 +155,7 @@ def _align_by_expansion(z: Array, s: Array, c: Array, m: float, tol: float, usua
 def _align_many_valued(
     entries: Entries, ordered: Array, counted: Array, which: Array, target: _Target, sigmas: Array, tol: float, out: Array
 ) -> None:
-    """Write alignment, trace, width and error bound of the columns ``which`` into out (4, k); tol = 0 sums over every pair."""
+    """Write alignment, trace, width and error bound of the columns ``which`` into ``out`` (4, k); tol = 0 sums over all pairs."""
     values, rows, starts = entries
     labels, times, m = target
     rank = labels.size
@@ -216,7 +222,7 @@ METHODS = ("auto", "direct")
 
 
 def row_counts(sample_weight: Array | None, m: int) -> Array:
-    """Return how often every row counts, float64 ``(m,)``: finite numbers >= 0; 1 without weights."""
+    """Return the count of each row, float64 ``(m,)``: finite numbers >= 0; 1 without weights."""
     if sample_weight is None:
         return np.ones(m)
     times = np.array(sample_weight, dtype=np.float64)
@@ -228,7 +234,7 @@ def row_counts(sample_weight: Array | None, m: int) -> Array:
 
 
 def centre_target(y: Array, m: int, times: Array | None = None) -> Array:
-    """Return ``H y`` as contiguous float64, summed for rows that count several times; refuse a y that is constant or not finite."""
+    """Return ``H y`` as contiguous float64, summed over rows that count several times. Raises ValueError if y is constant or not finite."""
     target = np.array(y, dtype=np.float64)
     if target.shape != (m,):
         raise ValueError(f"y has shape {target.shape}; it needs one entry for each of the {m} rows of X")
@@ -268,15 +274,16 @@ def alignments(
     tol: float = 1e-6,
     sample_weight: Array | None = None,
 ) -> Alignments:
-    """Return ``a_i = y' H K_i H y / trace(H K_i H)`` of one kernel per column of a block ``(m, k)``, dense or csc with rows ascending.
+    """Return ``a_i = y' H K_i H y / trace(H K_i H)`` of one kernel per column of a block ``(m, k)``, dense or csc with ascending rows.
 
-    Each column's result is computed from that column alone: cutting the columns differently changes no bit, and dense and sparse columns
-    give the same bits. Permuting the samples changes rounding only. The target y ``(m,)`` is any finite numbers, not constant. The kernel
-    is ``"rbf"``, ``exp(-(x - x')^2 / (2 sigma^2))`` with sigma from ``widths`` ``(k,)``, by default the median of each column's non-zero
-    pairwise distances (see ``median_width``), or ``"linear"``, ``x x'``. The method ``"direct"`` takes an exponential for every pair of
-    rows: slow, for checks; ``"auto"`` goes through counts where a column has at most MAX_EXACT_VALUES distinct values (exact), else by the
-    cosine expansion, whose error is at most ``tol max(a_i, ||H y||^2 / m)``; the second is the size of an unrelated feature's alignment.
-    ``sample_weight`` ``(m,)`` says how often every row counts; rows of weight 0 are as if they were not there.
+    Each result depends on its own column alone: splitting the columns differently changes no bit, and dense and sparse columns give the
+    same bits. Permuting the samples changes only rounding. The target y ``(m,)`` holds finite numbers and is not constant.
+
+    The kernel is ``"rbf"``, ``exp(-(x - x')^2 / (2 sigma^2))``, or ``"linear"``, ``x x'``. sigma comes from ``widths`` ``(k,)``; by default
+    it is the median of the non-zero pairwise distances of the column (see ``median_width``). ``method="direct"`` evaluates all pairs of
+    rows; it is slow and meant for checks. ``"auto"`` is exact for columns with at most MAX_EXACT_VALUES distinct values. For others it uses
+    the cosine expansion with an error of at most ``tol max(a_i, ||H y||^2 / m)``; the second term is the typical alignment of an unrelated
+    feature. ``sample_weight`` ``(m,)`` says how often each row counts; rows of weight 0 are ignored.
     """
     m, k = shape(X)
     if m < 2:

@@ -1,10 +1,10 @@
-"""Median of the pairwise distances of one feature, in about linear time once its values are sorted.
+"""Median of the pairwise distances of one feature, in roughly linear time once its values are sorted.
 
-A feature is given by its distinct values in ascending order and how often each occurs. Equal entries are at distance zero and do not
-count: over mostly-zero columns the plain median would be zero, and a kernel of width zero is useless.
+A feature is given by its distinct values in ascending order and their counts. Equal entries are at distance zero and are not counted: for
+mostly-zero columns the plain median would be zero, and a kernel of width zero is useless.
 
-A trial distance ``t`` is ranked by two fingers over the sorted values; the next one comes from the same search over a few dozen groups
-of neighbouring values, shifted by the error of rank so far. Two or three passes over the values are enough.
+The rank of a trial distance ``t`` is found by two pointers over the sorted values. The next trial comes from the same search over a few
+dozen groups of neighbouring values, corrected by the rank error so far. Two or three passes over the values are enough.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ COARSE_GROUPS = 96  # Groups of neighbouring values in the coarse search.
 
 @compiled(deferred=True)
 def count_pairs_within(v: Array, before: Array, n: int, t: float) -> tuple[float, float, float]:
-    """Return the number of pairs with 0 < distance <= t, the greatest of these distances (or 0) and the least one above t (or inf). ``v``
-    (n,) ascending distinct values, ``before`` (n + 1,) the number of entries in front of each.
+    """Return the number of pairs with 0 < distance <= t, the largest of these distances (or 0) and the smallest one above t (or inf).
+
+    ``v`` (n,) holds ascending distinct values, ``before`` (n + 1,) the number of entries before each.
     """
     pairs, below, above = 0.0, 0.0, np.inf
     j = 1
@@ -48,7 +49,9 @@ def count_pairs_within(v: Array, before: Array, n: int, t: float) -> tuple[float
 
 @compiled(deferred=True)
 def _find_ranked_distance(v: Array, before: Array, n: int, total: float, target: float, slack: float, t: float) -> float:
-    """Return a distance with target of all ``total`` pairs within it, give or take slack; failing that, the least with at least target."""
+    """Return a distance within which there are ``target`` of all ``total`` pairs, up to ``slack``. If there is none, return the smallest
+    distance with at least ``target``.
+    """
     low, high = 0.0, v[n - 1] - v[0]
     t_low, f_low, t_high, f_high = 0.0, 0.0, high, total
     step = 0
@@ -70,7 +73,7 @@ def _find_ranked_distance(v: Array, before: Array, n: int, total: float, target:
 
 @compiled(deferred=True)
 def _group_values(v: Array, before: Array, n: int, centres: Array, edges: Array) -> None:
-    """Cut the values into len(centres) groups of about equal numbers of entries, each at its middle one."""
+    """Divide the values into len(centres) groups with about equal numbers of entries, each represented by its middle value."""
     groups = centres.size
     at = 0
     for g in range(groups):
@@ -87,10 +90,11 @@ def _group_values(v: Array, before: Array, n: int, centres: Array, edges: Array)
 
 @compiled(deferred=True)
 def median_distance(v: Array, before: Array, n: int) -> float:
-    """Return the median of the non-zero distances between entries (the lower one of two middle ones). The first n >= 2 entries of ``v`` are
-    the distinct values, ascending; ``before`` ``(n + 1,)`` are the numbers of entries in front of each, ``before[n]`` of all. The result is
-    a distance d between two entries, the least with half of the distances <= d. For more than MAX_EXACT_VALUES values any d will do for
-    which the share of distances <= d is within RANK_TOLERANCE of one half.
+    """Return the median of the non-zero distances between entries (the lower one of two middle ones).
+
+    The first n >= 2 entries of ``v`` are the distinct values, ascending; ``before`` ``(n + 1,)`` counts the entries before each, and
+    ``before[n]`` all of them. The result is a distance d between two entries, the smallest with half of the distances <= d. For more than
+    MAX_EXACT_VALUES values, it is any d for which the share of distances <= d is within RANK_TOLERANCE of one half.
     """
     span = v[n - 1] - v[0]
     if n == 2:
@@ -139,7 +143,7 @@ SLOT_BITS = 7  # Four times as many slots as values: a look-up seldom takes a se
 
 @compiled(deferred=True)
 def load_points(values: Array, rows: Array, lo: int, hi: int, labels: Array, times: Array, m: float, x: Array, s: Array, c: Array) -> int:
-    """Fill x, s, c with the points of a column, whose rows count ``times`` each and m together; return how many."""
+    """Fill x, s, c with the points of a column, whose rows count ``times`` each and m in total; return the number of points."""
     n, total, counted = 0, 0.0, 0.0
     for p in range(lo, hi):
         if values[p] != 0.0:
@@ -157,7 +161,7 @@ def load_points(values: Array, rows: Array, lo: int, hi: int, labels: Array, tim
 
 @compiled(deferred=True)
 def sort_points(x: Array, s: Array, c: Array, n: int) -> None:
-    """Sort the first n entries of all three by x (Shell's method; equal points keep an order that depends on nothing else)."""
+    """Sort the first n entries of all three arrays by x. Shell sort is used; the order of equal points depends on nothing else."""
     gap = 1
     while gap < n:
         gap = (9 * gap + 4) // 4
@@ -173,7 +177,7 @@ def sort_points(x: Array, s: Array, c: Array, n: int) -> None:
 
 @compiled(inline=True, deferred=True)
 def _find_slot(bits: int) -> int:
-    """Return where to look first for a value with these bits (multiplicative hashing; the top bits are the best mixed)."""
+    """Return the first hash slot for a value with these bits (multiplicative hashing; the top bits are mixed best)."""
     return int(np.int64((np.uint64(bits) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - SLOT_BITS)))
 
 
@@ -181,8 +185,10 @@ def _find_slot(bits: int) -> int:
 def fill_value_table(
     entries: Entries, lo: int, hi: int, labels: Array, times: Array, m: float, table: Table, slots: Array, filled_at: Array
 ) -> int:
-    """Fill v, s, c with the distinct values, ascending, their sums of labels and counts; -1 if there are more than v.size. ``slots`` (2 **
-    SLOT_BITS,) and ``filled_at`` (m,) are work space.
+    """Fill v, s, c with the distinct values, ascending, their sums of labels and counts; return their number, or -1 if there are more than
+    v.size.
+
+    ``slots`` (2 ** SLOT_BITS,) and ``filled_at`` (m,) are work space.
     """
     values, bits, rows = entries
     v, s, c = table
@@ -231,7 +237,7 @@ def median_table_distance(v: Array, c: Array, n: int) -> float:
 
 @compiled(deferred=True)
 def sum_pairs(x: Array, s: Array, c: Array, n: int, m: float, width: float) -> tuple[float, float]:
-    """Return ``y~' K y~`` and ``trace(H K H)`` of the Gaussian kernel from every pair of the table."""
+    """Return ``y~' K y~`` and ``trace(H K H)`` of the Gaussian kernel, summed over all pairs of the table."""
     form, mass = 0.0, 0.0
     for i in range(n):
         f, g = 0.0, 0.0
@@ -249,8 +255,9 @@ def sum_pairs(x: Array, s: Array, c: Array, n: int, m: float, width: float) -> t
 def align_few_valued(
     values: Array, rows: Array, starts: Array, labels: Array, times: Array, m: float, sigmas: Array, limit: int, out: Array, many: Array
 ) -> None:
-    """Write alignment, trace, width of columns of at most ``limit`` distinct values into out (4, k); mark the others. ``sigmas`` (k,), 0
-    for the median. A constant column keeps its zeros.
+    """Write alignment, trace and width of columns with at most ``limit`` distinct values into ``out`` (4, k); mark the others in ``many``.
+
+    ``sigmas`` (k,) is 0 where the median is used. Constant columns stay zero.
     """
     v, s, c, slots = np.empty(limit), np.empty(limit), np.empty(limit), np.empty(1 << SLOT_BITS, np.int64)
     bits = values.view(np.int64)
@@ -275,7 +282,7 @@ def align_few_valued(
 
 @compiled(deferred=True)
 def align_linear_columns(values: Array, rows: Array, starts: Array, labels: Array, times: Array, m: float, out: Array) -> None:
-    """Write alignment and trace of the linear kernel of every column into out (4, k)."""
+    """Write alignment and trace of the linear kernel of each column into ``out`` (4, k)."""
     x, s, c = np.empty(labels.size), np.empty(labels.size), np.empty(labels.size)
     for j in range(starts.size - 1):
         n = load_points(values, rows, starts[j], starts[j + 1], labels, times, m, x, s, c)

@@ -1,7 +1,8 @@
-"""Path of kernel weights over the norm p: generalised l_p-norm kernel target alignment.
+"""Path of kernel weights over the norm p, for generalised l_p-norm kernel target alignment.
 
 As p falls from p_start to p_end, weights below ``eps < 1/e`` only fall (Jawanpuria, PhD thesis 2014, theorem 7.3.2), so a kernel that has
-left stays out. Which kernels are active needs no path at all: G rises with eta, so ``eta_i(p) > eps`` exactly when the load b_i exceeds
+left never returns. The active kernels are known without computing the path: G rises with eta, so ``eta_i(p) > eps`` exactly if the load b_i
+exceeds
 
     tau(p) = lam1 F'(eps) + lam2 p eps^(p-1),
 
@@ -32,9 +33,12 @@ MIN_WEIGHT = 1e-150  # A weight below it counts as zero even with eps = 0: its p
 
 @dataclass(frozen=True, eq=False)
 class KernelPath:
-    """Weights at the points of a path. ``p_grid`` ``(n_points,)`` descends; ``weights`` ``(n_points, n)`` are those of the active kernels,
-    ``n_active`` in number, which never rises. Kernel i is active at p exactly when ``p > junctures[i]``: inf if not even at p_start, 0 if
-    still at p_end. ``newton_steps`` are of all weights together, equal loads once; at ``p_end`` the search for junctures ended.
+    """Weights at the points of a path.
+
+    ``p_grid`` ``(n_points,)`` descends. ``weights`` ``(n_points, n)`` are those of the active kernels, of which there are ``n_active``, a
+    number that never rises. Kernel i is active at p exactly if ``p > junctures[i]``; the juncture is inf if the kernel is inactive at
+    p_start already, and 0 if it is still active at p_end. ``newton_steps`` counts the steps of all weights, equal loads once. The search
+    for junctures ended at ``p_end``.
     """
 
     p_grid: FloatArray
@@ -60,7 +64,9 @@ def _check_eps(eps: float) -> None:
 
 
 def p_grid(p_start: float = 2.0, p_end: float = 1.0, dp: float = 0.01) -> FloatArray:
-    """Return ``p_start - k dp`` for k = 0, 1, ... down to p_end, which is met exactly if a step falls on it; refuse other ranges."""
+    """Return ``p_start - k dp`` for k = 0, 1, ... down to p_end, which is included if a step falls on it. Raises ValueError for other
+    ranges.
+    """
     if not (np.isfinite(p_start) and 1.0 <= p_end <= p_start):
         raise ValueError(f"p_start is {p_start} and p_end {p_end}; 1 <= p_end <= p_start")
     if not (np.isfinite(dp) and dp > 0.0):
@@ -72,16 +78,17 @@ def p_grid(p_start: float = 2.0, p_end: float = 1.0, dp: float = 0.01) -> FloatA
 
 
 def threshold(problem: AlignmentProblem, p: float, eps: float) -> float:
-    """Return tau(p): a kernel is active (weight above eps) exactly when its load exceeds it."""
+    """Return tau(p): a kernel is active (weight above eps) exactly if its load exceeds it."""
     eps = max(eps, MIN_WEIGHT)
     norm = problem.lam2 * p * eps ** (p - 1.0)
     return norm if problem.lam1 == 0.0 else problem.lam1 * float(problem.divergence.first(np.array([eps]))[0]) + norm
 
 
 def juncture_points(problem: AlignmentProblem, a: FloatArray, *, eps: float = 1e-4, p_start: float = 2.0, p_end: float = 1.0) -> FloatArray:
-    """Return for every kernel the p below which it is inactive, ``(n,)``: the root of ``tau(p) = b_i``, without computing any weight. A
-    kernel of alignment ``a[i] >= 0`` is active at p in [p_end, p_start] exactly when p exceeds its juncture: inf if it is not active at
-    p_start, 0 if it still is at p_end. The threshold eps is in [0, 1/e).
+    """Return for each kernel the p below which it is inactive, ``(n,)``: the root of ``tau(p) = b_i``, without computing weights.
+
+    A kernel of alignment ``a[i] >= 0`` is active at p in [p_end, p_start] exactly if p exceeds its juncture. The juncture is inf if the
+    kernel is inactive at p_start, and 0 if it is still active at p_end. The threshold eps is in [0, 1/e).
     """
     _check_eps(eps)
     p_grid(p_start, p_end)
@@ -108,9 +115,10 @@ def _find_junctures(problem: AlignmentProblem, loads: FloatArray, eps: float, p_
 
 
 def p_for(junctures: FloatArray, n_features: int, p_start: float = 2.0, p_end: float = 1.0) -> float:
-    """Return the middle of the range of p in which exactly ``n_features`` kernels are active, or the most below that number. Fewer come out
-    where kernels leave together (equal loads) or where there are not so many at p_start. ``junctures`` are from :func:`juncture_points`.
-    Raises ValueError if more are active even at p_end, or none would be left.
+    """Return the middle of the range of p in which exactly ``n_features`` kernels are active or, failing that, the next lower number.
+
+    The number is lower if kernels leave together (equal loads) or if there are not enough at p_start. ``junctures`` come from
+    :func:`juncture_points`. Raises ValueError if more are active even at p_end, or none would be left.
     """
     if n_features < 1:
         raise ValueError(f"n_features is {n_features}; it is at least 1")
@@ -127,7 +135,7 @@ def p_for(junctures: FloatArray, n_features: int, p_start: float = 2.0, p_end: f
 
 
 def _predict_weights(problem: AlignmentProblem, eta: FloatArray, p: float, step: float, order: int) -> FloatArray:
-    """Return the Taylor guess at p - step, floored at half the weight."""
+    """Return the Taylor prediction at p - step, at least half of the weight."""
     if order == 0 or problem.lam2 == 0.0:
         return eta
     first, second = weight_derivatives(problem, eta, p, order)
@@ -147,9 +155,10 @@ def _solve_point(
 def kernel_path(
     problem: AlignmentProblem, a: Array, *, p_start: float = 2.0, p_end: float = 1.0, dp: float = 0.01, eps: float = 1e-4, order: int = 1
 ) -> KernelPath:
-    """Return the weights at every p of a grid by predictor and corrector (Jawanpuria 2014, algorithm 5). The alignments a, ``(n,)``, are >=
-    0, and p_end = 1 needs lam1 > 0. Weights at or below eps, in [0, 1/e), are zero for good. The predictor is the last weight (``order``
-    0), or takes one or two terms of its Taylor series in p.
+    """Return the weights at each p of a grid by a predictor-corrector method (Jawanpuria 2014, algorithm 5).
+
+    The alignments a, ``(n,)``, are >= 0; p_end = 1 needs lam1 > 0. Weights at or below eps, in [0, 1/e), stay zero. The predictor is the
+    last weight (``order`` 0), or one or two terms of its Taylor series in p.
     """
     _check_eps(eps)
     if order not in (0, 1, 2):
@@ -198,10 +207,11 @@ def _stack_rows(rows: list[tuple[IntArray, FloatArray]], n: int) -> sp.csr_array
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells of the kernels that are active somewhere on some points of a path. ``members`` ``(k,)`` are the kernels by rising alignment,
-    ``starts`` ``(n_cells + 1,)`` the first member of each cell, ``shares`` ``(k,)`` t of every member. ``low`` and ``high`` ``(n_points,
-    n_cells)`` are the weights at the ends of the cells, 0 where a cell is not active; ``error`` ``(n_points,)`` is ``sum |w - eta| / sum
-    eta``.
+    """Piecewise linear description of the weights of kernels that are active at some points of a path.
+
+    ``members`` ``(k,)`` are the kernels by rising alignment, ``starts`` ``(n_cells + 1,)`` the first member of each cell, and ``shares``
+    ``(k,)`` the position t of each member in its cell. ``low`` and ``high`` ``(n_points, n_cells)`` are the weights at the ends of the
+    cells, 0 for inactive cells. ``error`` ``(n_points,)`` is ``sum |w - eta| / sum eta``.
     """
 
     members: Array
@@ -213,7 +223,6 @@ class Cells:
 
     @property
     def count(self) -> int:
-        """Number of cells."""
         return len(self.starts) - 1
 
     def members_of(self, cells: range) -> Iterator[tuple[int, Array, Array]]:
@@ -233,8 +242,10 @@ class Cells:
 
 def cut_into_cells(a: Array, weights: Array, *, tol: float, max_cells: int) -> Cells | None:
     """Return cells that describe the weights ``(n_points, n)`` at some points of a path, or None if more than ``max_cells`` would be
-    needed. Weights are >= 0, 0 where a kernel is not active, and rise with the alignments a ``(n,)``; equal ones have equal weights.
-    ``tol`` is the largest ``sum |w - eta| / sum eta`` at any point.
+    needed.
+
+    Weights are >= 0, 0 for inactive kernels, and rise with the alignments a ``(n,)``; equal alignments have equal weights. ``tol`` is the
+    largest ``sum |w - eta| / sum eta`` at any point.
     """
     order = np.argsort(a, kind="stable")
     order = order[np.any(weights[:, order] > 0.0, axis=0)]
@@ -256,7 +267,7 @@ def cut_into_cells(a: Array, weights: Array, *, tol: float, max_cells: int) -> C
 
 
 def _refine_cells(levels: Array, mass: Array, times: Array, edges: Array, total: Array, tol: float, max_cells: int) -> Array | None:
-    """Halve the cell with the largest error at the worst point, where half of its error lies, until no point is worse than tol."""
+    """Split the cell with the largest error at the worst point, at half of its error, until no point is worse than tol."""
     unit = np.divide(1.0, total, out=np.zeros(len(total)), where=total > 0.0)[:, None]
 
     def errors(lo: int, hi: int) -> Array:
@@ -281,7 +292,7 @@ def _refine_cells(levels: Array, mass: Array, times: Array, edges: Array, total:
 
 
 def _cell_errors(levels: Array, mass: Array, times: Array) -> Array:
-    """Return how far the interpolated weights of one cell are from their own, times the kernels that share them."""
+    """Return the differences between interpolated and exact weights of one cell, times the number of kernels that share each."""
     t = np.divide(levels - levels[0], levels[-1] - levels[0], out=np.zeros(len(levels)), where=levels[-1] > levels[0])
     ends = mass[:, [0, -1]] / times[[0, -1]]
     return np.abs(np.outer(ends[:, 0], 1.0 - t) + np.outer(ends[:, 1], t) - mass / times) * times

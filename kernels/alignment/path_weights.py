@@ -4,11 +4,11 @@ For alignments a_i >= 0 (Jawanpuria, PhD thesis 2014, equation 7.1)
 
     min over eta >= 0 of   lam1 sum_i B_F(eta_i, eta0_i) + lam2 sum_i eta_i^p - sum_i eta_i a_i,
 
-B_F the Bregman divergence of F. The kernels do not interact, and with the *load* ``b_i = a_i + lam1 F'(eta0_i)`` a positive weight solves
+B_F the Bregman divergence of F. The kernels do not interact. With the *load* ``b_i = a_i + lam1 F'(eta0_i)`` a positive weight solves
 
     G(eta) = lam1 F'(eta) + lam2 p eta^(p-1) - b = 0,   D = G' = lam1 F''(eta) + lam2 p (p-1) eta^(p-2) > 0.
 
-So a weight depends on the load alone, and rises with it.
+So a weight depends on the load alone and rises with it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..arrays import FloatArray
 Function = Callable[[FloatArray], FloatArray]
 
 NEWTON_ACCURACY = 1e-12
-"""Newton stops at |G| <= ACCURACY min(1 + |b|, |b| + lam2 p eta^(p-1)): small weights keep their digits, whatever the unit of a."""
+"""Newton stops at |G| <= ACCURACY min(1 + |b|, |b| + lam2 p eta^(p-1)), so that small weights keep their digits in every unit of a."""
 
 MAX_NEWTON_STEPS = 40  # Newton steps before a bracket takes over.
 MAX_WEIGHT = 1e300  # Weights beyond it, or below its inverse, are not searched.
@@ -34,7 +34,10 @@ EPSILON = float(np.finfo(float).eps)
 
 @dataclass(frozen=True)
 class Divergence:
-    """Generator F of a Bregman divergence, strictly convex on (0, inf), by F', F'' and F''' of positive numbers; F'(0) may be -inf."""
+    """Generator F of a Bregman divergence, strictly convex on (0, inf), given by F', F'' and F''' for positive numbers.
+
+    F'(0) may be -inf.
+    """
 
     name: str
     first: Function
@@ -46,14 +49,14 @@ EUCLIDEAN = Divergence("euclidean", lambda x: 2.0 * x, lambda x: np.full_like(x,
 """F = x^2: squared distance to the centre."""
 
 KL = Divergence("kl", np.log, lambda x: 1.0 / x, lambda x: -1.0 / (x * x))
-"""F = x log x - x: generalised Kullback-Leibler divergence; its centre is positive."""
+"""F = x log x - x: generalised Kullback-Leibler divergence; its centre must be positive."""
 
 DIVERGENCES: dict[str, Divergence] = {"euclidean": EUCLIDEAN, "kl": KL}
 
 
 @dataclass(frozen=True, eq=False)
 class AlignmentProblem:
-    """The regularisation of the weights: lam1, lam2 >= 0, not both 0, and the centre eta0, a number or one per kernel, positive for KL."""
+    """The regularisation of the weights: lam1, lam2 >= 0, not both 0, and the centre eta0, a number or one per kernel; positive for KL."""
 
     lam1: float
     lam2: float
@@ -77,7 +80,10 @@ class AlignmentProblem:
             return self.lam1 * self.divergence.first(np.asarray(self.centre, dtype=np.float64))
 
     def loads(self, a: FloatArray) -> FloatArray:
-        """Return ``b = a + lam1 F'(eta0)`` of alignments ``(n,)``; refuse negative ones, and a centre of another length."""
+        """Return ``b = a + lam1 F'(eta0)`` for alignments ``(n,)``.
+
+        Raises ValueError if one is negative or the centre has another length.
+        """
         a = np.asarray(a, dtype=np.float64)
         wrong = ~(np.isfinite(a) & (a >= 0.0))
         if a.ndim != 1 or wrong.any():
@@ -88,7 +94,7 @@ class AlignmentProblem:
         return a + self._pull() if self.lam1 > 0.0 else a.copy()
 
     def check_p(self, p: float) -> None:
-        """Refuse a p at which the problem has no single solution: p < 1, and p = 1 without a divergence."""
+        """Raise ValueError for a p without a unique solution: p < 1, or p = 1 without a divergence."""
         if not (np.isfinite(p) and p >= 1.0):
             raise ValueError(f"p is {p}; it is finite and >= 1")
         if p == 1.0 and self.lam1 == 0.0:
@@ -102,7 +108,7 @@ def stationarity(problem: AlignmentProblem, eta: FloatArray, loads: FloatArray, 
 
 
 def _newton_terms(problem: AlignmentProblem, eta: FloatArray, loads: FloatArray, p: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return G, D and the |G| that is small enough."""
+    """Return G, D and the threshold for |G| at which Newton stops."""
     slope = problem.lam2 * p * eta ** (p - 1.0)
     G, D, size = slope - loads, (p - 1.0) * slope / eta, np.abs(loads)
     if problem.lam1 > 0.0:
@@ -112,9 +118,10 @@ def _newton_terms(problem: AlignmentProblem, eta: FloatArray, loads: FloatArray,
 
 
 def weight_derivatives(problem: AlignmentProblem, eta: FloatArray, p: float, order: int = 2) -> tuple[FloatArray, FloatArray]:
-    """Return d eta / dp and d^2 eta / dp^2 at the solution for p, shapes (n,); with order 1 the second is zero. They follow from G = 0
-    differentiated once and twice (Jawanpuria 2014, appendix A.3.4, with the bracket around F''' + p (p-1) (p-2) eta^(p-3) that its print
-    lacks). ``eta`` are positive weights with G = 0.
+    """Return d eta / dp and d^2 eta / dp^2 at the solution for p, shapes (n,); with ``order`` 1 the second is zero.
+
+    They follow from differentiating G = 0 once and twice (Jawanpuria 2014, appendix A.3.4, with the bracket around F''' + p (p-1) (p-2)
+    eta^(p-3) that is missing in print). ``eta`` holds positive weights with G = 0.
     """
     lam1, lam2, F = problem.lam1, problem.lam2, problem.divergence
     log, power = np.log(eta), lam2 * eta ** (p - 1.0)
@@ -132,9 +139,11 @@ def weight_derivatives(problem: AlignmentProblem, eta: FloatArray, p: float, ord
 
 
 def closed_form(problem: AlignmentProblem, loads: FloatArray, p: float) -> FloatArray | None:
-    """Return the weights where a formula gives them, else None. Known: lam1 = 0; lam2 = 0 or p = 1 (both divergences); squared distance at
-    p = 2 and p = 1.5; KL at every p through the Lambert function: with c = lam2 p (p-1) / lam1, ``w = c eta^(p-1)`` solves ``w + log w =
-    log c + (p-1) b / lam1``. The loads are those of :meth:`AlignmentProblem.loads`. Raises ValueError if a weight is too large for float64.
+    """Return the weights if there is a closed form, else None.
+
+    Closed forms exist for lam1 = 0; for lam2 = 0 or p = 1 (both divergences); for the squared distance at p = 2 and p = 1.5; and for KL at
+    every p through the Lambert function: with c = lam2 p (p-1) / lam1, ``w = c eta^(p-1)`` solves ``w + log w = log c + (p-1) b / lam1``.
+    The loads are those of :meth:`AlignmentProblem.loads`. Raises ValueError if a weight is too large for float64.
     """
     lam1, lam2 = problem.lam1, problem.lam2
     with np.errstate(over="ignore", divide="ignore"):
@@ -180,8 +189,9 @@ def _kl_form(lam1: float, lam2: float, loads: FloatArray, p: float) -> FloatArra
 
 
 def correct_weights(problem: AlignmentProblem, eta: FloatArray, loads: FloatArray, p: float) -> tuple[FloatArray, int]:
-    """Return the solution at p from a guess by Newton's method, and how many steps all weights took together. The guess ``eta`` ``(n,)`` is
-    positive, and so is the solution for the loads.
+    """Return the solution at p by Newton's method from a guess, and the total number of steps of all weights.
+
+    The guess ``eta`` ``(n,)`` must be positive, and so must the solution for the loads.
     """
     eta, steps = eta.copy(), 0
     todo: NDArray[np.intp] = np.arange(eta.size)
@@ -206,7 +216,7 @@ def correct_weights(problem: AlignmentProblem, eta: FloatArray, loads: FloatArra
 
 
 def bracket_weights(problem: AlignmentProblem, loads: FloatArray, p: float) -> FloatArray:
-    """Return the solution at p by Newton's method inside a bracket of log eta; for loads whose solution is positive."""
+    """Return the solution at p by Newton's method inside a bracket of log eta, for loads with a positive solution."""
     low, high = np.ones_like(loads), np.ones_like(loads)
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
         for _ in range(12):

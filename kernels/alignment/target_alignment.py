@@ -1,4 +1,4 @@
-r"""Weights of kernels by the alignment of their sum with a target matrix.
+r"""Kernel weights by the alignment of the kernels' sum with a target matrix.
 
 For kernels :math:`K^t` and a target Y over n rows, centred by :math:`H = I - 11'/n` on both sides,
 
@@ -8,9 +8,9 @@ For kernels :math:`K^t` and a target Y over n rows, centred by :math:`H = I - 11
     \min_{\theta \ge 0} \theta' M \theta - 2 a' \theta,
 
 and the direction of the minimiser maximises :math:`\rho = a'\theta / \sqrt{\theta' M \theta \, \langle Y_c, Y_c \rangle}` over
-:math:`\theta \ge 0` (Zhuang: Kernel learning, thesis, 2011, section 7.3; Cortes, Mohri, Rostamizadeh, JMLR 13, 2012). M and a are of the
-same centred matrices, which the printed theorem leaves out. Everything follows from inner products, row sums and diagonals of the raw
-matrices; the target is one more matrix among them.
+:math:`\theta \ge 0` (Zhuang: Kernel learning, thesis, 2011, section 7.3; Cortes, Mohri, Rostamizadeh, JMLR 13, 2012). M and a must use the
+same centred matrices, which the printed theorem omits. Inner products, row sums and diagonals of the raw matrices are enough; the target is
+treated as one more matrix.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ CONSTANT_SHARE = 1e-14  # A centred matrix whose squared norm is below this shar
 
 @dataclass(frozen=True)
 class MatrixSums:
-    """Inner products of all entries ``(k, k)``, row sums and diagonals ``(k, n)`` of symmetric matrices; ``count`` rows take part, others
-    are zero.
+    """Inner products of all entries ``(k, k)``, row sums and diagonals ``(k, n)`` of symmetric matrices; ``count`` rows are used, the
+    others are zero.
     """
 
     products: FloatArray
@@ -43,7 +43,7 @@ class MatrixSums:
 
     @classmethod
     def of(cls, matrices: NDArray[np.floating]) -> MatrixSums:
-        """Return the sums of ``(k, n, n)`` matrices in memory."""
+        """Return the sums of matrices in memory, ``(k, n, n)``."""
         k, n = matrices.shape[:2]
         flat = np.asarray(matrices, np.float64).reshape(k, -1)
         with one_thread():
@@ -52,20 +52,23 @@ class MatrixSums:
         return cls(products, np.asarray(matrices, np.float64).sum(axis=2), diagonals, n)
 
     def shifted(self, shifts: FloatArray, rows: NDArray[np.bool_]) -> MatrixSums:
-        """Return the sums of the matrices plus ``shifts[t]`` times the identity on some rows."""
+        """Return the sums after adding ``shifts[t]`` times the identity on some rows to each matrix."""
         cross = np.outer(shifts, self.diagonals[:, rows].sum(axis=1))
         products = self.products + cross + cross.T + np.outer(shifts, shifts) * rows.sum()
         more = shifts[:, None] * rows
         return replace(self, products=products, row_sums=self.row_sums + more, diagonals=self.diagonals + more)
 
     def with_matrix(self, products: FloatArray, square: float, row_sums: FloatArray, diagonal: FloatArray) -> MatrixSums:
-        """Return the sums with one more matrix at the end: its inner products ``(k,)`` with the others, its own, and its sums."""
+        """Return the sums with one more matrix at the end, given by its inner products ``(k,)`` with the others, its squared norm, row sums
+        and diagonal.
+        """
         whole = np.block([[self.products, products[:, None]], [products[None, :], np.array([[square]])]])
         return replace(self, products=whole, row_sums=np.vstack([self.row_sums, row_sums]), diagonals=np.vstack([self.diagonals, diagonal]))
 
     def centred(self, alignment: Alignment = "unit") -> FloatArray:
-        """Return the inner products of the centred matrices, ``(k, k)``. ``"off-diagonal"`` leaves the diagonal out of everything: the
-        other entries are centred by their mean.
+        """Return the inner products of the centred matrices, ``(k, k)``.
+
+        ``"off-diagonal"`` ignores the diagonals: the other entries are centred by their mean.
         """
         n = self.count
         if alignment == "off-diagonal":
@@ -83,7 +86,9 @@ class MatrixSums:
 
 @dataclass(frozen=True)
 class AlignedWeights:
-    """Kernel weights theta >= 0 of norm 1, ``(k,)``, and rho of the weighted sum, of equal weights, and ``(k,)`` of each kernel alone."""
+    """Kernel weights theta >= 0 of norm 1, ``(k,)``, and rho of the weighted sum, of the equally weighted sum, and of each kernel alone
+    ``(k,)``.
+    """
 
     weights: FloatArray
     value: float
@@ -92,8 +97,10 @@ class AlignedWeights:
 
 
 def solve_aligned_weights(centred: FloatArray, *, uniform: bool = False) -> AlignedWeights:
-    """Return the weights of largest alignment with the target, the last of ``(k + 1, k + 1)`` centred inner products, or equal ones. Raises
-    ValueError for a target that is constant, or that no kernel is aligned with.
+    """Return the weights of largest alignment with the target, or equal ones if ``uniform``.
+
+    The target is the last of the ``(k + 1, k + 1)`` centred inner products. Raises ValueError for a target that is constant, or that no
+    kernel is aligned with.
     """
     M, a, square = centred[:-1, :-1], centred[:-1, -1], float(centred[-1, -1])
     k = len(a)

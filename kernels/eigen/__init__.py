@@ -1,1 +1,1 @@
-"""The positive part of a large symmetric matrix, and its spectrum."""
+"""The positive part and the spectrum of a large symmetric matrix."""

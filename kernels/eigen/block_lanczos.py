@@ -1,7 +1,7 @@
-"""The leading eigenpairs of a large symmetric matrix of which only products with a few vectors are known, each a pass over its blocks.
+"""The leading eigenpairs of a large symmetric matrix known only by products with a few vectors, each of which is a pass over its blocks.
 
-A block Lanczos method with full orthogonalisation and thick restarts: block Krylov spaces need fewer products than subspace iteration, and
-a block finds equal eigenvalues (source: Golub and Van Loan, Matrix Computations, 4th edition, sections 10.3.6 and 10.5).
+A block Lanczos method with full orthogonalisation and thick restarts. Block Krylov spaces need fewer products than subspace iteration, and
+a block finds repeated eigenvalues (source: Golub and Van Loan, Matrix Computations, 4th edition, sections 10.3.6 and 10.5).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ VANISHING = 1e-12  # A direction of this length relative to its block is roundin
 
 @dataclass(frozen=True)
 class LeadingEigenpairs:
-    """Eigenvalues, descending, ``(r,)``, orthonormal vectors ``(n, r)``, the largest residual ``||A v - lambda v||`` in units of the
-    largest eigenvalue in magnitude, and how many products were taken.
+    """Eigenvalues ``(r,)``, descending; orthonormal vectors ``(n, r)``; the largest residual ``||A v - lambda v||`` relative to the largest
+    eigenvalue in magnitude; and the number of products.
     """
 
     values: FloatArray
@@ -37,14 +37,16 @@ class LeadingEigenpairs:
 
 
 def block_columns(count: int) -> tuple[int, int]:
-    """Return how many vectors a product has, and how many are held with their images at most."""
+    """Return the number of vectors per product, and the largest number of vectors held with their images."""
     block = count + SPARE_COLUMNS
     return block, max(MAX_COLUMNS, 4 * block)
 
 
 def leading_pairs(product: Callable[[FloatArray], FloatArray], n: int, count: int) -> LeadingEigenpairs:
-    """Return the ``count`` <= n largest eigenvalues of a symmetric matrix ``(n, n)`` with their vectors; ``product`` returns ``A V`` of
-    ``(n, b)``. It ends when the residuals are at most TOLERANCE, or after MAX_PRODUCTS products.
+    """Return the ``count`` <= n largest eigenvalues of a symmetric matrix ``(n, n)`` with their vectors; ``product`` maps V ``(n, b)`` to
+    ``A V``.
+
+    The iteration ends when the residuals are at most TOLERANCE, or after MAX_PRODUCTS products.
     """
     block, most = block_columns(count)
     start = np.random.default_rng(0).standard_normal((n, min(block, n)))
@@ -69,7 +71,7 @@ def leading_pairs(product: Callable[[FloatArray], FloatArray], n: int, count: in
 
 
 def _next_block(block: FloatArray, basis: FloatArray) -> FloatArray:
-    """Return orthonormal directions of a block that are orthogonal to the basis; none where it adds nothing but rounding."""
+    """Return orthonormal directions of a block that are orthogonal to the basis; none if it adds only rounding errors."""
     length = float(np.linalg.norm(block, axis=0).max())
     for _ in range(2):
         block = block - basis @ (basis.T @ block)
@@ -87,11 +89,11 @@ def _orthonormalise(block: FloatArray) -> FloatArray:
 # Signs of eigenvectors, which no equation decides: one rule everywhere, which rounding does not change.
 
 TIE_TOLERANCE = 1e-6
-"""Entries whose magnitudes differ by less, relative to the largest, count as equal: which is larger is up to the processor's rounding."""
+"""Relative difference below which entry magnitudes count as equal, because the processor's rounding decides which is larger."""
 
 
 def column_signs(vectors: FloatArray) -> FloatArray:
-    """Return -1 or +1 for every column of ``(n, r)``, n > 0: the sign of its largest entry; of equal ones that of the first."""
+    """Return -1 or +1 for each column of ``(n, r)``, n > 0: the sign of its entry largest in magnitude, or the first such entry."""
     size = np.abs(vectors)
     first = np.argmax(size >= (1.0 - TIE_TOLERANCE) * size.max(axis=0), axis=0)
     return np.where(np.take_along_axis(vectors, first[None], axis=0)[0] < 0, -1.0, 1.0)
@@ -103,13 +105,16 @@ MIN_ROWS_BY_VALUE = 200  # Rows from which only the positive eigenpairs of a den
 
 
 def dense_bytes(n: int) -> int:
-    """Return the bytes of a dense decomposition of n rows: the matrix, the solver's copy, eigenvectors and their selection, ``32 n^2``."""
+    """Return the bytes of a dense eigendecomposition of n rows: the matrix, the solver's copy, the eigenvectors and their selection, ``32
+    n^2``.
+    """
     return 32 * n * n
 
 
 def dense_positive(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the positive eigenvalues, descending, and their eigenvectors, of a dense symmetric matrix. Eigenvalues within rounding of
-    zero, ``n eps max_i sum_j |A_ij|``, are not positive.
+    """Return the positive eigenvalues of a dense symmetric matrix, descending, and their eigenvectors.
+
+    Eigenvalues within rounding of zero, ``n eps max_i sum_j |A_ij|``, do not count as positive.
     """
     n = len(matrix)
     cut = n * np.finfo(float).eps * float(np.abs(matrix).sum(axis=1).max(initial=0.0))

@@ -1,4 +1,4 @@
-"""Positive eigenpairs of a large symmetric matrix by subspace iteration with Chebyshev filters, for ranks where Krylov spaces are too slow.
+"""Positive eigenpairs of a large symmetric matrix by subspace iteration with Chebyshev filters, for ranks too large for Krylov methods.
 
 Source: Zhou, Saad, Tiago and Chelikowsky, "Parallel self-consistent-field calculations via Chebyshev-filtered subspace acceleration", Phys.
 Rev. E 74 (2006), algorithm 4.1 with running sigma.
@@ -33,8 +33,10 @@ LANCZOS_STEPS = 40
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Ends of a spectrum, and an estimate of how many eigenvalues lie above a value. ``lo``, ``top``: no eigenvalue lies outside;
-    ``moments``: ``trace T_k(A~)``, ``(MOMENTS + 1,)``, estimated, with A~ the matrix mapped to [-1, 1].
+    """Bounds of a spectrum, and moments that estimate how many eigenvalues are above a value.
+
+    All eigenvalues are between ``lo`` and ``top``. ``moments``, ``(MOMENTS + 1,)``, are estimates of ``trace T_k(A~)``, where A~ is the
+    matrix mapped to [-1, 1].
     """
 
     lo: float
@@ -42,8 +44,9 @@ class Spectrum:
     moments: FloatArray
 
     def count(self, level: float) -> float:
-        """Return an estimate of the number of eigenvalues above a value. ``sum_k g_k c_k m_k`` with ``c_0 = arccos(t)/pi``, ``c_k = 2 sin(k
-        arccos t) / (k pi)`` and Jackson factors g.
+        """Return an estimate of the number of eigenvalues above ``level``.
+
+        It is ``sum_k g_k c_k m_k`` with ``c_0 = arccos(t)/pi``, ``c_k = 2 sin(k arccos t) / (k pi)`` and Jackson factors g.
         """
         centre, half = 0.5 * (self.top + self.lo), 0.5 * (self.top - self.lo)
         angle = math.acos(min(1.0, max(-1.0, (level - centre) / half)))
@@ -53,7 +56,7 @@ class Spectrum:
         return float(angle / np.pi * self.moments[0] + (jackson * (2 * np.sin(k * angle) / (k * np.pi))) @ self.moments[1:])
 
     def level(self, count: float) -> float:
-        """Return a value above which an estimated ``count`` of eigenvalues lies, by bisection."""
+        """Return a value above which there are an estimated ``count`` eigenvalues, by bisection."""
         lo, hi = self.lo, self.top
         for _ in range(50):
             middle = 0.5 * (lo + hi)
@@ -61,21 +64,21 @@ class Spectrum:
         return 0.5 * (lo + hi)
 
     def positive_density(self) -> tuple[FloatArray, FloatArray]:
-        """Return values from 0 to the top, and about how many eigenvalues lie around each; both ``(200,)``."""
+        """Return values from 0 to the top, and the approximate number of eigenvalues around each; both ``(200,)``."""
         edges = np.linspace(0.0, max(self.top, 0.0), 201)
         counts = np.array([self.count(float(edge)) for edge in edges])
         return 0.5 * (edges[1:] + edges[:-1]), np.maximum(0.0, counts[:-1] - counts[1:])
 
 
 def estimate_spectrum(operator: SymmetricOperator, seed: int) -> Spectrum:
-    """Return the ends and the density of the spectrum of an operator, from 40 Lanczos steps and 60 products with 64 sign vectors."""
+    """Return bounds and density of the spectrum of an operator, from 40 Lanczos steps and 60 products with 64 random sign vectors."""
     with one_thread():
         lo, top = _bound_spectrum(operator, seed)
         return Spectrum(lo, top, _estimate_moments(operator, lo, top, seed))
 
 
 def _bound_spectrum(operator: SymmetricOperator, seed: int) -> tuple[float, float]:
-    """Return bounds of the spectrum: the extreme Ritz values of a Lanczos run, moved out by twice their residuals."""
+    """Return bounds of the spectrum: the extreme Ritz values of a Lanczos run, widened by twice their residuals."""
     n = operator.n
     basis = np.zeros((LANCZOS_STEPS + 1, n))
     basis[0] = np.random.default_rng((seed, 1)).standard_normal(n)
@@ -106,7 +109,7 @@ def _inner_product(x: Block, y: Block) -> float:
 
 
 def _estimate_moments(operator: SymmetricOperator, lo: float, top: float, seed: int) -> FloatArray:
-    """Return ``trace T_k(A~)`` for k up to ``MAX_MOMENT``; one product gives two of them, ``T_j T_k = (T_{j+k} + T_{|j-k|}) / 2``."""
+    """Return ``trace T_k(A~)`` for k up to ``MAX_MOMENT``; one product gives two of them by ``T_j T_k = (T_{j+k} + T_{|j-k|}) / 2``."""
     panels, n = Panels.of(operator, np.float32), operator.n
     centre, half = 0.5 * (top + lo), 0.5 * (top - lo)
     old = (2 * np.random.default_rng((seed, 2)).integers(0, 2, size=(n, PANEL_WIDTH)) - 1).astype(np.float32)
@@ -124,7 +127,7 @@ def _estimate_moments(operator: SymmetricOperator, lo: float, top: float, seed: 
 
 
 MAX_STAGE_GROWTH = 1e6
-"""Largest growth at the top of the spectrum in one stage, relative to the damped part: more makes float32 columns dependent."""
+"""Largest growth at the top of the spectrum in one stage, relative to the damped part. More growth makes float32 columns dependent."""
 
 MAX_STAGES = 12  # Stages after which the best subspace so far is returned, with the error it has.
 RESIDUAL_SAMPLES = 64  # Ritz pairs from whose residuals the error is estimated, evenly spaced by rank.
@@ -134,9 +137,10 @@ SPARE_COLUMNS = 20  # Columns of a block: one of the margins times the estimated
 
 @dataclass(frozen=True)
 class LeadingPairs:
-    """Positive eigenpairs ``(r,)``, ``(n, r)`` that a filtered subspace holds, descending, and the relative error of ``sum_i values_i^2``.
-    ``block`` is the whole subspace, Ritz vectors by descending value, ``(n, b)``; nothing if the matrix turned out to be better dense.
-    Vectors and block are what the block of columns made of them, arrays where it lay in memory.
+    """Positive eigenpairs ``(r,)``, ``(n, r)`` in a filtered subspace, descending, and the relative error of ``sum_i values_i^2``.
+
+    ``block``, ``(n, b)``, is the whole subspace, as Ritz vectors by descending value; None if the matrix was solved as a dense one. Vectors
+    and block have the form that the column block returns: arrays if it was in memory.
     """
 
     values: FloatArray
@@ -147,8 +151,9 @@ class LeadingPairs:
 
 @dataclass(frozen=True)
 class BlockPlan:
-    """Size b of a block, the interval that is ``damped``, the upper end of the spectrum, and the total degree a random block needs.
-    Eigenvectors in the interval shrink; about b eigenvalues lie above it.
+    """Block size b, the ``damped`` interval, the upper end of the spectrum, and the total degree that a random block needs.
+
+    Eigenvectors in the interval are damped; about b eigenvalues are above it.
     """
 
     columns: int
@@ -157,16 +162,19 @@ class BlockPlan:
     degree: int
 
     def stage(self, left: int) -> int:
-        """Return the degree of the next of equal stages that together reach a degree, none of which grows beyond ``MAX_STAGE_GROWTH``."""
+        """Return the degree of the next of several equal stages with total degree ``left``, such that no stage grows beyond
+        ``MAX_STAGE_GROWTH``.
+        """
         rate = math.acosh(1 + 2 * (self.top - self.damped[1]) / (self.damped[1] - self.damped[0]))
         max_degree = max(1, int(math.acosh(MAX_STAGE_GROWTH) / rate))
         return math.ceil(left / math.ceil(left / max_degree))
 
 
 def plan_block(spectrum: Spectrum, rank: float, n: int, entries: int, tol: float, columns: int | None = None) -> BlockPlan:
-    """Return the cheapest plan by a count of operations, over block sizes. After degree m, a random block leaves about ``1e6 sum_i s_i^2 /
-    cosh(m a_i)^2`` of ``sum_i s_i^2`` outside (the factor: seen between 1e5 and 1e7 on graphs), where ``cosh a_i`` is the eigenvalue s_i in
-    units of the damped interval.
+    """Return the cheapest plan over block sizes, by a count of operations.
+
+    After degree m, a random block leaves about ``1e6 sum_i s_i^2 / cosh(m a_i)^2`` of ``sum_i s_i^2`` outside, where ``cosh a_i`` is the
+    eigenvalue s_i in units of the damped interval. The factor was between 1e5 and 1e7 on graphs.
     """
     sizes = sorted({min(n, int(margin * rank) + SPARE_COLUMNS) for margin in RANK_MARGINS}) if columns is None else [columns]
     plans = [_plan_size(spectrum, size, tol) for size in sizes]
@@ -200,10 +208,12 @@ def chebyshev_positive(
     operator: SymmetricOperator, spectrum: Spectrum, make_block: Callable[[int, float], ColumnBlock], *, tol: float,
     start: WarmBlock = None, seed: int = 0, max_rank: int | None = None, threads: int = 1, memory: int | None = None,
 ) -> LeadingPairs:  # fmt: skip
-    """Return the positive eigenpairs of a large symmetric matrix, at most ``max_rank``; they do not depend on the number of threads. The
-    ``spectrum`` only decides how large the block is and what is damped; ``make_block`` gives a block for a number of columns and of
-    positive pairs. ``tol`` is the relative error of ``||A_+||_F^2``; with the block of a similar matrix as ``start`` a smaller degree does.
-    Raises MemoryError before a block, or the dense matrix in its place, would take more than ``memory`` bytes of this process.
+    """Return the positive eigenpairs of a large symmetric matrix, at most ``max_rank``. The result does not depend on the number of
+    threads.
+
+    ``spectrum`` only determines the block size and the damped interval. ``make_block`` makes a block for a number of columns and of
+    positive pairs. ``tol`` is the relative error of ``||A_+||_F^2``. With the block of a similar matrix as ``start``, a smaller degree is
+    enough. Raises MemoryError before a block, or the dense matrix used in its place, would take more than ``memory`` bytes of this process.
     """
     n, limit = operator.n, operator.n if max_rank is None else max_rank
     rank = max(0.0, min(spectrum.count(0.0), limit))
@@ -237,7 +247,7 @@ def chebyshev_positive(
 
 
 def _filter_in_stages(block: ColumnBlock, plan: BlockPlan, degree: int) -> None:
-    """Filter a block by a total degree, in stages between which its columns are made orthonormal."""
+    """Filter a block by a total degree, in stages; the columns are orthonormalised between stages."""
     left = degree
     while left > 0:
         step = plan.stage(left)
@@ -248,7 +258,7 @@ def _filter_in_stages(block: ColumnBlock, plan: BlockPlan, degree: int) -> None:
 
 
 def orthonormalise(block: ColumnBlock) -> None:
-    """Overwrite V by ``V R^{-1}`` with ``R'R = V'V``: columns orthonormal up to the precision of V."""
+    """Overwrite V by ``V R^{-1}`` with ``R'R = V'V``: the columns become orthonormal up to the precision of V."""
     product = block.gram()
     scale = _unit_scale(product)
     block.solve(scale, _factorise(product * np.multiply.outer(scale, scale), 1e-6))
@@ -259,7 +269,7 @@ def _unit_scale(product: FloatArray) -> FloatArray:
 
 
 def _factorise(matrix: FloatArray, shift: float) -> FloatArray:
-    """Return the lower Cholesky factor of a matrix of unit diagonal, shifted until it has one."""
+    """Return the lower Cholesky factor of a matrix with unit diagonal, shifted until the factor exists."""
     while True:
         try:
             with one_thread():
@@ -269,8 +279,9 @@ def _factorise(matrix: FloatArray, shift: float) -> FloatArray:
 
 
 def _rayleigh_ritz(block: ColumnBlock, threads: int) -> tuple[FloatArray, FloatArray]:
-    """Return all Ritz values, descending, and weights, the vectors being ``V weights``, in double precision: ``L^{-1} V'AV L'^{-1} = Q
-    diag(values) Q'`` with ``V'V = L L'``.
+    """Return all Ritz values, descending, and weights W such that the Ritz vectors are ``V W``, in double precision.
+
+    ``L^{-1} V'AV L'^{-1} = Q diag(values) Q'`` with ``V'V = L L'``.
     """
     product = block.exact_gram()
     scale = _unit_scale(product)
@@ -293,8 +304,10 @@ def _rayleigh_ritz(block: ColumnBlock, threads: int) -> tuple[FloatArray, FloatA
 
 
 def _estimate_error(block: ColumnBlock, values: FloatArray, weights: FloatArray, n_pairs: int, edge: float) -> float:
-    """Return the estimated relative error of ``sum_i s_i^2``. A Ritz value s_i with residual ``rho_i = ||A u_i - s_i u_i||`` is too small
-    by about ``rho_i^2 / (s_i - edge)``: what the block misses lies below the edge. The residuals are taken at 64 pairs, evenly spaced.
+    """Return the estimated relative error of ``sum_i s_i^2``, from the residuals of 64 evenly spaced pairs.
+
+    A Ritz value s_i with residual ``rho_i = ||A u_i - s_i u_i||`` is too small by about ``rho_i^2 / (s_i - edge)``, because the part that
+    the block misses is below the edge.
     """
     if n_pairs == 0:
         return 0.0

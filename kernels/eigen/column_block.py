@@ -1,4 +1,4 @@
-"""The block of columns that a filter turns into eigenvectors: what the solver asks of one, wherever its numbers lie, and one in memory."""
+"""The block of columns that a filter turns into eigenvectors: the interface, and an implementation in memory."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ TILE_ROWS = 1024  # Rows of V read at a time; they decide the order of sums, too
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may run on."""
+    """Return the number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def share_tiles(work: Callable[[int], T], items: Sequence[int], threads: int) -> list[T]:
-    """Return ``[work(i) for i in items]``, shared by some threads; BLAS runs one thread in each."""
+    """Return ``[work(i) for i in items]``, computed by several threads; BLAS uses one thread in each."""
 
     def work_alone(item: int) -> T:
         with one_thread():
@@ -44,13 +44,14 @@ def share_tiles(work: Callable[[int], T], items: Sequence[int], threads: int) ->
 
 
 def gram_matrix(block: Block, threads: int) -> FloatArray:
-    """Return ``V'V``, ``(b, b)``: products of V's precision, added up over ``TILE_ROWS`` rows at a time in float64."""
+    """Return ``V'V``, ``(b, b)``: products in V's precision, summed over ``TILE_ROWS`` rows at a time in float64."""
     return inner_product(block, lambda columns: block[:, columns], threads, block.dtype)
 
 
 def inner_product(block: Block, right: Callable[[slice], Block], threads: int, dtype: DTypeLike) -> FloatArray:
-    """Return the symmetric ``V'W``, ``(b, b)``; only its upper tiles are computed. ``right`` returns some columns of W; ``dtype`` is the
-    precision of the products.
+    """Return the symmetric matrix ``V'W``, ``(b, b)``, computing only its upper tiles.
+
+    ``right`` returns some columns of W; ``dtype`` is the precision of the products.
     """
     n, b = block.shape
     out = np.zeros((b, b))
@@ -97,7 +98,7 @@ def rotate_columns(block: Block, weights: FloatArray, threads: int) -> FloatArra
 
 
 def rotate_in_place(block: Block, weights: FloatArray, count: int, threads: int) -> FloatArray:
-    """Overwrite V by ``V W``, and return its first columns, ``(n, count)``, in double precision."""
+    """Overwrite V by ``V W`` and return its first columns, ``(n, count)``, in double precision."""
     n = len(block)
     out = np.empty((n, count))
 
@@ -133,19 +134,19 @@ RANDOM_ROWS = 1024  # Rows that are drawn at a time; they decide which number of
 
 
 class ColumnBlock(Protocol):
-    """A block V, ``(n, columns)``, float32, of a matrix A, both of which it knows."""
+    """A block V, ``(n, columns)``, float32, belonging to a matrix A."""
 
     @property
-    def columns(self) -> int:
-        """Number of columns."""
-        ...
+    def columns(self) -> int: ...
 
     def driver_bytes(self, columns: int, rank: float) -> int:
-        """Return the bytes that this process holds for a block of some columns with so many positive pairs."""
+        """Return the bytes that this process holds for a block of ``columns`` columns and ``rank`` positive pairs."""
         ...
 
     def begin(self, columns: int, start: WarmBlock, seed: int) -> bool:
-        """Make V of the columns of ``start``, a block of the whole, that are not zero and of random ones; tell whether most were known."""
+        """Initialise V with the non-zero columns of ``start``, a block of the whole matrix, and random ones; return whether most columns
+        were known.
+        """
         ...
 
     def widen(self, columns: int, seed: int) -> None:
@@ -173,45 +174,45 @@ class ColumnBlock(Protocol):
         ...
 
     def squared_residuals(self, weights: FloatArray, values: FloatArray) -> FloatArray:
-        """Return ``||A u_i - values_i u_i||^2`` of the columns u of ``V weights``."""
+        """Return ``||A u_i - values_i u_i||^2`` for the columns u of ``V weights``."""
         ...
 
     def rotate(self, weights: FloatArray, count: int) -> Vectors:
-        """Overwrite V by ``V weights``, and return its first ``count`` columns in double precision."""
+        """Overwrite V by ``V weights`` and return its first ``count`` columns in double precision."""
         ...
 
     def result(self) -> WarmBlock:
-        """Return V as a later call may start from it."""
+        """Return V in a form that a later call can start from."""
         ...
 
 
 class BlockEngine(Protocol):
-    """A place for blocks outside of this process."""
+    """Storage for blocks outside of this process."""
 
     def takes(self, n: int, columns: int, rank: float) -> bool:
-        """Tell whether a block of ``n`` rows with so many columns and positive pairs goes there."""
+        """Return whether the engine takes a block of ``n`` rows, ``columns`` columns and ``rank`` positive pairs."""
         ...
 
     def open(self, operator: SymmetricOperator, rows: NDArray[np.intp]) -> ColumnBlock:
-        """Return a block for a matrix that is the part ``rows`` of the whole."""
+        """Return a block for a matrix that consists of ``rows`` of the whole."""
         ...
 
     def assemble(self, n: int, solved: list[tuple[NDArray[np.intp], Any]], order: NDArray[np.intp]) -> tuple[Any, Any]:
-        """Return eigenvectors and block of the whole from those of its parts, each with its rows: the pairs of all parts in this order."""
+        """Return eigenvectors and block of the whole matrix, from those of its parts with their rows; ``order`` sorts the pairs of all
+        parts.
+        """
         ...
 
     def stored(self, name: str) -> StoredBlock:
-        """Return the block that an earlier result kept under a name."""
+        """Return the block that an earlier result stored under ``name``."""
         ...
 
 
 class StoredBlock(Protocol):
-    """A block of an earlier result that lies outside of this process."""
+    """A block of an earlier result, stored outside of this process."""
 
     @property
-    def name(self) -> str:
-        """Name that it is kept under."""
-        ...
+    def name(self) -> str: ...
 
     def rows(self, rows: NDArray[np.intp]) -> Block:
         """Return some of its rows."""
@@ -219,7 +220,7 @@ class StoredBlock(Protocol):
 
 
 class ArrayBlock:
-    """A block in memory, for a matrix that is the part ``rows`` of the whole, and a number of threads, which changes no bit."""
+    """A block in memory, for a matrix that consists of ``rows`` of the whole; the number of threads does not change results."""
 
     def __init__(self, operator: SymmetricOperator, threads: int, rows: NDArray[np.intp] | None = None) -> None:
         self._operator, self._threads = operator, threads
@@ -229,15 +230,14 @@ class ArrayBlock:
 
     @property
     def columns(self) -> int:
-        """Number of columns."""
         return self.array.shape[1]
 
     def driver_bytes(self, columns: int, rank: float) -> int:
-        """Return the bytes in use for it."""
+        """Return the bytes that the block uses."""
         return block_bytes(self._operator.n, columns, rank)
 
     def begin(self, columns: int, start: WarmBlock, seed: int) -> bool:
-        """Make V of the columns of ``start`` that are not zero and of random ones; tell whether most of them were known."""
+        """Initialise V with the non-zero columns of ``start`` and random ones; return whether most columns were known."""
         return self._fill(
             columns, None if start is None else start[self._rows] if isinstance(start, np.ndarray) else start.rows(self._rows), seed
         )
@@ -279,13 +279,13 @@ class ArrayBlock:
         solve_columns(self.array, scale, lower, self._threads)
 
     def squared_residuals(self, weights: FloatArray, values: FloatArray) -> FloatArray:
-        """Return ``||A u_i - values_i u_i||^2`` of the columns u of ``V weights``."""
+        """Return ``||A u_i - values_i u_i||^2`` for the columns u of ``V weights``."""
         vectors = rotate_columns(self.array, weights, self._threads)
         with one_thread():
             return np.square(self._operator.product(vectors) - vectors * values).sum(axis=0)
 
     def rotate(self, weights: FloatArray, count: int) -> FloatArray:
-        """Overwrite V by ``V weights``, and return its first ``count`` columns in double precision."""
+        """Overwrite V by ``V weights`` and return its first ``count`` columns in double precision."""
         return rotate_in_place(self.array, weights, count, self._threads)
 
     def result(self) -> NDArray[np.float32]:
@@ -294,12 +294,12 @@ class ArrayBlock:
 
 
 def block_bytes(n: int, columns: int, rank: float) -> int:
-    """Return the bytes in use for a block of b columns in memory with r positive pairs: ``n (8 b + 16 r) + 40 b^2``."""
+    """Return the bytes of a block in memory with b columns and r positive pairs: ``n (8 b + 16 r) + 40 b^2``."""
     return int(n * (8 * columns + 16 * rank) + 40 * columns**2)
 
 
 def random_rows(n: int, columns: int, seed: int) -> Iterator[tuple[slice, NDArray[np.float32]]]:
-    """Yield the rows of a random block, ``(n, columns)``, some at a time."""
+    """Yield a random block, ``(n, columns)``, some rows at a time."""
     rng = np.random.default_rng((seed, 3))
     scale = np.float32(n**-0.5)
     for row in range(0, n, RANDOM_ROWS):
@@ -308,10 +308,11 @@ def random_rows(n: int, columns: int, seed: int) -> Iterator[tuple[slice, NDArra
 
 
 def filter_block(panels: Panels, block: Block, degree: int, damped: tuple[float, float], top: float, threads: int) -> None:
-    """Overwrite V by ``T_degree(A~) V``, scaled, where A~ maps the damped interval to [-1, 1]: eigenvectors above it grow. With ``e, c``
-    half width and centre of the interval: ``sigma_1 = e / (top - c)``, ``Y_1 = (sigma_1 / e)(A - c) V``, then with the running ``sigma' = 1
-    / (2 / sigma_1 - sigma)``: ``Y' = (2 sigma' / e)(A - c) Y - sigma sigma' Y_old``. The value at ``top`` stays one. A column depends on
-    itself alone.
+    """Overwrite V by the scaled ``T_degree(A~) V``, where A~ maps the damped interval to [-1, 1]; eigenvectors above it grow.
+
+    With half width e and centre c of the interval: ``sigma_1 = e / (top - c)``, ``Y_1 = (sigma_1 / e)(A - c) V``, then with the running
+    ``sigma' = 1 / (2 / sigma_1 - sigma)``: ``Y' = (2 sigma' / e)(A - c) Y - sigma sigma' Y_old``. The filter value at ``top`` stays one.
+    Each column depends on itself alone.
     """
     n, b = block.shape
     half, centre = 0.5 * (damped[1] - damped[0]), 0.5 * (damped[1] + damped[0])

@@ -1,6 +1,6 @@
-"""A large symmetric matrix as the sum of a sparse part and a low rank part that may be centred.
+"""A large symmetric matrix: the sum of a sparse part and a low-rank part that may be centred.
 
-Its parts that no entry links are taken apart, and it is multiplied by panels of 64 columns with scale, shift and a three-term recurrence.
+The matrix is split into its connected components. It is multiplied by panels of 64 columns with scale, shift and a three-term recurrence.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ PANEL_WIDTH = 64  # Columns of a panel: one gathered row of a float32 panel is f
 
 @dataclass(frozen=True)
 class SymmetricOperator:
-    """``A = S + (H F) diag(w) (H F)'`` with ``H = I - 11'/n`` when ``centre``, else ``H = I``. S, ``(n, n)``, is symmetric, F ``(n, k)``
-    dense or sparse, or nothing, and w, ``(k,)``, of any sign, by default one.
+    """``A = S + (H F) diag(w) (H F)'`` with ``H = I - 11'/n`` if ``centre``, else ``H = I``.
+
+    S, ``(n, n)``, is symmetric. F, ``(n, k)``, is dense, sparse or None. w, ``(k,)``, may have any sign and is 1 by default.
     """
 
     sparse: sp.csr_array
@@ -46,12 +47,10 @@ class SymmetricOperator:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """``(n, n)``."""
         return (self.n, self.n)
 
     @property
     def n(self) -> int:
-        """Number of rows."""
         return len(self.sparse.indptr) - 1
 
     def product(self, block: NDArray[Any]) -> FloatArray:
@@ -60,7 +59,7 @@ class SymmetricOperator:
         return out if self.factor is None else out + self.low_rank(block)
 
     def low_rank(self, block: NDArray[Any]) -> FloatArray:
-        """Return ``(H F) diag(w) (H F)' V``; zero without a factor."""
+        """Return ``(H F) diag(w) (H F)' V``, or zero without a factor."""
         if self.factor is None or self.weights is None:
             return np.zeros(np.shape(block))
         inner = self.factor.T @ block
@@ -83,21 +82,21 @@ class SymmetricOperator:
         return 0.5 * (out + out.T)
 
     def dense_factor(self) -> FloatArray:
-        """Return ``H F`` as an array, ``(n, k)``; no column without a factor."""
+        """Return ``H F`` as an array, ``(n, k)``; without a factor it has no columns."""
         if self.factor is None:
             return np.zeros((self.n, 0))
         columns = self.factor.toarray() if sp.issparse(self.factor) else self.factor
         return columns - self._means() if self.centre else columns
 
     def restricted(self, basis: NDArray[Any]) -> FloatArray:
-        """Return ``V' A V``, ``(r, r)``, for a basis V ``(n, r)``: the matrix that decides on kernels ``V E V'``."""
+        """Return ``V' A V``, ``(r, r)``, for a basis V ``(n, r)``; this matrix determines the best kernel of the form ``V E V'``."""
         if basis.ndim != 2 or len(basis) != self.n:
             raise ValueError(f"basis: shape {basis.shape}; must be ({self.n}, r)")
         inner = basis.T @ self.product(basis)
         return 0.5 * (inner + inner.T)
 
     def row_sums(self) -> FloatArray:
-        """Return an upper bound of the sums of absolute values of the rows, ``(n,)``; their maximum bounds every eigenvalue."""
+        """Return upper bounds of the absolute row sums, ``(n,)``; their maximum bounds every eigenvalue."""
         out = np.asarray(abs(self.sparse).sum(axis=1), dtype=np.float64).ravel()
         if self.factor is not None and self.weights is not None:
             columns = np.abs(self.dense_factor())
@@ -133,8 +132,8 @@ def _check_factor(factor: object, weights: ArrayLike | None, n: int) -> tuple[An
 
 @dataclass(frozen=True)
 class MatrixPart:
-    """A diagonal block of a matrix, after its rows were put in another order. ``rows``: rows of the whole, in the order of the part;
-    ``operator``: the matrix ``A[rows, rows]``.
+    """A diagonal block of a matrix after reordering: ``rows`` are rows of the whole in the order of the part, ``operator`` is ``A[rows,
+    rows]``.
     """
 
     rows: NDArray[np.intp]
@@ -142,9 +141,11 @@ class MatrixPart:
 
 
 def connected_parts(operator: SymmetricOperator) -> list[MatrixPart]:
-    """Return the connected parts of a matrix, by their first row, without those that hold no entry; all in one if it is small. Each is in
-    reverse Cuthill-McKee order: rows that a product gathers together then mostly lie in the cache together. A low rank part links
-    everything.
+    """Return the connected components of a matrix, ordered by their first row, without components that have no entry; a small matrix stays
+    whole.
+
+    Each is in reverse Cuthill-McKee order, so that rows that a product gathers together are mostly in the cache together. With a low-rank
+    part, all rows form one component.
     """
     sparse = operator.sparse
     if not sparse.data.all():
@@ -175,7 +176,7 @@ def _make_part(operator: SymmetricOperator, sparse: sp.csr_array, pattern: sp.cs
 
 @compiled
 def filter_step(indptr: Array, indices: Array, data: Array, x: Array, out: Array, scale: float, centre: float, back: float) -> None:
-    """``out <- scale (A - centre I) x + back out`` for panels ``(n, 64)``; all scalars and ``data`` of the panels' dtype."""
+    """``out <- scale (A - centre I) x + back out`` for panels ``(n, 64)``; all scalars and ``data`` have the panels' dtype."""
     total = np.empty(64, x.dtype)
     for i in range(len(indptr) - 1):
         for k in range(64):
@@ -191,7 +192,7 @@ def filter_step(indptr: Array, indices: Array, data: Array, x: Array, out: Array
 
 @dataclass(frozen=True)
 class Panels:
-    """The matrix, ready to be multiplied by panels of 64 columns in one precision."""
+    """The matrix, prepared for products with panels of 64 columns in one precision."""
 
     indptr: NDArray[Any]
     indices: NDArray[Any]
@@ -200,7 +201,6 @@ class Panels:
 
     @classmethod
     def of(cls, operator: SymmetricOperator, dtype: type[np.floating]) -> Panels:
-        """Return the panels of an operator in float32 or float64."""
         sparse = operator.sparse
         return cls(sparse.indptr, sparse.indices, sparse.data.astype(dtype), operator)
 

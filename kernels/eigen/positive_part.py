@@ -29,16 +29,17 @@ MIN_BLOCK_ROWS = 64  # Rows below which a part is solved as a dense one by every
 METHODS = ("auto", "dense", "lanczos", "chebyshev")
 ROWS_PER_CHUNK = 1024
 TIE_TOLERANCE = 1e-10
-"""Eigenvalues that differ by less, relative to the largest, are one eigenvalue where a closed form needs its multiplicity."""
+"""Relative difference below which eigenvalues count as equal, where a closed form needs their multiplicity."""
 
 
 @dataclass(frozen=True)
 class PositivePart:
-    """``A_+ = U diag(s) U'``: the eigenpairs of A with positive eigenvalue, s descending, ``(r,)``, U ``(n, r)`` orthonormal; r may be 0.
-    The entry largest in magnitude of each column (the first of equals) is positive. A later call for a similar matrix may start from
-    ``block``, ``(n, b)``, nothing from the dense path; ``method`` is that of the largest part, ``error`` the estimated relative error of
-    ``||A_+||_F^2``. Where an engine took a block, vectors and block are what it makes of them, read piece by piece
-    (:func:`column_pieces`), a :class:`StoredBlock`.
+    """``A_+ = U diag(s) U'``: the eigenpairs of A with positive eigenvalue, s ``(r,)`` descending, U ``(n, r)`` orthonormal; r may be 0.
+
+    In each column the entry largest in magnitude (the first of equals) is positive. ``block``, ``(n, b)``, is a starting point for a later
+    call with a similar matrix; it is None for dense solves. ``method`` is that of the largest component, and ``error`` the estimated
+    relative error of ``||A_+||_F^2``. If an engine held a block, vectors and block have the engine's form and are read in pieces:
+    :func:`column_pieces`, :class:`StoredBlock`.
     """
 
     values: FloatArray
@@ -63,14 +64,17 @@ def positive_part(
 ) -> PositivePart:
     """Return the eigenpairs of a symmetric matrix with positive eigenvalue.
 
-    The parts of the matrix that no entry links are solved one by one; rows without an entry cost nothing. The result repeats bit for bit,
-    for any number of threads, by default those of all cores. ``tol`` is the relative error of ``||A_+||_F^2``; of A_+ itself it is about
-    the square root. The ``block`` of the result for a similar matrix as ``start`` saves half the work and more. The method ``"auto"`` picks
-    by size and estimated rank: dense up to 800 rows per part (up to 128 in all), or where more than a third of all are positive, else
-    ``"chebyshev"``. A named method is used for every part of at least 64 rows; ``"dense"`` takes the matrix whole. At most ``max_rank``
-    pairs are returned, the largest. With an orthonormal ``basis`` V ``(n, k)`` the matrix is ``V V'A V V'``, solved as a dense one of k
-    rows. MemoryError is raised before a dense matrix or a block of columns would take more than ``memory`` bytes; ``"auto"`` looks for a
-    block where a dense matrix would be that. An ``engine`` may take blocks of columns elsewhere, which changes no bit.
+    Connected components are solved one by one, and rows without an entry are free. Results are bit-identical for any number of threads
+    (default: all cores). ``tol`` is the relative error of ``||A_+||_F^2``; that of A_+ itself is about its square root. Passing the
+    ``block`` of a similar matrix as ``start`` saves half of the work or more.
+
+    ``method="auto"`` chooses by size and estimated rank. It is dense for up to 800 rows per component (up to 128 in total) or if more than
+    a third of the eigenvalues are positive, and ``"chebyshev"`` otherwise. Another method is used for each component of at least 64 rows;
+    ``"dense"`` takes the matrix as a whole. At most the ``max_rank`` largest pairs are returned. With an orthonormal ``basis`` V ``(n, k)``
+    the matrix is ``V V'A V V'``, solved as a dense one of k rows.
+
+    Raises MemoryError before a dense matrix or a block of columns would take more than ``memory`` bytes; ``"auto"`` uses a block if a dense
+    matrix would be too large. An ``engine`` can hold blocks of columns elsewhere, without changing a bit.
     """
     _check_call(operator, tol, start, method, max_rank)
     if basis is not None:
@@ -89,9 +93,10 @@ def positive_part(
 def lanczos_positive(
     operator: SymmetricOperator, rank: int, *, tol: float, seed: int = 0, max_rank: int | None = None
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return the positive eigenvalues, descending, and their eigenvectors, or nothing if they are too many or do not settle. ``rank`` is
-    their estimated number: five more pairs are computed, then twice as many, until one is not positive. ``tol`` is the relative error of
-    ``||A_+||_F^2``, ``seed`` draws the first vector, and at most ``max_rank`` pairs are returned, the largest.
+    """Return the positive eigenvalues, descending, with eigenvectors, or None if there are too many or they do not converge.
+
+    ``rank`` is their estimated number: five more pairs are computed, then twice as many, until one is not positive. ``tol`` is the relative
+    error of ``||A_+||_F^2``; ``seed`` draws the first vector. At most the ``max_rank`` largest pairs are returned.
     """
     n, limit = operator.n, operator.n if max_rank is None else max_rank
     size = min(rank, limit) + 5
@@ -115,7 +120,7 @@ def lanczos_positive(
 
 
 def _make_dense(operator: SymmetricOperator, memory: int | None) -> FloatArray:
-    """Return a matrix as a dense one, if its decomposition fits into memory."""
+    """Return the dense matrix. Raises MemoryError if its decomposition does not fit into memory."""
     refuse_array(f"a dense decomposition of {operator.n} rows", dense_bytes(operator.n), memory)
     return operator.dense()
 
@@ -132,7 +137,7 @@ def _solve_whole(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def column_pieces(vectors: Vectors) -> Iterator[tuple[slice, FloatArray]]:
-    """Yield columns of an array or of what an engine made of one, some at a time, each with their place."""
+    """Yield pieces of the columns, with their positions, from an array or from an engine's form of it."""
     if isinstance(vectors, np.ndarray):
         yield slice(0, vectors.shape[1]), vectors
     else:
@@ -140,7 +145,7 @@ def column_pieces(vectors: Vectors) -> Iterator[tuple[slice, FloatArray]]:
 
 
 def as_array(vectors: Vectors) -> FloatArray:
-    """Return all columns of an array or of what an engine made of one."""
+    """Return all columns as an array, from an array or from an engine's form of it."""
     return vectors if isinstance(vectors, np.ndarray) else vectors.read(0, vectors.shape[0])
 
 
@@ -166,7 +171,7 @@ def _solve_part(
     memory: int | None,
     engine: BlockEngine | None,
 ) -> PositivePart:
-    """Return the positive eigenpairs of a part, signs as they come."""
+    """Return the positive eigenpairs of a component, without normalising signs."""
     operator, n = part.operator, part.operator.n
     # Beyond the memory a block is tried in place of a dense matrix that would come sooner.
     prefers_dense = method == "auto" and (memory is None or dense_bytes(n) <= memory)
@@ -198,7 +203,7 @@ def _solve_part(
 def _assemble_parts(
     n: int, solved: list[tuple[NDArray[np.intp], PositivePart]], max_rank: int | None, engine: BlockEngine | None
 ) -> PositivePart:
-    """Put the eigenpairs of the parts, each with its rows in the whole, together, by descending value, and their blocks side by side."""
+    """Merge the eigenpairs of the components, by descending value, and put their blocks side by side."""
     if not solved:
         return PositivePart(np.zeros(0), np.zeros((n, 0)), None, "dense")
     values = np.concatenate([part.values for _, part in solved])
@@ -236,22 +241,22 @@ def _finish_part(
 
 
 def kernel_spectrum(values: FloatArray, p: float, *, B: float | None = None, G: float | None = None) -> tuple[FloatArray, float]:
-    """Return the eigenvalues of the kernel that a linear objective prefers, and the optimal value.
+    """Return the eigenvalues of the kernel that maximises a linear objective, and the optimal value.
 
-    With A = U diag(s) U' + (the rest, not positive) and q = p/(p-1):
+    With A = U diag(s) U' + (the part that is not positive) and q = p/(p-1):
 
     * cap B: ``max tr(AK)`` over K >= 0 with ``tr K^p <= B`` is ``B^{1/p} ||s||_q`` at ``K = U diag(lam) U'``,
       ``lam_i = (B / sum_j s_j^q)^{1/p} s_i^{1/(p-1)}``; for p = 1 it is ``B s_max``, and lam shares B equally among the eigenvalues that
-      equal the largest (to 1e-10 of it): any other share is as good.
+      equal the largest one (to a relative 1e-10), because any other share has the same value.
     * penalty G: ``max tr(AK) - (G/p) tr K^p`` is ``(1/q) G^{-1/(p-1)} sum_i s_i^q`` at ``lam_i = (s_i/G)^{1/(p-1)}``.
 
-    ``values``: s, ``(r,)``, descending and positive; of no value the kernel is zero; ``p``: power, at least 1; above 1 with a penalty;
-    ``B``, ``G``: cap or penalty, above 0; exactly one of them. Returns eigenvalues of K, ``(r,)``, in the order of ``values``; the optimal
-    value, ``R(A_+)``. Raises ValueError if the arguments do not describe one of the two problems.
+    ``values`` is s, ``(r,)``, descending and positive; if it is empty, the kernel is zero. ``p`` is the power, at least 1, and above 1 with
+    a penalty. Give exactly one of ``B`` (cap) and ``G`` (penalty), above 0. Returns the eigenvalues of K, ``(r,)``, in the order of
+    ``values``, and the optimal value ``R(A_+)``. Raises ValueError if the arguments do not describe one of the two problems.
 
     References
     ----------
-    Zhuang, thesis, 2011, Propositions 3.25 and 3.26. For p = 1 the printed rule holds for a positive top eigenvalue only.
+    Zhuang, thesis, 2011, Propositions 3.25 and 3.26. For p = 1 the printed rule holds only if the top eigenvalue is positive.
     """
     _check_form(p, B, G)
     if len(values) == 0:
@@ -284,8 +289,9 @@ def _check_form(p: float, B: float | None, G: float | None) -> None:
 
 
 def normalized_laplacian(S: sp.csr_array) -> sp.csr_array:
-    """Return ``L = I - D^{-1/2} S D^{-1/2}`` of affinities S >= 0, with zero rows and columns for points without a neighbour. With them
-    ``tr(LK) = 1/2 sum_ij S_ij ||v_i / sqrt(D_i) - v_j / sqrt(D_j)||^2`` holds for every ``K = V V'``, ``D_i = sum_j S_ij``.
+    """Return ``L = I - D^{-1/2} S D^{-1/2}`` for affinities S >= 0, with zero rows and columns for points without a neighbour.
+
+    Then ``tr(LK) = 1/2 sum_ij S_ij ||v_i / sqrt(D_i) - v_j / sqrt(D_j)||^2`` for every ``K = V V'``, with ``D_i = sum_j S_ij``.
     """
     affinity = SymmetricOperator(S).sparse
     if affinity.data.size and affinity.data.min() < 0:

@@ -1,4 +1,4 @@
-"""Solvers of the sub-problem min 1/2 (sum_h ||omega_h||)^2 + P(Z omega + X g), all with the same contract."""
+"""Solvers of the sub-problem min 1/2 (sum_h ||omega_h||)^2 + P(Z omega + X g); all share one interface."""
 
 from __future__ import annotations
 

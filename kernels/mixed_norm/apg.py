@@ -1,8 +1,8 @@
-"""Accelerated proximal gradient on the sub-problem with columns without a penalty eliminated; needs no p x p matrix.
+"""Accelerated proximal gradient for the sub-problem, with unpenalised columns eliminated; needs no p x p matrix.
 
-The smooth part is P(omega) = min_g P(Z omega + X g), whose gradient is -Z'u at the best g (Algorithm 4 of Tan, Tsang and Wang, JMLR 15,
-2014, corrected: no cap on the line search, a restart when F rises, the bias never stepped on its own; docs/theory/fgm.md, "Columns without
-a penalty" and "Sub-problem").
+The smooth part is P(omega) = min_g P(Z omega + X g), whose gradient is -Z'u at the best g. This is Algorithm 4 of Tan, Tsang and Wang, JMLR
+15, 2014, with corrections: the line search has no cap, the method restarts when F rises, and the bias is never stepped on its own
+(docs/theory/fgm.md, "Columns without a penalty" and "Sub-problem").
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from .rows import Evaluation
 
 
 def group_norms(omega: FloatArray, starts: IntArray) -> FloatArray:
-    """Return the norm of every group ``omega[starts[h]:starts[h + 1]]``, (n_groups,); no group is empty."""
+    """Return the norm of each group ``omega[starts[h]:starts[h + 1]]``, (n_groups,); groups must not be empty."""
     return np.sqrt(np.add.reduceat(omega * omega, starts[:-1]))
 
 
 def prox_squared_mixed_norm(u: FloatArray, starts: IntArray, tau: float) -> tuple[FloatArray, float]:
-    r"""Minimise tau/2 \|omega - u\|^2 + 1/2 (sum_h \|omega_h\|)^2.
+    r"""Minimise tau/2 \|omega - u\|^2 + 1/2 (sum_h \|omega_h\|)^2; return omega and the threshold.
 
-    Every group is shrunk towards zero by the same length: omega_h = u_h max(0, 1 - threshold / \|u_h\|). The threshold, which is returned
-    with omega, equals sum_h \|omega_h\| / tau, so the penalty comes for free. No group is empty (source: equation (34) and Algorithm 3 of
-    Tan, Tsang and Wang, JMLR 15, 2014, with the indices corrected).
+    The threshold shrinks every group by the same length: omega_h = u_h max(0, 1 - threshold / \|u_h\|). It equals sum_h \|omega_h\| / tau,
+    so the penalty needs no further computation. Groups must not be empty (source: equation (34) and Algorithm 3 of Tan, Tsang and Wang,
+    JMLR 15, 2014, with the indices corrected).
     """
     if not tau > 0:
         raise ValueError(f"tau={tau!r}: must be positive")
@@ -43,9 +43,10 @@ def prox_squared_mixed_norm(u: FloatArray, starts: IntArray, tau: float) -> tupl
 
 
 def squared_sum_threshold(norms: FloatArray, tau: float) -> float:
-    """Return the common shrinkage of non-negative numbers under 1/2 (sum)^2. With the numbers in descending order o, the threshold is
-    sum_{i <= rho} o_i / (tau + rho) for the greatest rho with o_rho (tau + rho) > sum_{i <= rho} o_i, and 0 if all are zero (no
-    cancellation, unlike the printed form).
+    """Return the common shrinkage of non-negative numbers under the penalty 1/2 (sum)^2.
+
+    With the numbers in descending order o, the threshold is sum_{i <= rho} o_i / (tau + rho) for the largest rho with o_rho (tau + rho) >
+    sum_{i <= rho} o_i, and 0 if all are zero. Unlike the printed form, this one has no cancellation.
     """
     ordered = np.sort(norms)[::-1]
     sums = np.cumsum(ordered)
@@ -58,15 +59,17 @@ Until = Literal["gap", "decrease"]
 
 MAX_STEPS = 20_000  # Safety net when no cap is given.
 ETA = 0.7
-"""Factor of the proximal weight tau: up by 1/eta on a failed trial, down by eta at a restart only, which keeps the convergence proof."""
+"""Factor of the proximal weight tau: it rises by 1/eta after a failed trial and falls by eta only at a restart, as the convergence proof
+requires.
+"""
 
 BOUND_SLACK = 1e-12  # Relative round-off granted to the quadratic bound.
 ROUND_OFF = 1e-14  # Relative changes of F below this are round-off: neither progress nor a reason to restart.
 MAX_IDLE_STEPS = 100
-"""Steps in a row without progress after which the solver gives up; the gap still closes for a while when F no longer shows it."""
+"""Consecutive steps without progress after which the solver stops. The gap keeps closing for a while after F stops changing visibly."""
 
 FIRST_STEPS = np.concatenate([[0.0], 4.0 ** np.arange(-16, 17)])
-"""Steps along the gradient between which the slope of a loss is looked for that is straight where it starts."""
+"""Trial steps along the gradient for a loss that is linear at the starting point; the slope must change between two of them."""
 
 
 def solve_apg(
@@ -77,12 +80,12 @@ def solve_apg(
     Parameters
     ----------
     warm : tuple of ndarrays of shape (p,) and (q,), optional
-        First omega and coefficients without a penalty.
+        Initial omega and unpenalised coefficients.
     max_iter : int, optional
-        Greatest number of proximal steps.
+        Largest number of proximal steps.
     until : {"gap", "decrease"}
-        Stop when the duality gap is at most tol F, or, the paper's rule (41), when a step lowers F by at most tol F. The second rule is
-        fast and leaves gaps of 30 to 50 % of F.
+        ``"gap"`` stops when the duality gap is at most tol F. ``"decrease"``, the paper's rule (41), stops when a step lowers F by at most
+        tol F; it is fast but leaves gaps of 30 to 50 % of F.
     """
     limit = checked_limits(tol, max_iter, MAX_STEPS)
     if until not in ("gap", "decrease"):
@@ -138,7 +141,7 @@ class _Accelerated:
         return None
 
     def _proximal(self) -> tuple[FloatArray, float, float]:
-        """Return the proximal point of the extrapolated one, its sum of norms and its loss; tau rises until the bound holds."""
+        """Return the proximal point of the extrapolated one, with its sum of norms and its loss; tau rises until the upper bound holds."""
         correlations, loss = self._evaluation.correlations, self._evaluation.loss
         while True:
             omega, threshold = prox_squared_mixed_norm(self._extrapolated + correlations / self._tau, self._problem.starts, self._tau)
@@ -168,7 +171,7 @@ class _Accelerated:
         return objective - self._bound <= self._tol * objective
 
     def _first_tau(self) -> float:
-        """Return the curvature of P along its gradient: a lower bound on the Lipschitz constant, right to a small factor."""
+        """Return the curvature of P along its gradient: a lower bound of the Lipschitz constant, accurate to a small factor."""
         gradient = self._evaluation.correlations
         square = float(gradient @ gradient)
         if square == 0:

@@ -1,8 +1,8 @@
-"""Columns without a penalty, eliminated exactly: a bias, which is a column of ones, and covariates.
+"""Exact elimination of unpenalised columns: a bias, which is a column of ones, and covariates.
 
-For decision values z the best coefficients g minimise the convex function P(z + X g), so that X'u = 0 there. One column has a root to be
-found inside a bracket; more take Newton steps with S = X'DX, where the losses are straight those of a majorant, with a search along the
-step. For losses made of parabolas the search ends after finitely many steps, of the squared loss after one.
+For decision values z the best coefficients g minimise the convex function P(z + X g), so that X'u = 0. For one column this is a root inside
+a bracket. Several columns take Newton steps with S = X'DX and a line search; where the loss is linear, a majorant replaces S. For piecewise
+quadratic losses the search ends after finitely many steps, and for the squared loss after one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_DOUBLINGS = 60
 
 
 class FreeSums(NamedTuple):
-    """P at some coefficients, X'u, minus its gradient in them, and a norm of the terms of these sums, ``(q,)``."""
+    """P at some coefficients; X'u, minus its gradient in them; and a norm of the terms of these sums, ``(q,)``."""
 
     loss: float
     pulls: FloatArray
@@ -37,15 +37,13 @@ class FreeSums(NamedTuple):
 
 
 class FreeRows(Protocol):
-    """Rows at decision values z, with ``q`` columns X without a penalty."""
+    """Rows at decision values z, with ``q`` unpenalised columns X."""
 
     @property
-    def q(self) -> int:
-        """Number of columns."""
-        ...
+    def q(self) -> int: ...
 
     def balance(self, g: float) -> tuple[float, float, float]:
-        """Of a single column x: return x'u at z + g x, minus its derivative in g, and sum_i |x_i u_i|."""
+        """For a single column x return x'u at z + g x, minus its derivative in g, and sum_i |x_i u_i|."""
         ...
 
     def free_sums(self, g: FloatArray) -> FreeSums:
@@ -57,12 +55,12 @@ class FreeRows(Protocol):
         ...
 
     def free_majorant(self) -> FloatArray:
-        """Return X'KX, K the largest second derivatives there can be, ``(q, q)``."""
+        """Return X'KX, where K holds upper bounds of the second derivatives, ``(q, q)``."""
         ...
 
 
 def eliminate(rows: FreeRows, start: FloatArray, first_step: float) -> FloatArray:
-    """Return the coefficients g of least P, from a start; the first step of a single one is at most ``first_step`` long."""
+    """Return the coefficients g that minimise P. For a single coefficient, the first step is at most ``first_step`` long."""
     if rows.q == 0:
         return start
     if rows.q == 1:
@@ -81,7 +79,7 @@ def free_roots(bends: FloatArray) -> FloatArray:
 
 
 class _Search:
-    """Newton steps of several coefficients."""
+    """Newton iteration for several coefficients."""
 
     def __init__(self, rows: FreeRows, start: FloatArray) -> None:
         self._rows, self._g, self._at = rows, np.array(start, np.float64), rows.free_sums(start)
@@ -103,7 +101,7 @@ class _Search:
         return best
 
     def _step(self) -> None:
-        """Take a step with the last S, or with a new one where that is not good enough."""
+        """Take a step with the previous S, or with a new one if the previous one is not accurate enough."""
         before, is_fresh = self._at, self._inverse is None
         inverse = self._invert() if self._inverse is None else self._inverse
         line = _FreeLine(self._rows, self._g, inverse @ before.pulls)
@@ -120,8 +118,10 @@ class _Search:
         self._falls = not is_fresh or self._at.loss < before.loss * (1.0 - LEAST_FALL)
 
     def _invert(self) -> FloatArray:
-        """Return the inverse of S; of the majorant in the directions in which S is flat. Where it is steep in others, for those alone, or
-        for the flat ones alone, whichever pull more: a step along both would be as short as the steep ones ask for, again and again.
+        """Return the inverse of S; in directions where S is flat, that of the majorant.
+
+        If S is steep in other directions, only the steep or only the flat ones are used, whichever have the larger gradient. A step along
+        both would always be as short as the steep directions require.
         """
         values, vectors = np.linalg.eigh(self._rows.free_bends(self._g))
         majorant = self._rows.free_majorant()
@@ -139,14 +139,14 @@ def _largest(pulls: FloatArray) -> float:
 
 
 class _FreeLine:
-    """P along a step of the coefficients; ``sums`` keeps what was found at each step."""
+    """P along a step of the coefficients; ``sums`` stores the results at each step."""
 
     def __init__(self, rows: FreeRows, g: FloatArray, step: FloatArray) -> None:
         self._rows, self._g, self.step = rows, g, step
         self.sums: dict[float, FreeSums] = {}
 
     def at(self, steps: list[float]) -> list[Trial]:
-        """Return value and slope at every step; the curvature is not asked for."""
+        """Return value and slope at each step, without the curvature."""
         trials = []
         for step in steps:
             found = self.sums[step] = self._rows.free_sums(self._g + step * self.step)
@@ -155,7 +155,7 @@ class _FreeLine:
 
 
 def _extended(line: _FreeLine, trial: Trial, origin: Trial) -> Trial:
-    """Return an acceptable step, doubled while P still falls half as steeply as it did at first: on a straight piece."""
+    """Return an acceptable step, doubled as long as P falls at least half as steeply as at the start: the loss is linear there."""
     for _ in range(MAX_DOUBLINGS):
         if trial.slope > 0.5 * origin.slope:
             break
@@ -177,7 +177,7 @@ SEPARATED = 1e-7  # Greatest margin of directions of length 1 that counts as sep
 
 
 class DependentColumns(ValueError):
-    """Columns are combinations of others; ``columns`` says which."""
+    """Raised if some columns are linear combinations of others; ``columns`` lists them."""
 
     def __init__(self, columns: list[int]) -> None:
         super().__init__(f"columns {columns} are combinations of others")
@@ -186,10 +186,10 @@ class DependentColumns(ValueError):
 
 @dataclass(frozen=True)
 class FreeBasis:
-    """Columns without a penalty, ``(n, q)`` in C order, of ``bias + given coefficients``; the first is of ones where ``has_bias``.
+    """Basis of the unpenalised columns, ``(n, q)`` in C order, for ``bias + given coefficients``; the first is constant 1 if ``has_bias``.
 
-    ``means``: of the given columns, which a bias takes out of them; ``to_given``, ``to_own``: coefficients of the columns behind the bias
-    to those of the given ones, and back.
+    ``means`` are the means of the given columns, which are subtracted if there is a bias. ``to_given`` and ``to_own`` map coefficients of
+    the columns after the bias to those of the given columns, and back.
     """
 
     columns: FloatArray
@@ -200,7 +200,6 @@ class FreeBasis:
 
     @property
     def q(self) -> int:
-        """Number of columns."""
         return self.columns.shape[1]
 
     @property
@@ -225,14 +224,14 @@ class FreeBasis:
 
 @lru_cache(maxsize=4)
 def bias_basis(n: int, has_bias: bool) -> FreeBasis:
-    """Return the basis of a bias alone, or of nothing: one for all machines of a fit."""
+    """Return the basis of a bias alone, or an empty basis, shared by all models of a fit."""
     none = np.zeros((0, 0))
     return FreeBasis(np.ones((n, int(has_bias))), has_bias, np.zeros(0), none, none)
 
 
 def free_basis(given: FloatArray, has_bias: bool) -> FreeBasis:
-    """Return the basis of given columns, ``(n, q)``. Raises DependentColumns: some are combinations of others (and of a constant, beside a
-    bias).
+    """Return the basis of given columns, ``(n, q)``. Raises DependentColumns if some are linear combinations of others (with a bias, also
+    of a constant).
     """
     n, q = given.shape
     roots, means = np.sqrt(n), given.mean(axis=0) if has_bias else np.zeros(q)
@@ -250,12 +249,14 @@ def free_basis(given: FloatArray, has_bias: bool) -> FreeBasis:
 
 
 def constant_columns(given: FloatArray) -> list[int]:
-    """Return the columns with one value in all rows."""
+    """Return the columns with the same value in all rows."""
     return np.flatnonzero(given.min(axis=0) == given.max(axis=0)).tolist() if len(given) else []
 
 
 def dependent_columns(given: FloatArray, has_bias: bool) -> list[int]:
-    """Return the columns that are combinations of others (and of a constant, beside a bias): those that a pivoted QR leaves for the end."""
+    """Return the columns that are linear combinations of others (with a bias, also of a constant). These come last in a pivoted QR
+    factorisation.
+    """
     if not len(given):
         return list(range(given.shape[1]))
     means = given.mean(axis=0) if has_bias else np.zeros(given.shape[1])
@@ -263,8 +264,8 @@ def dependent_columns(given: FloatArray, has_bias: bool) -> list[int]:
 
 
 def _factor(centred: FloatArray, given: FloatArray) -> tuple[FloatArray, list[int], FloatArray, FloatArray, IntArray]:
-    """Return the lengths of columns in Fortran order, which are those that depend on others, and Q, R and order of the columns divided by
-    their lengths; Q takes their place.
+    """Factorise columns in Fortran order, scaled to unit length: return the lengths, the dependent columns, and Q, R and pivot order. Q
+    overwrites the columns.
     """
     lengths = np.empty(centred.shape[1])
     for k, column in enumerate(centred.T):
@@ -283,7 +284,7 @@ def _factor(centred: FloatArray, given: FloatArray) -> tuple[FloatArray, list[in
 
 
 def separates_alone(column: FloatArray, y: FloatArray, has_bias: bool) -> bool:
-    """Whether labels are a threshold of one column (of 0 without a bias), but for rows at the threshold."""
+    """Whether one column separates the labels by a threshold (0 without a bias), apart from rows exactly at the threshold."""
     up, down = column[y > 0], column[y < 0]
     if not has_bias:
         up, down = np.append(up, -down), np.zeros(1)
@@ -291,8 +292,9 @@ def separates_alone(column: FloatArray, y: FloatArray, has_bias: bool) -> bool:
 
 
 def separating_direction(columns: FloatArray, y: FloatArray, cost: FloatArray) -> FloatArray | None:
-    """Return coefficients d with y_i x_i'd >= 0 in all rows with a cost, > 0 in some, if there are any: logistic losses have no finite
-    optimum then. A linear program, for the case of doubt.
+    """Return coefficients d with y_i x_i'd >= 0 in all rows with positive cost and > 0 in some, or None if there are none.
+
+    If such d exists, logistic losses have no finite optimum. This solves a linear program and is called only if separation is likely.
     """
     used = cost > 0
     margins = columns[used] * y[used, None]

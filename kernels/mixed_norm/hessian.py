@@ -1,10 +1,10 @@
-"""Newton directions of F on the live groups.
+"""Newton directions of F on the non-zero groups.
 
-On a live group (r_h = ||omega_h|| > 0) F has the gradient gamma v - c and the second derivative
+On a group with r_h = ||omega_h|| > 0, F has the gradient gamma v - c and the second derivative
 
 H = Z'DZ - Z'DX (X'DX)^+ X'DZ + v v' + blockdiag((gamma / r_h) (I - v_h v_h')),   v_h = omega_h / r_h
 
-where X are columns without a penalty, eliminated; a bias is a column of ones (docs/theory/fgm.md, "Columns without a penalty").
+where X are the eliminated unpenalised columns; a bias is a column of ones (docs/theory/fgm.md, "Columns without a penalty").
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PANEL = 1024  # Columns written out at a time.
 
 
 class RowSystem:
-    """The system of one point; ``largest`` bounds the diagonal of H."""
+    """The linear system at one point, solved in the space of the rows; ``largest`` bounds the diagonal of H."""
 
     def __init__(self, curvature: RowCurvature, live: LiveColumns, roots: FloatArray) -> None:
         self._curvature, self._live = curvature, live
@@ -63,7 +63,7 @@ class RowSystem:
         return None if x is None else -self._soften(gradient - self._backward(x[:k]) - rest * x[k] * self._live.unit, blend)
 
     def _products(self) -> tuple[FloatArray, FloatArray, float]:
-        """Return A diag(1 / kappa) A' and A v_h of every group, A the first rows of B, and the largest squared column of A."""
+        """Return A diag(1 / kappa) A', A v_h for each group, and the largest squared column of A, where A holds the first rows of B."""
         curvature, live, k = self._curvature, self._live, len(self._curvature.rows)
         matrix, ties, steepest = np.zeros((k, k), order="F"), np.zeros((k, len(self._heads))), 0.0
         places = np.repeat(np.arange(len(self._heads)), np.diff(self._heads, append=len(live.owner)))
@@ -82,7 +82,7 @@ class RowSystem:
         return matrix, ties, steepest
 
     def _soften(self, values: FloatArray, blend: float) -> FloatArray:
-        """Return M^-1 of a vector."""
+        """Return M^-1 applied to a vector."""
         unit, along = self._live.unit, np.add.reduceat(self._live.unit * values, self._heads)
         spread = np.repeat((1.0 - blend) / blend * along, np.diff(self._heads, append=len(values)))
         return (values + spread * unit) / self._live.stiffness
@@ -136,9 +136,11 @@ def _live_columns(
 
 
 def newton_direction(curvature: Curvature | RowCurvature, live: LiveColumns, gradient: FloatArray, blend: float) -> FloatArray:
-    """Solve H d = -gradient, (q,), on the live columns; `blend` is the share of the majorant in the penalty's part of H, from 0 to 1. If H
-    is numerically singular the blend rises; the majorant diag(gamma / r_h) is positive definite by itself, and should even that fail the
-    direction is the negative gradient over the largest diagonal entry of H.
+    """Solve H d = -gradient, (q,), on the columns of the non-zero groups. ``blend``, from 0 to 1, is the share of the majorant in the
+    penalty's part of H.
+
+    If H is numerically singular, the blend rises; the majorant diag(gamma / r_h) alone is positive definite. If even that fails, the
+    direction is the negative gradient divided by the largest diagonal entry of H.
     """
     roots = free_roots(curvature.bends)
     system = RowSystem(curvature, live, roots) if isinstance(curvature, RowCurvature) else _ColumnSystem(curvature, live, roots)
@@ -151,7 +153,7 @@ def newton_direction(curvature: Curvature | RowCurvature, live: LiveColumns, gra
 
 
 class _ColumnSystem:
-    """H itself; ``largest`` bounds the entries of its diagonal."""
+    """The linear system with the matrix H itself; ``largest`` bounds its diagonal."""
 
     largest = 1.0
 
@@ -171,7 +173,7 @@ class _ColumnSystem:
 
 
 def free_shift(direction: FloatArray, curvature: Curvature | RowCurvature) -> FloatArray:
-    """Return the step of the coefficients without a penalty along a direction that keeps their balance to first order."""
+    """Return the step of the unpenalised coefficients along a direction that keeps X'u = 0 to first order."""
     if not curvature.bends.size:
         return np.zeros(0)
     roots = free_roots(curvature.bends)
@@ -180,8 +182,8 @@ def free_shift(direction: FloatArray, curvature: Curvature | RowCurvature) -> Fl
 
 @compiled(deferred=True)
 def fill_hessian(out: FloatArray, gram: FloatArray, live: tuple[Array, ...], blend: float) -> float:
-    """Write H but for what columns without a penalty take; `out` and `gram` are the transposed views of lower triangles. Return the largest
-    diagonal entry.
+    """Write H without the part of the unpenalised columns and return its largest diagonal entry. ``out`` and ``gram`` are transposed views
+    of lower triangles.
     """
     columns, owner, unit, stiffness = live
     size = columns.size

@@ -1,7 +1,7 @@
 """One-dimensional minimisation of F along a direction.
 
 F(s) = P(z + s Z d + s X e) + 1/2 (sum_h ||omega_h + s d_h||)^2 is convex, so slopes of opposite sign bracket its minimum. Trials are
-asked for in batches: where the rows lie elsewhere a batch is one pass.
+evaluated in batches: if the rows are in other processes, a batch takes one pass.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROUND_OFF = 1e-14  # Relative round-off of F: smaller differences decide nothing
 
 
 class Trial(NamedTuple):
-    """A step with the value, slope and curvature of F there."""
+    """A step, with value, slope and curvature of F."""
 
     step: float
     value: float
@@ -32,16 +32,16 @@ class Trial(NamedTuple):
 
 
 class Line(Protocol):
-    """A convex function of the step."""
+    """A convex function of the step length."""
 
     def at(self, steps: list[float]) -> list[Trial]:
-        """Evaluate it at every step, in one pass over the rows."""
+        """Evaluate the function at each step, in one pass over the rows."""
         ...
 
 
 @dataclass(frozen=True)
 class Path:
-    """F along the direction the rows aim at."""
+    """F along the direction set by ``rows.aim``."""
 
     rows: Rows
     omega: FloatArray
@@ -49,7 +49,7 @@ class Path:
     starts: IntArray
 
     def at(self, steps: list[float]) -> list[Trial]:
-        """Evaluate F at every step, in one pass over the rows."""
+        """Evaluate F at each step, in one pass over the rows."""
         points = np.array(steps)
         values = self.rows.line(points)
         values += penalty_along(self.omega, self.direction, self.starts, points)
@@ -58,7 +58,7 @@ class Path:
 
 @compiled(deferred=True)
 def penalty_along(omega: FloatArray, direction: FloatArray, starts: IntArray, steps: FloatArray) -> FloatArray:
-    """Return 1/2 (sum_h ||omega_h + s d_h||)^2, its slope (from the right) and its curvature at every step, shape (3, n_steps)."""
+    """Return 1/2 (sum_h ||omega_h + s d_h||)^2, its right slope and its curvature at each step, shape (3, n_steps)."""
     out = np.empty((3, steps.size))
     for k in range(steps.size):
         total, slope, bend = 0.0, 0.0, 0.0
@@ -83,13 +83,17 @@ def penalty_along(omega: FloatArray, direction: FloatArray, starts: IntArray, st
 
 
 def descend(path: Line, origin: Trial) -> Trial:
-    """Return the full step if it is good enough, else a near-minimiser in (0, 1); the origin, of negative slope, if nothing is lower."""
+    """Return the full step if it is acceptable, otherwise an approximate minimiser in (0, 1). If no trial is lower, return the origin,
+    which has negative slope.
+    """
     full = path.at([1.0])[0]
     return full if is_acceptable(full, origin) else _refine(path, origin, full, origin)
 
 
 def minimise(path: Line) -> Trial:
-    """Return a near-minimiser of F over s > 0 by two Newton steps from 0, bracketed if they overshoot; step 0 if F does not fall."""
+    """Return an approximate minimiser of F over s > 0 by two Newton steps from 0, with a bracket if they overshoot; step 0 if F does not
+    fall.
+    """
     origin = path.at([0.0])[0]
     if not (origin.slope < 0 and origin.curvature > 0):
         return origin
@@ -101,7 +105,7 @@ def minimise(path: Line) -> Trial:
 
 
 def is_acceptable(trial: Trial, origin: Trial) -> bool:
-    """Return whether a step from the origin lowers the function by a share of what the slope promises."""
+    """Return whether a step lowers the function by a sufficient share of the decrease predicted by the slope."""
     length = trial.step - origin.step
     if trial.value <= origin.value + ARMIJO_SHARE * length * origin.slope:
         return True
@@ -133,7 +137,9 @@ def _is_near_minimum(best: Trial, low: Trial, high: Trial, origin: Trial) -> boo
 
 
 def _tangent_crossing(low: Trial, high: Trial) -> float:
-    """Return where the tangents at both ends meet: exact for a kink, the middle for a parabola; the low end where they are one line."""
+    """Return the intersection of the tangents at both ends: exact for a kink, the midpoint for a parabola. If the tangents coincide, return
+    the low end.
+    """
     if low.slope == high.slope:
         return low.step
     return (high.value - low.value + low.slope * low.step - high.slope * high.step) / (low.slope - high.slope)
@@ -151,7 +157,7 @@ def _candidates(low: Trial, high: Trial) -> list[float]:
 # The bias, eliminated exactly: the root of the balance sum_i u_i(b), which increases with b.
 
 BALANCE_TOL = 1e-14
-"""Balance, relative to sum_i |u_i|, below which the equality of the dual is called satisfied; about the round-off of the sum."""
+"""Balance, relative to sum_i |u_i|, below which the dual equality counts as satisfied; about the round-off of the sum."""
 
 BIAS_TOL = 1e-15  # Relative step of the bias below which it is what a float64 can hold.
 
@@ -159,11 +165,11 @@ BIAS_TOL = 1e-15  # Relative step of the bias below which it is what a float64 c
 def solve_bias(sums: Callable[[float], tuple[float, float, float]], start: float, max_step: float) -> float:
     """Find b with sum_i u_i(b) = 0 by Newton steps kept inside a bracket.
 
-    For the squared hinge the balance is piecewise linear and the search ends after finitely many steps, most often one or two; where the
-    balance vanishes on an interval (separable rows) the point where it is entered is returned.
+    For the squared hinge the balance is piecewise linear, and the search ends after finitely many steps, usually one or two. If the balance
+    vanishes on an interval (separable rows), the end where the search enters it is returned.
 
-    ``sums`` returns at b the balance, its derivative in b and sum_i |u_i|, by one pass over the rows. The first step is at most
-    ``max_step`` long, which doubles at every step; it is infinite where Newton cannot overshoot the data.
+    ``sums`` returns at b the balance, its derivative in b and sum_i |u_i|, in one pass over the rows. The first step is at most
+    ``max_step`` long, and the limit doubles at each step; it is infinite if Newton cannot overshoot the data.
     """
     low, high, bias = -math.inf, math.inf, start
     for _ in range(200):

@@ -1,9 +1,9 @@
-"""The sub-problem through its kernel weights, by reduced gradients: slow, a reference for the other solvers.
+"""The sub-problem in terms of its kernel weights, solved by reduced gradients; slow, used as a reference for the other solvers.
 
 J(mu) = max_{u in A} U(u) - 1/2 sum_h mu_h ||c_h||^2 = min_{omega, g} 1/2 sum_h ||omega_h||^2 / mu_h + P(Z omega + X g)
 
-is minimised over the simplex (equation (29) of Tan, Tsang and Wang, JMLR 15, 2014, with its missing linear term). Its derivative is
--1/2 ||c_h||^2 at the solution for mu, where omega_h = mu_h c_h; J equals F at the best mu and lies above F elsewhere.
+is minimised over the simplex (equation (29) of Tan, Tsang and Wang, JMLR 15, 2014, with its missing linear term). Its derivative is -1/2
+||c_h||^2 at the solution for mu, where omega_h = mu_h c_h. J equals F at the best mu and is larger elsewhere.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .rows import Evaluation, LiveColumns, Rows
 
 MAX_STEPS = 2_000  # Safety net when no cap is given.
 INNER_TOL = 1e-14
-"""Relative gap asked of the problem at fixed weights, about its round-off: the error of J's derivative is its square root."""
+"""Relative gap required of the problem at fixed weights, about its round-off. The error of J's derivative is the square root of it."""
 
 SLOPE_SHARE = 1e-3  # The search of a line ends when J's derivative has fallen to this share of the first one.
 MAX_IDLE_STEPS = 10  # Steps in a row without progress after which the solver gives up.
@@ -48,11 +48,11 @@ def solve_mkl(problem: GroupProblem, *, warm: Warm | None = None, tol: float = 1
     Parameters
     ----------
     warm : tuple of ndarrays of shape (p,) and (q,), optional
-        First omega and coefficients without a penalty of the first problem at fixed weights. The weights themselves start uniform.
+        Initial omega and unpenalised coefficients of the first problem at fixed weights. The weights themselves start uniform.
     tol : float
         Stop when the duality gap is at most tol F.
     max_iter : int, optional
-        Greatest number of reduced-gradient steps.
+        Largest number of reduced-gradient steps.
     """
     limit = checked_limits(tol, max_iter, MAX_STEPS)
     with one_thread():
@@ -104,7 +104,7 @@ class _Ridge:
         return evaluation.loss + 0.5 * float(omega @ (self._pull * omega))
 
     def solve(self, omega: FloatArray, free: FloatArray) -> tuple[FloatArray, Evaluation]:
-        """Return the minimiser, or the last point before round-off ends the descent, starting from `omega` on the live groups."""
+        """Return the minimiser, or the last point before round-off ends the descent, starting from ``omega`` on the non-zero groups."""
         omega = np.where(self._pull > 0, omega, 0.0)
         evaluation = self._rows.evaluate(omega, free)
         previous = np.inf

@@ -1,12 +1,13 @@
-"""Newton's method on the live groups and active rows, the default solver of the sub-problem.
+"""Newton's method on the non-zero groups and active rows, the default solver of the sub-problem.
 
-Each step solves H d = -gradient on the groups that are not zero (:mod:`gramplane.kernels.mixed_norm.hessian`). F has no derivative where a
-group vanishes, so two moves step over such points: groups with ||c_h|| > gamma are activated along c_h, and groups that would turn around
-are dropped to exactly zero. And H is singular where groups can trade weight at no cost (cuts that share features), so it is blended with
-the penalty's majorant diag(gamma / r_h), less after full steps, more after short ones. F falls at every move.
+Each step solves H d = -gradient on the groups that are not zero (:mod:`gramplane.kernels.mixed_norm.hessian`). F is not differentiable
+where a group vanishes, so two more moves handle such points: groups with ||c_h|| > gamma are activated along c_h, and groups that would
+change direction are set to exactly zero. H is singular if groups can exchange weight at no cost, as cuts that share features do. It is
+therefore blended with the penalty's majorant diag(gamma / r_h), with a smaller share after full steps and a larger one after short ones.
+Every move lowers F.
 
-Formulas: docs/theory/fgm.md, "Sub-problem". On 300 small random problems the blend needs a quarter of the steps that proximal steps as
-the only safeguard need to a relative gap of 1e-3, and a seventh to 1e-9.
+Formulas: docs/theory/fgm.md, "Sub-problem". On 300 small random problems the blend needed a quarter of the steps to a relative gap of 1e-3,
+and a seventh to 1e-9, compared with proximal steps as the only safeguard.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ MIN_REMAINING_SHARE = 0.25  # A group is tried at zero when the step leaves less
 SHORT_STEP = 0.1  # A step cut shorter than this by the line search makes H stiffer.
 
 FIRST_BLEND, MIN_BLEND = 1e-2, 1e-4
-"""Share of the majorant in H at first, and at least: much less lets round-off choose the direction among groups that can trade weight."""
+"""Initial and smallest share of the majorant in H. With much less, round-off decides how groups exchange weight."""
 
 ACTIVATION_RATIO = 1.0 + 1e-10  # A zero group is activated when ||c_h|| exceeds gamma by this factor: below it only round-off could tell.
 MIN_GROUP_SHARE = 1e-14  # Groups with a smaller share of gamma become exactly zero.
@@ -38,12 +39,12 @@ def solve_newton(problem: GroupProblem, *, warm: Warm | None = None, tol: float 
     Parameters
     ----------
     warm : tuple of ndarrays of shape (p,) and (q,), optional
-        First omega and coefficients without a penalty. The result depends on nothing else that happened before.
+        Initial omega and unpenalised coefficients. The result depends on no other earlier state.
     tol : float
         Stop when the duality gap is at most tol F.
     max_iter : int, optional
-        Greatest number of Newton steps. The last point and its gap are returned then too; ``stop`` is "no_progress" where round-off
-        forbids the tolerance.
+        Largest number of Newton steps; the last point and its gap are then returned. ``stop`` is "no_progress" if round-off prevents the
+        tolerance.
     """
     limit = checked_limits(tol, max_iter, MAX_STEPS)
     with one_thread():
@@ -75,7 +76,7 @@ class _Newton:
         return solution(self._problem, self._point, steps, stop)
 
     def _activate_groups(self) -> None:
-        """Leave zero jointly along c_h (1 - gamma / ||c_h||), the steepest descent among the zero groups."""
+        """Move the zero groups jointly along c_h (1 - gamma / ||c_h||), their direction of steepest descent."""
         at = self._point
         if not at.strongest > ACTIVATION_RATIO * at.gamma:
             return
@@ -97,7 +98,7 @@ class _Newton:
             self._search(direction, free_shift(direction, curvature), Trial(0.0, at.objective, slope, np.inf))
 
     def _drop_groups(self, direction: FloatArray, curvature: Curvature | RowCurvature) -> bool:
-        """Take the full step with the groups that would turn around at exactly zero, if F falls."""
+        """Take the full step with the groups that would change direction set to zero, if F falls."""
         at = self._point
         any_vanishes, cut = _vanishing_direction(at.omega, direction, at.norms, self._starts)
         if not any_vanishes:
@@ -136,7 +137,7 @@ class _Newton:
 def _activation_direction(
     correlations: FloatArray, norms: FloatArray, pulls: FloatArray, gamma: float, starts: IntArray
 ) -> tuple[bool, FloatArray]:
-    """Return whether a zero group pulls by more than gamma, and c_h (1 - gamma / ||c_h||) on all that do."""
+    """Return whether ||c_h|| > gamma for a zero group, and c_h (1 - gamma / ||c_h||) for all such groups."""
     any_active, direction = False, np.zeros(correlations.size)
     for h in range(norms.size):
         if norms[h] == 0.0 and pulls[h] > ACTIVATION_RATIO * gamma:
@@ -149,7 +150,7 @@ def _activation_direction(
 
 @compiled(deferred=True)
 def _vanishing_direction(omega: FloatArray, direction: FloatArray, norms: FloatArray, starts: IntArray) -> tuple[bool, FloatArray]:
-    """Return whether the full step turns a group around, and the step that sends all such groups to zero instead."""
+    """Return whether the full step reverses a group, and the step that sets all such groups to zero instead."""
     any_vanishes, cut = False, direction.copy()
     for h in range(norms.size):
         if norms[h] > 0.0:

@@ -2,8 +2,7 @@
 
 min over (omega, g) of   F = 1/2 (sum_h ||omega_h||)^2 + P(sum_h Z_h omega_h + X g)
 
-with one group h per cut (equation (31) of Tan, Tsang and Wang, JMLR 15, 2014; docs/theory/fgm.md, "Sub-problem"), X columns
-without a penalty.
+with one group h per cut (equation (31) of Tan, Tsang and Wang, JMLR 15, 2014; docs/theory/fgm.md, "Sub-problem") and unpenalised columns X.
 The dual value of any u with X'u = 0 is U(u) - 1/2 max_h ||c_h||^2, c = Z'u.
 """
 
@@ -24,9 +23,10 @@ Warm = tuple[FloatArray, FloatArray]
 
 @dataclass(frozen=True)
 class GroupProblem:
-    """One sub-problem: group h holds the columns starts[h]..starts[h + 1] - 1 of Z, at least one, possibly all zero. A feature chosen by
-    several cuts has a column in each. Loss and columns without a penalty are those of the rows; of labels with a bias the rows need both
-    classes with positive cost: with one class alone it would be infinite.
+    """One sub-problem: group h has the columns starts[h]..starts[h + 1] - 1 of Z, at least one.
+
+    Columns may be zero, and a feature chosen by several cuts has a column in each. Loss and unpenalised columns are those of the rows. For
+    labels with a bias, both classes need rows with positive cost; with one class the bias would be infinite.
     """
 
     rows: Rows
@@ -41,7 +41,7 @@ class GroupProblem:
             raise ValueError(f"a bias is fitted and {sums}: both classes need a row with positive cost")
 
     def start(self, warm: Warm | None) -> tuple[FloatArray, FloatArray]:
-        """Return the first omega and g of a solver: the warm start, or zero."""
+        """Return the initial omega and g of a solver: the warm start, or zero."""
         sizes = self.rows.p, self.rows.q
         omega, free = (np.zeros(size) if warm is None else np.array(warm[k], dtype=np.float64) for k, size in enumerate(sizes))
         if (*omega.shape, *free.shape) != sizes:
@@ -52,9 +52,11 @@ class GroupProblem:
 
 
 class Point(NamedTuple):
-    """A point with its value and certificate. ``norms``, ``pulls``: ``(t,)``, ||omega_h|| and ||c_h||; ``gamma``: sum of the former;
-    ``objective``: F; ``gap``: F minus the dual value of this point's own u: an upper bound on F - F*; ``strongest``: the greatest
-    ||c_h||; ``shortest``: the least ||omega_h|| that is not zero; infinity if all are.
+    """A point with its value and certificate.
+
+    ``norms`` and ``pulls``, ``(t,)``, are ||omega_h|| and ||c_h||; ``gamma`` is the sum of the former. ``objective`` is F, and ``gap`` is F
+    minus the dual value of this point's own u, an upper bound of F - F*. ``strongest`` is the largest ||c_h||; ``shortest`` is the smallest
+    non-zero ||omega_h||, infinite if all are zero.
     """
 
     omega: FloatArray
@@ -72,7 +74,7 @@ class Point(NamedTuple):
 def group_lengths(
     omega: FloatArray, correlations: FloatArray, starts: IntArray
 ) -> tuple[FloatArray, FloatArray, tuple[float, float, float]]:
-    """Return ||omega_h|| and ||c_h|| of every group; the sum and the least positive one of the former, the greatest of the latter."""
+    """Return ||omega_h|| and ||c_h|| of each group; the sum and the smallest positive one of the former; and the largest of the latter."""
     groups, gamma, shortest, strongest = starts.size - 1, 0.0, np.inf, 0.0
     norms, pulls = np.empty(groups), np.empty(groups)
     for h in range(groups):
@@ -92,7 +94,7 @@ def group_lengths(
 
 
 def certify(problem: GroupProblem, omega: FloatArray, evaluation: Evaluation) -> Point:
-    """Return the point with F and its duality gap; ValueError if one is not finite."""
+    """Return the point with F and its duality gap. Raises ValueError if one of them is not finite."""
     norms, pulls, (gamma, shortest, strongest) = group_lengths(omega, evaluation.correlations, problem.starts)
     objective = evaluation.loss + 0.5 * gamma * gamma
     gap = objective - (evaluation.utility - 0.5 * strongest * strongest)
@@ -103,10 +105,11 @@ def certify(problem: GroupProblem, omega: FloatArray, evaluation: Evaluation) ->
 
 @dataclass(frozen=True)
 class GroupSolution:
-    """What a solver hands back; everything belongs to the returned omega, and decision values are Z omega + X g. ``free``: ``(q,)``, g;
-    ``gap``: F - (U(u) - 1/2 max_h ||c_h||^2); ``gamma``: sum_h ||omega_h||; ``weights``: ``(t,)``, kernel weights mu_h = ||omega_h|| /
-    gamma, on the simplex; uniform when omega = 0; ``correlations``: ``(p,)``, c = Z'u; ``residual``: ``(n,)``, u; ``stop``: "gap",
-    "decrease", "max_iter" or "no_progress".
+    """The result of a solver. All fields belong to the returned omega; decision values are Z omega + X g.
+
+    ``free``, ``(q,)``, is g; ``gap`` is F - (U(u) - 1/2 max_h ||c_h||^2); ``gamma`` is sum_h ||omega_h||. ``weights``, ``(t,)``, are the
+    kernel weights mu_h = ||omega_h|| / gamma on the simplex, uniform if omega = 0. ``correlations``, ``(p,)``, is c = Z'u, and
+    ``residual``, ``(n,)``, is u. ``stop`` is "gap", "decrease", "max_iter" or "no_progress".
     """
 
     omega: FloatArray
@@ -123,7 +126,7 @@ class GroupSolution:
 
 
 def solution(problem: GroupProblem, point: Point, iterations: int, stop: str) -> GroupSolution:
-    """Return the solution at the rows' current point."""
+    """Return the solution at the current point of the rows."""
     at, groups = point.evaluation, len(point.norms)
     weights = point.norms / point.gamma if point.gamma > 0 else np.full(groups, 1.0 / groups)
     state = point.omega, at.free, point.objective, point.gap, point.gamma, point.norms, weights, at.correlations
@@ -131,7 +134,7 @@ def solution(problem: GroupProblem, point: Point, iterations: int, stop: str) ->
 
 
 def checked_limits(tol: float, max_iter: int | None, default: int) -> int:
-    """Return the greatest number of steps; ValueError if the tolerance is negative or NaN, or the number of steps negative."""
+    """Return the largest number of steps. Raises ValueError if the tolerance is negative or NaN, or the number of steps is negative."""
     if not tol >= 0:
         raise ValueError(f"tol={tol!r}: must not be negative")
     if max_iter is not None and max_iter < 0:

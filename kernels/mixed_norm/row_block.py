@@ -1,4 +1,4 @@
-"""A block of rows of Z, dense or sparse, and the four products a solver needs; sums are float64 whatever the values are."""
+"""A block of rows of Z, dense or sparse, with the four products that solvers need; sums are in float64 for every input type."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ..jit import compiled, one_thread
 Matrix = Array | sp.csc_array | sp.csr_array  # Z, ``(n, p)``, float32 or float64.
 
 PACK_ROWS = 512
-"""Rows copied together before one symmetric product: a packed slice of some hundred columns stays in the second-level cache."""
+"""Rows copied together before one symmetric product; a slice of some hundred columns then fits in the second-level cache."""
 
 FEW_ROWS = 0.25
-"""Share of rows with a dual variable below which products with a matrix in columns read these rows alone."""
+"""Share of rows with non-zero dual variable below which products with a column-major matrix read only these rows."""
 
 _STRIP = 1024
 
@@ -32,28 +32,25 @@ class RowBlock(Protocol):
     n: int
     p: int
 
-    def product(self, omega: FloatArray) -> FloatArray:
-        """Return Z omega, shape (n,)."""
-        ...
+    def product(self, omega: FloatArray) -> FloatArray: ...
 
-    def transposed(self, u: FloatArray) -> FloatArray:
-        """Return Z'u, shape (p,)."""
-        ...
+    def transposed(self, u: FloatArray) -> FloatArray: ...
 
     def add_gram(self, rows: IntArray, weights: FloatArray, gram: FloatArray, columns: FloatArray, cross: FloatArray) -> None:
-        """Add sum_i w_i z_i z_i' to the lower triangle of `gram` (Fortran order), and with further columns of the rows, ``(n, q)`` in C
-        order, sum_i w_i z_i x_i' to `cross` ``(p, q)``; w may be negative.
+        """Add sum_i w_i z_i z_i' to the lower triangle of ``gram`` (Fortran order); w may be negative.
+
+        If there are further columns of the rows, ``(n, q)`` in C order, also add sum_i w_i z_i x_i' to ``cross`` ``(p, q)``.
         """
         ...
 
     def dense(self, rows: IntArray, columns: IntArray) -> FloatArray:
-        """Return some rows of some columns, both ascending, as a new array."""
+        """Return some rows of some columns as a new array; both index arrays must be ascending."""
         ...
 
 
 def row_block(matrix: Matrix | RememberingBlock) -> RowBlock:
-    """Wrap a dense or sparse matrix; dense ones in C or F order are not copied, nor are slices of their rows. A block already wrapped is
-    returned as it is.
+    """Wrap a dense or sparse matrix. Dense matrices in C or F order, and slices of their rows, are not copied. A wrapped block is returned
+    unchanged.
     """
     if isinstance(matrix, _DenseBlock | _SparseBlock | RememberingBlock):
         return matrix
@@ -63,8 +60,8 @@ def row_block(matrix: Matrix | RememberingBlock) -> RowBlock:
 
 
 class RememberingBlock:
-    """A block that remembers its last two products: those of the current point and of the direction, asked for again by every pass. Results
-    are those of the block itself, bit for bit.
+    """A block that caches its last two products, for the current point and the direction, which every pass needs again. Results are
+    bit-identical to those of the block itself.
     """
 
     def __init__(self, matrix: Matrix) -> None:
@@ -73,7 +70,7 @@ class RememberingBlock:
         self._products: tuple[tuple[bytes, FloatArray], ...] = ()
 
     def product(self, omega: FloatArray) -> FloatArray:
-        """Return Z omega, shape (n,); not to be written."""
+        """Return Z omega, shape (n,); the result must not be modified."""
         key = omega.tobytes()
         product = next((product for past, product in self._products if past == key), None)
         if product is None:
@@ -82,7 +79,6 @@ class RememberingBlock:
         return product
 
     def transposed(self, u: FloatArray) -> FloatArray:
-        """Return Z'u, shape (p,)."""
         return self._block.transposed(u)
 
     def add_gram(self, rows: IntArray, weights: FloatArray, gram: FloatArray, columns: FloatArray, cross: FloatArray) -> None:
@@ -90,7 +86,7 @@ class RememberingBlock:
         self._block.add_gram(rows, weights, gram, columns, cross)
 
     def dense(self, rows: IntArray, columns: IntArray) -> FloatArray:
-        """Return some rows of some columns, both ascending, as a new array."""
+        """Return some rows of some columns as a new array; both index arrays must be ascending."""
         return self._block.dense(rows, columns)
 
 
@@ -142,7 +138,7 @@ class _DenseBlock:
 
 @compiled(deferred=True)
 def _roots(rows: IntArray, weights: FloatArray, sign: float) -> tuple[IntArray, FloatArray]:
-    """Return the rows whose weight has this sign, and the roots of its size."""
+    """Return the rows whose weight has this sign, and the square roots of the absolute weights."""
     size = 0
     for i in range(rows.size):
         size += weights[i] * sign > 0.0
@@ -157,7 +153,7 @@ def _roots(rows: IntArray, weights: FloatArray, sign: float) -> tuple[IntArray, 
 
 
 class _SparseBlock:
-    """Sparse rows in row form with sorted columns."""
+    """Sparse rows in CSR form with sorted column indices."""
 
     def __init__(self, matrix: sp.csc_array | sp.csr_array) -> None:
         self.n, self.p = shape(matrix)

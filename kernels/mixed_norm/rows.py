@@ -1,7 +1,7 @@
-"""Access to the rows of a sub-problem (Z, y, C) through operations whose results do not grow with the number of rows.
+"""Access to the rows of a sub-problem (Z, y, C), through operations whose results do not grow with the number of rows.
 
-A solver sees the loss only as a function of the weights: P(omega, g) = sum_i C_i loss(y_i, f_i) with f = Z omega + X g, where X are q
-columns without a penalty (a bias is a column of ones) and g is eliminated exactly. So the rows may lie in this process
+A solver sees the loss only as a function of the weights: P(omega, g) = sum_i C_i loss(y_i, f_i) with f = Z omega + X g. X are q unpenalised
+columns (a bias is a column of ones), and g is eliminated exactly. The rows can therefore be in this process
 (:class:`gramplane.kernels.mixed_norm.rows_local.LocalRows`) or in blocks elsewhere
 (:class:`gramplane.kernels.mixed_norm.rows_blocked.BlockedRows`).
 """
@@ -23,8 +23,9 @@ from .row_block import RowBlock
 
 
 class Evaluation(NamedTuple):
-    """The loss P at a point and its dual side: U(u), and c = Z'u, minus the gradient of P in omega. ``free``: ``(q,)``, the coefficients of
-    the columns without a penalty, argmin P where there are any.
+    """The loss P at a point and its dual side: U(u), and c = Z'u, minus the gradient of P in omega.
+
+    ``free``, ``(q,)``, holds the coefficients of the unpenalised columns, a minimiser of P.
     """
 
     loss: float
@@ -34,8 +35,9 @@ class Evaluation(NamedTuple):
 
 
 class Curvature(NamedTuple):
-    """Second derivatives of the loss at the current point: Z'DZ, Z'DX and X'DX, X the columns without a penalty. ``gram`` holds the lower
-    triangle in Fortran order; what lies above the diagonal has no meaning. Not to be written.
+    """Second derivatives of the loss at the current point: Z'DZ, Z'DX and X'DX, with unpenalised columns X; read-only.
+
+    ``gram`` holds the lower triangle in Fortran order; entries above the diagonal are undefined.
     """
 
     gram: FloatArray
@@ -44,8 +46,10 @@ class Curvature(NamedTuple):
 
 
 class LiveColumns(NamedTuple):
-    """The live groups of a point, laid out per live column, ``(q,)`` each. ``columns``: their columns in Z, ascending; ``owner``: the group
-    of each; ``unit``: v, its entry of omega_h / r_h; ``stiffness``: gamma / r_h.
+    """The non-zero groups of a point, with one entry per column, ``(q,)`` each.
+
+    ``columns`` are their columns in Z, ascending, and ``owner`` is the group of each. ``unit`` is v, the column's entry of omega_h / r_h;
+    ``stiffness`` is gamma / r_h.
     """
 
     columns: IntArray
@@ -55,8 +59,9 @@ class LiveColumns(NamedTuple):
 
 
 class RowCurvature:
-    """Second derivatives of the loss at a point as they lie in the rows: Z, the rows with curvature and the square roots of theirs.
-    ``columns``: those without a penalty on these rows; ``cross``, ``bends``: Z'DX and X'DX.
+    """Second derivatives of the loss in factored form: Z, the rows with curvature, and the square roots of their curvatures.
+
+    ``columns`` are the unpenalised columns on these rows; ``cross`` and ``bends`` are Z'DX and X'DX.
     """
 
     def __init__(self, block: RowBlock, weights: FloatArray, columns: FloatArray) -> None:
@@ -80,9 +85,7 @@ class RowCurvature:
 
 
 class Rows(Protocol):
-    """The ``n`` rows of one sub-problem with their ``p`` columns and ``q`` columns without a penalty, holding a current point and one
-    direction from it.
-    """
+    """The ``n`` rows of one sub-problem with ``p`` columns and ``q`` unpenalised columns, a current point, and one direction from it."""
 
     n: int
     p: int
@@ -91,19 +94,19 @@ class Rows(Protocol):
 
     @property
     def class_cost(self) -> tuple[float, float]:
-        """Cost of the positive and of the negative rows."""
+        """Total cost of the positive and of the negative rows."""
         ...
 
     def evaluate(self, omega: FloatArray, free: FloatArray) -> Evaluation:
-        """Move to `omega`, recomputing z; `free`, ``(q,)``, is where the search for the best g begins."""
+        """Move to ``omega`` and recompute z; the search for the best g starts at ``free``, ``(q,)``."""
         ...
 
     def aim(self, direction: FloatArray, shift: FloatArray) -> None:
-        """Set the line omega + s direction, g + s shift from the current point."""
+        """Set the search line omega + s direction, g + s shift from the current point."""
         ...
 
     def line(self, steps: FloatArray) -> FloatArray:
-        """Return P, its slope and its curvature on the line at every step, shape (3, n_steps)."""
+        """Return P, its slope and its curvature at each step on the line, shape (3, n_steps)."""
         ...
 
     def advance(self, step: float) -> Evaluation:
@@ -111,7 +114,7 @@ class Rows(Protocol):
         ...
 
     def curvature(self, live: int = 0) -> Curvature | RowCurvature:
-        """Return the second derivatives at the current point, of use for so many columns."""
+        """Return the second derivatives at the current point; ``live`` is the number of columns that will be used."""
         ...
 
     def residual(self) -> FloatArray:
@@ -122,7 +125,7 @@ class Rows(Protocol):
 def check_rows(
     y: FloatArray, cost: FloatArray, loss: SumLoss | str, columns: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray, SumLoss, FloatArray]:
-    """Return labels or targets and costs as float64 copies, the loss, and the columns without a penalty, C-ordered, after checking them."""
+    """Check labels or targets, costs and unpenalised columns; return float64 copies of the first two, the loss, the columns in C order."""
     law = sum_loss(loss) if isinstance(loss, str) else loss
     labels, costs = np.array(y, dtype=np.float64), np.array(cost, dtype=np.float64)
     if labels.shape != costs.shape or labels.ndim != 1:
@@ -140,8 +143,8 @@ def check_rows(
 
 @compiled(deferred=True)
 def first_invalid_row(labels: FloatArray, costs: FloatArray, of_labels: bool) -> tuple[int, int]:
-    """Return the first row whose label is not +-1 (whose target is not finite) and the first whose cost is negative, infinite or NaN; -1
-    where there is none.
+    """Return the first row whose label is not +-1 (or whose target is not finite), and the first whose cost is negative, infinite or NaN;
+    -1 if there is none.
     """
     label, cost = -1, -1
     for i in range(labels.size - 1, -1, -1):
@@ -163,12 +166,12 @@ STRIP = 512  # rows whose losses are written before they are summed
 
 @dataclass(frozen=True)
 class RowPasses:
-    """The passes of one loss over decision values f, labels or targets y and costs.
+    """The passes of one loss over decision values f, labels or targets y, and costs.
 
-    ``point(f, y, cost, residual)`` writes the signed dual variables u and returns the loss P; ``balance(z, column, y, cost, g)`` returns
-    sum_i w_i u_i at f = z + g w, minus its derivative in g, and sum_i |w_i u_i|; ``line(f, speed, y, cost, steps)`` returns P, its slope
-    and its curvature at f + s speed for every step s, shape (3, n_steps); ``curvature(residual, cost, weights)`` writes the second
-    derivatives of P in f, which follow from u alone.
+    ``point(f, y, cost, residual)`` writes the signed dual variables u and returns the loss P. ``balance(z, column, y, cost, g)`` returns
+    sum_i w_i u_i at f = z + g w, minus its derivative in g, and sum_i |w_i u_i|. ``line(f, speed, y, cost, steps)`` returns P, its slope
+    and its curvature at f + s speed for each step s, shape (3, n_steps). ``curvature(residual, cost, weights)`` writes the second
+    derivatives of P in f, which depend on u alone.
     """
 
     point: Callable[[FloatArray, FloatArray, FloatArray, FloatArray], float]
@@ -178,7 +181,6 @@ class RowPasses:
 
 
 def passes_of(loss: SumLoss) -> RowPasses:
-    """Return the passes of a loss."""
     if not isinstance(loss, TargetLoss):
         kind = int(loss.kind)
         steps = partial(point_pass, kind), partial(balance_pass, kind), partial(line_pass, kind), partial(curvature_pass, kind)
@@ -190,7 +192,7 @@ def passes_of(loss: SumLoss) -> RowPasses:
 
 @compiled(reassociate=True)
 def point_pass(kind: int, f: FloatArray, y: FloatArray, cost: FloatArray, residual: FloatArray) -> float:
-    """Write u = alpha y into `residual` and return P."""
+    """Write u = alpha y into ``residual`` and return P."""
     loss, values = 0.0, np.empty(min(f.size, STRIP))
     if kind == LossKind.SQUARED_HINGE:
         # Cheaper twice than kept.
@@ -228,7 +230,7 @@ def balance_pass(kind: int, z: FloatArray, column: FloatArray, y: FloatArray, co
 
 @compiled(reassociate=True)
 def line_pass(kind: int, f: FloatArray, speed: FloatArray, y: FloatArray, cost: FloatArray, steps: FloatArray) -> FloatArray:
-    """Return P, its slope and its curvature at f + s speed for every step s: shape (3, n_steps)."""
+    """Return P, its slope and its curvature at f + s speed for each step s, shape (3, n_steps)."""
     out = np.zeros((3, steps.size))
     for k in range(steps.size):
         step, loss, slope, curvature = steps[k], 0.0, 0.0, 0.0
@@ -243,7 +245,7 @@ def line_pass(kind: int, f: FloatArray, speed: FloatArray, y: FloatArray, cost: 
 
 @compiled
 def curvature_pass(kind: int, residual: FloatArray, cost: FloatArray, weights: FloatArray) -> None:
-    """Write the second derivatives D of P into `weights`."""
+    """Write the second derivatives D of P into ``weights``."""
     for i in range(residual.size):
         alpha = abs(residual[i])
         weights[i] = curvature_at_dual(kind, alpha, cost[i]) if alpha > 0.0 else 0.0
@@ -251,7 +253,7 @@ def curvature_pass(kind: int, residual: FloatArray, cost: FloatArray, weights: F
 
 @compiled(reassociate=True)
 def target_point_pass(epsilon: float, delta: float, f: FloatArray, y: FloatArray, cost: FloatArray, residual: FloatArray) -> float:
-    """Write u into `residual` and return P."""
+    """Write u into ``residual`` and return P."""
     loss = 0.0
     for i in range(f.size):
         residual[i] = target_terms(y[i] - f[i], cost[i], epsilon, delta)[1]
@@ -279,7 +281,7 @@ def target_balance_pass(
 def target_line_pass(
     epsilon: float, delta: float, f: FloatArray, speed: FloatArray, y: FloatArray, cost: FloatArray, steps: FloatArray
 ) -> FloatArray:
-    """Return P, its slope and its curvature at f + s speed for every step s: shape (3, n_steps)."""
+    """Return P, its slope and its curvature at f + s speed for each step s, shape (3, n_steps)."""
     out = np.zeros((3, steps.size))
     for k in range(steps.size):
         step, loss, slope, curvature = steps[k], 0.0, 0.0, 0.0
@@ -294,14 +296,14 @@ def target_line_pass(
 
 @compiled
 def target_curvature_pass(epsilon: float, delta: float, residual: FloatArray, cost: FloatArray, weights: FloatArray) -> None:
-    """Write the second derivatives D of P into `weights`."""
+    """Write the second derivatives D of P into ``weights``."""
     for i in range(residual.size):
         weights[i] = target_curvature(residual[i], cost[i], epsilon, delta)
 
 
 @compiled(deferred=True)
 def changed_rows(weights: FloatArray, summed: FloatArray) -> tuple[IntArray, FloatArray, int]:
-    """Return the rows where the weights differ from those summed so far, the differences, and how many weights are not zero."""
+    """Return the rows whose weights differ from those summed so far, the differences, and the number of non-zero weights."""
     changed, used = 0, 0
     for i in range(weights.size):
         changed += weights[i] != summed[i]

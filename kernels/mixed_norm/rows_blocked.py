@@ -1,9 +1,8 @@
-"""The rows of a sub-problem in fixed blocks that may lie elsewhere.
+"""The rows of a sub-problem in fixed blocks, which may be in other processes.
 
-Every operation is a pure function of one block and a small query; only sums over the blocks come back, added in a fixed tree, so the bits
-do not depend on where or in which order the blocks were worked on. Nothing needs to be kept at the blocks: every operation starts from
-omega. Where a block stays in one process, :class:`gramplane.kernels.mixed_norm.row_block.RememberingBlock` spares the repeated products
-without changing a bit.
+Every operation is a pure function of one block and a small query. Only sums over the blocks are returned, added in a fixed tree, so the
+bits do not depend on the place or order of the work. Blocks keep no state: every operation starts from omega. For a block that stays in one
+process, :class:`gramplane.kernels.mixed_norm.row_block.RememberingBlock` avoids repeated products without changing a bit.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ FAN_IN = 8  # Partial sums that are added together at one node of the tree.
 
 @dataclass(frozen=True)
 class RowQuery:
-    """What the blocks need to know: a point, and for the operation "line" a direction with its steps."""
+    """The query sent to the blocks: a point and, for the operation "line", a direction with its steps."""
 
     loss: SumLoss
     omega: FloatArray = field(default_factory=lambda: np.zeros(0))
@@ -46,7 +45,7 @@ Gather = Callable[[str, RowQuery], Sequence[FloatArray]]
 
 
 class RowData(NamedTuple):
-    """What is known of a block's rows beside its columns: labels or targets, costs, and the ``(n, q)`` columns without a penalty."""
+    """Data of a block's rows: labels or targets, costs, and the ``(n, q)`` unpenalised columns."""
 
     y: FloatArray
     cost: FloatArray
@@ -54,7 +53,7 @@ class RowData(NamedTuple):
 
 
 class _At:
-    """A block at a query's point: z, the decision values f, and when asked for the signed dual variables u."""
+    """A block at the point of a query: z, the decision values f and, on demand, the signed dual variables u."""
 
     def __init__(self, matrix: Source, data: RowData, query: RowQuery) -> None:
         self.block: RowBlock = row_block(matrix)
@@ -80,20 +79,20 @@ class _At:
 
 
 def class_costs(matrix: Source, data: RowData, query: RowQuery) -> Sums:
-    """Return the cost of the positive and of the negative rows, shape (2,)."""
+    """Return the total cost of the positive and of the negative rows, shape (2,)."""
     y, cost = data.y, data.cost
     return (np.array([cost[y > 0].sum(), cost[y < 0].sum()], dtype=np.float64),)
 
 
 def evaluate_block(matrix: Source, data: RowData, query: RowQuery) -> Sums:
-    """Return P, and the block's part of Z'u and of X'u."""
+    """Return P, and the block's part of Z'u and X'u."""
     at = _At(matrix, data, query)
     loss, u = at.point()
     return np.array([loss]), at.block.transposed(u), at.columns.T @ u
 
 
 def balance_sums(matrix: Source, data: RowData, query: RowQuery) -> Sums:
-    """Return of a single column without a penalty (x'u, minus its derivative, sum |x_i u_i|)."""
+    """Return x'u, minus its derivative, and sum |x_i u_i| for a single unpenalised column x."""
     at = _At(matrix, data, query)
     return (np.array(at.passes.balance(at.z, at.columns.reshape(-1), at.y, at.cost, float(query.free[0]))),)
 
@@ -112,13 +111,13 @@ def free_bends(matrix: Source, data: RowData, query: RowQuery) -> Sums:
 
 
 def free_majorant(matrix: Source, data: RowData, query: RowQuery) -> Sums:
-    """Return X'KX, K the largest second derivatives, shape (q, q)."""
+    """Return X'KX, where K holds upper bounds of the second derivatives, shape (q, q)."""
     columns, cost = (_as_writeable(part) for part in (data.columns, data.cost))
     return (columns.T @ (columns * (query.loss.max_curvature * cost)[:, None]),)
 
 
 def line_sums(matrix: Source, data: RowData, query: RowQuery) -> Sums:
-    """Return the losses, slopes and curvatures at every step, shape (3, n_steps)."""
+    """Return losses, slopes and curvatures at each step, shape (3, n_steps)."""
     at = _At(matrix, data, query)
     speed = at.with_free(at.block.product(query.direction), query.shift)
     return (at.passes.line(at.f, speed, at.y, at.cost, query.steps),)
@@ -134,7 +133,7 @@ def curvature_sums(matrix: Source, data: RowData, query: RowQuery) -> Sums:
 
 
 def block_residual(matrix: Source, data: RowData, query: RowQuery) -> Sums:
-    """Return the block's u, shape (n_rows,): the only result that is gathered, not summed."""
+    """Return the block's u, shape (n_rows,): the only result that is concatenated instead of summed."""
     return (_At(matrix, data, query).point()[1],)
 
 
@@ -158,7 +157,6 @@ def _as_writeable(vector: FloatArray) -> FloatArray:
 
 
 def _rows_between(matrix: Array | sp.csr_array, low: int, high: int) -> Array | sp.csr_array:
-    """Return rows of a dense or CSR matrix as a view."""
     if isinstance(matrix, np.ndarray):
         return matrix[low:high]
     first, last = int(matrix.indptr[low]), int(matrix.indptr[high])
@@ -169,7 +167,7 @@ def _rows_between(matrix: Array | sp.csr_array, low: int, high: int) -> Array | 
 
 
 def add_sums(parts: Sequence[Sums]) -> Sums:
-    """Add partial results from left to right: one node of the tree."""
+    """Add partial results from left to right; one node of the tree."""
     totals = [np.array(array, order="K") for array in parts[0]]
     for part in parts[1:]:
         for total, array in zip(totals, part, strict=True):
@@ -187,14 +185,14 @@ def tree_sum(parts: Iterable[Sums]) -> Sums:
 
 
 class BlockedRows:
-    """Rows reached through two functions that visit all blocks.
+    """Rows accessed through two functions that visit all blocks.
 
-    ``map_reduce(name, query)`` runs ``ROW_OPERATIONS[name]`` on every block and adds the results as :func:`tree_sum` does;
-    ``gather(name, query)`` returns the first array of every block's result, in block order.
+    ``map_reduce(name, query)`` runs ``ROW_OPERATIONS[name]`` on every block and adds the results as :func:`tree_sum` does; ``gather(name,
+    query)`` returns the first array of every block's result, in block order.
 
-    A Newton step costs four passes over the blocks (curvature, line, elimination, evaluation), more if the line search cuts it or the
-    search for the coefficients without a penalty does not end at once. Results to add: p + q numbers, (p + q)^2 for the curvature. This
-    object holds three vectors of p.
+    A Newton step takes four passes over the blocks (curvature, line, elimination, evaluation). More are needed if the line search shortens
+    the step or the search for the unpenalised coefficients takes several iterations. Each pass adds p + q numbers per block, the curvature
+    (p + q)^2. This object holds three vectors of length p.
     """
 
     def __init__(self, n: int, p: int, loss: SumLoss, map_reduce: Callable[[str, RowQuery], Sums], gather: Gather, q: int = 0) -> None:
@@ -204,20 +202,18 @@ class BlockedRows:
 
     @property
     def class_cost(self) -> tuple[float, float]:
-        """Cost of the positive and of the negative rows: one pass."""
+        """Total cost of the positive and of the negative rows, from one pass."""
         positive, negative = self._map_reduce("class_cost", RowQuery(self.loss))[0].tolist()
         return positive, negative
 
     def evaluate(self, omega: FloatArray, free: FloatArray) -> Evaluation:
-        """Move to `omega`."""
         return self._settle(RowQuery(self.loss, omega, free))
 
     def aim(self, direction: FloatArray, shift: FloatArray) -> None:
-        """Set the line omega + s direction, g + s shift."""
         self._query = replace(self._query, direction=direction, shift=shift)
 
     def line(self, steps: FloatArray) -> FloatArray:
-        """Return P, its slope and its curvature at every step, shape (3, n_steps): one pass for all of them."""
+        """Return P, its slope and its curvature at each step, shape (3, n_steps), in one pass."""
         return self._map_reduce("line", replace(self._query, steps=steps))[0]
 
     def advance(self, step: float) -> Evaluation:
@@ -226,30 +222,28 @@ class BlockedRows:
         return self._settle(RowQuery(self.loss, query.omega + step * query.direction, query.free + step * query.shift))
 
     def curvature(self, live: int = 0) -> Curvature:
-        """Return the second derivatives at the current point."""
         gram, cross, bends = self._map_reduce("curvature", replace(self._query, direction=np.zeros(0)))
         return Curvature(np.asfortranarray(gram), cross, bends)
 
     def residual(self) -> FloatArray:
-        """Return u at the current point."""
         return np.concatenate(list(self._gather("residual", replace(self._query, direction=np.zeros(0)))))
 
     def balance(self, g: float) -> tuple[float, float, float]:
-        """Return the balance of the single column without a penalty, minus its derivative, and the size of its terms: one pass."""
+        """Return the balance x'u of the single unpenalised column, minus its derivative, and the sum of its absolute terms, in one pass."""
         balance, slope, mass = self._ask("balance", np.array([g]))[0].tolist()
         return balance, slope, mass
 
     def free_sums(self, g: FloatArray) -> FreeSums:
-        """Return P, X'u and a norm of its terms: one pass."""
+        """Return P, X'u and a norm of its terms, in one pass."""
         (loss, square), pulls, lengths = self._ask("free", g)
         return FreeSums(float(loss), pulls, np.sqrt(lengths * square))
 
     def free_bends(self, g: FloatArray) -> FloatArray:
-        """Return X'DX: one pass."""
+        """Return X'DX, in one pass."""
         return self._ask("free_bends", g)[0]
 
     def free_majorant(self) -> FloatArray:
-        """Return X'KX, K the largest second derivatives: one pass."""
+        """Return X'KX, where K holds upper bounds of the second derivatives, in one pass."""
         return self._ask("free_majorant", self._query.free)[0]
 
     def _ask(self, name: str, g: FloatArray) -> Sums:
@@ -266,7 +260,7 @@ class BlockedRows:
 def blocks_in_process(
     matrix: Matrix, y: FloatArray, cost: FloatArray, loss: SumLoss | str, columns: FloatArray | None = None
 ) -> BlockedRows:
-    """Return rows in blocks of :data:`ROW_BLOCK`, worked on one after the other in this process; dense Z is not copied."""
+    """Return rows in blocks of :data:`ROW_BLOCK`, processed one after the other in this process; dense Z is not copied."""
     labels, costs, law, further = check_rows(y, cost, loss, columns)
     whole = matrix if isinstance(matrix, np.ndarray | sp.csr_array) else sp.csr_array(matrix)
     cuts = [(low, min(low + ROW_BLOCK, len(labels))) for low in range(0, len(labels), ROW_BLOCK)]
@@ -284,6 +278,6 @@ def blocks_in_process(
 
 
 def rows_for(matrix: Matrix, y: FloatArray, cost: FloatArray, loss: SumLoss | str, columns: FloatArray | None = None) -> Rows:
-    """Return access to rows held in this process: one block with everything cached, or fixed blocks when there are more rows."""
+    """Return access to rows in this process: one block with all caches, or fixed blocks if there are more rows."""
     make = LocalRows if shape(matrix)[0] <= ROW_BLOCK else blocks_in_process
     return make(matrix, y, cost, loss, columns)

@@ -1,4 +1,4 @@
-"""The rows of a sub-problem in this process, with everything worth keeping between two steps kept.
+"""The rows of a sub-problem in this process, with all useful intermediate results cached between steps.
 
 Fits of the Feature Generating Machine take 1.1 to 1.4 times as long on one block of :mod:`.rows_blocked`.
 """
@@ -19,18 +19,16 @@ REBUILD_SHARE = 0.8  # Share of changed rows above which Z'DZ is summed anew ins
 REBUILD_EVERY = 64  # Updates after which Z'DZ is summed anew against the round-off of adding and subtracting.
 
 MANY_COLUMNS, COLUMNS_A_ROW = 512, 2
-"""Live columns at least, in all and for every row with curvature, of systems that are solved on the side of the rows."""
+"""Smallest number of active columns, in total and per row with curvature, for solving systems in the space of the rows."""
 
 
 class LocalRows:
     """Rows of Z as one block.
 
-    Dense Z in C or F order is used where it lies; sparse Z is brought to row form.
-
-    z and Z direction are kept, so a step costs one product with Z and one with Z', a trial on the line none. For losses made of parabolas
-    D changes only where rows became or ceased to be active, and Z'DZ is updated by those rows. :meth:`evaluate` forgets all that, so what
-    follows it is a function of its arguments alone. ``columns``: X, ``(n, q)``, without a penalty. Memory beside Z and X: 9 vectors of n
-    and one p x p matrix.
+    Dense Z in C or F order is not copied; sparse Z is converted to CSR. z and Z direction are cached, so a step costs one product with Z
+    and one with Z', and a trial on the line costs none. For piecewise quadratic losses D changes only where rows became active or inactive,
+    and Z'DZ is updated by those rows. :meth:`evaluate` clears the caches, so that later results depend on its arguments alone. ``columns``
+    is X, ``(n, q)``, without a penalty. Memory in addition to Z and X: 9 vectors of n entries and one p x p matrix.
     """
 
     def __init__(self, matrix: Matrix, y: FloatArray, cost: FloatArray, loss: SumLoss | str, columns: FloatArray | None = None) -> None:
@@ -48,34 +46,32 @@ class LocalRows:
 
     @property
     def class_cost(self) -> tuple[float, float]:
-        """Cost of the positive and of the negative rows."""
+        """Total cost of the positive and of the negative rows."""
         return float(self._cost[self._y > 0].sum()), float(self._cost[self._y < 0].sum())
 
     def evaluate(self, omega: FloatArray, free: FloatArray) -> Evaluation:
-        """Move to `omega`, recomputing z; forget the matrix of second derivatives."""
+        """Move to ``omega`` and recompute z; clear the matrix of second derivatives."""
         self._updates = REBUILD_EVERY
         self._omega, self._z = omega, self._block.product(omega)
         return self._settle(free)
 
     def aim(self, direction: FloatArray, shift: FloatArray) -> None:
-        """Set the line omega + s direction, g + s shift."""
         self._direction, self._shift = direction, shift
         self._move = self._block.product(direction)
         self._speed = self._with_free(self._move, shift)
 
     def line(self, steps: FloatArray) -> FloatArray:
-        """Return P, its slope and its curvature at every step, shape (3, n_steps)."""
         return self._passes.line(self._f, self._speed, self._y, self._cost, steps)
 
     def advance(self, step: float) -> Evaluation:
-        """Move along the line and eliminate g there."""
         self._omega = self._omega + step * self._direction
         self._z = self._z + step * self._move
         return self._settle(self._free + step * self._shift)
 
     def curvature(self, live: int = 0) -> Curvature | RowCurvature:
-        """Return the second derivatives at the current point, updating those of the point before where that is cheaper; those of the rows
-        as they are where many more columns are live.
+        """Return the second derivatives at the current point, updated from the previous point if that is cheaper.
+
+        If there are many more active columns than rows with curvature, return the factored form instead.
         """
         self._passes.curvature(self._residual, self._cost, self._weights)
         if live >= MANY_COLUMNS and live > COLUMNS_A_ROW * np.count_nonzero(self._weights):
@@ -92,11 +88,10 @@ class LocalRows:
         return Curvature(self._gram, self._cross, self._bent(self._summed))
 
     def residual(self) -> FloatArray:
-        """Return u at the current point."""
         return self._residual.copy()
 
     def balance(self, g: float) -> tuple[float, float, float]:
-        """Return the balance of the single column without a penalty, minus its derivative, and the size of its terms."""
+        """Return the balance x'u of the single unpenalised column, minus its derivative, and the sum of its absolute terms."""
         return self._passes.balance(self._z, self._columns.reshape(-1), self._y, self._cost, g)
 
     def free_sums(self, g: FloatArray) -> FreeSums:
@@ -112,7 +107,7 @@ class LocalRows:
         return self._bent(weights)
 
     def free_majorant(self) -> FloatArray:
-        """Return X'KX, K the largest second derivatives."""
+        """Return X'KX, where K holds upper bounds of the second derivatives."""
         return self._bent(self.loss.max_curvature * self._cost)
 
     def _bent(self, weights: FloatArray) -> FloatArray:

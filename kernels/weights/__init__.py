@@ -1,1 +1,1 @@
-"""Sets of kernel weights, and the small programs over them."""
+"""Feasible sets of kernel weights, and small optimisation problems over them."""

@@ -1,13 +1,14 @@
-"""The two small convex programs of the level method, without a conic solver.
+"""The two small convex programs of the level method, solved without a conic solver.
 
-A cut (c_i, s^i) says J(theta) >= c_i - 1/2 <s^i, theta> for all kernel weights theta, so J >= h = max_i of the cuts. Over a set Theta
+A cut (c_i, s^i) states J(theta) >= c_i - 1/2 <s^i, theta> for all kernel weights theta, so J >= h, the maximum of the cuts. Over a set
+Theta
 
 * the lower bound min over Theta of h equals max over p in the simplex of c'p - 1/2 sigma(S'p), sigma the support function of Theta;
-* the projection onto {theta in Theta: h(theta) <= level} is P(theta0 + 1/2 S'rho), P the projection onto Theta, for the rho >= 0 that
-  maximises the dual of the projection.
+* the projection onto {theta in Theta: h(theta) <= level} is P(theta0 + 1/2 S'rho), with P the projection onto Theta and rho >= 0 the
+  maximiser of the dual of the projection.
 
-Every p gives a valid lower bound, so an inexact answer is a weaker one, never a wrong one (Yang, Xu, Ye, King, Lyu, IEEE Trans. Neural
-Networks 22 (2011); Lemaréchal, Nemirovskii, Nesterov, "New variants of bundle methods", Math. Programming 69 (1995)).
+Every p gives a valid lower bound, so an inexact solution gives a weaker bound, never a wrong one (Yang, Xu, Ye, King, Lyu, IEEE Trans.
+Neural Networks 22 (2011); Lemaréchal, Nemirovskii, Nesterov, "New variants of bundle methods", Math. Programming 69 (1995)).
 """
 
 from __future__ import annotations
@@ -31,13 +32,15 @@ LINEAR_PROGRAM_METHODS = (
     ("highs", {}),
     ("highs-ipm", {}),
 )
-"""Methods and options, tried in turn: where all cuts meet, the first one may give up."""
+"""Methods and options, tried in turn; the first may fail if all cuts meet in one point."""
 
 
 @dataclass(frozen=True)
 class Cuts:
-    """Lower bounds c_i - 1/2 <s^i, theta> of a convex function of the weights. ``c``, ``(t,)``, is 1'alpha^i, or c'beta^i - kink
-    ||beta^i||_1 in general; row i of ``S``, ``(t, Q)``, the quadratic forms s_q(alpha^i).
+    """Lower bounds c_i - 1/2 <s^i, theta> of a convex function of the weights.
+
+    ``c``, ``(t,)``, is 1'alpha^i, or in general c'beta^i - kink ||beta^i||_1. Row i of ``S``, ``(t, Q)``, holds the quadratic forms
+    s_q(alpha^i).
     """
 
     c: FloatArray
@@ -53,18 +56,19 @@ class Cuts:
         object.__setattr__(self, "S", S)
 
     def values(self, theta: FloatArray) -> FloatArray:
-        """Return every cut's value at theta, shape (t,)."""
+        """Return the value of each cut at theta, shape (t,)."""
         return self.c - 0.5 * (self.S @ theta)
 
     def height(self, theta: FloatArray) -> float:
-        """Return h(theta), the greatest of them."""
+        """Return h(theta), the maximum of the cuts."""
         return float(self.values(theta).max())
 
 
 @dataclass(frozen=True)
 class LowerBound:
-    """A lower bound c'p - 1/2 sigma(S'p) of min over Theta of h, valid for any cut weights p ``(t,)`` on the simplex, with its certificate.
-    At ``theta``, ``(Q,)``, a point of Theta, h is at most value + gap: the next point of the cutting-plane method.
+    """A lower bound c'p - 1/2 sigma(S'p) of min over Theta of h, with its certificate; valid for any cut weights p ``(t,)`` on the simplex.
+
+    ``theta``, ``(Q,)``, is a point of Theta where h is at most value + gap: the next point of the cutting-plane method.
     """
 
     value: float
@@ -75,9 +79,10 @@ class LowerBound:
 
 
 def lower_bound(cuts: Cuts, domain: Domain, warm: FloatArray | None = None, *, tol: float = MASTER_TOL) -> LowerBound:
-    """Maximise c'p - 1/2 sigma(S'p) over the simplex of cut weights, until the gap is at most tol max_i |c_i|. Over a simplex of kernel
-    weights it is a linear program; over an elastic-net set or a p-norm ball compiled accelerated projected gradients solve it with the
-    closed form of sigma, from the cut weights ``warm``, to which later cuts are added as zeros.
+    """Maximise c'p - 1/2 sigma(S'p) over the simplex of cut weights, until the gap is at most tol max_i |c_i|.
+
+    Over a simplex of kernel weights this is a linear program. Over an elastic-net set or a p-norm ball, compiled accelerated projected
+    gradients solve it with the closed form of sigma. They start at the cut weights ``warm``, padded with zeros for later cuts.
     """
     t = len(cuts.c)
     start = np.full(t, 1.0 / t) if warm is None else Simplex().project(_with_later_cuts(warm, t, signed=True))
@@ -92,7 +97,7 @@ def lower_bound(cuts: Cuts, domain: Domain, warm: FloatArray | None = None, *, t
 
 
 def _sums_to_one(domain: Domain) -> bool | None:
-    """Return whether the weights of a set sum to one (True) or at most to one (False), None for a set with a curved boundary."""
+    """Return True if the weights of a set sum to one, False if they sum to at most one, None if the boundary is curved."""
     if isinstance(domain, Simplex):
         return True
     if isinstance(domain, ElasticNetSet):
@@ -103,7 +108,7 @@ def _sums_to_one(domain: Domain) -> bool | None:
 
 
 def _with_later_cuts(warm: FloatArray, t: int, *, signed: bool) -> FloatArray:
-    """Return the numbers of a warm start, ``(t,)``: zeros for the cuts added since."""
+    """Return the values of a warm start, ``(t,)``, padded with zeros for the cuts added since."""
     start, values = np.zeros(t), np.asarray(warm, dtype=np.float64)
     if values.ndim != 1 or len(values) > t or not (np.isfinite(values).all() and (signed or (values >= 0).all())):
         sign = "" if signed else " that are not negative"
@@ -118,8 +123,9 @@ def _certify(cuts: Cuts, domain: Domain, p: FloatArray, theta: FloatArray, steps
 
 
 def _solve_linear_program(cuts: Cuts, domain: Domain, whole: bool, start: FloatArray) -> LowerBound:
-    """Minimise the height z of the cuts over (theta, z); the cut weights are its multipliers. Where HiGHS gives up, the bound is that of
-    the best single cut or of ``start``: lower, but valid.
+    """Minimise the height z of the cuts over (theta, z); the cut weights are the multipliers.
+
+    If HiGHS fails, the bound is that of the best single cut or of ``start``: lower, but valid.
     """
     # Loaded on demand: it takes a third of a second, which every worker would pay.
     from scipy.optimize import linprog
@@ -148,9 +154,10 @@ def _solve_linear_program(cuts: Cuts, domain: Domain, whole: bool, start: FloatA
 
 @dataclass(frozen=True)
 class LevelPoint:
-    """The projection onto a level set. ``theta``, ``(Q,)``, always is in Theta and below the level. ``rho``, ``(t,)``, are the multipliers
-    of the cuts, the next warm start. ``distance`` is 1/2 ||theta - theta0||^2, and ``gap``, from the dual value at rho, bounds its excess
-    over the least possible value.
+    """The projection onto a level set.
+
+    ``theta``, ``(Q,)``, always is in Theta and below the level. ``rho``, ``(t,)``, holds the multipliers of the cuts for the next warm
+    start. ``distance`` is 1/2 ||theta - theta0||^2. ``gap``, from the dual value at rho, bounds how far ``distance`` is above its minimum.
     """
 
     theta: FloatArray
@@ -163,10 +170,11 @@ class LevelPoint:
 def project_on_level(
     theta0: FloatArray, cuts: Cuts, level: float, domain: Domain, warm: FloatArray | None = None, *, inside: FloatArray | None = None
 ) -> LevelPoint:
-    """Minimise 1/2 ||theta - theta0||^2 over the theta in Theta with every cut at most the level. The dual is maximised over the cut
-    multipliers by L-BFGS-B, from ``warm`` and zeros for new cuts, with rows scaled to unit length. Where its tolerance leaves cuts above
-    the level, a step towards a point below it, ``inside`` or that of :func:`lower_bound`, brings the result into both sets. Raises
-    ValueError if no point of Theta is below the level.
+    """Minimise 1/2 ||theta - theta0||^2 over the theta in Theta where every cut is at most ``level``.
+
+    L-BFGS-B maximises the dual over the cut multipliers, from ``warm`` padded with zeros for new cuts, with rows scaled to unit length. If
+    its tolerance leaves cuts above the level, a step towards a point below it (``inside``, or that of :func:`lower_bound`) brings the
+    result into both sets. Raises ValueError if no point of Theta is below the level.
     """
     t = len(cuts.c)
     start = np.zeros(t) if warm is None else _with_later_cuts(warm, t, signed=False)
@@ -214,7 +222,7 @@ class _LevelDual:
 
 
 def _lower_to_level(theta: FloatArray, cuts: Cuts, level: float, domain: Domain, inside: FloatArray | None) -> FloatArray:
-    """Return theta, or a point on the way to one below the level where its highest cut is at the level."""
+    """Return theta if it is below the level. Otherwise move towards a point below the level until the highest cut is at the level."""
     height = cuts.height(theta)
     if height <= level:
         return theta

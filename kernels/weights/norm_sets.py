@@ -1,6 +1,6 @@
 """Sets of non-negative kernel weights bounded by a norm, and the cone of all non-negative weights.
 
-The maximisers of a linear function come in closed form; projections are exact (elastic net) or a one-dimensional root (p-norm).
+Maximisers of a linear function have closed forms. Projections are exact (elastic net) or a one-dimensional root (p-norm).
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ ROOT_OPTIONS: dict[str, Any] = {"xtol": 1e-300, "rtol": 8.9e-16, "maxiter": 500}
 
 @dataclass(frozen=True)
 class ElasticNetSet:
-    """Weights w >= 0 with v ||w||_1 + (1 - v) ||w||_2^2 <= 1, 0 <= v <= 1. v = 1 is the simplex with sum at most one, v = 0 the
-    non-negative part of the Euclidean ball (source: Yang, Xu, Ye, King, Lyu, "Efficient Sparse Generalized Multiple Kernel Learning", IEEE
-    Trans. Neural Networks 22 (2011)).
+    """Weights w >= 0 with v ||w||_1 + (1 - v) ||w||_2^2 <= 1, 0 <= v <= 1.
+
+    v = 1 gives the simplex with sum at most one, v = 0 the non-negative part of the Euclidean ball (source: Yang, Xu, Ye, King, Lyu,
+    "Efficient Sparse Generalized Multiple Kernel Learning", IEEE Trans. Neural Networks 22 (2011)).
     """
 
     v: float = 0.5
@@ -33,28 +34,30 @@ class ElasticNetSet:
             raise ValueError(f"v={self.v!r}: must lie between 0 and 1")
 
     def violation(self, w: FloatArray) -> float:
-        """Return by how much w breaks the worst of the constraints; 0 inside."""
+        """Return the largest constraint violation of w; 0 inside the set."""
         return max(0.0, -float(w.min()), self.v * float(w.sum()) + (1.0 - self.v) * float(w @ w) - 1.0)
 
     def start(self, n: int) -> FloatArray:
-        """Return the equal weights on the boundary."""
+        """Return equal weights on the boundary."""
         v = self.v
         return np.full(n, (2.0 / n) / (v + math.sqrt(v * v + 4.0 * (1.0 - v) / n)))
 
     def project(self, w: FloatArray) -> FloatArray:
-        """Return the Euclidean projection max(0, (w - eta v) / (1 + 2 eta (1 - v))), eta >= 0 the root of a quadratic equation."""
+        """Return the Euclidean projection max(0, (w - eta v) / (1 + 2 eta (1 - v))), where eta >= 0 is the root of a quadratic equation."""
         return project_elastic(np.ascontiguousarray(w, dtype=np.float64), self.v)
 
     def support(self, direction: FloatArray) -> tuple[float, FloatArray]:
-        """Return max over the set of <direction, w> and its maximiser; equal entries share the weight equally. For v < 1 it is w_q = max(0,
-        z s_q - v) / (2 (1 - v)), with z such that the constraint is tight. Without a positive entry the maximum is 0; a zero direction
-        gives the start.
+        """Return max over the set of <direction, w> and its maximiser; equal entries share the weight equally.
+
+        For v < 1 the maximiser is w_q = max(0, z s_q - v) / (2 (1 - v)), with z such that the constraint is tight. Without a positive entry
+        the maximum is 0; a zero direction gives the start.
         """
         return _with_support(direction, elastic_response(np.ascontiguousarray(direction, dtype=np.float64), self.v), self)
 
     def weights_from_norms(self, norms: FloatArray) -> FloatArray:
-        """Return argmin over the set of 1/2 sum_q norms_q^2 / w_q, with 0/0 = 0; zero norms alone give the start. It solves 2 (1 - v) w^3 +
-        v w^2 = kappa norms^2, with kappa such that the constraint is tight.
+        """Return argmin over the set of 1/2 sum_q norms_q^2 / w_q, with 0/0 = 0; if all norms are zero, return the start.
+
+        The solution satisfies 2 (1 - v) w^3 + v w^2 = kappa norms^2, with kappa such that the constraint is tight.
         """
         norms, top = _scaled_norms(norms)
         if top == 0:
@@ -102,11 +105,11 @@ class LpBall:
             raise ValueError(f"p={self.p!r}: must be at least 1 and finite")
 
     def violation(self, w: FloatArray) -> float:
-        """Return by how much w breaks the worst of the constraints; 0 inside."""
+        """Return the largest constraint violation of w; 0 inside the set."""
         return max(0.0, -float(w.min()), _p_norm(np.abs(w), self.p) - 1.0)
 
     def start(self, n: int) -> FloatArray:
-        """Return the equal weights on the boundary."""
+        """Return equal weights on the boundary."""
         return np.full(n, n ** (-1.0 / self.p))
 
     def project(self, w: FloatArray) -> FloatArray:
@@ -124,11 +127,14 @@ class LpBall:
         return at(mu) / _p_norm(at(mu), self.p)
 
     def support(self, direction: FloatArray) -> tuple[float, FloatArray]:
-        """Return max over the set of <direction, w>, the dual norm of its positive part, and its maximiser, as the elastic net does."""
+        """Return max over the set of <direction, w>, which is the dual norm of its positive part, and its maximiser.
+
+        Special cases are as in :meth:`ElasticNetSet.support`.
+        """
         return _with_support(direction, power_response(np.ascontiguousarray(direction, dtype=np.float64), self.p), self)
 
     def weights_from_norms(self, norms: FloatArray) -> FloatArray:
-        """Return argmin over the set of 1/2 sum_q norms_q^2 / w_q: norms^(2 / (p + 1)), scaled; zero norms alone give the start."""
+        """Return argmin over the set of 1/2 sum_q norms_q^2 / w_q: scaled norms^(2 / (p + 1)). If all norms are zero, return the start."""
         norms, top = _scaled_norms(norms)
         if top == 0:
             return self.start(len(norms))
@@ -157,11 +163,9 @@ class NonNegative:
         return max(0.0, -float(w.min()))
 
     def start(self, n: int) -> FloatArray:
-        """Return ones."""
         return np.ones(n)
 
     def project(self, w: FloatArray) -> FloatArray:
-        """Return max(w, 0)."""
         return np.maximum(w, 0.0)
 
     def mirror(self, w: FloatArray, grad: FloatArray, step: float) -> FloatArray:
@@ -194,7 +198,6 @@ def _with_support(direction: FloatArray, best: FloatArray, domain: ElasticNetSet
 
 @compiled(deferred=True)
 def greatest_entry(s: FloatArray) -> float:
-    """Return the greatest entry."""
     top = -np.inf
     for q in range(s.size):
         top = max(top, s[q])
@@ -203,7 +206,9 @@ def greatest_entry(s: FloatArray) -> float:
 
 @compiled(deferred=True)
 def _sort_descending(s: FloatArray) -> FloatArray:
-    """Return the entries in descending order by Shell's sort: on hundreds of them as fast as numba's, which compiles for two seconds."""
+    """Return the entries in descending order by Shell sort. For hundreds of entries it is as fast as numba's sort, which takes two seconds
+    to compile.
+    """
     ordered, gap = s.copy(), 1
     while gap < s.size // 3:
         gap = 3 * gap + 1
@@ -220,7 +225,7 @@ def _sort_descending(s: FloatArray) -> FloatArray:
 
 @compiled(deferred=True)
 def _shared_top(s: FloatArray, top: float) -> FloatArray:
-    """Return equal weights with sum one on the entries equal to the greatest."""
+    """Return equal weights with sum one on the entries equal to the maximum."""
     best, count = np.zeros(s.size), 0
     for q in range(s.size):
         count += s[q] == top
@@ -232,8 +237,10 @@ def _shared_top(s: FloatArray, top: float) -> FloatArray:
 
 @compiled(deferred=True)
 def elastic_response(s: FloatArray, v: float) -> FloatArray:
-    """Return the maximiser of :meth:`ElasticNetSet.support`, zero without a positive entry. With the entries in descending order the active
-    ones are the greatest m with z_m s_(m) > v, z_m = sqrt((4 (1 - v) + m v^2) / sum_{i <= m} s_(i)^2).
+    """Return the maximiser of :meth:`ElasticNetSet.support`; zero if no entry is positive.
+
+    With the entries in descending order, the first m are active, for the largest m with z_m s_(m) > v and z_m = sqrt((4 (1 - v) + m v^2) /
+    sum_{i <= m} s_(i)^2).
     """
     top = greatest_entry(s)
     if top <= 0.0:
@@ -266,7 +273,7 @@ def elastic_response(s: FloatArray, v: float) -> FloatArray:
 
 @compiled(deferred=True)
 def power_response(s: FloatArray, p: float) -> FloatArray:
-    """Return the maximiser of :meth:`LpBall.support`, zero without a positive entry: s_+^(1 / (p - 1)), scaled."""
+    """Return the maximiser of :meth:`LpBall.support`, scaled s_+^(1 / (p - 1)); zero if no entry is positive."""
     top = greatest_entry(s)
     if top <= 0.0:
         return np.zeros(s.size)
@@ -284,8 +291,10 @@ def power_response(s: FloatArray, p: float) -> FloatArray:
 
 @compiled(deferred=True)
 def project_elastic(w: FloatArray, v: float) -> FloatArray:
-    """Return the projection of :meth:`ElasticNetSet.project`. With m active entries, a = 1 - v, their sum A and their sum of squares B, the
-    constraint is the quadratic equation a eta^2 + eta = (v A + a B - 1) / (m v^2 + 4 a).
+    """Return the projection of :meth:`ElasticNetSet.project`.
+
+    With m active entries, a = 1 - v, their sum A and their sum of squares B, the constraint is the quadratic equation a eta^2 + eta = (v A
+    + a B - 1) / (m v^2 + 4 a).
     """
     a = 1.0 - v
     inside, linear, quadratic = np.zeros(w.size), 0.0, 0.0
@@ -317,7 +326,7 @@ def _p_norm(w: FloatArray, p: float) -> float:
 
 
 def _scaled_norms(norms: FloatArray) -> tuple[FloatArray, float]:
-    """Return the norms divided by the greatest, and the greatest."""
+    """Return the norms divided by the largest one, and the largest one."""
     values = np.asarray(norms, dtype=np.float64)
     if not (np.isfinite(values).all() and (values >= 0).all()):
         raise ValueError("norms: must be finite and not negative")
@@ -326,7 +335,7 @@ def _scaled_norms(norms: FloatArray) -> tuple[FloatArray, float]:
 
 
 def _find_root(excess: Callable[[float], float], low: float, high: float) -> float:
-    """Return the root of a monotone function; round-off may move it to an end."""
+    """Return the root of a monotone function; with round-off it may be an end of the interval."""
     # Loaded on demand: it takes a third of a second, which every worker would pay.
     from scipy.optimize import brentq
 
@@ -337,7 +346,7 @@ def _find_root(excess: Callable[[float], float], low: float, high: float) -> flo
 
 
 def _first_inside(at: Callable[[float], FloatArray], excess: Callable[[float], float], log_free: FloatArray) -> FloatArray:
-    """Return at(eta) for the least eta >= 0 whose decreasing excess is not positive; at(0) = exp(log_free)."""
+    """Return at(eta) for the smallest eta >= 0 at which the decreasing function ``excess`` is not positive; at(0) = exp(log_free)."""
     # No set contains a weight above one, and at(0) could overflow there.
     if log_free.max() <= 0 and excess(0.0) <= 0:
         return at(0.0)
@@ -361,7 +370,7 @@ def _damped_root(log_u: FloatArray, rate: float) -> FloatArray:
 
 
 def _normalised_exp(log_free: FloatArray) -> FloatArray:
-    """Return exp(log_free), divided by its sum where that is above one."""
+    """Return exp(log_free), divided by its sum if that is above one."""
     top = max(0.0, float(log_free.max()))
     weights = np.exp(log_free - top)
     return weights / max(weights.sum(), math.exp(-top))
@@ -388,7 +397,7 @@ def _convex_root(a: float, b: float, r: float, w: float) -> float:
 
 @compiled
 def _cubic_roots(a: float, b: float, w: FloatArray) -> FloatArray:
-    """Return the positive roots of a x^3 + b x^2 = w: with y = x^2 it is b y + a y^(3/2) = w."""
+    """Return the positive roots of a x^3 + b x^2 = w. With y = x^2 the equation is b y + a y^(3/2) = w."""
     roots = np.empty(w.size)
     for k in range(w.size):
         roots[k] = math.sqrt(_convex_root(b, a, 1.5, w[k]))
@@ -397,7 +406,7 @@ def _cubic_roots(a: float, b: float, w: FloatArray) -> FloatArray:
 
 @compiled
 def _power_roots(w: FloatArray, mu: float, r: float) -> FloatArray:
-    """Return the roots of x + mu x^r = w; below r = 1 with y = x^r as the unknown, so that the function stays convex."""
+    """Return the roots of x + mu x^r = w. For r < 1 the unknown is y = x^r, so that the function stays convex."""
     roots = np.empty(w.size)
     for k in range(w.size):
         roots[k] = _convex_root(1.0, mu, r, w[k]) if r >= 1.0 else _convex_root(mu, 1.0, 1.0 / r, w[k]) ** (1.0 / r)

@@ -1,7 +1,7 @@
-"""Reduced gradients on the simplex of kernel weights (SimpleMKL), for any function J known by its value and gradient.
+"""Reduced gradients on the simplex of kernel weights (SimpleMKL), for any function J given by value and gradient.
 
-Source: Rakotomamonjy, Bach, Canu, Grandvalet, "SimpleMKL", JMLR 9 (2008), algorithm 1. The line search looks for a root of J's
-derivative instead of Armijo's condition: every trial solves the machine, which gives the derivative at no cost.
+Source: Rakotomamonjy, Bach, Canu, Grandvalet, "SimpleMKL", JMLR 9 (2008), algorithm 1. The line search finds a root of J's derivative
+instead of using Armijo's condition: each trial solves the SVM, which gives the derivative at no extra cost.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_TRIALS = 60  # Greatest number of machines one line search solves.
 
 
 class Evaluated(Protocol):
-    """J at a point of the simplex; an implementation may hold a warm start of its solver, too."""
+    """J at a point of the simplex; an implementation may also hold a warm start of its solver."""
 
     @property
     def weights(self) -> FloatArray:
@@ -28,13 +28,11 @@ class Evaluated(Protocol):
         ...
 
     @property
-    def value(self) -> float:
-        """J there."""
-        ...
+    def value(self) -> float: ...
 
     @property
     def slopes(self) -> FloatArray:
-        """The gradient of J there, shape (t,): -1/2 of the quadratic forms."""
+        """The gradient of J at the point, shape (t,): -1/2 of the quadratic forms."""
         ...
 
 
@@ -43,8 +41,9 @@ Evaluate = Callable[[FloatArray, EvaluatedT], EvaluatedT]
 
 
 def reduced_gradient(weights: FloatArray, slopes: FloatArray) -> FloatArray:
-    """Return the descent direction of the reduced gradient ``slopes`` at a point of the simplex. Its entries are differences to the slope
-    of the greatest weight, zero where they would leave the simplex.
+    """Return the descent direction of the reduced gradient for ``slopes`` at a point of the simplex.
+
+    Its entries are differences to the slope of the largest weight; entries that would leave the simplex are zero.
     """
     pivot = int(np.argmax(weights))
     direction = slopes[pivot] - slopes
@@ -55,13 +54,13 @@ def reduced_gradient(weights: FloatArray, slopes: FloatArray) -> FloatArray:
 
 
 def longest_step(weights: FloatArray, direction: FloatArray) -> float:
-    """Return the step at which the first weight reaches zero; an entry of the direction must be negative."""
+    """Return the step at which the first weight reaches zero; at least one entry of the direction must be negative."""
     falling = direction < 0
     return float(np.min(weights[falling] / -direction[falling]))
 
 
 def clip_direction(weights: FloatArray, direction: FloatArray) -> FloatArray:
-    """Return the direction without the entries that would leave the simplex; the greatest weight takes their sum."""
+    """Return the direction without the entries that would leave the simplex; the largest weight balances their sum."""
     allowed, pivot = np.where(weights > 0, direction, np.maximum(direction, 0.0)), np.argmax(weights)
     # Never what is left of its own entry: an entry far below it would be lost, and nothing would fall.
     allowed[pivot] = 0.0
@@ -70,10 +69,12 @@ def clip_direction(weights: FloatArray, direction: FloatArray) -> FloatArray:
 
 
 def reduced_step(at: EvaluatedT, evaluate: Evaluate[EvaluatedT], *, flat: float = 0.1) -> EvaluatedT:
-    """Take one step of SimpleMKL: from border to border of the simplex as long as J falls, then to a flat point of the line. ``evaluate``
-    maps weights and the last evaluated point, for warm starts, to J there. Weights may differ from zero and from sum one by round-off: the
-    callable decides which are zero and returns the weights it used. A line search ends when J's derivative has fallen to the share ``flat``
-    of the first one. The result is never above the start by more than round-off; the start itself where no direction descends.
+    """Take one step of SimpleMKL: move to the boundary of the simplex as long as J falls, then to a stationary point of the line.
+
+    ``evaluate`` maps weights and the last evaluated point (for warm starts) to J. Weights may differ from zero and from sum one by
+    round-off; ``evaluate`` decides which are zero and returns the weights it used. A line search ends when J's derivative has fallen to the
+    share ``flat`` of its initial value. The result is never above the start by more than round-off. If no direction descends, the start is
+    returned.
     """
     direction = reduced_gradient(at.weights, at.slopes)
     while direction.any():
@@ -91,7 +92,7 @@ def reduced_step(at: EvaluatedT, evaluate: Evaluate[EvaluatedT], *, flat: float 
 def _find_flat_point(
     start: EvaluatedT, border: EvaluatedT, direction: FloatArray, length: float, evaluate: Evaluate[EvaluatedT], flat: float
 ) -> EvaluatedT:
-    """Find the root of J's derivative between the start and the border, by bisection and secants."""
+    """Find the root of J's derivative between the start and the boundary, by bisection and secants."""
     at, low, high = start, 0.0, length
     first = slope_low = float(direction @ start.slopes)
     slope_high = float(direction @ border.slopes)
@@ -140,7 +141,7 @@ def _support_point(s: FloatArray, elastic: bool, shape: float) -> FloatArray:
 
 @compiled(deferred=True)
 def _project_simplex(w: FloatArray) -> FloatArray:
-    """Return the projection onto the weights with sum one: of a point above the boundary, it is that onto the sum at most one."""
+    """Project onto the weights with sum one. For a point above the boundary this equals the projection onto sum at most one."""
     ones = np.ones(w.size)
     lifted = project_elastic(add_scaled(w, 1.0 + greatest_entry(add_scaled(np.zeros(w.size), -1.0, w)), ones), 1.0)
     total = inner_product(lifted, ones)
@@ -153,9 +154,11 @@ def _project_simplex(w: FloatArray) -> FloatArray:
 def ascend_cut_weights(
     c: FloatArray, S: FloatArray, S_t: FloatArray, p: FloatArray, elastic: bool, shape: float, tol: float, max_iter: int
 ) -> tuple[FloatArray, FloatArray, int]:
-    """Maximise c'p - 1/2 sigma(S'p) over the simplex by accelerated projected gradients with restarts. sigma is the support function of an
-    elastic-net set (shape v < 1) or of a p-norm ball (shape p > 1); ``S_t`` is S'. Steps are found by backtracking, and the momentum
-    restarts whenever it points downhill. Returns the best weights, the response whose greatest cut is least, and the number of steps.
+    """Maximise c'p - 1/2 sigma(S'p) over the simplex by accelerated projected gradients with restarts.
+
+    sigma is the support function of an elastic-net set (shape v < 1) or of a p-norm ball (shape p > 1); ``S_t`` is S'. Step lengths come
+    from backtracking, and the momentum restarts whenever it points downhill. Returns the best weights, the response with the lowest maximum
+    cut, and the number of steps.
     """
     ones, start = np.ones(p.size), add_scaled(p, 0.0, p)
     q, ahead, momentum, step = start, start, 1.0, -1.0

@@ -1,4 +1,4 @@
-r"""Unsupervised multiple kernel learning: kernel weights and local bases that reconstruct every point from its neighbours.
+r"""Unsupervised multiple kernel learning: kernel weights and local bases that reconstruct each point from its neighbours.
 
 With points x_i, inner products P, squared distances M, kernels K = sum_t mu_t K_t and the set of bases B_i of point i,
 
@@ -7,9 +7,9 @@ With points x_i, inner products P, squared distances M, kernels K = sum_t mu_t K
     J = \sum_i \Big[ \tfrac12 \big\| x_i - \sum_{j \in B_i} K_{ij} x_j \big\|^2 + \gamma_1 \sum_{j \in B_i} K_{ij} M_{ij}
         + \gamma_2 |B_i| \Big] .
 
-For fixed bases J is a quadratic function of mu, :func:`weight_terms`; for fixed weights every point has a separate problem, which
+For fixed bases J is a quadratic function of mu, :func:`weight_terms`. For fixed weights each point is a separate problem, which
 :func:`greedy_bases` solves greedily (source: Zhuang, thesis, 2011, chapter 5; the factors of its (5.4) and (5.6) are corrected here, and a
-point is no basis of itself).
+point is never its own basis).
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ CHUNK_ENTRIES = 1 << 21  # Entries of one chunk of the quadratic term.
 
 @dataclass(frozen=True)
 class WeightTerms:
-    """J(mu) = 1/2 mu'W mu + u'mu + constant for fixed bases. W, ``(k, k)``, has the inner products of the kernels' reconstructions and is
-    positive semi-definite; the constant is 1/2 trace P + gamma2 times the number of bases.
+    """J(mu) = 1/2 mu'W mu + u'mu + constant for fixed bases.
+
+    W, ``(k, k)``, holds the inner products of the kernels' reconstructions and is positive semi-definite. The constant is 1/2 trace P +
+    gamma2 times the number of bases.
     """
 
     W: FloatArray
@@ -48,13 +50,14 @@ class WeightTerms:
         return WeightTerms(self.W + other.W, self.u + other.u, self.constant + other.constant)
 
     def value(self, mu: FloatArray) -> float:
-        """Return J(mu)."""
         return float(0.5 * mu @ self.W @ mu + self.u @ mu + self.constant)
 
 
 def weight_terms(entries: FloatArray, bases: BasisArray, inner: FloatArray, gamma1: float, gamma2: float) -> WeightTerms:
-    """Return J for fixed bases, a quadratic function of the weights. ``entries`` ``(k, n, B)`` are K_t[i, bases[i, b]], ``bases`` ``(n,
-    B)`` -1 where there is none, ``inner`` the inner products P.
+    """Return J for fixed bases, a quadratic function of the weights.
+
+    ``entries`` ``(k, n, B)`` are K_t[i, bases[i, b]], ``bases`` ``(n, B)`` is -1 for missing bases, and ``inner`` holds the inner products
+    P.
     """
     k, n, size = entries.shape
     present = bases >= 0
@@ -73,15 +76,18 @@ def weight_terms(entries: FloatArray, bases: BasisArray, inner: FloatArray, gamm
 
 
 def linear_costs(present: NDArray[np.bool_], own: FloatArray, squares: FloatArray, across: FloatArray, gamma1: float) -> FloatArray:
-    """Return ``gamma1 M_ij - P_ij`` of every point and base, ``(n, B)``, 0 where there is none; ``own`` ``(n,)`` and ``squares`` ``(n, B)``
-    are squared norms of points and bases, ``across`` their inner products.
+    """Return ``gamma1 M_ij - P_ij`` for each point and base, ``(n, B)``, 0 for missing bases.
+
+    ``own`` ``(n,)`` and ``squares`` ``(n, B)`` are squared norms of points and bases, ``across`` their inner products.
     """
     return np.where(present, gamma1 * (own[:, None] + squares - 2.0 * across) - across, 0.0)
 
 
 def rebuilt_products(values: FloatArray, between: FloatArray) -> FloatArray:
-    """Return the inner products of the kernels' reconstructions of some points, ``(k, k)``: ``values`` ``(k, n, B)`` are the entries at
-    their bases, 0 where there is none, ``between`` ``(n, B, B)`` the inner products of the bases of a point.
+    """Return the inner products of the kernels' reconstructions of some points, ``(k, k)``.
+
+    ``values`` ``(k, n, B)`` are the kernel entries at the bases, 0 for missing ones; ``between`` ``(n, B, B)`` are the inner products of
+    the bases of a point.
     """
     k = len(values)
     rebuilt = np.matmul(values.transpose(1, 0, 2), between).transpose(1, 0, 2)
@@ -90,7 +96,9 @@ def rebuilt_products(values: FloatArray, between: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class SimplexSolution:
-    """A minimiser of 1/2 mu'W mu + u'mu over the simplex; the gap, <gradient, mu> minus its least entry, bounds the excess of its value."""
+    """A minimiser of 1/2 mu'W mu + u'mu over the simplex. The gap, <gradient, mu> minus the smallest gradient entry, bounds how far its
+    value is from the optimum.
+    """
 
     weights: FloatArray
     value: float
@@ -99,8 +107,10 @@ class SimplexSolution:
 
 
 def solve_simplex_qp(W: FloatArray, u: FloatArray, warm: FloatArray | None = None, *, tol: float = 1e-10) -> SimplexSolution:
-    """Minimise 1/2 mu'W mu + u'mu over mu >= 0, sum mu = 1 by a primal active-set method, from ``warm`` or the best vertex. W, ``(k, k)``,
-    is symmetric positive semi-definite, singular too. The search ends at a gap of tol in units of the largest among 1/2 W_tt, u_t.
+    """Minimise 1/2 mu'W mu + u'mu over mu >= 0, sum mu = 1 by a primal active-set method, from ``warm`` or the best vertex.
+
+    W, ``(k, k)``, is symmetric positive semi-definite and may be singular. The search ends at a gap of ``tol``, relative to the largest of
+    1/2 W_tt and u_t.
     """
     W, u = np.asarray(W, np.float64), np.asarray(u, np.float64)
     if u.ndim != 1 or not u.size or W.shape != (len(u), len(u)):
@@ -144,7 +154,7 @@ def _solve_active_set(W: FloatArray, u: FloatArray, mu: FloatArray, tol: float) 
 
 
 def _minimise_on_face(W: FloatArray, u: FloatArray, free: NDArray[np.bool_]) -> FloatArray:
-    """Return the minimiser with sum one among the weights that are free to move, others 0."""
+    """Return the minimiser with sum one in which only the weights ``free`` may be non-zero."""
     at = np.flatnonzero(free)
     both = _solve_with_ridge(W[np.ix_(at, at)], np.stack([-u[at], np.ones(len(at))], axis=1))
     share = (1.0 - both[:, 0].sum()) / both[:, 1].sum()
@@ -211,9 +221,10 @@ def _fill_basis_costs(gram: Array, inner: FloatArray, bases: BasisArray, gamma1:
 def greedy_bases(
     gram: Array, inner: FloatArray, size: int, gamma1: float, gamma2: float, *, stop: str = "size"
 ) -> tuple[BasisArray, FloatArray]:
-    """Choose bases of every point, each time the one that lowers its share of J most; ties go to the smallest index. K and P are ``(n,
-    n)``. With ``stop="size"`` exactly ``size`` < n bases are taken, with ``"gain"`` fewer when no further one lowers the cost. Returns them
-    in the order of choice, ``(n, size)``, -1 after a stop, and the points' shares J_i, ``(n,)``.
+    """Choose the bases of each point greedily, each time the one that lowers its share of J most; ties go to the smallest index.
+
+    K and P are ``(n, n)``. ``stop="size"`` takes exactly ``size`` < n bases; ``stop="gain"`` takes fewer if no further one lowers the cost.
+    Returns the bases in the order of choice, ``(n, size)``, -1 after a stop, and the points' shares J_i, ``(n,)``.
     """
     n = len(inner)
     if gram.shape != (n, n) or inner.shape != (n, n):
@@ -227,7 +238,7 @@ def greedy_bases(
 
 @compiled
 def code_point(inner: FloatArray, i: int, penalty: float, d: FloatArray, products: FloatArray) -> None:
-    """Descend along coordinates to the d of ``min 1/2 ||x_i - sum_j d_j x_j||^2 + penalty ||d||_1`` with d_i = 0."""
+    """Minimise ``1/2 ||x_i - sum_j d_j x_j||^2 + penalty ||d||_1`` over d with d_i = 0 by coordinate descent."""
     n = len(inner)
     d[:] = 0.0
     products[:] = 0.0
@@ -273,13 +284,13 @@ def _choose_by_codes(inner: FloatArray, penalty: float, by_gain: bool, bases: Ba
 
 
 def coded_bases(inner: FloatArray, size: int, penalty: float = 0.0, *, stop: str = "size") -> BasisArray:
-    r"""Choose bases of every point by sparse coding, without a kernel: those of the largest ``|d_j|`` in
+    r"""Choose the bases of each point by sparse coding, without a kernel: those with the largest ``|d_j|`` in
 
     .. math:: \min_d \tfrac12 \big\| x_i - \sum_{j \ne i} d_j x_j \big\|^2 + \lambda \|d\|_1 .
 
-    A penalty 0 takes PENALTY_SHARE of the largest inner product of the point with another one. With ``stop="size"`` the ``size`` < n bases
-    are filled up by the points that the residual is most correlated with, with ``"gain"`` only bases with ``d_j != 0`` are taken. Returns
-    them in the order of ``|d_j|``, ``(n, size)``, -1 where there is none.
+    For a penalty of 0, lambda is PENALTY_SHARE of the largest inner product of the point with another one. ``stop="size"`` fills up to
+    ``size`` < n bases with the points most correlated with the residual; ``stop="gain"`` takes only bases with ``d_j != 0``. Returns the
+    bases in the order of ``|d_j|``, ``(n, size)``, -1 for missing ones.
     """
     n = len(inner)
     if not 1 <= size <= n - 1:
@@ -290,7 +301,7 @@ def coded_bases(inner: FloatArray, size: int, penalty: float = 0.0, *, stop: str
 
 
 def basis_costs(gram: Array, inner: FloatArray, bases: BasisArray, gamma1: float, gamma2: float) -> FloatArray:
-    """Return every point's share J_i of the objective for given bases, shape (n,)."""
+    """Return each point's share J_i of the objective for given bases, shape (n,)."""
     values = np.empty(len(bases))
     _fill_basis_costs(gram, inner, bases, float(gamma1), float(gamma2), values)
     return values

@@ -1,7 +1,7 @@
 """Bases and terms of unsupervised multiple kernel learning for some points at a time, from their rows of the kernel and all rows of data.
 
-Nothing of size n x n is held: inner products of a point with all others are formed block by block of the others. The objective, its terms
-and the greedy choice are those of :mod:`umkl`.
+No n x n array is held: inner products of a point with all others are computed block by block. The objective, its terms and the greedy
+choice are those of :mod:`umkl`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Rows(Protocol):
     """The rows of a data set, dense or csr in float64."""
 
     def blocks(self) -> Iterator[tuple[int, RowBlock]]:
-        """Yield consecutive blocks of rows with the number of their first row."""
+        """Yield consecutive blocks of rows with the index of their first row."""
         ...
 
     def take(self, ids: IntArray) -> RowBlock:
-        """Return rows by their numbers, in that order."""
+        """Return rows by index, in the given order."""
         ...
 
 
@@ -64,7 +64,8 @@ def _add_costs(gram: Array, products: FloatArray, lo: int, weights: FloatArray, 
 
 
 def greedy_strip(gram: Array, first: int, rows: Rows, size: int, gamma1: float, gamma2: float, *, stop: str = "size") -> BasisArray:
-    """Choose the bases of points ``first``, ``first + 1`` ... as :func:`umkl.greedy_bases` does; ``gram`` ``(c, n)`` are their rows of K.
+    """Choose the bases of points ``first``, ``first + 1`` ... as :func:`umkl.greedy_bases` does; ``gram`` ``(c, n)`` holds their rows of K.
+
     Returns ``(c, size)``, in the order of choice, -1 after a stop.
     """
     c, points = len(gram), np.arange(len(gram))
@@ -91,8 +92,10 @@ def greedy_strip(gram: Array, first: int, rows: Rows, size: int, gamma1: float, 
 
 
 class BaseProducts(NamedTuple):
-    """Inner products of some points and their bases: squared norms of both, ``(c,)`` and ``(c, B)``, between a point and its bases ``(c,
-    B)``, and among these ``(c, B, B)``.
+    """Squared norms and inner products of some points and their bases.
+
+    Squared norms of points ``(c,)`` and bases ``(c, B)``; inner products of a point with its bases ``(c, B)``, and among its bases ``(c, B,
+    B)``.
     """
 
     own: FloatArray
@@ -102,7 +105,9 @@ class BaseProducts(NamedTuple):
 
     @classmethod
     def of(cls, points: RowBlock, bases: RowBlock, step: int) -> BaseProducts:
-        """Return those of ``points`` (c rows) and of their ``bases`` (c B rows, point by point), found for ``step`` points at a time."""
+        """Return the products of ``points`` (c rows) and their ``bases`` (c B rows, point by point), computed for ``step`` points at a
+        time.
+        """
         size = bases.shape[0] // points.shape[0]
         parts = [cls._of_some(points[lo : lo + step], bases[lo * size : (lo + step) * size]) for lo in range(0, points.shape[0], step)]
         return cls(*(np.concatenate(part) for part in zip(*parts, strict=True)))
@@ -117,12 +122,12 @@ class BaseProducts(NamedTuple):
 
 
 def base_places(points: int, bases: int) -> IntArray:
-    """Return where the bases of every point stand in their list, ``(points, B)``."""
+    """Return the position of each point's bases in their list, ``(points, B)``."""
     return np.arange(bases).reshape(points, -1)
 
 
 def point_costs(entries: FloatArray, bases: BasisArray, products: BaseProducts, gamma1: float, gamma2: float) -> FloatArray:
-    """Return every point's share J_i of the objective, ``(c,)``, with the ``entries`` ``(c, B)`` of K at its bases."""
+    """Return each point's share J_i of the objective, ``(c,)``; ``entries`` ``(c, B)`` are those of K at the bases."""
     present = bases >= 0
     values = np.where(present, entries, 0.0)
     linear = linear_costs(present, products.own, products.squares, products.across, gamma1)
@@ -131,7 +136,7 @@ def point_costs(entries: FloatArray, bases: BasisArray, products: BaseProducts, 
 
 
 def point_terms(entries: FloatArray, bases: BasisArray, products: BaseProducts, gamma1: float, gamma2: float) -> WeightTerms:
-    """Return the share of some points in J for fixed bases, with the ``entries`` ``(k, c, B)`` of every kernel at the bases."""
+    """Return the share of some points in J for fixed bases; ``entries`` ``(k, c, B)`` are those of each kernel at the bases."""
     present = bases >= 0
     values = np.where(present, entries, 0.0)
     linear = linear_costs(present, products.own, products.squares, products.across, gamma1)
@@ -153,22 +158,23 @@ ROWS = 1024  # Points whose residuals are formed at a time.
 
 
 class Largest(NamedTuple):
-    """The points that a point's residual is most correlated with: ``(n, m)`` numbers and magnitudes, -1 and -inf where there are fewer."""
+    """The points most correlated with a point's residual: indices and magnitudes ``(n, m)``, -1 and -inf if there are fewer."""
 
     ids: BasisArray
     values: FloatArray
 
 
 def solve_code(square: FloatArray, penalty: float) -> FloatArray:
-    """Return the code ``(a,)`` of the first of some points by the others, ``square`` their part of Q ``(a + 1, a + 1)``."""
+    """Return the code ``(a,)`` of the first of some points by the others; ``square`` ``(a + 1, a + 1)`` is their part of Q."""
     d, products = np.empty(len(square)), np.empty(len(square))
     code_point(np.ascontiguousarray(square), 0, float(penalty), d, products)
     return d[1:]
 
 
 def largest_residuals(strip: Array, first: int, codes: sp.csr_array, count: int) -> Largest:
-    """Return the ``count`` largest residuals of every point among points ``first``, ``first + 1`` ... of zero coefficient; ``strip`` ``(c,
-    n)`` are their rows of Q, ``codes`` ``(n, n)`` those of all points, row by row.
+    """Return, for points ``first``, ``first + 1`` ..., the ``count`` points with the largest residual correlation and a zero coefficient.
+
+    ``strip`` ``(c, n)`` holds their rows of Q, ``codes`` ``(n, n)`` the codes of all points, row by row.
     """
     columns = np.ascontiguousarray(strip.T, dtype=np.float64)
     n, c = columns.shape
@@ -186,7 +192,7 @@ def largest_residuals(strip: Array, first: int, codes: sp.csr_array, count: int)
 
 
 def merge_largest(parts: Sequence[Largest], count: int) -> Largest:
-    """Return the largest of several parts of the points."""
+    """Merge the largest residuals of several parts of the points into the ``count`` largest."""
     return _best(np.concatenate([part.ids for part in parts], axis=1), np.concatenate([part.values for part in parts], axis=1), count)
 
 
@@ -200,8 +206,8 @@ def _best(ids: Array, values: FloatArray, count: int) -> Largest:
 
 
 def bases_of_codes(codes: sp.csr_array, left: Largest, size: int, *, stop: str = "size") -> BasisArray:
-    """Return the points of the largest coefficients, ``(n, size)``, filled up by those that the residuals are most correlated with, or with
-    ``stop="gain"`` by -1.
+    """Return the points of the largest coefficients, ``(n, size)``, filled up with those most correlated with the residual, or with -1 if
+    ``stop="gain"``.
     """
     n, indptr, indices = len(left.ids), np.asarray(codes.indptr), np.asarray(codes.indices)
     bases = np.full((n, size), -1, np.int32)
