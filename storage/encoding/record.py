@@ -19,7 +19,7 @@ REFUSAL = (
     "rule-ensemble alone)"
 )
 """What to say of a value that is missing."""
-COVARIATE_RULE = "covariates are numbers, none missing: fill them in, write levels as columns of 0 and 1, or make them features"
+COVARIATE_RULE = "covariates are numbers, none missing: fill them in, write categories as columns of 0 and 1, or make them features"
 """What to say of a covariate that is missing, or a text."""
 
 _DENSE_FEATURES = 16  # features for each source column up to which rows stay dense

@@ -82,7 +82,7 @@ def _store_text(figures: dict[str, Any], **more: Any) -> str:
         rows.insert(7, ("missing values", f"{figures['missing']:,}"))
     if "encoding" in figures:
         kinds = Counter(row["kind"] for row in figures["encoding"])
-        rows.insert(4, ("source columns", ", ".join(f"{count} {kind}" for kind, count in kinds.items())))
+        rows.insert(4, ("source columns", ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())))
     return align_rows([*rows, *more.items()])
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ...pipeline.records.charts import ShownTable, SystemCharts
 from ...pipeline.records.run_view import Row, RunView, number
 from ...pipeline.registry import METHODS
+from .words import percent
 
 MOST_CLASSES = 3  # weights by class that have a column each; of more the largest is shown with its class
 _HEADINGS: Mapping[str, Mapping[str, str]] = {
@@ -50,16 +51,17 @@ def model_rows(run: RunView) -> list[tuple[ShownTable, Sequence[Row]]]:
 
 
 def what_was_found(run: RunView, most: int = 10) -> Found | None:
-    """Return what a run found, at most so many rows of it; None before its first round. How often resamples select a feature stands
-    beside it where it was measured.
+    """Return the first rows of what a run found; None before its first round.
+
+    Selected features come with the share of resamples that select them, where it was measured.
     """
     shown, rows = next(iter(model_rows(run)), (None, ()))
     if shown is None:
         return None
     kept = [row for row in map(_with_one_weight, rows) if _size(row) != 0.0]
-    steady = {row["feature"]: row["frequency"] for row in run.tables.get("stability", ())}
+    steady = {row["feature"]: percent(row["frequency"]) for row in run.tables.get("stability", ())}
     if shown.name == "selected" and steady:
-        kept = [{**row, "stability": steady.get(row["feature"])} for row in kept]
+        kept = [{**row, "selected in": steady.get(row["feature"], "")} for row in kept]
     known = list(dict.fromkeys(key for row in kept for key in row if key != "column"))
     headings = _HEADINGS.get(shown.name, {key: key for key in known})
     columns = [key for key in headings if key in known]
