@@ -1,9 +1,9 @@
-"""Many Gram matrices in memory, as packed upper triangles or as whole matrices of the caller.
+"""Many Gram matrices in memory, stored as packed upper triangles or read from the caller's whole matrices.
 
-Rows are cut into bands of 128. Of a band the loops read the columns from its own first row on: the square on the diagonal, and the rest
-right of it. Packed triangles hold nothing else; whole matrices are read without a copy. The two differ only in the start of a band and the
-stride of its rows: the same loops read both, in the same order, to the same bits. Entry (i, j) of every kernel is in the same column of one
-(k, entries) array.
+Rows are divided into bands of 128. In a band the loops read the columns from the band's first row on: the square on the diagonal, and the
+part to its right. Packed triangles hold nothing else; whole matrices are read without a copy. The two layouts differ only in the start of a
+band and the stride of its rows, so the same loops read both in the same order and give the same bits. Entry (i, j) of all kernels is in the
+same column of one (k, entries) array.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ GEMM_BYTES = 8 << 20  # Size of the float64 strip of entries that one matrix pro
 
 
 class PackedBank:
-    """k symmetric n x n matrices K_q = scale_q R_q in memory, R_q in float32 or float64. Sums are accumulated in float64. A result of one
-    kernel has the same bits whichever other kernels are computed with it; only :meth:`inner_products` is an exception. ``values`` are ``(k,
-    n_packed)``, used without a copy, or ``(k, n * n)`` of whole matrices (:meth:`over`); ``bands`` ``(n_bands, 2)`` the first entry of each
-    band in a matrix and the stride of its rows; ``frozen`` a read-only view of the values, so that one compiled version of the loops serves
-    both layouts; ``scale`` ``(k,)``, one by default, may be assigned to normalise without touching the bank.
+    """k symmetric n x n matrices K_q = scale_q R_q in memory, with R_q in float32 or float64; sums are accumulated in float64.
+
+    The result for one kernel has the same bits whichever other kernels are computed with it, except in :meth:`inner_products`. ``values``
+    are ``(k, n_packed)``, used without a copy, or ``(k, n * n)`` of whole matrices (:meth:`over`). ``bands``, ``(n_bands, 2)``, are the
+    first entry of each band in a matrix and the stride of its rows. ``frozen`` is a read-only view of the values, so that one compiled
+    version of the loops serves both layouts. ``scale``, ``(k,)`` [default: ones], can be assigned to normalise without changing the bank.
     """
 
     def __init__(self, values: Array, n: int) -> None:
@@ -47,13 +48,15 @@ class PackedBank:
 
     @classmethod
     def empty(cls, k: int, n: int, dtype: DTypeLike = np.float32) -> PackedBank:
-        """Return a bank for :meth:`put` to fill; it refuses to compute before it has every entry."""
+        """Return a bank to be filled by :meth:`put`; computing fails until every entry is there."""
         bank = cls(np.empty((k, count_packed(n)), dtype=dtype), n)
         bank._areas = {}
         return bank
 
     def grown(self, k: int) -> PackedBank:
-        """Return a bank of k kernels for :meth:`put` to fill on: the first are those of this one, which ends. Its memory grows in place."""
+        """Return a bank of k kernels that continues this one: its first kernels are these, and :meth:`put` fills the rest. The memory grows
+        in place, and this bank becomes unusable.
+        """
         values, areas = self.values, self._areas
         del self.values, self.frozen
         values.resize((k, values.shape[1]), refcheck=False)
@@ -63,7 +66,7 @@ class PackedBank:
 
     @classmethod
     def from_dense(cls, grams: ArrayLike, dtype: DTypeLike = np.float32) -> PackedBank:
-        """Return a bank of whole matrices, shape (k, n, n); entries below the diagonals are not read."""
+        """Return a bank from whole matrices, shape (k, n, n); entries below the diagonals are not read."""
         matrices = np.asarray(grams)
         if matrices.ndim != 3 or matrices.shape[1] != matrices.shape[2]:
             raise ValueError(f"grams: shape {matrices.shape}, must be (k, n, n)")
@@ -74,8 +77,10 @@ class PackedBank:
 
     @classmethod
     def over(cls, grams: Array) -> PackedBank:
-        """Return a bank that reads whole matrices without a copy and never writes to them. ``grams``, ``(k, n, n)``, are float32 or float64
-        in C order and exactly symmetric: of the squares on the diagonal both triangles are read.
+        """Return a bank that reads whole matrices without a copy and never writes to them.
+
+        ``grams``, ``(k, n, n)``, are float32 or float64 in C order and exactly symmetric; in the squares on the diagonal both triangles are
+        read.
         """
         if not is_readable_in_place(grams):
             raise ValueError(f"grams: shape {grams.shape} of {grams.dtype}, must be C-ordered (k, n, n) of float32 or float64")
@@ -86,7 +91,7 @@ class PackedBank:
         return bank
 
     def packed(self) -> PackedBank:
-        """Return a copy of the matrices as packed triangles, which may be changed."""
+        """Return a writable copy of the matrices as packed triangles."""
         self._check_kernels(None)
         bank = type(self)(np.empty((self.k, count_packed(self.n)), self.values.dtype), self.n)
         for first in range(0, self.n, BAND):
@@ -96,15 +101,17 @@ class PackedBank:
 
     @staticmethod
     def bytes_for(k: int, n: int, dtype: DTypeLike = np.float32) -> int:
-        """Return the bytes that packed triangles of k matrices of order n take."""
+        """Return the bytes of the packed triangles of k matrices of order n."""
         return k * count_packed(n) * np.dtype(dtype).itemsize
 
     # -- filling -----------------------------------------------------------------------------------------------------------
 
     def put(self, q: int, lo: int, hi: int, block: ArrayLike) -> None:
-        """Store raw entries K[lo : lo + r, hi : hi + c] of one kernel or of consecutive ones; refuse what is not finite in the bank's type.
-        ``block``, ``(r, c)`` or ``(m, r, c)`` for m kernels from q on, is a square on the diagonal (lo = hi, r = c), of which only the
-        upper triangle is read, or a rectangle right of it (hi >= lo + r). Its edges need not be those of the bands.
+        """Store raw entries K[lo : lo + r, hi : hi + c] of one kernel, or of m consecutive ones from q on. Raises ValueError for entries
+        not finite in the bank's type.
+
+        ``block``, ``(r, c)`` or ``(m, r, c)``, is either a square on the diagonal (lo = hi, r = c), of which only the upper triangle is
+        read, or a rectangle to its right (hi >= lo + r). Its edges need not be those of the bands.
         """
         self._check_writable()
         entries = np.asarray(block)
@@ -124,7 +131,7 @@ class PackedBank:
 
     @property
     def lent(self) -> bool:
-        """Whether the matrices are the caller's, which the bank only reads."""
+        """Whether the matrices belong to the caller and are read-only."""
         return not self.values.flags.writeable
 
     def _check_writable(self) -> None:
@@ -161,14 +168,14 @@ class PackedBank:
                 np.copyto(band[:, left - first : left - first + inside, at], image, where=below)
 
     def _band(self, first: int) -> Array:
-        """Return the band that starts at row `first` of all kernels, shape (k, rows, n - first): a view."""
+        """Return a view of the band that starts at row ``first``, for all kernels, shape (k, rows, n - first)."""
         start, stride = self.bands[first // BAND]
         shape, size = (self.k, min(BAND, self.n - first), self.n - first), self.values.itemsize
         steps = (self.values.strides[0], int(stride) * size, size)
         return np.lib.stride_tricks.as_strided(self.values[:, start:], shape, steps, writeable=not self.lent)
 
     def _check_kernels(self, kernels: ArrayLike | None) -> IntArray:
-        """Return the indices of the kernels, of all by default; raise ValueError if one does not exist or lacks entries."""
+        """Return the indices of the kernels (default: all). Raises ValueError if one does not exist or lacks entries."""
         chosen = np.arange(self.k) if kernels is None else np.asarray(kernels, dtype=np.int64)
         if chosen.ndim != 1 or (chosen.size and not (chosen.min() >= 0 and chosen.max() < self.k)):
             raise ValueError(f"kernels: must be a list of numbers from 0 to {self.k - 1}")
@@ -180,8 +187,10 @@ class PackedBank:
         return chosen
 
     def transform(self, functions: Sequence[Callable[[Array, slice, slice], Array]]) -> None:
-        """Replace the entries K[rows, columns] of every kernel by ``function(K[rows, columns], rows, columns)``, one function a kernel. The
-        functions work entry by entry and preserve symmetry; they get one band of rows at a time.
+        """Replace the entries K[rows, columns] of each kernel by ``function(K[rows, columns], rows, columns)``, with one function per
+        kernel.
+
+        The functions must work entry by entry and preserve symmetry; they receive one band of rows at a time.
         """
         self._check_writable()
         for first in range(0, self.n, BAND):
@@ -194,14 +203,14 @@ class PackedBank:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the entries."""
         return self.values.nbytes
 
     def combine(self, theta: ArrayLike, out: Array | None = None, change: Callable[[Array], object] | None = None) -> Array:
-        """Return sum_q theta_q K_q; kernels with weight zero are not read. ``out``, ``(n, n)`` float32 or float64 in C order, is
-        overwritten and returned; by default it is new, of the bank's type. The sum is exactly symmetric: added in float64, four used
-        kernels at a time in ascending order, and rounded once. ``change`` works on parts of the upper triangle in place, entry by entry,
-        before they are mirrored.
+        """Return sum_q theta_q K_q; kernels with weight zero are not read.
+
+        ``out``, ``(n, n)`` float32 or float64 in C order, is overwritten and returned [default: a new array of the bank's type]. The sum is
+        exactly symmetric: it is added in float64, four used kernels at a time in ascending order, and rounded once. ``change`` works in
+        place on parts of the upper triangle, entry by entry, before they are mirrored.
         """
         weights = _check_numbers("theta", theta, (self.k,)) * self.scale
         used = self._check_kernels(np.flatnonzero(weights))
@@ -221,9 +230,10 @@ class PackedBank:
         return out
 
     def combine_tasks(self, weights: ArrayLike, codes: ArrayLike, out: Array | None = None) -> Array:
-        """Return K with K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l], c_i the task of row i; kernels without weight are not read. ``weights``,
-        ``(k, T, T)``, are symmetric in the tasks; ``codes``, ``(n,)``, are the tasks of the rows, from 0 to T - 1. Rows of a task are
-        combined faster where they lie together. ``out`` is as in :meth:`combine`.
+        """Return K with K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l], where c_i is the task of row i; kernels without weight are not read.
+
+        ``weights``, ``(k, T, T)``, are symmetric in the tasks; ``codes``, ``(n,)``, are the tasks of the rows, 0 to T - 1. It is faster if
+        the rows of a task are contiguous. ``out`` is as in :meth:`combine`.
         """
         task_weights = check_weights(weights, self.k)
         tasks = check_codes(codes, self.n, task_weights.shape[1])
@@ -233,9 +243,10 @@ class PackedBank:
         return out
 
     def task_forms(self, beta: ArrayLike, codes: ArrayLike, n_tasks: int, units: FloatArray | None = None) -> FloatArray:
-        """Return A_q[s, t] = beta_s' K_q[s, t] beta_t of all pairs of tasks, (k, T, T), exactly symmetric. Rows where ``beta``, ``(n,)``,
-        is zero are not read; ``codes``, ``(n,)``, are the tasks of the rows, from 0 to T - 1. Sums are rounded to ``units``, ``(k, T, T)``:
-        by default :func:`gramplane.kernels.bank.task_sums.task_units` of the diagonals.
+        """Return A_q[s, t] = beta_s' K_q[s, t] beta_t for all pairs of tasks, (k, T, T), exactly symmetric.
+
+        Rows where ``beta``, ``(n,)``, is zero are not read; ``codes``, ``(n,)``, are the tasks of the rows, 0 to T - 1. Sums are rounded to
+        ``units``, ``(k, T, T)`` [default: :func:`gramplane.kernels.bank.task_sums.task_units` of the diagonals].
         """
         vector, tasks = _check_numbers("beta", beta, (self.n,)), check_codes(codes, self.n, n_tasks)
         chosen = self._check_kernels(None)
@@ -244,9 +255,10 @@ class PackedBank:
         return bank_task_sums(self.frozen, self.bands, vector, tasks, units).total() * self.scale[:, None, None]
 
     def forms(self, beta: ArrayLike, kernels: ArrayLike | None = None) -> FloatArray:
-        """Return the quadratic forms s_q = beta' K_q beta, ``(len(kernels),)`` or ``(len(kernels), m)``, in one pass. Rows where ``beta``,
-        ``(n,)`` or ``(n, m)``, is zero are not read; ``kernels`` are all by default. The bits of a column do not depend on the other
-        columns.
+        """Return the quadratic forms s_q = beta' K_q beta, ``(len(kernels),)`` or ``(len(kernels), m)``, in one pass.
+
+        Rows where ``beta``, ``(n,)`` or ``(n, m)``, is zero are not read; ``kernels`` are all by default. The bits of a column do not
+        depend on the other columns.
         """
         chosen = self._check_kernels(kernels)
         vectors = _check_numbers("beta", beta, (self.n,), (self.n, None))
@@ -259,11 +271,12 @@ class PackedBank:
     def products(
         self, beta: ArrayLike, kernels: ArrayLike | None = None, *, wanted: NDArray[np.bool_] | None = None, units: FloatArray | None = None
     ) -> FloatArray:
-        """Return U_q = K_q beta, ``(len(kernels), n)`` or ``(len(kernels), m, n)``, in one pass over the matrices for all vectors. With
-        them beta' U_q are the forms and U' theta = K_theta beta for every theta. ``beta`` is ``(n,)`` or ``(n, m)``. Rows that are not
-        ``wanted`` are zero in the result, and not read where beta is zero too. Sums are rounded to ``units``, ``(len(kernels), m)``, by
-        default :func:`gramplane.kernels.bank.products.product_units` of the diagonals. The bits of a vector's products do not depend on the
-        other ones.
+        """Return U_q = K_q beta, ``(len(kernels), n)`` or ``(len(kernels), m, n)``, in one pass over the matrices for all vectors.
+
+        Then beta' U_q are the forms, and U' theta = K_theta beta for every theta. ``beta`` is ``(n,)`` or ``(n, m)``. Rows that are not
+        ``wanted`` are zero in the result, and are not read if beta is zero there too. Sums are rounded to ``units``, ``(len(kernels), m)``
+        [default: :func:`gramplane.kernels.bank.products.product_units` of the diagonals]. The bits of one vector's products do not depend
+        on the other vectors.
         """
         chosen = self._check_kernels(kernels)
         vectors = _check_numbers("beta", beta, (self.n,), (self.n, None))
@@ -290,7 +303,7 @@ class PackedBank:
         return np.concatenate(parts, axis=1).astype(np.float64)
 
     def entries(self, rows: ArrayLike, columns: ArrayLike) -> FloatArray:
-        """Return K_q[rows[i], columns[i]] of every kernel, shape (k, m)."""
+        """Return K_q[rows[i], columns[i]] of each kernel, shape (k, m)."""
         self._check_kernels(None)
         i, j = (np.asarray(ids, dtype=np.int64) for ids in (rows, columns))
         if i.ndim != 1 or i.shape != j.shape or (i.size and not (min(i.min(), j.min()) >= 0 and max(i.max(), j.max()) < self.n)):
@@ -308,10 +321,12 @@ class PackedBank:
         return self.forms(target - target.mean(axis=0) if centred else target, kernels)
 
     def inner_products(self, kernels: ArrayLike | None = None, *, centred: bool = False) -> FloatArray:
-        """Return <K_a, K_b>_F of all pairs, as one blocked matrix product over the entries. Entries right of the squares on the diagonal
-        count twice. With ``centred`` the matrices are H K_q H, H = I - 11'/n, by <HAH, HBH> = <A, B> - 2/n (A1)'(B1) + (1'A1)(1'B1)/n^2.
-        The result, ``(len(kernels), len(kernels))``, is exactly symmetric. The same call gives the same bits, but BLAS may round an entry
-        differently when other kernels are computed with it.
+        """Return <K_a, K_b>_F of all pairs, ``(len(kernels), len(kernels))``, exactly symmetric, by one blocked matrix product over the
+        entries.
+
+        Entries to the right of the squares on the diagonal count twice. With ``centred`` the matrices are H K_q H, H = I - 11'/n, using
+        <HAH, HBH> = <A, B> - 2/n (A1)'(B1) + (1'A1)(1'B1)/n^2. The same call gives the same bits, but BLAS may round an entry differently
+        if other kernels are computed with it.
         """
         chosen = self._check_kernels(kernels)
         products = np.zeros((len(chosen), len(chosen)))
@@ -329,13 +344,13 @@ class PackedBank:
 
 
 def is_readable_in_place(grams: Array) -> bool:
-    """Return whether matrices have the form that :meth:`PackedBank.over` reads without a copy."""
+    """Return whether :meth:`PackedBank.over` can read the matrices without a copy."""
     square = grams.ndim == 3 and grams.shape[1] == grams.shape[2] and grams.size > 0
     return square and grams.dtype in (np.float32, np.float64) and grams.flags.c_contiguous and grams.flags.aligned
 
 
 def _add_inner_products(out: FloatArray, part: Array, chosen: IntArray, weight: float) -> None:
-    """Add weight times the inner products of part (k, rows, columns), a strip of rows at a time."""
+    """Add weight times the inner products of part (k, rows, columns), one strip of rows at a time."""
     rows, cols = part.shape[1:]
     step = max(1, GEMM_BYTES // (8 * max(1, len(chosen) * cols)))
     for start in range(0, rows if cols else 0, step):
@@ -347,7 +362,7 @@ def _add_inner_products(out: FloatArray, part: Array, chosen: IntArray, weight: 
 
 
 def _check_numbers(name: str, numbers: ArrayLike, *shapes: tuple[int | None, ...]) -> FloatArray:
-    """Return the numbers in float64; refuse those that are not finite or have none of the shapes (None: any length)."""
+    """Return the numbers in float64. Raises ValueError if they are not finite or have none of the shapes (None: any length)."""
     values = np.ascontiguousarray(numbers, dtype=np.float64)
     if not any(values.ndim == len(shape) and all(b in (None, a) for a, b in zip(values.shape, shape)) for shape in shapes):
         allowed = " or ".join(str(shape).replace("None", "m") for shape in shapes)

@@ -1,9 +1,10 @@
-"""Matrices of the caller: checked in one pass, in their own type, and packed in the same pass where necessary.
+"""The caller's matrices, checked in one pass in their own type and, if necessary, packed in the same pass.
 
-A matrix in single precision that needs no packing is read row by row, three times as fast as tiles with their mirror images. Each row right
-of the square on the diagonal, and each column below it, is summed as 32-bit patterns with one odd random weight per entry, modulo 2^64;
-where sums differ the tiles measure the asymmetry. Sums of different entries agree with a probability of at most 2^-31, and never where the
-row and its column differ in one entry only. The squares, of which passes read both triangles, are compared entry by entry.
+A single-precision matrix that needs no packing is read row by row, three times as fast as tiles with their mirror images. Symmetry is
+checked by checksums: each row to the right of the square on the diagonal, and each column below it, is summed as 32-bit patterns with one
+odd random weight per entry, modulo 2^64. If the sums differ, tiles measure the asymmetry. Sums of different entries agree with a
+probability of at most 2^-31, and never if the row and its column differ in a single entry. The squares, of which passes read both
+triangles, are compared entry by entry.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ TILE_SIDE = 64  # Rows and columns of a tile, which is read together with its mi
 
 
 class MatrixFigures(NamedTuple):
-    """Greatest magnitude of the entries of a matrix (NaN where one is not finite) and their greatest asymmetry."""
+    """Largest magnitude of the entries of a matrix (NaN if one is not finite) and their largest asymmetry."""
 
     greatest: float
     asymmetry: float
 
 
 def inspect_matrix(matrix: Array, packed: NDArray[np.float32] | None = None) -> MatrixFigures:
-    """Return greatest magnitude and asymmetry of a square matrix in one pass, which may also write its packed upper triangle. A C- or
-    Fortran-ordered float32 or float64 matrix is not copied. ``packed``, ``(count_packed(n),)``, is overwritten if there is one.
+    """Return the largest magnitude and asymmetry of a square matrix in one pass, optionally writing its packed upper triangle.
+
+    A C- or Fortran-ordered float32 or float64 matrix is not copied. ``packed``, ``(count_packed(n),)``, is overwritten if given.
     """
     entries = matrix if matrix.dtype in (np.float32, np.float64) else matrix.astype(np.float64)
     mirrored = not entries.flags.c_contiguous and entries.flags.f_contiguous
@@ -44,7 +46,7 @@ def inspect_matrix(matrix: Array, packed: NDArray[np.float32] | None = None) -> 
 
 
 def _compare_checksums(rows: Array) -> MatrixFigures | None:
-    """Return the figures of a symmetric float32 matrix, ``None`` for any other."""
+    """Return the figures of a symmetric float32 matrix, or ``None`` for any other."""
     if rows.dtype != np.float32:
         return None
     right, below = np.zeros((2, len(rows)), np.uint64)
@@ -60,8 +62,10 @@ def _checksum_weights(n: int) -> NDArray[np.uint32]:
 
 @compiled
 def _checksums(bits: Array, weights: Array, right: Array, below: Array) -> tuple[Any, Any]:
-    """Add up rows right of the squares and columns below them. Returns the greatest pattern without its sign, which is above infinity's for
-    a NaN, and the bits in which entries of the squares differ from their mirror images.
+    """Sum the rows to the right of the squares and the columns below them.
+
+    Returns the largest bit pattern without its sign, which exceeds that of infinity for a NaN, and the bits in which entries of the squares
+    differ from their mirror images.
     """
     n, top, differ = len(bits), np.int32(0), np.int32(0)
     for first in range(0, n, BAND):
@@ -109,7 +113,7 @@ def _greatest_pattern(row: Array, top: np.int32) -> np.int32:
 
 @compiled
 def _compare_tiles(matrix: Array, mirrored: bool, out: NDArray[np.float32]) -> tuple[float, float]:
-    """Return greatest magnitude and asymmetry; of a mirrored matrix, read transposed, the lower triangle is the one to pack."""
+    """Return the largest magnitude and asymmetry. For a ``mirrored`` matrix, read transposed, the lower triangle is packed."""
     n, at, image = len(matrix), 0, np.empty((TILE_SIDE, TILE_SIDE), matrix.dtype)
     # One number per column of a tile, so that the loops over them vectorise.
     greatest, asymmetry, trouble = np.zeros(TILE_SIDE, matrix.dtype), np.zeros(TILE_SIDE, matrix.dtype), np.zeros(TILE_SIDE, matrix.dtype)
@@ -142,7 +146,7 @@ def _transpose_tile(matrix: Array, image: Array, top: int, bottom: int, left: in
 
 @compiled
 def _compare_rows(row: Array, image: Array, greatest: Array, asymmetry: Array, trouble: Array) -> None:
-    """Update the figures of the columns with a row of a tile and its mirror image."""
+    """Update the figures of the columns with one row of a tile and its mirror image."""
     for j in range(row.size):
         a, b = row[j], image[j]
         size, other, off = abs(a), abs(b), abs(a - b)
@@ -155,7 +159,7 @@ def _compare_rows(row: Array, image: Array, greatest: Array, asymmetry: Array, t
 
 @compiled
 def _store_row(line: Array, band: NDArray[np.float32], row: int, begin: int) -> None:
-    """Write a part of a row into its band, and the mirror image of its entries in the band's square."""
+    """Write part of a row into its band, and the mirror image of its entries into the band's square."""
     into = band[row, begin : begin + line.size]
     for j in range(line.size):
         into[j] = line[j]

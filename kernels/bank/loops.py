@@ -12,25 +12,25 @@ STRIP_ENTRIES = 4096  # Entries combined at a time: their float64 sums stay in t
 
 
 def count_packed(n: int) -> int:
-    """Return the packed entries of one matrix of order n."""
+    """Return the number of packed entries of one matrix of order n."""
     whole, left = divmod(n, BAND)
     # Bands of 128 rows and n, n - 128, ... columns, then a square of the rows left.
     return BAND * (whole * n - BAND * whole * (whole - 1) // 2) + left * left
 
 
 def packed_bands(n: int) -> IntArray:
-    """Return first entry and row stride of the bands of packed triangles, (bands, 2)."""
+    """Return the first entry and row stride of each band of packed triangles, (bands, 2)."""
     return np.array([(count_packed(n) - count_packed(n - first), n - first) for first in range(0, n, BAND)])
 
 
 def square_bands(n: int) -> IntArray:
-    """Return first entry and row stride of the bands of whole matrices, (bands, 2); entries left of the bands are skipped."""
+    """Return the first entry and row stride of each band of whole matrices, (bands, 2); entries to the left of the bands are skipped."""
     return np.array([(first * n + first, n) for first in range(0, n, BAND)])
 
 
 @compiled
 def combine_bands(values: Array, n: int, bands: IntArray, used: IntArray, weights: FloatArray, out: Array, mirrored: bool) -> None:
-    """Write sum over q of weights[q] times kernel used[q] to out (n, n); ``mirrored``: to what lies below the bands, too."""
+    """Write sum over q of weights[q] times kernel used[q] to ``out`` (n, n); if ``mirrored``, also below the bands."""
     total = np.empty(max(n, STRIP_ENTRIES))
     for band in range(len(bands)):
         first, at, stride = band * BAND, bands[band, 0], bands[band, 1]
@@ -55,7 +55,9 @@ def combine_bands(values: Array, n: int, bands: IntArray, used: IntArray, weight
 
 @compiled
 def _add_kernels(out: FloatArray, rows: int, values: Array, at: int, stride: int, used: IntArray, weights: FloatArray) -> None:
-    """Add weighted entries, four kernels a pass, to consecutive rows of out: row r of kernel q begins at values[q, at + r * stride]."""
+    """Add weighted entries, four kernels per pass, to consecutive rows of ``out``; row r of kernel q begins at values[q, at + r
+    * stride].
+    """
     size = out.size // rows
     whole = used.size - used.size % 4
     for at_kernel in range(0, whole, 4):
@@ -78,7 +80,7 @@ def _add_kernels(out: FloatArray, rows: int, values: Array, at: int, stride: int
 
 @compiled
 def mirror_band(out: Array, first: int, rows: int) -> None:
-    """Copy the band right of its square to below it, in tiles that stay in the cache."""
+    """Copy the part of a band to the right of its square to the rows below it, in tiles that stay in the cache."""
     n = len(out)
     for left in range(first + rows, n, 32):
         for top in range(first, first + rows, 32):
@@ -89,7 +91,7 @@ def mirror_band(out: Array, first: int, rows: int) -> None:
 
 @compiled
 def add_rows_at(out: FloatArray, values: Array, at: int, stride: int, rows: IntArray, weights: FloatArray) -> None:
-    """Add sum over r in rows of weights[r] times the row at values[at + r * stride :] to out, four rows a pass, in float64."""
+    """Add sum over r in rows of weights[r] times the row at values[at + r * stride :] to ``out``, four rows per pass, in float64."""
     size = out.size
     whole = rows.size - rows.size % 4
     for p in range(0, whole, 4):
@@ -108,7 +110,9 @@ def add_rows_at(out: FloatArray, values: Array, at: int, stride: int, rows: IntA
 
 @compiled
 def list_nonzero(vector: FloatArray, out: IntArray) -> int:
-    """Write the places of the first BAND entries that are not zero, and return how many: numba's own way compiles four times as long."""
+    """Write the positions of the non-zeros among the first BAND entries and return their number; numba's own function compiles four times
+    as long.
+    """
     count = 0
     for k in range(min(vector.size, BAND)):
         if vector[k] != 0.0:
@@ -119,7 +123,7 @@ def list_nonzero(vector: FloatArray, out: IntArray) -> int:
 
 @compiled
 def sum_forms(values: Array, n: int, bands: IntArray, chosen: IntArray, betas: FloatArray, out: FloatArray) -> None:
-    """Add beta' R beta to out (len(chosen), len(betas)), raw matrices, reading the rows where beta is not zero."""
+    """Add beta' R beta of the raw matrices R to ``out`` (len(chosen), len(betas)), reading only rows where beta is not zero."""
     total, support = np.empty(n), np.empty(BAND, np.int64)
     for q in range(chosen.size):
         entries = values[chosen[q]]
@@ -137,7 +141,7 @@ def sum_forms(values: Array, n: int, bands: IntArray, chosen: IntArray, betas: F
 
 @compiled
 def _add_tiles(total: float, part: FloatArray, beta: FloatArray) -> float:
-    """Return total + part'beta, tile by tile; those right of the first count twice, as they stand for their mirror images too."""
+    """Return total + part'beta, tile by tile; tiles after the first count twice because they represent their mirror images too."""
     for lo in range(0, beta.size, BAND):
         tile = _tile_product(part, beta, lo)
         total += tile if lo == 0 else 2.0 * tile
@@ -154,9 +158,10 @@ def _tile_product(part: FloatArray, beta: FloatArray, lo: int) -> float:
 
 @compiled
 def sum_tiles(block: Array, on_diagonal: bool, left: FloatArray, right: FloatArray, out: FloatArray) -> None:
-    """Write the share of every tile of a C-ordered block (k, rows, columns) in the forms of `sum_forms`, to the same bits. left (m, rows)
-    and right (m, columns) are the parts of the vectors, out is (k, m, row tiles, column tiles). Edges of the block are multiples of BAND,
-    but for the ends of the matrix.
+    """Write each tile's share of a C-ordered block (k, rows, columns) in the forms of `sum_forms`, with the same bits.
+
+    ``left`` (m, rows) and ``right`` (m, columns) are the parts of the vectors, ``out`` is (k, m, row tiles, column tiles). Edges of the
+    block must be multiples of BAND, except at the ends of the matrix.
     """
     height, width = block.shape[1:]
     total, support = np.empty(width), np.empty(BAND, np.int64)
@@ -178,7 +183,7 @@ def sum_tiles(block: Array, on_diagonal: bool, left: FloatArray, right: FloatArr
 
 @compiled
 def combine_block(block: Array, used: IntArray, weights: FloatArray, out: FloatArray) -> None:
-    """Add sum over q of weights[q] times kernel used[q] to out (rows * columns), to the bits of `combine_bands`."""
+    """Add sum over q of weights[q] times kernel used[q] to ``out`` (rows * columns), with the same bits as `combine_bands`."""
     step = 4096
     flat = block.reshape((block.shape[0], block.shape[1] * block.shape[2]))
     for at in range(0, out.size, step):
@@ -189,10 +194,11 @@ def combine_block(block: Array, used: IntArray, weights: FloatArray, out: FloatA
 def weight_entries(
     flat: Array, at: int, stride: int, first: int, rows: IntArray, weights: FloatArray, on_diagonal: bool, out: FloatArray
 ) -> None:
-    """Write the share of every tile of a band in sum_ij K_q[i, j] weights[i, j] of symmetric matrices. Entry (r, c) of the band of kernel q
-    is flat[q, at + r * stride + first + c], and weights[s, c] belongs to row rows[s]; the other rows have no weight. A tile is summed
-    column by column over its rows, then over its columns, so its bits depend on nothing else. All tiles but the first of a band on the
-    diagonal stand for their mirror images, too. out is (kernels, column tiles).
+    """Write each tile's share of a band in sum_ij K_q[i, j] weights[i, j] of symmetric matrices; ``out`` is (kernels, column tiles).
+
+    Entry (r, c) of the band of kernel q is flat[q, at + r * stride + first + c]. weights[s, c] belongs to row rows[s]; other rows have no
+    weight. A tile is summed column by column over its rows, then over its columns, so its bits depend on nothing else. In a band on the
+    diagonal, all tiles but the first also represent their mirror images.
     """
     width = weights.shape[1]
     part = np.empty(BAND)

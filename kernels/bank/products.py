@@ -1,6 +1,6 @@
-"""Compiled products K_q beta over Gram matrices in memory and over block pairs, to the same bits.
+"""Compiled products K_q beta over Gram matrices in memory and over block pairs, with the same bits.
 
-A tile of 128 columns adds the sum of its entries to a row, and a band of 128 rows, by symmetry, the sum of its rows to a column. Both are
+A tile of 128 columns adds the sum of its entries to a row; by symmetry, a band of 128 rows adds the sum of its rows to a column. Both are
 rounded to multiples of one unit before they are added. Sums of multiples below 2^53 units are exact in float64, so neither the order nor
 the grouping of tiles matters (in the manner of Demmel and Nguyen, "Fast reproducible floating-point summation", 2013).
 """
@@ -25,14 +25,14 @@ ROUNDING_SHIFT = 1.5 * 2.0**52  # Adding and subtracting SHIFT units rounds to a
 
 
 def product_units(tops: FloatArray, vectors: FloatArray) -> FloatArray:
-    """Return the units of the products, ``(k, m)``, for greatest diagonal entries ``tops`` ``(k,)`` and ``vectors`` ``(m, n)``."""
+    """Return the rounding units of the products, ``(k, m)``, for largest diagonal entries ``tops`` ``(k,)`` and ``vectors`` ``(m, n)``."""
     bound = np.outer(tops, np.abs(vectors).sum(axis=1))
     return np.where(bound > 0, 2.0 ** (np.ceil(np.log2(np.where(bound > 0, bound, 1.0))) - UNIT_BITS), 1.0)
 
 
 @compiled(reassociate=True)
 def _four_products(a: Array, b: Array, c: Array, d: Array, beta: FloatArray) -> tuple[float, float, float, float]:
-    """Return the inner products of four rows with beta; nothing is stored, so the loop has one form only."""
+    """Return the inner products of four rows with beta. Nothing is stored, so the compiler makes only one version of the loop."""
     e = f = g = h = 0.0
     for k in range(beta.size):
         x = beta[k]
@@ -54,10 +54,11 @@ def add_band(
     entries: Array, stride: int, on_diagonal: bool, read: IntArray, left: FloatArray, right: FloatArray, unit: float, part: FloatArray,
     to_rows: FloatArray, to_cols: FloatArray,
 ) -> None:  # fmt: skip
-    """Add the share of a band of rows in K beta to its rows and to its columns. Row r of the band begins at entries[r * stride]; the first
-    tile of a band on the diagonal is the square there. The rows to ``read`` are ascending; the last one, with weight zero, fills their
-    number up to a multiple of four. ``left`` and ``right`` are beta of the rows and of the columns, ``part`` is work space for one number a
-    column.
+    """Add the share of a band of rows in K beta to its rows and to its columns.
+
+    Row r of the band begins at entries[r * stride]; in a band on the diagonal the first tile is the square there. The rows to ``read`` are
+    ascending, padded to a multiple of four by the last one with weight zero. ``left`` and ``right`` are beta of the rows and of the
+    columns; ``part`` is work space of one number per column.
     """
     width, big = right.size, ROUNDING_SHIFT * unit
     part[:width] = 0.0
@@ -87,7 +88,7 @@ def add_band(
 
 @compiled
 def _list_rows(beta: FloatArray, wanted: Mask, out: IntArray) -> int:
-    """Write the rows of a band that have a weight or are wanted, and return how many."""
+    """Write the rows of a band that have a weight or are wanted, and return their number."""
     count = 0
     for k in range(beta.size):
         if beta[k] != 0.0 or wanted[k]:
@@ -100,7 +101,7 @@ def _list_rows(beta: FloatArray, wanted: Mask, out: IntArray) -> int:
 def bank_products(
     values: Array, n: int, bands: IntArray, chosen: IntArray, betas: FloatArray, wanted: Mask, units: FloatArray, out: FloatArray
 ) -> None:
-    """Add R_q beta to out (len(chosen), m, n) at the wanted rows (m, n); the other rows of out mean nothing."""
+    """Add R_q beta to ``out`` (len(chosen), m, n) at the wanted rows (m, n); other rows of ``out`` are undefined."""
     part, rows = np.empty(n), np.empty(BAND, np.int64)
     for q in range(chosen.size):
         for band in range(len(bands)):
@@ -143,7 +144,7 @@ Span = tuple[int, int]
 
 
 def add_product(block: Array, rows: Span, cols: Span, v: FloatArray, out: FloatArray) -> None:
-    """Add the share of one block ``(rows, columns)`` of K, with its mirror image, in ``K v`` to ``out``, both ``(n,)``, in float64."""
+    """Add the share of one block ``(rows, columns)`` of K, and of its mirror image, in ``K v`` to ``out``, both ``(n,)``, in float64."""
     left, right = slice(*rows), slice(*cols)
     _add_dots(block, v[right], out[left])
     if rows != cols:
@@ -168,7 +169,7 @@ def _add_dots(block: Array, weights: FloatArray, out: FloatArray) -> None:
 
 
 class TileSums(NamedTuple):
-    """Shares of one block pair in quadratic forms: its ranges, and a share of every tile, ``(k, m, row tiles, column tiles)``."""
+    """Shares of one block pair in quadratic forms: its ranges, and the share of each tile, ``(k, m, row tiles, column tiles)``."""
 
     rows: Span
     cols: Span
@@ -176,7 +177,9 @@ class TileSums(NamedTuple):
 
 
 def tile_sums(block: Array, rows: Span, cols: Span, vectors: FloatArray) -> TileSums:
-    """Return the shares of a block pair ``(k, rows, columns)`` in ``beta' K_q beta`` of vectors ``(m, n)``, whose zeros are not read."""
+    """Return the shares of a block pair ``(k, rows, columns)`` in ``beta' K_q beta`` of vectors ``(m, n)``; zeros of the vectors are
+    skipped.
+    """
     left, right = (np.ascontiguousarray(vectors[:, slice(*span)]) for span in (rows, cols))
     values = np.zeros((len(block), len(vectors), *[-(-part.shape[1] // BAND) for part in (left, right)]))
     sum_tiles(np.ascontiguousarray(block), rows == cols, left, right, values)
@@ -184,7 +187,7 @@ def tile_sums(block: Array, rows: Span, cols: Span, vectors: FloatArray) -> Tile
 
 
 def total_forms(parts: Iterable[TileSums]) -> FloatArray:
-    """Return ``(k, m)`` quadratic forms from the shares of all block pairs, which come in any order."""
+    """Return the quadratic forms ``(k, m)`` from the shares of all block pairs, in any order."""
     bands: dict[tuple[int, int], FloatArray] = {}
     for part in parts:
         for band in range(part.values.shape[2]):
@@ -197,8 +200,10 @@ def total_forms(parts: Iterable[TileSums]) -> FloatArray:
 def product_sums(
     block: Array, rows: Span, cols: Span, vectors: FloatArray, wanted: NDArray[np.bool_], units: FloatArray
 ) -> dict[Span, FloatArray]:
-    """Return the shares of a block pair in ``K_q beta`` of ``vectors`` ``(m, n)`` at the ``wanted`` rows: ``(k, m, rows)`` of its rows, and
-    of its columns. ``units`` as of ``product_units``: shares of the same rows are added exactly, in any order.
+    """Return the shares of a block pair in ``K_q beta`` of ``vectors`` ``(m, n)`` at the ``wanted`` rows: ``(k, m, rows)`` of its rows and
+    of its columns.
+
+    ``units`` is as in ``product_units``: shares of the same rows are added exactly, in any order.
     """
     left, right = (np.ascontiguousarray(vectors[:, slice(*span)]) for span in (rows, cols))
     to_rows, to_cols = (np.zeros((len(block), *part.shape)) for part in (left, right))
@@ -208,7 +213,7 @@ def product_sums(
 
 
 def total_products(shares: Mapping[Span, FloatArray], wanted: NDArray[np.bool_]) -> FloatArray:
-    """Return ``(k, m, n)`` products, zero at rows not wanted, from the sums of all shares of every range of rows."""
+    """Return the products ``(k, m, n)``, zero at rows that are not wanted, from the summed shares of each range of rows."""
     first = next(iter(shares.values()))
     out = np.zeros((len(first), *wanted.shape))
     for span, share in shares.items():

@@ -2,9 +2,8 @@
 
     K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l]        c_i the task of row i
 
-They are of banks and block pairs, to the same bits: a band of 128 rows and a tile of 128 columns give one share of every pair of tasks,
-rounded to multiples of a unit before it is added (:mod:`gramplane.kernels.bank.products`). Loops are faster where a task's rows lie
-together.
+Banks and block pairs give the same bits: a band of 128 rows and a tile of 128 columns give one share of each pair of tasks, rounded to
+multiples of a unit before it is added (:mod:`gramplane.kernels.bank.products`). Loops are faster if the rows of a task are contiguous.
 """
 
 from __future__ import annotations
@@ -27,23 +26,25 @@ STRIP_COLUMNS = 512  # Columns combined at a time: their weights of four kernels
 
 
 class TaskSums(NamedTuple):
-    """Shares of A_q, ``(k, T, T)`` each, that may be added in any order: of the squares on the diagonal, and right of them."""
+    """Shares of A_q, ``(k, T, T)`` each, that can be added in any order: those of the squares on the diagonal, and those to
+    their right.
+    """
 
     square: FloatArray
     right: FloatArray
 
     def __add__(self, other: TaskSums) -> TaskSums:  # type: ignore[override]
-        """Return the shares of both; every sum of shares is exact."""
+        """Return the sum of both shares, which is exact."""
         return TaskSums(self.square + other.square, self.right + other.right)
 
     def total(self) -> FloatArray:
-        """Return ``(k, T, T)`` forms, exactly symmetric."""
+        """Return the forms ``(k, T, T)``, exactly symmetric."""
         square, right = (part + part.transpose(0, 2, 1) for part in self)
         return 0.5 * square + right
 
 
 def bank_task_sums(values: Array, bands: IntArray, beta: FloatArray, codes: IntArray, units: FloatArray) -> TaskSums:
-    """Return the sums of a bank's entries ``(k, entries)``; the rest is as in :func:`block_task_sums`."""
+    """Return the sums of a bank's entries ``(k, entries)``; other arguments as in :func:`block_task_sums`."""
     sums = np.zeros(units.shape), np.zeros(units.shape)
     for band, (at, stride) in enumerate(bands):
         first = band * BAND
@@ -53,7 +54,7 @@ def bank_task_sums(values: Array, bands: IntArray, beta: FloatArray, codes: IntA
 
 
 def combine_task_bands(values: Array, bands: IntArray, weights: FloatArray, codes: IntArray, out: Array) -> None:
-    """Write the weighted sum of a bank's entries ``(k, entries)`` to out ``(n, n)``, both triangles."""
+    """Write the weighted sum of a bank's entries ``(k, entries)`` to ``out`` ``(n, n)``, both triangles."""
     used, chosen = used_weights(weights)
     for band, (at, stride) in enumerate(bands):
         first = band * BAND
@@ -64,8 +65,10 @@ def combine_task_bands(values: Array, bands: IntArray, weights: FloatArray, code
 
 
 def block_task_sums(block: Array, rows: Span, cols: Span, beta: FloatArray, codes: IntArray, units: FloatArray) -> TaskSums:
-    """Return the shares of a block pair ``(k, rows, columns)`` of raw entries in the forms. Its ranges begin at multiples of 128; ``beta``
-    and the tasks ``codes`` are of all n rows, the ``units``, ``(k, T, T)``, from :func:`task_units`.
+    """Return the shares of a block pair ``(k, rows, columns)`` of raw entries in the forms.
+
+    Its ranges begin at multiples of 128. ``beta`` and the tasks ``codes`` cover all n rows; ``units``, ``(k, T, T)``, come from
+    :func:`task_units`.
     """
     flat = np.ascontiguousarray(block).reshape(len(block), -1)
     width, diagonal = cols[1] - cols[0], rows == cols
@@ -85,7 +88,7 @@ def combine_block_tasks(block: Array, rows: Span, cols: Span, weights: FloatArra
 
 
 def combine_entry_tasks(block: Array, weights: FloatArray, left: IntArray, right: IntArray) -> Array:
-    """Return the same of any entries ``(k, rows, columns)``, with the tasks of their rows and of their columns."""
+    """Return the same sum for any entries ``(k, rows, columns)``, given the tasks of their rows and columns."""
     used, chosen = used_weights(weights)
     flat, width = np.ascontiguousarray(block).reshape(len(block), -1), len(right)
     out = np.empty((len(left), width), block.dtype)
@@ -94,7 +97,7 @@ def combine_entry_tasks(block: Array, weights: FloatArray, left: IntArray, right
 
 
 def check_codes(codes: ArrayLike, n: int, n_tasks: int) -> IntArray:
-    """Return the task of every row; refuse other than n of them from 0 to T - 1."""
+    """Return the task of each row. Raises ValueError unless there are n of them, from 0 to T - 1."""
     tasks = np.ascontiguousarray(codes, dtype=np.int64)
     if tasks.shape != (n,) or (n and not (tasks.min() >= 0 and tasks.max() < n_tasks)):
         raise ValueError(f"codes: shape {tasks.shape}, must be ({n},) of numbers from 0 to {n_tasks - 1}")
@@ -102,7 +105,7 @@ def check_codes(codes: ArrayLike, n: int, n_tasks: int) -> IntArray:
 
 
 def check_weights(weights: ArrayLike, k: int) -> FloatArray:
-    """Return the weights of pairs of tasks; refuse those not finite, not ``(k, T, T)``, or not symmetric in the tasks."""
+    """Return the weights of pairs of tasks. Raises ValueError unless they are finite, ``(k, T, T)`` and symmetric in the tasks."""
     values = np.ascontiguousarray(weights, dtype=np.float64)
     if values.ndim != 3 or values.shape[0] != k or values.shape[1] != values.shape[2]:
         raise ValueError(f"weights: shape {values.shape}, must be ({k}, T, T)")
@@ -114,13 +117,13 @@ def check_weights(weights: ArrayLike, k: int) -> FloatArray:
 
 
 def used_weights(weights: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Return the kernels that have a weight, and their weights."""
+    """Return the kernels with a non-zero weight, and their weights."""
     used = np.flatnonzero((weights != 0).any(axis=(1, 2)))
     return used, np.ascontiguousarray(weights[used])
 
 
 def task_units(tops: FloatArray, beta: FloatArray, codes: IntArray, n_tasks: int) -> FloatArray:
-    """Return the units that shares are rounded to, (k, T, T): 2^-50 of a power of two above ``max_i K_ii ||beta_s||_1 ||beta_t||_1``."""
+    """Return the units to which shares are rounded, (k, T, T): 2^-50 of a power of two above ``max_i K_ii ||beta_s||_1 ||beta_t||_1``."""
     norms = np.asarray(np.bincount(codes, np.abs(beta), n_tasks), np.float64)
     norm_powers, top = _powers_of_two(norms), _powers_of_two(tops)
     # Powers of two multiply exactly, and the same for (s, t) and (t, s).
@@ -132,14 +135,14 @@ def _powers_of_two(values: FloatArray) -> FloatArray:
 
 
 def _order_by_task(codes: IntArray, beta: FloatArray) -> IntArray:
-    """Return the rows with a beta that is not zero, task by task."""
+    """Return the rows with non-zero beta, task by task."""
     order = np.argsort(codes, kind="stable")
     return order[beta[order] != 0.0]
 
 
 @compiled
 def _tasks_of_tiles(codes: IntArray, n_tasks: int) -> tuple[IntArray, IntArray]:
-    """Return the tasks of every tile of columns, each once: of the tile that begins at column f, present[f : ends[f // BAND]]."""
+    """Return the tasks of each tile of columns, each once; for the tile that begins at column f, present[f : ends[f // BAND]]."""
     present, ends, seen = np.empty(codes.size, np.int64), np.empty(codes.size // BAND + 1, np.int64), np.full(n_tasks, -1)
     for first in range(0, codes.size, BAND):
         end = first
@@ -156,9 +159,11 @@ def _tasks_of_tiles(codes: IntArray, n_tasks: int) -> tuple[IntArray, IntArray]:
 def add_task_sums(
     values: Array, at: int, stride: int, on_diagonal: bool, order: IntArray, rows: Tasks, cols: Tasks, units: FloatArray, sums: Pair
 ) -> None:
-    """Add the shares of one band of rows of all kernels to the sums. Row r of the band of kernel q begins at values[q, at + r * stride];
-    the first tile of a band on the diagonal is the square there. ``order`` has the rows to read, task by task; codes and beta of the rows
-    are ``left_codes`` and ``left``, those of the columns ``right_codes`` and ``right``.
+    """Add the shares of one band of rows of all kernels to the sums.
+
+    Row r of the band of kernel q begins at values[q, at + r * stride]; in a band on the diagonal the first tile is the square there.
+    ``order`` lists the rows to read, task by task. Codes and beta of the rows are ``left_codes`` and ``left``, those of the columns
+    ``right_codes`` and ``right``.
     """
     left_codes, left = rows
     right_codes, right = cols
@@ -193,9 +198,10 @@ def combine_task_rows(
     values: Array, at: int, stride: int, used: IntArray, weights: FloatArray, order: IntArray, left: IntArray, right: IntArray, out: Array,
     out_at: int, out_stride: int,
 ) -> None:  # fmt: skip
-    """Write the weighted sum of some rows to out[out_at + r * out_stride :], a strip of columns at a time. Row r of kernel q begins at
-    values[q, at + r * stride]; ``used``, ``(u,)``, and ``weights``, ``(u, T, T)``, are the kernels that have a weight; ``order`` has the
-    rows, task by task; ``left`` and ``right`` are the tasks of the rows and of the columns.
+    """Write the weighted sum of some rows to out[out_at + r * out_stride :], one strip of columns at a time.
+
+    Row r of kernel q begins at values[q, at + r * stride]. ``used``, ``(u,)``, and ``weights``, ``(u, T, T)``, are the kernels with a
+    non-zero weight. ``order`` lists the rows, task by task; ``left`` and ``right`` are the tasks of the rows and of the columns.
     """
     expanded, total = np.empty((used.size, STRIP_COLUMNS)), np.empty(STRIP_COLUMNS)
     whole = used.size - used.size % 4

@@ -29,8 +29,9 @@ LARGEST_EXPONENT = 50.0  # Greatest entry of the inner sum that weights may give
 ARMIJO_SHARE = 1e-4
 MACHINE_TOL = 1e-6
 MACHINE_STEPS = (5_000, 50)
-"""Greatest number of steps of a machine, and per row where that is more. With entries from 1 to e^50 it may never end: such weights are
-refused like exponents that are too large."""
+"""Largest number of SVM steps, in total and per row; the larger limit applies. With entries from 1 to e^50 an SVM may never converge, and
+such weights are rejected like exponents that are too large.
+"""
 
 MIN_DECREASE_SHARE = 1e-13  # Least share of F that a step must promise to lower it by: less is round-off.
 START_HALVINGS = 100
@@ -38,25 +39,25 @@ MAX_STRETCH = 10.0  # Greatest ratio of the lengths of consecutive steps.
 
 
 def exponentiate(inner: FloatArray) -> FloatArray:
-    """Return exp of every entry, in place; entries beyond ``LARGEST_EXPONENT`` do not overflow, but stay too large."""
+    """Replace each entry by its exponential. Entries beyond ``LARGEST_EXPONENT`` do not overflow, but are not exact."""
     return np.exp(np.minimum(inner, LARGEST_EXPONENT + 1.0, out=inner), out=inner)
 
 
 def is_refused(exponents: FloatArray) -> bool:
-    """Return whether some exponent of a second layer is larger than allowed, by those on its diagonal: the sum of the kernels is positive
-    semi-definite, no entry is beyond the largest of these.
+    """Return whether an exponent of the second layer is too large, from the diagonal alone: the kernel sum is positive semi-definite, so no
+    entry exceeds the largest diagonal one.
     """
     return bool(exponents.max() > LARGEST_EXPONENT)
 
 
 def block_layer(block: Array, weights: FloatArray) -> FloatArray:
-    """Return ``exp(sum_q weights_q K_q)`` of a block pair (k, rows, columns) in float64, to the bits of :class:`BankLayer`."""
+    """Return ``exp(sum_q weights_q K_q)`` of a block pair (k, rows, columns) in float64, with the same bits as :class:`BankLayer`."""
     return exponentiate(combine_kernels(block, weights, np.float64))
 
 
 def block_sums(block: Array, rows: Span, cols: Span, kernel: FloatArray, beta: FloatArray) -> TileSums:
-    """Return the shares of a block pair ``(k, rows, columns)`` in ``beta' (K2 o K_q) beta``, with K2's entries ``kernel`` and beta
-    ``(n,)``.
+    """Return the shares of a block pair ``(k, rows, columns)`` in ``beta' (K2 o K_q) beta``; ``kernel`` holds the entries of K2, and beta
+    is ``(n,)``.
     """
     flat = np.ascontiguousarray(block).reshape(len(block), -1)
     height, width = kernel.shape
@@ -85,47 +86,47 @@ def bank_sums(bank: PackedBank, kernel: FloatArray, beta: FloatArray) -> FloatAr
 def _weight_band(
     flat: Array, at: int, stride: int, first: int, kernel: FloatArray, left: FloatArray, right: FloatArray, square: bool, out: FloatArray
 ) -> None:
-    """Write the shares of the tiles of one band; rows where beta is zero are not read."""
+    """Write the shares of the tiles of one band; rows where beta is zero are skipped."""
     support = np.flatnonzero(left[: len(kernel)])
     weights = (kernel[support] * left[support][:, None]) * right[: kernel.shape[1]][None, :]
     weight_entries(flat, at, stride, first, support, weights, square, out)
 
 
 class Layer(Protocol):
-    """First-layer kernels, which give K2 and its derivatives by the weights."""
+    """First-layer kernels, which determine K2 and its derivatives by the weights."""
 
     def kernel(self, mu: FloatArray) -> FloatArray | Gram | None:
-        """Return K2(mu), (n, n) float64 or a Gram, None where its largest exponent is refused; the next call overwrites it."""
+        """Return K2(mu), (n, n) float64 or a Gram, or None if its largest exponent is too large; the next call overwrites it."""
         ...
 
     def weigh(self, mu: FloatArray, kernel: Any, beta: FloatArray) -> FloatArray:
-        """Return ``beta' (K2 o K_t) beta`` of every kernel, shape (k,), where ``kernel`` is K2(mu)."""
+        """Return ``beta' (K2 o K_t) beta`` of each kernel, shape (k,); ``kernel`` is K2(mu)."""
         ...
 
 
 class BankLayer:
-    """The kernels of a bank as a first layer."""
+    """The kernels of a bank as the first layer."""
 
     def __init__(self, bank: PackedBank) -> None:
         self.bank = bank
         self._matrix = np.empty((bank.n, bank.n))
 
     def kernel(self, mu: FloatArray) -> FloatArray | None:
-        """Return K2(mu); see :class:`Layer`."""
         kernel = self.bank.combine(mu, self._matrix, exponentiate)
         return None if is_refused(np.log(np.diagonal(kernel))) else kernel
 
     def weigh(self, mu: FloatArray, kernel: FloatArray, beta: FloatArray) -> FloatArray:
-        """Return the weighted sums; see :class:`Layer`."""
         return bank_sums(self.bank, kernel, beta) * self.bank.scale
 
 
 @dataclass(frozen=True)
 class TwoLayerPoint:
-    """The machine at given weights. ``value`` is F(mu) from the dual value of the machine: a lower bound, wrong by the square of the
-    machine's tolerance only; ``value + gap`` is the primal value, an upper bound. ``slopes`` ``(k,)`` is the gradient of F, ``decision``
-    ``(n,)`` K2 beta + bias. ``indefinite``: the machine met negative curvature: round-off of single-precision entries between rows that are
-    nearly the same, or no kernel.
+    """The SVM at given weights.
+
+    ``value`` is F(mu) from the dual value of the SVM: a lower bound, with an error of the square of the SVM's tolerance. ``value + gap`` is
+    the primal value, an upper bound. ``slopes``, ``(k,)``, is the gradient of F, and ``decision``, ``(n,)``, is K2 beta + bias.
+    ``indefinite`` means that the SVM met negative curvature: the matrix is no kernel, or single-precision entries of nearly equal rows were
+    rounded.
     """
 
     mu: FloatArray
@@ -144,15 +145,16 @@ class TwoLayerPoint:
 
 
 class TwoLayerObjective:
-    """F and its gradient; the penalty is lambda, and machines of one size share the ``scratch``."""
+    """F and its gradient; ``penalty`` is lambda, and SVMs of one size share the ``scratch``."""
 
     def __init__(self, layer: Layer, problem: DualProblem, penalty: float = 1.0, scratch: Scratch | None = None) -> None:
         self.layer, self.problem, self.penalty = layer, problem, penalty
         self._scratch = scratch or Scratch()
 
     def at(self, mu: FloatArray, warm: Warm = None, below: float = np.inf) -> TwoLayerPoint | None:
-        """Return the machine at weights ``mu``, from the beta ``warm``. Returns None where the exponents are refused, the machine cannot be
-        solved, or its value is above ``below``.
+        """Return the SVM at weights ``mu``, started at the beta of ``warm``.
+
+        Returns None if the exponents are too large, the SVM cannot be solved, or its value is above ``below``.
         """
         kernel = self.layer.kernel(mu)
         if kernel is None:
@@ -168,9 +170,10 @@ class TwoLayerObjective:
         return TwoLayerPoint(mu, value, float(machine.gap), slopes, machine.beta, float(machine.bias), decision, machine.indefinite)
 
     def start(self, rng: np.random.Generator, heights: FloatArray) -> TwoLayerPoint:
-        """Return the machine at random weights for which the diagonal of the inner sum is one on average; ``heights`` ``(k,)`` are the
-        means of the kernels' diagonals. At zero the second layer has rank one and its machine cannot distinguish rows. Where the weights
-        are refused because of a few long rows, they are halved until they are accepted.
+        """Return the SVM at random weights for which the diagonal of the inner sum is one on average.
+
+        ``heights``, ``(k,)``, are the means of the kernels' diagonals. The search does not start at zero, where the second layer has rank
+        one and cannot distinguish rows. If the weights are rejected because of a few long rows, they are halved until they are accepted.
         """
         mu = rng.uniform(0.05, 1.0, len(heights))
         height = float(mu @ heights)
@@ -183,9 +186,10 @@ class TwoLayerObjective:
         raise ValueError("the machine on exp(sum of the kernels) cannot be solved even at tiny weights; normalise the kernels (trace)")
 
     def step(self, point: TwoLayerPoint, eta: float, min_decrease: float = 0.0) -> tuple[TwoLayerPoint, float]:
-        """Go along the projected gradient, halving the length from ``eta`` on until F falls in proportion (Armijo). Steps that promise to
-        lower F by less than the share ``min_decrease`` are not tried. Returns the new point, or the same one, and the first length of the
-        next step.
+        """Step along the projected gradient, halving the length from ``eta`` on until F falls sufficiently (Armijo).
+
+        Steps that promise to lower F by less than the share ``min_decrease`` are not tried. Returns the new point, or the same one, and the
+        initial length of the next step.
         """
         while True:
             mu = np.maximum(point.mu - eta * point.slopes, 0.0)
@@ -204,8 +208,9 @@ def first_length(point: TwoLayerPoint, penalty: float = 1.0) -> float:
 
 
 def next_length(old: TwoLayerPoint, new: TwoLayerPoint, eta: float) -> float:
-    """Return the spectral length s's / s'r of the weights' change s and the gradient's r (Barzilai and Borwein, 1988). It is twice the last
-    length where the gradient shows no curvature, and never more than ten times as long or as short.
+    """Return the spectral length s's / s'r for the change s of the weights and r of the gradient (Barzilai and Borwein, 1988).
+
+    It is twice the last length if the gradient shows no curvature, and never more than ten times as long or as short.
     """
     change = new.mu - old.mu
     curvature = float(change @ (new.slopes - old.slopes))

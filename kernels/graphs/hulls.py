@@ -1,4 +1,4 @@
-"""Sets of nodes of a directed acyclic graph that hold all ancestors of their nodes, as active sets over a graph do."""
+"""Hulls: sets of nodes of a directed acyclic graph that contain all ancestors of their nodes. Active sets over a graph are hulls."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ Keys = NDArray[Any]  # Names of nodes, integers of one type.
 
 @dataclass(frozen=True)
 class Hull:
-    """A set of W nodes with all their ancestors, as positions in the order in which they joined, and their penalties d > 0. Ancestors of
-    node w, itself included, are ``indices[indptr[w]:indptr[w + 1]]``, ascending; w is the last one.
+    """A set of W nodes with all their ancestors, as positions in the order of joining, and their penalties d > 0.
+
+    The ancestors of node w, including itself, are ``indices[indptr[w]:indptr[w + 1]]``, ascending, so w is the last one.
     """
 
     record_name: ClassVar[str] = "Hull"
@@ -28,21 +29,21 @@ class Hull:
 
     @property
     def size(self) -> int:
-        """Number of nodes."""
         return len(self.d)
 
     def ancestors(self, w: int) -> IntArray:
-        """Return the ancestors of a node, itself included, ascending."""
+        """Return the ancestors of a node, including itself, ascending."""
         return self.indices[self.indptr[w] : self.indptr[w + 1]]
 
     def descendants(self, v: int) -> IntArray:
-        """Return the descendants of a node within the hull, itself included, ascending."""
+        """Return the descendants of a node within the hull, including itself, ascending."""
         return self.transposed.rows[self.transposed.indptr[v] : self.transposed.indptr[v + 1]]
 
     def joined(self, d: ArrayLike, parents: Sequence[Sequence[int]]) -> Hull:
-        """Return the hull with further nodes of penalties d, whose ancestors are their parents' ancestors, so that the result is a hull.
-        ``parents`` are positions of all parents of each: nodes of the hull, or those that come before it in this list. Raises ValueError if
-        a penalty is not positive and finite, or a parent is not there yet.
+        """Return the hull extended by nodes with penalties d, whose ancestors are those of their parents, so that the result is a hull.
+
+        ``parents`` are the positions of all parents of each node: nodes of the hull, or earlier nodes of this list. Raises ValueError if a
+        penalty is not positive and finite, or a parent is missing.
         """
         weights = np.asarray(d, dtype=np.float64).reshape(-1)
         if len(weights) != len(parents):
@@ -60,7 +61,7 @@ class Hull:
 
     @cached_property
     def transposed(self) -> Transposed:
-        """The same pairs ordered by ancestor: descendants of every node."""
+        """The same pairs ordered by ancestor: the descendants of each node."""
         order = np.argsort(self.indices, kind="stable")
         counts = np.bincount(self.indices, minlength=self.size)
         owners = np.repeat(np.arange(self.size), np.diff(self.indptr))
@@ -68,7 +69,6 @@ class Hull:
 
     @cached_property
     def log_d(self) -> FloatArray:
-        """Logarithms of the penalties."""
         return np.log(self.d)
 
     def ancestor_sums(self, values: FloatArray) -> FloatArray:
@@ -81,7 +81,7 @@ class Hull:
 
 
 class Transposed(NamedTuple):
-    """Descendants of node v, itself included, ascending: ``rows[indptr[v]:indptr[v + 1]]``."""
+    """Descendants of node v, including itself, ascending: ``rows[indptr[v]:indptr[v + 1]]``."""
 
     indptr: IntArray
     rows: IntArray
@@ -89,7 +89,7 @@ class Transposed(NamedTuple):
 
 @dataclass(frozen=True)
 class NodeSet:
-    """Nodes by their names, with their hull."""
+    """Nodes with their names and their hull."""
 
     record_name: ClassVar[str] = "NodeSet"
     keys: Keys  # (W, width) int64 or uint64: whatever numbers the caller's graph uses (levels of a grid, packed bits, a number)
@@ -97,17 +97,16 @@ class NodeSet:
 
     @classmethod
     def empty(cls, width: int, dtype: type = np.int64) -> NodeSet:
-        """Return no nodes, names of ``width`` numbers."""
+        """Return an empty set whose names have ``width`` numbers."""
         return cls(np.zeros((0, width), dtype), Hull())
 
     @property
     def size(self) -> int:
-        """Number of nodes."""
         return len(self.keys)
 
     @cached_property
     def places(self) -> dict[bytes, int]:
-        """Position of every node by the bytes of its name."""
+        """Position of each node by the bytes of its name."""
         return {key.tobytes(): w for w, key in enumerate(np.ascontiguousarray(self.keys))}
 
     def place(self, key: Keys) -> int:
@@ -115,14 +114,16 @@ class NodeSet:
         return self.places.get(np.ascontiguousarray(key, self.keys.dtype).tobytes(), -1)
 
     def holds(self, keys: Keys) -> NDArray[np.bool_]:
-        """Return which of some nodes (m, width) are in the set, shape (m,)."""
+        """Return which of the nodes ``(m, width)`` are in the set, shape (m,)."""
         return np.array([self.place(key) >= 0 for key in keys], dtype=bool)
 
     def with_hulls(
         self, nodes: Keys, parents: Callable[[Keys], Keys], penalties: Callable[[Keys], FloatArray], limit: int | None = None
     ) -> NodeSet:
-        """Return the set with further nodes ``(m, width)``, in their order, each preceded by its missing ancestors. ``parents(key)``
-        returns all parents of a node, ``penalties(keys)`` their d; nodes whose hull does not fit into ``limit`` are left out.
+        """Return the set extended by nodes ``(m, width)``, in their order, each preceded by its missing ancestors.
+
+        ``parents(key)`` returns all parents of a node, ``penalties(keys)`` their d. Nodes whose hull does not fit into ``limit`` are left
+        out.
         """
         places, new, links = dict(self.places), [], []
         for key in np.ascontiguousarray(nodes, self.keys.dtype):
@@ -140,7 +141,7 @@ class NodeSet:
 
 
 def _missing_ancestors(key: Keys, parents: Callable[[Keys], Keys], places: dict[bytes, int]) -> list[tuple[bytes, Keys, list[bytes]]]:
-    """Return the nodes of a hull that are not there yet, ancestors first: name, key, names of its parents."""
+    """Return the nodes of a hull that are missing, ancestors first, as (name, key, names of the parents)."""
     missing: dict[bytes, tuple[bytes, Keys, list[bytes]]] = {}
     stack = [(key, False)]
     while stack:

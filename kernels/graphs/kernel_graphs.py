@@ -1,8 +1,8 @@
-"""Directed acyclic graphs of kernels: grids of products of one kernel per feature, and graphs written out.
+"""Directed acyclic graphs of kernels: grids of products of one kernel per feature, and explicitly listed graphs.
 
-A node has a name (a row of integers), all its parents, a depth, a penalty d > 0 and a kernel. The whole graph is never listed.
-Source: Bach, "Exploring Large Feature Spaces with Hierarchical Multiple Kernel Learning", NIPS 2008 (grids); Jawanpuria, PhD thesis, IIT
-Bombay, 2014, chapter 5 (any graph).
+A node has a name (a row of integers), parents, a depth, a penalty d > 0 and a kernel. The graph is never listed as a whole. Source: Bach,
+"Exploring Large Feature Spaces with Hierarchical Multiple Kernel Learning", NIPS 2008 (grids); Jawanpuria, PhD thesis, IIT Bombay, 2014,
+chapter 5 (any graph).
 """
 
 from __future__ import annotations
@@ -24,17 +24,15 @@ Keys = np.ndarray
 
 @runtime_checkable
 class KernelDag(Protocol):
-    """A graph of kernels as methods see it; nodes are named by rows of int64."""
+    """Interface of a graph of kernels; nodes are named by rows of int64."""
 
     @property
     def width(self) -> int:
-        """Integers of a name."""
+        """Number of integers in a name."""
         ...
 
     @property
-    def size(self) -> int:
-        """Number of nodes."""
-        ...
+    def size(self) -> int: ...
 
     def roots(self) -> Keys:
         """Return the nodes without parents, ``(r, width)``."""
@@ -49,11 +47,11 @@ class KernelDag(Protocol):
         ...
 
     def depth(self, keys: Keys) -> np.ndarray:
-        """Return the depth of nodes ``(m, width)``: 0 of roots, of a child more than of its parents; ``(m,)``."""
+        """Return the depth of nodes ``(m, width)``, shape ``(m,)``: 0 for roots, and larger than that of the parents for a child."""
         ...
 
     def penalties(self, keys: Keys) -> np.ndarray:
-        """Return d > 0 of nodes ``(m, width)``, ``(m,)``."""
+        """Return the penalties d > 0 of nodes ``(m, width)``, shape ``(m,)``."""
         ...
 
     def kernel(self, key: Keys) -> ProductSpec:
@@ -61,21 +59,24 @@ class KernelDag(Protocol):
         ...
 
     def below(self, key: Keys) -> ProductSpec | None:
-        """Return ``sum over w in D(u) of K_w / (sum over v in A(w) and D(u) of d_v)^2`` in closed form, or ``None`` if there is none."""
+        """Return ``sum over w in D(u) of K_w / (sum over v in A(w) and D(u) of d_v)^2`` in closed form, or ``None`` if there is no closed
+        form.
+        """
         ...
 
     @property
     def shrinks(self) -> float:
-        """Least factor by which d grows from a node to any descendant, if entries of kernels lie in [0, 1] and never grow; else 0."""
+        """Smallest factor by which d grows from a node to any descendant, if kernel entries are in [0, 1] and never grow; else 0."""
         ...
 
 
 @dataclass(frozen=True)
 class KernelGrid:
-    """Products over features of one kernel each, from a chain per feature: ``K_u = prod_j k_j^(u_j)``, ``k_j^(0) = 1``. With chains of one
-    kernel the nodes are the subsets of the features (ANOVA). A child takes one step along one chain. Penalties are ``a^(u_1 + ... + u_p)``,
-    the greatest depth ``u_1 + ... + u_p`` is ``limit``; ``scales`` are multipliers of the kernels. Raises ValueError: no dimension, an
-    empty chain, a that is not positive, or a limit below 1.
+    """Products over features of one kernel each, taken from a chain of kernels per feature: ``K_u = prod_j k_j^(u_j)``, ``k_j^(0) = 1``.
+
+    With chains of one kernel the nodes are the subsets of the features (ANOVA). A child is one step further along one chain. Penalties are
+    ``a^(u_1 + ... + u_p)``, and the largest depth ``u_1 + ... + u_p`` is ``limit``. ``scales`` are multipliers of the kernels. Raises
+    ValueError if there is no dimension, a chain is empty, ``a`` is not positive, or the limit is below 1.
     """
 
     chains: tuple[tuple[KernelSpec, ...], ...]
@@ -92,17 +93,16 @@ class KernelGrid:
 
     @property
     def width(self) -> int:
-        """Number of dimensions."""
+        """Number of dimensions, one integer of the name each."""
         return len(self.chains)
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        """Greatest level of every dimension."""
+        """Highest level of each dimension."""
         return np.array([len(chain) for chain in self.chains], np.int64)
 
     @property
     def size(self) -> int:
-        """Number of nodes, within the limit of depth."""
         if self.limit is None:
             return math.prod((self.lengths + 1).tolist())
         counts = [1]
@@ -115,7 +115,6 @@ class KernelGrid:
         return sum(counts)
 
     def roots(self) -> Keys:
-        """Return the constant kernel."""
         return np.zeros((1, self.width), np.int64)
 
     def children(self, key: Keys) -> Keys:
@@ -129,7 +128,7 @@ class KernelGrid:
         return self._steps(key, np.flatnonzero(key), -1)
 
     def _steps(self, key: Keys, chains: Keys, by: int) -> Keys:
-        """Return the nodes one step along each of some chains; no matrix of all chains by all chains is made for them."""
+        """Return the nodes one step along each of some chains, without an array of all chains by all chains."""
         nodes = np.repeat(key[None], len(chains), axis=0)
         nodes[np.arange(len(chains)), chains] += by
         return nodes
@@ -139,7 +138,6 @@ class KernelGrid:
         return keys.sum(axis=1)
 
     def penalties(self, keys: Keys) -> np.ndarray:
-        """Return a^depth."""
         return float(self.a) ** keys.sum(axis=1)
 
     def _scale(self, j: int, level: int) -> float:
@@ -151,7 +149,9 @@ class KernelGrid:
         return ProductSpec.of([self.chains[j][level - 1] for j, level in used], math.prod(self._scale(j, level) for j, level in used))
 
     def below(self, key: Keys) -> ProductSpec:
-        """Return the sum over the descendants, a product over the dimensions; a limit of depth is not seen, which makes it greater."""
+        """Return the sum over the descendants as a product over the dimensions. A depth limit is ignored, so the result is an
+        upper bound.
+        """
         return ProductSpec(tuple(self._tail(j, int(level)) for j, level in enumerate(key)))
 
     def _tail(self, j: int, level: int) -> Factor:
@@ -163,13 +163,13 @@ class KernelGrid:
 
     @property
     def shrinks(self) -> float:
-        """``a`` (or its least power) where all kernels decay from 1, wider ones first; else 0."""
+        """``a`` (or its smallest power) if all kernels decay from 1, wider ones first; else 0."""
         if not all(_is_decaying(chain) for chain in self.chains) or any(scale != 1.0 for scales in self.scales or () for scale in scales):
             return 0.0
         return self.a if self.a >= 1 else self.a ** (int(self.lengths.sum()) if self.limit is None else self.limit)
 
     def scaled(self, scales: Sequence[Sequence[float]]) -> KernelGrid:
-        """Return the grid with multipliers of its kernels."""
+        """Return the grid with other multipliers of its kernels."""
         return KernelGrid(self.chains, self.a, self.limit, tuple(tuple(float(one) for one in chain) for chain in scales))
 
 
@@ -187,9 +187,11 @@ def _check_base(a: float) -> None:
 
 
 class KernelList:
-    """A graph written out: distinct nodes, the kernel of each and the names of its parents. Kernels may be short texts such as
-    ``rbf(gamma=1.0)[0] * linear[3]``. Penalties that are not given by name are ``a^depth``, depth the longest way from a root. Raises
-    ValueError: no node, a name twice, an unknown parent, a cycle (it is named), or a penalty that is not positive.
+    """An explicitly listed graph: distinct nodes, with the kernel of each and the names of its parents.
+
+    Kernels may be short texts such as ``rbf(gamma=1.0)[0] * linear[3]``. Penalties not given by name are ``a^depth``, where the depth is
+    the longest path from a root. Raises ValueError if there is no node, a name occurs twice, a parent is unknown, there is a cycle (the
+    message names it), or a penalty is not positive.
     """
 
     width = 1
@@ -246,7 +248,7 @@ class KernelList:
         return depth
 
     def _cycle(self, left: set[int]) -> list[int]:
-        """Return a way along edges, parents first, that ends where it began, among nodes each of which has a parent there."""
+        """Return a cycle, parents first, among nodes that all have a parent in the set."""
         walk = [min(left)]
         while walk[-1] not in walk[:-1]:
             walk.append(min(left.intersection(self._up[walk[-1]])))
@@ -254,7 +256,6 @@ class KernelList:
 
     @property
     def size(self) -> int:
-        """Number of nodes."""
         return len(self.names)
 
     def roots(self) -> Keys:
@@ -270,23 +271,20 @@ class KernelList:
         return _as_keys(self._up[int(key[0])])
 
     def depth(self, keys: Keys) -> np.ndarray:
-        """Return the longest ways from a root."""
         return self._depth[keys[:, 0]]
 
     def penalties(self, keys: Keys) -> np.ndarray:
-        """Return d."""
         return self._d[keys[:, 0]]
 
     def kernel(self, key: Keys) -> ProductSpec:
-        """Return the kernel of a node."""
         return self.kernels[int(key[0])]
 
     def below(self, key: Keys) -> None:
-        """Return nothing: such a graph is searched node by node."""
+        """Return None: such a graph has no closed form and is searched node by node."""
         return
 
     def scaled(self, scales: Sequence[float]) -> KernelList:
-        """Return the graph with multipliers of its kernels, one per node."""
+        """Return the graph with other multipliers of its kernels, one per node."""
         kernels = [ProductSpec(spec.factors, spec.scale * float(scale)) for spec, scale in zip(self.kernels, scales, strict=True)]
         up = [[self.names[one] for one in above] for above in self._up]
         return KernelList(self.names, kernels, up, self.a, dict(zip(self.names, self._d.tolist(), strict=True)))

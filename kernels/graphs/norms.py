@@ -1,7 +1,7 @@
 """Norms on a directed acyclic graph of kernels: gauge, closed-form weights, dual bound, and the terms of certificates.
 
-For a hull W of nodes (all ancestors of a node are in W; A(w) ancestors, D(v) descendants, both with the node itself), penalties d_v > 0
-and 1 < rho <= 2 the gauge of the norms Q_w >= 0 of the nodes' functions is
+For a hull W of nodes (all ancestors of a node are in W; A(w) ancestors, D(v) descendants, both including the node itself), penalties d_v >
+0 and 1 < rho <= 2, the gauge of the norms Q_w >= 0 of the nodes' functions is
 
 Omega(Q) = sum_v d_v n_v,   n_v = ( sum_{w in D(v)} Q_w^rho )^(1/rho).
 
@@ -10,14 +10,15 @@ Its square is concave in the squares of the norms, so that
 1/2 Omega(Q)^2 = min over delta > 0 of 1/2 sum_w Q_w^2 / delta_w,
 attained at delta_w = Q_w^(2 - rho) / (Omega sum_{v in A(w)} d_v n_v^(1 - rho)),
 
-whose 1/delta_w is the derivative of 1/2 Omega^2 by Q_w, divided by Q_w. The square of the dual gauge of sqrt(M_w), M_w >= 0, is the
-greatest value of psi(eta)^(1/rhobar) over the simplex, rhobar = rho / (2 (rho - 1)),
+where 1/delta_w is the derivative of 1/2 Omega^2 by Q_w, divided by Q_w. The square of the dual gauge of sqrt(M_w), M_w >= 0, is the maximum
+of psi(eta)^(1/rhobar) over the simplex, with rhobar = rho / (2 (rho - 1)) and
 
 psi(eta) = sum_w zeta_w M_w^rhobar,   zeta_w = ( sum_{v in A(w)} d_v^rho eta_v^(1 - rho) )^(1 / (1 - rho)).
 
-psi is concave and homogeneous of degree one, hence at most max_i d psi / d eta_i whatever eta > 0: a bound that needs no maximisation.
-Source: Jawanpuria, "Learning Kernels for Multiple Predictive Tasks", PhD thesis, IIT Bombay, 2014, chapter 5, (5.10)-(5.12) and A.1; the
-closed-form weights are docs/theory/hierarchical_kernels.md's. Powers with 1 / (1 - rho) are taken in logarithms: rho may come close to 1.
+psi is concave and homogeneous of degree one, so its maximum is at most max_i d psi / d eta_i for every eta > 0: a bound that needs no
+maximisation. Source: Jawanpuria, "Learning Kernels for Multiple Predictive Tasks", PhD thesis, IIT Bombay, 2014, chapter 5, (5.10)-(5.12)
+and A.1; the closed-form weights are derived in docs/theory/hierarchical_kernels.md. Powers with 1 / (1 - rho) are computed in logarithms,
+because rho may be close to 1.
 """
 
 from __future__ import annotations
@@ -41,7 +42,6 @@ BOUND_TOLERANCE = 1e-6  # A dual bound this close to what eta attains, relativel
 
 
 def dual_exponent(rho: float) -> float:
-    """Return rhobar = rho / (2 (rho - 1))."""
     return rho / (2.0 * (rho - 1.0))
 
 
@@ -57,14 +57,16 @@ def gauge(hull: Hull, norms: FloatArray, rho: float) -> float:
 
 
 def start_weights(hull: Hull) -> FloatArray:
-    """Return the weights 1 / (W d_w^2), for want of norms: with equal shares of the graph's nodes alone, each as if it had no ancestors."""
+    """Return initial weights 1 / (W d_w^2), which need no norms: equal shares for the nodes, each as if it had no ancestors."""
     return 1.0 / (hull.size * hull.d * hull.d)
 
 
 def joint_weights(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
-    """Return argmin over delta of 1/2 sum_w norms_w^2 / delta_w, ``(W,)``, the minimum being 1/2 Omega^2; of zero norms the start weights.
-    A zero norm gives a weight of zero (of rho = 2 too, unless a descendant has a norm), which no later step leaves: callers smooth,
-    sqrt(norms^2 + eps^2).
+    """Return argmin over delta of 1/2 sum_w norms_w^2 / delta_w, ``(W,)``; the minimum is 1/2 Omega^2. For zero norms return the start
+    weights.
+
+    A zero norm gives a weight of zero (for rho = 2 too, unless a descendant has a norm), and no later step changes it. Callers therefore
+    smooth the norms: sqrt(norms^2 + eps^2).
     """
     top = float(norms.max(initial=0.0))
     if top == 0:
@@ -77,7 +79,7 @@ def joint_weights(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
 
 
 def dual_shares(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
-    """Return eta_v = d_v n_v / Omega: where psi is greatest for the dual point that belongs to these norms; equal shares of zero norms."""
+    """Return eta_v = d_v n_v / Omega, the maximiser of psi for the dual point of these norms; equal shares for zero norms."""
     lengths = hull.d * descendant_norms(hull, norms, rho)
     total = float(lengths.sum())
     return lengths / total if total > 0 else np.full(hull.size, 1.0 / max(hull.size, 1))
@@ -94,8 +96,9 @@ def log_psi(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> float
 
 
 def log_slopes(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> FloatArray:
-    """Return the logarithms of d psi / d eta_i = d_i^rho eta_i^(-rho) sum over w in D(i) of zeta_w^rho M_w^rhobar, shape (W,). The
-    quotients zeta_w / eta_i, which are bounded, stand together.
+    """Return the logarithms of d psi / d eta_i = d_i^rho eta_i^(-rho) sum over w in D(i) of zeta_w^rho M_w^rhobar, shape (W,).
+
+    The bounded quotients zeta_w / eta_i are computed together to avoid overflow.
     """
     return _log_terms(hull, _log_above(eta), dual_exponent(rho) * _log_above(forms, floor=-np.inf), rho)[1]
 
@@ -108,7 +111,7 @@ def _log_terms(hull: Hull, log_eta: FloatArray, powers: FloatArray, rho: float) 
 
 
 class DualBound(NamedTuple):
-    """Bounds of max over the simplex of psi(eta)^(1/rhobar), the squared dual gauge of sqrt(M)."""
+    """Lower and upper bounds of max over the simplex of psi(eta)^(1/rhobar), the squared dual gauge of sqrt(M)."""
 
     value: float  # upper bound: (max_i d psi / d eta_i)^(1/rhobar) at the best eta seen
     attained: float  # lower bound: the greatest psi(eta)^(1/rhobar) seen
@@ -118,10 +121,12 @@ class DualBound(NamedTuple):
 def dual_bound(
     hull: Hull, forms: FloatArray, rho: float, eta: FloatArray, passes: int = MAX_PASSES, tight: float = BOUND_TOLERANCE
 ) -> DualBound:
-    """Bound the squared dual gauge of sqrt(forms), ``(W,)``, without any more data; a norm inside the nodes takes the square of its dual.
-    Starts at eta >= 0 of any sum: :func:`dual_shares`, or the last bound's. Every pass multiplies eta by a power of (d psi / d eta) / psi,
-    which leaves a maximiser where it is: 1/rho, which raises psi, and more from pass to pass for as long as psi rises. It ends after
-    ``passes``, or where the two bounds are within ``tight``, relatively.
+    """Bound the squared dual gauge of sqrt(forms), ``(W,)``, without further data. For a norm inside the nodes, pass the square of its dual
+    norm.
+
+    Starts at eta >= 0 with any sum: :func:`dual_shares`, or the last bound's eta. Every pass multiplies eta by a power of (d psi / d eta) /
+    psi, which leaves a maximiser unchanged. The power starts at 1/rho, which raises psi, and grows from pass to pass as long as psi rises.
+    It ends after ``passes``, or when the two bounds agree to within the relative tolerance ``tight``.
     """
     if not np.any(forms > 0):
         return DualBound(0.0, 0.0, eta)
@@ -132,8 +137,9 @@ def dual_bound(
 
 
 def psi_gradient(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> tuple[float, FloatArray]:
-    """Return psi(eta)^(1/rhobar) and its derivative by eta (W,); the value of a machine changes by minus half of it. Zero forms give a zero
-    derivative: nothing is known yet of where weight belongs.
+    """Return psi(eta)^(1/rhobar) and its derivative by eta (W,); the objective of an SVM changes by minus half of it.
+
+    Zero forms give a zero derivative, because nothing is known yet about the weights.
     """
     power, value = dual_exponent(rho), log_psi(hull, eta, forms, rho)
     if not np.isfinite(value):
@@ -142,8 +148,9 @@ def psi_gradient(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> 
 
 
 def effective_weights(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> FloatArray:
-    """Return mu_w = zeta_w M_w^(rhobar - 1) psi^(1/rhobar - 1): of the kernels, at given eta, for forms of the optimal dual point. ``sum_w
-    mu_w M_w = psi(eta)^(1/rhobar)``; for rho = 2 they are zeta.
+    """Return the kernel weights mu_w = zeta_w M_w^(rhobar - 1) psi^(1/rhobar - 1) at given eta, for forms M of the optimal dual point.
+
+    ``sum_w mu_w M_w = psi(eta)^(1/rhobar)``; for rho = 2 the weights are zeta.
     """
     power, zeta = dual_exponent(rho), log_zeta(hull, eta, rho)
     if power == 1.0:
@@ -155,21 +162,21 @@ def effective_weights(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float
 
 
 class DualPoint(NamedTuple):
-    """A dual point, of the value max over 0 <= t <= step_bound of t linear - t^2 (square + bound) / 2 for a bound of the dual gauge."""
+    """A dual point. Its value is max over 0 <= t <= step_bound of t linear - t^2 (square + bound) / 2, for a bound of the dual gauge."""
 
     linear: float  # c'beta - kink ||beta||_1
     square: float  # sum_i ridge_i beta_i^2
     step_bound: float  # greatest t for which t beta is feasible, possibly infinite; at least 1
 
     def scale(self, bound: float) -> float:
-        """Return the t of the maximum, for a bound of the squared dual gauge at beta."""
+        """Return the maximiser t for a bound of the squared dual gauge at beta."""
         curved = self.square + bound
         if self.linear <= 0:
             return 0.0
         return min(self.linear / curved, self.step_bound) if curved > 0 else self.step_bound
 
     def value(self, bound: float) -> float:
-        """Return the lower bound of the optimum that follows from a bound of the squared dual gauge of the whole graph at beta."""
+        """Return the lower bound of the optimum implied by a bound of the squared dual gauge of the whole graph at beta."""
         t = self.scale(bound)
         return t * self.linear - 0.5 * t * t * (self.square + bound)
 
@@ -181,7 +188,7 @@ def _log_above(values: FloatArray, floor: float = MIN_LOG_ETA) -> FloatArray:
 
 @compiled(deferred=True)
 def log_total(terms: FloatArray) -> float:
-    """Return the logarithm of the sum of exponentials."""
+    """Return log(sum(exp(terms)))."""
     top = -np.inf
     for term in terms:
         top = max(top, term)
@@ -198,7 +205,7 @@ def log_sums(
     indptr: IntArray, indices: IntArray, below_indptr: IntArray, below: IntArray, log_d: FloatArray, log_eta: FloatArray,
     powers: FloatArray, rho: float, zeta: FloatArray, slopes: FloatArray,
 ) -> None:  # fmt: skip
-    """Write log zeta_w, and log d psi / d eta_i for powers_w = log M_w^rhobar: sums of exponentials over ancestors and descendants."""
+    """Write log zeta_w, and log d psi / d eta_i for powers_w = log M_w^rhobar; both are log-sum-exps over ancestors and descendants."""
     n = log_d.size
     for w in range(n):
         top = -np.inf
@@ -228,7 +235,7 @@ def improve_eta(
     indptr: IntArray, indices: IntArray, below_indptr: IntArray, below: IntArray, log_d: FloatArray, log_eta: FloatArray,
     powers: FloatArray, rho: float, power: float, passes: int, tight: float,
 ) -> tuple[float, float, FloatArray]:  # fmt: skip
-    """Return the logarithms of the least bound, of the greatest value attained, and of the eta of the bound."""
+    """Return the logarithms of the smallest bound, of the largest value attained, and of the eta of the bound."""
     zeta, slopes = np.empty(log_d.size), np.empty(log_d.size)
     log_eta = np.maximum(log_eta - log_total(log_eta), MIN_LOG_ETA)
     best, attained, before, stride, best_eta = np.inf, -np.inf, -np.inf, 1.0, log_eta

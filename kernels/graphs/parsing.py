@@ -1,4 +1,4 @@
-"""Graphs of kernels as users write them: short texts for grids, records or dictionaries for graphs written out."""
+"""Parsing of kernel graphs given by users: short texts for grids, records or dictionaries for explicitly listed graphs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from ..grams.spec import KernelSpec
 from .kernel_graphs import KernelDag, KernelGrid, KernelList
 
 DEFAULT_GRAPH = "subsets(gaussian)"
-"""The graph of a fit that names none: products of Gaussian kernels of one feature each, over all subsets of the features."""
+"""Default graph of a fit: products of Gaussian kernels of one feature each, over all subsets of the features."""
 
 GRAPH_FORM = "subsets(KERNEL[; depth=D]) or grid(KERNEL; KERNEL; ...[; depth=D])"
 KERNEL_WORDS = ("gaussian", "monomial", "hermite")
-"""Kernels of single features beside those of KernelSpec: width in standard deviations; powers, Hermite polynomials up to a degree."""
+"""Kernels of single features in addition to those of KernelSpec: width in standard deviations; powers and Hermite polynomials up to a
+degree.
+"""
 
 _TEXT = re.compile(r"\s*(subsets|grid)\s*\((.*)\)\s*", re.DOTALL)
 _WORD = re.compile(rf"({'|'.join(KERNEL_WORDS)})\s*(?:\(\s*(?:(width|degree)\s*=\s*)?([^()]*?)\s*\))?\s*(\[[^\]]*\])?")
@@ -34,18 +36,20 @@ Close = Callable[[KernelSpec], KernelSpec]  # closes a kernel over some data
 
 
 def closed_anywhere(spec: KernelSpec) -> KernelSpec:
-    """Return a kernel closed where there are no data yet, with numbers that stand for names: what is wrong with any data is found."""
+    """Return a kernel closed without data: numbers replace names, so that errors independent of the data are found."""
     return spec.closed(lambda: {name: _SOME_COLUMN + crc32(name.encode()) for name in spec.column_names}, lambda columns: 1.0)
 
 
 def parse_graph(
     graph: object, a: float = 2.0, d: int | None = None, spread: np.ndarray | None = None, close: Close = closed_anywhere
 ) -> KernelDag:
-    """Return the graph that a user means; ValueError that names the part that cannot be read. Forms: ``None`` for the default, a graph, a
-    short text, a list of records ``{name, kernel, parents, d}``, or a dictionary from names to ``(kernel, parents)`` or to such records
-    without name. Penalties are ``a^depth`` where ``graph`` is none yet. The number of features d is needed where kernels of a text name no
-    columns. Widths of ``gaussian`` are multiples of the standard deviations ``spread`` ``(d,)``, ones by default; features of spread 0 are
-    left out of its grid. Names of columns, and widths of ``rbf`` without gamma, are looked up in ``close``.
+    """Return the graph that ``graph`` describes. Raises ValueError that names the part that cannot be read.
+
+    ``graph`` is ``None`` for the default, a graph, a short text, a list of records ``{name, kernel, parents, d}``, or a dictionary from
+    names to ``(kernel, parents)`` or to records without name. Penalties are ``a^depth`` unless ``graph`` is a graph already. The number of
+    features d is needed if kernels in a text name no columns. Widths of ``gaussian`` are multiples of the standard deviations ``spread``
+    ``(d,)`` [default: ones]; features of spread 0 are left out of its grid. ``close`` looks up names of columns, and widths of ``rbf``
+    without gamma.
     """
     if isinstance(graph, (KernelGrid, KernelList)):
         return graph
@@ -66,13 +70,15 @@ def parse_graph(
 
 
 def check_graph(graph: object, a: float = 2.0) -> None:
-    """Refuse what is a graph for no data, with ValueError; the forms are those of :func:`parse_graph`."""
+    """Raise ValueError for a graph that is invalid whatever the data; forms as in :func:`parse_graph`."""
     if not (isinstance(graph, str) and _CLASS.fullmatch(graph)):
         parse_graph(graph, a, d=1)
 
 
 def graph_record(graph: object) -> object:
-    """Return a graph as a parameter record holds it: texts and lists as they are, ready graphs written out, of others the class."""
+    """Return a graph as stored in a parameter record: texts and lists unchanged, graph objects written out, and of other
+    objects the class.
+    """
     if isinstance(graph, KernelGrid):
         return {"chains": [[str(spec) for spec in chain] for chain in graph.chains], "depth": graph.limit, "a": graph.a}
     if isinstance(graph, KernelList):
@@ -192,7 +198,7 @@ def _parse_number(name: str, key: str, value: str) -> float:
 
 
 def hermite(X: np.ndarray | sp.csr_array, Z: np.ndarray | sp.csr_array, degree: int = 1) -> np.ndarray:
-    """Return ``h_q(x) h_q(z)`` of one feature, h_q the Hermite polynomial of degree q over ``sqrt(2^q q!)``, ``(n, m)``."""
+    """Return ``h_q(x) h_q(z)`` of one feature, ``(n, m)``, where h_q is the Hermite polynomial of degree q divided by ``sqrt(2^q q!)``."""
     left, right = (np.asarray(part if isinstance(part, np.ndarray) else part.toarray(), np.float64)[:, 0] for part in (X, Z))
     chosen = np.zeros(int(degree) + 1)
     chosen[-1] = 1.0 / math.sqrt(2.0 ** int(degree) * math.factorial(int(degree)))

@@ -1,1 +1,1 @@
-"""The group lasso, on streams of rows and in batch, for one task and for many."""
+"""The group lasso for data streams and batches, for one task and for many."""

@@ -1,19 +1,19 @@
-"""Dual averaging over a stream of rows, exactly and lazily: the cost of a row follows its non-zeros.
+"""Dual averaging over a stream of rows, exact and lazy: the cost of a row depends on its non-zeros alone.
 
 After t rounds with subgradient sum s the weights are (Yang 2011, Theorem 1, multiplied by t)
 
 ``w_g = -(1 / (gamma sqrt(t))) [1 - t k_g / ||c_g||]_+ c_g``, ``c_g = S(s_g, t tau_g + rho gamma sqrt(t))``,
 
-so that s alone is the state, and only the weights that a row meets are computed. The intercept has steps of its own:
+so s alone is the state, and only the weights needed for a row are computed. The intercept has its own steps:
 `gramplane.kernels.group_lasso.step_lengths`.
 
-A group can have weights only while some ``|s_j|`` of it exceeds ``t (tau_g + k_g / sqrt(d_g)) + rho gamma sqrt(t)``, for
-``||S(s_g, tau)|| <= sqrt(d_g) (max |s_j| - tau)``. That bar never falls, so a group becomes active only where a sum is changed. A bit per
-feature tells whether its group may be active; all others are passed over without reading their sums. Active groups get their scale once a
-round.
+A group can be non-zero only while some ``|s_j|`` in it exceeds ``t (tau_g + k_g / sqrt(d_g)) + rho gamma sqrt(t)``, because ``||S(s_g,
+tau)|| <= sqrt(d_g) (max |s_j| - tau)``. This threshold never falls, so a group becomes active only when one of its sums changes. One bit
+per feature records whether its group may be active; the sums of all other features are not read. The scale of an active group is computed
+once per round.
 
-A round takes a fixed number of rows, wherever calls cut the stream: rows of a round that is not full wait, with their slopes, until it is.
-So no cut changes a bit.
+A round has a fixed number of rows, independent of how calls split the stream. The rows of an incomplete round wait, with their slopes,
+until it is complete, so splitting the stream differently changes no bit.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from .step_lengths import intercept_after
 
 BAR_MARGIN = 1e-9  # Relative margin by which a sum may fall short and its group still counts as active: round-off is a millionth of that.
 MIN_PREFETCH_FEATURES = 1 << 16
-"""Sums of more features than this do not stay in the cache next to the processor: those of the next row are fetched ahead of time."""
+"""Number of features above which the sums do not fit in the cache, so that those of the next row are prefetched."""
 
 
 class Rows(NamedTuple):
-    """Rows in CSR form, with int32 indices and float64 values, and the int64 order ``(n,)`` in which they are taken."""
+    """Rows in CSR form, with int32 indices and float64 values, and the int64 order ``(n,)`` in which they are processed."""
 
     indptr: Array
     indices: Array
@@ -46,7 +46,7 @@ N_TOTALS = 6  # Sums that a machine has beside those of its features, see `advan
 
 
 class Rule(NamedTuple):
-    """How a stream is learned: kind of the loss, rows of a round, gamma, ``rho gamma``, whether there is an intercept, its steepness."""
+    """Settings of a stream: number of the loss, rows per round, gamma, ``rho gamma``, whether there is an intercept, and its steepness."""
 
     loss: int
     batch: int
@@ -58,7 +58,7 @@ class Rule(NamedTuple):
 
 @compiled(inline=True)
 def note_loss(rule: Rule, y: Entry, weight: Entry, product: Entry, totals: Array) -> Entry:
-    """Note the loss of a row, ``product`` being ``<w, x>``; return its weighted slope."""
+    """Record the loss of a row, where ``product`` is ``<w, x>``; return its weighted slope."""
     if rule.intercept and rule.loss == LossKind.SQUARED and totals[2] == 0.0:
         # The first row of all: its loss counts, and learning begins at its target.
         totals[0], loss, slope = y, 0.5 * y * y, 0.0
@@ -72,7 +72,9 @@ def note_loss(rule: Rule, y: Entry, weight: Entry, product: Entry, totals: Array
 
 @compiled(inline=True)
 def move_intercept(rule: Rule, slope: float, share: float, totals: Array) -> None:
-    """Let a round end: ``slope`` of its mean loss in the intercept, ``share`` of a row in its means."""
+    """Move the intercept at the end of a round; ``slope`` is that of the mean loss, ``share`` the weight of one row in the
+    round's means.
+    """
     mean = share * totals[5]
     totals[4] += mean * mean
     totals[5] = 0.0
@@ -81,9 +83,10 @@ def move_intercept(rule: Rule, slope: float, share: float, totals: Array) -> Non
 
 
 class ActiveGroups(NamedTuple):
-    """Which groups may have weights, from round to round; all of it follows from the sums. ``flags``: uint8, a bit per feature, set
-    wherever its group may have weights; ``scales``: float64 ``(n_groups, 2)``: ``[1 - t k_g / ||c_g||]_+`` with the round it was made in; 0
-    there: never active.
+    """The groups that may be non-zero, updated from round to round; everything follows from the sums.
+
+    ``flags`` is uint8, one bit per feature, set if its group may be non-zero. ``scales``, float64 ``(n_groups, 2)``, is ``[1 - t k_g /
+    ||c_g||]_+`` with the round in which it was computed; round 0 means never active.
     """
 
     flags: Array
@@ -92,7 +95,7 @@ class ActiveGroups(NamedTuple):
 
 @compiled
 def _scale(sums: Array, flags: Array, starts: Array, members: Array, g: Entry, k: Entry, tau: Entry, bar: float) -> float:
-    """Return ``[1 - t k_g / ||c_g||]_+`` of a group; it is no longer active if no member exceeds ``bar``."""
+    """Return ``[1 - t k_g / ||c_g||]_+`` of a group, and deactivate the group if no member exceeds ``bar``."""
     total, peak, listed = 0.0, 0.0, members.size > 0
     for p in range(starts[g], starts[g + 1]):
         size = abs(sums[members[p] if listed else p])
@@ -110,7 +113,7 @@ def _scale(sums: Array, flags: Array, starts: Array, members: Array, g: Entry, k
 
 @compiled(inline=True)
 def _find_active(indices: Array, first: Entry, last: Entry, flags: Array, entries: Array) -> Entry:
-    """Write which of a row's entries have active groups, return how many; no branch, for which ones cannot be foreseen."""
+    """Write the positions of a row's entries with active groups and return their number, without unpredictable branches."""
     n = 0
     for p in range(first, last):
         # Unsigned indices need no test for counting from the end.
@@ -125,7 +128,7 @@ def _products_even(
     rows: Rows, first: int, last: int, weight: Array, sums: Array, active: ActiveGroups, groups: Groups, t: float, fade: float,
     entries: Array, out: Array,
 ) -> None:  # fmt: skip
-    """Write ``-gamma sqrt(t) <w, x>`` of the rows ``order[first:last]``, where all groups are alike and follow each other."""
+    """Write ``-gamma sqrt(t) <w, x>`` of the rows ``order[first:last]`` for contiguous groups of equal size and weights."""
     # What the loops read is named first: reaching into a tuple of arrays inside them counts references each time.
     indptr, order, indices, values = rows.indptr, rows.order, rows.indices, rows.values
     flags, scales, starts, members, magic = active.flags, active.scales, groups.starts, groups.members, np.uint64(groups.magic)
@@ -150,7 +153,7 @@ def _products_partition(
     rows: Rows, first: int, last: int, weight: Array, sums: Array, active: ActiveGroups, groups: Groups, t: float, fade: float,
     entries: Array, out: Array,
 ) -> None:  # fmt: skip
-    """Write ``-gamma sqrt(t) <w, x>`` of some rows for any groups that do not overlap, or none."""
+    """Write ``-gamma sqrt(t) <w, x>`` of some rows for groups that do not overlap, or for no groups."""
     indptr, order, indices, values = rows.indptr, rows.order, rows.indices, rows.values
     flags, scales, starts, members = active.flags, active.scales, groups.starts, groups.members
     owner, inner, cost, alone = groups.owner, groups.inner, groups.cost, groups.cost.size == 0
@@ -178,7 +181,7 @@ def _products_partition(
 def _products_overlap(
     rows: Rows, first: int, last: int, weight: Array, sums: Array, active: ActiveGroups, groups: Groups, t: float, fade: float, out: Array
 ) -> None:
-    """Write ``-gamma sqrt(t) <w, x>`` of some rows for groups that overlap: the sum over the copies of a feature."""
+    """Write ``-gamma sqrt(t) <w, x>`` of some rows for overlapping groups, summing over the copies of a feature."""
     begins, owners, scales, flags = groups.feature_starts, groups.feature_groups, active.scales, active.flags
     for at in range(first, last):
         i, total = rows.order[at], 0.0
@@ -202,7 +205,7 @@ def _products_overlap(
 
 @compiled
 def _activate(active: ActiveGroups, groups: Groups, j: Entry) -> None:
-    """Set the bits of all members of the groups of a feature."""
+    """Set the bits of all members of a feature's groups."""
     flags, scales = active.flags, active.scales
     if groups.cost.size == 0:
         flags[j >> 3] |= np.uint8(1 << (j & 7))
@@ -222,7 +225,7 @@ def _activate(active: ActiveGroups, groups: Groups, j: Entry) -> None:
 
 @compiled(inline=True)
 def _add_row(indices: Array, values: Array, first: Entry, last: Entry, step: float, sums: Array, flags: Array, bar: float) -> bool:
-    """Add ``step x`` to the sums; return whether one that exceeds the bar has no bit."""
+    """Add ``step x`` to the sums; return whether a sum that exceeds the threshold ``bar`` has no bit set."""
     must_activate = False
     for p in range(first, last):
         j = np.uint32(indices[p])
@@ -237,7 +240,7 @@ def _add_rows(
     rows: Rows, first: int, last: int, slopes: Array, share: float, sums: Array, active: ActiveGroups, groups: Groups, bar: float,
     total: float,
 ) -> float:  # fmt: skip
-    """Add ``share slope x`` of some rows, in their order, to the sums, and activate groups; return ``total + share slope + ...``."""
+    """Add ``share slope x`` of some rows to the sums, in order, and activate groups; return ``total + share slope + ...``."""
     indptr, order, indices, values = rows.indptr, rows.order, rows.indices, rows.values
     flags, overlap, ahead = active.flags, groups.feature_starts.size > 0, len(order) if sums.size > MIN_PREFETCH_FEATURES else 0
     for at in range(first, last):
@@ -258,7 +261,7 @@ def _add_rows(
 
 @compiled
 def row_products(rows: Rows, weights: Array, flags: Array, out: Array) -> None:
-    """Write ``<w, x>`` of every row, in the order the rows are stored; ``flags`` has a bit for every weight that is not 0."""
+    """Write ``<w, x>`` of each row in storage order; ``flags`` has a bit set for every non-zero weight."""
     indptr, indices, values, longest = rows.indptr, rows.indices, rows.values, 0
     for i in range(indptr.size - 1):
         longest = max(longest, indptr[i + 1] - indptr[i])
@@ -273,7 +276,7 @@ def row_products(rows: Rows, weights: Array, flags: Array, out: Array) -> None:
 
 @compiled
 def activate_groups(sums: Array, groups: Groups, rule: Rule, t: float, active: ActiveGroups) -> None:
-    """Set the bits of all groups that may have weights after t rounds."""
+    """Set the bits of all groups that may be non-zero after t rounds."""
     bar = (t * groups.zero_level + rule.fade * np.sqrt(t)) * (1.0 - BAR_MARGIN)
     for j in range(sums.size):
         if not abs(sums[j]) <= bar:
@@ -285,13 +288,14 @@ def advance_average(
     rows: Rows, target: Array, weight: Array, open_rows: Rows, open_slopes: Array, rule: Rule, groups: Groups,
     sums: Array, active: ActiveGroups, counts: Array, totals: Array, slopes: Array, mean: Array, finish: bool,
 ) -> int:  # fmt: skip
-    """Take rows by dual averaging; return the position in the order of the first row whose round is still open, -1 if the open rows' is.
+    """Process rows by dual averaging; return the position in the order of the first row in the open round, or -1 if that round began
+    earlier.
 
-    ``target``, ``weight``: targets (labels -1 and 1) and weights of the rows; rows of weight 0 are passed over. ``open_rows``,
-    ``open_slopes``: rows of the open round that earlier calls brought, and their slopes. Changed are the sums s, which groups may have
-    weights, ``counts`` (rounds closed and rows of the open one) and ``totals`` (the bias, sums of losses, of weights, of the biases of all
-    rounds, and of the squared mean weights of rounds, weights of the open round); written the slope of every row; ``mean``, unless it is
-    empty, receives the sum of the weights of all rounds. ``finish``: close the open round after the last row, however few rows it has.
+    ``target`` and ``weight`` are targets (labels -1 and 1) and weights of the rows; rows of weight 0 are skipped. ``open_rows`` and
+    ``open_slopes`` are the rows of the open round from earlier calls, and their slopes. The function changes the sums s, the active groups,
+    ``counts`` (closed rounds; rows of the open one) and ``totals``: the bias, the sums of losses, of weights, of the biases of all rounds,
+    and of the squared mean weights of rounds, and the weight of the open round. It also writes the slope of each row. ``mean``, unless it
+    is empty, accumulates the weights of all rounds. ``finish`` closes the open round after the last row, even if it is incomplete.
     """
     n, first, n_open, at, longest = len(rows.order), 0, len(open_rows.order), 0, 0
     for i in rows.order:
@@ -348,8 +352,9 @@ def advance_fobos(
     rows: Rows, target: Array, weight: Array, open_rows: Rows, open_slopes: Array, rule: Rule, groups: Groups,
     weights: Array, counts: Array, totals: Array, slopes: Array, mean: Array, finish: bool,
 ) -> int:  # fmt: skip
-    """Take rows by forward-backward splitting; arguments as of `gramplane.kernels.group_lasso.dual_averaging.advance_average`. ``weights``
-    are those of the round; ``mean`` is any vector that can hold the weights while they are shrunk.
+    """Process rows by forward-backward splitting; arguments as in `gramplane.kernels.group_lasso.dual_averaging.advance_average`.
+
+    ``weights`` are those of the current round. ``mean`` is work space of the same length.
     """
     n, first, n_open = len(rows.order), 0, len(open_rows.order)
     for at in range(n + 1):

@@ -1,15 +1,15 @@
-"""Group lasso of the hinge loss by a primal-dual interior path: second-order cones for the norms, linear ones for the rows.
+"""Group lasso with hinge loss by a primal-dual interior-point method, with second-order cones for the norms and linear cones for the rows.
 
     min_{v,b}  sum_i c_i xi_i + lam sum_k w_k t_k,   xi_i >= 0,  m_i = xi_i + y_i (x_i'w_q + b_q) - 1 >= 0,  ||v_k|| <= t_k,
 
-where the norms of Omega are the terms k: the Euclidean ones of the groups, over all tasks, and an absolute one of every entry that has
-r > 0. The dual is
+where the terms k are the norms in Omega: a Euclidean norm per group, over all tasks, and an absolute value per entry with r > 0. The dual
+is
 
     max_a  sum_i a_i,   0 <= a_i <= c_i,  sum_i y_i a_i = 0 for every bias,  sum_i y_i a_i x_i = sum_k z_k,  ||z_k|| <= lam w_k.
 
-Both have a point inside that is known, so every step keeps both feasible, to rounding, and a is a certificate as it is. A step eliminates
-xi, m, t and the duals: what is left is a weighted least squares problem on the moments of the rows, beside ``alpha I - beta d d'`` of
-every term. Groups over several tasks couple their problems by a vector each, which the Woodbury formula takes up.
+Both problems have a known interior point, so every step keeps both feasible, up to rounding, and a is a certificate without further
+scaling. A step eliminates xi, m, t and the duals. What remains is a weighted least squares problem on the moments of the rows, plus ``alpha
+I - beta d d'`` for every term. Groups over several tasks couple their problems by one vector each, handled by the Woodbury formula.
 
 Source: Andersen, Dahl, Vandenberghe, "Interior-point methods for large-scale cone programming", 2011 (scaling of Nesterov and Todd,
 corrector of Mehrotra).
@@ -37,7 +37,7 @@ Pair = tuple[FloatArray, FloatArray]  # of every cone its first number, and the 
 
 
 class PathEnd(NamedTuple):
-    """Where a path ended: fields as those of :class:`gramplane.kernels.group_lasso.on_rows.RowSolution`."""
+    """The end of a path; fields as in :class:`gramplane.kernels.group_lasso.on_rows.RowSolution`."""
 
     copies: FloatArray
     biases: FloatArray
@@ -49,7 +49,7 @@ class PathEnd(NamedTuple):
 
 
 def balanced_slopes(problem: RowProblem) -> FloatArray:
-    """Return slopes of the best model without features, those that treat the rows of a class alike: with a bias they sum to 0 in a task."""
+    """Return the slopes of the best model without features, equal for all rows of a class; with a bias they sum to 0 in each task."""
     shares = np.ones(len(problem.y))
     if problem.fit_bias:
         for span in problem.rows.spans:
@@ -61,7 +61,7 @@ def balanced_slopes(problem: RowProblem) -> FloatArray:
 
 
 def best_constants(problem: RowProblem) -> FloatArray:
-    """Return the biases of the best model without features: the label with more weight in each task; zeros without biases."""
+    """Return the biases of the best model without features: in each task the label with more weight; zeros without biases."""
     if not problem.fit_bias:
         return np.zeros(problem.rows.n_tasks)
     return np.array([1.0 if problem.cost[s] @ problem.y[s] >= 0.0 else -1.0 for s in problem.rows.spans])
@@ -69,8 +69,8 @@ def best_constants(problem: RowProblem) -> FloatArray:
 
 @dataclass(frozen=True)
 class _Terms:
-    """Norms of the penalty: their weights, and the entries of v (task after task) that each is of, term after term. The first ``n_groups``
-    are those of the groups.
+    """Norms of the penalty: their weights, and for each term the entries of v (task after task) that it covers. The terms of the groups,
+    ``n_groups`` of them, come first.
     """
 
     weight: FloatArray
@@ -93,15 +93,15 @@ class _Terms:
         return cls(weight, np.concatenate([*parts, alone]).astype(np.int64), starts, np.repeat(np.arange(len(sizes)), sizes), len(groups))
 
     def dot(self, a: FloatArray, b: FloatArray) -> FloatArray:
-        """Return the inner product of every term's entries."""
+        """Return the inner product of each term's entries."""
         return np.add.reduceat(a * b, self.starts)
 
     def times(self, numbers: FloatArray, entries: FloatArray) -> FloatArray:
-        """Return every term's number times its entries."""
+        """Multiply the entries of each term by the term's number."""
         return numbers[self.owner] * entries
 
     def border(self, at: Pair, step: Pair, square: FloatArray) -> float:
-        """Return how far the cones reach along a step from a point with ``t^2 - ||u||^2`` = square."""
+        """Return the largest feasible step of the cones from a point with ``t^2 - ||u||^2`` = square."""
         along = at[0] * step[0] - self.dot(at[1], step[1])
         bend = step[0] * step[0] - self.dot(step[1], step[1])
         root = along * along - bend * square
@@ -111,7 +111,7 @@ class _Terms:
 
 
 class _Scaling:
-    """Scaling of Nesterov and Todd of the terms' cones at (t, u) and (w, z): ``W z = W^-1 s``."""
+    """Nesterov-Todd scaling of the terms' cones at (t, u) and (w, z): ``W z = W^-1 s``."""
 
     def __init__(self, terms: _Terms, primal: Pair, dual: Pair) -> None:
         self._terms = terms
@@ -129,19 +129,17 @@ class _Scaling:
         return (first - norm) * (first + norm)
 
     def grow(self, x: Pair) -> Pair:
-        """Return W x."""
         aligned = self._terms.dot(self.rest, x[1])
         along = x[0] + aligned / (1.0 + self.first)
         return self.size * (self.first * x[0] + aligned), self._terms.times(self.size, self._terms.times(along, self.rest) + x[1])
 
     def shrink(self, x: Pair) -> Pair:
-        """Return W^-1 x."""
         aligned = self._terms.dot(self.rest, x[1])
         along = aligned / (1.0 + self.first) - x[0]
         return (self.first * x[0] - aligned) / self.size, self._terms.times(1.0 / self.size, self._terms.times(along, self.rest) + x[1])
 
     def corrector(self, aim: float, step: Pair, dual_step: FloatArray) -> Pair:
-        """Return what the dual is to change by beside its Hessian: ``W^-1 (l \\ (aim e - (W^-1 ds) o (W dz))) - z``, without the -z."""
+        r"""Return the change of the dual apart from its Hessian term: ``W^-1 (l \ (aim e - (W^-1 ds) o (W dz))) - z``, without the -z."""
         dot, times, (l0, l1) = self._terms.dot, self._terms.times, self.point
         (s0, s1), (q0, q1) = self.shrink(step), self.grow((np.zeros_like(step[0]), dual_step))
         first, rest = aim - s0 * q0 - dot(s1, q1), -(times(s0, q1) + times(q0, s1))
@@ -150,7 +148,7 @@ class _Scaling:
 
 
 def interior_path(problem: RowProblem, tol: float, limit: int) -> PathEnd:
-    """Follow the path until the gap is at most ``tol`` times the objective, for ``limit`` steps at most."""
+    """Follow the central path until the gap is at most ``tol`` times the objective, for at most ``limit`` steps."""
     slopes, biases, penalty = balanced_slopes(problem), best_constants(problem), problem.penalty
     reach = float(penalty.dual_norms(problem.rows.slopes(problem.cost * slopes)).max(initial=0.0))
     # (lam may not be known yet where there are no copies.)
@@ -169,7 +167,9 @@ def _end_at(problem: RowProblem, copies: FloatArray, biases: FloatArray, slopes:
 
 
 class _Path:
-    """Rows that can lose something (their weight is positive, and a bias alone does not set them right) are the linear cones."""
+    """State of the interior-point method. The linear cones are the rows whose loss can be positive: those with positive weight that a bias
+    alone does not satisfy.
+    """
 
     def __init__(self, problem: RowProblem, slopes: FloatArray, biases: FloatArray) -> None:
         self._problem, self._terms = problem, _Terms.of(problem)
@@ -184,7 +184,7 @@ class _Path:
         self._t, self._z = np.ones(len(self._terms.weight)), self._first_duals()
 
     def _first_duals(self) -> FloatArray:
-        """Return duals of the terms that are inside: what exceeds the absolute norm of an entry is its group's."""
+        """Return dual values inside the terms' cones; the part of an entry beyond its absolute norm is assigned to its group."""
         terms, penalty = self._terms, self._problem.penalty
         pull, inner = self._pull(self._a * self._y), self._problem.lam * np.tile(penalty.inner[penalty.owner], self._problem.rows.n_tasks)
         own = np.clip(pull, -START * inner, START * inner) if terms.n_groups else pull
@@ -199,7 +199,7 @@ class _Path:
         return out
 
     def _pull(self, u: FloatArray) -> FloatArray:
-        """Return ``sum u x`` by the entries of v."""
+        """Return ``sum u x`` for each entry of v."""
         return self._problem.rows.slopes(self._spread(u))[:, self._problem.penalty.members].ravel()
 
     # -- steps ---------------------------------------------------------------------------------------------------------------
@@ -224,8 +224,10 @@ class _Path:
         return float(self._cost @ self._xi + self._terms.weight @ self._t)
 
     def _better(self, best: PathEnd | None, steps: int, stop: str, tol: float) -> PathEnd:
-        """Return the best certificate so far. A term becomes 0 where it is nearer to 0 than its dual is to its border: where its share of
-        the objective is below the share of its weight that its dual leaves open, or else below a part of that.
+        """Return the best certificate so far, with terms set to 0 if they are closer to 0 than their dual is to the boundary of its cone.
+
+        The rule compares a term's share of the objective with the share of its weight that the dual leaves unused; if that fails, with a
+        fraction of it.
         """
         terms, problem = self._terms, self._problem
         u = self._v[terms.entries]
@@ -243,7 +245,7 @@ class _Path:
         return best
 
     def _step(self, gap: float) -> bool:
-        """Take a step with its corrector; return whether it led anywhere."""
+        """Take a step with its corrector; return whether there was progress."""
         terms, a, e, m, xi = self._terms, self._a, self._e, self._m, self._xi
         primal, dual = (self._t, self._v[terms.entries]), (terms.weight, self._z)
         scaling = _Scaling(terms, primal, dual)
@@ -272,7 +274,7 @@ class _Path:
         return True
 
     def _borders(self, step: _Step, scaling: _Scaling) -> tuple[float, float]:
-        """Return how far the cones of the primal reach along a step, and those of the dual."""
+        """Return the largest feasible primal step and the largest feasible dual step."""
         terms, u = self._terms, self._v[self._terms.entries]
         primal = min(_reach(self._xi, step.xi), _reach(self._m, step.m))
         dual = min(_reach(self._a, step.a), _reach(self._e, -step.a))
@@ -280,7 +282,9 @@ class _Path:
         return primal, min(dual, terms.border((terms.weight, self._z), (np.zeros_like(self._t), step.z), scaling.squares[1]))
 
     def _directions(self, scaling: _Scaling) -> Callable[[FloatArray, FloatArray, Pair], _Step]:
-        """Return what solves the Newton equations at this point: for right sides of the rows' two cones and of the terms."""
+        """Return a function that solves the Newton equations at this point, for right-hand sides of the rows' two cones and of
+        the terms.
+        """
         problem, terms, y, n_tasks = self._problem, self._terms, self._y, self._problem.rows.n_tasks
         of_m, of_xi = self._a / self._m, self._e / self._xi
         both = of_m + of_xi
@@ -321,7 +325,7 @@ class _Path:
 
 
 class _Step(NamedTuple):
-    """Changes of v, b, xi, m, a (e changes by as much the other way), t and z."""
+    """Changes of v, b, xi, m, a (e changes by the same amount with opposite sign), t and z."""
 
     v: FloatArray
     b: FloatArray
@@ -338,8 +342,10 @@ def _reach(at: FloatArray, step: FloatArray) -> float:
 
 
 def _solver(gram: FloatArray, terms: _Terms, alpha: FloatArray, bends: FloatArray) -> Callable[[FloatArray], FloatArray]:
-    """Return what solves ``(G + sum_k alpha_k I_k - d_k d_k') v = r``, for Gram matrices ``(n_tasks, p, p)`` by the copies, which become
-    those of the tasks alone, and the ``bends`` d of all terms.
+    """Return a function that solves ``(G + sum_k alpha_k I_k - d_k d_k') v = r``.
+
+    ``gram`` holds Gram matrices ``(n_tasks, p, p)`` of the copies; ``bends`` are the vectors d of all terms. The Gram matrices are
+    overwritten.
     """
     n_tasks, p = gram.shape[:2]
     diagonal = np.arange(p)

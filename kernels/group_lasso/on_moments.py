@@ -1,15 +1,15 @@
-"""Group lasso on moments: block descent on ``X'X`` with extrapolation and a certificate; rows are not needed any more.
+"""Group lasso on moments: block descent on ``X'X`` with extrapolation and a certificate, without access to the rows.
 
 Weighted least squares with a penalty on groups, for one target or several that share the groups:
 
     min_v  P = sum_q 1/2 sum_i c_i (y_i - x_i'w_q - b_q)^2 + lam Omega(v),  w = scatter(v)
 
-over the rows i of each task q; the costs c_i of a task sum to 1 for the mean loss. With biases eliminated everything follows from the
+over the rows i of each task q; the costs c_i of a task sum to 1 for the mean loss. With biases eliminated, all quantities follow from the
 moments ``G_q = sum c x x'``, ``s_q = sum c x y`` and ``sum c y^2`` about the means. The dual is
 
     max_a  D = sum_i c_i (a_i y_i - a_i^2 / 2)   subject to   Omega*(sum_i c_i a_i x_i) <= lam,  sum_i c_i a_i = 0 for every bias,
 
-and the residuals, scaled into it, are the certificate.
+and the residuals, scaled to be dual feasible, are the certificate.
 
 Source: Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, section 3.3 (the
 batch problem (3.1) with the mean loss of (3.6)); extrapolation: Bertrand and Massias, "Anderson acceleration of coordinate descent", 2021.
@@ -43,17 +43,17 @@ ROUND_OFF_SHARE = 64 * np.finfo(float).eps  # A gap below this share of the tota
 def row_moments(X: Rows, y: Array, cost: Array, *, shift: Array | None = None, codes: Array | None = None, n_tasks: int = 1) -> Array:
     """Return the sums ``(n_tasks, p + m + 1, p + m + 1)`` of ``c (x - shift, y, 1)(x - shift, y, 1)'`` over the rows of each task.
 
-    They are taken over pieces of rows that stay in a cache, in float64 whatever the data are, about a given shift: far from it they would
-    lose digits. Pieces are added in the order of the rows, so the bits depend on the rows given and on nothing else.
+    Rows are summed in pieces that fit in the cache, in float64 for every input type. Sums about a shift close to the mean lose no digits.
+    Pieces are added in row order, so the bits depend only on the given rows.
 
     Parameters
     ----------
     X, y, cost
         ``(n, p)`` rows, their targets ``(n,)`` or several ``(n, m)``, and weights ``(n,)``, not negative.
     shift
-        ``(p,)`` subtracted from every row; nothing by default.
+        ``(p,)`` subtracted from every row [default: nothing].
     codes
-        ``(n,)`` task of each row, 0 to ``n_tasks - 1``; all 0 by default.
+        ``(n,)`` task of each row, 0 to ``n_tasks - 1`` [default: all 0].
     """
     blocks: list[Any] = [sp.csr_array(block) if sp.issparse(block) else block for block in (X if isinstance(X, list) else [X])]
     p, edge = sum(int(block.shape[1]) for block in blocks), np.column_stack((y, np.ones(len(y))))
@@ -74,7 +74,7 @@ def row_moments(X: Rows, y: Array, cost: Array, *, shift: Array | None = None, c
 
 
 def _pieces(codes: Array | None, n_tasks: int, n: int, height: int) -> Iterator[tuple[int, Array | slice]]:
-    """Yield pieces of the rows of every task, ascending: a range where there is one task."""
+    """Yield pieces of the rows of each task, ascending; a range if there is one task."""
     if codes is None:
         yield from ((0, slice(lo, min(lo + height, n))) for lo in range(0, n, height))
         return
@@ -86,7 +86,7 @@ def _pieces(codes: Array | None, n_tasks: int, n: int, height: int) -> Iterator[
 
 
 def _filled(buffer: Array, blocks: list[Rows], shift: Array | None) -> Array:
-    """Return the rows of blocks side by side: in the buffer, or as they lie where they are what is wanted."""
+    """Return the rows of blocks side by side, copied to the buffer unless they can be used in place."""
     if len(blocks) == 1 and shift is None and isinstance(blocks[0], np.ndarray):
         block = blocks[0]
         if block.dtype == np.float64 and block.flags.c_contiguous and block.flags.aligned:
@@ -102,9 +102,10 @@ def _filled(buffer: Array, blocks: list[Rows], shift: Array | None) -> Array:
 
 @dataclass(frozen=True)
 class Moments:
-    """Sums over rows, one task after the other, about the means where there is a bias. ``gram``: ``(n_tasks, p, p)``; ``cross``:
-    ``(n_tasks, p)``; ``square``: sum of ``c y^2`` over the rows of all tasks; ``means``, ``(n_tasks, p)``, and ``centres``, ``(n_tasks,)``,
-    are those of the columns and of y; 0 without a bias.
+    """Weighted sums over the rows, task by task, about the means if there is a bias.
+
+    ``gram`` is ``(n_tasks, p, p)`` and ``cross`` ``(n_tasks, p)``; ``square`` is the sum of ``c y^2`` over all tasks. ``means``,
+    ``(n_tasks, p)``, and ``centres``, ``(n_tasks,)``, are the means of the columns and of y; 0 without a bias.
     """
 
     gram: FloatArray
@@ -114,12 +115,12 @@ class Moments:
     centres: FloatArray
 
     def biases(self, weights: FloatArray) -> FloatArray:
-        """Return the best bias of every task at weights ``(n_tasks, p)``."""
+        """Return the best bias of each task for weights ``(n_tasks, p)``."""
         return self.centres - np.einsum("qp,qp->q", self.means, weights)
 
 
 class MomentSolution(NamedTuple):
-    """Copies v, ``(n_tasks, n_copies)``, with P and P - D; ``stop`` is ``"gap"`` or ``"max_sweeps"`` over all groups."""
+    """Copies v, ``(n_tasks, n_copies)``, with P and P - D; ``stop`` is ``"gap"`` or ``"max_sweeps"``."""
 
     copies: FloatArray
     objective: float
@@ -136,8 +137,9 @@ class _Point(NamedTuple):
 
 
 def target_moments(raw: FloatArray, fit_bias: bool, target: int = 0, n_targets: int = 1) -> Moments:
-    """Return the moments of one target, of raw sums (see :func:`row_moments`); about the means with a bias. Rows are to be shifted close to
-    their means before they are summed: what is subtracted here must not be large.
+    """Return the moments of one target from raw sums (see :func:`row_moments`), about the means if there is a bias.
+
+    Rows should be shifted close to their means before they are summed, because subtracting large means loses digits.
     """
     p = raw.shape[1] - n_targets - 1
     at = p + target
@@ -157,7 +159,7 @@ def _contiguous(values: Array) -> FloatArray:
 
 
 def block_curvatures(gram: FloatArray, penalty: GroupPenalty) -> FloatArray:
-    """Return the largest eigenvalue of every group's square of the Gram matrices, the largest over the tasks, ``(n_groups,)``."""
+    """Return the largest eigenvalue of each group's diagonal block of the Gram matrices, the maximum over the tasks, ``(n_groups,)``."""
     sizes, out = np.diff(penalty.indptr), np.empty(penalty.n_groups)
     for size in np.unique(sizes):
         which = np.flatnonzero(sizes == size)
@@ -174,7 +176,7 @@ def block_curvatures(gram: FloatArray, penalty: GroupPenalty) -> FloatArray:
 
 @compiled
 def _sweeps(gram: Array, cross: Array, groups: tuple[Array, ...], v: Array, image: Array, path: Array) -> None:
-    """Descend group by group, len(path) times; path[i] becomes the copies after sweep i, image stays G w."""
+    """Descend group by group, len(path) times; path[i] receives the copies after sweep i, and ``image`` stays G w."""
     indptr, members, curvature, kappa, inner = groups
     n_tasks = v.shape[0]
     for turn in range(path.shape[0]):
@@ -210,9 +212,10 @@ def solve_moments(
     moments: Moments, penalty: GroupPenalty, lam: float, *, warm: FloatArray | None = None, tol: float = 1e-4, min_gap: float = 0.0,
     max_sweeps: int = 10_000,
 ) -> MomentSolution:  # fmt: skip
-    """Minimise weighted least squares plus ``lam Omega`` from moments alone. Stops when the gap is at most ``min_gap``, ``tol`` times the
-    objective, or round-off of the moments, or after ``max_sweeps`` sweeps over all groups, a multiple of 5. ``warm``: first copies
-    ``(n_tasks, n_copies)``; zeros by default.
+    """Minimise weighted least squares plus ``lam Omega`` from moments alone.
+
+    Stops when the gap is at most ``min_gap``, ``tol`` times the objective, or the round-off of the moments, or after ``max_sweeps`` sweeps
+    over all groups (a multiple of 5). ``warm`` holds initial copies ``(n_tasks, n_copies)`` [default: zeros].
     """
     with one_thread():
         return _Descent(moments, penalty, lam).run(warm, tol, min_gap, max_sweeps)
@@ -248,7 +251,7 @@ class _Descent:
         return ahead if ahead.objective < swept.objective else swept
 
     def _point(self, copies: FloatArray) -> _Point:
-        """Return image, objective and gap; the image is computed anew, so that its round-off does not add up over sweeps."""
+        """Return image, objective and gap; the image is recomputed so that its round-off does not accumulate."""
         moments, weights = self._moments, self._penalty.scatter(copies)
         image = np.einsum("qij,qj->qi", moments.gram, weights)
         shared = float(np.sum(moments.cross * weights))
@@ -261,7 +264,7 @@ class _Descent:
 
 
 def extrapolate(first: FloatArray, path: FloatArray) -> FloatArray | None:
-    """Return the affine combination of the last iterates whose differences are least, or None where they do not tell."""
+    """Return the affine combination of the last iterates with the smallest differences, or None if it is not determined."""
     points = np.concatenate([first[None], path]).reshape(len(path) + 1, -1)
     differences = np.diff(points, axis=0)
     normal = differences @ differences.T
@@ -280,9 +283,11 @@ def extrapolate(first: FloatArray, path: FloatArray) -> FloatArray | None:
 
 
 class WorkingColumns:
-    """Batches of columns of rows, task after task; the interface of :class:`gramplane.kernels.group_lasso.row_problem.TaskRows`. ``cost``:
-    ``(n,)`` weights of the rows whose Gram matrices are kept; ``centre``: subtract the means (by these weights) from dense columns: a bias
-    takes them up, and sums lose no digits; ``edges``: where the tasks begin, int64 ``(n_tasks + 1,)``; one task by default.
+    """Batches of columns of rows, task after task; has the interface of :class:`gramplane.kernels.group_lasso.row_problem.TaskRows`.
+
+    ``cost``, ``(n,)``, are the row weights for which Gram matrices are cached. ``centre`` subtracts the means (by these weights) from dense
+    columns; a bias compensates for it, and sums lose no digits. ``edges``, int64 ``(n_tasks + 1,)``, marks where tasks begin [default: one
+    task].
     """
 
     def __init__(self, cost: FloatArray, centre: bool, edges: Array | None = None) -> None:
@@ -296,11 +301,10 @@ class WorkingColumns:
 
     @property
     def n_batches(self) -> int:
-        """Number of batches."""
         return len(self._blocks)
 
     def append(self, features: Array, columns: Array | sp.sparray) -> None:
-        """Let columns join: ``(n, k)`` dense or sparse, of these features."""
+        """Add columns ``(n, k)``, dense or sparse, that belong to ``features``."""
         if sp.issparse(columns):
             block, means = sp.csr_array(columns, dtype=np.float64), np.zeros(len(features))
             block.sort_indices()
@@ -315,7 +319,7 @@ class WorkingColumns:
         return block if self.n_tasks == 1 else block[span]
 
     def decide(self, weights: FloatArray) -> FloatArray:
-        """Return ``x_i'w_q`` of every row, of centred columns, for weights ``(n_tasks, p)``."""
+        """Return ``x_i'w_q`` of each row, with centred columns, for weights ``(n_tasks, p)``."""
         total, lo = np.zeros(len(self._cost)), 0
         for block in self._blocks:
             for span, part in zip(self.spans, weights[:, lo : lo + block.shape[1]], strict=True):
@@ -325,7 +329,7 @@ class WorkingColumns:
         return total
 
     def slopes(self, u: FloatArray) -> FloatArray:
-        """Return ``sum_i u_i x_i`` of every task, ``(n_tasks, p)``."""
+        """Return ``sum_i u_i x_i`` of each task, ``(n_tasks, p)``."""
         return np.stack([self._task_slopes(span, u) for span in self.spans])
 
     def _task_slopes(self, span: slice, u: FloatArray) -> FloatArray:
@@ -339,7 +343,7 @@ class WorkingColumns:
         return target_moments(row_moments(self._blocks, target, cost, codes=codes, n_tasks=self.n_tasks), fit_bias)
 
     def _cached_moments(self, target: FloatArray) -> FloatArray:
-        """Return raw moments by the weights whose Gram matrices are kept."""
+        """Return raw moments for the weights whose Gram matrices are cached."""
         while self._n_summed < len(self._blocks):
             self._widen(self._n_summed)
             self._n_summed += 1

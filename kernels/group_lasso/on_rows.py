@@ -1,14 +1,14 @@
-"""Group lasso on rows, for one target or several that share the groups: exact descent, Newton steps, accelerated proximal gradients.
+"""Group lasso on rows, for one target or several that share the groups: exact descent, Newton steps or accelerated proximal gradients.
 
     min_{v,b}  P = sum_i c_i loss(y_i, x_i'w_q + b_q) + lam Omega(v),  w = scatter(v),  q the task of row i
 
-Biases are eliminated: every point has the best ones, so that its slopes are feasible in the dual but for a scale.
+Biases are eliminated: every point has its best biases, so its slopes are dual feasible up to a scale. The solver depends on the loss:
 
-* squared: the moments of the rows tell everything (:mod:`gramplane.kernels.group_lasso.on_moments`);
+* squared: descent on the moments of the rows (:mod:`gramplane.kernels.group_lasso.on_moments`);
 * logistic: proximal Newton steps, each a weighted least squares problem on moments, with a line search;
-* hinge: a primal-dual interior path (:mod:`gramplane.kernels.group_lasso.interior`);
-* squared and logistic when asked: FISTA (Beck and Teboulle 2009) with backtracking, restarted whenever the objective would rise, so that
-  it never does.
+* hinge: a primal-dual interior-point method (:mod:`gramplane.kernels.group_lasso.interior`);
+* squared and logistic on request: FISTA (Beck and Teboulle 2009) with backtracking, restarted whenever the objective would rise, so that it
+never rises.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .on_moments import solve_moments
 from .row_problem import RowProblem
 
 MIN_CURVATURE_SHARE = 1e-6
-"""Least curvature of a row in a Newton model, as a share of the largest: a flat row must not lead to an endless step."""
+"""Smallest curvature of a row in a Newton model, as a share of the largest; it prevents huge steps along flat rows."""
 
 MODEL_SHARES = 0.05, 1e-4, 0.0  # A Newton model is solved to this share of the gap; closer, where that leaves the point where it is.
 MAX_HALVINGS = 40  # Times a Newton step is halved before it is called no descent.
@@ -39,9 +39,11 @@ REQUIRES = ("values", "slopes", "bends", "dual_value")  # What the solvers need 
 
 
 class RowSolution(NamedTuple):
-    """Where a solve ended. ``copies``: ``(n_tasks, n_copies)`` v; ``slopes``: ``(n,)`` minus the derivative of every row's loss: dual
-    variables, once scaled; ``objective``, ``gap``: P and P - D over these columns; ``steps``: sweeps, Newton steps, proximal steps or steps
-    on the path; ``stop``: ``"gap"``, ``"max_iter"`` or ``"no_progress"``.
+    """The end of a solve.
+
+    ``copies``, ``(n_tasks, n_copies)``, is v. ``slopes``, ``(n,)``, is minus the derivative of each row's loss; once scaled, these are the
+    dual variables. ``objective`` and ``gap`` are P and P - D over these columns. ``steps`` counts sweeps, Newton steps, proximal steps or
+    interior-point steps. ``stop`` is ``"gap"``, ``"max_iter"`` or ``"no_progress"``.
     """
 
     copies: FloatArray
@@ -67,7 +69,7 @@ class _Point(NamedTuple):
 
 
 def best_bias(loss: RowLoss, y: FloatArray, cost: FloatArray, z: FloatArray, start: float = 0.0) -> float:
-    """Return the b of least ``sum c loss(y, z + b)``."""
+    """Return the bias b that minimises ``sum c loss(y, z + b)``."""
     if loss.is_quadratic:
         return float(cost @ (y - z)) / max(float(cost.sum()), np.finfo(float).tiny)
 
@@ -79,7 +81,7 @@ def best_bias(loss: RowLoss, y: FloatArray, cost: FloatArray, z: FloatArray, sta
 
 
 def biases_at(problem: RowProblem, z: FloatArray, start: FloatArray) -> FloatArray:
-    """Return the best bias of every task at ``z_i = x_i'w_q``; zeros without biases."""
+    """Return the best bias of each task at ``z_i = x_i'w_q``; zeros without biases."""
     if not problem.fit_bias:
         return np.zeros(problem.rows.n_tasks)
     loss, y, cost = problem.loss, problem.y, problem.cost
@@ -90,9 +92,11 @@ def solve_rows(
     problem: RowProblem, *, warm: FloatArray | None = None, biases: FloatArray | None = None, tol: float = 1e-4, max_iter: int = 1000,
     method: str = "auto",
 ) -> RowSolution:  # fmt: skip
-    """Minimise a mean loss plus ``lam Omega`` over rows. Stops when the gap is at most ``tol`` times the objective. ``warm``, ``biases``
-    are first copies and biases, zeros by default, of which a path takes no notice; ``max_iter`` bounds sweeps (squared), Newton steps
-    (logistic), steps on the path (hinge) or proximal steps; ``method`` is ``"auto"`` or ``"fista"``, which is for smooth losses.
+    """Minimise a mean loss plus ``lam Omega`` over rows, until the gap is at most ``tol`` times the objective.
+
+    ``warm`` and ``biases`` are the initial copies and biases [default: zeros]; the interior-point method ignores them. ``max_iter`` limits
+    sweeps (squared), Newton steps (logistic), interior-point steps (hinge) or proximal steps. ``method`` is ``"auto"`` or, for smooth
+    losses, ``"fista"``.
     """
     if isinstance(problem.loss, Hinge):
         with one_thread():
@@ -116,10 +120,10 @@ CONSTANT_SHARE = 1e-12  # Share of its size below which the range of a target is
 
 
 def share_of_largest(share: float, largest: float, targets: FloatArray, cost: FloatArray, size: float = 0.0) -> float:
-    """Return a share of the least lam that selects nothing (`lambda_max`); where targets are constant but for rounding that lam itself,
-    and any where no feature says anything of them.
+    """Return ``share`` times the smallest lam that selects nothing (`lambda_max`).
 
-    ``targets`` ``(n,)`` or ``(n_machines, n)``, of rows with ``cost``; ``size``: of what was subtracted from them.
+    If targets are constant up to rounding, return that lam itself; if no feature is correlated with them, any positive value. ``targets``
+    are ``(n,)`` or ``(n_machines, n)``, with row costs ``cost``. ``size`` is the magnitude of what was subtracted from them.
     """
     used = np.atleast_2d(targets)[:, cost > 0]
     size = max(size, float(np.abs(used).max(initial=0.0)))
@@ -128,8 +132,10 @@ def share_of_largest(share: float, largest: float, targets: FloatArray, cost: Fl
 
 
 def lambda_max(problem: RowProblem) -> float:
-    """Return the least lam at which all weights are zero; of a hinge, which has many duals there, that of the one that treats the rows of
-    a class alike: from there on all weights are zero.
+    """Return the smallest lam at which all weights are zero.
+
+    For the hinge, which has many dual solutions there, the dual that treats the rows of a class alike is used: from the returned lam on,
+    all weights are zero.
     """
     with one_thread():
         if isinstance(problem.loss, Hinge):
@@ -148,7 +154,7 @@ class _Solver:
     # -- points and certificates -------------------------------------------------------------------------------------------
 
     def point(self, copies: FloatArray, start: FloatArray, known: FloatArray | None = None) -> _Point:
-        """Return everything at some copies; ``known`` is z where it is known already."""
+        """Return all quantities at some copies; ``known`` is z if it is known already."""
         problem = self._problem
         z: FloatArray = problem.rows.decide(problem.penalty.scatter(copies)) if known is None else known
         biases = biases_at(problem, z, start)
@@ -157,7 +163,7 @@ class _Solver:
         return _Point(copies, z, biases, f, loss, problem.lam * problem.penalty.value(copies))
 
     def _dual(self, at: _Point) -> float:
-        """Return the dual value of the scaled slopes of a point."""
+        """Return the dual value of a point's scaled slopes."""
         problem = self._problem
         s = problem.loss.slopes(problem.y, at.f)
         z = problem.rows.slopes(problem.cost * s)
@@ -165,7 +171,6 @@ class _Solver:
         return problem.loss.dual_value(problem.y, problem.cost, s, reach, problem.lam)
 
     def solution(self, at: _Point, steps: int, stop: str) -> RowSolution:
-        """Return a point with its certificate."""
         slopes = self._problem.loss.slopes(self._problem.y, at.f)
         return RowSolution(at.copies, at.biases, slopes, at.objective, at.objective - self._dual(at), steps, stop)
 
@@ -204,7 +209,7 @@ class _Solver:
         return None
 
     def _towards(self, at: _Point, copies: FloatArray) -> _Point | None:
-        """Return the first point on the way to some copies that lies lower: at all of it, a half, a quarter, …."""
+        """Return the first point on the way to some copies that is lower: the full step, a half, a quarter, …."""
         problem, share = self._problem, 1.0
         z = problem.rows.decide(problem.penalty.scatter(copies))
         for _ in range(MAX_HALVINGS):
@@ -234,7 +239,7 @@ class _Solver:
         return self.solution(at, limit, "max_iter")
 
     def _proximal(self, ahead: _Point, curvature: float) -> tuple[_Point, float]:
-        """Return the proximal point of an extrapolated one, and the curvature at which the quadratic bound held."""
+        """Return the proximal point of an extrapolated one, and the curvature for which the quadratic upper bound held."""
         problem, penalty = self._problem, self._problem.penalty
         slope = problem.rows.slopes(problem.cost * problem.loss.slopes(problem.y, ahead.f))[:, penalty.members]
         while True:
@@ -246,7 +251,7 @@ class _Solver:
             curvature *= 2.0
 
     def _first_curvature(self) -> float:
-        """Return the loss's curvature along its first slope: a lower bound of the one needed, which backtracking raises."""
+        """Return the loss's curvature along its first slope: a lower bound of the curvature needed, which backtracking raises."""
         problem, penalty = self._problem, self._problem.penalty
         slope = problem.rows.slopes(problem.cost * problem.y)[:, penalty.members]
         square = float(np.sum(slope * slope))

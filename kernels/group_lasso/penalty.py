@@ -1,7 +1,7 @@
-"""Penalties on groups of features, for one target or many: value, dual norm, proximal step.
+"""Penalties on groups of features, for one target or many: value, dual norm and proximal step.
 
-A group g has the features I_g, and a vector ``v_g`` of one number per feature and task. Groups may share features: then each has its own
-copy, ``w = sum_g scatter(v_g)`` (latent overlapping groups), and the penalty is that of the copies
+A group g has the features I_g, and a vector ``v_g`` with one number per feature and task. If groups share features, each group has its own
+copy, ``w = sum_g scatter(v_g)`` (latent overlapping groups). The penalty is that of the copies
 
     Omega(v) = lam sum_g (kappa_g ||v_g||_2 + r_g ||v_g||_1).
 
@@ -36,9 +36,10 @@ MAX_ROOT_STEPS = 100  # Newton steps after which the root of a group's shrunk no
 
 @dataclass(frozen=True)
 class GroupPenalty:
-    """Groups of features and their weights; ``lam`` is given where it is used. Group g has the copies ``indptr[g]:indptr[g + 1]``, copy p
-    stands for feature ``members[p]``; ``kappa``, ``inner``: float64 ``(n_groups,)`` weights of the Euclidean and of the absolute norm
-    (r_g); not negative, not both 0.
+    """Groups of features and their weights; ``lam`` is passed to the methods that need it.
+
+    Group g has the copies ``indptr[g]:indptr[g + 1]``, and copy p is of feature ``members[p]``. ``kappa`` and ``inner``, float64
+    ``(n_groups,)``, are the weights of the Euclidean and of the absolute norm (r_g); neither is negative, and not both are 0.
     """
 
     indptr: Array
@@ -49,12 +50,11 @@ class GroupPenalty:
 
     @property
     def n_groups(self) -> int:
-        """Number of groups."""
         return len(self.kappa)
 
     @property
     def n_copies(self) -> int:
-        """Sum of the sizes of the groups."""
+        """Number of copies: the sum of the group sizes."""
         return len(self.members)
 
     @cached_property
@@ -75,7 +75,7 @@ class GroupPenalty:
         return weights
 
     def norms(self, copies: FloatArray) -> FloatArray:
-        """Return the Euclidean norm of every group over all tasks, ``(n_groups,)``."""
+        """Return the Euclidean norm of each group over all tasks, ``(n_groups,)``."""
         return np.sqrt(np.bincount(self.owner, np.square(copies).sum(axis=0), self.n_groups))
 
     def value(self, copies: FloatArray) -> float:
@@ -84,16 +84,17 @@ class GroupPenalty:
         return float(self.kappa @ self.norms(copies) + self.inner @ absolute)
 
     def dual_norms(self, slopes: FloatArray) -> FloatArray:
-        """Return, per group, the least s with ``||S(z_g, s r_g)|| <= s kappa_g`` for z ``(n_tasks, n_features)``. ``Omega*(z)`` is their
-        maximum: z is dual feasible when it is at most lam, and lambda_max is that of the loss's negative gradient at the intercept-only
-        fit.
+        """Return, per group, the smallest s with ``||S(z_g, s r_g)|| <= s kappa_g`` for z ``(n_tasks, n_features)``.
+
+        ``Omega*(z)`` is their maximum: z is dual feasible if it is at most lam. lambda_max is the value for the loss's negative gradient at
+        the intercept-only fit.
         """
         out = np.empty(self.n_groups)
         _dual_norms(np.ascontiguousarray(slopes, dtype=np.float64), self.indptr, self.members, self.kappa, self.inner, out)
         return out
 
     def prox(self, copies: FloatArray, length: float) -> FloatArray:
-        """Return argmin ``1/2 ||v - copies||^2 + length Omega(v)/lam``: entries shrink by r_g, then groups by kappa_g."""
+        """Return argmin ``1/2 ||v - copies||^2 + length Omega(v)/lam``: entries are shrunk by r_g, then groups by kappa_g."""
         shrunk = np.sign(copies) * np.maximum(np.abs(copies) - (length * self.inner)[self.owner], 0.0)
         norms, bar = self.norms(shrunk), length * self.kappa
         factor = np.zeros(self.n_groups)
@@ -107,7 +108,7 @@ class GroupPenalty:
         return np.repeat(self.indptr[groups] - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
 
     def restricted(self, groups: Array, features: Array) -> GroupPenalty:
-        """Return the penalty of some groups alone, over the given features (which hold all of theirs), in these orders."""
+        """Return the penalty restricted to ``groups``, over ``features`` (all features of these groups), both in the given order."""
         position = {int(j): k for k, j in enumerate(features)}
         members = np.array([position[int(j)] for j in self.members[self.copies_of(groups)]], np.int64)
         indptr = np.concatenate(([0], np.cumsum(np.diff(self.indptr)[groups]))).astype(np.int64)
@@ -115,9 +116,11 @@ class GroupPenalty:
 
 
 def group_penalty(index: GroupIndex, kappa: FloatArray, inner: FloatArray | float = 0.0) -> GroupPenalty:
-    """Return the penalty of indexed groups (:func:`gramplane.kernels.features.groups.build_groups`). ``kappa``: ``(n_groups,)`` weights of
-    the Euclidean norms, ``sqrt(index.sizes)`` for the group lasso; ``inner``: one weight r of the absolute norms, or one per group. Raises
-    ValueError if a weight is negative or not finite, or both of a group are 0.
+    """Return the penalty of indexed groups (:func:`gramplane.kernels.features.groups.build_groups`).
+
+    ``kappa``, ``(n_groups,)``, are the weights of the Euclidean norms, ``sqrt(index.sizes)`` for the group lasso. ``inner`` is the weight r
+    of the absolute norms, one number or one per group. Raises ValueError if a weight is negative or not finite, or both weights of a group
+    are 0.
     """
     euclidean = np.ascontiguousarray(np.broadcast_to(kappa, index.n_groups), dtype=np.float64)
     absolute = np.ascontiguousarray(np.broadcast_to(inner, index.n_groups), dtype=np.float64)
@@ -129,16 +132,18 @@ def group_penalty(index: GroupIndex, kappa: FloatArray, inner: FloatArray | floa
 
 
 def single_features(n_features: int, kappa: float = 1.0, inner: float = 0.0) -> GroupPenalty:
-    """Return the penalty with a group for every feature: the lasso, and for many tasks that of rows of the matrix of weights."""
+    """Return the penalty with one group per feature: the lasso; for several tasks, a penalty on the rows of the weight matrix."""
     every = np.arange(n_features + 1, dtype=np.int64)
     return GroupPenalty(every, every[:-1], np.full(n_features, kappa), np.full(n_features, inner), n_features)
 
 
 def edge_groups(edges: object, n_features: int) -> tuple[Array, Array]:
-    """Return ``(indptr, members)`` of the graph lasso: every edge is a group of two features, every feature without an edge one by itself.
+    """Return ``(indptr, members)`` of the graph lasso: each edge is a group of two features, each feature without an edge a group of its
+    own.
 
-    ``edges``: ``(m, 2)`` features, in any order; groups are the edges as given, then the features alone, ascending. (Yang 2011, Remark 5.)
-    Raises ValueError: no such pairs, a feature that does not exist, an edge to itself, or one that comes twice.
+    ``edges``, ``(m, 2)``, are pairs of features in any order. Groups are the edges as given, then the single features, ascending (Yang
+    2011, Remark 5). Raises ValueError if an edge is not a pair, names a feature that does not exist, joins a feature to itself, or is
+    repeated.
     """
     pairs = np.asarray(edges)
     if pairs.ndim != 2 or pairs.shape[1:] != (2,) or not len(pairs) or pairs.dtype.kind not in "iu":
@@ -158,7 +163,7 @@ def edge_groups(edges: object, n_features: int) -> tuple[Array, Array]:
 
 
 def _is_repeated(rows: Array) -> Array:
-    """Return which of some rows are equal to an earlier one."""
+    """Return which rows are equal to an earlier one."""
     repeated = np.ones(len(rows), bool)
     repeated[np.unique(rows, axis=0, return_index=True)[1]] = False
     return repeated
@@ -166,7 +171,9 @@ def _is_repeated(rows: Array) -> Array:
 
 @compiled
 def _dual_norms(z: Array, indptr: Array, members: Array, kappa: Array, inner: Array, out: Array) -> None:
-    """Roots of h(s) = ||S(z, s r)|| - s kappa: h is convex and falls, so Newton from below never passes the root."""
+    """Write the root of h(s) = ||S(z, s r)|| - s kappa for each group; h is convex and falls, so Newton steps from below never pass the
+    root.
+    """
     for g in range(kappa.size):
         k, r = kappa[g], inner[g]
         size = (indptr[g + 1] - indptr[g]) * z.shape[0]
@@ -206,13 +213,14 @@ def _dual_norms(z: Array, indptr: Array, members: Array, kappa: Array, inner: Ar
 
 
 class Groups(NamedTuple):
-    """Groups as compiled loops see them; without any, every feature is by itself and costs ``single``.
+    """Groups in the form that compiled loops read; without groups each feature stands alone and has the threshold ``single``.
 
-    Group g holds ``members[starts[g]:starts[g + 1]]``; empty members: the positions themselves. ``owner``: int32 group of each feature;
-    empty where all groups have one size and follow each other, then it is ``j * magic >> 32``. ``feature_starts``, ``feature_groups``:
-    groups of each feature, where groups overlap; else empty. ``cost``, ``inner``: float64 ``(n_groups,)`` k_g and tau_g; ``single``:
-    threshold of a feature that is by itself; where all groups are alike (``even``) their ``k_g + tau_g``. ``zero_level``: least
-    ``tau_g + k_g / sqrt(d_g)``: while no member of a group exceeds it, the group is zero.
+    Group g holds ``members[starts[g]:starts[g + 1]]``; if ``members`` is empty, the positions themselves. ``owner`` is the int32 group of
+    each feature; it is empty if all groups have one size and are contiguous, and the group is then ``j * magic >> 32``. ``feature_starts``
+    and ``feature_groups`` list the groups of each feature if groups overlap, else they are empty. ``cost`` and ``inner``, float64
+    ``(n_groups,)``, are k_g and tau_g. ``single`` is the threshold of a feature alone; if all groups have equal size and weights
+    (``even``), their ``k_g + tau_g``. ``zero_level`` is the smallest ``tau_g + k_g / sqrt(d_g)``: a group is zero while no member exceeds
+    it.
     """
 
     starts: Array
@@ -229,7 +237,7 @@ class Groups(NamedTuple):
 
 
 def stream_groups(penalty: GroupPenalty, lam: float) -> Groups:
-    """Return a penalty times ``lam`` as compiled loops read it; groups of one feature that are all alike count as none."""
+    """Return a penalty times ``lam`` in the form that compiled loops read; equal groups of one feature each count as no groups."""
     none, owner, magic = np.zeros(0, np.int64), np.zeros(0, np.int32), 0
     cost, inner = lam * penalty.kappa, lam * penalty.inner
     both, d, sizes = cost + inner, penalty.n_features, np.diff(penalty.indptr)
@@ -288,7 +296,7 @@ def is_range(values: Array) -> bool:
 
 @compiled
 def group_of(groups: Groups, j: Entry) -> Entry:
-    """Return the group of a feature, where groups do not overlap."""
+    """Return the group of a feature, for groups that do not overlap."""
     return np.int64((np.uint64(j) * np.uint64(groups.magic)) >> np.uint64(32)) if groups.magic else np.int64(groups.owner[j])
 
 
@@ -311,11 +319,11 @@ def shrunken_norm(values: Array, starts: Array, members: Array, g: int, tau: Ent
 
 @compiled
 def add_shrunken(values: Array, groups: Groups, factor: float, fade: float, step: float, out: Array) -> float:
-    r"""Add ``step [1 - factor k_g / ||c_g||]_+ c_g``, ``c_g = S(values_g, factor tau_g + fade)``, of all groups to ``out``; return Omega.
+    """Add ``step [1 - factor k_g / ||c_g||]_+ c_g``, ``c_g = S(values_g, factor tau_g + fade)``, of all groups to ``out``; return Omega.
 
-    This is the closed form of dual averaging (Yang 2011, Theorem 1: equations (3.10), (3.12), (3.14)) with sums for means: values s,
-    factor t, fade ``rho gamma sqrt(t)`` and step ``-1/(gamma sqrt(t))``; groups that overlap each get a copy, and the copies are added. It
-    is the proximal step of a gradient method, too: factor eta, fade 0 and step 1.
+    This is the closed form of dual averaging (Yang 2011, Theorem 1: equations (3.10), (3.12), (3.14)) with sums in place of means: values
+    s, factor t, fade ``rho gamma sqrt(t)`` and step ``-1/(gamma sqrt(t))``. Each of several overlapping groups has its own copy, and the
+    copies are added. With factor eta, fade 0 and step 1 it is the proximal step of a gradient method.
     """
     omega, size = 0.0, abs(step)
     if groups.cost.size == 0:
@@ -342,7 +350,7 @@ def add_shrunken(values: Array, groups: Groups, factor: float, fade: float, step
 
 @compiled
 def mark_active(values: Array, groups: Groups, factor: float, fade: float, active: Array) -> None:
-    """Set ``active[g]`` for the groups with ``||S(values_g, factor tau_g + fade)|| > factor k_g``; thresholds as of `add_shrunken`."""
+    """Set ``active[g]`` for the groups with ``||S(values_g, factor tau_g + fade)|| > factor k_g``; thresholds as in `add_shrunken`."""
     if groups.cost.size == 0:
         for j in range(values.size):
             active[j] |= shrunken(values[j], factor * groups.single + fade) != 0.0

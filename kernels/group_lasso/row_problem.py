@@ -1,4 +1,4 @@
-"""Rows of one target, or of several that share the groups, and what is minimised over them."""
+"""Rows of one target, or of several that share the groups, and the problem to minimise over them."""
 
 from __future__ import annotations
 
@@ -17,37 +17,35 @@ from .penalty import GroupPenalty
 
 @dataclass(frozen=True)
 class TaskRows:
-    """Columns of the rows, float64, dense or CSR, task after task: int64 ``(n_tasks + 1,)`` edges."""
+    """Columns of the rows, float64, dense or CSR, ordered by task; int64 ``(n_tasks + 1,)`` edges mark where tasks begin."""
 
     X: Array | sp.csr_array
     edges: Array
 
     @property
     def n_tasks(self) -> int:
-        """Number of tasks."""
         return len(self.edges) - 1
 
     @cached_property
     def spans(self) -> list[slice]:
-        """The rows of each task."""
         return [slice(int(a), int(b)) for a, b in zip(self.edges[:-1], self.edges[1:])]
 
     @cached_property
     def codes(self) -> Array | None:
-        """Task of each row, None where there is one task."""
+        """Task of each row; None if there is one task."""
         return None if self.n_tasks == 1 else np.repeat(np.arange(self.n_tasks), np.diff(self.edges))
 
     @cached_property
     def shift(self) -> FloatArray | None:
-        """Mean of dense columns: sums about it lose no digits."""
+        """Mean of dense columns; sums about it lose no digits."""
         return None if sp.issparse(self.X) or not len(self.X) else self.X.mean(axis=0)
 
     def decide(self, weights: FloatArray) -> FloatArray:
-        """Return ``x_i'w_q`` of every row, for weights ``(n_tasks, p)``."""
+        """Return ``x_i'w_q`` of each row, for weights ``(n_tasks, p)``."""
         return np.concatenate([np.asarray(self._part(span) @ w) for span, w in zip(self.spans, weights, strict=True)])
 
     def slopes(self, u: FloatArray) -> FloatArray:
-        """Return ``sum_i u_i x_i`` of every task, ``(n_tasks, p)``."""
+        """Return ``sum_i u_i x_i`` of each task, ``(n_tasks, p)``."""
         return np.stack([np.asarray(self._part(span).T @ u[span]) for span in self.spans])
 
     def _part(self, span: slice) -> Any:
@@ -62,8 +60,9 @@ class TaskRows:
 
 @dataclass(frozen=True)
 class RowProblem:
-    """What is minimised: rows with ``y``, labels +-1 or targets, and ``cost``, which sums to 1 in a task for the mean loss. ``loss``: see
-    :func:`gramplane.kernels.losses.mean_loss`; ``fit_bias``: whether every task has a bias.
+    """The problem to minimise: rows with ``y`` (labels +-1 or targets) and ``cost``, which sums to 1 in a task for the mean loss.
+
+    ``loss`` is one of :func:`gramplane.kernels.losses.mean_loss`; ``fit_bias`` says whether every task has a bias.
     """
 
     rows: TaskRows | WorkingColumns

@@ -1,7 +1,8 @@
-r"""Steps of a stream of the squared loss that are too long: how they are noticed, and from which ``gamma`` on they are not.
+r"""Detection of steps that are too long, for streams with squared loss, and the ``gamma`` that avoids them.
 
-A row of squared norm N changes its own prediction by :math:`N / (\gamma \sqrt t)` of what it was wrong by. Where that is far above 1 the
-predictions swing, each time further, until :math:`\sqrt t` has caught up; the other losses have slopes that are bounded.
+A row of squared norm N changes its own prediction by :math:`N / (\gamma \sqrt t)` times its error. If this factor is far above 1, the
+predictions oscillate with growing amplitude until :math:`\sqrt t` has become large enough. Other losses have bounded slopes and do not have
+this problem.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ FEW = 100  # Rows of a call that says little of those before it.
 
 
 def longest_row(indptr: Array, values: Array, weight: Array) -> float:
-    """Return the largest squared norm of rows in CSR form, each times its weight; 0 of none."""
+    """Return the largest squared norm times weight of rows in CSR form; 0 without rows."""
     owners = np.repeat(np.arange(len(weight)), np.diff(indptr[: len(weight) + 1]))
     with np.errstate(over="ignore"):
         return float((np.bincount(owners, np.square(values[: len(owners)]), len(weight)) * weight).max(initial=0.0))
@@ -26,7 +27,7 @@ def longest_row(indptr: Array, values: Array, weight: Array) -> float:
 
 @dataclass
 class StepWatch:
-    """Looks at the losses of a stream, and knows what to tell once steps were too long; ``gamma``: weight of the proximity term."""
+    """Watches the losses of a stream and composes the message if steps were too long; ``gamma`` is the weight of the proximity term."""
 
     gamma: float
     message: str = ""
@@ -34,25 +35,26 @@ class StepWatch:
     _longest: float = 0.0  # the largest squared norm of the rows of short calls
 
     def remedy(self, indptr: Array, values: Array, weight: Array) -> str:
-        """Return what to do about steps on these rows: the parameter, and the value from which on none overshoots."""
+        """Return the remedy for steps on these rows: the parameter, and the value from which on no step overshoots."""
         # Rounded up, so that the number that is told is one that works.
         longest = 1.005 * max(self._longest, longest_row(indptr, values, weight))
         return f"raise gamma={self.gamma:g} to {longest:.3g}, the largest squared norm of the rows, or scale the features"
 
     def remember(self, indptr: Array, values: Array, weight: Array) -> None:
-        """Keep the length of the rows of a short call, which say little of those before."""
+        """Record the longest row of a short call, which alone says little about earlier ones."""
         if len(weight) < FEW:
             self._longest = max(self._longest, longest_row(indptr, values, weight))
 
     def look(self, losses: Array | float, total: float, target: Array) -> bool:
-        """Return whether steps are seen to be too long for the first time, of rows that were learnt: the sums of their losses, of every
-        machine, and of their weights, and their targets.
+        """Return whether steps turn out to be too long for the first time.
+
+        The arguments describe the rows just learnt: the loss sums of each model, the sum of their weights, and their targets.
         """
         self._reach = max(self._reach, float(np.abs(target).max(initial=0.0)))
         return not self.message and total > 0.0 and bool(np.max(losses) > 0.5 * total * (OVERSHOOT * self._reach) ** 2)
 
     def tell(self, indptr: Array, values: Array, weight: Array) -> None:
-        """Have the message say what to do about steps on these rows."""
+        """Write the message, with the remedy for steps on these rows."""
         size = f"predictions miss by more than {OVERSHOOT:g} times the largest target"
         self.message = f"steps are too long, {size}; {self.remedy(indptr, values, weight)}"
 
@@ -96,6 +98,8 @@ class StepWatch:
 
 @compiled(inline=True)
 def intercept_after(b: Entry, slope: Entry, steepness: float, paid: Entry, bounded: bool) -> Entry:
-    """Return the intercept after a round with ``slope`` g, ``steepness`` 4 L and ``paid`` A; ``bounded``: the loss has bounded slopes."""
+    """Return the intercept after a round with ``slope`` g, ``steepness`` 4 L and ``paid`` A. ``bounded`` says whether the loss has bounded
+    slopes.
+    """
     step = slope / (steepness * np.sqrt(paid))
     return np.sinh(np.arcsinh(b) - step) if bounded else b - step

@@ -1,4 +1,4 @@
-"""Learners of a stream: one or several linear machines that take the same rows, by dual averaging or forward-backward splitting."""
+"""Learners of a stream: one or several linear models on the same rows, by dual averaging or forward-backward splitting."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ REQUIRES = ("steepness",)  # What a stream needs of a loss, beside a branch in :
 
 @dataclass(frozen=True)
 class StreamPoint:
-    """Where a learner stands in its stream: all it needs to go on to the same bits. ``sums``: ``(n_machines, n_features)`` sums of the
-    rounds' mean subgradients (FOBOS: the weights); ``counts``: closed rounds, and rows of the open round; ``totals``: ``(n_machines,
-    N_TOTALS)``: the bias, sums of losses, of weights, of the biases of all rounds, and of the squared mean weights of rounds, weights of
-    the open round; ``means``: ``(n_machines, n_features)`` sums of the weights of all rounds; without columns where no mean is asked for.
-    The rows of the open round have ``slopes``, ``(n_machines, n_rows)``.
+    """The state of a learner: everything needed to continue with identical bits.
+
+    ``sums``, ``(n_machines, n_features)``, are sums of the rounds' mean subgradients (FOBOS: the weights). ``counts`` are closed rounds,
+    and rows of the open round. ``totals``, ``(n_machines, N_TOTALS)``, are the bias, the sums of losses, of weights, of the biases of all
+    rounds, and of the squared mean weights of rounds, and the weight of the open round. ``means``, ``(n_machines, n_features)``, are sums
+    of the weights of all rounds; it has no columns if no mean is kept. ``slopes``, ``(n_machines, n_rows)``, belong to the rows of the open
+    round.
     """
 
     record_name: ClassVar[str] = "StreamPoint"
@@ -41,10 +43,11 @@ class StreamPoint:
 
 
 class StreamLearner:
-    """Linear machines on one stream of rows; `take` changes them in place. ``penalty``, ``lam``: groups with their weights, and the weight
-    of all; ``loss``: ``"logistic"``, ``"squared"`` or ``"hinge"``; ``gamma``, ``rho``: weight of the proximity term, and its l1 part;
-    ``batch``: rows of a round; ``average``: keep the mean of all iterates; ``groups``: the penalty times ``lam`` as compiled loops read it,
-    where that is known.
+    """Linear models on one stream of rows; `take` changes them in place.
+
+    ``penalty`` and ``lam`` are the groups with their weights and the overall weight. ``loss`` is ``"logistic"``, ``"squared"`` or
+    ``"hinge"``. ``gamma`` and ``rho`` are the weight of the proximity term and of its l1 part. ``batch`` is the number of rows per round,
+    and ``average`` keeps the mean of all iterates. ``groups``, if given, is the penalty times ``lam`` in the form that compiled loops read.
     """
 
     def __init__(
@@ -67,8 +70,10 @@ class StreamLearner:
     # -- the stream ------------------------------------------------------------------------------------------------------------------
 
     def take(self, rows: Rows, targets: Array, weight: Array, finish: bool = False) -> None:
-        """Take rows in CSR form, with targets ``(n_machines, n)`` and weights ``(n,)``; rows of weight 0 are passed over. ``finish``: close
-        the open round, however few rows it has. Raises ValueError when the loss is not finite any more: the iterates diverge.
+        """Process rows in CSR form, with targets ``(n_machines, n)`` and weights ``(n,)``; rows of weight 0 are skipped.
+
+        ``finish`` closes the open round, even if it is incomplete. Raises ValueError if the loss is no longer finite because the iterates
+        diverge.
         """
         before, slopes, first = self._counts, np.empty(targets.shape), 0
         totals = self._totals.copy()
@@ -106,12 +111,11 @@ class StreamLearner:
 
     @property
     def rounds(self) -> int:
-        """Closed rounds."""
         return int(self._counts[0])
 
     @property
     def losses(self) -> Array:
-        """``(n_machines,)`` sum of the losses suffered, each before its row was learned."""
+        """``(n_machines,)`` sum of the losses, each taken before its row was learned."""
         return self._totals[:, 1].copy()
 
     @property
@@ -120,7 +124,7 @@ class StreamLearner:
         return float(self._totals[0, 2])
 
     def weights(self, average: bool = False) -> tuple[Array, Array, Array]:
-        """Return ``(weights (n_machines, n_features), biases, Omega of each)`` of the newest round, or of the mean of all iterates."""
+        """Return ``(weights (n_machines, n_features), biases, Omega of each)`` of the latest round, or of the mean of all iterates."""
         t = self.rounds
         if average:
             share = 1.0 / max(t, 1)
@@ -137,7 +141,7 @@ class StreamLearner:
         return weights, self._totals[:, 0].copy(), omega
 
     def active(self) -> Array:
-        """Return which groups have a weight in some machine, bool ``(n_groups,)``, in the newest round."""
+        """Return which groups have a non-zero weight in some model in the latest round, bool ``(n_groups,)``."""
         active, t = np.zeros(self.penalty.n_groups, bool), float(self.rounds)
         factor = t if self.algorithm == "da" else 0.0
         for sums in self._sums if t else ():
@@ -145,7 +149,7 @@ class StreamLearner:
         return active
 
     def _penalties(self, weights: Array) -> Array:
-        """Return Omega of weights; NaN where the copies of features that overlap are not known."""
+        """Return Omega of the weights, or NaN if groups overlap and the copies are not known."""
         if self.penalty.overlapping:
             return np.full(len(weights), np.nan)
         return np.array([self._lam * self.penalty.value(row[None, self.penalty.members]) for row in weights])
@@ -153,14 +157,14 @@ class StreamLearner:
     # -- the state -------------------------------------------------------------------------------------------------------------------
 
     def point(self, copy: bool = True) -> StreamPoint:
-        """Return a copy of the state; ``copy=False``: the state itself, of a learner that takes no more rows."""
+        """Return a copy of the state; with ``copy=False`` the state itself, for a learner that takes no more rows."""
         open_rows = self._open.rows
         state = np.array(self._sums, copy=copy), self._counts.copy(), self._totals.copy(), np.array(self._means, copy=copy)
         slopes = np.stack([self._open.slopes(k) for k in range(len(self._sums))])
         return StreamPoint(*state, open_rows.indptr.copy(), open_rows.indices.copy(), open_rows.values.copy(), slopes)
 
     def restore(self, point: StreamPoint) -> StreamLearner:
-        """Take over a state; what is known of the groups is made anew, which changes no bit."""
+        """Take over a state. Information about the groups is recomputed, which changes no bit."""
         self._sums, self._counts, self._totals = np.array(point.sums), point.counts.copy(), point.totals.copy()
         self._means, self._open = point.means.copy(), _OpenRows(len(point.sums))
         self._scales[:], self._flags[:] = 0.0, 0
@@ -172,7 +176,7 @@ class StreamLearner:
 
 
 class _OpenRows:
-    """Rows of the open round in buffers that grow by doubling, so that rows that come one by one are not copied again and again."""
+    """Rows of the open round, in buffers that grow by doubling so that rows arriving one by one are not copied repeatedly."""
 
     def __init__(self, n_machines: int) -> None:
         self._indptr, self._order = np.zeros(16, np.int64), np.arange(15, dtype=np.int64)
@@ -181,12 +185,12 @@ class _OpenRows:
 
     @property
     def rows(self) -> Rows:
-        """The rows, in the order they came."""
+        """The rows, in order of arrival."""
         end = int(self._indptr[self._n])
         return Rows(self._indptr[: self._n + 1], self._indices[:end], self._values[:end], self._order[: self._n])
 
     def slopes(self, k: int) -> Array:
-        """Return the slopes of one machine."""
+        """Return the slopes of model ``k``."""
         return self._slopes[k, : self._n]
 
     def clear(self) -> None:

@@ -1,13 +1,13 @@
-"""Gradients of many tasks, feature by feature, and a bound of how far they move: which features can enter a working set.
+"""Gradients of many tasks, feature by feature, with a bound on their change that limits which features can enter a working set.
 
-The gradient of task q along feature j is ``z_jq = sum_{i in q} c_i s_i x_ij``; of the penalty's groups (a feature over all tasks, with the
-weights kappa and r) only the dual norm counts. While the slopes s move by ``delta``, it moves by no more than
+The gradient of task q along feature j is ``z_jq = sum_{i in q} c_i s_i x_ij``. Each group of the penalty is a feature over all tasks, with
+the weights kappa and r, and only its dual norm matters. If the slopes s change by ``delta``, the dual norm changes by at most
 
     |Omega*_j(z_j(s + delta)) - Omega*_j(z_j(s))| <= sqrt(a_j) (sum_i c_i delta_i^2)^(1/2) / (kappa + r),
 
-with ``a_j = max_q sum_{i in q} c_i x_ij^2``: ``kappa ||v|| + r ||v||_1 >= (kappa + r) ||v||_2`` bounds the dual norm by
-``||z||_2 / (kappa + r)``, and the Cauchy-Schwarz inequality ``z_jq(delta)^2`` by ``a_j sum_{i in q} c_i delta_i^2``. A feature whose norm
-was found once need not be looked at again before the sum of these moves could have brought it to lam.
+with ``a_j = max_q sum_{i in q} c_i x_ij^2``. Reason: ``kappa ||v|| + r ||v||_1 >= (kappa + r) ||v||_2`` bounds the dual norm by ``||z||_2 /
+(kappa + r)``, and the Cauchy-Schwarz inequality bounds ``z_jq(delta)^2`` by ``a_j sum_{i in q} c_i delta_i^2``. Once the norm of a feature
+is known, the feature can be skipped until the sum of these changes could have raised it to lam.
 
 Sums run over ascending rows, in float64: sparse and dense columns, both memory orders and any stripes give the same bits.
 """
@@ -49,8 +49,10 @@ def _dense_sums(x: Array, row_step: int, column_step: int, shift: Array, weight:
 
 
 def task_sums(X: Columns, weight: Array, codes: IntArray, n_tasks: int, *, shift: Array | None = None, squares: bool = False) -> FloatArray:
-    """Return ``sum_i weight_i (x_ij - shift_j)`` over the rows of every task, or the sums of squares, float64 ``(n_tasks, k)``, for a block
-    ``(n, k)`` of columns. ``weight``: ``(n,)``; ``codes``: int64 ``(n,)`` task of each row; ``shift``: ``(k,)``, of dense columns alone.
+    """Return ``sum_i weight_i (x_ij - shift_j)`` over the rows of each task, or the sums of squares, for a block ``(n, k)`` of columns.
+
+    The result is float64 ``(n_tasks, k)``. ``weight`` is ``(n,)``, ``codes`` the int64 ``(n,)`` task of each row, and ``shift`` ``(k,)``
+    for dense columns only.
     """
     n, k = shape(X)
     factors, sums, block = checked_dual(weight, n, "weight"), np.zeros((n_tasks, k)), view(X)
@@ -67,9 +69,10 @@ def task_sums(X: Columns, weight: Array, codes: IntArray, n_tasks: int, *, shift
 def feature_norms(
     X: Columns, weight: Array, codes: IntArray, n_tasks: int, alike: GroupPenalty, *, shift: Array | None, factor: Array | None
 ) -> FloatArray:
-    """Return the dual norm of every column's sums, ``(k,)``: columns ``(x - shift) factor``, ``weight`` ``(n,)`` as of :func:`task_sums`.
+    """Return the dual norm of each column's sums, ``(k,)``, for columns ``(x - shift) factor`` and ``weight`` ``(n,)`` as in
+    :func:`task_sums`.
 
-    ``alike``: the penalty of single features, all with the weights of its first.
+    ``alike`` is a penalty of single features that all have the weights of its first.
     """
     parts = [np.zeros(0)]
     for lo, hi in _batches(shape(X)[1], n_tasks):
@@ -81,7 +84,7 @@ def feature_norms(
 
 
 def feature_reaches(X: Columns, cost: Array, codes: IntArray, n_tasks: int, *, shift: Array | None, factor: Array | None) -> FloatArray:
-    """Return ``sqrt(a_j)`` of every column, ``(k,)``: the largest over the tasks of its weighted Euclidean norms."""
+    """Return ``sqrt(a_j)`` of each column, ``(k,)``: the maximum over the tasks of its weighted Euclidean norms."""
     parts = [np.zeros(0)]
     for lo, hi in _batches(shape(X)[1], n_tasks):
         squares = task_sums(_part(X, lo, hi), cost, codes, n_tasks, shift=None if shift is None else shift[lo:hi], squares=True)
@@ -99,6 +102,6 @@ def _part(X: Columns, lo: int, hi: int) -> Columns:
 
 
 def norm_move(penalty: GroupPenalty, cost: Array, before: Array, after: Array) -> float:
-    """Return the factor of ``sqrt(a_j)`` in the bound of how far dual norms move between two vectors of slopes ``(n,)``."""
+    """Return the factor of ``sqrt(a_j)`` in the bound on the change of dual norms between two vectors of slopes ``(n,)``."""
     change = after - before
     return float(np.sqrt(cost @ (change * change))) / float(penalty.kappa[0] + penalty.inner[0])

@@ -1,13 +1,13 @@
-r"""Feature selection over many tasks by dual averaging: penalties on the rows of W, one compiled kernel of rounds.
+r"""Feature selection over many tasks by dual averaging, with penalties on the rows of W and one compiled kernel for the rounds.
 
-W is ``(d, Q)``: column q is task q, row j is feature j. Every round brings at most one row of data per task; column q of G is task q's
+W is ``(d, Q)``: column q is task q, row j is feature j. A round has at most one row of data per task; column q of G is task q's
 subgradient, zero without a row. After t rounds with the mean :math:`\bar G` of the G of all rounds
 
 .. math:: W_{t+1} = \arg\min_W \langle \bar G, W \rangle + \Omega(W) + \frac{\gamma}{2 \sqrt t} \|W\|_F^2, \qquad
           \Omega(W) = \sum_j ( \rho \|W_{j\cdot}\|_2 + \tau \|W_{j\cdot}\|_1 ),
 
-in closed form. ``imtfs``: rho = 0, tau = lam; ``amtfs``: rho = lam, tau = 0; ``mtfts``: rho = lam, tau = lam r. The intercept of every task
-has steps of its own (`gramplane.kernels.group_lasso.step_lengths`), over the rounds that bring a row of the task.
+in closed form. ``imtfs``: rho = 0, tau = lam; ``amtfs``: rho = lam, tau = 0; ``mtfts``: rho = lam, tau = lam r. The intercept of each task
+has its own steps (`gramplane.kernels.group_lasso.step_lengths`), over the rounds with a row of the task.
 
 Source: Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, chapter 4: Algorithm
 2, Theorem 3; the subgradient of the hinge loss corrects its equation (4.9).
@@ -36,16 +36,19 @@ MAX_PREDICTION = 1e100  # A prediction beyond this means that the weights diverg
 
 
 def task_penalty(name: str, n_features: int, r: float) -> GroupPenalty:
-    """Return ``imtfs`` (4.4), ``amtfs`` (4.5) or ``mtfts`` (4.6, inner ratio ``r``): every feature is a group, over all tasks."""
+    """Return the penalty ``imtfs`` (4.4), ``amtfs`` (4.5) or ``mtfts`` (4.6, inner ratio ``r``); each feature is a group over
+    all tasks.
+    """
     kappa, inner = {"imtfs": (0.0, 1.0), "amtfs": (1.0, 0.0), "mtfts": (1.0, r)}[name]
     return single_features(n_features, kappa, inner)
 
 
 @dataclass
 class TaskStream:
-    """What dual averaging keeps between rounds: sums of subgradients, from which weights follow at any time. ``t``: closed rounds;
-    ``bias``: ``(Q,)`` the intercepts; ``paid``: ``(Q,)`` sums of the squared weights of the rows of every task; ``norms``: ``(d,)`` squared
-    norms of the rows of ``sums``, ``(d, Q)``, kept up to date entry by entry.
+    """State of dual averaging between rounds: sums of subgradients, from which weights follow at any time.
+
+    ``t`` counts closed rounds. ``bias``, ``(Q,)``, holds the intercepts, and ``paid``, ``(Q,)``, the sums of the squared weights of each
+    task's rows. ``norms``, ``(d,)``, are the squared norms of the rows of ``sums``, ``(d, Q)``, updated entry by entry.
     """
 
     t: int
@@ -57,15 +60,16 @@ class TaskStream:
 
     @classmethod
     def empty(cls, n_features: int, n_tasks: int) -> TaskStream:
-        """Return the state before the first round."""
         return cls(0, np.zeros((n_features, n_tasks)), np.zeros(n_tasks), np.zeros(n_tasks), np.zeros(n_features))
 
     def copy(self) -> TaskStream:
-        """Return a state that shares nothing with this one."""
+        """Return a copy that shares no memory with this state."""
         return TaskStream(self.t, self.sums.copy(), self.bias.copy(), self.paid.copy(), self.norms.copy())
 
     def factors(self, rounds: Rounds) -> tuple[FloatArray, IntArray]:
-        """Return where the compiled loop keeps factors of rows of W, and the rounds they are of; nothing of length d is made per call."""
+        """Return the arrays in which the compiled loop caches factors of rows of W, and their rounds, so that no array of length d is made
+        per call.
+        """
         if self._cache is None or self._cache[0] is not rounds:
             self._cache = rounds, np.empty(len(self.norms)), np.full(len(self.norms), -1, np.int64)
         return self._cache[1:]
@@ -73,7 +77,7 @@ class TaskStream:
 
 @dataclass(frozen=True)
 class TaskRows:
-    """Rows of data as compressed sparse rows, with task, target (-1 and +1 for classes) and weight in the loss of every row."""
+    """Rows of data in CSR form, with the task, target (-1 and +1 for classes) and loss weight of each row."""
 
     indptr: IntArray
     indices: NDArray[np.int32]
@@ -84,7 +88,6 @@ class TaskRows:
 
     @property
     def n(self) -> int:
-        """Number of rows."""
         return len(self.codes)
 
     @cached_property
@@ -92,7 +95,7 @@ class TaskRows:
         return np.repeat(np.arange(self.n), np.diff(self.indptr))
 
     def decide(self, weights: FloatArray, intercepts: FloatArray) -> FloatArray:
-        """Return the prediction of every row from weights ``(Q, d)`` and intercepts ``(Q,)``, ``(n,)``."""
+        """Return the prediction of each row, ``(n,)``, from weights ``(Q, d)`` and intercepts ``(Q,)``."""
         products = self.values * weights[self.codes[self._owners], self.indices]
         return np.bincount(self._owners, products, self.n) + intercepts[self.codes]
 
@@ -105,7 +108,7 @@ class TaskRows:
         return TaskRows(starts, self.indices[entries], self.values[entries], *labels)
 
     def followed_by(self, other: TaskRows) -> TaskRows:
-        """Return these rows and then those of another set."""
+        """Return these rows followed by those of another set."""
         indptr = np.concatenate([self.indptr, self.indptr[-1] + other.indptr[1:]])
         names = ("indices", "values", "codes", "target", "weight")
         return TaskRows(indptr, *(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
@@ -113,22 +116,23 @@ class TaskRows:
 
 @dataclass(frozen=True)
 class OpenRound:
-    """Rows that were read but whose round is not complete, in the order of arrival, with the slopes of the loss at their prediction."""
+    """Rows that were read but whose round is incomplete, in order of arrival, with the slopes of the loss at their prediction."""
 
     rows: IntArray
     slopes: FloatArray
 
     @classmethod
     def none(cls) -> OpenRound:
-        """Return the round without rows."""
         return cls(np.zeros(0, np.int64), np.zeros(0))
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """What the steps of a stream minimise. ``penalty``: ``imtfs``, ``amtfs`` or ``mtfts`` as groups of one feature each; ``lam``,
-    ``gamma``: weights of penalty and proximity term; ``loss``: name of a loss of :mod:`gramplane.kernels.losses`; ``kept``: ``(d,)``
-    features that may have weights; ``None``: all.
+    """Settings of the rounds.
+
+    ``penalty`` is ``imtfs``, ``amtfs`` or ``mtfts`` as groups of one feature each. ``lam`` and ``gamma`` are the weights of penalty and
+    proximity term. ``loss`` names a loss of :mod:`gramplane.kernels.losses`. ``kept``, ``(d,)``, marks the features that may have weights;
+    ``None`` means all.
     """
 
     penalty: GroupPenalty
@@ -140,12 +144,12 @@ class Rounds:
 
     @cached_property
     def entries(self) -> FloatArray:
-        """Thresholds of entries by feature ``(d,)``: infinite, so that there is no weight, for features that may have none."""
+        """Thresholds of entries by feature ``(d,)``; infinite for features that must have no weight."""
         thresholds = self.lam * self.penalty.inner
         return thresholds if self.kept is None else np.where(self.kept, thresholds, np.inf)
 
     def weights(self, stream: TaskStream) -> FloatArray:
-        r"""Return the weights ``(Q, d)`` after the rounds so far, with exact zeros: the step in closed form (Theorem 3).
+        r"""Return the weights ``(Q, d)`` after the rounds so far, with exact zeros, in closed form (Theorem 3).
 
         With :math:`C_j = S(\bar G_j, \tau)`, elementwise, :math:`W_j = - \frac{\sqrt t}{\gamma} [1 - \rho / \|C_j\|_2]_+ C_j`.
         """
@@ -164,7 +168,7 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Progress:
-    """Sum of the losses, each before its row was learnt from, and of the weights of the rows read; the round left open."""
+    """Sum of the losses, each taken before its row was learned; sum of the weights of the rows read; and the open round."""
 
     loss: float
     weight: float
@@ -172,7 +176,7 @@ class Progress:
 
 
 class Diverged(ArithmeticError):
-    """Predictions grow without bound; ``row`` is where it was noticed."""
+    """Raised if predictions grow without bound; ``row`` is where this was noticed."""
 
     def __init__(self, row: int) -> None:
         super().__init__(f"row {row}: predictions grow without bound")
@@ -180,10 +184,11 @@ class Diverged(ArithmeticError):
 
 
 def run_rounds(stream: TaskStream, rows: TaskRows, order: IntArray, rounds: Rounds, opened: OpenRound) -> Progress:
-    """Read rows in an order and learn from every round that closes; ``stream`` is changed in place. A round takes one row of each task: it
-    closes when all tasks have given one, when a task comes a second time, and at ``CLOSE``. Costs follow the non-zeros of the rows, and Q
-    for every feature of the round whose norm is large enough to matter; results do not depend on how an order is cut into calls, to the
-    bit. Raises :class:`Diverged` where a prediction is not finite or beyond 1e100.
+    """Read rows in the given order and learn from each round that closes; ``stream`` is changed in place.
+
+    A round takes one row of each task. It closes when all tasks have given one, when a task occurs a second time, and at ``CLOSE``. The
+    cost is that of the rows' non-zeros, plus Q for each feature of the round whose norm is large enough to matter. Splitting an order into
+    several calls changes no bit. Raises :class:`Diverged` if a prediction is not finite or exceeds 1e100.
     """
     n_tasks, count = stream.sums.shape[1], len(opened.rows)
     pending, slopes, is_pending = np.zeros(n_tasks, np.int64), np.zeros(n_tasks), np.zeros(n_tasks, np.bool_)
@@ -200,7 +205,7 @@ def run_rounds(stream: TaskStream, rows: TaskRows, order: IntArray, rounds: Roun
 
 
 class _Rows(NamedTuple):
-    """:class:`TaskRows` as compiled loops read them."""
+    """:class:`TaskRows` in the form that compiled loops read."""
 
     indptr: Array
     indices: Array
@@ -211,7 +216,7 @@ class _Rows(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """What the steps minimise: threshold of the norm of a row of W per round, gamma, number of the loss, and the intercepts' rule."""
+    """Settings in compiled form: norm threshold of a row of W per round, gamma, number of the loss, and the rule of the intercepts."""
 
     threshold: float
     gamma: float
@@ -221,8 +226,9 @@ class _Rule(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What rounds change: the arrays of :class:`TaskStream`, the open round, and factors of rows of W with the rounds they are of. The open
-    round has rows ``pending`` with their ``slopes``, in the order of arrival, and tasks ``is_pending``.
+    """State changed by rounds: the arrays of :class:`TaskStream`, the open round, and cached factors of rows of W with their rounds.
+
+    The open round has rows ``pending`` with their ``slopes``, in order of arrival, and tasks ``is_pending``.
     """
 
     sums: Array
@@ -240,7 +246,9 @@ class _State(NamedTuple):
 def _advance(
     rows: _Rows, order: Array, entries: Array, rule: _Rule, state: _State, t: int, count: int
 ) -> tuple[int, int, Entry, Entry, Entry]:
-    """Read rows; return closed rounds, rows of the open one, the row where predictions diverge or -1, and sums of losses and weights."""
+    """Read rows; return closed rounds, rows of the open one, the row where predictions diverge (or -1), and the sums of losses
+    and weights.
+    """
     # Arrays are named once: reaching into a tuple of arrays for every row counts references each time.
     indptr, indices, values, codes, target, weight = rows
     sums, bias, paid, norms, pending, slopes, is_pending, scale, stamp = state
@@ -273,7 +281,9 @@ def _advance(
 
 @compiled(inline=True)
 def _close_round(rows: _Rows, rule: _Rule, state: _State, t: int, count: int) -> int:
-    """Learn from the rows of the open round, which have waited because sums do not change within one; return the number of rounds."""
+    """Learn from the rows of the open round and return the number of rounds. The rows were held back because sums must not change within a
+    round.
+    """
     indptr, indices, values, codes, target, weight = rows
     sums, bias, paid, norms, pending, slopes, is_pending, _, _ = state
     for k in range(count):
@@ -293,7 +303,7 @@ def _close_round(rows: _Rows, rule: _Rule, state: _State, t: int, count: int) ->
 
 @compiled(inline=True)
 def _add_row(indices: Array, values: Array, first: Entry, last: Entry, slope: Entry, sums: Array, norms: Array, q: Entry) -> None:
-    """Add ``slope x`` to the sums of task q, and what that changes to the squared norms."""
+    """Add ``slope x`` to the sums of task q and update the squared norms."""
     for p in range(first, last):
         j = indices[p]
         before = sums[j, q]
@@ -315,7 +325,7 @@ def _add_product(
     f: Entry, indices: Array, values: Array, first: Entry, last: Entry, sums: Array, norms: Array, q: Entry,
     entries: Array, row: float, t: int, step: float, scale: Array, stamp: Array,
 ) -> Entry:  # fmt: skip
-    """Return ``f + <w_q, x>`` after t rounds; only rows of W whose norms are large enough to matter are looked at."""
+    """Return ``f + <w_q, x>`` after t rounds; only rows of W with large enough norms are read."""
     for p in range(first, last):
         j = indices[p]
         tau = t * entries[j]
