@@ -1,1 +1,1 @@
-"""Gram matrices in blocks: where they lie, how they are filled, summed and read."""
+"""Gram matrices in blocks: where they are stored, how they are computed, summed and read."""

@@ -1,7 +1,7 @@
-"""The eigensolver's block of columns on workers: it lies in tiles of the run directory, and every operation on it is a pass.
+"""The eigensolver's block of columns, kept in tiles in the run directory. Every operation on it is a pass over workers.
 
-A column is filtered by itself, so a task takes some columns through all products of a stage; products of columns with one another go by
-tiles of their result, rotations by rows. The result has the same bits wherever the block lies, and on any number of workers.
+Filtering works column by column, so a task takes a few columns through all products of a stage. Products between columns are divided by
+tiles of the result, rotations by rows. Results have the same bits for any storage and any number of workers.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ WIDENING = 1.5  # a block that fits the memory must fit it when it is widened
 
 
 class TiledBlock:
-    """A block of columns in tiles, for a matrix that is the part ``rows`` of the whole."""
+    """A block of columns V in tiles, for the submatrix A of the given ``rows``."""
 
     def __init__(self, engine: WorkerEngine, operator: SymmetricOperator, rows: np.ndarray) -> None:
         self._engine, self._rows, self._n, self._entries = engine, rows, operator.n, operator.sparse.nnz
@@ -74,11 +74,10 @@ class TiledBlock:
 
     @property
     def columns(self) -> int:
-        """Number of columns."""
         return self.tiles.shape[1]
 
     def driver_bytes(self, columns: int, rank: float) -> int:
-        """Return the bytes that this process holds of a block, with the step of a pass that runs in it."""
+        """Return the bytes that the driver needs for a block, including a pass's step if it runs in this process."""
         return self._engine.driver_bytes(self._n, columns, self._matrix_bytes)
 
     @property
@@ -86,14 +85,13 @@ class TiledBlock:
         return Shape(self._n, self.columns)
 
     def begin(self, columns: int, start: WarmBlock, seed: int) -> bool:
-        """Make V of the columns of ``start`` that are not zero and of random ones; tell whether most of them were known."""
+        """Make V of the non-zero columns of ``start`` and of random columns. Return whether most columns come from ``start``."""
         if isinstance(start, np.ndarray):
             start = KeptBlock("", self._engine.written(start))
         rows = self._engine.resources.share("eigen-rows", self._rows, ROW_TASKS)
         return self._fill(columns, None if start is None else start.tiles, rows, seed)
 
     def widen(self, columns: int, seed: int) -> None:
-        """Add random columns to V."""
         self._fill(columns, self.tiles, None, seed)
 
     def _fill(self, columns: int, source: TiledMatrix | None, rows: Shared | None, seed: int) -> bool:
@@ -111,7 +109,7 @@ class TiledBlock:
         return 2 * len(ids) > columns
 
     def _draw(self, target: TiledMatrix, known: int, seed: int) -> None:
-        """Write random columns behind the known ones, tile by tile."""
+        """Write random columns after the known ones, tile by tile."""
         n, columns = target.shape
         edge = known // PANEL_COLUMNS * PANEL_COLUMNS
         drawn = random_rows(n, columns - known, seed)
@@ -133,7 +131,7 @@ class TiledBlock:
         self._replace(target)
 
     def _group(self, degree: int) -> int:
-        """Return the columns of a task: as many as make it worth its way, up to a tile of products."""
+        """Return the number of columns per task: enough to outweigh the task's overhead, at most one tile of products."""
         panels = int(TASK_PRODUCTS // max(1, degree * (self._entries + self._n) * PANEL_COLUMNS)) + 1
         return max(1, min(task_columns(self.columns, self._engine.is_here), panels * PANEL_COLUMNS))
 
@@ -141,11 +139,11 @@ class TiledBlock:
         return self._shape.multiplied(self._matrix_bytes, max(ref.hi - ref.lo for ref in refs))
 
     def gram(self) -> np.ndarray:
-        """Return ``V'V``, products in V's precision."""
+        """Return ``V'V``, computed in V's precision."""
         return self._inner(None, "float32")
 
     def exact_gram(self) -> np.ndarray:
-        """Return ``V'V``, products in double precision."""
+        """Return ``V'V``, computed in double precision."""
         return self._inner(None, "float64")
 
     def form(self) -> np.ndarray:
@@ -180,7 +178,7 @@ class TiledBlock:
         self._replace(target)
 
     def squared_residuals(self, weights: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Return ``||A u_i - values_i u_i||^2`` of the columns u of ``V weights``."""
+        """Return ``||A u_i - values_i u_i||^2`` for the columns u of ``V weights``."""
         sample = self._engine.new(self._n, weights.shape[1], np.float64, self.tiles.tile_rows)
         shared = self._engine.resources.share("eigen-sample", weights, ROW_TASKS)
         self._run("block-sample", sample_chunk, self._row_refs(), self.tiles, sample, shared, step=self._turned())
@@ -200,7 +198,6 @@ class TiledBlock:
         return np.zeros((self._n, 0)) if vectors is None else vectors
 
     def result(self) -> TiledBlock:
-        """Return the block."""
         return self
 
     def _row_refs(self) -> list[Span]:
@@ -227,14 +224,14 @@ class KeptBlock:
     tiles: TiledMatrix
 
     def rows(self, rows: np.ndarray) -> np.ndarray:
-        """Return some of its rows."""
         return self.tiles.read(0, self.tiles.shape[0])[rows]
 
 
 class WorkerEngine:
-    """Where blocks lie that are better on workers, or larger than this process may hold.
+    """Keeps blocks in tiles, for workers or if they exceed this process's memory.
 
-    ``n`` rows of the whole; ``memory``: bytes this process may hold; ``keeps_blocks``: whether later evaluations start from earlier blocks.
+    ``n``: rows of the whole matrix. ``memory``: bytes that this process may use. ``keeps_blocks``: whether later evaluations start from
+    earlier blocks.
     """
 
     def __init__(self, resources: Resources, run: RunStore, n: int, memory: int, *, keeps_blocks: bool) -> None:
@@ -242,7 +239,10 @@ class WorkerEngine:
         self._keeps_blocks, self._made = keeps_blocks, 0
 
     def takes(self, n: int, columns: int, rank: float) -> bool:
-        """Tell whether a block goes to tiles: on workers a large one, else one that this process could not hold. No bit depends on it."""
+        """Return whether a block is kept in tiles: large blocks if there are workers, otherwise blocks that this process cannot hold.
+
+        The choice does not change results.
+        """
         here = block_bytes(n, int(WIDENING * columns), WIDENING * rank)
         on_workers = not self.is_here and n >= WORKER_ROWS
         return on_workers or here > max(self._memory, self.driver_bytes(n, columns, 0))
@@ -253,27 +253,29 @@ class WorkerEngine:
         return self.resources.executor.kind == "sync"
 
     def driver_bytes(self, n: int, columns: int, matrix: int) -> int:
-        """Return the bytes that this process holds of a block in tiles with the step of a pass in it; ``matrix`` takes as many."""
+        """Return the bytes of a block in tiles in this process, with the step of a pass if it runs here. ``matrix``: bytes of the
+        matrix.
+        """
         step = Shape(n, columns).most(matrix, task_columns(columns, here=True)) if self.is_here else 0
         return tiles_bytes(n, columns) + step
 
     def open(self, operator: SymmetricOperator, rows: np.ndarray) -> TiledBlock:
-        """Return a block for a matrix that is the part ``rows`` of the whole."""
+        """Return a block for the submatrix of the given ``rows``."""
         return TiledBlock(self, operator, rows)
 
     def stored(self, name: str) -> KeptBlock:
-        """Return the block that a result kept under a name."""
+        """Return the block that an earlier result stored under ``name``."""
         columns = int(name.rpartition("-")[2])
         return KeptBlock(name, TiledMatrix(str(self._folder / name), (self._n, columns), tile_rows(self._n, columns), np.dtype(np.float32)))
 
     def new(self, n: int, columns: int, dtype: DTypeLike = np.float32, rows: int | None = None) -> TiledMatrix:
-        """Return a matrix that nothing is written of yet."""
+        """Return an empty matrix in tiles."""
         self._made += 1
         path = str(self._folder / f"block{self._made}")
         return TiledMatrix(path, (n, columns), tile_rows(n, columns) if rows is None else rows, np.dtype(dtype))
 
     def written(self, array: np.ndarray) -> TiledMatrix:
-        """Write an array and return it in tiles."""
+        """Write an array to tiles."""
         n, columns = array.shape
         tiles = self.new(n, columns, array.dtype)
         tiles.write(0, 0, array)
@@ -282,13 +284,13 @@ class WorkerEngine:
     def run(
         self, name: str, chunk: Callable[..., list[Any]], refs: Sequence[Span], *shared: object, step: int, result: int = RESULT_BYTES
     ) -> list[Any]:
-        """Run a pass that writes tiles, and return what its tasks do, in order."""
+        """Run a pass that writes tiles, and return the results of its tasks in order."""
         joined = joined_bytes(result, len(refs))
         program = BlockProgram(name, chunk, join_lists, lambda ref: step + FREED_BYTES, result, combine_bytes=joined)
         return self.resources.run_pass(plan(program, refs, *shared))
 
     def assemble(self, n: int, solved: list[Solved], order: np.ndarray) -> tuple[Vectors, WarmBlock]:
-        """Return eigenvectors and block of the whole, in tiles; earlier eigenvectors are removed."""
+        """Return eigenvectors and block of the whole matrix, in tiles. Eigenvectors of earlier results are removed."""
         for old in self._folder.glob("vectors-*"):
             TiledMatrix(str(old), (0, 0), 1, np.dtype(np.float64)).remove()
         large = [part for part in solved if not _is_small(part)]
@@ -322,7 +324,7 @@ class WorkerEngine:
         return target
 
     def _rest(self, small: Sequence[Solved], first: int) -> tuple[Shared, ...]:
-        """Return the columns of small parts for tasks, each in the rows of its part."""
+        """Return the columns of small submatrices for tasks, with the rows of each."""
         if not small:
             return ()
         data = np.concatenate([part.vectors.T.ravel() for _, part in small])
@@ -363,23 +365,23 @@ class WorkerEngine:
 
 
 def _is_small(solved: Solved) -> bool:
-    """Tell whether all tasks get the eigenvectors of a part, for its rows are few."""
+    """Return whether a submatrix has so few rows that every task gets its eigenvectors."""
     rows, part = solved
     return part.block is None and len(rows) <= positive_part.MAX_DENSE_ROWS
 
 
 def _panels(columns: int, n: int, group: int = PANEL_COLUMNS) -> list[Span]:
-    """Return tasks over columns, whole panels each."""
+    """Return tasks over columns, in whole panels."""
     return [Span(lo, min(columns, lo + group), 4 * n * (min(columns, lo + group) - lo)) for lo in range(0, columns, group)]
 
 
 def worker_engine(resources: Resources, n: int, memory: int, *, keeps_blocks: bool) -> WorkerEngine | None:
-    """Return where blocks may lie outside of this process; nothing for a fit that has no directory."""
+    """Return the engine that keeps blocks outside this process, or ``None`` for a fit without a directory."""
     return None if resources.scratch is None else WorkerEngine(resources, resources.scratch, n, memory, keeps_blocks=keeps_blocks)
 
 
 def load_programs() -> None:
-    """Compile or load what a task runs, so that a worker's memory is measured with it."""
+    """Compile or load the code of a task, so that the measured memory of a worker includes it."""
     neighbours.load_programs()
     matrix = SymmetricOperator(sp.csr_array(np.eye(3)))
     for dtype in (np.float32, np.float64):

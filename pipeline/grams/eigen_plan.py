@@ -1,4 +1,4 @@
-"""What a plan says of the eigensolver, whose rank shows only on the way: where its block lies, the least and the most that it takes."""
+"""Memory plan of the eigensolver. Its rank is unknown before the fit, so the plan states a least and a largest need."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ WORK = "the eigensolver's block of columns: filter, products, rotations"
 
 @dataclass(frozen=True)
 class EigenPlan:
-    """The eigensolver on a symmetric matrix of n rows, with at most ``rank`` positive eigenvalues, so many sparse ``entries`` and columns
-    of a low rank ``factor``, to which a proximal step ``adds`` eigenvectors found before; ``pairs(n, columns, rank)`` is what eigenpairs
-    and a block of columns take, ``memory`` what the driver has left for them, ``here`` whether passes run in this process.
+    """Memory plan of the eigensolver on a symmetric matrix of n rows.
+
+    ``rank``: largest number of positive eigenvalues. ``entries``: stored values of the sparse part. ``factor``: columns of the low-rank
+    part. ``adds``: known eigenvectors that a proximal step adds. ``pairs(n, columns, rank)``: item of the eigenpairs and a block of
+    columns. ``memory``: bytes that the driver has left for them. ``here``: whether passes run in this process.
     """
 
     n: int
@@ -36,12 +38,12 @@ class EigenPlan:
 
     @property
     def in_tiles(self) -> bool:
-        """Whether workers take the block, whatever its size."""
+        """Whether the block is kept in tiles for workers, whatever its size."""
         return not self._is_dense and self.n >= eigen_blocks.WORKER_ROWS
 
     @property
     def may_use_tiles(self) -> bool:
-        """Whether they take it, or would if it had the most columns there can be, which this process could not hold."""
+        """Whether the block is kept in tiles, or may be because its widest form exceeds the memory of this process."""
         return self.in_tiles or self._may_exceed
 
     @property
@@ -58,7 +60,7 @@ class EigenPlan:
         return min(self.n, int(RANK_MARGINS[-1] * self.rank) + SPARE_COLUMNS)
 
     def least_item(self) -> Item:
-        """Return what the driver holds at least: all of it for few rows, which may be one part of the matrix; else one eigenpair."""
+        """Return the least need of the driver: the dense matrix for few rows, otherwise the need of a single eigenpair."""
         columns = SPARE_COLUMNS + 1
         if self._is_dense:
             return dense_matrix_item(self.n)
@@ -66,7 +68,7 @@ class EigenPlan:
         return tiles if self.in_tiles else self.pairs(self.n, columns, 1)
 
     def most_bytes(self) -> int:
-        """Return what it holds with ``rank`` eigenpairs: a block, or the dense matrix that comes sooner than a wide one."""
+        """Return the need for ``rank`` eigenpairs: a block, or the dense matrix that replaces a wide block."""
         if self._is_dense:
             return dense_bytes(self.n)
         if RANK_MARGINS[0] * self.rank + SPARE_COLUMNS > positive_part.MAX_BLOCK_SHARE * self.n:
@@ -79,8 +81,9 @@ class EigenPlan:
         return tiles_bytes(self.n, columns) if self.in_tiles else self.pairs(self.n, columns, rank)[1]
 
     def task_figures(self, others: int) -> dict[str, int]:
-        """Return the bytes of the largest task beside ``others`` of other passes: on a block of the least columns there can be, and of the
-        most, as the rank shows only on the way; nothing of it where no block may lie in tiles.
+        """Return the bytes of the largest task, for the narrowest and the widest possible block; the rank is known only during the fit.
+
+        ``others``: bytes of the tasks of other passes. Empty if no block can be kept in tiles.
         """
         if not (self._may_exceed if self.here else self.may_use_tiles):
             return {"task_bytes": others}
@@ -96,7 +99,9 @@ class EigenPlan:
         return Shape(self.n, columns).most(matrix, task_columns(columns, self.here), small)
 
     def _widest(self) -> int:
-        """Return the columns of a block at most: a dense matrix comes sooner than a wide one, and the driver has small matrices of it."""
+        """Return the largest number of columns. A dense matrix replaces wider blocks, and the driver must hold small matrices of
+        this size.
+        """
         prefers_dense = dense_bytes(self.n) <= self.memory
         share = min(positive_part.MAX_LAST_SHARE, positive_part.MAX_BLOCK_SHARE if prefers_dense else 1.0)
         rank = min(self.rank, max(0, int((share * self.n - SPARE_COLUMNS) / RANK_MARGINS[0])))
@@ -104,13 +109,13 @@ class EigenPlan:
         return max(SPARE_COLUMNS + 1, min(columns, math.isqrt(max(0, self.memory) // tiles_bytes(0, 1))))
 
     def work(self) -> tuple[str, ...]:
-        """Return what workers do."""
+        """Return descriptions of the tasks on workers."""
         if self.in_tiles or not self.may_use_tiles:
             return (WORK,) if self.in_tiles else ()
         return (f"{WORK}, where it is more than the driver may hold",)
 
     def describe(self, others: int) -> dict[str, Any]:
-        """Return what a plan tells of it; ``others`` are the bytes that the driver holds beside it."""
+        """Return the eigensolver's part of a plan; ``others`` are the driver's remaining bytes."""
         place = "in tiles, on workers where there are some"
         beyond = "in this process, or in tiles where it is more than is left there"
         return {
@@ -121,5 +126,5 @@ class EigenPlan:
 
 
 def dense_matrix_item(n: int) -> Item:
-    """Return what a small matrix of n rows takes as a dense one."""
+    """Return the memory item of a dense matrix of n rows."""
     return "a small matrix as a dense one", 32 * n * n

@@ -1,6 +1,6 @@
-"""Steps of the passes on an eigensolver's block of columns in tiles, their references, and what they take.
+"""Steps of the passes on the eigensolver's block in tiles, their references, and their memory.
 
-Each calls the function that works in memory on the same shapes, so that the result has the same bits.
+Each step calls the function that is used in memory, on the same shapes. Therefore results have the same bits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROW_STEP = max(TILE_ROWS, RANDOM_ROWS)  # rows of a tile are a multiple of it: i
 
 @dataclass(frozen=True)
 class Span:
-    """Rows or columns of a task."""
+    """Range of rows or columns of a task."""
 
     lo: int
     hi: int
@@ -37,7 +37,7 @@ class Span:
 
 @dataclass(frozen=True)
 class SharedOperator:
-    """A symmetric matrix as tasks get it."""
+    """A symmetric matrix in the form that is sent to tasks."""
 
     sparse: tuple[Shared, Shared, Shared]  # data, indices, indptr
     factor: tuple[Shared, ...]  # of the low rank part: nothing, an array, or data, indices and indptr
@@ -47,7 +47,6 @@ class SharedOperator:
 
     @classmethod
     def of(cls, resources: Resources, operator: SymmetricOperator) -> SharedOperator:
-        """Return a matrix for tasks."""
         matrix, factor = operator.sparse, operator.factor
         parts = () if factor is None else (factor.data, factor.indices, factor.indptr) if sp.issparse(factor) else (factor,)
         names = ("data", "indices", "indptr")
@@ -56,7 +55,6 @@ class SharedOperator:
         return cls((data, indices, indptr), shared, 0 if factor is None else factor.shape[1], operator.weights, operator.centre)
 
     def load(self) -> SymmetricOperator:
-        """Return the matrix."""
         data, indices, indptr = (resolve(part) for part in self.sparse)
         n = len(indptr) - 1
         parts: list[Any] = [resolve(part) for part in self.factor]
@@ -66,7 +64,7 @@ class SharedOperator:
 
 @dataclass(frozen=True)
 class Piece:
-    """Columns of a part of the matrix: its rows in the whole, and its columns among those of all parts."""
+    """Columns of one submatrix: its rows in the whole matrix, and the positions of its columns among all columns."""
 
     rows: Shared
     matrix: TiledMatrix
@@ -93,7 +91,7 @@ def product_chunk(ref: Span, matrix: SharedOperator, source: TiledMatrix, target
 
 
 def inner_chunk(ref: Span, left: TiledMatrix, right: TiledMatrix | None, dtype: str) -> list[np.ndarray]:
-    """Return columns of ``V'W`` from the first row to the diagonal tile; without W it is V."""
+    """Return columns of ``V'W`` from the first row to the diagonal tile. Without ``right``, W is V."""
     out = np.zeros((ref.hi, ref.hi - ref.lo))
     for lo, hi in left.row_spans():
         block = left.read(lo, hi, 0, ref.hi)
@@ -119,13 +117,13 @@ def sample_chunk(ref: Span, source: TiledMatrix, target: TiledMatrix, weights: S
 
 
 def residual_chunk(ref: Span, matrix: SharedOperator, vectors: TiledMatrix, values: np.ndarray) -> list[np.ndarray]:
-    """Return the squared lengths of ``A u - values u``."""
+    """Return the squared norms of ``A u - values u``."""
     columns = vectors.read(ref.lo, ref.hi)
     return [np.square(matrix.load().product(columns) - columns * values).sum(axis=0)]
 
 
 def rotate_chunk(ref: Span, source: TiledMatrix, block: TiledMatrix, vectors: TiledMatrix | None, weights: Shared) -> list[Any]:
-    """Write some rows of the block, rotated, and those of its first columns in double precision."""
+    """Write some rows of the rotated block, and of its first columns in double precision."""
     rows = source.read(ref.lo, ref.hi)
     exact = rotate_in_place(rows, resolve(weights), 0 if vectors is None else vectors.shape[1], 1)
     block.write(ref.lo, 0, rows)
@@ -135,13 +133,13 @@ def rotate_chunk(ref: Span, source: TiledMatrix, block: TiledMatrix, vectors: Ti
 
 
 def peak_chunk(ref: Span, source: TiledMatrix, rows: Shared | None) -> list[np.ndarray]:
-    """Return the largest magnitude of some columns, on some rows."""
+    """Return the largest absolute value of some columns, on some rows."""
     columns = source.read(0, source.shape[0], ref.lo, ref.hi)
     return [np.abs(columns if rows is None else columns[resolve(rows)]).max(axis=0, initial=0.0)]
 
 
 def take_chunk(ref: Span, source: TiledMatrix, rows: Shared | None, ids: np.ndarray, target: TiledMatrix) -> list[Any]:
-    """Write columns of a block that are columns ``ids`` of another; those beyond are zero."""
+    """Copy columns ``ids`` of another block; columns beyond the last id become zero."""
     chosen = source.take(ids[ref.lo : ref.hi])
     out = np.zeros((target.shape[0], ref.hi - ref.lo), target.dtype)
     out[:, : chosen.shape[1]] = chosen if rows is None else chosen[resolve(rows)]
@@ -152,9 +150,10 @@ def take_chunk(ref: Span, source: TiledMatrix, rows: Shared | None, ids: np.ndar
 def place_chunk(
     ref: Span, pieces: tuple[Piece, ...], rest: tuple[Shared, ...], order: np.ndarray, target: TiledMatrix, signed: bool
 ) -> list[Any]:
-    """Write some columns of the whole: those of the parts, each in its rows, in an order; ``signed`` as eigenvectors are.
+    """Write some columns of the whole matrix: the columns of all submatrices in a given order, each in its rows.
 
-    ``rest`` are the columns of all small parts: data, rows, where columns begin, and the place of the first among those of all parts.
+    ``signed`` fixes the signs as for eigenvectors. ``rest`` holds the columns of all small submatrices: data, rows, offsets of the columns,
+    and the position of the first one among all columns.
     """
     out, ids = np.zeros((target.shape[0], ref.hi - ref.lo), target.dtype), order[ref.lo : ref.hi]
     for piece in pieces:
@@ -175,68 +174,73 @@ def place_chunk(
 
 
 def tiles_bytes(n: int, columns: int) -> int:
-    """Return the bytes that the driver holds of a block in tiles: small matrices, and some columns as it reads them."""
+    """Return the bytes of a block in tiles on the driver: small matrices, and the columns being read."""
     return 40 * columns**2 + 1024 * n
 
 
 def matrix_bytes(n: int, entries: int, factor: int) -> int:
-    """Return the bytes of a sparse matrix in a task, as it is shared and in another precision, and of a low rank part with its columns."""
+    """Return the bytes of the matrix in a task: the sparse part, shared and in a second precision, and the low-rank part."""
     return 24 * entries + 8 * n + 16 * n * factor
 
 
 def task_columns(columns: int, here: bool) -> int:
-    """Return the columns that a task multiplies by the matrix, at most; one panel where tasks run in this process, which no bit shows."""
+    """Return the largest number of columns that a task multiplies by the matrix: one panel if tasks run in this process.
+
+    The number does not change results.
+    """
     return min(PANEL_COLUMNS if here else TILE_COLUMNS, columns)
 
 
 def pass_bytes(step: int, result: int, tasks: int) -> int:
-    """Return the bytes of a pass on a block: a task of it, or the results as they are joined."""
+    """Return the bytes of a pass on a block: those of one task, or of all results being concatenated."""
     return max(step + FREED_BYTES, joined_bytes(result, tasks))
 
 
 def joined_bytes(result: int, tasks: int) -> int:
-    """Return the bytes of the results of all tasks, as they are joined."""
+    """Return the bytes of all task results while they are concatenated."""
     return 3 * result * tasks
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A block of so many columns on n rows: what a step of every pass on it takes."""
+    """Memory of the steps of all passes on a block of ``columns`` columns and n rows. All methods return bytes."""
 
     n: int
     columns: int
 
     def taken(self, rows: int) -> int:
-        """Columns of another block, which has so many rows: as they are read, those that are taken of them, and in their rows."""
+        """Columns copied from a block with ``rows`` rows: as read, and as selected."""
         return 16 * rows * PANEL_COLUMNS
 
     def multiplied(self, matrix: int, wide: int) -> int:
-        """Some columns as they are read and written, beside the matrix, and panels in double precision."""
+        """Products of some columns with the matrix: input, output, the matrix itself, and panels in double precision."""
         return matrix + (24 * wide + 32 * PANEL_COLUMNS) * self.n
 
     @property
     def product(self) -> int:
-        """Columns of a product of the block with another: what the result takes."""
+        """Columns of a product of the block with another block: the result."""
         return 8 * self.columns * TILE_COLUMNS
 
     def multiplying(self, rows: int) -> int:
-        """What such a product takes, tiles having so many rows."""
+        """Such a product, with tiles of ``rows`` rows."""
         return 2 * self.product + 24 * rows * self.columns + 8 * rows * TILE_COLUMNS
 
     def turned(self, rows: int) -> int:
-        """Rows as they are read, in double precision, and rotated; two small matrices that a process keeps, one also in V's precision."""
+        """Rotation of ``rows`` rows: as read, in double precision, and rotated; and two cached small matrices, one also in V's
+        precision.
+        """
         return 24 * self.columns**2 + 32 * rows * self.columns
 
     def compared(self, matrix: int) -> int:
-        """Columns whose residuals are wanted, with their products."""
+        """Columns whose residuals are computed, with their products."""
         return matrix + 32 * self.n * min(RESIDUAL_SAMPLES, self.columns)
 
     def placed(self, itemsize: int, rest: int) -> int:
-        """Columns of the whole, where small parts have so many bytes of ``rest``."""
+        """Columns of the whole matrix; ``rest``: bytes of small submatrices."""
         return 4 * itemsize * self.n * PANEL_COLUMNS + 8 * self.n + 3 * rest
 
     def most(self, matrix: int, wide: int, rest: int = 0) -> int:
-        """Return the bytes of the largest pass on the block and of those that make one of it, each of all its tasks."""
+        """Return the bytes of the largest pass that makes or transforms the block."""
         rows, n, b = tile_rows(self.n, self.columns), self.n, self.columns
         panels, tiles = -(-b // PANEL_COLUMNS), -(-b // TILE_COLUMNS)
         over_columns = max(self.taken(n), self.multiplied(matrix, wide), self.placed(8, rest))
@@ -248,7 +252,7 @@ class Shape:
 
 
 def tile_rows(n: int, columns: int) -> int:
-    """Return the rows of a tile: from the sizes alone, a multiple of ``ROW_STEP``."""
+    """Return the rows of a tile, a multiple of ``ROW_STEP`` that depends on the sizes alone."""
     fits = TILE_BYTES // (8 * max(1, columns)) // ROW_STEP * ROW_STEP
     even = -(-n // (ROW_TASKS * ROW_STEP)) * ROW_STEP
     return max(ROW_STEP, min(fits, even))

@@ -1,4 +1,4 @@
-"""A bank of Gram matrices filled where it lies: by an executor that works in this process, without blocks on their way."""
+"""Fills a bank of Gram matrices in place, in this process, without copying blocks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TASK_BYTES = 64 << 20  # entries of one task, at least where there are as many
 
 @dataclass(frozen=True)
 class _Part:
-    """Consecutive kernels to be written to their part of a bank."""
+    """Consecutive kernels and their part of a bank."""
 
     specs: tuple[KernelSpec, ...]
     values: np.ndarray = field(repr=False)
@@ -36,21 +36,22 @@ class _Part:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the entries."""
         return self.values.nbytes
 
 
 def fills_here(data: object, resources: Resources, specs: Sequence[Any]) -> bool:
-    """Return whether a bank can be filled in place: in this process, from few enough numbers, scaled by diagonals alone."""
+    """Return whether a bank can be filled in place: the executor is this process, data are small enough, and scaling needs
+    diagonals only.
+    """
     if resources.executor.kind != "sync" or not isinstance(data, (BlockStore, MemoryBlocks, JoinedStores)) or not data.n_cols:
         return False
     return 8 * data.n_rows * data.n_cols <= ROW_BYTES and has_number_kernels_only(specs) and all(map(needs_diagonal_only, specs))
 
 
 def given_bank(data: object, specs: Sequence[Any]) -> PackedBank | None:
-    """Return the bank of matrices that were handed over, if these are all, scaled by diagonals alone.
+    """Return the bank of precomputed matrices, if all kernels are such matrices and scaling needs diagonals only.
 
-    It is a copy where a normalisation changes entries.
+    It is a copy if a normalisation changes entries.
     """
     if not is_given_bank(data, specs):
         return None
@@ -58,14 +59,14 @@ def given_bank(data: object, specs: Sequence[Any]) -> PackedBank | None:
 
 
 def bank_bytes(data: DataSet, specs: Sequence[Any]) -> int:
-    """Return the bytes that a bank of these kernels takes: none where matrices that were handed over serve where they lie."""
+    """Return the bytes of a bank of these kernels: 0 if precomputed matrices are used in place."""
     if is_given_bank(data, specs) and data.bank.lent and not _changed(specs):
         return 0
     return PackedBank.bytes_for(len(specs), data.n_rows, np.float32)
 
 
 def is_given_bank(data: object, specs: Sequence[Any]) -> TypeGuard[Any]:
-    """Return whether the bank of given matrices is that of these kernels, before entries are normalised."""
+    """Return whether the bank of precomputed matrices holds exactly these kernels, before normalisation."""
     if not isinstance(data, GivenGrams) or data.bank is None:
         return False
     return [spec.position for spec in specs] == list(range(data.bank.k)) and all(map(needs_diagonal_only, specs))
@@ -76,7 +77,7 @@ def _changed(specs: Sequence[Any]) -> bool:
 
 
 def filled_bank(data: BlockStore | MemoryBlocks | JoinedStores, resources: Resources, specs: Sequence[KernelSpec]) -> PackedBank:
-    """Return the bank of raw kernels over the rows of a data set, to the bits of its blocks."""
+    """Return the bank of raw kernels over the rows of a data set, bit-identical to kernels computed block by block."""
     n, rows = data.n_rows, all_rows(data)
     bank = PackedBank(np.empty((len(specs), count_packed(n)), np.float32), n)
     parts = [_Part(tuple(specs[lo:hi]), bank.values[lo:hi], rows) for lo, hi in _spans(specs, bank.nbytes // bank.k)]
@@ -86,19 +87,18 @@ def filled_bank(data: BlockStore | MemoryBlocks | JoinedStores, resources: Resou
 
 
 def fill_bytes(data: DataSet, specs: Sequence[KernelSpec]) -> int:
-    """Return the bytes of a step of the pass that fills a bank: all rows, with what kernels over some of their features are computed in."""
+    """Return the bytes of a step that fills a bank: all rows, and the workspace of kernels over subsets of features."""
     n, d = data.n_rows, data.n_cols
     return 8 * n * d + packed_bytes(specs, n, d) + FREED_BYTES
 
 
 def fill_chunk(part: _Part) -> list[Any]:
-    """Write some kernels of a bank."""
     packed_grams(part.specs, part.rows, part.values)
     return []
 
 
 def _spans(specs: Sequence[KernelSpec], nbytes: int) -> list[tuple[int, int]]:
-    """Cut kernels into tasks, where the features change: those of one set share their sums and exponentials."""
+    """Split kernels into tasks where the features change. Kernels over the same features share sums and exponentials."""
     starts, filled = [0], 0
     for q, spec in enumerate(specs):
         if filled >= TASK_BYTES and spec.columns != specs[q - 1].columns:

@@ -1,4 +1,4 @@
-"""Gram matrices that the user hands over, an array of them or a Gram store, in place of a data set; their block pairs."""
+"""Precomputed Gram matrices, as an array or a Gram store, used in place of a data set; their block pairs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class GivenPair:
-    """A block pair of matrices in memory; such a reference stays in its process."""
+    """A block pair of matrices in memory. It is not sent to other processes."""
 
     rows: tuple[int, int]
     cols: tuple[int, int]
@@ -43,15 +43,14 @@ class GivenPair:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the loaded block."""
         return 4 * len(self.which) * (self.rows[1] - self.rows[0]) * (self.cols[1] - self.cols[0])
 
     def select(self, which: Sequence[int]) -> GivenPair:
-        """Return the same block pair of some kernels."""
+        """Return the same block pair for a subset of the kernels."""
         return replace(self, which=tuple(self.which[q] for q in which))
 
     def load(self) -> np.ndarray:
-        """Return the raw kernels, float32 ``(k, rows, columns)``; of a pair on the diagonal the upper triangle, mirrored."""
+        """Return the raw kernels, float32 ``(k, rows, columns)``. For a pair on the diagonal, the upper triangle is mirrored."""
         block = np.array(self.source[list(self.which), slice(*self.rows), slice(*self.cols)], dtype=np.float32, order="C")
         if self.rows == self.cols:
             upper = np.triu(block)
@@ -59,7 +58,7 @@ class GivenPair:
         return np.ascontiguousarray(block)
 
     def part(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-        """Return chosen rows and columns, by their place in the block."""
+        """Return some rows and columns, by their position in the block."""
         return np.ascontiguousarray(self.load()[:, rows][:, :, cols])
 
 
@@ -72,23 +71,20 @@ class StoredPair:
 
     @property
     def rows(self) -> tuple[int, int]:
-        """Range of rows."""
         return self.ref.rows
 
     @property
     def cols(self) -> tuple[int, int]:
-        """Range of columns."""
         return self.ref.cols
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the loaded block."""
         return self.ref.nbytes * len(self.which) // sum(stop - start for _, start, stop in self.ref.parts)
 
     row_bytes = 0
 
     def select(self, which: Sequence[int]) -> StoredPair:
-        """Return the same block pair of some kernels, of which nothing else is read."""
+        """Return the same block pair for a subset of the kernels; only these are read."""
         return StoredPair(self.ref.select([self.which[q] for q in which]), tuple(range(len(which))))
 
     def load(self) -> np.ndarray:
@@ -97,13 +93,13 @@ class StoredPair:
         return block if self.which == tuple(range(len(block))) else block[list(self.which)]
 
     def part(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-        """Return chosen rows and columns, by their place in the block."""
+        """Return some rows and columns, by their position in the block."""
         return np.ascontiguousarray(self.load()[:, rows][:, :, cols])
 
 
 @dataclass(frozen=True)
 class GivenKernel:
-    """A kernel known by its matrix only."""
+    """A kernel that is known only by its matrix."""
 
     position: int  # its place among the matrices
     label: str = ""  # name in messages and tables
@@ -115,20 +111,23 @@ class GivenKernel:
         return self.label or f"precomputed {self.position}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the kernel as JSON holds it."""
         record = {"name": "precomputed", "position": self.position, "label": self.label}
         return {**record, "normalize": self.normalize, "centre": self.centre}
 
 
 class GivenGrams:
-    """Matrices ``(k, n, n)``, or those of a Gram store, in the place of a data set.
+    """Precomputed matrices ``(k, n, n)``, or those of a finished Gram store, in place of a data set.
 
-    ``source``: an array, or a finished Gram store; ``definite``: whether they must be positive semi-definite; counts of comments need not,
-    where a shift makes them so later; ``room``: bytes that a packed copy may take of matrices in memory that cannot serve where they lie;
-    by default what a driver may give its bank. ``bank``: the matrices for passes in memory. Exactly symmetric float32 matrices in C order
-    serve where they lie: they are read, never written to, and nothing is copied. Of others it is a packed copy in float32, the type of all
-    Gram matrices that are kept, made in the pass that looks at them; ``None`` where that had no room. Raises ValueError: a matrix that is
-    not square, not finite, not symmetric or, where it must be, not positive semi-definite; the kernel is named.
+    ``source``: an array or a Gram store. ``definite``: whether matrices must be positive semi-definite. Comment counts need not be, if a
+    later shift makes them so. ``room``: bytes that a packed copy of matrices in memory may take; the default is the driver's limit for a
+    bank.
+
+    ``bank`` holds the matrices for passes in memory. Exactly symmetric float32 matrices in C order are used in place, read-only and without
+    a copy. Other matrices are copied to packed float32, the type of all stored Gram matrices, in the same pass that checks them. ``bank``
+    is
+    ``None`` if ``room`` is too small.
+
+    Raises ValueError, naming the kernel, if a matrix is not square, finite, symmetric or (if required) positive semi-definite.
     """
 
     url, scale = "memory", None
@@ -150,25 +149,24 @@ class GivenGrams:
 
     @property
     def travels(self) -> bool:
-        """Whether other processes can read them: those of a Gram store."""
+        """Whether other processes can read the matrices. Only those of a Gram store can be."""
         return isinstance(self.source, GramStore)
 
     def feature_names(self) -> None:
-        """Names of the features: matrices have none."""
+        """Always ``None``: matrices have no feature names."""
 
     def has_table(self, name: str) -> bool:
-        """Whether rows have a table: those of matrices have none."""
+        """Always ``False``: matrices have no tables of rows."""
         return False
 
     def kernels(self) -> list[GivenKernel]:
-        """Return the kernels, by place."""
+        """Return the kernels in order."""
         if isinstance(self.source, GramStore):
             records = [self.source.describe(digest) for digest in self.source.kernels]
             return [GivenKernel(q, str(item.get("label", item.get("name", "")))) for q, item in enumerate(records)]
         return [GivenKernel(q) for q in range(self.k)]
 
     def pairs(self, which: Sequence[int], block: int) -> list[Any]:
-        """Return references to the block pairs of some kernels."""
         chosen = tuple(which)
         if isinstance(self.source, GramStore):
             edge = self.source.meta.block
@@ -180,9 +178,9 @@ class GivenGrams:
 
 
 def as_stack(grams: Any) -> np.ndarray:
-    """Return matrices as ``(k, rows, columns)``; one of them may come without its first axis.
+    """Return matrices as ``(k, rows, columns)``. A single matrix may lack the first axis.
 
-    Raises ValueError: another form, or matrices of different sizes.
+    Raises ValueError for other shapes, or matrices of different sizes.
     """
     if isinstance(grams, (list, tuple)):
         shapes = {np.shape(part) for part in grams}
@@ -197,7 +195,7 @@ def as_stack(grams: Any) -> np.ndarray:
 
 
 def _checked(grams: np.ndarray, definite: bool, room: int) -> PackedBank | None:
-    """Look at matrices one after the other, each in one pass in its own type; return the bank of them, unless it had no room."""
+    """Check matrices one by one, each in a single pass in its own type. Return their bank, or ``None`` if ``room`` is too small."""
     k, n, width = grams.shape
     if n != width:
         raise ValueError(f"precomputed kernels have shape {grams.shape}; at fit they must be (n_kernels, n, n)")
@@ -219,12 +217,12 @@ def _checked(grams: np.ndarray, definite: bool, room: int) -> PackedBank | None:
 
 
 def _room_for(k: int, n: int, room: int) -> np.ndarray | None:
-    """Return room for packed matrices, if they may take it."""
+    """Return memory for packed matrices, or ``None`` if ``room`` is too small."""
     return np.empty((k, count_packed(n)), np.float32) if PackedBank.bytes_for(k, n, np.float32) <= room else None
 
 
 def _packed(grams: np.ndarray, packed: np.ndarray | None) -> np.ndarray | None:
-    """Return the room, with the matrices that were looked at before it was known to be needed."""
+    """Return memory for packed matrices, filled with those that were checked before a copy turned out to be needed."""
     if packed is not None:
         for gram, entries in zip(grams, packed, strict=False):
             inspect_matrix(gram, entries)
@@ -232,7 +230,7 @@ def _packed(grams: np.ndarray, packed: np.ndarray | None) -> np.ndarray | None:
 
 
 def _check_stored(store: GramStore, kernels: Sequence[GivenKernel]) -> None:
-    """Look at a principal part of the first block: entries and symmetry were checked when the store was written."""
+    """Check a principal submatrix of the first block. Entries and symmetry were checked when the store was written."""
     first = store.refs(list(store.kernels))[0]
     for kernel, block in zip(kernels, first.load(), strict=True):
         _check_definite(f"kernel {kernel} of {store.url}", np.array(block[:PART, :PART], np.float64, order="C"))
@@ -256,7 +254,10 @@ def _check_definite(name: str, gram: np.ndarray) -> None:
 
 
 def _surely_definite(gram: np.ndarray) -> bool:
-    """Return whether a Cholesky factor shows it, at a tenth of the price of eigenvalues; a diagonal entry is no more than the greatest."""
+    """Return whether a Cholesky factorisation proves definiteness. It costs a tenth of the eigenvalues.
+
+    The largest diagonal entry is a lower bound of the largest eigenvalue.
+    """
     diagonal = np.einsum("ii->i", gram)
     saved = diagonal.copy()
     diagonal += NEGATIVE * max(float(saved.max()), 0.0)

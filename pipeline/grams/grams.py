@@ -1,7 +1,7 @@
 """Gram matrices of many kernels over the rows of a data set: quadratic forms, products, weighted sums.
 
-Where the entries lie is decided once, from sizes (:class:`GramSettings`): in memory, in a Gram store, or nowhere, computed in every pass.
-All three give the same bits.
+:class:`GramSettings` decides once, from sizes, where the entries are: in memory, in a Gram store, or recomputed in every pass. Results
+have the same bits in all three cases.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ if TYPE_CHECKING:
 
 
 def build_blocks(resources: Resources, tasks: Sequence[GramTask], specs: Mapping[str, Any], pairs: Iterable[Any]) -> list[Any]:
-    """Compute block pairs that a Gram store lacks, of kernels by digest, on the workers; returns what its ``commit`` lists.
+    """Compute on workers the block pairs that a Gram store lacks, for kernels by digest. Returns the list for the store's ``commit``.
 
-    ``pairs`` are those of all ranges, of any kernels.
+    ``pairs`` covers all ranges, for any kernels.
     """
     by_range = {(pair.rows, pair.cols): pair for pair in pairs}
     builds = [Build(task, replace(by_range[task.rows, task.cols], specs=tuple(specs[key] for key in task.digests))) for task in tasks]
@@ -74,7 +74,9 @@ def build_blocks(resources: Resources, tasks: Sequence[GramTask], specs: Mapping
 def filled_store(
     resources: Resources, path: str, specs: Sequence[Any], pairs: Iterable[Any], **layout: Any
 ) -> tuple[GramStore, list[Any], list[KernelSums]]:
-    """Fill what a Gram store of a ``layout`` lacks of some kernels; return it with references to its blocks, and the kernels' sums."""
+    """Complete a Gram store of the given ``layout`` for some kernels. Returns the store, references to its blocks, and the
+    kernels' sums.
+    """
     raw = {spec.digest(): spec for spec in specs}
     store = GramStore.create(path, kernels=[(digest, spec.raw_json()) for digest, spec in raw.items()], **layout)
     missing = store.missing(list(raw))
@@ -88,12 +90,14 @@ def filled_store(
 
 
 class Grams:
-    """k Gram matrices over the n rows of a data set, normalised as their specs say.
+    """k Gram matrices over the n rows of a data set, normalised by their specs.
 
-    ``specs``: kernels; ``settings``: where the entries lie; decided from sizes where that is None. ``centre``: apply the centring that
-    specs ask for to the entries. Machines with a free bias do not need it: it changes their decision values by a constant that the bias
-    takes up, so only the scale is taken from the centred matrix. ``known``: the matrices of the first of these kernels, whose memory is
-    taken over where it can be: they are not to be used again.
+    ``specs``: kernels. ``settings``: where the entries are stored; ``None`` decides from sizes. ``centre``: whether to apply the centring
+    of
+    the specs to the entries. Models with an unpenalised intercept do not need it: centring shifts decision values by a constant, which the
+    intercept absorbs; so only the scale is taken from the centred matrix. ``known``: matrices of the first of these kernels. Their memory
+    is
+    reused if possible, so they must not be used afterwards.
     """
 
     grows = False  # whether a run comes to more kernels as it goes on
@@ -132,12 +136,10 @@ class Grams:
 
     @property
     def n(self) -> int:
-        """Number of rows."""
         return self.data.n_rows
 
     @property
     def k(self) -> int:
-        """Number of kernels."""
         return len(self.specs)
 
     def diagonals(self) -> np.ndarray:
@@ -147,9 +149,9 @@ class Grams:
         return np.array([norm.apply_diagonal(sums.diagonal) for norm, sums in zip(self._norms, self.sums, strict=True)])
 
     def forms(self, vectors: np.ndarray, kernels: np.ndarray | None = None) -> np.ndarray:
-        """Return ``beta' K_q beta``: ``(k,)`` of one vector ``(n,)``, ``(k, m)`` of several ``(n, m)``; one pass over the entries.
+        """Return ``beta' K_q beta``: ``(k,)`` for one vector ``(n,)``, ``(k, m)`` for several ``(n, m)``. One pass over the entries.
 
-        ``kernels`` are the ascending numbers of those that are asked for, all by default.
+        ``kernels`` are ascending indices of the kernels to include; the default is all.
         """
         scale = self.scale if kernels is None else self.scale[kernels]
         if self._bank is not None:
@@ -162,7 +164,9 @@ class Grams:
         return raw * (scale if raw.ndim == 1 else scale[:, None])
 
     def products(self, vectors: np.ndarray, wanted: np.ndarray, kernels: np.ndarray | None = None) -> np.ndarray:
-        """Return ``K_q beta`` of several vectors ``(n, m)`` at the wanted rows ``(n, m)``, elsewhere zero: ``(k, m, n)``; one pass."""
+        """Return ``K_q beta`` for several vectors ``(n, m)``, as ``(k, m, n)``. Rows outside the mask ``wanted`` ``(n, m)`` are zero. One
+        pass.
+        """
         chosen = np.arange(self.k) if kernels is None else kernels
         columns = self._columns(vectors)
         units = product_units(self._tops()[chosen], columns)
@@ -179,7 +183,7 @@ class Grams:
         return np.ascontiguousarray(np.asarray(vectors, np.float64).reshape(self.n, -1).T)
 
     def _tops(self) -> np.ndarray:
-        """Return the greatest diagonal entry of every matrix as passes see it, ``(k,)``; found once, every pass of products asks for it."""
+        """Return the largest diagonal entry of every normalised matrix, ``(k,)``. Cached, because every pass of products needs it."""
         if self._greatest is None:
             diagonals = [part.diagonal for part in self.sums]
             if self._norms is not None:
@@ -188,7 +192,7 @@ class Grams:
         return self._greatest
 
     def entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Return ``K_q[rows[i], columns[i]]`` of every kernel, float64 ``(k, m)``; at most one pass."""
+        """Return ``K_q[rows[i], columns[i]]`` of every kernel, float64 ``(k, m)``. At most one pass."""
         if self._bank is not None:
             return self._bank.entries(rows, columns) * self.scale[:, None]
         places = np.stack([np.minimum(rows, columns), np.maximum(rows, columns)])
@@ -199,18 +203,20 @@ class Grams:
         return raw * self.scale[:, None]
 
     def corner(self, rows: int) -> np.ndarray:
-        """Return the first rows and columns of every normalised matrix, within the first block: ``(k, r, r)``."""
+        """Return the leading ``rows`` by ``rows`` submatrix of every normalised matrix, ``(k, r, r)``; it must lie within the
+        first block.
+        """
         return load_normalised(self._refs[0], self._norms)[:, :rows, :rows]
 
     def raw(self, q: int) -> np.ndarray:
-        """Return the entries of a raw matrix that lies in memory, as its bank holds them."""
+        """Return the entries of a raw matrix in memory, in the bank's format."""
         assert self._bank is not None
         return self._bank.values[q]
 
     def combine(self, theta: np.ndarray) -> Gram:
-        """Return ``K(theta) = sum_q theta_q K_q`` for a dual solver: a matrix on the driver, or passes when that is beyond its budget.
+        """Return ``K(theta) = sum_q theta_q K_q`` for a dual solver: a matrix on the driver, or passes if it exceeds the driver's memory.
 
-        The matrix is overwritten by the next call.
+        The next call overwrites the matrix.
         """
         if not self.holds_sum:
             return self.sum_by_passes(theta)
@@ -222,21 +228,22 @@ class Grams:
         return DenseGram(matrix, self._scratch)
 
     def sum_by_passes(self, theta: np.ndarray) -> Gram:
-        """Return ``K(theta)`` by passes, whatever the driver could hold."""
+        """Return ``K(theta)`` computed by passes, regardless of the driver's memory."""
         weights = np.asarray(theta, np.float64) * self.scale
         return self._by_passes(BlockSum(self._norms, weights), np.asarray(theta) @ self.diagonals())
 
     @property
     def holds_sum(self) -> bool:
-        """Whether one weighted sum is within the driver's budget, as a matrix."""
+        """Whether the driver's memory can hold one weighted sum as a matrix."""
         return fits_driver(self.n, self.resources.driver_memory)
 
     def combine_tasks(self, weights: np.ndarray, codes: np.ndarray) -> Gram:
-        """Return ``K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l]``, ``c_i`` the task of row i, for a dual solver: a matrix on the driver, or
-        passes when that is beyond its budget (:attr:`holds_sum`).
+        """Return ``K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l]`` for a dual solver, where ``c_i`` is the task of row i.
 
-        ``weights``: ``(k, T, T)``, symmetric in the tasks; ``codes``: ``(n,)`` tasks of the rows; where those of a task lie together, a
-        pass is fastest. The matrix is overwritten by the next call, of :meth:`combine` too. Raises ValueError: weights or codes do not fit.
+        It is a matrix on the driver, or passes if it exceeds the driver's memory (:attr:`holds_sum`). ``weights``: ``(k, T, T)``, symmetric
+        in
+        the tasks. ``codes``: ``(n,)`` tasks of the rows; a pass is fastest if rows are sorted by task. The next call of this method or of
+        :meth:`combine` overwrites the matrix. Raises ValueError if the shapes of weights and codes do not match.
         """
         scaled = check_weights(weights, self.k) * self.scale[:, None, None]
         tasks = check_codes(codes, self.n, scaled.shape[1])
@@ -252,10 +259,11 @@ class Grams:
         return DenseGram(matrix, self._scratch)
 
     def task_forms(self, beta: np.ndarray, codes: np.ndarray, n_tasks: int | None = None) -> np.ndarray:
-        """Return ``A_q[s, t] = beta_s' K_q[s, t] beta_t`` of all pairs of tasks, ``(k, T, T)``, exactly symmetric; one pass.
+        """Return ``A_q[s, t] = beta_s' K_q[s, t] beta_t`` for all pairs of tasks, ``(k, T, T)``, exactly symmetric. One pass.
 
-        ``beta``: ``(n,)``, or several vectors ``(m, n)``, whose forms are ``(m, k, T, T)``; ``codes``: ``(n,)`` tasks of the rows;
-        ``n_tasks``: T; by default one more than the greatest code.
+        ``beta``: ``(n,)``, or several vectors ``(m, n)``, which give ``(m, k, T, T)``. ``codes``: ``(n,)`` tasks of the rows. ``n_tasks``:
+        T;
+        by default the largest code plus one.
         """
         n_tasks = int(np.max(codes)) + 1 if n_tasks is None else n_tasks
         vectors, tasks = np.ascontiguousarray(np.atleast_2d(beta), np.float64), check_codes(codes, self.n, n_tasks)
@@ -299,11 +307,11 @@ class Grams:
 
     @property
     def _counts(self) -> np.ndarray | None:
-        """How often rows count, ``(n,)``."""
+        """Return the multiplicities of the rows, ``(n,)``."""
         return self.settings.counts
 
     def _diagonals(self) -> np.ndarray:
-        """Return the raw diagonals ``(k, n)``: a pass over the blocks on the diagonal."""
+        """Return the raw diagonals ``(k, n)``, by a pass over the diagonal blocks."""
         result, blocks = diagonal_bytes(self.k, self.settings.block), on_diagonal(self._refs)
         parts = self._pass("kernel-diagonals", diagonals_chunk, result, refs=blocks)
         return np.concatenate([part.values for part in sorted(parts, key=lambda part: part.rows)], axis=1)
@@ -330,7 +338,7 @@ class Grams:
         return sums + kernel_sums(self.n, parts, self._counts)
 
     def _taken_over(self, known: Grams | None) -> tuple[PackedBank, list[KernelSums]] | None:
-        """Return bank and sums of the first kernels, if it can be filled on; in any case it is not that of ``known`` any more."""
+        """Return bank and sums of the first kernels if the bank of ``known`` can be extended. ``known`` loses its bank in any case."""
         if known is None:
             return None
         bank, known._bank = known._bank, None
@@ -353,21 +361,21 @@ G = TypeVar("G", bound=_RunsPasses)
 
 
 class LazyGrams(Generic[G]):
-    """The matrices of a fit, made when they are first asked for: a function of data and settings, so anew after a resume."""
+    """The matrices of a fit, made at the first request. They depend on data and settings only, so a resumed run makes them again."""
 
     def __init__(self, make: Callable[[Resources], G]) -> None:
         self._make = make
         self.found: G | None = None
 
     def __call__(self, resources: Resources) -> G:
-        """Return the matrices, their passes to run where ``resources`` say."""
+        """Return the matrices; their passes run on ``resources``."""
         self.found = self._make(resources) if self.found is None else self.found
         self.found.resources = resources
         return self.found
 
 
 def hand_over(grams: Any, problem: object) -> Any:
-    """Give a problem the matrices that another one over the same kernels made, if there are some; return what the next one is to get."""
+    """Reuse in ``problem`` the matrices ``grams`` of an earlier problem, if there are any. Return those for the next problem."""
     own = getattr(problem, "grams", None)
     if not isinstance(own, LazyGrams):
         return grams
@@ -377,6 +385,6 @@ def hand_over(grams: Any, problem: object) -> Any:
 
 
 def lazy_grams(data: Any, specs: Sequence[Any], settings: GramSettings | None) -> LazyGrams[Grams]:
-    """Return the matrices of a fit whose machines have biases; these do the work of centring, except before a cosine."""
+    """Return the matrices of a fit whose models have intercepts. Intercepts replace centring, except before a cosine normalisation."""
     centre = any(spec.centre and spec.normalize == "cosine" for spec in specs)
     return LazyGrams(lambda resources: Grams(data, specs, settings, resources, centre=centre))

@@ -1,7 +1,7 @@
 """The pass over pairs of row blocks that finds the nearest neighbours of every row.
 
-A task takes a block of rows and a wider block of candidates. Lists of one block of rows merge in a total order, so the result has the
-bits of :func:`gramplane.kernels.spectral.neighbors.nearest_rows` for any blocks and workers.
+A task compares a block of rows with a larger block of candidates. Results for the same rows are merged in a total order. Therefore they
+have the bits of :func:`gramplane.kernels.spectral.neighbors.nearest_rows` for any blocks and workers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PAIRS = 8192  # pairs of rows whose differences are in memory at a time
 
 @dataclass(frozen=True)
 class Candidates:
-    """A block of rows and a block of rows among which their neighbours are looked for."""
+    """A block of rows, and a block of candidates for their neighbours."""
 
     # url, digest: the block store, or `"memory"` and empty
     url: str
@@ -43,7 +43,6 @@ class Candidates:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the rows read, in float64."""
         return 8 * self.width * (self.rows[1] - self.rows[0] + self.cols[1] - self.cols[0])
 
 
@@ -56,7 +55,7 @@ class Found:
 
 
 def candidates(data: BlockStore | MemoryBlocks) -> list[Candidates]:
-    """Return the tasks of a pass: row block by row block, candidates in order."""
+    """Return the tasks of a pass, ordered by row block and then by candidates."""
     n, width = data.n_rows, data.n_cols
     wide = max(ROWS, CANDIDATE_BYTES // (8 * max(1, width)) // ROWS * ROWS)
     far = isinstance(data, BlockStore)
@@ -75,7 +74,7 @@ def nearest_chunk(ref: Candidates, k: int) -> list[Found]:
 
 @dataclass(frozen=True)
 class _Merge:
-    """Lists of the same rows become one; those of other rows stay apart."""
+    """Merges neighbour lists of the same rows."""
 
     k: int
 
@@ -98,16 +97,16 @@ def _pass(data: BlockStore | MemoryBlocks, k: int) -> Plan[list[Found]]:
 
 
 def nearest_neighbours(data: BlockStore | MemoryBlocks, resources: Resources, k: int) -> Nearest:
-    """Return the ``k`` nearest other rows of every row, scaling applied (one pass over pairs of row blocks).
+    """Return the ``k`` nearest other rows of every row, after scaling. One pass over pairs of row blocks.
 
-    Raises ValueError: rows that are not finite.
+    Raises ValueError if rows are not finite.
     """
     parts = [item.nearest for item in resources.run_pass(_pass(data, k))]
     return Nearest(np.concatenate([part.ids for part in parts]), np.concatenate([part.squares for part in parts]))
 
 
 def distances_chunk(ref: Candidates, i: Shared, j: Shared) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the places of the pairs between two blocks of rows, and their squared distances."""
+    """Return the indices of the pairs between two blocks of rows, and their squared distances."""
     left, right = resolve(i), resolve(j)
     inside = (left >= ref.rows[0]) & (left < ref.rows[1]) & (right >= ref.cols[0]) & (right < ref.cols[1])
     places = np.flatnonzero(inside)
@@ -129,7 +128,7 @@ def _squares(left: Rows, right: Rows) -> np.ndarray:
 
 
 def squared_distances(data: BlockStore | MemoryBlocks, resources: Resources, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """Return the squared distances of pairs of rows, scaling applied: a pass over pairs of row blocks that hold some."""
+    """Return the squared distances of pairs of rows, after scaling. A pass over the pairs of row blocks that contain them."""
     work = _distances_pass(data, np.minimum(i, j), np.maximum(i, j))
     shared = [resources.share(f"pairs-{name}", array, work.n_tasks) for name, array in zip("ij", work.broadcast, strict=True)]
     out = np.empty(len(i))
@@ -155,18 +154,18 @@ def _distances_pass(data: BlockStore | MemoryBlocks, i: np.ndarray, j: np.ndarra
 
 
 def plan_distances(data: BlockStore | MemoryBlocks, i: np.ndarray, j: np.ndarray) -> dict[str, int]:
-    """Return tasks of the pass over pairs of rows, and the memory of a step."""
+    """Return the number of tasks of the pass over pairs of rows, and the bytes of a step."""
     work = _distances_pass(data, np.minimum(i, j), np.maximum(i, j))
     return {"tasks_per_pass": work.n_tasks, "task_bytes": work.memory_bound}
 
 
 def plan_neighbours(data: BlockStore | MemoryBlocks, k: int) -> dict[str, int]:
-    """Return tasks of the pass and the memory of a step."""
+    """Return the number of tasks of the pass, and the bytes of a step."""
     work = _pass(data, k)
     return {"tasks_per_pass": work.n_tasks, "task_bytes": work.memory_bound}
 
 
 def load_programs() -> None:
-    """Compile or load what a task runs, so that a worker's memory is measured with it."""
+    """Compile or load the code of a task, so that the measured memory of a worker includes it."""
     for rows in (np.eye(3), np.eye(3) * 0.5):
         nearest_between(rows, rows, 1)

@@ -1,6 +1,4 @@
-"""Passes over block pairs: what a task makes of some, and as plans, from which what runs one and what only plans one has its tasks and the
-bytes of its steps.
-"""
+"""Passes over block pairs: the steps, and the plans that give tasks and bytes both for a run and for a dry run."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ PASS_BYTES = 16 << 20
 
 
 class Filled(NamedTuple):
-    """A block pair on its way to the driver."""
+    """A block pair sent to the driver."""
 
     rows: tuple[int, int]
     cols: tuple[int, int]
@@ -43,36 +41,34 @@ class Filled(NamedTuple):
 
 
 def block_chunk(ref: PairRef) -> list[Filled]:
-    """Return one raw block pair."""
     return [Filled(ref.rows, ref.cols, ref.load())]
 
 
 def sums_chunk(ref: PairRef, counts: Shared | None) -> list[BlockSums]:
-    """Return the sums of one raw block pair."""
     return [block_sums(ref.load(), ref.rows, ref.cols, None if counts is None else resolve(counts))]
 
 
 class Diagonal(NamedTuple):
-    """Part of the diagonals of all kernels on its way to the driver."""
+    """Part of the diagonals of all kernels, sent to the driver."""
 
     rows: tuple[int, int]
     values: np.ndarray  # (k, rows)
 
 
 def diagonals_chunk(ref: PairRef) -> list[Diagonal]:
-    """Return the raw diagonals of one block on the diagonal, to the bits of the block."""
+    """Return the raw diagonals of one diagonal block, bit-identical to the entries of the block."""
     return [Diagonal(ref.rows, np.diagonal(ref.load(), axis1=1, axis2=2).astype(np.float64))]
 
 
 def forms_chunk(ref: PairRef, vectors: Shared, norms: Norms, kernels: np.ndarray | None) -> list[TileSums]:
-    """Return the shares of one block pair in the quadratic forms."""
+    """Return the contributions of one block pair to the quadratic forms."""
     return [tile_sums(_some(load_normalised(ref, norms), kernels), ref.rows, ref.cols, resolve(vectors))]
 
 
 def products_chunk(
     group: tuple[PairRef, ...], vectors: Shared, norms: Norms, kernels: np.ndarray | None, wanted: Shared, units: np.ndarray
 ) -> Spans:
-    """Return the shares of some block pairs in the products."""
+    """Return the contributions of some block pairs to the products."""
     columns, rows, out = resolve(vectors), resolve(wanted), Spans()
     for ref in group:
         block = _some(load_normalised(ref, norms), kernels)
@@ -85,14 +81,14 @@ def _some(block: np.ndarray, kernels: np.ndarray | None) -> np.ndarray:
 
 
 class Entries(NamedTuple):
-    """Chosen entries of one block pair on their way to the driver."""
+    """Selected entries of one block pair, sent to the driver."""
 
     places: np.ndarray
     values: np.ndarray
 
 
 def entries_chunk(ref: PairRef, wanted: Shared, norms: Norms) -> list[Entries]:
-    """Return the entries of one block pair among the wanted ones, ``(2, m)`` rows and columns in the upper triangle."""
+    """Return those of the ``wanted`` entries that lie in one block pair. ``wanted``: ``(2, m)`` rows and columns in the upper triangle."""
     rows, columns = resolve(wanted)
     inside = (rows >= ref.rows[0]) & (rows < ref.rows[1]) & (columns >= ref.cols[0]) & (columns < ref.cols[1])
     places = np.flatnonzero(inside)
@@ -107,13 +103,13 @@ def combine_chunk(ref: PairRef, theta: np.ndarray, norms: Norms) -> list[Filled]
 
 
 def combine_tasks_chunk(ref: PairRef, norms: Norms, weights: Shared, codes: Shared) -> list[Filled]:
-    """Return one block pair of the sum weighted by pairs of tasks."""
+    """Return one block pair of the sum with a weight per pair of tasks."""
     block = combine_block_tasks(load_normalised(ref, norms), ref.rows, ref.cols, resolve(weights), resolve(codes))
     return [Filled(ref.rows, ref.cols, block)]
 
 
 def task_sums_chunk(group: tuple[PairRef, ...], norms: Norms, vectors: Shared, codes: Shared, units: Shared) -> TaskSums:
-    """Return the shares of some block pairs in the forms of all pairs of tasks, ``(m k, T, T)`` of vectors ``(m, n)``."""
+    """Return the contributions of some block pairs to the forms of all pairs of tasks, ``(m k, T, T)`` for vectors ``(m, n)``."""
     columns, wholes = resolve(vectors), resolve(units)
     tasks = [resolve(codes)] * len(columns) if np.ndim(resolve(codes)) == 1 else list(resolve(codes))
     total = TaskSums(*(np.zeros((len(wholes) * wholes.shape[1], *wholes.shape[2:])) for _ in range(2)))
@@ -125,26 +121,26 @@ def task_sums_chunk(group: tuple[PairRef, ...], norms: Norms, vectors: Shared, c
 
 
 def add_task_sums(parts: Sequence[TaskSums]) -> TaskSums:
-    """Combine step: sums of shares are exact, so their order changes no bit."""
+    """Combine step of a pass. Sums are exact, so their order does not change the bits."""
     return functools.reduce(operator.add, parts)
 
 
 class Build(NamedTuple):
-    """A block pair to be computed into its store."""
+    """A block pair to compute, and its store."""
 
     task: GramTask | None  # none where it is only planned
     pair: Any  # what computes it
 
 
 def build_chunk(build: Build) -> list[Any]:
-    """Compute one block pair into its Gram store; returns what lists the stored object."""
+    """Compute one block pair into its Gram store. Returns the entry for the store's list of objects."""
     assert build.task is not None
     store = open_gram(build.task.url, [build.task.bundle])
     return [store.write(build.task, build.pair.load())]
 
 
 def place_pair(matrix: np.ndarray, part: Filled) -> None:
-    """Write a block pair to both sides of the diagonal of a matrix ``(n, n)``."""
+    """Write a block pair to both triangles of a matrix ``(n, n)``."""
     rows, cols = slice(*part.rows), slice(*part.cols)
     matrix[rows, cols] = part.block
     if part.rows != part.cols:
@@ -155,17 +151,16 @@ def place_pair(matrix: np.ndarray, part: Filled) -> None:
 
 
 def group_chunk(group: tuple[PairRef, ...], chunk: Chunk, *broadcast: Any) -> list[Any]:
-    """Return what a step makes of some block pairs, one after the other."""
+    """Apply a step to several block pairs in order, and return the results."""
     return [part for ref in group for part in chunk(ref, *broadcast)]
 
 
 def pass_groups(refs: Sequence[PairRef]) -> list[tuple[PairRef, ...]]:
-    """Return the tasks of a pass."""
     return group_pairs(refs, PASS_BYTES)
 
 
 def joined_pass(name: str, chunk: Chunk, refs: Sequence[PairRef], result: int, *broadcast: Any) -> Plan[list[Any]]:
-    """Return a pass that brings at most ``result`` bytes of every block pair, side by side."""
+    """Return a pass that concatenates its results, at most ``result`` bytes per block pair."""
     groups = pass_groups(refs)
     largest = result * max(map(len, groups))
 
@@ -177,12 +172,11 @@ def joined_pass(name: str, chunk: Chunk, refs: Sequence[PairRef], result: int, *
 
 
 def joined_bytes(refs: Sequence[PairRef], result: int) -> int:
-    """Return the bytes of the largest step of such a pass."""
     return joined_pass("planned", list, refs, result).memory_bound
 
 
 def pair_batches(refs: Sequence[PairRef]) -> Iterator[list[PairRef]]:
-    """Yield the block pairs of one pass after the other, where what comes of them is of their size."""
+    """Yield the block pairs in one batch per pass, for results as large as the blocks themselves."""
     batch: list[PairRef] = []
     size = 0
     for ref in refs:
@@ -195,12 +189,13 @@ def pair_batches(refs: Sequence[PairRef]) -> Iterator[list[PairRef]]:
 
 
 def batches_bytes(refs: Sequence[PairRef], result: Callable[[PairRef], int]) -> int:
-    """Return the bytes of the largest step of passes over batches."""
     return max(joined_bytes(batch, max(map(result, batch))) for batch in pair_batches(refs))
 
 
 def task_forms_pass(refs: Sequence[PairRef], forms: int, vectors: int, *broadcast: Any) -> Plan[TaskSums]:
-    """Return the pass over the forms of all pairs of tasks: ``forms`` bytes of them all, ``vectors`` bytes of vectors and tasks of rows."""
+    """Return the pass of the forms of all pairs of tasks. ``forms``: bytes of all forms. ``vectors``: bytes of the vectors and
+    task codes.
+    """
     result = 2 * forms
 
     def task_bytes(group: tuple[PairRef, ...]) -> int:
@@ -210,7 +205,7 @@ def task_forms_pass(refs: Sequence[PairRef], forms: int, vectors: int, *broadcas
 
 
 def products_pass(refs: Sequence[PairRef], products: int, *broadcast: Any) -> Plan[Spans]:
-    """Return the pass over products with vectors, ``products`` bytes of them all."""
+    """Return the pass of products with vectors. ``products``: bytes of all products."""
     result = products + 512 * len(on_diagonal(refs))
 
     def task_bytes(group: tuple[PairRef, ...]) -> int:
@@ -227,10 +222,10 @@ def build_pass(builds: Sequence[Build]) -> Plan[list[Any]]:
 def task_sums_pass(
     resources: Resources, refs: Sequence[PairRef], norms: Norms, vectors: np.ndarray, codes: np.ndarray, units: np.ndarray
 ) -> np.ndarray:
-    """Return the forms of all pairs of tasks, raw, ``(m, k, T, T)``, exactly symmetric, of vectors ``(m, n)``; one pass.
+    """Return the raw forms of all pairs of tasks, ``(m, k, T, T)``, exactly symmetric, for vectors ``(m, n)``. One pass.
 
-    ``codes``: ``(n,)`` tasks of the rows, or ``(m, n)`` for each vector its own; ``units``: ``(m, k, T, T)`` what shares are rounded to.
-    Nothing is held but one sum.
+    ``codes``: ``(n,)`` tasks of the rows, or ``(m, n)`` with tasks per vector. ``units``: ``(m, k, T, T)`` rounding units of the
+    contributions. Only one sum is kept in memory.
     """
     work = task_forms_pass(refs, units.nbytes, vectors.nbytes + codes.nbytes)
     arrays = (("vectors", vectors), ("form-tasks", codes), ("units", units))
@@ -239,7 +234,7 @@ def task_sums_pass(
 
 
 def load_programs() -> None:
-    """Load the compiled loops of the passes into this process, by running each on next to nothing."""
+    """Load the compiled loops of the passes into this process by running each on a tiny input."""
     block = gram_block([KernelSpec.parse("rbf(gamma=1.0)")], np.eye(2, dtype=np.float32), None, dtype=np.float32)
     tile_sums(block, (0, 2), (0, 2), np.ones((1, 2)))
     add_product(combine_kernels(block, np.ones(1)), (0, 2), (2, 4), np.ones(4), np.zeros(4))
@@ -251,35 +246,32 @@ def load_programs() -> None:
 
 
 def block_bytes(ref: PairRef) -> int:
-    """Return the bytes of a raw block pair on its way to the driver."""
+    """Return the bytes of a raw block pair sent to the driver."""
     return ref.nbytes + 256
 
 
 def matrix_bytes(ref: PairRef, itemsize: int = 4) -> int:
-    """Return the bytes of one matrix that is made of the kernels of a block pair."""
+    """Return the bytes of one matrix computed from the kernels of a block pair."""
     return itemsize * (ref.rows[1] - ref.rows[0]) * (ref.cols[1] - ref.cols[0]) + 256
 
 
 def sums_bytes(k: int, block: int) -> int:
-    """Return the bytes of row sums and diagonals of k kernels."""
     return 24 * k * block
 
 
 def diagonal_bytes(k: int, block: int) -> int:
-    """Return the bytes of the diagonals of k kernels."""
     return 8 * k * block + 256
 
 
 def forms_bytes(k: int, m: int, block: int) -> int:
-    """Return the bytes of the shares of all tiles in the forms of m vectors in k kernels."""
+    """Return the bytes of the contributions of all tiles to the forms of m vectors in k kernels."""
     return 8 * k * m * (block // 128 + 1) ** 2
 
 
 def entries_bytes(k: int, m: int, block: int) -> int:
-    """Return the bytes of those of m chosen entries of k kernels that one block pair may have."""
+    """Return the largest number of bytes of those of m selected entries of k kernels that lie in one block pair."""
     return 4 * k * min(m, block**2) + 8 * m
 
 
 def on_diagonal(refs: Sequence[PairRef]) -> list[PairRef]:
-    """Return the blocks on the diagonal."""
     return [ref for ref in refs if ref.rows == ref.cols]

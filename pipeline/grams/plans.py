@@ -1,4 +1,4 @@
-"""What a plan tells of Gram matrices and of machines on their weighted sums: where these are solved, what workers do, what a task takes."""
+"""Plans of fits on Gram matrices: where models on weighted sums are solved, which tasks run on workers, and their memory."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ SUM_WORK = ("weighted sums of kernels, written into the run", "products and entr
 
 @dataclass(frozen=True)
 class GramPasses:
-    """The passes that :class:`Grams` of a fit may run, by the bytes of the largest step of each: 0 where the entries are in this process.
+    """The bytes of the largest step of each pass that :class:`Grams` of a fit may run: 0 if the entries are in this process.
 
-    ``data``: what the kernels are over; ``resources``: with an executor of the kind that will run them.
+    ``data``: the data set of the kernels. ``resources``: with an executor of the kind that will run the passes.
     """
 
     data: Any
@@ -53,17 +53,15 @@ class GramPasses:
 
     @property
     def tasks(self) -> int:
-        """Tasks of a pass over all of them."""
+        """Number of tasks of a pass over all block pairs."""
         return len(pass_groups(self.refs))
 
     @property
     def n(self) -> int:
-        """Number of rows."""
         return self.data.n_rows
 
     @property
     def k(self) -> int:
-        """Number of kernels."""
         return len(self.specs)
 
     @property
@@ -73,11 +71,11 @@ class GramPasses:
 
     @property
     def is_here(self) -> bool:
-        """Whether the entries lie in this process."""
+        """Whether the entries are in this process."""
         return self.settings.policy == "memory"
 
     def load(self) -> int:
-        """Return the bytes of what makes the entries, or what is known of all of them."""
+        """Return the bytes of a step that computes the entries, or their sums and diagonals."""
         if self.settings.policy == "store":
             return build_pass([Build(None, ref) for ref in self.refs]).memory_bound
         if self.is_here:
@@ -90,15 +88,13 @@ class GramPasses:
         return joined_bytes(self.refs, sums_bytes(self.k, self.settings.block))
 
     def forms(self, m: int) -> int:
-        """Return the bytes of quadratic forms of m vectors."""
         return 0 if self.is_here else joined_bytes(self.refs, forms_bytes(self.k, m, self.settings.block))
 
     def products(self, m: int) -> int:
-        """Return the bytes of products with m vectors."""
         return 0 if self.is_here else products_pass(self.refs, 8 * self.k * m * self.n).memory_bound
 
     def entries(self, m: int) -> int:
-        """Return the bytes of m chosen entries."""
+        """Return the bytes of m selected entries."""
         return 0 if self.is_here else joined_bytes(self.refs, entries_bytes(self.k, m, self.settings.block))
 
     def task_forms(self, m: int, n_tasks: int) -> int:
@@ -109,24 +105,24 @@ class GramPasses:
         return task_forms_pass(self.refs, *sizes).memory_bound
 
     def sum(self) -> int:
-        """Return the bytes of a weighted sum: as a matrix in this process, or written and asked by a solver."""
+        """Return the bytes of a weighted sum: as a matrix in this process, or written to disk and read by a solver."""
         if not self.holds_sum:
             return self.solver()
         return 0 if self.is_here else batches_bytes(self.refs, matrix_bytes)
 
     def solver(self, repeats: int = 1) -> int:
-        """Return the bytes of what writes a weighted sum and answers a solver from it, which may ask for a row ``repeats`` times."""
+        """Return the bytes of a step that writes a weighted sum, or reads from it for a solver that may request a row ``repeats`` times."""
         return solver_bytes(self.refs, self.n, self.settings.block, self.resources.driver_memory, repeats)
 
 
 def sum_work(settings: GramSettings, n: int, driver_memory: int) -> tuple[str, ...]:
-    """Return what workers do of a fit whose machines are solved on sums of kernels, with forms of every kernel after a solve."""
+    """Return descriptions of the tasks on workers, for models solved on kernel sums with forms of every kernel after each solve."""
     sums = () if fits_driver(n, driver_memory) else SUM_WORK
     return (BLOCKS_WORK, *sums, *(() if settings.policy == "memory" else (FORMS_WORK,)))
 
 
 def sum_plan(passes: GramPasses, *others: int) -> dict[str, Any]:
-    """Return where machines on sums of the kernels of block pairs are solved, tasks of a pass, and a bound of the memory of a task.
+    """Return the plan of models on kernel sums: where they are solved, tasks per pass, and a bound on the memory of a task.
 
     ``others``: bytes of further passes of the fit.
     """

@@ -1,5 +1,6 @@
-"""What a run decides about its Gram matrices, once, from sizes: where the entries lie, in which blocks; what the driver holds of them and
-of the machines on their sums; what a run reads from Gram stores, so that one that goes on can tell whether they are still the same.
+"""Settings of a run's Gram matrices, decided once from sizes: where entries are stored, in which blocks, and the driver's memory.
+
+Also checks, when a run resumes, that the Gram stores it reads have not changed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ BATCH_BYTES = 64 << 20  # blocks brought to the driver at a time while a bank is
 
 @dataclass(frozen=True)
 class GramSettings:
-    """What a run decides about its Gram matrices."""
+    """Settings of a run's Gram matrices."""
 
     policy: Policy  # where the entries lie
     block: int  # rows of a block
@@ -50,7 +51,7 @@ class GramSettings:
     def of(
         cls, data: Any, resources: Resources, specs: Sequence[KernelSpec], policy: str = "auto", store: str | None = None
     ) -> GramSettings:
-        """Decide from sizes, or obey ``policy``. Raises ValueError if a store is asked for without a path."""
+        """Return the settings for ``policy``; ``"auto"`` decides from sizes. Raises ValueError if a store is requested without a path."""
         n, k = data.n_rows, len(specs)
         if policy == "store" and store is None:
             raise ValueError("grams='store' needs a path for the Gram store")
@@ -65,7 +66,7 @@ class GramSettings:
         return cls(chosen, block, store, f"{PLACES[chosen]}{'' if policy == 'auto' else ', as asked for'}: {sizes}")
 
     def items(self, n: int, k: int, driver_memory: int) -> tuple[Item, ...]:
-        """Return what the driver holds of k matrices of n rows: a bank in memory, and a weighted sum or a solver's part of it."""
+        """Return the driver's memory items for k matrices of n rows: a bank in memory, and a weighted sum or the solver's part of it."""
         if self.policy == "memory":
             packed = "kernels as packed triangles", PackedBank.bytes_for(k, n, np.float32)
             matrices = ("kernels where they were handed over", 0) if self.in_place else packed
@@ -75,7 +76,7 @@ class GramSettings:
         return matrices, sum_item(n, driver_memory)
 
     def describe(self, n: int, k: int) -> dict[str, Any]:
-        """Return what a plan shows: policy and sizes."""
+        """Return the settings for a plan: policy and sizes."""
         pairs = block_pairs(n, self.block) if self.policy == "store" else ()
         whole = sum(4 * k * (b - a) * (d - c) for (a, b), (c, d) in pairs) or PackedBank.bytes_for(k, n, np.float32)
         plan = {"grams": self.policy, "gram_reason": self.reason, "gram_block_rows": self.block}
@@ -83,40 +84,40 @@ class GramSettings:
 
 
 def tables_item(n: int, k: int) -> Item:
-    """Return what is known of k kernels that do not lie in memory."""
+    """Return the memory item of the sums and diagonals of k kernels that are not in memory."""
     return "diagonals and row sums of the kernels", 32 * k * n
 
 
 def task_forms_item(k: int, n_tasks: int) -> Item:
-    """Return what quadratic forms between all pairs of tasks take."""
+    """Return the memory item of quadratic forms between all pairs of tasks."""
     return "forms of pairs of tasks, and weights between them", 96 * k * n_tasks**2
 
 
 def task_forms_items(n: int, k: int, n_tasks: int, policy: str) -> tuple[Item, ...]:
-    """Return what forms of pairs of tasks take, with the tables of kernels that do not lie in memory."""
+    """Return the memory items of forms between pairs of tasks, with the tables of kernels that are not in memory."""
     forms = task_forms_item(k, n_tasks)
     return (forms,) if policy == "memory" else (tables_item(n, k), forms)
 
 
 def vectors_item(n: int, machines: int) -> Item:
-    """Return the bytes of the vectors over the rows."""
+    """Return the memory item of vectors over the rows."""
     return "labels, costs, coefficients and decision values of the machines", VECTOR_BYTES * n * machines
 
 
 def machines_items(settings: GramSettings, n: int, k: int, machines: int, driver_memory: int) -> tuple[Item, ...]:
-    """Return what the driver holds of T machines on weighted sums of k matrices of n rows."""
+    """Return the driver's memory items for ``machines`` models on weighted sums of k matrices of n rows."""
     return (*settings.items(n, k, driver_memory), vectors_item(n, machines))
 
 
 def fewer_kernels(settings: GramSettings) -> str:
-    """Return the remedy where kernels take too much memory."""
+    """Return the remedy if kernels need too much memory."""
     return "choose fewer kernels, or another policy (grams='auto')" if settings.policy == "memory" else "choose fewer kernels or rows"
 
 
 def check_machines(settings: GramSettings, items: Sequence[Item], n: int, k: int, resources: Resources, method: str) -> None:
-    """Refuse kernel machines whose driver, or whose tasks, would hold more than they may, and tell where it is much.
+    """Check the memory of kernel models on the driver and in tasks, and warn if it is large.
 
-    Raises MemoryBoundExceeded: need and limit are named.
+    Raises MemoryBoundExceeded with the need and the limit.
     """
     remedy = fewer_kernels(settings)
     # Whatever the policy, a task computes one block pair of all kernels, in this process where there are no workers.
@@ -126,11 +127,12 @@ def check_machines(settings: GramSettings, items: Sequence[Item], n: int, k: int
 
 
 def confirm_contents(data: DataSet, settings: GramSettings, specs: Sequence[Any], run: RunStore | None) -> None:
-    """Compare the Gram store that entries come from with what it held when the run began; the first time that is noted.
+    """Check that the Gram store of a run has not changed since the run began. The first call records its contents.
 
-    ``data``: what the kernels are over; ``settings``: where the entries lie, and rows of a block. ``specs``:
-    kernels; none where the run comes to more as it goes on. Then data, block rows and each kernel decide its entries. Raises
-    DigestMismatch: what the store holds for this run has changed.
+    ``data``: the data set of the kernels. ``settings``: where entries are stored, and the rows of a block. ``specs``: kernels; empty if the
+    run adds kernels later, then data, block rows and each kernel determine its entries.
+
+    Raises DigestMismatch if the store's contents for this run have changed.
     """
     source = data.source if isinstance(data, GivenGrams) else None
     if run is None:
@@ -144,10 +146,9 @@ def confirm_contents(data: DataSet, settings: GramSettings, specs: Sequence[Any]
 
 
 def confirm_read_whole(run: RunStore, configs: Iterable[Any]) -> None:
-    """The same of a grid: Gram stores whose kernels are those of the fits, so that all its fits see the same ones.
+    """Check that the Gram stores of a grid's fits have not changed since the first fit, so that all fits see the same kernels.
 
-    ``run``: the run of the grid; ``configs``: parameters of its points. Raises DigestMismatch: what one of them holds has changed since the
-    first fit.
+    ``run``: the run of the grid. ``configs``: parameters of its points. Raises DigestMismatch if one of the stores has changed.
     """
     whole = {config.gram_store for config in configs if getattr(config, "kernels", None) == "precomputed" and config.gram_store}
     for url in sorted(whole):

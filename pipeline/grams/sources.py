@@ -1,6 +1,6 @@
-"""Block pairs of Gram matrices, wherever their entries come from: computed from rows, or read from a Gram store.
+"""Block pairs of Gram matrices, computed from rows or read from a Gram store.
 
-A reference of either kind loads to the raw kernels ``(k, rows, columns)`` in the same bits, so a pass need not know which it got.
+References of both kinds load the raw kernels ``(k, rows, columns)`` with the same bits, so passes treat them alike.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LARGEST = 2048  # rows of a block at most: a wider one computes no faster, and i
 
 
 def block_rows(n: int, n_kernels: int, itemsize: int = 4) -> int:
-    """Return the rows of a block: from the data alone, never from the number of workers."""
+    """Return the rows of a block. It depends on the data alone, never on the number of workers."""
     fits = int((BLOCK_BYTES / (itemsize * max(1, n_kernels))) ** 0.5) // TILE * TILE
     # Blocks on the diagonal hold their entries twice: eight to a side keep that below an eighth.
     even = -(-n // (8 * TILE)) * TILE
@@ -47,7 +47,7 @@ def block_rows(n: int, n_kernels: int, itemsize: int = 4) -> int:
 
 
 def pairs(n: int, block: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Return the row and column ranges of the upper triangle of block pairs, row by row."""
+    """Return the row and column ranges of the block pairs of the upper triangle, row by row."""
     spans = [(lo, min(lo + block, n)) for lo in range(0, n, block)]
     return [(rows, cols) for i, rows in enumerate(spans) for cols in spans[i:]]
 
@@ -65,7 +65,7 @@ class TextRows:
         self.n_rows = len(self.texts)
 
     def feature_names(self) -> None:
-        """Names of the features: strings have none."""
+        """Always ``None``: strings have no feature names."""
 
     def sequences(self, lo: int, hi: int) -> np.ndarray:
         """Return strings ``lo:hi``."""
@@ -78,10 +78,10 @@ RowData: TypeAlias = BlockStore | MemoryBlocks | TextRows  # rows of numbers or 
 def rows_of(
     data: BlockStore | MemoryBlocks | JoinedStores | TextRows, lo: int, hi: int, scale: Callable[..., FeatureScale] = scale_of
 ) -> Matrix:
-    """Return rows ``lo:hi`` with the scaling applied: an array, a CSR array, or strings.
+    """Return rows ``lo:hi`` after scaling: an array, a CSR array, or strings.
 
-    Kernels read constant columns as zeros, which no distance sees; where the rows themselves are what is modelled, ``scale`` is
-    `scale_as_given`, which leaves them. What is constant in rows of several stores is so in all of them together.
+    Constant columns become zeros for kernels, which does not change distances. For models of the rows themselves, pass `scale_as_given` as
+    ``scale``; it keeps them. With several stores, a column is constant only if it is constant over all of them.
     """
     if isinstance(data, JoinedStores):
         return stacked([rows_of(store, *span, lambda _, features: scale(data, features)) for store, span in data.parts(lo, hi)])
@@ -94,7 +94,7 @@ def rows_of(
 
 
 def _unscaled(data: BlockStore | MemoryBlocks, lo: int, hi: int) -> np.ndarray | sp.csc_array:
-    """Return all columns of rows ``lo:hi`` as they are stored."""
+    """Return all columns of rows ``lo:hi`` without scaling."""
     if isinstance(data, MemoryBlocks) or data.meta.kind == "dense" or (lo, hi) == (0, data.n_rows):
         return data.columns(np.arange(data.n_cols), (lo, hi))
     # A store looks for the rows of every single column; of all columns whole stripes are cut faster by orders of magnitude.
@@ -103,26 +103,27 @@ def _unscaled(data: BlockStore | MemoryBlocks, lo: int, hi: int) -> np.ndarray |
 
 
 def stacked(parts: Sequence[Matrix]) -> Matrix:
-    """Return rows one after the other: an array, a CSR array, or strings."""
+    """Concatenate rows: an array, a CSR array, or strings."""
     if len(parts) == 1:
         return parts[0]
     return sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts)
 
 
 def read_rows(data: BlockStore | MemoryBlocks | JoinedStores | TextRows) -> Matrix:
-    """Return all rows with the scaling applied: an array, a CSR array, or strings."""
+    """Return all rows after scaling: an array, a CSR array, or strings."""
     return stacked([rows_of(data, lo, min(lo + READ, data.n_rows)) for lo in range(0, data.n_rows, READ)])
 
 
 def all_rows(data: BlockStore | MemoryBlocks | JoinedStores) -> Matrix:
-    """Return all rows with the scaling applied, float64: an array or a CSR array."""
+    """Return all rows after scaling, float64: an array or a CSR array."""
     rows = read_rows(data)
     return sp.csr_array(rows, dtype=np.float64) if sp.issparse(rows) else rows.astype(np.float64)
 
 
 def rows_at(data: BlockStore | MemoryBlocks, ids: np.ndarray) -> Matrix:
-    """Return some rows, in the order of ``ids``, with the scaling applied, float64: an array or a CSR array. Of a store only the ranges of
-    rows that hold one of them are read.
+    """Return the rows ``ids`` in their order, after scaling, float64: an array or a CSR array.
+
+    Only the blocks of a store that contain some of these rows are read.
     """
     order = np.argsort(ids, kind="stable")
     ranges, parts = np.asarray(ids)[order] // READ, []
@@ -155,17 +156,16 @@ class RowPair:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the loaded block."""
         return 4 * len(self.specs) * (self.rows[1] - self.rows[0]) * (self.cols[1] - self.cols[0])
 
     @property
     def row_bytes(self) -> int:
-        """Bound of the rows read, in float64: dense, or the copies of sparse ones on their way."""
+        """Upper bound on the bytes of the rows: dense float64, or temporary copies of sparse rows."""
         dense = 8 * self.width * (self.rows[1] - self.rows[0] + self.cols[1] - self.cols[0])
         return dense if self.entries is None else min(dense, SPARSE_BYTES * self.entries + COLUMN_BYTES * self.width)
 
     def select(self, which: Sequence[int]) -> RowPair:
-        """Return the same block pair of some kernels, of which nothing else is computed."""
+        """Return the same block pair for a subset of the kernels; only these are computed."""
         return replace(self, specs=tuple(self.specs[q] for q in which))
 
     def load(self) -> np.ndarray:
@@ -176,7 +176,7 @@ class RowPair:
         return gram_block(self.specs, left, right, dtype=np.float32)
 
     def part(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-        """Compute chosen rows and columns, by their place in the block."""
+        """Compute some rows and columns, by their position in the block."""
         data = self.source or open_shared(self.url, self.digest)
         return gram_block(self.specs, rows_of(data, *self.rows)[rows], rows_of(data, *self.cols)[cols], dtype=np.float32)
 
@@ -185,7 +185,7 @@ PairRef = RowPair | StoredPair | GivenPair
 
 
 def row_pairs(data: Any, specs: Sequence[Any], block: int) -> Sequence[PairRef]:
-    """Return references to all block pairs of the kernels, to be computed from the rows (or found in matrices that were given)."""
+    """Return references to all block pairs of the kernels, computed from rows or taken from precomputed matrices."""
     if isinstance(data, GivenGrams):
         return data.pairs([spec.position for spec in specs], block)
     digest, source = (data.digest, None) if isinstance(data, BlockStore) else (data.digest if isinstance(data, JoinedStores) else "", data)
@@ -194,39 +194,39 @@ def row_pairs(data: Any, specs: Sequence[Any], block: int) -> Sequence[PairRef]:
 
 
 def _stored_entries(data: BlockStore | MemoryBlocks | JoinedStores | TextRows) -> int | None:
-    """Return the stored values of sparse rows; ``None`` of others."""
+    """Return the number of stored values of sparse rows; ``None`` for other data."""
     stores = data.stores if isinstance(data, JoinedStores) else (data,)
     kept = [sum(ref.nnz for ref in one.column_blocks()) for one in stores if not isinstance(one, TextRows) and one.meta.kind == "sparse"]
     return sum(kept) if len(kept) == len(stores) else None
 
 
 def loaded_bytes(refs: Sequence[Any]) -> int:
-    """Return the bytes of some block pairs once they are loaded."""
+    """Return the bytes of some block pairs after loading."""
     return sum(ref.nbytes for ref in refs)
 
 
 def group_pairs(refs: Sequence[Any], least: int = 0) -> list[tuple[Any, ...]]:
-    """Divide block pairs into tasks, by their bytes alone; a task that takes less than ``least`` is not worth its way to a worker."""
+    """Group block pairs into tasks by their bytes alone. Tasks of less than ``least`` bytes would not repay their overhead."""
     return byte_groups(refs, max(least, min(TASK_BYTES, -(-loaded_bytes(refs) // TASKS))))
 
 
 def load_normalised(ref: PairRef, norms: Sequence[Normalization] | None) -> np.ndarray:
-    """Load a block pair; with ``norms`` centred and scaled, kernel by kernel."""
+    """Load a block pair; with ``norms``, each kernel is centred and scaled."""
     return apply_norms(ref.load(), norms, slice(*ref.rows), slice(*ref.cols))
 
 
 def normalised_part(ref: PairRef, norms: Sequence[Normalization] | None, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-    """Load chosen rows and columns of a block pair, given by their ids in the data."""
+    """Load some rows and columns of a block pair, by their indices in the data."""
     return apply_norms(ref.part(rows - ref.rows[0], cols - ref.cols[0]), norms, rows, cols)
 
 
 def apply_norms(block: np.ndarray, norms: Sequence[Normalization] | None, rows: slice | np.ndarray, cols: slice | np.ndarray) -> np.ndarray:
-    """Return the kernels of a block, centred and scaled by vectors over its ``rows`` and ``cols``."""
+    """Return the kernels of a block, centred and scaled by vectors over ``rows`` and ``cols``."""
     if norms is None:
         return block
     return np.stack([norm.apply_block(part, rows, cols) for norm, part in zip(norms, block, strict=True)])
 
 
 def pair_bytes(ref: PairRef) -> int:
-    """Bound the memory of a task: the block, a copy while it is normalised in float64, the rows it is computed from, freed blocks."""
+    """Return an upper bound on the bytes of a task: the block, a float64 copy during normalisation, its rows, and freed blocks."""
     return 4 * ref.nbytes + ref.row_bytes + FREED_BYTES

@@ -1,9 +1,9 @@
-"""A weighted sum of Gram matrices, or its exponential, beyond the driver's memory: what a dual solver may ask of it is answered by passes.
+"""A weighted sum of Gram matrices, or its exponential, that exceeds the driver's memory: passes compute the entries for a dual solver.
 
-The weight of a kernel is a number, or one for every pair of tasks.
+Every kernel has one weight, or one per pair of tasks.
 
-A run with a directory writes the sum there once, block pair by block pair, and the passes of the solver read it: one matrix instead of
-all of its kernels. It is replaced by the next sum.
+A run with a directory writes the sum there once, block pair by block pair. The solver's passes then read one matrix instead of all
+kernels. The next sum replaces it.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ Group = tuple[PairRef, ...]
 
 
 def fits_driver(n: int, driver_memory: int) -> bool:
-    """Return whether one weighted sum of n rows, as a matrix, is within its share of the driver's memory; beyond, it is one of passes."""
+    """Return whether one weighted sum of n rows, as a matrix, fits in its share of the driver's memory. Otherwise passes compute it."""
     return 4 * n * n <= MATRIX_SHARE * driver_memory
 
 
 def sum_item(n: int, driver_memory: int) -> Item:
-    """Return what a weighted sum takes with a solver's copy of its active rows: both whole, or a share of the budget."""
+    """Return the memory item of a weighted sum and the solver's copy of active rows: both in full, or a share of the driver's memory."""
     if fits_driver(n, driver_memory):
         return "weighted sum of the kernels, and the solver's copy of it", 8 * n * n
     return working_set_item(driver_memory)
 
 
 def working_set_item(driver_memory: int) -> Item:
-    """Return what a solver keeps of a weighted sum that is larger than its share."""
+    """Return the memory item of the solver's part of a weighted sum that is larger than its share."""
     return "a solver's working set of the weighted sum", int(MATRIX_SHARE * driver_memory)
 
 
 class Rectangle(NamedTuple):
-    """Entries of one block pair: places of rows and columns among the asked variables, and values."""
+    """Entries of one block pair: positions of rows and columns among the requested variables, and values."""
 
     rows: np.ndarray
     columns: np.ndarray
@@ -73,7 +73,6 @@ class SumBuild:
 
     @property
     def written_bytes(self) -> int:
-        """Bytes of the sum."""
         (top, bottom), (left, right) = self.pair.rows, self.pair.cols
         return 4 * (bottom - top) * (right - left)
 
@@ -88,16 +87,16 @@ Places = slice | np.ndarray  # rows or columns of the whole matrix
 
 @dataclass(frozen=True)
 class BlockTotal:
-    """What is made of the kernels of a block pair: one matrix. ``norms`` are applied when a block is loaded, or None."""
+    """Combines the kernels of a block pair into one matrix. If not ``None``, ``norms`` are applied when a block is loaded."""
 
     norms: Norms
 
     def whole(self, ref: PairRef) -> np.ndarray:
-        """Return the sum over a block pair, in the type of its kernels."""
+        """Return the sum over a block pair, in the kernels' dtype."""
         return self.total(load_normalised(ref, self.norms), slice(*ref.rows), slice(*ref.cols))
 
     def part(self, ref: PairRef, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Return its entries at some rows and columns of the whole."""
+        """Return entries of the sum at some rows and columns, by their indices in the whole matrix."""
         return self.total(normalised_part(ref, self.norms, rows, columns), rows, columns)
 
     def total(self, block: np.ndarray, rows: Places, columns: Places) -> np.ndarray:
@@ -106,19 +105,19 @@ class BlockTotal:
 
     @property
     def used(self) -> list[int]:
-        """Kernels that have a weight."""
+        """Indices of the kernels with non-zero weight."""
         raise NotImplementedError
 
     def of(self, kernels: Sequence[int]) -> Self:
-        """Return the sum of some of the kernels."""
+        """Return the sum over some of the kernels."""
         raise NotImplementedError
 
     def parts(self) -> Iterator[bytes]:
-        """Yield what tells one sum from another, without its normalisation."""
+        """Yield the bytes that identify the sum, without its normalisation."""
         raise NotImplementedError
 
     def for_workers(self, resources: Resources, tasks: int) -> Self:
-        """Return it as so many tasks of a pass take it."""
+        """Return the sum in the form that is sent to the tasks of a pass."""
         return self
 
     def _norms_of(self, kernels: Sequence[int]) -> Norms:
@@ -133,22 +132,18 @@ class BlockSum(BlockTotal):
     exponential: bool = False  # take `exp` of every entry of the sum: the second layer of a two-layer machine
 
     def total(self, block: np.ndarray, rows: Places, columns: Places) -> np.ndarray:
-        """Return the sum of loaded entries."""
         if self.exponential:
             return block_layer(block, self.theta).astype(block.dtype)
         return block[0] if len(self.theta) == 1 and self.theta[0] == 1.0 else combine_kernels(block, self.theta)
 
     @property
     def used(self) -> list[int]:
-        """Kernels that have a weight."""
         return np.flatnonzero(self.theta).tolist()
 
     def of(self, kernels: Sequence[int]) -> BlockSum:
-        """Return the sum of some of the kernels."""
         return replace(self, theta=self.theta[kernels], norms=self._norms_of(kernels))
 
     def parts(self) -> Iterator[bytes]:
-        """Yield weights and form."""
         yield self.theta.tobytes() + (b"exp" if self.exponential else b"")
 
 
@@ -160,32 +155,29 @@ class BlockTaskSum(BlockTotal):
     codes: Shared  # `(n,)` tasks of the rows
 
     def total(self, block: np.ndarray, rows: Places, columns: Places) -> np.ndarray:
-        """Return the sum of loaded entries."""
         codes = resolve(self.codes)
         return combine_entry_tasks(block, resolve(self.weights), codes[rows], codes[columns])
 
     @property
     def used(self) -> list[int]:
-        """Kernels that have a weight between any tasks."""
+        """Indices of the kernels with a non-zero weight for some pair of tasks."""
         return used_weights(resolve(self.weights))[0].tolist()
 
     def of(self, kernels: Sequence[int]) -> BlockTaskSum:
-        """Return the sum of some of the kernels."""
         return replace(self, weights=resolve(self.weights)[kernels], norms=self._norms_of(kernels))
 
     def parts(self) -> Iterator[bytes]:
-        """Yield weights and tasks."""
         yield b"tasks"
         yield from (resolve(array).tobytes() for array in (self.weights, self.codes))
 
     def for_workers(self, resources: Resources, tasks: int) -> BlockTaskSum:
-        """Return it with weights and tasks as objects of the run where all tasks would carry too much."""
+        """Return the sum with weights and tasks as objects in the run directory, if sending them with every task would be too much."""
         weights = resources.share("task-weights", resolve(self.weights), tasks)
         return replace(self, weights=weights, codes=resources.share("tasks", resolve(self.codes), tasks))
 
 
 def product_chunk(group: Group, total: BlockTotal, vector: Shared) -> np.ndarray:
-    """Return what some block pairs add to ``K(theta) v``, ``(n,)``."""
+    """Return the contribution of some block pairs to ``K(theta) v``, ``(n,)``."""
     v = resolve(vector)
     out = np.zeros(len(v))
     for ref in group:
@@ -194,7 +186,7 @@ def product_chunk(group: Group, total: BlockTotal, vector: Shared) -> np.ndarray
 
 
 def products_chunk(group: Group, total: BlockTotal, vectors: Shared) -> np.ndarray:
-    """Return what some block pairs add to ``K(theta) V``, ``(n, b)``."""
+    """Return the contribution of some block pairs to ``K(theta) V``, ``(n, b)``."""
     V = resolve(vectors)
     out = np.zeros(V.shape)
     for ref in group:
@@ -206,7 +198,7 @@ def products_chunk(group: Group, total: BlockTotal, vectors: Shared) -> np.ndarr
 
 
 def between_chunk(group: Group, total: BlockTotal, wanted: np.ndarray, fresh: int) -> list[Rectangle]:
-    """Return the entries of some block pairs between variables of which one is among the first ``fresh``."""
+    """Return entries of some block pairs between requested variables, at least one of which is among the first ``fresh``."""
     return [part for ref in group for part in _rectangles(ref, total, wanted, fresh)]
 
 
@@ -221,13 +213,15 @@ def _rectangles(ref: PairRef, total: BlockTotal, wanted: np.ndarray, fresh: int)
 
 
 def sum_chunk(builds: tuple[SumBuild, ...], total: BlockTotal) -> list[Any]:
-    """Write the weighted sums of some block pairs; returns what lists the stored objects."""
+    """Write the weighted sums of some block pairs. Returns the list of stored objects."""
     tasks = [(build.task, build.pair) for build in builds if build.task is not None]
     return [open_gram(task.url, [task.bundle]).write(task, total.whole(pair)[None]) for task, pair in tasks]
 
 
 class CombinedGram:
-    """``K(theta)`` by passes over the block pairs of its upper triangle; solvers ask for entries between chosen variables and products."""
+    """``K(theta)`` by passes over the block pairs of its upper triangle. Solvers request products, and entries between selected
+    variables.
+    """
 
     def __init__(self, resources: Resources, refs: Sequence[PairRef], total: BlockTotal, diagonal: np.ndarray) -> None:
         self._resources, self._refs = resources, list(refs)
@@ -237,22 +231,20 @@ class CombinedGram:
 
     @property
     def n(self) -> int:
-        """Number of rows."""
         return len(self._diagonal)
 
     @property
     def dtype(self) -> np.dtype[np.floating]:
-        """Type of the entries that it hands out."""
         return np.dtype(np.float32)
 
     @property
     def parts(self) -> tuple[list[PairRef], BlockTotal]:
-        """Its block pairs, those of the upper triangle, and what is made of the kernels of each."""
+        """The block pairs of the upper triangle, and how the kernels of each are combined."""
         return self._refs, self._total
 
     @property
     def room(self) -> int:
-        """Entries a solver may hold."""
+        """Number of entries that a solver may hold."""
         return int(MATRIX_SHARE * self._resources.driver_memory) // 4
 
     def diag(self) -> np.ndarray:
@@ -260,16 +252,16 @@ class CombinedGram:
         return self._diagonal
 
     def rows(self, idx: np.ndarray) -> np.ndarray:
-        """Return whole rows, ``(len(idx), n)``: products with unit vectors, for the few that a check asks for."""
+        """Return whole rows, ``(len(idx), n)``, by products with unit vectors. Intended for the few rows of a check."""
         return np.reshape([self.matvec(np.eye(1, self.n, int(i))[0]) for i in idx], (len(idx), self.n))
 
     def matvec(self, v: np.ndarray) -> np.ndarray:
-        """Return ``K v`` (one pass); block pairs are added in their order."""
+        """Return ``K v`` in one pass. Block pairs are added in fixed order."""
 
         return self._product_pass("gram-product", product_chunk, "vector", v)
 
     def matmat(self, V: np.ndarray) -> np.ndarray:
-        """Return ``K V`` of a few vectors, ``(n, b)`` (one pass); block pairs are added in their order."""
+        """Return ``K V`` for a few vectors, ``(n, b)``, in one pass. Block pairs are added in fixed order."""
         return self._product_pass("gram-products", products_chunk, "vectors", np.ascontiguousarray(V))
 
     def _product_pass(self, name: str, chunk: Callable[..., np.ndarray], what: str, vectors: np.ndarray) -> np.ndarray:
@@ -277,16 +269,18 @@ class CombinedGram:
         return self._resources.run_pass(product_pass(name, chunk, self._groups, vectors.nbytes, self._total, shared))
 
     def between(self, new: np.ndarray, old: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield ``(places of rows, places of columns, values)`` over variables ``new`` then ``old``: every pair with a new one.
+        """Yield ``(row positions, column positions, values)`` for all pairs of variables with at least one in ``new``.
 
-        Passes go over the block pairs that hold some of them, and bring a bounded number of entries each.
+        Positions count the variables ``new``, then ``old``. Passes read only the block pairs that contain such entries, and return a
+        bounded
+        number of entries each.
         """
         ids = np.concatenate([np.asarray(new, np.int64), np.asarray(old, np.int64)])
         for batch, limit, whole in self._batches(ids, len(new)):
             yield from self._resources.run_pass(entries_pass(batch, limit, whole, self._total, ids, len(new)))
 
     def _batches(self, wanted: np.ndarray, fresh: int) -> Iterator[tuple[list[Group], int, int]]:
-        """Yield tasks with the bytes of the largest result and of all results."""
+        """Yield the tasks of each pass, with the bytes of its largest result and of all results."""
         tasks: list[Group] = []
         task: list[PairRef] = []
         sizes, size = [], 0
@@ -305,7 +299,7 @@ class CombinedGram:
 
 
 def product_pass(name: str, chunk: Callable[..., np.ndarray], groups: Sequence[Group], nbytes: int, *broadcast: Any) -> Plan[np.ndarray]:
-    """Return the pass of products with vectors of ``nbytes`` bytes."""
+    """Return the pass of products; ``nbytes`` is the size of the vectors."""
 
     def task_bytes(group: Group) -> int:
         return max(map(pair_bytes, group)) + 3 * nbytes
@@ -314,7 +308,7 @@ def product_pass(name: str, chunk: Callable[..., np.ndarray], groups: Sequence[G
 
 
 def entries_pass(groups: Sequence[Group], limit: int, whole: int, *broadcast: Any) -> Plan[list[Rectangle]]:
-    """Return the pass that brings chosen entries: at most ``limit`` bytes of a task, ``whole`` of all."""
+    """Return the pass that returns selected entries: at most ``limit`` bytes per task, ``whole`` bytes in total."""
 
     def task_bytes(group: Group) -> int:
         # What other tasks of the pass found may lie on the same worker.
@@ -324,8 +318,6 @@ def entries_pass(groups: Sequence[Group], limit: int, whole: int, *broadcast: An
 
 
 def sum_pass(builds: Sequence[tuple[SumBuild, ...]], *broadcast: Any) -> Plan[list[Any]]:
-    """Return the pass that writes a sum."""
-
     def task_bytes(group: tuple[SumBuild, ...]) -> int:
         return max(pair_bytes(build.pair) + 4 * build.written_bytes for build in group)
 
@@ -333,8 +325,9 @@ def sum_pass(builds: Sequence[tuple[SumBuild, ...]], *broadcast: Any) -> Plan[li
 
 
 def entries_at_most(n: int, block: int, driver_memory: int, repeats: int = 1) -> tuple[int, int]:
-    """Return the bytes of entries that a task, and that all tasks of a pass, bring at most to a solver of so many bytes, which may ask for
-    each of the n rows ``repeats`` times.
+    """Return the largest number of bytes of entries per task and per pass, for a solver with ``driver_memory`` bytes.
+
+    The solver may request each of the n rows ``repeats`` times.
     """
     blocks, side = -(-n // block), repeats * min(block, n)
     room = max(int(MATRIX_SHARE * driver_memory), 4 * MIN_WORKING_SET**2)
@@ -344,24 +337,24 @@ def entries_at_most(n: int, block: int, driver_memory: int, repeats: int = 1) ->
 
 
 def written_pairs(refs: Sequence[PairRef]) -> list[PairRef]:
-    """Return the block pairs of a sum that is still to be written: references by their sizes, which nothing is read from."""
+    """Return the block pairs of a sum before it is written: references with sizes, for planning only."""
     return [GivenPair(ref.rows, ref.cols, (0,), np.zeros((1, 0, 0))) for ref in refs]
 
 
 def written_bytes(refs: Sequence[PairRef], vectors: int) -> int:
-    """Return the bytes of the largest step of what writes a sum and multiplies it with ``vectors``, bytes of them all."""
+    """Return the bytes of the largest step that writes a sum and multiplies it by vectors of ``vectors`` bytes."""
     writing = sum_pass(group_pairs([SumBuild(None, ref) for ref in refs]))
     return max(writing.memory_bound, product_pass("planned", product_chunk, group_pairs(written_pairs(refs)), vectors).memory_bound)
 
 
 def solver_bytes(refs: Sequence[PairRef], n: int, block: int, driver_memory: int, repeats: int = 1) -> int:
-    """Return the bytes of the largest step of any pass that writes a sum and answers a solver: products, and entries."""
+    """Return the bytes of the largest step of any pass that writes a sum, or computes products and entries for a solver."""
     entries = entries_pass(group_pairs(written_pairs(refs)), *entries_at_most(n, block, driver_memory, repeats))
     return max(written_bytes(refs, 8 * n), entries.memory_bound)
 
 
 def _result_bytes(refs: Sequence[PairRef], wanted: np.ndarray, fresh: int) -> list[int]:
-    """Return the bytes of the entries that every block pair gives."""
+    """Return the bytes of the entries returned for every block pair."""
     new, every = np.sort(wanted[:fresh]), np.sort(wanted)
 
     def inside(ids: np.ndarray, span: tuple[int, int]) -> int:
@@ -379,9 +372,9 @@ def _result_bytes(refs: Sequence[PairRef], wanted: np.ndarray, fresh: int) -> li
 def gram_by_passes(
     data: DataSet, resources: Resources, refs: Sequence[PairRef], total: BlockTotal, diagonal: np.ndarray, block: int
 ) -> CombinedGram:
-    """Return any sum of the kernels of block pairs by passes, written into the run directory where that saves reading or computing kernels.
+    """Return any sum of the kernels of block pairs, computed by passes. It is written to the run directory if that saves work later.
 
-    ``diagonal``, ``(n,)``, is that of the sum.
+    ``diagonal``, ``(n,)``, is the diagonal of the sum.
     """
     # Weights that are all zero still need a block's shape.
     kernels = total.used or [0]
@@ -392,7 +385,7 @@ def gram_by_passes(
 
 
 def _is_stored(refs: Sequence[PairRef], total: BlockTotal) -> bool:
-    """Return whether the sum is one kernel of a Gram store but for a factor."""
+    """Return whether the sum is a multiple of one kernel of a Gram store."""
     plain = isinstance(total, BlockSum) and total.norms is None and not total.exponential and len(total.theta) == 1
     return plain and all(isinstance(ref, StoredPair) for ref in refs)
 
@@ -417,7 +410,7 @@ def _write_sum(
 
 
 def _key(first: PairRef, total: BlockTotal) -> str:
-    """Return what tells one sum from another."""
+    """Return a key that identifies the sum."""
     state = hashlib.sha256(repr(first).encode())
     for part in total.parts():
         state.update(part)

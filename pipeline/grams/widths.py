@@ -1,4 +1,4 @@
-"""Distances between rows of a sample, which widths of kernels follow: drawn by the number of rows alone, so the same wherever rows lie."""
+"""Distances between rows of a sample, for data-dependent kernel widths. The sample depends only on the number of rows."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ DIGITS = 6  # significant digits of a width: beyond them it would depend on the 
 
 
 def sampled_rows(n: int, counts: np.ndarray | None = None) -> np.ndarray:
-    """Return some of n rows, ascending: all, or as many as are looked at, drawn at random from a seed that n alone gives.
+    """Return the sorted indices of a random sample of n rows, or all rows if there are few. The seed depends on n alone.
 
-    ``counts`` ``(n,)``: how often rows count; there are no more than those that do.
+    ``counts`` ``(n,)``: multiplicities of the rows; rows with count 0 are never drawn.
     """
     if counts is not None:
         used = np.flatnonzero(counts)
@@ -31,10 +31,9 @@ def sampled_rows(n: int, counts: np.ndarray | None = None) -> np.ndarray:
 
 
 def distance_quantiles(rows: Matrix, shares: Sequence[float], counts: np.ndarray | None = None) -> np.ndarray | None:
-    """Return quantiles of the squared distances of all pairs of different rows ``(m, d)``; ``None`` where all are equal.
+    """Return quantiles of the squared distances between all pairs of distinct rows ``(m, d)``; ``None`` if all rows are equal.
 
-    ``counts`` ``(m,)``: how often rows count: quantiles are those of rows that are repeated as often. Equal rows are at distance zero and
-    do not count.
+    ``counts`` ``(m,)``: multiplicities of the rows; the quantiles are those of the repeated rows. Pairs at distance zero are ignored.
     """
     far, is_far = _squared_distances(rows)
     if not far.size:
@@ -51,7 +50,7 @@ def distance_quantiles(rows: Matrix, shares: Sequence[float], counts: np.ndarray
 
 
 def _squared_distances(rows: Matrix) -> tuple[np.ndarray, np.ndarray]:
-    """Return the squared distances of the pairs of rows that differ, and which of all pairs, row after row, these are."""
+    """Return the squared distances of distinct pairs of rows, and a mask of these among all pairs in row order."""
     values = rows.astype(np.float64)
     if not sp.issparse(values):
         # Far from the origin differences would be lost in the products.
@@ -66,9 +65,9 @@ def _squared_distances(rows: Matrix) -> tuple[np.ndarray, np.ndarray]:
 
 
 class MedianWidths:
-    """The widths of a data set's Gaussians by the median heuristic: the median distance of different rows of the sample.
+    """Gaussian kernel widths by the median heuristic: the median distance between distinct rows of a sample.
 
-    ``counts``: how often rows count, ``(n,)``; those that do not are not drawn.
+    ``counts``: multiplicities of the rows, ``(n,)``; rows with count 0 are never drawn.
     """
 
     def __init__(self, data: BlockStore | MemoryBlocks, counts: np.ndarray | None = None) -> None:
@@ -76,11 +75,11 @@ class MedianWidths:
         self._sample: Matrix | None = None
 
     def gamma(self, columns: tuple[int, ...] | None) -> float:
-        """Return ``1 / (2 m^2)``, m the median distance in some columns, or all of them; 1 where all rows are equal there."""
+        """Return ``1 / (2 m^2)``, where m is the median distance in the given columns (default: all); 1 if all rows are equal there."""
         return 1.0 if (square := self.square(columns)) is None else float(f"{0.5 / square:.{DIGITS}g}")
 
     def square(self, columns: tuple[int, ...] | None = None) -> float | None:
-        """Return the square of the median distance, ``None`` where all rows are equal."""
+        """Return the squared median distance, or ``None`` if all rows are equal."""
         ids = sampled_rows(self._data.n_rows, self._counts)
         rows = self._sample = rows_at(self._data, ids) if self._sample is None else self._sample
         counts = None if self._counts is None else self._counts[ids]

@@ -1,1 +1,1 @@
-"""From stores and arrays to what methods learn from: labels, kernels, tasks, folds."""
+"""Training data of methods, from stores and arrays: labels, kernels, tasks, folds."""

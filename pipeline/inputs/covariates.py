@@ -1,4 +1,4 @@
-"""Covariates: columns of the rows that a model has without a penalty, given beside the data or kept in a store."""
+"""Covariates: unpenalised columns of a model, passed with the data or kept in a store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TABLE = "covariates"  # row table of a store
 
 @dataclass(frozen=True, eq=False)
 class Covariates:
-    """Columns without a penalty, ``(n, q)``, and their names."""
+    """Unpenalised columns, ``(n, q)``, and their names."""
 
     values: np.ndarray
     names: tuple[str, ...]
@@ -31,13 +31,12 @@ class Covariates:
 
     @property
     def q(self) -> int:
-        """Number of columns."""
         return len(self.names)
 
     def basis(self, has_bias: bool) -> FreeBasis:
-        """Return the basis that solvers see, with a bias or without; made once.
+        """Return the basis for solvers, with or without an intercept. It is computed once.
 
-        Raises DataError: a column is constant beside a bias, or a combination of others; it is named.
+        Raises DataError, naming the column, if a column is constant (with an intercept) or a linear combination of others.
         """
         if has_bias not in self._bases:
             self._refuse(constant_columns(self.values) if has_bias else [], "has one value, which is the intercept")
@@ -49,8 +48,9 @@ class Covariates:
         return self._bases[has_bias]
 
     def refuse_dependent_in(self, rows: np.ndarray, has_bias: bool) -> None:
-        """Refuse columns that are constant beside a bias, or combinations of others, in the rows of a mask. Raises DataError, which names
-        them.
+        """Check that columns are linearly independent on the rows of a mask, including the intercept. Raises DataError with the names of
+        dependent
+        columns.
         """
         values, where = self.values[rows], " in the rows that are learned from"
         self._refuse(constant_columns(values) if has_bias else [], f"has one value{where}, which is the intercept")
@@ -62,9 +62,9 @@ class Covariates:
 
 
 def checked_covariates(values: UserData, n: int) -> Covariates:
-    """Return columns as users hand them over, ``(n, q)`` or ``(n,)``, with names where a frame has some.
+    """Return covariates from a user's array, ``(n, q)`` or ``(n,)``, with names if it is a data frame.
 
-    Raises ValueError: no numbers, not as many rows, too many columns, or values that are not finite; row and column are named.
+    Raises ValueError, naming row and column, if values are not finite; also for non-numbers, a wrong number of rows, or too many columns.
     """
     values = in_memory(values, "covariates")
     if is_frame(values):
@@ -99,7 +99,7 @@ def _finite(array: np.ndarray, names: tuple[str, ...]) -> Covariates:
 
 
 def given_covariates(value: object, n: int) -> Covariates | None:
-    """Return the covariates of n rows that were given: an array, a file, or its record (:func:`gramplane.storage.columns_file`)."""
+    """Return the covariates of n rows from an array, a file, or its record (:func:`gramplane.storage.columns_file`)."""
     if value is None or isinstance(value, Covariates):
         return value
     if not isinstance(value, Mapping | str | os.PathLike):
@@ -112,7 +112,7 @@ def given_covariates(value: object, n: int) -> Covariates | None:
 
 
 def stored_covariates(data: Any) -> Covariates | None:
-    """Return the covariates that a store keeps of its rows, or ``None``."""
+    """Return the covariates kept in a store, or ``None``."""
     if not data.has_table(TABLE):
         return None
     checked = checked_covariates(data.row_table(TABLE), data.n_rows)
@@ -120,7 +120,7 @@ def stored_covariates(data: Any) -> Covariates | None:
 
 
 def covariates_to_fit(value: Any, data: Any) -> Covariates | None:
-    """Return the covariates of a fit: those given, else those that the data keep. Raises DataError: both are there."""
+    """Return the covariates of a fit, from the argument or from the store. Raises DataError if both have some."""
     given, stored = given_covariates(value, data.n_rows), stored_covariates(data)
     if given is not None and stored is not None:
         raise DataError(f"covariates are given and the store keeps {_names_text(stored.names)}; leave one of them out", data.url)
@@ -128,10 +128,10 @@ def covariates_to_fit(value: Any, data: Any) -> Covariates | None:
 
 
 def covariates_to_decide(names: Sequence[str], value: Any, n: int, data: Any = None) -> np.ndarray | None:
-    """Return the covariates of the n rows that a model decides on, ``(n, q)``: those given, else those that a store keeps.
+    """Return the covariates ``(n, q)`` of n rows to predict, from the argument or from the store.
 
-    ``names``: of the covariates that the model was fitted with. Raises ValueError: there are none and the model has some, or the other way
-    round, or not as many, or others by their names.
+    ``names``: covariates of the fitted model. Raises ValueError if covariates are missing or unexpected, or if their number or names
+    differ.
     """
     known = given_covariates(value, n)
     known = stored_covariates(data) if known is None and data is not None else known

@@ -1,8 +1,7 @@
-"""Curves of decision values beside the truth, with bootstrap intervals: receiver operating characteristic, precision and recall,
-calibration.
+"""Curves of decision values against the true classes, with bootstrap intervals: ROC, precision and recall, calibration.
 
-Rows are counted by thresholds first, of many rows by a thousand at most; a resample draws the counts, not the rows, so that its cost does
-not grow with them.
+Rows are first counted between thresholds, a thousand at most. Resampling draws these counts instead of rows, so its cost does not grow
+with the number of rows.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _SEED = 0xB007  # of all resamples: the same rows have the same intervals
 
 @dataclass(frozen=True)
 class Curve:
-    """A curve over `GRID`, with the area under it."""
+    """A curve over `GRID`, and the area under it."""
 
     y: np.ndarray  # `(51,)`
     lower: np.ndarray
@@ -32,13 +31,13 @@ class Curve:
 
 
 def resample_counts(counts: np.ndarray, number: int = 0) -> np.ndarray:
-    """Return ``(N_RESAMPLES, *counts.shape)`` counts of as many rows, drawn with replacement; ``number`` tells draws of one fit apart."""
+    """Return ``(N_RESAMPLES, *counts.shape)`` bootstrap samples of counts. ``number`` distinguishes the draws of one fit."""
     rng, total = np.random.default_rng(np.random.SeedSequence((_SEED, number))), counts.sum()
     return rng.multinomial(total, counts.ravel() / total, size=N_RESAMPLES).reshape(N_RESAMPLES, *counts.shape)
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:
-    """Return between which values the middle `LEVEL` of the resamples lies; NaN are left out."""
+    """Return the bounds of the central `LEVEL` of the resamples, ignoring NaN."""
     values = values[np.isfinite(values)]
     if not values.size:
         return np.nan, np.nan
@@ -47,7 +46,7 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 
 
 def threshold_counts(is_positive: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return ``(2, b)`` rows, negative ones first, by falling value; rows of one value stay together."""
+    """Return ``(2, b)`` numbers of negative and positive rows, by decreasing value. Rows with equal values share a bin."""
     order = np.argsort(-values, kind="stable")
     ends = np.append(np.flatnonzero(np.diff(values[order])), len(values) - 1)
     if len(ends) > MAX_THRESHOLDS:
@@ -58,13 +57,12 @@ def threshold_counts(is_positive: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def roc_curve(counts: np.ndarray, number: int = 0) -> Curve:
-    """Return the share of positive rows above a threshold, over that of negative rows, from `threshold_counts`."""
+    """Return the true positive rate over the false positive rate, from `threshold_counts`."""
     return _with_intervals(counts, number, _roc)
 
 
 def precision_curve(counts: np.ndarray, number: int = 0) -> Curve:
-    """Return the share of positive rows above a threshold among all above it, over the share of positive rows found; the area is the
-    average precision."""
+    """Return precision over recall, from `threshold_counts`; the area is the average precision."""
     return _with_intervals(counts, number, _precision)
 
 
@@ -94,7 +92,7 @@ def _precision(counts: np.ndarray) -> tuple[np.ndarray, float]:
 
 @dataclass(frozen=True)
 class CalibrationBin:
-    """Rows of similar values: their mean value, and which share of them is positive."""
+    """Rows with similar predicted values: their mean value, and the share of positive rows."""
 
     mean: float
     share: float
@@ -104,7 +102,10 @@ class CalibrationBin:
 
 
 def calibration_bins(is_positive: np.ndarray, values: np.ndarray) -> list[CalibrationBin]:
-    """Return rows by rising value in bins of as many rows, equal values together; intervals are Wilson's, which hold near 0 and 1, too."""
+    """Return calibration bins with equal numbers of rows, by increasing value. Equal values share a bin.
+
+    Intervals are Wilson's, which are also valid near 0 and 1.
+    """
     order = np.argsort(values, kind="stable")
     ranked = values[order]
     edges = np.linspace(0, len(ranked), min(CALIBRATION_BINS, len(ranked)) + 1)[1:-1].astype(int)
@@ -117,7 +118,7 @@ def calibration_bins(is_positive: np.ndarray, values: np.ndarray) -> list[Calibr
 
 
 def wilson_interval(part: int, total: int) -> tuple[float, float]:
-    """Return Wilson's interval of a share of independent rows, of 95 %."""
+    """Return Wilson's 95 % interval of a proportion of independent rows."""
     z = 1.959963984540054
     share, scale = part / total, 1.0 + z * z / total
     middle, half = share + z * z / (2 * total), z * np.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
@@ -125,8 +126,7 @@ def wilson_interval(part: int, total: int) -> tuple[float, float]:
 
 
 def r2_interval(truth: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
-    """Return the bootstrap interval of the share of variance that predictions explain. Of many rows groups of them are drawn: a sum over
-    rows varies as a sum over groups does."""
+    """Return the bootstrap interval of R2. With many rows, groups of rows are drawn: sums over groups have the same variance."""
     n = len(truth)
     group = np.random.default_rng(np.random.SeedSequence((_SEED, 1))).permutation(n) % min(n, MAX_THRESHOLDS)
     moved = truth - truth.mean()

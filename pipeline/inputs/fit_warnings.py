@@ -1,4 +1,4 @@
-"""What a fit should warn of: of what it selected, what it answers, how its classes are spread, and columns in units far apart."""
+"""Warnings after a fit: about the selection, the predictions, the balance of classes, and columns of very different scale."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ SAID = ("nothing is selected", "no kernel has a weight", "steps are too long")
 def fit_warnings(
     method: str, config: MethodConfig, rows: Inputs, summary: Mapping[str, Any], last: Mapping[str, Any], own: Sequence[str] = ()
 ) -> list[str]:
-    """Return what the user should know of a finished fit on ``rows``, each with its value and a remedy.
+    """Return the warnings of a finished fit on ``rows``, each with a value and a remedy.
 
-    ``summary`` holds the figures of the run, ``last`` is the last row of its history; ``own`` what the method says by itself.
+    ``summary``: figures of the run. ``last``: last row of its history. ``own``: warnings of the method.
     """
     params = dict(config)
     params |= {name: summary[name] for name in ("lam", "C") if name in params and name in summary}
@@ -42,7 +42,7 @@ def fit_warnings(
 
 
 def _weaker(params: Mapping[str, Any]) -> str:
-    """Return in words what weakens the penalty of a method, with the value that it has."""
+    """Return the advice that weakens a method's penalty, with its current value."""
     for name, way in (("lam", "smaller"), ("C", "larger")):
         if name in params:
             return f"try a {way} {name} (it is {_spell(params[name])})"
@@ -50,7 +50,7 @@ def _weaker(params: Mapping[str, Any]) -> str:
 
 
 def _spell(value: object) -> str:
-    """Return a parameter, or the values that it became for several machines."""
+    """Return a parameter's value, or its values for several binary models, as text."""
     values = value if isinstance(value, (list, tuple)) else [value]
     return ", ".join(f"{item:.3g}" if isinstance(item, (int, float)) else repr(item) for item in values[:3])
 
@@ -67,7 +67,7 @@ def _everything(method: str, summary: Mapping[str, Any], params: Mapping[str, An
 
 
 def _answers(rows: Inputs, params: Mapping[str, Any], weaker: str, last: Mapping[str, Any]) -> list[str]:
-    """Return whether all training rows get one answer, or are told no better than by the most frequent one."""
+    """Return a warning if all training rows get the same prediction, or predictions are no better than the most frequent class."""
     accuracy, r2 = last.get("train_accuracy"), last.get("train_r2")
     if last.get("n_answers") == 1:
         other = "other columns" if rows.classes is None else "other columns, or class_weight='balanced'"
@@ -116,15 +116,16 @@ def _class_counts(rows: Inputs) -> np.ndarray:
 
 
 def numbers_as_classes(classes: Sequence[Any] | np.ndarray) -> str:
-    """Return what to say of numbers that are taken for classes, if they are many; else nothing."""
+    """Return a warning if a numeric target was read as many classes, otherwise an empty text."""
     if len(classes) <= MAX_NUMERIC_CLASSES or np.asarray(classes).dtype.kind not in "iuf":
         return ""
     return f"y holds {len(classes)} different numbers, and each is taken for a class: a regressor takes them as numbers"
 
 
 def column_widths(data: BlockStore | MemoryBlocks) -> list[dict[str, Any]]:
-    """Return ``feature`` and ``width`` of the narrowest and the widest column of data that are not scaled, constant ones left out; nothing
-    where there are not two, or too many to look at. The width is the range of the values, zeros included.
+    """Return ``feature`` and ``width`` of the columns with the smallest and the largest range, for unscaled data.
+
+    The range includes zero; constant columns are ignored. Empty if there are fewer than two columns, or too many to check.
     """
     if data.scale.kind != "none" or data.n_cols > MAX_COLUMNS or getattr(data.meta, "n_coded", 0):
         return []
@@ -139,7 +140,7 @@ def column_widths(data: BlockStore | MemoryBlocks) -> list[dict[str, Any]]:
 
 
 def width_warning(config: MethodConfig, data: object) -> str:
-    """Return that columns which ``scale="auto"`` leaves alone, those of streams, are of widths far apart; nothing where they are not."""
+    """Return a warning if columns of a stream, which ``scale="auto"`` does not scale, differ greatly in scale; otherwise an empty text."""
     if getattr(config, "scale", None) != "auto" or not isinstance(data, BlockStore | MemoryBlocks) or not data.n_cols:
         return ""
     ends = column_widths(data)

@@ -1,4 +1,4 @@
-"""Folds: rows that are held out of fits, as masks."""
+"""Folds: masks of rows that are held out of fits."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ FOLDS = 5  # where no number is given
 
 @dataclass(frozen=True)
 class Split:
-    """Rows of one fold, as masks ``(n,)``."""
+    """Training and held-out rows of one fold, as masks ``(n,)``."""
 
     left_out: np.ndarray  # not learnt from
     test: np.ndarray  # scored; usually the same
 
 
 def row_splits(cv: UserData, rows: Inputs, seed: int, groups: np.ndarray | None = None, name: str = "cv") -> list[Split]:
-    """Return the folds that ``cv`` says: those that :func:`draw_masks` draws for a number (``None``: 5, or as many as there are rows of a
-    class or task), else those of a splitter or an iterable, to which tasks are groups where no ``groups`` are given; ``name``: what the
-    user calls it.
+    """Return the folds defined by ``cv``, a number, a splitter or an iterable.
 
-    Raises ValueError: no way to split, or a split without rows to learn from, of every task, or to score; DataError: too few rows of a
-    class or task.
+    For a number, :func:`draw_masks` draws the folds. ``None`` means 5, or fewer if a class or task has fewer rows. Splitters get the tasks
+    as groups if no ``groups`` are given. ``name``: the argument's name in messages.
+
+    Raises ValueError if ``cv`` is invalid, or if a split lacks training rows (of any task) or held-out rows. Raises DataError if a class or
+    task has too few rows.
     """
     if groups is not None and len(groups) != len(rows.target):
         raise ValueError(f"groups has {len(groups)} rows, but there are {len(rows.target)} to learn from")
@@ -60,7 +61,7 @@ def row_splits(cv: UserData, rows: Inputs, seed: int, groups: np.ndarray | None 
 
 
 def _weighted_folds(cv: int | None, rows: Inputs, seed: int, groups: np.ndarray | None, name: str) -> list[np.ndarray]:
-    """Return the masks of folds over the rows with a weight."""
+    """Return the masks of folds over the rows with non-zero weight."""
     n = len(rows.target)
     used = np.arange(n) if rows.sample_weight is None else np.flatnonzero(rows.sample_weight > 0)
     target = rows.target[used]
@@ -94,10 +95,11 @@ def _split(k: int, train: ArrayLike, test: ArrayLike, n: int) -> Split:
 
 
 def draw_masks(inputs: Inputs, folds: int, seed: int, groups: np.ndarray | None = None) -> list[np.ndarray]:
-    """Return the mask of held-out rows of every fold: in every task where there are tasks, else in every class where there are classes;
-    rows of one of the ``groups`` lie in one fold, tasks or classes as even as that allows.
+    """Return the mask of held-out rows of every fold, stratified by task if there are tasks, otherwise by class.
 
-    Raises ValueError: fewer than two folds, or fewer groups than folds; DataError: a class or task with fewer rows than folds.
+    With ``groups``, all rows of a group are in one fold, and tasks or classes are as balanced as that permits.
+
+    Raises ValueError for fewer than two folds, or fewer groups than folds. Raises DataError if a class or task has fewer rows than folds.
     """
     if groups is not None:
         return _group_folds(inputs, folds, seed, groups)
@@ -126,9 +128,9 @@ def _group_codes(groups: np.ndarray, folds: int) -> np.ndarray:
 
 
 def row_groups(data: UserData, column: str | None, folds: int) -> np.ndarray | None:
-    """Return what a column of a store says of every row, by whose values rows are held out together: what names the rows, or a feature.
+    """Return the group of every row from a column of a store: the row names, or a feature. Rows of a group are held out together.
 
-    Raises DataError: the store has no such column; ValueError: fewer groups than folds.
+    Raises DataError if the store has no such column, and ValueError if there are fewer groups than folds.
     """
     if column is None:
         return None
@@ -143,18 +145,18 @@ def row_groups(data: UserData, column: str | None, folds: int) -> np.ndarray | N
 
 
 def fold_masks(codes: np.ndarray, classes: Sequence[Any] | None, folds: int, seed: int) -> list[np.ndarray]:
-    """Return the mask of held-out rows of every fold, stratified by class where there are classes.
+    """Return the mask of held-out rows of every fold, stratified by class if there are classes.
 
-    Raises ValueError: fewer than two folds.
+    Raises ValueError for fewer than two folds.
     """
     shares = _fold_shares(folds)
     return plain_folds(len(codes), seed, shares) if classes is None else stratified_folds(codes, seed, shares, classes)
 
 
 def task_folds(inputs: TaskInputs, folds: int, seed: int) -> list[np.ndarray]:
-    """Return the mask of held-out rows of every fold; every task has rows in all of them.
+    """Return the mask of held-out rows of every fold. Every task has rows in all folds.
 
-    Raises ValueError: fewer than two folds; DataError: a task with fewer rows than folds.
+    Raises ValueError for fewer than two folds, and DataError if a task has fewer rows than folds.
     """
     shares, sizes = _fold_shares(folds), np.diff(inputs.edges)
     if sizes.min() < folds:

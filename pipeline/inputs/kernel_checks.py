@@ -1,4 +1,4 @@
-"""Warnings about the kernels of a fit, and a refusal, once their sums are known and before any machine is solved."""
+"""Checks of the kernels of a fit, after their sums are known and before models are solved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ N_SAMPLED_ENTRIES = 1 << 13  # entries, spread over a given matrix, by which tho
 
 
 def kernel_warnings(grams: Grams) -> list[str]:
-    """Return the warnings about kernels that add nothing, or nothing new. Raises DataError: every kernel is zero."""
+    """Return warnings about zero and duplicate kernels. Raises DataError if every kernel is zero."""
     zero = [q for q in range(grams.k) if grams.sums[q].trace <= 0.0 or grams.normalizations[q].scale == 0.0]
     if len(zero) == grams.k:
         raise DataError(f"every kernel is zero (or constant) on the training rows, from {grams.specs[0]} on: there is nothing to combine")
@@ -32,7 +32,7 @@ def kernel_warnings(grams: Grams) -> list[str]:
 
 
 def emit_warnings(grams: Grams, resources: Resources) -> None:
-    """Emit these warnings, one event each."""
+    """Emit the warnings of :func:`kernel_warnings`, one event each."""
     for message in kernel_warnings(grams):
         resources.emit({"event": "warning", "message": message})
 
@@ -42,10 +42,10 @@ def _join_names(names: Sequence[str]) -> str:
 
 
 def _find_twins(grams: Grams, zero: set[int]) -> list[tuple[int, int]]:
-    """Return pairs of equal kernels, each with the first one that is the same.
+    """Return pairs of equal kernels: each duplicate with the first equal one.
 
-    Kernels over rows are compared by name and parameters: those of a grid may well agree on features of few values. Precomputed matrices
-    are compared by diagonal and row sums, scale included, or by all of their entries.
+    Kernels over rows are compared by name and parameters, because different kernels often agree on features with few values. Precomputed
+    matrices are compared by diagonal and row sums, including scale, or by all entries.
     """
     first: dict[KernelSpec | bytes, int] = {}
     twins = []

@@ -1,7 +1,7 @@
-"""The kernels of a fit: from short texts, specs, matrices or a Gram store to checked kernels, and the policy of their Gram matrices.
+"""The kernels of a fit: converts texts, specs, matrices or a Gram store to checked kernels, and sets where their matrices are stored.
 
-A fit that names none gets a bank over single features while it is small, else kernels on all features around their median distance. Which
-of both follows from the numbers of rows and features alone, and the widths from a sample of rows that these numbers draw.
+By default, small data get one kernel per feature. Larger data get kernels on all features, with widths around the median distance. The
+choice depends only on the numbers of rows and features; widths come from a sample of rows that is also determined by these numbers.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ FEWEST = 3
 
 
 def kernel_texts(kernels: UserKernels | None) -> list[str] | Literal["precomputed"] | None:
-    """Return kernels as a parameter model holds them: ``None``, ``"precomputed"``, or a list of short texts.
+    """Return kernels in the form of the parameter model: ``None``, ``"precomputed"``, or a list of kernel expressions.
 
-    Raises ValueError: a kernel that cannot be read.
+    Raises ValueError if a kernel cannot be parsed.
     """
     if kernels is None:
         return None
@@ -53,9 +53,9 @@ def kernel_texts(kernels: UserKernels | None) -> list[str] | Literal["precompute
 
 
 def with_decided_kernels(config: Any, data: Any, resources: Resources, counts: np.ndarray | None = None) -> Any:
-    """Return parameters that name their kernels: the default ones where they name none, columns and widths as the data have them.
+    """Return parameters with explicit kernels: defaults if none are given, with columns and widths filled in from the data.
 
-    ``counts``: how often rows count, ``(n,)``. Raises ValueError: kernels that do not suit the data.
+    ``counts``: multiplicities of the rows, ``(n,)``. Raises ValueError if the kernels do not suit the data.
     """
     if isinstance(config.kernels, str) or isinstance(data, GivenGrams):
         return config
@@ -71,9 +71,9 @@ def with_decided_kernels(config: Any, data: Any, resources: Resources, counts: n
 
 
 def default_kernels(data: BlockStore | MemoryBlocks, counts: np.ndarray | None = None) -> tuple[list[str], str]:
-    """Return the kernels of a fit that names none, and what to tell of the choice; nothing where it is the bank over single features.
+    """Return the default kernels and a message about the choice. The message is empty for the bank of one kernel per feature.
 
-    ``counts``: how often rows count, ``(n,)``. Raises ValueError: rows are strings, for which there is no default.
+    ``counts``: multiplicities of the rows, ``(n,)``. Raises ValueError for strings, which have no default kernels.
     """
     n, d = data.n_rows, data.n_cols
     if counts is not None:
@@ -96,14 +96,15 @@ def _grid_texts(d: int) -> tuple[str, ...]:
 
 
 def bank_fits(n: int, d: int) -> bool:
-    """Return whether a bank over single features is small enough to be the default."""
+    """Return whether one kernel per feature is small enough to be the default."""
     k = PER_FEATURE * (d + 1)
     return k <= BANK_KERNELS and k * _matrix_bytes(n) <= BANK_BYTES
 
 
 def whole_texts(n: int, square: float) -> list[str]:
-    """Return Gaussians on all features of n rows at shares of the median distance, ``square`` squared, and polynomials with it as
-    their unit; as many as keep within their bytes.
+    """Return Gaussian and polynomial kernels on all features of n rows, as many as fit in their share of memory.
+
+    ``square``: squared median distance. Gaussian widths are fractions of it; polynomials use it as their unit.
     """
     count = max(FEWEST, min(len(WHOLE), WHOLE_BYTES // _matrix_bytes(n)))
     texts = []
@@ -121,17 +122,18 @@ def _matrix_bytes(n: int) -> int:
 
 
 def closed_kernels(kernels: UserKernels, data: Any, counts: np.ndarray | None = None) -> list[KernelSpec]:
-    """Return kernels as specs over the columns of a data set: names of columns and widths that are left out are looked up in it.
+    """Return kernels as specs over the columns of a data set, with column names resolved and missing widths filled in.
 
-    ``counts``: how often rows count, ``(n,)``. Raises ValueError: a kernel that cannot be read, or does not suit the data.
+    ``counts``: multiplicities of the rows, ``(n,)``. Raises ValueError if a kernel cannot be parsed or does not suit the data.
     """
     specs, close = as_specs(kernels, data.n_cols or None), closing_for(data, counts)
     return [close(spec) if spec.is_open else spec for spec in specs]
 
 
 def closing_for(data: BlockStore | MemoryBlocks, counts: np.ndarray | None = None) -> Callable[[KernelSpec], KernelSpec]:
-    """Return what closes kernels over a data set: the names of its columns, looked up when one is named, and median widths of rows that
-    count as often as ``counts`` ``(n,)`` says.
+    """Return a function that resolves column names and fills in median widths of a kernel for a data set.
+
+    ``counts``: multiplicities of the rows, ``(n,)``.
     """
 
     @cache
@@ -143,8 +145,8 @@ def closing_for(data: BlockStore | MemoryBlocks, counts: np.ndarray | None = Non
 
 
 def resolved_kernels(kernels: Any, data: Any, normalize: str) -> list[Any]:
-    """Return the kernels of a fit, decided before, with ``normalize`` where they leave it open. Raises ValueError: kernels that do not suit
-    the data.
+    """Return the explicit kernels of a fit, with ``normalize`` where a kernel does not set it. Raises ValueError if kernels do not suit the
+    data.
     """
     if isinstance(data, GivenGrams):
         if kernels != "precomputed":
@@ -165,9 +167,9 @@ def _normalised(spec: SpecT, normalize: str) -> SpecT:
 
 
 def check_rows(specs: Sequence[KernelSpec], data: BlockStore | MemoryBlocks) -> None:
-    """Refuse kernels of strings on numbers and the other way round, and those of values >= 0 on a store that has smaller ones.
+    """Check that string kernels have strings, other kernels have numbers, and kernels of values >= 0 have no negative values in a store.
 
-    Raises DataError: the kernel is named.
+    Raises DataError with the name of the kernel.
     """
     kind = "numbers" if data.n_cols else "strings"
     minima: np.ndarray | None = None
@@ -187,19 +189,19 @@ def check_rows(specs: Sequence[KernelSpec], data: BlockStore | MemoryBlocks) -> 
 
 
 def _column_minima(data: BlockStore) -> np.ndarray:
-    """Return the smallest value of every column of a store as kernels read it."""
+    """Return the smallest value of every column of a store, after scaling for kernels."""
     scale, minima = data.scale, np.asarray(data.column_table("minimum"), np.float64)
     minima = minima if scale.shift is None else minima - scale.shift
     return minima if scale.factor is None else minima * scale.factor
 
 
 def with_gram_store(config: Any, inputs: InputsT, *, definite: bool = True) -> tuple[Any, InputsT]:
-    """Return parameters and inputs of a run whose kernels are those of a Gram store (``kernels="precomputed"``).
+    """Return parameters and inputs of a run with kernels from a Gram store (``kernels="precomputed"``).
 
-    Kernels that were computed from the rows become the kernels of the run, which then predicts on other rows; matrices that were computed
-    elsewhere replace the data; they must be positive semi-definite where ``definite`` says so.
+    If the store's kernels were computed from the rows, they become the kernels of the run, which can then predict new rows. Matrices that
+    were computed elsewhere replace the data; with ``definite`` they must be positive semi-definite.
 
-    Raises ValueError: no Gram store is named; DataError: it belongs to other data.
+    Raises ValueError if no Gram store is given, and DataError if it belongs to other data.
     """
     if config.kernels != "precomputed":
         return config, inputs
@@ -218,9 +220,9 @@ def with_gram_store(config: Any, inputs: InputsT, *, definite: bool = True) -> t
 
 
 def gram_settings(config: Any, specs: Sequence[Any], data: DataSet, resources: Resources, counts: np.ndarray | None = None) -> GramSettings:
-    """Return the policy of the Gram matrices of a fit; precomputed ones are read as they are: there is nothing to build into a store.
+    """Return the Gram settings of a fit. Precomputed matrices are read in place, because there is nothing to compute.
 
-    ``counts``: how often rows count, ``(n,)``.
+    ``counts``: multiplicities of the rows, ``(n,)``.
     """
     policy, store = config.grams, config.gram_store
     if isinstance(data, GivenGrams):

@@ -1,4 +1,4 @@
-"""What a fit learns from: data, labels or numbers, weights and groups; and what follows from labels for every machine."""
+"""Training data of a fit: rows, labels or numbers, weights and groups; and the binary problems derived from labels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Inputs(Reads):
-    """What a fit gets beside its parameters."""
+    """The inputs of a fit in addition to its parameters."""
 
     data: Any  # block store, arrays or strings in memory, or matrices
     target: np.ndarray  # `(n_samples,)` class of each row as its index, or real numbers
@@ -35,23 +35,24 @@ class Inputs(Reads):
 
     @property
     def counts(self) -> np.ndarray | None:
-        """How often rows count, ``(n_samples,)``, where something is derived from features alone: as ``sample_weight``, but rows held out
-        count as well, so that folds share it. ``None``: each once.
+        """Multiplicities of the rows ``(n_samples,)``, for quantities that depend on features alone; ``None`` if all are 1.
+
+        They equal ``sample_weight``, except that held-out rows keep theirs. Therefore all folds share these quantities.
         """
         return self.sample_weight if self.held_out is None else self.given_weight
 
     @property
     def labelled(self) -> Inputs:
-        """The rows that have a class or number, with their weights; rows that do not count have weight zero."""
+        """The rows with a class or number, and their weights."""
         return self
 
     @property
     def truth(self) -> np.ndarray:
-        """Class of every labelled row as its index, -1 of rows of neither class; or its number. ``(n_labelled,)``."""
+        """Target of every labelled row, ``(n_labelled,)``: index of its class (-1 for rows of neither class), or its number."""
         return self.target
 
     def without(self, held_out: np.ndarray | None) -> Self:
-        """Return inputs with the weights of some rows ``(n_samples,)`` zero: a split is a mask, never a copy."""
+        """Return inputs in which the held-out rows, a mask ``(n_samples,)``, have weight zero. Nothing is copied."""
         if held_out is None:
             return self
         weight = np.ones(len(held_out)) if self.sample_weight is None else self.sample_weight
@@ -59,45 +60,44 @@ class Inputs(Reads):
 
     @property
     def labels(self) -> tuple[Any, ...]:
-        """The classes of a target that has them."""
+        """The classes of a classification target."""
         assert self.classes is not None
         return self.classes
 
     @property
     def n_machines(self) -> int:
-        """One, or one per class for more than two."""
+        """Number of binary models: one, or one per class if there are more than two."""
         return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
 
 
 @dataclass(frozen=True)
 class AboutRows:
-    """Rows with their target, and what a method knows of them beside; it declares that."""
+    """Base of inputs that combine labelled rows with further data; methods declare subclasses."""
 
     rows: Inputs
 
     @property
     def labelled(self) -> Inputs:
-        """The rows with their target."""
         return self.rows
 
     @property
     def truth(self) -> np.ndarray:
-        """Class of every row as its index, or its number."""
+        """Target of every row: index of its class, or its number."""
         return self.rows.target
 
     def without(self, held_out: np.ndarray | None) -> Self:
-        """Return inputs with the weights of some rows zero."""
+        """Return inputs in which the held-out rows have weight zero."""
         return replace(self, rows=self.rows.without(held_out))
 
     def over(self, data: Any) -> Self:
-        """Return inputs whose rows are read from ``data``: the same ones, in another place."""
+        """Return inputs that read the same rows from ``data``."""
         return replace(self, rows=self.rows.over(data))
 
 
 def store_inputs(ctx: RunContext, name: str) -> Inputs:
-    """Return a store's target and weights: classes where it has labels, else real numbers.
+    """Return the target and weights of a store: classes if it has labels, otherwise numbers.
 
-    Raises DataError: no target, or one class only.
+    Raises DataError if there is no target, or one class only.
     """
     data = ctx.data
     if not data.has_table("y"):
@@ -113,7 +113,7 @@ def store_inputs(ctx: RunContext, name: str) -> Inputs:
 
 
 def checked_numbers(target: np.ndarray, url: str = "") -> np.ndarray:
-    """Return a real-valued target. Raises DataError: it is not finite, or so large that its squares are not."""
+    """Return a numeric target. Raises DataError if it is not finite, or too large to square."""
     if not np.isfinite(target).all():
         raise DataError("y holds NaN or infinity", url)
     top = float(np.abs(target).max(initial=0.0))
@@ -123,15 +123,16 @@ def checked_numbers(target: np.ndarray, url: str = "") -> np.ndarray:
 
 
 def labels_of(inputs: Inputs, machine: int) -> np.ndarray:
-    """Return the labels -1 and +1 of one machine: the second class of two, or one class against the rest."""
+    """Return the labels -1 and +1 of one binary model. +1 is the second of two classes, or the model's class against the rest."""
     return np.where(inputs.target == (1 if len(inputs.labels) == 2 else machine), 1.0, -1.0)
 
 
 def resolve_loss(loss: str, classes: Sequence[Any] | None, for_numbers: Sequence[str], for_classes: Sequence[str]) -> str:
-    """Return the loss of a fit from a parameter: for ``"auto"`` the first of those that suit the target.
+    """Return the loss of a fit. ``"auto"`` is the first loss that suits the target.
 
-    A target without ``classes`` holds real numbers; ``for_numbers`` and ``for_classes`` are the losses that a method has for either. Raises
-    ValueError: the loss does not suit the target; the message says what the target holds, and what to use.
+    A target without ``classes`` is numeric. ``for_numbers`` and ``for_classes`` list the method's losses. Raises ValueError if the loss
+    does
+    not suit the target; the message names the kind of target and a suitable loss.
     """
     known = for_numbers if classes is None else for_classes
     if loss == "auto":
@@ -143,9 +144,9 @@ def resolve_loss(loss: str, classes: Sequence[Any] | None, for_numbers: Sequence
 
 
 def dual_problems(config: Any, inputs: Inputs, epsilon: float = 0.1) -> list[DualProblem]:
-    """Return one problem per machine: hinge for classes, epsilon-insensitive for real targets.
+    """Return one dual problem per binary model: hinge loss for classes, epsilon-insensitive loss for numbers.
 
-    Raises DataError: a class without a row of positive weight.
+    Raises DataError if a class has no row of positive weight.
     """
     cost = row_costs(config, inputs)
     if not np.any(cost > 0):
@@ -157,14 +158,14 @@ def dual_problems(config: Any, inputs: Inputs, epsilon: float = 0.1) -> list[Dua
 
 
 def refuse_idle_classes(classes: Sequence[Any], codes: np.ndarray, cost: np.ndarray) -> None:
-    """Refuse classes without a row whose loss has a weight. Raises DataError: the first such class is named."""
+    """Check that every class has a row with positive cost. Raises DataError with the first class that has none."""
     idle = np.bincount(codes, cost > 0, minlength=len(classes)) == 0
     if idle.any():
         raise DataError(f"class {classes[int(idle.argmax())]!r} has no sample with positive weight; every class needs one")
 
 
 def row_costs(config: Any, inputs: Inputs) -> np.ndarray:
-    """Return ``C_i = C * sample weight * class weight``, ``(n_samples,)``."""
+    """Return the costs ``C_i = C * sample weight * class weight``, ``(n_samples,)``."""
     cost = np.full(len(inputs.target), float(config.C))
     if inputs.sample_weight is not None:
         cost *= inputs.sample_weight
@@ -176,7 +177,7 @@ def row_costs(config: Any, inputs: Inputs) -> np.ndarray:
 def class_factors(
     class_weight: Mapping[str, float] | str, classes: Sequence[Any], codes: np.ndarray, sample_weight: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the factor of every class that a parameter ``class_weight`` asks for."""
+    """Return the weight of every class for a parameter ``class_weight``."""
     if isinstance(class_weight, str):
         counts = np.bincount(codes, sample_weight, minlength=len(classes))
         return counts.sum() / (len(counts) * np.maximum(counts, np.finfo(float).tiny))
@@ -190,8 +191,9 @@ def class_factors(
 
 
 def refuse_missing_names(values: np.ndarray, where: str, what: str) -> None:
-    """Refuse what is missing among values that are compared for equality: None, NaN, an empty text, and where all others are written as
-    numbers a word such as NA. Raises ValueError: the row is named.
+    """Check that labels or names contain no missing values: None, NaN, an empty string, or a word such as NA among numbers.
+
+    Raises ValueError with the row.
     """
     words = {value: "" if is_missing(value) else str(value) for value in set(values.tolist())}
     is_numeric = all(is_decimal(word) or is_missing_word(word) for word in words.values())
@@ -203,7 +205,7 @@ def refuse_missing_names(values: np.ndarray, where: str, what: str) -> None:
 
 
 def label_spelling(label: Label) -> str:
-    """Return one spelling for 1, 1.0, True and "1", and for "True"."""
+    """Return a common spelling of a label: 1, 1.0, True, "1" and "True" give the same text."""
     label = {"True": True, "False": False}.get(label, label) if isinstance(label, str) else label
     try:
         number = float(label)
@@ -213,10 +215,10 @@ def label_spelling(label: Label) -> str:
 
 
 def row_weights(config: Any, inputs: Inputs) -> np.ndarray:
-    """Return the factor of every row's loss, ``(n_samples,)``: sample weight times class weight, 0 for rows held out.
+    """Return the weight of every row's loss, ``(n_samples,)``: sample weight times class weight, 0 for held-out rows.
 
-    Raises DataError: a class without a row of positive weight, or no such row at all; ValueError: class weights where there are no classes,
-    or of a class that is none.
+    Raises DataError if a class, or the whole data set, has no row of positive weight. Raises ValueError for class weights without classes,
+    or for an unknown class.
     """
     weight = np.ones(len(inputs.target)) if inputs.sample_weight is None else np.array(inputs.sample_weight, np.float64)
     if inputs.classes is None:

@@ -1,4 +1,4 @@
-"""``scale``: the columns of a fit as a store ingested with that scaling shows them, wherever they lie."""
+"""Parameter ``scale``: scales the columns of a fit in the same way as a store that was ingested with that scaling."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ RowsT = TypeVar("RowsT")
 
 
 def as_scaled(config: MethodConfig, data: RowsT, weight: np.ndarray | None = None) -> RowsT:
-    """Return a data set under the scaling of its columns that parameters ask for; of a store the factors follow from its own weights.
+    """Return a data set with its columns scaled as the parameters request. Factors of a store use the store's own weights.
 
-    ``weight``: how often rows in memory count. Raises ValueError: a scaling of a store that has another one, or of a text; DataError: a
-    column that has no factor.
+    ``weight``: multiplicities of rows in memory. Raises ValueError if the store already has another scaling, or rows are strings. Raises
+    DataError if a column cannot be scaled.
     """
     scale = getattr(config, "scale", None)
     if isinstance(data, BlockStore) and getattr(config, "kernels", None) == "precomputed":
@@ -52,6 +52,6 @@ def _shown(data: Rows, kind: ScaleKind, centred: bool, weight: np.ndarray | None
 
 
 def as_its_grams(data: BlockStore, grams: str) -> BlockStore:
-    """Return the rows of a store as the kernels of a Gram store saw them."""
+    """Return the rows of a store with the scaling used by the kernels of a Gram store."""
     version, *shown = GramStore.open(grams).meta.data.split(":")
     return data.with_scale(cast(ScaleKind, shown[0]), centred=len(shown) == 1) if shown and version == data.digest else data

@@ -1,4 +1,4 @@
-"""Accuracy, of a regression R2: along the path on training rows and on rows held out by a mask, and of many tasks task by task."""
+"""Accuracy or R2: along the path on training and held-out rows, and per task."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ InputsT = TypeVar("InputsT", bound=Inputs)
 
 @dataclass(frozen=True)
 class AccuracyTracker:
-    """One classifier among the machines of a loop."""
+    """Tracks the accuracy of one classifier, which may consist of several binary models."""
 
     # first, count: its machines: `machines[first : first + count]`; one for two classes, else one per class
     first: int
@@ -28,13 +28,13 @@ class AccuracyTracker:
 
     @property
     def machines(self) -> range:
-        """Indices of its machines."""
+        """Indices of its binary models."""
         return range(self.first, self.first + self.count)
 
 
 @dataclass(frozen=True)
 class R2Tracker:
-    """One regression machine among the machines of a loop."""
+    """Tracks the R2 of one regression model."""
 
     first: int  # its number
     target: np.ndarray  # `(n_samples,)` real target
@@ -42,17 +42,17 @@ class R2Tracker:
 
     @property
     def machines(self) -> range:
-        """Indices of its machines: one."""
+        """Index of its model, as a range."""
         return range(self.first, self.first + 1)
 
 
 def predicted_codes(decisions: np.ndarray) -> np.ndarray:
-    """Return the class of each row from ``(n_machines, n_samples)`` decision values."""
+    """Return the index of the predicted class of each row from ``(n_machines, n_samples)`` decision values."""
     return (decisions[0] > 0).astype(np.int64) if len(decisions) == 1 else decisions.argmax(axis=0)
 
 
 def accuracies(fit: AccuracyTracker, decisions: Mapping[int, np.ndarray]) -> tuple[float, float]:
-    """Return ``(train, test)`` accuracy of a fit; NaN where there are no rows."""
+    """Return ``(train, test)`` accuracy of a fit; NaN if there are no rows."""
     values = np.stack([decisions[k] for k in fit.machines])
     right = predicted_codes(values) == fit.codes
     parts = (right, right[:0]) if fit.held_out is None else (right[~fit.held_out], right[fit.held_out])
@@ -61,19 +61,19 @@ def accuracies(fit: AccuracyTracker, decisions: Mapping[int, np.ndarray]) -> tup
 
 
 def r_squared(target: np.ndarray, values: np.ndarray) -> float:
-    """Return the share of the target's variance that values explain, 1 at best; NaN where there is none."""
+    """Return R2 of predictions, 1 at best; NaN if the target is constant."""
     spread = float(np.square(target - target.mean()).sum()) if target.size else 0.0
     return 1.0 - float(np.square(target - values).sum()) / spread if spread > 0.0 else NAN
 
 
 def r2_scores(fit: R2Tracker, decisions: Mapping[int, np.ndarray]) -> tuple[float, float]:
-    """Return ``(train, test)`` R2 of a regression; NaN where there are no rows."""
+    """Return ``(train, test)`` R2 of a regression; NaN if there are no rows."""
     values, mask = decisions[fit.first], np.zeros(len(fit.target), dtype=bool) if fit.held_out is None else fit.held_out
     return r_squared(fit.target[~mask], values[~mask]), r_squared(fit.target[mask], values[mask])
 
 
 def accuracy_metrics(fits: Sequence[AccuracyTracker | R2Tracker], decisions: Mapping[int, np.ndarray]) -> dict[str, object]:
-    """Return what a history row holds of accuracies, or of R2 for regressions: two numbers for one fit, lists for several."""
+    """Return the accuracies or R2 for a row of the history: two numbers for one fit, lists for several."""
     if not fits:
         return {}
     name = "r2" if isinstance(fits[0], R2Tracker) else "accuracy"
@@ -85,7 +85,7 @@ def accuracy_metrics(fits: Sequence[AccuracyTracker | R2Tracker], decisions: Map
 
 
 def count_answers(fit: AccuracyTracker | R2Tracker, decisions: Mapping[int, np.ndarray]) -> int:
-    """Return how many classes the training rows get; of numbers 1 where all are the same, else 2."""
+    """Return the number of distinct classes predicted for training rows. For regression: 1 if all predictions are equal, otherwise 2."""
     values = np.stack([decisions[k] for k in fit.machines])
     seen = values if fit.held_out is None else values[:, ~fit.held_out]
     if isinstance(fit, AccuracyTracker):
@@ -94,16 +94,16 @@ def count_answers(fit: AccuracyTracker | R2Tracker, decisions: Mapping[int, np.n
 
 
 def fit_tracker(inputs: Inputs, held_out: np.ndarray | None, first: int = 0) -> AccuracyTracker | R2Tracker:
-    """Return what follows accuracy, or R2, of a fit whose machines begin at number ``first`` of a loop."""
+    """Return the tracker of a fit whose models start at index ``first``."""
     if inputs.classes is None:
         return R2Tracker(first, inputs.target, held_out)
     return AccuracyTracker(first, inputs.n_machines, inputs.target, held_out)
 
 
 def held_out_rows(extra: Mapping[str, Any], codes: np.ndarray, seed: int, classes: Sequence[Any] | None) -> np.ndarray | None:
-    """Return the mask of the rows that ``test_share`` holds out of a run, or ``None``; without ``classes`` of any rows.
+    """Return the mask of rows held out by ``test_share``, or ``None``. It is stratified if there are ``classes``.
 
-    Raises ValueError: a share that is none; DataError: a class with too few rows to appear in both parts.
+    Raises ValueError for an invalid share, and DataError if a class has too few rows to be in both parts.
     """
     share = extra.get("test_share", 0.0)
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
@@ -114,25 +114,25 @@ def held_out_rows(extra: Mapping[str, Any], codes: np.ndarray, seed: int, classe
 
 
 def model_values(inputs: Any, model: Any, resources: Any) -> np.ndarray:
-    """Return what a model decides on all labelled rows, ``(n_machines, n_labelled)``."""
+    """Return the decision values of a model on all labelled rows, ``(n_machines, n_labelled)``."""
     return model.decision_values(inputs.data, resources, covariates=getattr(inputs, "covariates", None)).T
 
 
 def scores_of(rows: Inputs, values: np.ndarray) -> dict[str, Any]:
-    """Return accuracy, or R2, of what ``(n_machines, n)`` decision values say of the rows of a fit, and how many answers there are."""
+    """Return the accuracy or R2 of ``(n_machines, n)`` decision values, and the number of distinct predictions."""
     return accuracy_metrics([fit_tracker(rows, rows.held_out)], dict(enumerate(values)))
 
 
 def stratified_split(codes: np.ndarray, share: float, seed: int, classes: Sequence[Any] = ()) -> np.ndarray:
-    """Return a mask with ``share`` of the rows of every class, drawn from ``seed``.
+    """Return a mask with ``share`` of the rows of every class, drawn with ``seed``.
 
-    Raises DataError: a class with too few rows to appear in both parts.
+    Raises DataError if a class has too few rows to be in both parts.
     """
     return stratified_folds(codes, seed, [share], classes)[0]
 
 
 def plain_folds(n: int, seed: int, shares: Sequence[float]) -> list[np.ndarray]:
-    """Return disjoint masks with the given shares of n rows. Raises DataError: too few rows for every part to have one."""
+    """Return disjoint masks with the given shares of n rows. Raises DataError if a part would be empty."""
     order = np.random.default_rng(np.random.SeedSequence((seed, 0xF01D))).permutation(n)
     masks = [np.zeros(n, dtype=bool) for _ in shares]
     _mark_parts(masks, order, shares, f"{n} rows are")
@@ -140,7 +140,7 @@ def plain_folds(n: int, seed: int, shares: Sequence[float]) -> list[np.ndarray]:
 
 
 def stratified_folds(codes: np.ndarray, seed: int, shares: Sequence[float], classes: Sequence[Any] = ()) -> list[np.ndarray]:
-    """Return disjoint masks with the given shares of the rows of every class (``classes``: their names, for the error)."""
+    """Return disjoint masks with the given shares of the rows of every class. ``classes``: class names for error messages."""
     rng = np.random.default_rng(np.random.SeedSequence((seed, 0xF01D)))
     masks = [np.zeros(len(codes), dtype=bool) for _ in shares]
     for code in np.unique(codes):
@@ -159,10 +159,10 @@ def _mark_parts(masks: Sequence[np.ndarray], rows: np.ndarray, shares: Sequence[
 
 
 def task_accuracies(codes: np.ndarray, names: Sequence[Any], truth: np.ndarray, values: np.ndarray) -> dict[str, Any]:
-    """Return the mean accuracy over tasks (and area under the curve, over tasks with both labels), and a row per task.
+    """Return the mean accuracy over tasks, the mean AUC over tasks with both classes, and a row per task.
 
-    ``codes``, ``names``: ``(n,)`` task of each row as its position in the names; ``truth``: ``(n,)`` class of each row as its index;
-    ``values``: ``(n, n_machines)`` decision values; the area is that of two classes.
+    ``codes``, ``names``: ``(n,)`` task of each row as an index into the names. ``truth``: ``(n,)`` index of the true class. ``values``:
+    ``(n, n_machines)`` decision values. AUC is defined for two classes only.
     """
     from sklearn.metrics import roc_auc_score
 
@@ -179,9 +179,9 @@ def task_accuracies(codes: np.ndarray, names: Sequence[Any], truth: np.ndarray, 
 
 
 def task_variances(codes: np.ndarray, names: Sequence[Any], truth: np.ndarray, values: np.ndarray) -> dict[str, Any]:
-    """Return the share of each task's variance that predictions explain: mean and median over tasks, and a row per task.
+    """Return R2 per task: mean and median over tasks, and a row per task.
 
-    A mean of ratios is ruled by tasks of little variance, hence the median beside it; tasks without variance are left out of both.
+    Tasks with little variance dominate the mean, so the median is given too. Tasks without variance are excluded from both.
     """
     rows = []
     for t in np.unique(codes):

@@ -1,4 +1,4 @@
-"""What methods for many tasks learn from: rows with a target and a task each, and the losses that follow."""
+"""Training data of multi-task methods: rows with a target and a task each, and their losses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_NAMES = 5  # names that a message lists at most
 
 @dataclass(frozen=True)
 class TaskInputs(Inputs):
-    """What a fit for many tasks learns from; rows of a task may lie anywhere in the data."""
+    """Training data of a multi-task fit. Rows may be in any order."""
 
     # `(n_samples,)` task of each row, as its position in `names`
     codes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -37,33 +37,31 @@ class TaskInputs(Inputs):
 
     @property
     def n_tasks(self) -> int:
-        """Number of tasks."""
         return len(self.names)
 
     @cached_property
     def order(self) -> np.ndarray:
-        """``(n_samples,)`` rows task by task, those of a task ascending."""
+        """``(n_samples,)`` row indices sorted by task, ascending within a task."""
         return np.argsort(self.codes, kind="stable")
 
     @cached_property
     def edges(self) -> np.ndarray:
-        """``(n_tasks + 1,)`` where the tasks begin in ``order``."""
+        """``(n_tasks + 1,)`` offsets of the tasks in ``order``."""
         return np.concatenate([[0], np.cumsum(np.bincount(self.codes, minlength=self.n_tasks))]).astype(np.int64)
 
     def rows(self, task: int) -> np.ndarray:
-        """Return the rows of one task, ascending."""
         return self.order[self.edges[task] : self.edges[task + 1]]
 
     def signs(self, machine: int = 0) -> np.ndarray:
-        """Return the numbers that solvers fit: -1 and +1 for classes, else the target; ``(n_samples,)``.
+        """Return the target of solvers, ``(n_samples,)``: labels -1 and +1 for classes, otherwise numbers.
 
-        +1 is the second class of two; of more, one machine per class, the one against the rest.
+        +1 is the second of two classes. With more classes there is one binary model per class, and +1 is the class of ``machine``.
         """
         return np.asarray(self.target, np.float64) if self.classes is None else labels_of(self, machine)
 
 
 def task_codes(task: object, n: int) -> tuple[np.ndarray, tuple[Any, ...]]:
-    """Return the task of each of n rows as a number, and the names in ascending order; ``None`` is a single task named 0."""
+    """Return the task of each of n rows as an index, and the sorted task names. ``None`` is a single task named 0."""
     if task is None:
         return np.zeros(n, np.int64), (0,)
     names, codes = np.unique(_task_names(task, n), return_inverse=True)
@@ -71,7 +69,7 @@ def task_codes(task: object, n: int) -> tuple[np.ndarray, tuple[Any, ...]]:
 
 
 def _task_names(task: object, n: int) -> np.ndarray:
-    """Return the names of the tasks of n rows, ``(n,)`` integers or strings; whole numbers may come as floats."""
+    """Return the task names of n rows, ``(n,)`` integers or strings. Floats are accepted if they are whole numbers."""
     names = np.asarray(in_memory(task, "task"))
     if names.shape != (n,):
         raise ValueError(f"task has shape {names.shape}, the data has {n} rows: it must name the task of every row")
@@ -101,9 +99,9 @@ def _name_list(names: Sequence[Any]) -> str:
 
 
 def known_codes(task: object, names: Sequence[Any], n: int) -> np.ndarray:
-    """Return the task of each row of data to predict, as its position in the names of the training tasks.
+    """Return the task of each row to predict, as an index into the names of the training tasks.
 
-    Raises ValueError: a task that was not there at fit, or no tasks where there were several.
+    Raises ValueError for an unknown task, or if tasks are missing for a model with several tasks.
     """
     if task is None:
         if len(names) > 1:
@@ -118,9 +116,9 @@ def known_codes(task: object, names: Sequence[Any], n: int) -> np.ndarray:
 
 
 def with_tasks(inputs: Inputs, task: object, url: str = "") -> TaskInputs:
-    """Return inputs with the task of every row, ``(n_samples,)`` names, or ``None`` for a single task; ``url`` is for messages.
+    """Return inputs with the task of every row: names ``(n_samples,)``, or ``None`` for a single task. ``url`` appears in messages.
 
-    Raises ValueError: tasks that cannot be read; DataError: a task without a row of positive weight.
+    Raises ValueError for invalid tasks, and DataError if a task has no row of positive weight.
     """
     codes, names = task_codes(task, len(inputs.target))
     data, target, classes, weight = inputs.data, inputs.target, inputs.classes, inputs.sample_weight
@@ -130,7 +128,7 @@ def with_tasks(inputs: Inputs, task: object, url: str = "") -> TaskInputs:
 
 
 def refuse_more_classes(inputs: Inputs) -> None:
-    """Refuse more than two classes, for methods that separate two. Raises ValueError: how many there are."""
+    """Check that a target has two classes, for binary methods. Raises ValueError with the number of classes."""
     if inputs.classes is not None and len(inputs.classes) > 2:
         raise ValueError(
             "Only binary classification is supported. The type of the target is multiclass. "
@@ -139,7 +137,7 @@ def refuse_more_classes(inputs: Inputs) -> None:
 
 
 def refuse_empty(inputs: TaskInputs, url: str = "") -> None:
-    """Refuse tasks without a row of positive weight. Raises DataError: the first of them are named."""
+    """Check that every task has a row of positive weight. Raises DataError with the first tasks that have none."""
     weight = np.ones(len(inputs.codes)) if inputs.sample_weight is None else inputs.sample_weight
     mass = np.bincount(inputs.codes, weight > 0, minlength=inputs.n_tasks)
     if not mass.all():
@@ -148,7 +146,7 @@ def refuse_empty(inputs: TaskInputs, url: str = "") -> None:
 
 
 def store_tasks(data: Any) -> np.ndarray | None:
-    """Return the task of each row of a store, by its name or number; ``None`` where it has none."""
+    """Return the task of each row of a store, by name or number; ``None`` if the store has no tasks."""
     if not (hasattr(data, "has_table") and data.has_table("task")):
         return None
     names = data.meta.task_names
@@ -156,9 +154,9 @@ def store_tasks(data: Any) -> np.ndarray | None:
 
 
 def store_codes(model: Any, data: DataSet, task: object = None) -> np.ndarray:
-    """Return the task of each row of a store, as its position in the model's tasks; ``task`` is in place of the store's.
+    """Return the task of each row of a store, as an index into the model's tasks. ``task`` overrides the store's tasks.
 
-    Raises ValueError: no task table where the model knows several tasks, or a task that was not there at fit; the store is named.
+    Raises ValueError, naming the store, if it has no tasks and the model has several, or if a task is unknown.
     """
     if task is not None:
         return known_codes(task, model.tasks, data.n_rows)
@@ -174,15 +172,15 @@ def store_codes(model: Any, data: DataSet, task: object = None) -> np.ndarray:
 
 
 def store_task_inputs(ctx: RunContext, name: str) -> TaskInputs:
-    """Return a store's target, weights and tasks; a store without a task table is a single task.
+    """Return the target, weights and tasks of a store. A store without tasks is a single task.
 
-    Raises DataError: no target, one class only, or an empty task.
+    Raises DataError if there is no target, one class only, or an empty task.
     """
     return with_tasks(store_inputs(ctx, name), store_tasks(ctx.data), ctx.data.url)
 
 
 def held_out_task_inputs(ctx: RunContext, name: str, extra: Mapping[str, Any]) -> TaskInputs:
-    """Return what :func:`store_task_inputs` does, without the rows that ``extra`` holds out; every task must have others."""
+    """Return the inputs of :func:`store_task_inputs` without the rows held out by ``extra``. Every task must keep training rows."""
     inputs = store_task_inputs(ctx, name)
     inputs = inputs.without(held_out_rows(extra, inputs.target, ctx.seed, inputs.classes))
     refuse_empty(inputs, ctx.data.url)
@@ -190,9 +188,10 @@ def held_out_task_inputs(ctx: RunContext, name: str, extra: Mapping[str, Any]) -
 
 
 def single_label_tasks(inputs: TaskInputs, machine: int = 0) -> np.ndarray:
-    """Return ``(n_tasks,)`` the label -1 or +1 of tasks all of whose weighted rows have it, 0 for the others and for regression.
+    """Return ``(n_tasks,)``: the label -1 or +1 of tasks whose weighted rows all have it, otherwise 0; also 0 for regression.
 
-    Such a task gets a constant prediction: the equality of its dual leaves no variable to move. ``machine``: as in `TaskInputs.signs`.
+    Such a task gets a constant prediction, because the equality constraint of its dual leaves no free variable. ``machine``: as in
+    `TaskInputs.signs`.
     """
     if inputs.classes is None:
         return np.zeros(inputs.n_tasks)
@@ -205,7 +204,7 @@ def single_label_tasks(inputs: TaskInputs, machine: int = 0) -> np.ndarray:
 
 @dataclass(frozen=True)
 class TaskProblem:
-    """Losses of one fit."""
+    """The losses of one fit."""
 
     problem: DualProblem  # of all rows; rows of tasks with a constant prediction have an empty box
     constants: np.ndarray  # `(T,)` label of such tasks, 0 for others
@@ -215,10 +214,10 @@ TARGET_C = 0.5  # C="auto" of a real target and one kernel
 
 
 def with_loss_weight(config: ConfigT, inputs: Inputs, n_kernels: int = 1) -> ConfigT:
-    """Return parameters with the weight of the losses that ``C="auto"`` is: 1 for classes, ``0.5 / sqrt(n_kernels)`` for real targets.
+    """Return parameters with the value of ``C="auto"``: 1 for classes, ``0.5 / sqrt(n_kernels)`` for numbers.
 
-    Each kernel has trace n, and weights of norm one make a sum of k of them up to sqrt(k) times as large: it would follow the rows as much
-    more closely.
+    Each kernel has trace n, so a sum of k kernels with weights of norm one has a trace up to ``sqrt(k)`` times as large. It would fit the
+    training data correspondingly closer.
     """
     if dict(config)["C"] != "auto":
         return config
@@ -226,11 +225,11 @@ def with_loss_weight(config: ConfigT, inputs: Inputs, n_kernels: int = 1) -> Con
 
 
 def pooled_problem(config: Any, inputs: TaskInputs, machine: int = 0) -> TaskProblem:
-    """Return the losses of all rows in the order of the data, beta of every task with sum zero.
+    """Return the losses of all rows in data order. The coefficients beta of every task sum to zero.
 
-    Rows of tasks with one label have no box: a constant is predicted there. ``machine``: as in `TaskInputs.signs`.
+    Tasks with a single label have no free variables; they get a constant prediction. ``machine``: as in `TaskInputs.signs`.
 
-    Raises ValueError: a loss of classes on a real target or the other way round.
+    Raises ValueError if the loss does not suit the kind of target.
     """
     loss = resolve_loss(config.loss, inputs.classes, ("epsilon_insensitive", "squared"), ("hinge", "squared"))
     constants = single_label_tasks(inputs, machine)
@@ -245,7 +244,7 @@ def pooled_problem(config: Any, inputs: TaskInputs, machine: int = 0) -> TaskPro
 
 @dataclass(eq=False)
 class PooledTasks:
-    """What problems of one machine of all tasks have in common: its losses, and the kernels that it reads."""
+    """Base of problems with one joint model of all tasks: its losses and its kernels."""
 
     config: Any
     inputs: TaskInputs
@@ -265,16 +264,16 @@ class PooledTasks:
 
     @property
     def distributed(self) -> tuple[str, ...]:
-        """What workers do."""
+        """Descriptions of the tasks on workers."""
         from ..grams.plans import sum_work
 
         return sum_work(self.settings, self.inputs.data.n_rows, self.planned.driver_memory)
 
 
 def checked_task_kernel(kernel: object, n_tasks: int) -> np.ndarray | None:
-    """Return the task kernel as a matrix ``(T, T)``, ``None`` where it is left to the identity.
+    """Return the task kernel as a matrix ``(T, T)``, or ``None`` for the identity.
 
-    Raises ValueError: another shape, numbers that are not finite, not symmetric, or not positive semi-definite.
+    Raises ValueError if it has another shape, or is not finite, symmetric and positive semi-definite.
     """
     if kernel is None:
         return None

@@ -1,1 +1,1 @@
-"""Outer iterations on explicit states, and what runs them."""
+"""Outer iterations of methods, as functions of explicit states."""

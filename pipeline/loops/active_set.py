@@ -1,24 +1,25 @@
-"""The active-set loop over a graph of kernels: a restricted problem, the nodes that break its certificate, their hulls.
+"""The active-set loop over a graph of kernels: solve a restricted problem, find nodes that violate its certificate, add their hulls.
 
-The whole problem is ``min 1/2 Omega(f)^2 + loss`` over all nodes of a graph that may be too large to list, Omega the gauge of
-``kernels/graphs/norms.py``. A round solves it over a hull W and looks outside.
+The whole problem is ``min 1/2 Omega(f)^2 + loss`` over all nodes of a graph that may be too large to enumerate. Omega is the gauge of
+``kernels/graphs/norms.py``. Each round solves the problem over a hull W, and then checks nodes outside.
 
-* Every f over W is a point of the whole problem: the restricted primal value bounds the whole optimum from above.
-* A dual point beta bounds the optimum from below by ``max_t t linear - t^2 (square + U) / 2``, U any bound of the squared dual gauge
-  of sqrt(M(beta)) (:class:`.DualPoint`). Over W that is the restricted problem's own U_W; over the whole graph it is
-  ``max(U_W, worst)`` once ``worst`` bounds M_w / d_w^2 of *every* node outside W, or the thesis' sums over descendants of the nodes
+* Every f over W is feasible for the whole problem. So the restricted primal value is an upper bound of the whole optimum.
+* A dual point beta bounds the optimum from below by ``max_t t linear - t^2 (square + U) / 2``, where U is any bound of the squared dual
+  gauge of sqrt(M(beta)) (:class:`.DualPoint`). Over W, U is the restricted problem's own U_W. Over the whole graph it is
+  ``max(U_W, worst)``, if ``worst`` bounds M_w / d_w^2 of *every* node outside W, or the thesis' sums over descendants of the nodes
   next to W (Theorem 5.3.2).
 * Raising the bound from U_W to u lowers the dual value by at most ``t^2 (u - U_W) / 2``. So nodes whose value stays below
 
   ``threshold = U_W + OUTSIDE_GAP_SHARE (tol |P| - gap_W) / t^2``,   OUTSIDE_GAP_SHARE < 2,
 
-  cannot keep the whole gap from closing: with none above it, it is at most
-  ``gap_W + OUTSIDE_GAP_SHARE / 2 (tol |P| - gap_W) <= tol |P|``. Where the loss dwarfs the gauge this spares most of the graph.
-* Nodes above the threshold whose ancestors are all in W do lower the optimum (rho > 1), so that adding the worst of them makes
-  progress; a finite graph ends the loop.
+  cannot keep the whole gap from closing. If no node exceeds it, the gap is at most
+  ``gap_W + OUTSIDE_GAP_SHARE / 2 (tol |P| - gap_W) <= tol |P|``. If the loss is much larger than the gauge, most of the graph need not
+  be visited.
+* Nodes above the threshold whose ancestors are all in W do lower the optimum (rho > 1), so adding the worst of them makes progress. On a
+  finite graph the loop ends.
 
-Each step of :func:`active_step` is a function of the state alone: it belongs into the state of a method's loop, beside the method's own
-record of its master problem.
+:func:`active_step` depends on the state alone. Its state is part of the state of a method's loop, together with the method's own record
+of its master problem.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ CUT_SHORT = ("max_rounds", "max_nodes", "rest")
 
 @dataclass(frozen=True)
 class ActiveRule:
-    """How an active-set loop goes on and ends."""
+    """Tolerances and limits of an active-set loop."""
 
     tol: float = 1e-3  # gap at which it ends, relative to the primal value
     # max_rounds, max_nodes: caps; a stop by one of them is no success
@@ -68,7 +69,7 @@ class ActiveRule:
 
 @dataclass(frozen=True)
 class Restricted:
-    """The master's solution over the hull."""
+    """The solution of the master problem over the hull."""
 
     upper: float  # primal value of the best point so far
     point: DualPoint  # a feasible dual point
@@ -82,13 +83,13 @@ class Restricted:
 
     @property
     def gap(self) -> float:
-        """Gap of the restricted problem."""
+        """Duality gap of the restricted problem."""
         return sound_gap(self.upper - self.lower, self.upper)
 
 
 @dataclass(frozen=True)
 class Violations:
-    """Nodes outside the hull."""
+    """Values of nodes outside the hull that violate the certificate."""
 
     keys: np.ndarray  # `(m, width)` those above the threshold, or the worst of them; ancestors may lie outside too
     values: np.ndarray  # `(m,)` M_w / d_w^2, or a bound of it
@@ -98,7 +99,7 @@ class Violations:
     looked_at: int = 0  # number of nodes visited
 
     def worst_first(self, count: int) -> np.ndarray:
-        """Return the keys of the ``count`` greatest values; equal ones keep their order."""
+        """Return the keys of the ``count`` largest values. Ties keep their order."""
         return self.keys[np.argsort(-self.values, kind="stable")[:count]]
 
 
@@ -125,35 +126,35 @@ class ActiveState:
 
     @property
     def certificate(self) -> float:
-        """Certified gap of the whole problem, absolute; infinite while nothing is certified."""
+        """Certified absolute gap of the whole problem; infinite while there is no certificate."""
         return sound_gap(self.upper - self.certified, self.upper)
 
     def is_certified(self, tol: float) -> bool:
-        """Return whether the gap over all nodes is within a tolerance relative to the primal value."""
+        """Return whether the gap over all nodes is within ``tol``, relative to the primal value."""
         return self.depth == EVERYWHERE and self.certificate <= tol * abs(self.upper)
 
     def master_tol(self, tol: float) -> float:
-        """Return the relative gap that the master must reach."""
+        """Return the relative gap that the master problem must reach."""
         return MASTER_SHARE * tol if self.tight else max(MASTER_SHARE * tol, FIRST_TOL * TOL_DECAY**self.rounds)
 
 
 class ActiveProblem(Protocol[M]):
-    """What a method brings to the loop; ``M`` is its own record of the restricted problem (weights, dual variables)."""
+    """Protocol of a method's part of the loop. ``M`` is its record of the restricted problem (weights, dual variables)."""
 
     def solve(self, nodes: NodeSet, master: M, tol: float, resources: Any, /) -> tuple[M, Restricted]:
-        """Work on the restricted problem until its gap is ``tol`` relative to its value, or for one slice of work."""
+        """Solve the restricted problem to a relative gap of ``tol``, or for one slice of work."""
         ...
 
     def frontier(self, nodes: NodeSet, master: M, threshold: float, resources: Any, /) -> Violations:
-        """Visit the nodes next to the hull, those with all parents inside."""
+        """Visit the nodes next to the hull, those whose parents are all inside."""
         ...
 
     def everywhere(self, nodes: NodeSet, master: M, threshold: float, resources: Any, /) -> Violations:
-        """Visit all nodes outside, as deep as the method can."""
+        """Visit all nodes outside the hull, as deep as the method can."""
         ...
 
     def enlarged(self, master: M, before: NodeSet, after: NodeSet) -> M:
-        """Return the master's record with entries for the nodes that joined."""
+        """Return the master's record with entries for the added nodes."""
         ...
 
     def parents(self, key: np.ndarray) -> np.ndarray:
@@ -161,12 +162,12 @@ class ActiveProblem(Protocol[M]):
         ...
 
     def penalties(self, keys: np.ndarray) -> np.ndarray:
-        """Return d of nodes ``(m, width)``."""
+        """Return the penalties d of nodes, ``(m, width)``."""
         ...
 
 
 def dual_point(problem: DualProblem, beta: np.ndarray) -> DualPoint:
-    """Return beta as far as its dual value, and that of its multiples in the box, depend on it."""
+    """Return the quantities of beta that determine its dual value, and that of its multiples in the box."""
     ends = np.where(beta > 0, problem.hi, problem.lo)
     used = beta != 0
     max_scale = float(np.min(ends[used] / beta[used], initial=np.inf))
@@ -174,7 +175,7 @@ def dual_point(problem: DualProblem, beta: np.ndarray) -> DualPoint:
 
 
 def violation_threshold(restricted: Restricted, tol: float) -> float:
-    """Return the value above which a node outside may keep the whole gap from closing to ``tol``, relative to the primal value."""
+    """Return the value above which a node outside the hull may keep the relative gap of the whole problem above ``tol``."""
     t = restricted.point.scale(restricted.bound)
     return restricted.bound + (OUTSIDE_GAP_SHARE * max(tol * abs(restricted.upper) - restricted.gap, 0.0) / (t * t) if t > 0 else np.inf)
 
@@ -182,9 +183,10 @@ def violation_threshold(restricted: Restricted, tol: float) -> float:
 def active_step(
     state: ActiveState, master: M, problem: ActiveProblem[M], rule: ActiveRule, resources: Resources
 ) -> tuple[ActiveState, M, dict[str, Any]]:
-    """Give the master one slice of work; when it is done, visit nodes outside, and add the worst violators with their hulls or stop.
+    """Run one slice of work on the master problem. Once it is solved, visit nodes outside, and add the worst violators with their hulls or
+    stop.
 
-    Returns new state and master; figures of the step for the history.
+    Returns the new state and master record, and figures of the step for the history.
     """
     master, restricted = problem.solve(state.nodes, master, state.master_tol(rule.tol), resources)
     state = replace(state, iteration=state.iteration + 1, upper=restricted.upper, lower=restricted.lower, bound=restricted.bound)
@@ -209,7 +211,7 @@ def active_step(
 
 
 def _with_certificate(state: ActiveState, restricted: Restricted, violations: Violations) -> ActiveState:
-    """Return the state with the certificate that a visit to nodes outside gives."""
+    """Return the state with the certificate that follows from a visit of outside nodes."""
     state = replace(state, worst=violations.worst)
     if violations.depth is None:
         return state
@@ -224,7 +226,7 @@ def _with_certificate(state: ActiveState, restricted: Restricted, violations: Vi
 def _grow_or_stop(
     state: ActiveState, restricted: Restricted, violations: Violations, is_close: bool, problem: ActiveProblem[Any], rule: ActiveRule
 ) -> ActiveState:
-    """Return the state with new nodes, or with a finer tolerance of the master, or with a reason to stop."""
+    """Return the state with new nodes, a smaller tolerance of the master problem, or a reason to stop."""
     is_quiet = not len(violations.keys)
     if is_quiet and is_close and violations.depth != EVERYWHERE:
         return replace(state, stop="frontier" if violations.depth is None else "depth")
@@ -260,5 +262,5 @@ def _figures(state: ActiveState, n_added: int, n_visited: int) -> dict[str, Any]
 
 
 def unchanged_figures(state: ActiveState) -> dict[str, Any]:
-    """Return the figures of a step that leaves the active set as it is."""
+    """Return the figures of a step that does not change the active set."""
     return _figures(state, 0, 0)

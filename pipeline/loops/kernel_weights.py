@@ -1,8 +1,8 @@
-"""The loop over kernel weights: machines solved at given weights become cuts, bounds and the best weights so far.
+"""The loop over kernel weights: each solve at given weights gives a cut, bounds, and possibly the best weights so far.
 
-With J(theta) = max over beta of ``c'beta - kink ||beta||_1 - 1/2 sum_q theta_q s_q(beta)`` every feasible beta gives the cut
-``J(theta) >= c_i - 1/2 <s^i, theta>``, and every primal value an upper bound; both hold however inexactly a machine was solved (Yang, Xu,
-Ye, King, Lyu, IEEE Trans. Neural Networks 22, 2011).
+With J(theta) = max over beta of ``c'beta - kink ||beta||_1 - 1/2 sum_q theta_q s_q(beta)``, every feasible beta gives the cut
+``J(theta) >= c_i - 1/2 <s^i, theta>``, and every primal value an upper bound. Both hold for inexact solutions, too (Yang, Xu, Ye, King,
+Lyu, IEEE Trans. Neural Networks 22, 2011).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_SHRUNK_SHARE = 0.9  # the working set is chosen anew when it would shrink to
 
 @dataclass(frozen=True)
 class Trial:
-    """A machine solved at given weights."""
+    """A model solved at given kernel weights."""
 
     theta: np.ndarray  # `(k,)` weights
     # beta, bias, decision: its solution: `(n,)` coefficients, bias, and `(n,)` values K(theta) beta
@@ -50,7 +50,6 @@ class Trial:
 
     @property
     def weights(self) -> np.ndarray:
-        """The weights."""
         return self.theta
 
     @property
@@ -61,7 +60,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class WeightState:
-    """One machine's search for weights: cuts, bounds, and the best point so far."""
+    """The search for the kernel weights of one model: cuts, bounds, and the best point so far."""
 
     record_name: ClassVar[str] = "WeightState"
     theta: np.ndarray  # `(k,)` weights to be tried next
@@ -97,28 +96,27 @@ class WeightState:
 
     @property
     def relative_gap(self) -> float:
-        """This gap in units of the upper bound, or of one if that is smaller."""
+        """The gap divided by the upper bound, or by 1 if that is larger."""
         return self.gap / max(abs(self.upper), 1.0) if np.isfinite(self.gap) else np.inf
 
     @property
     def whole(self) -> bool:
-        """Whether the working set is all kernels."""
+        """Whether the working set contains all kernels."""
         return bool(self.active.all())
 
     @property
     def cuts(self) -> Cuts:
-        """The cuts so far, over the working set."""
         return Cuts(self.cut_values, self.cut_forms[:, self.active])
 
     def scatter(self, weights: np.ndarray) -> np.ndarray:
-        """Return weights of the working set as weights of all kernels."""
+        """Extend weights of the working set to all kernels."""
         scattered = np.zeros(len(self.active))
         scattered[self.active] = weights
         return scattered
 
 
 def initial_state(domain: Domain, k: int, n: int) -> WeightState:
-    """Return the state before the first machine: equal weights."""
+    """Return the state before the first solve, with equal weights."""
     theta, none = domain.start(k), np.zeros(0)
     return WeightState(
         theta=theta,
@@ -141,16 +139,16 @@ def initial_state(domain: Domain, k: int, n: int) -> WeightState:
 
 
 def best_multiple(problem: DualProblem, beta: np.ndarray, decision: np.ndarray, largest: float) -> np.ndarray:
-    """Return the multiple of coefficients, up to a ``largest``, of greatest dual value; ``decision``: what they decide, biases or not."""
+    """Return the multiple of the coefficients, at most ``largest``, with the greatest dual value. ``decision``: their decision values."""
     square = float(beta @ decision + (problem.ridges() * beta) @ beta)
     return max(min(largest, problem.linear(beta) / square) if square > 0 else largest, 0.0) * beta
 
 
 def continue_search(fresh: WeightState, last: WeightState, problem: DualProblem, scale: float) -> WeightState:
-    """Return the first state of a search that begins where one with another C ended; ``scale``: the new C over the old one.
+    """Return a warm start from the final state for another C. ``scale``: the new C divided by the old one.
 
-    The coefficients are the best multiple of the old ones that the new box allows. Where the box grows, machines solved there are feasible
-    here, so their cuts hold: those that bounded the optimum stay, with the working set.
+    The coefficients are the best feasible multiple of the old ones. If C grows, old solutions remain feasible and their cuts remain valid;
+    the cuts that bounded the optimum are kept, together with the working set.
     """
     point = {"theta": last.best_theta, "beta": best_multiple(problem, last.best_beta, last.best_decision, scale)}
     bounding = np.flatnonzero(last.mix > 0)
@@ -162,14 +160,14 @@ def continue_search(fresh: WeightState, last: WeightState, problem: DualProblem,
 
 
 def next_inner_tol(state: WeightState, tol: float) -> float:
-    """Return the tolerance of the next machine: loose first, then following the gap."""
+    """Return the tolerance of the next solve: loose at first, then a share of the gap."""
     if not np.isfinite(state.gap):
         return FIRST_TOL
     return min(FIRST_TOL, max(min(INNER_TOL, tol), INNER_SHARE * state.relative_gap))
 
 
 def solve_machine(gram: Gram, problem: DualProblem, state: WeightState, tol: float, share: float = GAP_SHARE) -> DualSolution:
-    """Solve a machine by the tolerance schedule, and on until its own gap is at most a share of that between the bounds."""
+    """Solve a model at the scheduled tolerance, and continue until its own gap is at most ``share`` of the gap between the bounds."""
 
     def aim(solution: DualSolution) -> float:
         return share * max(min(state.upper, solution.upper) - state.floor, tol * max(1.0, abs(solution.upper)))
@@ -178,20 +176,20 @@ def solve_machine(gram: Gram, problem: DualProblem, state: WeightState, tol: flo
 
 
 def solve_fixed(gram: Gram, problem: DualProblem, tol: float) -> DualSolution:
-    """Solve a machine whose weights are not searched: no later one will be more exact."""
+    """Solve a model with fixed weights, at the final tolerance."""
     return solve_smo(gram, problem, tol=min(INNER_TOL, tol))
 
 
 def make_trial(problem: DualProblem, theta: np.ndarray, solution: DualSolution, s: np.ndarray, root: np.ndarray | None = None) -> Trial:
-    """Return a solved machine with its quadratic forms, and the root of J's Hessian if known."""
+    """Return a solved model with its quadratic forms, and the root of J's Hessian if known."""
     figures = problem.linear(solution.beta), float(solution.objective), float(solution.upper)
     return Trial(theta, solution.beta, float(solution.bias), solution.decision, *figures, s, root)
 
 
 def add_cut(state: WeightState, trial: Trial, domain: Domain) -> WeightState:
-    """Return the state with one more cut, and bounds and best point brought up to date.
+    """Return the state with one more cut, and updated bounds and best point.
 
-    A single machine bounds the optimum from below by ``c_i - 1/2 sigma(s^i)``.
+    A single solution bounds the optimum from below by ``c_i - 1/2 sigma(s^i)``.
     """
     state = with_lower_bound(state, trial.linear - 0.5 * domain.support(trial.s)[0])
     state = replace(
@@ -212,9 +210,9 @@ def with_lower_bound(state: WeightState, bound: float) -> WeightState:
 
 
 def shrink_working_set(state: WeightState, s: np.ndarray, domain: Domain) -> WeightState:
-    """Return the state without the kernels in the working set that have no weight and are far from earning some.
+    """Return the state without those kernels of the working set that have weight zero and are far from getting weight.
 
-    ``s`` ``(k,)`` are the newest quadratic forms.
+    ``s`` ``(k,)`` are the latest quadratic forms.
     """
     if len(s) < MIN_KERNELS_TO_SHRINK or state.widened or state.stop is not None or len(state.cut_values) < 2:
         return state
@@ -227,15 +225,18 @@ def shrink_working_set(state: WeightState, s: np.ndarray, domain: Domain) -> Wei
 
 
 def average_dual(state: WeightState) -> np.ndarray:
-    """Return the machine ``sum_i p_i beta^i`` of the cut weights; its own forms bound at least as well as the mixture of theirs."""
+    """Return the average ``sum_i p_i beta^i`` with the weights of the cuts. Its own forms bound at least as well as the average
+    of theirs.
+    """
     return state.mix @ state.cut_betas[: len(state.mix)]
 
 
 def certify_all_kernels(state: WeightState, problem: DualProblem, mean: np.ndarray, s: np.ndarray, domain: Domain) -> WeightState:
-    """Return the state with the bound over all kernels that the averaged machine gives, its violators taken into the working set.
+    """Return the state with the lower bound over all kernels, from the averaged solution. Violating kernels join the working set.
 
-    ``mean`` is that of :func:`average_dual`, and ``s`` its quadratic forms. ``stop`` stays where no kernel outside of the working set earns
-    weight: then the bound over the set holds for all. Else it is cleared; the new columns of ``cut_forms`` are still to be computed.
+    ``mean`` is the result of :func:`average_dual`, and ``s`` its quadratic forms. If no kernel outside the working set violates the bound,
+    the bound holds for all kernels and ``stop`` is kept. Otherwise ``stop`` is cleared, and the new columns of ``cut_forms`` remain to be
+    computed.
     """
     value, best = domain.support(s)
     lower = max(state.lower, problem.linear(mean) - 0.5 * value)
@@ -263,5 +264,5 @@ def with_best(state: WeightState, trial: Trial) -> WeightState:
 
 
 def has_converged(state: WeightState, tol: float) -> bool:
-    """Whether the bounds have met within the relative tolerance."""
+    """Return whether the relative gap is at most ``tol``."""
     return state.relative_gap <= tol

@@ -1,4 +1,4 @@
-"""What states of several methods have in common."""
+"""Common parts of the states of several methods."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..core.result import State
 
 
 class Bounded:
-    """What a state with bounds of the optimum says of the gap between them."""
+    """Gaps of a state that has bounds of the optimum."""
 
     upper: float
     lower: float
@@ -24,35 +24,37 @@ class Bounded:
 
     @property
     def relative_gap(self) -> float:
-        """The gap in units of the upper bound."""
+        """The gap divided by the upper bound."""
         return self.gap / max(self.upper, np.finfo(float).tiny) if np.isfinite(self.gap) else np.inf
 
 
 class OverActiveSet:
-    """What a state that holds that of an active set says of its steps."""
+    """Iteration and stop reason of a state that contains the state of an active set."""
 
     active: Any
 
     @property
     def iteration(self) -> int:
-        """Steps so far."""
+        """Number of steps taken."""
         return self.active.iteration
 
     @property
     def stop(self) -> str | None:
-        """Reason of the stop, or ``None``."""
+        """Reason to stop, or ``None``."""
         return self.active.stop
 
 
 def joint_stop(reasons: Sequence[str | None], unfinished: Sequence[str]) -> str | None:
-    """Return why machines that go side by side have all stopped, that of an unfinished one first; ``None`` while one still runs."""
+    """Return the common stop reason of binary models: that of an unconverged one first, ``None`` while any model still runs."""
     if None in reasons:
         return None
     return next((reason for reason in unfinished if reason in reasons), reasons[-1])
 
 
 def bound_figures(machines: Sequence[Any], state: State, unfinished: Sequence[str]) -> dict[str, float]:
-    """Return the figures of a model with bounds of its optimum: sums of its machines' ``lower`` and ``upper``, and how its search ended."""
+    """Return the figures of a model with bounds of its optimum: sums of ``lower`` and ``upper`` over its binary models, and the stop
+    reason.
+    """
     for one in machines:
         sound_gap(one.upper - one.lower, one.upper)
     bounds = {name: float(sum(getattr(one, name.removesuffix("_bound")) for one in machines)) for name in ("lower_bound", "upper_bound")}

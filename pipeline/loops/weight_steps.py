@@ -1,4 +1,4 @@
-"""How the next kernel weights follow from the machines solved so far: level method, cutting planes, SimpleMKL, alternation, none."""
+"""Update rules for kernel weights: level method, cutting planes, SimpleMKL, alternation, none."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ ROUND_OFF = 1e-12  # weights at or below this are zero
 
 @dataclass(frozen=True)
 class WeightSearch:
-    """What a step may use beside the state and the newest trial: the set of weights, the height of the level, the tolerance of the fit.
+    """Settings of a step: the domain of the weights, the level, the tolerance of the fit.
 
-    ``evaluate(theta, warm beta)`` solves the machine at other weights.
+    ``evaluate(theta, warm beta)`` solves the model at other weights.
     """
 
     domain: NormDomain
@@ -44,7 +44,7 @@ def _with_bound(state: WeightState, search: WeightSearch) -> tuple[WeightState, 
 
 
 def _stop_at_minimiser(state: WeightState, bound: LowerBound) -> WeightState:
-    """Stop at the weights that answer the averaged machine, which have exact zeros: they are still to be tried."""
+    """Move to the weights that minimise the bound of the averaged solution, which have exact zeros. They still have to be evaluated."""
     return replace(state, theta=state.scatter(bound.theta), stop="tol")
 
 
@@ -66,7 +66,7 @@ def level_step(state: WeightState, trial: Trial, search: WeightSearch) -> Weight
 
 
 def newton_step(state: WeightState, trial: Trial, search: WeightSearch) -> WeightState:
-    """Take the minimiser of a second-order model where there is one and no cut says that it fails, else the level method's step."""
+    """Move to the minimiser of a second-order model, unless there is no model or a cut contradicts it; then take a level method step."""
     state, bound = _with_bound(state, search)
     if has_converged(state, search.tol):
         return _stop_at_minimiser(state, bound)
@@ -75,7 +75,7 @@ def newton_step(state: WeightState, trial: Trial, search: WeightSearch) -> Weigh
 
 
 def _model_step(state: WeightState, trial: Trial, root: np.ndarray, domain: NormDomain) -> WeightState | None:
-    """Take the point of least ``max(model, cuts)`` between the weights and the model's minimiser, if that promises a decrease."""
+    """Minimise ``max(model, cuts)`` between the weights and the model's minimiser. Returns ``None`` if no decrease is predicted."""
     start, s = trial.theta[state.active], trial.s[state.active]
     v = domain.v if isinstance(domain, ElasticNetSet) else 2.0 - domain.p  # pyright: ignore[reportAttributeAccessIssue]
     direction = minimise_model(start, s, root, v, MODEL_SHARE * state.gap) - start
@@ -91,13 +91,13 @@ def _model_step(state: WeightState, trial: Trial, root: np.ndarray, domain: Norm
 
 
 def silp_step(state: WeightState, trial: Trial, search: WeightSearch) -> WeightState:
-    """Take the minimiser of the cuts (cutting planes; Sonnenburg, Rätsch, Schäfer, Schölkopf, JMLR 7, 2006)."""
+    """Move to the minimiser of the cuts (cutting planes; Sonnenburg, Rätsch, Schäfer, Schölkopf, JMLR 7, 2006)."""
     state, bound = _with_bound(state, search)
     return _stop_at_minimiser(state, bound) if has_converged(state, search.tol) else replace(state, theta=state.scatter(bound.theta))
 
 
 def alternate_step(state: WeightState, trial: Trial, search: WeightSearch) -> WeightState:
-    """Take the best weights for the norms ``theta_q sqrt(s_q)`` of the machine's parts."""
+    """Move to the optimal weights for the norms ``theta_q sqrt(s_q)`` of the solution's parts."""
     if has_converged(state, search.tol):
         return replace(state, stop="tol")
     return replace(state, theta=search.domain.weights_from_norms(trial.theta * np.sqrt(np.maximum(trial.s, 0.0))))
@@ -120,14 +120,14 @@ def simplemkl_step(state: WeightState, trial: Trial, search: WeightSearch) -> We
 
 
 def uniform_step(state: WeightState, trial: Trial, search: WeightSearch) -> WeightState:
-    """Keep the equal weights; the bounds tell how far they are from the best ones."""
+    """Keep equal weights. The bounds show how far they are from optimal."""
     return replace(state, stop="uniform")
 
 
 def mirror_step(domain: Domain, weights: np.ndarray, slopes: np.ndarray, number: int) -> np.ndarray:
-    """Return the weights after the mirror step of this ``number`` (from 1), of length ``sqrt(log k / number) / max |slope|``.
+    """Return the weights after mirror step ``number`` (from 1), with step length ``sqrt(log k / number) / max |slope|``.
 
-    Steps of a divergent series, as in chapter 5 of Jawanpuria's thesis (2014); mirror descent is not monotone.
+    The step lengths form a divergent series, as in chapter 5 of Jawanpuria's thesis (2014). Mirror descent is not monotone.
     """
     steepest = float(np.abs(slopes).max())
     if not steepest > 0.0:
@@ -146,5 +146,5 @@ STEPPERS: dict[str, Stepper] = {
 
 
 def uses_model(solver: str, domain: NormDomain) -> bool:
-    """Return whether steps of a solver use a second-order model over this set."""
+    """Return whether a solver uses a second-order model on this domain."""
     return solver == "auto" and (isinstance(domain, ElasticNetSet) or (isinstance(domain, LpBall) and domain.p in (1.0, 2.0)))

@@ -1,1 +1,1 @@
-"""Block passes that every system may use."""
+"""Block passes that all methods can use."""

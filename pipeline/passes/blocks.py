@@ -1,4 +1,4 @@
-"""From stores to tasks: fixed byte groups of blocks, what a task sees of one block, and how its results are joined."""
+"""Tasks over stores: groups of blocks by bytes, the content of one block, and how results are combined."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TASK_BYTES = 64 << 20  # a task takes a fixed byte group of stripes, from the pl
 
 @dataclass(frozen=True)
 class Block:
-    """One column stripe as a task sees it."""
+    """One stripe of columns, as loaded by a task."""
 
     X: Columns  # `(n, k)` values as stored
     offset: int  # feature id of the first column
@@ -37,16 +37,15 @@ class Block:
 
     @property
     def width(self) -> int:
-        """Number of columns."""
         return shape(self.X)[1]
 
     def table(self, name: str) -> np.ndarray:
-        """Return a column table (``norm1``, ``maximum``, …) cut to this stripe."""
+        """Return this stripe's part of a column table (``norm1``, ``maximum``, …)."""
         return column_table(self.ref, name)
 
 
 def source_of(ref: Ref) -> Blocks:
-    """Return the store (opened once per process) or the arrays a reference points into."""
+    """Return the data of a reference: the store (opened once per process) or the arrays."""
     return ref.source if isinstance(ref, MemoryRef) else open_shared(ref.url, ref.digest)
 
 
@@ -55,7 +54,7 @@ _NUMBERS = itertools.count(1)
 
 
 def serial(data: Blocks) -> int:
-    """Return a number of its own for arrays in memory, whose references look alike; 0 for a store, whose references name its digest."""
+    """Return a unique number for arrays in memory, to distinguish their references; 0 for a store, whose references hold its digest."""
     return _SERIALS.setdefault(data, next(_NUMBERS)) if isinstance(data, MemoryBlocks) else 0
 
 
@@ -63,7 +62,7 @@ _STATS: weakref.WeakKeyDictionary[MemoryBlocks, dict[str, np.ndarray]] = weakref
 
 
 def table_of(data: Blocks, name: str, lo: int = 0, hi: int | None = None) -> np.ndarray:
-    """Return columns ``lo:hi`` of a column table: stored, or for arrays in memory computed when first asked for."""
+    """Return columns ``lo:hi`` of a column table. Stores keep it; for arrays in memory it is computed at the first request."""
     if not isinstance(data, MemoryBlocks) or name not in _MEASURES:
         return data.column_table(name, lo, hi)
     tables = _STATS.setdefault(data, {})
@@ -89,7 +88,7 @@ def _measured(data: MemoryBlocks, measure: Callable[[Any], np.ndarray]) -> np.nd
 
 
 def column_table(ref: Ref, name: str) -> np.ndarray:
-    """Return a column table cut to the stripe of ``ref``."""
+    """Return the part of a column table for the stripe of ``ref``."""
     return table_of(source_of(ref), name, *ref.cols)
 
 
@@ -102,9 +101,9 @@ ALIKE = 1e-12  # row factors this near to one another are equal but for the roun
 
 
 def constant_features(data: Rows) -> np.ndarray:
-    """Return the features whose values are all equal and not zero as they are read, int64 ascending (found once per data set and process).
+    """Return the features with a constant non-zero value, int64 ascending. Cached per data set and process.
 
-    Where every row has a factor of its own there are none: a column of ones is the inverse norms of the rows then.
+    With row factors there are none: a column of ones then holds the inverse norms of the rows.
     """
     if data not in _CONSTANT:
         row_factor = data.scale.row_factor
@@ -135,19 +134,19 @@ def _constant_in_tables(data: BlockStore, lo: int) -> np.ndarray:
 
 
 def scale_as_given(data: Rows, features: np.ndarray | slice) -> FeatureScale:
-    """Return the stored factors of some features; constant ones keep theirs, for a linear model without an intercept may need them."""
+    """Return the stored factors of some features. Constant features keep theirs; a linear model without an intercept may need them."""
     scale: ColumnScale = data.scale
     factor, shift = (None if values is None else values[features] for values in (scale.factor, scale.shift))
     return FeatureScale(factor, shift)
 
 
 def scale_of(data: Rows, features: np.ndarray | slice, *, centred: bool = True) -> FeatureScale:
-    """Return the factors of some features; beside an intercept that of a constant one is 0: it tells nothing and must not be selected.
+    """Return the factors of some features. If an intercept centres the columns, constant features get factor 0 so that they are not
+    selected.
 
-    What is learned from rows scaled like this has to be predicted with these factors, and what is learned from others with those.
-
-    ``data``, ``features``: which columns. ``centred``: whether an intercept centres the columns. A machine without one reads a constant
-    column like any other.
+    A model must predict with the factors it was trained with. ``features``: the columns. ``centred``: whether there is an intercept;
+    without
+    one, constant columns are treated like any other.
     """
     scale = scale_as_given(data, features)
     factor, shift = scale.factor, scale.shift
@@ -166,19 +165,18 @@ def scale_of(data: Rows, features: np.ndarray | slice, *, centred: bool = True) 
 
 
 def columns_of(ref: Ref, features: np.ndarray) -> np.ndarray | sp.csc_array:
-    """Return raw columns of a stripe by feature id: from the cached stripe, else only their bytes are read."""
+    """Return raw columns of a stripe by feature id. If the stripe is not cached, only the bytes of these columns are read."""
     cached = block_cache().held(ref)
     return source_of(ref).columns(features) if cached is None else cached[:, features - ref.cols[0]]
 
 
 def load_block(ref: Ref, *, centred: bool = True) -> Block:
-    """Load one stripe with its scaling factors, see :func:`scale_of`."""
+    """Load one stripe with its scaling factors; see :func:`scale_of`."""
     scale = scale_of(source_of(ref), slice(*ref.cols), centred=centred)
     return Block(block_cache().load(ref), ref.cols[0], scale.factor, scale.shift, ref)
 
 
 def load_blocks(task: Task, *, centred: bool = True) -> Iterator[Block]:
-    """Load the stripes of a task one after the other."""
     return (load_block(ref, centred=centred) for ref in task)
 
 
@@ -217,12 +215,12 @@ def column_tasks(data: Blocks) -> list[Task]:
 
 
 def join_lists(parts: Sequence[list[Any]]) -> list[Any]:
-    """Combine step of passes whose results stay apart: the lists one after the other."""
+    """Combine step that concatenates lists."""
     return [item for part in parts for item in part]
 
 
 def add_parts(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Combine step of sums: the arrays added in order."""
+    """Combine step that adds arrays in order."""
     total = parts[0].copy()
     for part in parts[1:]:
         total += part
@@ -230,18 +228,18 @@ def add_parts(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def task_bytes(task: Task) -> int:
-    """Bound the memory of a task: its largest stripe, read and held once."""
+    """Return an upper bound on the bytes of a task: its largest stripe, once as read and once as held."""
     return max(ref.nbytes for ref in task)
 
 
 def tasks_holding(tasks: Sequence[Task], features: np.ndarray) -> list[Task]:
-    """Return, of each task, the stripes that hold one of the sorted ``features``; tasks without any are left out."""
+    """Return for each task the stripes that contain one of the sorted ``features``, without empty tasks."""
     chosen = (tuple(ref for ref in task if len(features_inside(ref, features))) for task in tasks)
     return [task for task in chosen if task]
 
 
 def features_inside(ref: Ref, features: np.ndarray) -> np.ndarray:
-    """Return those of the sorted ``features`` that a stripe holds."""
+    """Return those of the sorted ``features`` that lie in a stripe."""
     lo, hi = np.searchsorted(features, ref.cols)
     return features[lo:hi]
 
@@ -250,7 +248,7 @@ Spans = dict[tuple[int, int], np.ndarray]  # by range of rows, an array whose la
 
 
 def merge_spans(parts: Sequence[Spans], join: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Spans:
-    """Return the ranges of all parts, those of the same rows joined in the order of the parts."""
+    """Return the ranges of all parts. Parts of the same rows are combined with ``join``, in order."""
     merged: Spans = {}
     for part in parts:
         for span, values in part.items():
@@ -259,5 +257,5 @@ def merge_spans(parts: Sequence[Spans], join: Callable[[np.ndarray, np.ndarray],
 
 
 def add_spans(parts: Sequence[Spans]) -> Spans:
-    """Combine step of sums by range."""
+    """Combine step that adds arrays per range of rows."""
     return merge_spans(parts, np.add)

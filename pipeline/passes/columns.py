@@ -1,4 +1,4 @@
-"""The column pass: fetch selected columns from the workers that hold their stripes; rows of a data set as a whole."""
+"""The column pass, which fetches selected columns of the stripes; and data by rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FETCH_BYTES = 24 << 20  # columns of one pass: whoever puts them side by side ho
 
 
 def stack(parts: Sequence[Columns]) -> Columns:
-    """Put column blocks side by side; sparse stays sparse."""
+    """Concatenate column blocks horizontally; sparse blocks stay sparse."""
     if len(parts) == 1:
         return parts[0]
     if isinstance(parts[0], np.ndarray):
@@ -28,12 +28,12 @@ def stack(parts: Sequence[Columns]) -> Columns:
 
 
 def fetch_chunk(task: Task, features: np.ndarray) -> Columns:
-    """Return the chosen columns of one task's stripes, in feature order (on a worker)."""
+    """Return the selected columns of one task's stripes, in feature order."""
     return stack([columns_of(ref, features_inside(ref, features)) for ref in task])
 
 
 def column_sizes(data: Blocks, features: np.ndarray) -> np.ndarray:
-    """Return the bytes of each raw column, row indices included, int64 ``(len(features),)``."""
+    """Return the bytes of each raw column including row indices, int64 ``(len(features),)``."""
     size = data.meta.itemsize
     if data.meta.kind == "dense":
         return np.full(len(features), size * data.n_rows)
@@ -43,7 +43,7 @@ def column_sizes(data: Blocks, features: np.ndarray) -> np.ndarray:
 
 
 def entry_count(data: Blocks) -> int:
-    """Return the entries of a data set: non-zeros, or all of dense data."""
+    """Return the number of entries: non-zeros of sparse data, all entries of dense data."""
     if data.meta.kind == "dense":
         return int(data.n_rows * data.n_cols)
     return int(np.asarray(data.column_table("counts"), np.int64).sum())
@@ -53,7 +53,7 @@ _HEAVIEST: weakref.WeakKeyDictionary[Blocks, tuple[np.ndarray, np.ndarray]] = we
 
 
 def heaviest_entries(data: Blocks, columns: int) -> int:
-    """Return the stored values of as many columns as have most, of sparse data (the counts of a wide store are looked at once)."""
+    """Return the stored values of the ``columns`` fullest columns of sparse data. The counts of a wide store are read only once."""
     known = _HEAVIEST.get(data)
     if known is None:
         # Where columns of arrays end is known without a look at their values.
@@ -79,11 +79,10 @@ def _batches(data: BlockStore, features: np.ndarray) -> Iterator[tuple[np.ndarra
 
 
 def fetch_columns(data: Blocks, resources: Resources, features: np.ndarray, *, order: Literal["C", "F"] = "C") -> Columns:
-    """Return the raw columns of sorted distinct ``features``: ``(n_samples, len(features))``, sparse if the data is; dense ones out of
-    memory in C or in Fortran order.
+    """Return the raw columns of sorted distinct ``features``, ``(n_samples, len(features))``; sparse if the data are.
 
-    Scaling is not applied here: see :func:`scaled`. Those of arrays in memory are copied in one walk over the rows, which stripes would
-    repeat. Many columns of a store come in several passes, so that no worker holds them all.
+    ``order`` is the memory layout of dense columns from memory. Scaling is not applied; see :func:`scaled`. Arrays in memory are copied in
+    one pass over the rows. Many columns of a store are fetched in several passes, so that no worker holds them all.
     """
     if isinstance(data, MemoryBlocks):
         return data.columns(features, order=order)
@@ -92,7 +91,7 @@ def fetch_columns(data: Blocks, resources: Resources, features: np.ndarray, *, o
 
 
 def columns_pass(tasks: Sequence[Task], nbytes: int, *broadcast: object) -> Plan[Columns]:
-    """Return the pass that fetches columns of so many bytes."""
+    """Return the pass that fetches columns of ``nbytes`` bytes in total."""
 
     def fetch_bytes(task: Task) -> int:
         # The stripe a column is cut from, and the task's columns twice while they are put side by side.
@@ -102,9 +101,7 @@ def columns_pass(tasks: Sequence[Task], nbytes: int, *broadcast: object) -> Plan
 
 
 def columns_bytes(data: Blocks, count: int, most: int | None = None) -> int:
-    """Return the bytes of the largest step of the passes that fetch at most ``count`` columns, whichever they are, of at most so many bytes
-    in all.
-    """
+    """Return the bytes of the largest step when fetching any ``count`` columns, of at most ``most`` bytes in total."""
     count = min(count, data.n_cols)
     if not count:
         return 0
@@ -122,12 +119,12 @@ NEEDS_ROWS = "ingest the store with --layout both"  # what helps where rows woul
 
 
 def has_rows(data: Blocks) -> bool:
-    """Return whether blocks of rows can be read: of arrays in memory always, of a store with the row-wise layout."""
+    """Return whether blocks of rows can be read: always for arrays in memory, for a store if it has the row-wise layout."""
     return isinstance(data, MemoryBlocks) or "rows" in data.meta.layouts
 
 
 def rows_to_make(data: Blocks) -> Item:
-    """Return what it takes to make rows of a store that has columns only."""
+    """Return the memory item of converting a store of columns to rows."""
     made = "rows made of the store's columns, which it has alone"
     if data.meta.kind == "dense":
         return made, data.n_rows * data.n_cols * data.meta.itemsize
@@ -135,13 +132,13 @@ def rows_to_make(data: Blocks) -> Item:
 
 
 def refuse_to_make(data: Blocks, budget: int) -> None:
-    """Refuse rows that have to be made and take more than a budget of bytes. Raises MemoryBoundExceeded."""
+    """Check that converting columns to rows takes at most ``budget`` bytes. Raises MemoryBoundExceeded."""
     if not has_rows(data):
         refuse("group-lasso", [rows_to_make(data)], budget, NEEDS_ROWS)
 
 
 def by_rows(data: Blocks) -> Blocks:
-    """Return what blocks of rows are read from: the data, or rows that are made of all columns now."""
+    """Return data that can be read by rows: the data itself, or rows assembled from all columns."""
     if has_rows(data):
         return data
     columns = data.columns(np.arange(data.n_cols))

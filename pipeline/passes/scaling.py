@@ -1,4 +1,4 @@
-"""Column scaling as factors: ``x~_ij = r_i (x_ij - mu_j) s_j``, applied when columns are read."""
+"""Column scaling by factors, ``x~_ij = r_i (x_ij - mu_j) s_j``, applied when columns are read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .columns import Columns, fetch_columns
 
 
 def scaled_values(values: np.ndarray, scale: FeatureScale) -> np.ndarray:
-    """Return one value per column, scaled as its column; factors are positive, so extremes stay extremes."""
+    """Scale one value per column. Factors are positive, so minima and maxima remain such."""
     out = values.astype(np.float64)
     if scale.shift is not None:
         out -= scale.shift
@@ -21,26 +21,28 @@ def scaled_values(values: np.ndarray, scale: FeatureScale) -> np.ndarray:
 
 
 def scaled(raw: Columns, scale: FeatureScale, row_factor: np.ndarray | None = None) -> Columns:
-    """Return scaled columns ``(n, k)``, by ``s`` and ``mu`` of the k columns and ``(n,)`` row factors; without factors the input itself."""
+    """Return columns ``(n, k)`` scaled by the ``s`` and ``mu`` of each, and by row factors ``(n,)``. Without factors, return the input
+    itself.
+    """
     if scale.factor is None and scale.shift is None and row_factor is None:
         return raw
     return _scaled_sparse(raw, scale, row_factor) if sp.issparse(raw) else _scaled_dense(raw, scale, row_factor)
 
 
 def inverse_row_norms(X: Matrix) -> np.ndarray:
-    """Return ``1 / ||x_i||`` of every row, 0 for an empty one."""
+    """Return ``1 / ||x_i||`` of every row; 0 for a zero row."""
     squares = X.astype(np.float64).power(2) if sp.issparse(X) else np.square(X, dtype=np.float64)
     norms = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
     return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
 
 
 def fetch_scaled(data: Blocks, resources: Resources, features: np.ndarray) -> Columns:
-    """Fetch the columns of sorted distinct ``features`` and scale them as stored."""
+    """Fetch the columns of sorted distinct ``features`` and apply the stored scaling."""
     return scaled(fetch_columns(data, resources, features), scale_as_given(data, features), data.scale.row_factor)
 
 
 def scaled_columns(data: Blocks, resources: Resources, features: np.ndarray, *, centred: bool) -> Columns:
-    """Fetch the columns of sorted distinct ``features`` in one column pass, and scale them; they are picked and appended one by one."""
+    """Fetch the columns of sorted distinct ``features`` in one column pass and scale them."""
     columns = fetch_columns(data, resources, features, order="F")
     return scaled(columns, scale_of(data, features, centred=centred), data.scale.row_factor)
 
