@@ -87,8 +87,11 @@ class Options:
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise SchemaError(f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
+            value = getattr(self, name)
+            if not isinstance(value, str) or value not in allowed:
+                found = repr(value) if isinstance(value, str) else f"a {type(value).__name__}"
+                tip = "; task_column takes the tasks of the rows" if name == "task" else ""
+                raise SchemaError(f"{name} is {found}; it must be one of {', '.join(allowed)}{tip}")
         if self.n_features is not None:
             object.__setattr__(self, "n_features", check_integer("n_features", self.n_features, 1, MAX_COLUMNS))
         if self.missing == "keep" and self.scale != "none":

@@ -447,6 +447,7 @@ def test_names_and_groups_from_files(tmp_path):
     "options",
     [
         *({name: "other"} for name in ("format", "zero_based", "dtype", "task", "qid", "scale", "layout")),
+        *({name: np.arange(2)} for name in ("format", "task", "missing")),  # tasks of rows, say
         *({"n_features": bad} for bad in (0, -1, 2**31, 1.5, True)),
         *({"budget": bad} for bad in (1, "256MiB")),
         *({"jobs": bad} for bad in (0, 1.0)),
