@@ -178,7 +178,8 @@ def _fit_remarks(run: RunView) -> Advice | None:
 
 
 def _not_measured(run: RunView) -> Advice | None:
-    if run.state != "done" or run.is_unseen or "classes" not in run.summary:
+    is_scored = "classes" in run.summary and (run.method not in METHODS or METHODS[run.method].config.has_scores)
+    if run.state != "done" or run.is_unseen or not is_scored:
         return None
     data = shlex.quote(relative_path(run.settings.get("data", "STORE")))
     if any(unseen(run, measure).where for measure in MEASURES):

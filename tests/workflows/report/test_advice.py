@@ -107,6 +107,7 @@ def test_every_rule_speaks_where_it_should(more: dict, words: str):
             "trials": [{"C": 1.0, "rounds": k, "accuracy": 0.9 - k / 100} for k in (1, 2, 3)],
         },
         {"summary": {"classes": [0, 1]}, "state": "running"},
+        {"summary": {"classes": [0, 1]}, "method": "spe"},  # a map: its labels are colours
         {"scores": [score(path=[{"n_selected": k, "accuracy": a} for k, a in ((5, 0.7), (10, 0.8), (50, 0.9))])]},
         {"scores": [{**numbers(), "r2_interval": [0.79, 0.81], "path": [{"n_selected": k, "r2": a} for k, a in ((9, 0.77), (50, 0.8))]}]},
         {"scores": [{**numbers(), "path": [{"n_selected": k, "r2": None} for k in (9, 50)]}]},
