@@ -19,7 +19,7 @@ Count = Annotated[int, Field(ge=1)]
 Normalize = Literal["none", "trace", "unit_trace", "multiplicative", "cosine"]
 GramPolicy = Literal["auto", "memory", "store", "recompute"]
 StorePath = Annotated[str | None, Field(description="path of a Gram store, kept for further fits")]
-ClassWeight = Annotated[Literal["balanced"] | dict[str, Positive] | None, Field(description="factor of C per class")]
+ClassWeight = Annotated[Literal["balanced"] | dict[str, Positive] | None, Field(description="factors of C per class")]
 Kernels = Literal["precomputed"] | list[str] | None
 MachineKernels = Annotated[
     Kernels,
@@ -31,24 +31,24 @@ TaskKernels = Annotated[
 ]
 TaskLoss = Annotated[
     Literal["auto", "hinge", "epsilon_insensitive", "squared"],
-    Field(description="loss of a row; auto: hinge for classes, else the tube"),
+    Field(description="loss of a row; auto: hinge, or epsilon_insensitive"),
 ]
 Probability = Annotated[
     Literal["auto", "sigmoid", "isotonic", False],
-    Field(description="probabilities of classes: when and how they are calibrated"),
+    Field(description="how class probabilities are obtained"),
 ]
 SharedLossWeight = Annotated[
     Positive | Literal["auto"],
-    Field(description="loss weight of the rows of all tasks; auto: by the target"),
+    Field(description="inverse regularisation strength; auto: by the target"),
 ]
-Tube = Annotated[NonNegative, Field(description="half width of the tube, in deviations of the target")]
+Tube = Annotated[NonNegative, Field(description="half-width of the tube, in standard deviations of the target")]
 
 
 Scale = Annotated[
     Literal["auto", "standard", "max-abs", "unit-column"] | None,
     # As `ingest --scale` writes it.
     BeforeValidator(lambda value: None if isinstance(value, str) and value == "none" else value),
-    Field(description="scaling of the columns, part of the model"),
+    Field(description="scaling of the columns, stored in the model"),
 ]
 NON_NEGATIVE = re.compile(r"\b(poly2|hik|chi2|additive_chi2)\b")  # products, and maps and kernels of values >= 0: no centres
 

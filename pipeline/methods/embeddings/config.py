@@ -14,13 +14,13 @@ class EmbeddingConfig(MethodConfig):
 
     has_scores = False
 
-    n_components: Count = Field(2, description="coordinates of the map")
+    n_components: Count = Field(2, description="dimensions of the map")
     n_neighbors: Count = Field(5, description="nearest neighbours of a row in the graph")
-    graph: Literal["mutual", "union"] = Field("mutual", description="link rows where both are neighbours, or one of them")
-    C: Positive = Field(1.0, description="weight of errors of squared distances of neighbours")
-    B: Positive | None = Field(None, description="cap of tr K^2; a small one crushes the map")
-    tol: Positive = Field(1e-4, description="relative duality gap at which the fit ends")
-    max_iter: Count = Field(200, description="steps at most")
+    graph: Literal["mutual", "union"] = Field("mutual", description="link rows if each is a neighbour of the other, or either is")
+    C: Positive = Field(1.0, description="weight of the errors of neighbours' squared distances")
+    B: Positive | None = Field(None, description="upper bound of tr K^2; a small one collapses the map")
+    tol: Positive = Field(1e-4, description="stopping tolerance: relative duality gap")
+    max_iter: Count = Field(200, description="largest number of steps")
 
 
 class ColoredMVUConfig(EmbeddingConfig):
@@ -28,15 +28,15 @@ class ColoredMVUConfig(EmbeddingConfig):
 
     label_kernel: Literal["auto", "one-hot", "linear"] = Field(
         "auto",
-        description="kernel of the labels: classes one-hot, or numbers linear",
+        description="kernel of the labels: one-hot classes, or linear numbers",
     )
 
 
 class MVEConfig(EmbeddingConfig):
     """Parameters of minimum volume embedding (``mve``)."""
 
-    tol: Positive = Field(1e-4, description="relative decrease of the objective that ends the fit")
-    max_iter: Count = Field(200, description="convex problems at most")
+    tol: Positive = Field(1e-4, description="stopping tolerance: relative decrease of the objective")
+    max_iter: Count = Field(200, description="largest number of convex problems")
 
 
 class SPEConfig(EmbeddingConfig):
@@ -44,8 +44,8 @@ class SPEConfig(EmbeddingConfig):
 
     C: Positive | Literal["auto"] = Field(
         "auto",
-        description="cost of the largest violation; auto: from the rows",
+        description="cost of the largest violation; auto: from the data",
     )
-    B: Positive | None = Field(None, description="cap of tr K^2; it only sizes the map")
-    tol: Positive = Field(1e-3, description="relative gap, over all triples, at which the fit ends")
-    max_iter: Count = Field(100, description="rounds of cutting planes at most")
+    B: Positive | None = Field(None, description="upper bound of tr K^2; it only scales the map")
+    tol: Positive = Field(1e-3, description="stopping tolerance: relative gap over all triples")
+    max_iter: Count = Field(100, description="largest number of cutting-plane rounds")

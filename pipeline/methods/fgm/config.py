@@ -19,15 +19,15 @@ class FGMConfig(MethodConfig):
 
     B: Count = Field(
         10,
-        description="features (groups, pairs) that a cut may take",
+        description="features (groups, pairs) that a round may select",
     )
     C: Positive | Literal["auto"] = Field(
         "auto",
-        description="loss weight; auto: from the rows and their first scores",
+        description="inverse regularisation strength; auto: from the data",
     )
     max_rounds: Count | Literal["auto"] = Field(
         "auto",
-        description="cutting planes at most; auto: 10, fewer where all is chance",
+        description="largest number of rounds; auto: 10 or fewer",
     )
     n_features_to_select: Count | None = Field(
         None,
@@ -37,29 +37,29 @@ class FGMConfig(MethodConfig):
         "auto",
         description="loss of a row; auto: the first that suits the target",
     )
-    epsilon: NonNegative = Field(0.1, description="half width of the tube, in deviations of the target")
-    delta: Positive = Field(1.35, description="huber: where the loss becomes straight, in deviations")
-    fit_intercept: bool = Field(True, description="fit an unpenalised intercept, eliminated exactly")
-    group_weight: Literal["none", "1/size"] | list[float] | None = Field(None, description="weight of each group, numbers or a rule")
+    epsilon: NonNegative = Field(0.1, description="half-width of the tube, in standard deviations of the target")
+    delta: Positive = Field(1.35, description="huber: residual where the loss turns linear, in std. dev.")
+    fit_intercept: bool = Field(True, description="fit an unpenalised intercept")
+    group_weight: Literal["none", "1/size"] | list[float] | None = Field(None, description="weight of each group: numbers or a rule")
     feature_map: Literal["poly2", "hik", "additive_gaussian"] | None = Field(
         None,
         description="implicit map: products of two features, or kernels of each",
     )
-    gamma: Positive = Field(1.0, description="factor in poly2, and in the exponent of additive_gaussian")
-    coef0: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(1.0, description="constant of the degree-2 kernel")
+    gamma: Positive = Field(1.0, description="factor in poly2 and in the exponent of additive_gaussian")
+    coef0: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(1.0, description="constant term of the degree-2 kernel")
     n_bins: Annotated[int, Field(ge=1, le=10_000)] = Field(100, description="columns per feature of the intersection kernel")
-    solver: Literal["auto", "newton", "apg", "mkl"] = Field("auto", description="solver of the sub-problem; auto: newton")
-    inner_tol: Positive = Field(1e-3, description="inner test (see inner_stop) at which a sub-problem ends")
+    solver: Literal["auto", "newton", "apg", "mkl"] = Field("auto", description="solver of the sub-problems; auto: newton")
+    inner_tol: Positive = Field(1e-3, description="stopping tolerance of a sub-problem (see inner_stop)")
     inner_stop: Literal["gap", "decrease"] = Field(
         "gap",
-        description="test that ends a sub-problem: its gap, or the decrease",
+        description="stopping criterion of a sub-problem: duality gap or decrease",
     )
-    max_inner: Count | None = Field(None, description="steps of a sub-problem per round at most")
-    outer_tol: Positive | None = Field(None, description="outer test (see outer_stop) that ends the fit")
-    allow_repeat: bool = Field(True, description="let a cut take a feature again, as the exact method does")
-    debias: bool = Field(False, description="refit a ridge-penalised model on the selected features, C=20")
-    outer_stop: Literal["gap", "decrease"] = Field("gap", description="outer test: certified distance to the optimum, or decrease")
-    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
+    max_inner: Count | None = Field(None, description="largest number of steps of a sub-problem per round")
+    outer_tol: Positive | None = Field(None, description="stopping tolerance of the fit (see outer_stop)")
+    allow_repeat: bool = Field(True, description="let a round select a feature again, as the exact method does")
+    debias: bool = Field(False, description="refit the selected features with a ridge penalty, C=20")
+    outer_stop: Literal["gap", "decrease"] = Field("gap", description="stopping criterion of the fit: certified gap or decrease")
+    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factors of C per class")
     probability: Probability = "auto"
     scale: Scale = "auto"
 

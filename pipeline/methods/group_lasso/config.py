@@ -30,33 +30,33 @@ class GroupLassoConfig(MethodConfig):
     )
     lam: NonNegative | Literal["auto"] = Field(
         "auto",
-        description="weight of the penalty; auto: from rows and groups",
+        description="regularisation strength; auto: from rows and groups",
     )
-    gamma: Positive = Field(1.0, description="streams: weight of the proximity term, or of steps")
-    r: NonNegative | list[NonNegative] = Field(1.0, description="sgl, egl: share of the l1 norm inside groups")
+    gamma: Positive = Field(1.0, description="streams: weight of the proximity term, or step size")
+    r: NonNegative | list[NonNegative] = Field(1.0, description="sgl, egl: share of the l1 norm within groups")
     rho: NonNegative = Field(0.0, description="egl: l1 part of the proximity term")
     algorithm: Literal["auto", "da", "fobos", "fista"] = Field(
         "auto",
-        description="da, fobos: rows as they come; fista: the batch optimum",
+        description="da, fobos: rows in their order; fista: batch optimum",
     )
-    epochs: Count = Field(1, description="da, fobos: passes over the rows")
-    batch_size: Count = Field(1, description="da, fobos: rows of a round")
+    epochs: Count = Field(1, description="da, fobos: number of passes over the rows")
+    batch_size: Count = Field(1, description="da, fobos: rows per round")
     shuffle: bool = Field(
         True,
-        description="da, fobos: rows in a seeded order, anew each epoch",
+        description="da, fobos: shuffle the rows anew in each epoch",
     )
     fit_intercept: bool = Field(
         True,
-        description="fit an intercept without penalty",
+        description="fit an unpenalised intercept",
     )
     average: bool = Field(False, description="da: predict with the mean of all iterates")
     loss: Literal["auto", ClassLoss, NumberLoss] = Field(
         "auto",
         description="loss of a row; auto: logistic for classes, else squared",
     )
-    tol: Positive = Field(1e-4, description="fista: relative duality gap at which the fit ends")
-    max_iter: Count = Field(1000, description="fista: steps at most")
-    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of the loss per class")
+    tol: Positive = Field(1e-4, description="fista: stopping tolerance, relative duality gap")
+    max_iter: Count = Field(1000, description="fista: largest number of steps")
+    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factors of the loss per class")
     probability: Probability = "auto"
     scale: Scale = "auto"
 

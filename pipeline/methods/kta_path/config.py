@@ -27,23 +27,23 @@ class KTAPathConfig(MethodConfig):
     eta0: NonNegative = Field(0.0, description="centre of the divergence; kl needs a positive one")
     p_start: Norm = Field(2.0, description="first p")
     p_end: Norm = Field(1.0, description="last p")
-    dp: Positive = Field(0.01, description="step in p, downwards")
-    eps: Annotated[float, Field(ge=0, lt=MAX_EPS)] = Field(1e-4, description="a kernel at or below this weight has left for good")
-    order: Annotated[int, Field(ge=0, le=2)] = Field(1, description="order of the predictor in p; it changes the time only")
+    dp: Positive = Field(0.01, description="step size in p")
+    eps: Annotated[float, Field(ge=0, lt=MAX_EPS)] = Field(1e-4, description="a kernel leaves the path at this weight")
+    order: Annotated[int, Field(ge=0, le=2)] = Field(1, description="order of the predictor in p; affects only the time")
     C: Positive = Field(
         1.0,
-        description="loss weight of machines, on the scale of scikit-learn's SVC",
+        description="inverse regularisation strength, as in scikit-learn's SVC",
     )
     n_machines: Count = Field(
         11,
-        description="points of the path at which a machine is trained",
+        description="number of points of the path at which an SVM is trained",
     )
     p: Norm | Literal["auto"] | None = Field(
         "auto",
-        description="point of the path at which the predicting machine stands",
+        description="point of the path whose SVM predicts",
     )
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(
-        None, description="factor of C per class; alignments do not use it"
+        None, description="factors of C per class; alignments ignore them"
     )
     probability: Probability = "auto"
 

@@ -36,9 +36,9 @@ class LatentTaskConfig(GramConfig):
     q: Norm = Field(1.5, description="norm over nested groups; small: few groups")
     a: Positive = Field(
         1.5,
-        description="penalty of a group is a^size",
+        description="base of the penalty a^size of a group",
     )
-    mu: Positive = Field(1.0, description="weight of the mean of a group; small: its tasks are alike")
+    mu: Positive = Field(1.0, description="weight of the mean of a group; small: its tasks are similar")
     C: SharedLossWeight = "auto"
     inverted: bool | Literal["auto"] = Field(
         "auto",
@@ -46,21 +46,21 @@ class LatentTaskConfig(GramConfig):
     )
     loss: TaskLoss = "auto"
     epsilon: Tube = 0.1
-    normalize: Normalize = Field("trace", description="normalisation of kernels that leave it open; trace: trace n")
-    tol: Positive = Field(1e-2, description="relative gap over all groups at which the fit ends")
-    max_iter: Count = Field(500, description="machines solved at most")
-    max_rounds: Count = Field(50, description="times that groups join at most")
-    max_groups: Count = Field(2000, description="groups in the working set at most, with all their ancestors")
+    normalize: Normalize = Field("trace", description="normalisation of kernels without their own")
+    tol: Positive = Field(1e-2, description="stopping tolerance: relative gap over all groups")
+    max_iter: Count = Field(500, description="largest number of SVM solves")
+    max_rounds: Count = Field(50, description="largest number of rounds that add groups")
+    max_groups: Count = Field(2000, description="largest number of groups in the working set")
     max_size: Count | None = Field(
         8,
-        description="tasks of a group that the search looks at",
+        description="largest number of tasks of a group in the search",
     )
     stop_at_rest: bool = Field(
         False,
-        description="stop, too, where a round lowers the objective hardly",
+        description="also stop if a round hardly lowers the objective",
     )
-    threshold: Unit = Field(1e-3, description="a group is listed above this share of the largest weight")
-    grams: GramPolicy = Field("auto", description="where Gram matrices lie; auto: decided from sizes")
+    threshold: Unit = Field(1e-3, description="list groups above this share of the largest weight")
+    grams: GramPolicy = Field("auto", description="where to keep Gram matrices; auto: by their size")
     gram_store: StorePath = None
     class_weight: ClassWeight = None
     probability: Probability = "auto"

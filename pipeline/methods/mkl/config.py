@@ -28,24 +28,24 @@ class MKLConfig(GramConfig):
     fold_tols = {"tol": 1e-2}
 
     kernels: MachineKernels = None
-    constraint: Literal["elastic_net", "simplex", "l2", "lp"] = Field("elastic_net", description="set of the kernel weights")
-    v: Unit = Field(0.5, description="elastic net: 1 gives few kernels, 0 all of them")
+    constraint: Literal["elastic_net", "simplex", "l2", "lp"] = Field("elastic_net", description="constraint on the kernel weights")
+    v: Unit = Field(0.5, description="elastic net: 1 selects few kernels, 0 keeps all of them")
     p: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(2.0, description="lp: ||theta||_p <= 1")
-    C: Positive = Field(1.0, description="loss weight, on the scale of scikit-learn's SVC and SVR")
+    C: Positive = Field(1.0, description="inverse regularisation strength, as in scikit-learn's SVC")
     solver: Literal["auto", "level", "silp", "simplemkl", "alternate", "uniform", "single"] = Field(
         "auto",
         description="solver of the weights; auto: the fastest; or a baseline",
     )
-    tau: Annotated[float, Field(gt=0, lt=1)] = Field(0.3, description="height of the level between the bounds")
+    tau: Annotated[float, Field(gt=0, lt=1)] = Field(0.3, description="position of the level between the bounds")
     normalize: Normalize = Field(
         "trace",
-        description="normalisation of kernels that leave it open",
+        description="normalisation of kernels without their own",
     )
-    tol: Positive = Field(1e-3, description="gap of the bounds that ends the fit, over max(1, upper)")
-    max_iter: Count = Field(200, description="weight vectors tried at most")
-    epsilon: NonNegative = Field(0.1, description="half width of the tube, in deviations of the target")
-    threshold: Unit = Field(1e-4, description="share of the largest weight from which a kernel is selected")
-    grams: GramPolicy = Field("auto", description="where Gram matrices lie; auto decides from sizes")
+    tol: Positive = Field(1e-3, description="stopping tolerance: gap of the bounds / max(1, upper)")
+    max_iter: Count = Field(200, description="largest number of weight vectors tried")
+    epsilon: NonNegative = Field(0.1, description="half-width of the tube, in standard deviations of the target")
+    threshold: Unit = Field(1e-4, description="select kernels above this share of the largest weight")
+    grams: GramPolicy = Field("auto", description="where to keep Gram matrices; auto: by their size")
     gram_store: StorePath = None
     class_weight: ClassWeight = None
     probability: Probability = "auto"

@@ -19,11 +19,11 @@ class SelectorConfig(MethodConfig):
 
     penalty: Literal["imtfs", "amtfs", "mtfts"] = Field(
         "mtfts",
-        description="which features tasks share: none, all, or some of them",
+        description="features that tasks share: none, all, or some of them",
     )
     lam: NonNegative | Literal["auto"] = Field(
         "auto",
-        description="weight of the penalty; auto: from the rows",
+        description="regularisation strength; auto: from the data",
     )
     gamma: Positive = Field(
         1.0,
@@ -33,19 +33,19 @@ class SelectorConfig(MethodConfig):
     loss: Literal["squared", "logistic", "hinge"] = Field("squared", description="loss of a row: squared for numbers, others for classes")
     algorithm: Literal["auto", "da", "fista"] = Field(
         "auto",
-        description="da: rows as they come; fista: the batch optimum",
+        description="da: rows in their order; fista: batch optimum",
     )
-    epochs: Count = Field(1, description="da: passes over the rows")
-    shuffle: bool = Field(True, description="da: rows of tasks in a seeded order, anew each epoch")
-    fit_intercept: bool = Field(True, description="fit an intercept for every task, without penalty")
+    epochs: Count = Field(1, description="da: number of passes over the rows")
+    shuffle: bool = Field(True, description="da: shuffle the rows of tasks anew in each epoch")
+    fit_intercept: bool = Field(True, description="fit an unpenalised intercept for every task")
     task_offset: Literal["mean", "shrunken"] | None = Field(
         None,
-        description="squared: what is subtracted from the target of a task",
+        description="squared: offset subtracted from the target of a task",
     )
-    refit: NonNegative | None = Field(None, description="fit once more at this lam on the selected features")
-    tol: Positive = Field(1e-4, description="fista: relative duality gap at which the fit ends")
-    max_iter: Count = Field(1000, description="fista: sweeps or steps at most")
-    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of the loss per class")
+    refit: NonNegative | None = Field(None, description="refit the selected features with this lam")
+    tol: Positive = Field(1e-4, description="fista: stopping tolerance, relative duality gap")
+    max_iter: Count = Field(1000, description="fista: largest number of sweeps or steps")
+    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factors of the loss per class")
     probability: Probability = "auto"
     scale: Scale = "auto"
 

@@ -23,30 +23,30 @@ class NPKLConfig(MethodConfig):
     p: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(2.0, description="power of the regulariser tr K^p; 1: loss=linear only")
     B: Positive = Field(
         1.0,
-        description="cap of tr K^p",
+        description="upper bound of tr K^p",
     )
-    G: Positive | None = Field(None, description="weight of the penalty (G/p) tr K^p, in place of the cap")
+    G: Positive | None = Field(None, description="weight of a penalty (G/p) tr K^p that replaces the bound B")
     C: Positive = Field(
         0.2,
         description="loss weight of a constrained pair, counted in both orders",
     )
-    n_neighbors: Count = Field(5, description="neighbours in the graph that the kernel is smooth on")
-    graph: Literal["mutual", "union"] = Field("union", description="link rows where both are neighbours, or one of them")
+    n_neighbors: Count = Field(5, description="number of neighbours in the graph the kernel is smooth on")
+    graph: Literal["mutual", "union"] = Field("union", description="link rows if each is a neighbour of the other, or either is")
     closure: bool = Field(
         False,
-        description="use all pairs that the given ones imply",
+        description="add all pairs that the given ones imply",
     )
     selection: Literal["active", "random"] | None = Field(
         None,
-        description="which constraints are used",
+        description="constraints to use",
     )
-    n_select: Count | None = Field(None, description="rows whose constraints a selection keeps; default: half")
+    n_select: Count | None = Field(None, description="number of rows whose constraints are kept; default: half")
     base: Count | None = Field(
         None,
-        description="number of smooth functions that the kernel is made of",
+        description="restrict the kernel to this many smooth functions",
     )
-    tol: Small = Field(1e-4, description="relative duality gap at which the fit ends")
-    max_iter: Count = Field(200, description="eigendecompositions at most")
+    tol: Small = Field(1e-4, description="stopping tolerance: relative duality gap")
+    max_iter: Count = Field(200, description="largest number of eigendecompositions")
 
     @model_validator(mode="after")
     def _forms(self) -> NPKLConfig:

@@ -20,35 +20,35 @@ class RuleConfig(MethodConfig):
     rho: Annotated[float, Field(gt=1, le=2, allow_inf_nan=False)] = Field(
         1.1, description="inner exponent: near 1 few rules, 2 with all their parts"
     )
-    a: Annotated[float, Field(gt=1, allow_inf_nan=False)] = Field(2.0, description="penalty of a rule of k propositions is a^k")
+    a: Annotated[float, Field(gt=1, allow_inf_nan=False)] = Field(2.0, description="base of the penalty a^k of a rule of k propositions")
     C: Positive | Literal["auto"] = Field(
         "auto",
-        description="loss weight, on the scale of scikit-learn's SVC",
+        description="inverse regularisation strength, as in scikit-learn's SVC",
     )
-    n_thresholds: Annotated[int, Field(ge=1, le=1000)] = Field(9, description="cuts of a numeric column, at quantiles of training rows")
-    refine_cuts: bool = Field(True, description="move cuts of selected rules to the best training values")
-    categorical: list[StrictBool] | list[int | str] | None = Field(None, description="columns whose values are names")
+    n_thresholds: Annotated[int, Field(ge=1, le=1000)] = Field(9, description="thresholds per numeric column, at quantiles")
+    refine_cuts: bool = Field(True, description="move the thresholds of selected rules to the best values")
+    categorical: list[StrictBool] | list[int | str] | None = Field(None, description="columns whose values are categories")
     task_kernel: list[list[float]] | None = Field(
         None,
-        description="similarity of the tasks, a matrix",
+        description="similarity matrix of the tasks",
     )
-    tol: Positive = Field(1e-3, description="relative gap at which the fit ends")
-    max_rounds: Count = Field(50, description="looks at the rules outside at most")
-    max_rules: Count = Field(1000, description="conjunctions of the active set at most")
+    tol: Positive = Field(1e-3, description="stopping tolerance: relative duality gap")
+    max_rounds: Count = Field(50, description="largest number of searches for further rules")
+    max_rules: Count = Field(1000, description="largest number of conjunctions in the active set")
     max_visits: Count = Field(
         2_000_000,
-        description="conjunctions looked at for the certificate, at most",
+        description="largest number of conjunctions visited for a certificate",
     )
-    rest: Positive | None = Field(1e-3, description="stop where a round lowers the objective by less; or none")
-    add: Count = Field(30, description="conjunctions added in a round, without their parts")
-    skip_implied: bool = Field(True, description="leave out propositions that imply or exclude each other")
-    prune: Annotated[float, Field(ge=0, lt=1)] = Field(0.02, description="rules below this share of the largest weight are dropped")
-    refit: bool = Field(True, description="fit the selected rules again")
+    rest: Positive | None = Field(1e-3, description="stop if a round lowers the objective by a smaller share")
+    add: Count = Field(30, description="conjunctions added per round, not counting their parts")
+    skip_implied: bool = Field(True, description="skip conjunctions of implied or contradicting propositions")
+    prune: Annotated[float, Field(ge=0, lt=1)] = Field(0.02, description="drop rules below this share of the largest weight")
+    refit: bool = Field(True, description="refit the selected rules")
     solver: Literal["auto", "newton", "mirror"] = Field(
         "auto",
-        description="Newton steps, or the thesis' mirror descent",
+        description="Newton steps, or mirror descent as in the thesis",
     )
-    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
+    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factors of C per class")
     probability: Probability = "auto"
 
     @property

@@ -17,11 +17,11 @@ class VisualRankConfig(MethodConfig):
 
     has_scores = False
 
-    damping: Damping = Field(0.85, description="share of a score from similar rows; the rest: the prior")
+    damping: Damping = Field(0.85, description="share of a score from similar rows, the rest from the prior")
     diagonal: Literal["auto", "zero", "keep"] = Field("auto", description="whether a row is similar to itself; auto: by the matrix")
     solver: Literal["power", "exact"] = Field("power", description="power iteration, or one factorisation of the matrix")
-    tol: Small = Field(1e-10, description="change of the scores at which the iteration ends")
-    max_iter: Count | None = Field(None, description="products at most; default: as many as tol can need")
+    tol: Small = Field(1e-10, description="stopping tolerance: l1 change of the scores")
+    max_iter: Count | None = Field(None, description="largest number of products; default: enough for tol")
 
 
 class RankerConfig(MethodConfig):
@@ -29,23 +29,23 @@ class RankerConfig(MethodConfig):
 
     has_scores = False
 
-    n_neighbors: Count = Field(6, description="visual neighbours whose distances the kernel keeps")
+    n_neighbors: Count = Field(6, description="number of visual neighbours whose distances bound the kernel")
     C: Positive = Field(1.0, description="weight of the squared excess of a distance")
-    B: Positive | None = Field(None, description="cap of tr K^2; default: the number of images")
+    B: Positive | None = Field(None, description="upper bound of tr K^2; default: the number of images")
     damping: Damping = Field(0.85, description="share of a score from similar images; the rest: the prior")
-    graph: Literal["mutual", "union"] = Field("mutual", description="pairs where both are neighbours, or one of them")
+    graph: Literal["mutual", "union"] = Field("mutual", description="link images if each is a neighbour of the other, or either")
     base: Count | None = Field(
         None,
-        description="number of smooth functions that the kernel is made of",
+        description="restrict the kernel to this many smooth functions",
     )
     diagonal: Literal["zero", "keep"] = Field("zero", description="whether an image is similar to itself in the random walk")
-    min_images: Count = Field(1, description="tags of fewer images are dropped")
-    untagged: Literal["raise", "zero"] = Field("raise", description="images without a tag: refused, or judged by looks only")
+    min_images: Count = Field(1, description="drop tags that occur in fewer images")
+    untagged: Literal["raise", "zero"] = Field("raise", description="images without a tag: reject, or use visual features only")
     gamma: Positive = Field(3.0, description="unseen images: width of the kernel that is warped")
     warp: Literal["corrected", "seed"] = Field(
         "corrected",
-        description="unseen images: what the kernel is warped by",
+        description="unseen images: matrix by which the kernel is warped",
     )
-    tol: Positive = Field(1e-5, description="relative duality gap at which the kernel is done")
-    max_iter: Count = Field(300, description="eigendecompositions at most")
-    walk_tol: Small = Field(1e-10, description="change of the scores at which the random walk ends")
+    tol: Positive = Field(1e-5, description="stopping tolerance of the kernel: relative duality gap")
+    max_iter: Count = Field(300, description="largest number of eigendecompositions")
+    walk_tol: Small = Field(1e-10, description="stopping tolerance of the random walk: l1 change of scores")

@@ -29,18 +29,18 @@ class SharedSubspaceConfig(GramConfig):
     has_tasks = True
 
     kernels: TaskKernels = None
-    q: Annotated[float, Field(ge=1, le=2)] = Field(1.5, description="norm over kernels: 1 gives few kernels, 2 equal traces")
+    q: Annotated[float, Field(ge=1, le=2)] = Field(1.5, description="norm over kernels; 1: few kernels, 2: equal traces")
     C: SharedLossWeight = "auto"
     loss: TaskLoss = "auto"
     epsilon: Tube = 0.1
     solver: Literal["auto", "mirror", "alternate"] = Field(
         "auto",
-        description="closed form of the couplings, or the thesis' mirror descent",
+        description="couplings in closed form, or mirror descent as in the thesis",
     )
-    normalize: Normalize = Field("trace", description="normalisation of kernels that leave it open; trace: trace n")
-    tol: Positive = Field(1e-3, description="relative gap of primal and dual value that ends the fit")
-    max_iter: Count = Field(200, description="times the machine of all tasks is solved at most")
-    grams: GramPolicy = Field("auto", description="where Gram matrices lie; auto: decided from sizes")
+    normalize: Normalize = Field("trace", description="normalisation of kernels without their own")
+    tol: Positive = Field(1e-3, description="stopping tolerance: relative gap of primal and dual value")
+    max_iter: Count = Field(200, description="largest number of solves of the joint SVM")
+    grams: GramPolicy = Field("auto", description="where to keep Gram matrices; auto: by their size")
     gram_store: StorePath = None
     class_weight: ClassWeight = None
     probability: Probability = "auto"

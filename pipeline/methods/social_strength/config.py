@@ -18,26 +18,28 @@ class SocialConfig(MethodConfig):
 
     C: Positive = Field(
         1.0,
-        description="weight of the norm beside the mean loss; larger is plainer",
+        description="regularisation strength; larger values: a simpler model",
     )
     pair_kernel: PairKernel = Field(
         "similarity",
-        description="kernel of pairs of users",
+        description="kernel between pairs of users",
     )
     weights: Literal["kta", "uniform"] = Field("kta", description="weights of the views: by alignment with links, or equal")
-    kernels: Literal["precomputed"] | list[str] | None = Field("precomputed", description="views as kernels, or matrices")
-    alignment: Literal["unit", "off-diagonal"] = Field("unit", description="diagonal of the links: ones, or left out")
+    kernels: Literal["precomputed"] | list[str] | None = Field(
+        "precomputed", description="views: kernel expressions, or precomputed matrices"
+    )
+    alignment: Literal["unit", "off-diagonal"] = Field("unit", description="diagonal of the links: ones, or excluded")
     normalize: Literal["row_max", "cosine", "none"] = Field(
         "row_max",
-        description="normalisation of the views before use",
+        description="normalisation of the views",
     )
-    view_scale: Positive = Field(10.0, description="size of the views against the offset")
-    n_import: Count | None = Field(None, description="pairs that the model may keep at most; default: all")
-    import_tol: Positive = Field(1e-3, description="relative decrease at which no more pairs are chosen")
-    n_candidates: Count | None = Field(59, description="pairs tried in every choice, drawn at random; null: all")
-    tol: Positive = Field(1e-6, description="relative gap at which the fit ends")
-    max_iter: Count = Field(100, description="Newton steps at most; a warning says when they end the fit")
-    grams: GramPolicy = Field("auto", description="where the matrices of the views lie; auto decides from sizes")
+    view_scale: Positive = Field(10.0, description="weight of the views relative to the offset")
+    n_import: Count | None = Field(None, description="largest number of pairs in the model; default: all")
+    import_tol: Positive = Field(1e-3, description="stop choosing pairs below this relative decrease")
+    n_candidates: Count | None = Field(59, description="number of random candidate pairs per choice; null: all")
+    tol: Positive = Field(1e-6, description="stopping tolerance: relative duality gap")
+    max_iter: Count = Field(100, description="largest number of Newton steps")
+    grams: GramPolicy = Field("auto", description="where to keep matrices of the views; auto: by their size")
     gram_store: str | None = Field(None, description="path of a Gram store, kept for further fits")
 
     @model_validator(mode="after")

@@ -14,37 +14,37 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 class TriClassConfig(MethodConfig):
     """Parameters of the tri-class support vector machine (``tri-class-svm``)."""
 
-    C: Positive = Field(1.0, description="loss weight of rows of the two classes")
-    C_unlabelled: NonNegative = Field(0.1, description="loss weight of unlabelled rows; 0 leaves them out")
+    C: Positive = Field(1.0, description="inverse regularisation strength, as in scikit-learn's SVC")
+    C_unlabelled: NonNegative = Field(0.1, description="loss weight of unlabelled rows; 0 ignores them")
     C_irrelevant: NonNegative | None = Field(None, description="loss weight of irrelevant rows; default: C_unlabelled")
-    eps: Annotated[float, Field(ge=0, lt=1)] = Field(0.1, description="half width of the tube of irrelevant rows")
+    eps: Annotated[float, Field(ge=0, lt=1)] = Field(0.1, description="half-width of the tube of irrelevant rows")
     kernel: str = Field(
         "rbf",
-        description="a kernel, by name or as a short text; or precomputed",
+        description="kernel name, kernel expression, or precomputed",
     )
     gamma: Literal["scale", "auto"] | Positive = Field(
         "scale",
-        description="of a kernel named by one word, as in scikit-learn's SVC",
+        description="width of a kernel given by name, as in scikit-learn's SVC",
     )
     degree: Count = Field(3, description="degree of kernel=poly")
-    coef0: NonNegative = Field(0.0, description="constant of kernel=poly")
+    coef0: NonNegative = Field(0.0, description="constant term of kernel=poly")
     algorithm: Literal["mm", "dc", "cccp"] = Field(
         "mm",
-        description="how unlabelled rows are assigned",
+        description="how unlabelled rows are fitted",
     )
     start: Literal["best", "usvm", "svm3", "s3vm", "random"] = Field(
         "best",
-        description="first assignment of the unlabelled rows",
+        description="initial assignment of the unlabelled rows",
     )
     balance: Literal["labels"] | Finite | None = Field(
         None,
-        description="what the mean decision value of unlabelled rows must be",
+        description="required mean decision value of the unlabelled rows",
     )
     all_relevant: bool = Field(False, description="every unlabelled row belongs to a class (S3VM)")
-    n_random: Count = Field(1, description="random starts")
+    n_random: Count = Field(1, description="number of random starts")
     validation: Literal["auto"] | Annotated[int, Field(ge=0)] = Field(
         "auto",
-        description="folds that warn where unlabelled rows do not help",
+        description="folds that check whether unlabelled rows help",
     )
     irrelevant_label: bool | int | float | str | None = Field(
         "auto",
@@ -52,16 +52,16 @@ class TriClassConfig(MethodConfig):
     )
     D: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = Field(
         None,
-        description="cccp: how far its relaxation reaches",
+        description="cccp: range of its relaxation",
     )
     class_weight: ClassWeight = None
     tol: Positive = Field(
         1e-4,
-        description="decrease of the objective at which a start ends",
+        description="stopping tolerance of a start: decrease of the objective",
     )
     inner_tol: Positive = Field(1e-3, description="tolerance of a convex problem, in units of decision values")
-    max_iter: Count = Field(50, description="convex problems per start at most")
-    grams: Literal["auto", "memory", "recompute"] = Field("auto", description="where the Gram matrix lies; auto decides from sizes")
+    max_iter: Count = Field(50, description="largest number of convex problems per start")
+    grams: Literal["auto", "memory", "recompute"] = Field("auto", description="where to keep the Gram matrix; auto: by its size")
     probability: Probability = "auto"
     scale: Scale = "auto"
 

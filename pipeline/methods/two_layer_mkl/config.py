@@ -25,7 +25,7 @@ class TwoLayerConfig(GramConfig):
     """Parameters of two-layer multiple kernel learning (``two-layer-mkl``)."""
 
     kernels: MachineKernels = None
-    C: Positive = Field(10.0, description="loss weight, C * sum of losses, as scikit-learn's SVC")
+    C: Positive = Field(10.0, description="inverse regularisation strength, as in scikit-learn's SVC")
     infinite: bool = Field(False, description="add Gaussian kernels on all features while one helps")
     penalty: Positive | None = Field(
         None,
@@ -33,22 +33,22 @@ class TwoLayerConfig(GramConfig):
     )
     rule: Literal["descent", "thesis"] = Field(
         "descent",
-        description="infinite: when a Gaussian helps",
+        description="infinite: criterion for adding a Gaussian",
     )
-    max_new_kernels: Annotated[int, Field(ge=0)] = Field(10, description="infinite: Gaussians added at most")
+    max_new_kernels: Annotated[int, Field(ge=0)] = Field(10, description="infinite: largest number of Gaussians added")
     gamma_range: tuple[Positive, Positive] | None = Field(
         None,
-        description="infinite: least and greatest gamma of an added Gaussian",
+        description="infinite: smallest and largest gamma of an added Gaussian",
     )
-    n_restarts: Count = Field(1, description="random starts, of which the best is kept")
+    n_restarts: Count = Field(1, description="number of random starts; the best is kept")
     normalize: Normalize = Field(
         "trace",
-        description="normalisation of kernels that leave it open",
+        description="normalisation of kernels without their own",
     )
-    tol: Positive = Field(1e-3, description="largest projected gradient at which the fit ends")
-    decrease_tol: NonNegative = Field(1e-5, description="relative decrease of two steps that ends the fit, too")
-    max_iter: Count = Field(200, description="steps of the kernel weights at most")
-    grams: GramPolicy = Field("auto", description="where Gram matrices lie; auto decides from sizes")
+    tol: Positive = Field(1e-3, description="stopping tolerance: largest projected gradient")
+    decrease_tol: NonNegative = Field(1e-5, description="also stop if two steps decrease the objective by less")
+    max_iter: Count = Field(200, description="largest number of steps of the kernel weights")
+    grams: GramPolicy = Field("auto", description="where to keep Gram matrices; auto: by their size")
     gram_store: StorePath = None
     class_weight: ClassWeight = None
     probability: Probability = "auto"
