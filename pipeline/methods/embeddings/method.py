@@ -55,7 +55,7 @@ class Embedding(Method[EmbeddingConfig, EmbeddingProblem, EmbeddingState, Spectr
         return replace(problem, label_factor=label_factor(config, inputs)) if isinstance(config, ColoredMVUConfig) else problem
 
     def init(self, problem: EmbeddingProblem, resources: Resources) -> EmbeddingState:
-        """Return the state before the first step."""
+        """Return the initial state."""
         setting, config = problem.setting(resources), problem.config
         size = 0 if isinstance(config, SPEConfig) else setting.graph.terms.size
         directions = setting.graph.directions if isinstance(config, MVEConfig) else None

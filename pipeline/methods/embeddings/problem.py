@@ -149,7 +149,7 @@ class EmbeddingProblem:
 
     @property
     def data(self) -> BlockStore | MemoryBlocks:
-        """The rows."""
+        """Data of the training rows."""
         return self.inputs.data
 
     def setting(self, resources: Resources) -> Setting:
@@ -182,7 +182,7 @@ class EmbeddingProblem:
 
     @property
     def distributed(self) -> tuple[str, ...]:
-        """What workers do."""
+        """Names of the computations that run on workers."""
         rows, solver = "neighbours" if self.given is None else "distances along the graph", self._solver
         triples = ("the most violated triple of every row",) if isinstance(self.config, SPEConfig) else ()
         return (rows, "size and directions of the rows", *triples, *(() if solver is None else solver.work()))
@@ -232,5 +232,5 @@ class EmbeddingProblem:
 
 
 def eigenpairs_item(n: int, columns: float, rank: float) -> Item:
-    """Return what eigenpairs of n rows take, whose number shows on the way, with the eigensolver's block of columns."""
+    """Return the memory of the eigenpairs of n rows, whose number is not known in advance, and of the eigensolver's block of columns."""
     return "eigenpairs, here one", int(n * (8 * columns + 32 * rank) + 40 * columns**2)

@@ -83,17 +83,17 @@ class LinearAtoms:
 
     @property
     def width(self) -> int:
-        """Columns of the widest atom."""
+        """Number of columns of the widest atom."""
         return 1
 
     @property
     def n_read(self) -> int:
-        """Features that the columns of an atom are made of, at most."""
+        """Largest number of features from which the columns of an atom are computed."""
         return 1
 
     @property
     def signature(self) -> str:
-        """What tells these columns from others of the same coordinates and factors."""
+        """Text that distinguishes these columns from others with the same coordinates and factors."""
         return ""
 
     def search_bytes(self, data: Blocks, sizes: Sequence[int], driver_memory: int) -> int:
@@ -101,7 +101,7 @@ class LinearAtoms:
         return score_pass(data, tuple(Query(size) for size in sizes)).memory_bound
 
     def count(self, n_features: int) -> int:
-        """Return the number of candidates among so many features."""
+        """Return the number of candidate atoms for ``n_features`` features."""
         return n_features
 
     def for_workers(self, resources: Resources) -> LinearAtoms:
@@ -131,7 +131,7 @@ class LinearAtoms:
             return top.values**2
 
     def with_weight(self, ids: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
-        """Return those of the atoms of a cut that have one of the coordinates, which are the cut's with weight."""
+        """Return the atoms of a cut that contain any of ``coordinates``, the coordinates of the cut with non-zero weight."""
         return coordinates
 
     def features(self, ids: np.ndarray) -> np.ndarray:
@@ -253,7 +253,7 @@ class ExpansionAtoms(LinearAtoms):
 
     @property
     def signature(self) -> str:
-        """The map with its parameters."""
+        """Name and parameters of the feature map."""
         return repr(self.map)
 
     @property

@@ -83,12 +83,12 @@ class ColumnMaker(Protocol):
 
     @property
     def centred(self) -> bool:
-        """Whether an intercept centres the columns, see :func:`~gramplane.pipeline.passes.blocks.scale_of`."""
+        """True if the columns are centred because there is an intercept, see :func:`~gramplane.pipeline.passes.blocks.scale_of`."""
         ...
 
     @property
     def signature(self) -> str:
-        """What tells these columns from others of the same coordinates and factors."""
+        """Text that distinguishes these columns from others with the same coordinates and factors."""
         ...
 
     def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -114,12 +114,12 @@ class Atoms(ColumnMaker, Protocol):
 
     @property
     def width(self) -> int:
-        """Columns of the widest atom."""
+        """Number of columns of the widest atom."""
         ...
 
     @property
     def n_read(self) -> int:
-        """Features that the columns of an atom are made of, at most."""
+        """Largest number of features from which the columns of an atom are computed."""
         ...
 
     def search_bytes(self, data: Blocks, sizes: Sequence[int], driver_memory: int) -> int:
@@ -127,7 +127,7 @@ class Atoms(ColumnMaker, Protocol):
         ...
 
     def count(self, n_features: int) -> int:
-        """Return the number of candidates among so many features."""
+        """Return the number of candidate atoms for ``n_features`` features."""
         ...
 
     def select(self, data: Blocks, resources: Resources, duals: np.ndarray, queries: Sequence[Query]) -> Sequence[Any]:
@@ -139,11 +139,11 @@ class Atoms(ColumnMaker, Protocol):
         ...
 
     def with_weight(self, ids: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
-        """Return those of the atoms of a cut that have one of the coordinates, which are the cut's with weight."""
+        """Return the atoms of a cut that contain any of ``coordinates``, the coordinates of the cut with non-zero weight."""
         ...
 
     def for_workers(self, resources: Resources) -> ColumnMaker:
-        """Return the form that travels with tasks."""
+        """Return the form that is sent with tasks."""
         ...
 
 

@@ -61,7 +61,7 @@ class FGMState:
 
     @property
     def stop(self) -> str | None:
-        """Reason why every machine has stopped, or ``None``."""
+        """Reason for which all one-vs-rest models have stopped, or None."""
         reasons = [machine.stop for machine in self.machines]
         return None if None in reasons else str(reasons[-1])
 
@@ -100,7 +100,7 @@ class FGMProblem:
 
     @property
     def data(self) -> Blocks:
-        """What is learnt from."""
+        """Training data."""
         return self.inputs.data
 
     def follow(self) -> None:
@@ -155,7 +155,7 @@ class FGMProblem:
 
     @property
     def distributed(self) -> tuple[str, ...]:
-        """What workers do."""
+        """Names of the computations that run on workers."""
         return ("feature scores", *(("sub-problems, by rows",) if self.plan["solve_at"] != "driver" else ()))
 
     def priced(self, k: int, machine: MachineState) -> MachineProblem:

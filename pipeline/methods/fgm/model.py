@@ -207,7 +207,7 @@ class FGMModel(Model):
         return [covariates, *items] if self.covariate_names else items
 
     def fetched_bytes(self, data: BlockStore) -> list[int]:
-        """Return the bytes of each pass over columns."""
+        """Return the bytes that each pass over columns reads."""
         return column_batches(data, self.features)
 
 

@@ -38,7 +38,7 @@ class PairColumns:
 
     @property
     def signature(self) -> str:
-        """The map with its parameters."""
+        """Name and parameters of the feature map."""
         return repr(self.map)
 
     def features(self, ids: np.ndarray) -> np.ndarray:

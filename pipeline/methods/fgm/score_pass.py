@@ -40,7 +40,7 @@ class ScoredAtoms(Protocol):
 
     @property
     def centred(self) -> bool:
-        """Whether an intercept centres the columns, see :func:`~gramplane.pipeline.passes.blocks.scale_of`."""
+        """True if the columns are centred because there is an intercept, see :func:`~gramplane.pipeline.passes.blocks.scale_of`."""
         ...
 
     def score_block(self, block: Block, duals: np.ndarray, queries: Sequence[Query]) -> list[Partial]:
@@ -48,7 +48,7 @@ class ScoredAtoms(Protocol):
         ...
 
     def for_workers(self, resources: Resources) -> ScoredAtoms:
-        """Return the form that travels with tasks."""
+        """Return the form that is sent with tasks."""
         ...
 
     def complete(self, partial: Partial, query: Query) -> TopB:

@@ -126,7 +126,7 @@ class BatchProblem:
 
     @property
     def distributed(self) -> tuple[str, ...]:
-        """What workers do."""
+        """Names of the computations that run on workers."""
         return ("second moments of rows",) if self.engine == "gram" else ("gradients of features",)
 
     def init(self, resources: Resources) -> BatchState:

@@ -66,7 +66,7 @@ class BatchState:
 
     @property
     def stop(self) -> str | None:
-        """Reason why every machine has stopped, or ``None``."""
+        """Reason for which all one-vs-rest models have stopped, or None."""
         reasons = [machine.stop for machine in self.machines]
         return None if None in reasons else max(str(reason) for reason in reasons)
 

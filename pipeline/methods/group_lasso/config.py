@@ -62,7 +62,7 @@ class GroupLassoConfig(MethodConfig):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Parameters in which fits of a search may differ that start from one another."""
+        """Parameters that may differ between two fits of a search when one starts from the other."""
         return () if self.learns_from_stream else ("lam",)
 
     @property
@@ -72,7 +72,7 @@ class GroupLassoConfig(MethodConfig):
 
     @property
     def learns_from_stream(self) -> bool:
-        """Whether it takes rows as they come."""
+        """True if the algorithm processes rows in their order, as a stream."""
         return self.resolved().algorithm != "fista"
 
     @model_validator(mode="after")
@@ -84,7 +84,7 @@ class GroupLassoConfig(MethodConfig):
         return self
 
     def resolved(self, *, is_stream: bool = False) -> GroupLassoConfig:
-        """Return the parameters with what ``auto`` stands for, but for the lam of a batch; ``is_stream``: rows come once."""
+        """Return the parameters with ``"auto"`` replaced, except the ``lam`` of a batch. ``is_stream``: the rows are read only once."""
         fields = type(self).model_fields
         is_stream = is_stream or self.lam == 0 or any(getattr(self, name) != fields[name].default for name in OF_STREAMS)
         algorithm = ("da" if is_stream else "fista") if self.algorithm == "auto" else self.algorithm

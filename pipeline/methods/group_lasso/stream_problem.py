@@ -49,7 +49,7 @@ class StreamState:
 
     @classmethod
     def start(cls, point: StreamPoint) -> StreamState:
-        """Return the state before the first row."""
+        """Return the initial state, before the first row."""
         return cls(0, None, 0, 0, 0, 0, point)
 
     def with_step(self, before: Totals, learner: StreamLearner, n_rows: int, average: bool) -> StreamState:
@@ -109,7 +109,7 @@ class StreamProblem:
         return {**stream_plan(config, self.learners, data), "rows_from": rows, **epochs}
 
     def init(self, resources: Resources) -> StreamState:
-        """Return the state before the first row."""
+        """Return the initial state, before the first row."""
         return StreamState.start(self.learners.learner().point())
 
     def step(self, state: StreamState, resources: Resources) -> Step[StreamState]:
@@ -197,7 +197,7 @@ class GridProblem:
         return {**driver_plan(stream_items(fits[0].learners, self.inputs.data, len(fits))), "task_bytes": 0}
 
     def init(self, resources: Resources) -> GridState:
-        """Return the state before the first row."""
+        """Return the initial state, before the first row."""
         return GridState(0, None, 0, 0, 0, tuple(fit.learners.learner().point() for fit in self.grid_fits))
 
     def step(self, state: GridState, resources: Resources) -> Step[GridState]:

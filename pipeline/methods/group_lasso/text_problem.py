@@ -48,7 +48,7 @@ class TextProblem:
         return {**stream_plan(self.config, self.learners, data), "rows_from": source, "text_bytes_per_step": PIECE}
 
     def init(self, resources: Resources) -> StreamState:
-        """Return the state before the first row."""
+        """Return the initial state, before the first row."""
         return StreamState.start(self.learners.learner().point())
 
     def step(self, state: StreamState, resources: Resources) -> Step[StreamState]:

@@ -51,7 +51,7 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
     models = (KernelModel, TaskModel)
 
     def read_inputs(self, config: HKLConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[HKLConfig, HKLInputs]:
-        """Return parameters, and target, weights and tasks of a store; ``extra`` may hold ``test_share``."""
+        """Return the parameters, and the target, weights and tasks of a store; ``extra`` may contain ``test_share``."""
         rows, tasks = store_inputs(resources, self.name), store_tasks(resources.data)
         rows = rows.without(held_out_rows(extra, rows.target, resources.seed, rows.classes))
         return config, HKLInputs(rows if tasks is None else with_tasks(rows, tasks, resources.data.url))

@@ -69,7 +69,7 @@ class HKLInputs(AboutRows):
 
     @property
     def data(self) -> DataSet:
-        """What is learnt from."""
+        """Training data."""
         return self.rows.data
 
 
@@ -94,7 +94,7 @@ class HKLProblem:
 
     @property
     def data(self) -> RowData:
-        """The rows."""
+        """Data of the training rows."""
         return cast("RowData", self.inputs.data)
 
     @cached_property
@@ -145,7 +145,7 @@ class HKLProblem:
 
     @property
     def distributed(self) -> tuple[str, ...]:
-        """What workers do."""
+        """Names of the computations that run on workers."""
         work = sum_work(self._hulls[0].settings, self.machines.n, self.planned.driver_memory)
         return *work, "forms of kernels outside the hull"
 

@@ -49,7 +49,7 @@ class KTAPathConfig(MethodConfig):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Parameters in which fits of a search may differ that start from one another."""
+        """Parameters that may differ between two fits of a search when one starts from the other."""
         return ("C",)
 
     @property

@@ -50,7 +50,7 @@ MIN_TRACE_SHARE = 1e-12  # a centred trace below this share of the plain one is 
 
 @dataclass(frozen=True)
 class KTAState:
-    """State of the loop."""
+    """State of the fit between two steps."""
 
     record_name: ClassVar[str] = "KTAState"
     iteration: int
@@ -150,7 +150,7 @@ class KTAProblem:
 
     @property
     def distributed(self) -> tuple[str, ...]:
-        """What workers do."""
+        """Names of the computations that run on workers."""
         machines = "Gram blocks of machines" if self._fits else "products and entries of the machines' kernels"
         return ("alignments of features", machines)
 

@@ -50,7 +50,7 @@ class LatentTask(Method[LatentTaskConfig, LatentProblem, LatentState, TaskModel]
     models = (TaskModel,)
 
     def read_inputs(self, config: LatentTaskConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[LatentTaskConfig, TaskInputs]:
-        """Return parameters, and target, weights and tasks of a store; ``extra`` may hold ``test_share``."""
+        """Return the parameters, and the target, weights and tasks of a store; ``extra`` may contain ``test_share``."""
         if config.kernels == "precomputed":
             raise ValueError("kernels='precomputed': a run computes its kernels from the rows of its store; give matrices to the estimator")
         return config, held_out_task_inputs(resources, self.name, extra)

@@ -95,7 +95,7 @@ class LatentState(OverActiveSet):
 
 @dataclass(frozen=True)
 class LatentClassesState(JointState[LatentState]):
-    """State of the machines of several classes."""
+    """States of the one-vs-rest models of several classes."""
 
     record_name: ClassVar[str] = "LatentClassesState"
     parts: tuple[LatentState, ...]
@@ -119,7 +119,7 @@ class LatentProblem(PooledTasks):
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Gram policy, tasks of a pass, memory of a task."""
+        """Gram policy, number of tasks per pass, and memory of a task in bytes."""
         n, k = self.inputs.data.n_rows, len(self.specs)
         passes = GramPasses(self.inputs.data, self.specs, self.settings, self.planned)
         return {

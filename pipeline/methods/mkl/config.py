@@ -53,7 +53,7 @@ class MKLConfig(GramConfig):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Parameters in which fits of a search may differ that start from one another."""
+        """Parameters that may differ between two fits of a search when one starts from the other."""
         return "C", "v"
 
     @model_validator(mode="after")

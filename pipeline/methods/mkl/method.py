@@ -94,7 +94,7 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
         return config, inputs.without(held_out_rows(extra, inputs.target, resources.seed, inputs.classes))
 
     def decided(self, config: MKLConfig, inputs: Inputs, resources: Resources) -> MKLConfig:
-        """Return parameters that name their kernels."""
+        """Return the parameters with all kernels specified explicitly."""
         return with_decided_kernels(config, inputs.data, resources, inputs.counts)
 
     def problem(self, config: MKLConfig, inputs: Inputs, resources: Resources) -> MKLProblem:
@@ -157,7 +157,7 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
         return problem.decision_values(state)
 
     def selected(self, problem: MKLProblem, state: MKLState, resources: Resources) -> Sequence[int]:
-        """Return of every fit the number of kernels with weight, of several machines the largest."""
+        """Return, for every fit, the number of kernels with non-zero weight; with several one-vs-rest models, the largest number."""
         return problem.selected(state)
 
     def tables(self, model: KernelModel, names: Sequence[str] | None = None, fit: tuple[MKLProblem, MKLState] | None = None) -> Tables:

@@ -64,7 +64,7 @@ class MKLState:
 
     @property
     def stop(self) -> str | None:
-        """Reason why every machine has stopped, or ``None``."""
+        """Reason for which all one-vs-rest models have stopped, or None."""
         return joint_stop([machine.stop for machine in self.machines], UNFINISHED)
 
 
@@ -100,7 +100,7 @@ class MKLProblem:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Gram policy, tasks of a pass, memory of a task."""
+        """Gram policy, number of tasks per pass, and memory of a task in bytes."""
         n, k, machines = self.data.n_rows, len(self.specs), len(self.problems)
         passes = GramPasses(self.data, self.specs, self.settings, self.planned)
         return {
@@ -122,7 +122,7 @@ class MKLProblem:
 
     @property
     def distributed(self) -> tuple[str, ...]:
-        """What workers do."""
+        """Names of the computations that run on workers."""
         return sum_work(self.settings, self.data.n_rows, self.planned.driver_memory)
 
     def decision_values(self, state: MKLState) -> np.ndarray:
@@ -184,13 +184,13 @@ class MKLProblem:
         return with_second_order_model(gram, problem, solution, int(state.active.sum()))
 
     def selected(self, state: MKLState) -> list[int]:
-        """Return of every fit the number of kernels with weight, of several machines the largest."""
+        """Return, for every fit, the number of kernels with non-zero weight; with several one-vs-rest models, the largest number."""
         pairs = zip(state.machines, self.configs, strict=True)
         counts = [int(np.sum(is_selected(one.best_theta, config.threshold))) for one, config in pairs]
         return [max(counts[m] for m in fit.machines) for fit in self.fits]
 
     def metrics(self, state: MKLState, running: Sequence[int]) -> dict[str, Any]:
-        """Return the figures of a step."""
+        """Return the quantities that a step records."""
         machines = state.machines
         units = [problem.unit for problem in self.problems]
         areas = [unit.size**2 for unit in units]

@@ -54,5 +54,5 @@ class MultiTaskMKLConfig(GramConfig):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Parameters in which fits of a search may differ that start from one another."""
+        """Parameters that may differ between two fits of a search when one starts from the other."""
         return "C", "p", "q"

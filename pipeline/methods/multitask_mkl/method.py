@@ -45,13 +45,13 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
     def read_inputs(
         self, config: MultiTaskMKLConfig, resources: RunContext, extra: Mapping[str, Any]
     ) -> tuple[MultiTaskMKLConfig, TaskInputs]:
-        """Return parameters, and target, weights and tasks of a store; ``extra`` may hold ``test_share``."""
+        """Return the parameters, and the target, weights and tasks of a store; ``extra`` may contain ``test_share``."""
         if config.kernels == "precomputed":
             raise ValueError("kernels='precomputed': a run computes its kernels from the rows of its store; give matrices to the estimator")
         return config, held_out_task_inputs(resources, self.name, extra)
 
     def decided(self, config: MultiTaskMKLConfig, inputs: TaskInputs, resources: Resources) -> MultiTaskMKLConfig:
-        """Return parameters that name their kernels."""
+        """Return the parameters with all kernels specified explicitly."""
         return with_decided_kernels(config, inputs.data, resources, inputs.counts)
 
     def problem(self, config: MultiTaskMKLConfig, inputs: TaskInputs, resources: Resources) -> MultiTaskProblem:
@@ -109,7 +109,7 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
         return problem.decision_values(state)
 
     def selected(self, problem: MultiTaskProblem, state: MultiTaskState, resources: Resources) -> Sequence[int]:
-        """Return of every fit the number of kernels with weight, of several machines the largest."""
+        """Return, for every fit, the number of kernels with non-zero weight; with several one-vs-rest models, the largest number."""
         return problem.selected(state)
 
     def tables(

@@ -148,7 +148,7 @@ class MultiTaskProblem:
 
     @property
     def distributed(self) -> tuple[str, ...]:
-        """What workers do."""
+        """Names of the computations that run on workers."""
         return () if self.settings.policy == "memory" else ("Gram blocks of tasks", "solves of tasks")
 
     @property
@@ -199,13 +199,13 @@ class MultiTaskProblem:
         return replace(search, best_beta=machines.beta, best_bias=bias, best_decision=decision)
 
     def selected(self, state: MultiTaskState) -> list[int]:
-        """Return of every fit the number of kernels with weight, of several machines the largest."""
+        """Return, for every fit, the number of kernels with non-zero weight; with several one-vs-rest models, the largest number."""
         pairs = zip(state.searches, self.configs, strict=True)
         counts = [int(np.sum(is_selected(one.best_weights, config.threshold))) for one, config in pairs]
         return [max(counts[m] for m in fit.machines) for fit in self.fits]
 
     def metrics(self, state: MultiTaskState, running: int) -> dict[str, Any]:
-        """Return the figures of a step."""
+        """Return the quantities that a step records."""
         searches = state.searches
         units = [losses.problem.unit for losses in self.losses]
         upper = sum(unit.size**2 * search.upper for unit, search in zip(units, searches, strict=True))

@@ -51,7 +51,7 @@ class SelectorConfig(MethodConfig):
 
     @property
     def learns_from_stream(self) -> bool:
-        """Whether it takes rows as they come."""
+        """True if the algorithm processes rows in their order, as a stream."""
         return self.resolved().algorithm != "fista"
 
     @model_validator(mode="after")
@@ -66,7 +66,7 @@ class SelectorConfig(MethodConfig):
         return self
 
     def resolved(self, *, is_stream: bool = False) -> SelectorConfig:
-        """Return the parameters with what ``auto`` stands for, but for the lam of a batch; ``is_stream``: rows come once."""
+        """Return the parameters with ``"auto"`` replaced, except the ``lam`` of a batch. ``is_stream``: the rows are read only once."""
         fields = type(self).model_fields
         has_zero = 0 in (self.lam, self.refit)
         is_stream = is_stream or has_zero or any(getattr(self, name) != fields[name].default for name in OF_ROUNDS)

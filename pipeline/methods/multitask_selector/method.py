@@ -42,7 +42,7 @@ class Selector(Method[SelectorConfig, Any, Any, LinearModel]):
     programs = "methods.multitask_selector.norms_pass"
 
     def read_inputs(self, config: SelectorConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[SelectorConfig, TaskInputs]:
-        """Return parameters, and target, weights and tasks of a store; ``extra`` may hold ``test_share``."""
+        """Return the parameters, and the target, weights and tasks of a store; ``extra`` may contain ``test_share``."""
         return config, held_out_task_inputs(resources, self.name, extra)
 
     def problem(self, config: SelectorConfig, inputs: TaskInputs, resources: Resources) -> SelectorProblem:

@@ -37,7 +37,7 @@ WIDTH_PAIRS = 2000  # pairs of rows whose median distance is the width of the ke
 
 
 def eigenpairs_item(n: int, columns: float, rank: float) -> Item:
-    """Return what eigenpairs of n rows take, whose number shows on the way, with the eigensolver's block of columns."""
+    """Return the memory of the eigenpairs of n rows, whose number is not known in advance, and of the eigensolver's block of columns."""
     return "eigenpairs, here one", int(n * (8 * columns + 16 * rank) + 40 * columns**2)
 
 
@@ -95,7 +95,7 @@ class NPKLProblem:
 
     @property
     def distributed(self) -> tuple[str, ...]:
-        """What workers do."""
+        """Names of the computations that run on workers."""
         judged = () if self.config.selection is None else ("distances of constrained pairs",)
         return ("neighbours", *judged, *(() if self._solver is None else self._solver.work()))
 

@@ -58,7 +58,7 @@ class RuleInputs(AboutRows):
 
     @property
     def data(self) -> Blocks:
-        """What is learnt from."""
+        """Training data."""
         return self.rows.data
 
 

@@ -121,7 +121,7 @@ class RuleModel(Model):
         return [columns, ("which rows satisfy which rule, as truth values and numbers", 9 * data.n_rows * self.n_rules)]
 
     def fetched_bytes(self, data: BlockStore) -> list[int]:
-        """Return the bytes of each pass over columns."""
+        """Return the bytes that each pass over columns reads."""
         return column_batches(data, self.columns)
 
 

@@ -156,7 +156,7 @@ class RulesProblem:
 
     @property
     def data(self) -> Blocks:
-        """The rows."""
+        """Data of the training rows."""
         return self.inputs.data
 
     def rules(self, resources: Resources) -> RuleData:
@@ -200,7 +200,7 @@ class RulesProblem:
 
     @property
     def distributed(self) -> tuple[str, ...]:
-        """What workers do."""
+        """Names of the computations that run on workers."""
         if not self.in_blocks:
             return ("propositions of features",)
         n = self.data.n_rows

@@ -57,7 +57,7 @@ class Ranker(Method[RankerConfig, Any, Any, Any]):
         return problem
 
     def init(self, problem: RankerProblem | QueriesProblem, resources: Resources) -> SpectralState | QueriesState:
-        """Return the state before the first step."""
+        """Return the initial state."""
         return problem.init(resources)
 
     def step(self, problem: RankerProblem | QueriesProblem, state: Any, resources: Resources) -> Step[Any]:

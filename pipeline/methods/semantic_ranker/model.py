@@ -53,7 +53,7 @@ class RankingModel(Transductive):
     arrays: dict[str, np.ndarray] = field(default_factory=dict)  # figures of every query (Q,), and pairs and dual variables of all
 
     def span(self, query: int) -> slice:
-        """Return where the entries of a query are."""
+        """Return the positions of the entries of a query."""
         return slice(int(self.starts[query]), int(self.starts[query + 1]))
 
     def predictions(self) -> np.ndarray:

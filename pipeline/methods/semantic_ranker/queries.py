@@ -46,7 +46,7 @@ class QueryTable:
         return np.diff(self.starts)
 
     def span(self, query: int) -> slice:
-        """Return where the entries of a query are."""
+        """Return the positions of the entries of a query."""
         return slice(int(self.starts[query]), int(self.starts[query + 1]))
 
 

@@ -91,7 +91,7 @@ class WalkProblem:
 
     @property
     def distributed(self) -> tuple[str, ...]:
-        """What workers do."""
+        """Names of the computations that run on workers."""
         return () if self.in_memory else ("products with the similarity",)
 
     @property

@@ -65,13 +65,13 @@ class MirrorProblem(FactoredProblem):
     """Matrix mirror descent with the entropy as distance (chapter 4 of the thesis), bounded by the step-weighted mean of the machines."""
 
     def first_state(self, grams: Grams) -> SubspaceState:
-        """Return the state before the first machine."""
+        """Return the initial state, before the first SVM is solved."""
         state, factors = super().first_state(grams), self.factors(grams)
         squares = np.zeros(pooled.Squares(self.codes).size)
         return replace(state, sums=squares, constants=pooled.start_constants(factors, self.config.q), average=np.zeros(self.dual.n))
 
     def advance(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
-        """Return the state with the next machines, bounds and parts, and the seconds of the machines."""
+        """Return the state after the next solve of the SVMs, with its bounds and parts, and the time of the solve in seconds."""
         factors, squares = self.factors(grams), pooled.Squares(self.codes)
         point = pooled.mirror_point(factors, squares, state.sums, state.constants, self.config.q)
         state, G, _, seconds = self.solve_independent(state, point.halves, grams)
@@ -93,7 +93,7 @@ class AlternatingProblem(FactoredProblem):
         return np.full((1, len(self.specs)), 1.0 / len(self.specs))
 
     def advance(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
-        """Return the state with the next machines, bounds and parts, and the seconds of the machines."""
+        """Return the state after the next solve of the SVMs, with its bounds and parts, and the time of the solve in seconds."""
         half = pooled.alternating_half(state.part, self.factors(grams)[0].shape[1], self.smoothing(state))
         state, _, W, seconds = self.solve_independent(state, [half], grams)
         return replace(state, part=W[0]), seconds

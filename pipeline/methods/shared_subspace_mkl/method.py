@@ -45,7 +45,7 @@ class SharedSubspace(Method[SharedSubspaceConfig, SubspaceProblem, SubspaceState
     def read_inputs(
         self, config: SharedSubspaceConfig, resources: RunContext, extra: Mapping[str, Any]
     ) -> tuple[SharedSubspaceConfig, TaskInputs]:
-        """Return parameters, and target, weights and tasks of a store; ``extra`` may hold ``test_share``."""
+        """Return the parameters, and the target, weights and tasks of a store; ``extra`` may contain ``test_share``."""
         return with_gram_store(config, held_out_task_inputs(resources, self.name, extra))
 
     def problem(self, config: SharedSubspaceConfig, inputs: TaskInputs, resources: Resources, machine: int = 0) -> SubspaceProblem:
@@ -67,7 +67,7 @@ class SharedSubspace(Method[SharedSubspaceConfig, SubspaceProblem, SubspaceState
         return PROBLEMS[config.solver](config, inputs, specs, pooled_problem(config, inputs, machine), settings, resources)
 
     def init(self, problem: SubspaceProblem, resources: Resources) -> SubspaceState:
-        """Return the state before the first machine."""
+        """Return the initial state, before the first SVM is solved."""
         return problem.first_state(problem.grams(resources))
 
     def step(self, problem: SubspaceProblem, state: SubspaceState, resources: Resources) -> Step[SubspaceState]:

@@ -130,7 +130,7 @@ class SubspaceState(Bounded):
 
 @dataclass(frozen=True)
 class SubspaceClassesState(JointState[SubspaceState]):
-    """State of the machines of several classes."""
+    """States of the one-vs-rest models of several classes."""
 
     record_name: ClassVar[str] = "SubspaceClassesState"
     parts: tuple[SubspaceState, ...]

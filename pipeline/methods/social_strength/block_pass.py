@@ -249,7 +249,7 @@ class BlockViews:
         return tuple(zip(np.searchsorted(codes, starts).tolist(), np.searchsorted(codes, starts + 1).tolist(), strict=True))
 
     def sums(self, factors: np.ndarray, shifts: np.ndarray, mask: np.ndarray) -> MatrixSums:
-        """Return the sums of the views over the users in the mask ``(n,)``; one pass."""
+        """Return the sums of the views over the users in the mask ``(n,)``, in one pass."""
         shared = self.factors(factors), self.resources.share("mask", mask, len(self.tiles))
         found: Sums = self.resources.run_pass(sums_pass(self.tiles, (self.k, self.n, self.block), self.normal, *shared))
         rows, diagonals = np.zeros((self.k, self.n)), np.zeros((self.k, self.n))

@@ -149,7 +149,7 @@ class SocialProblem:
 
     @property
     def distributed(self) -> tuple[str, ...]:
-        """What workers do."""
+        """Names of the computations that run on workers."""
         return ("Gram blocks of views", "lists of candidates") if self.by_blocks else ("Gram blocks of views",)
 
     @property

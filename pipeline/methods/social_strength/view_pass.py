@@ -105,7 +105,7 @@ def view_bytes(ref: PairRef) -> int:
 
 
 def view_pass(name: str, chunk: Callable[..., list[Any]], refs: Sequence[PairRef], result: int, *broadcast: object) -> Plan[list[Any]]:
-    """Return a pass that brings at most ``result`` bytes of every block pair."""
+    """Return a pass that returns at most ``result`` bytes for every pair of blocks."""
     program = BlockProgram(name, chunk, join_lists, view_bytes, result + 512, combine_bytes=2 * (result + 512) * len(refs))
     return plan(program, refs, *broadcast)
 
@@ -141,7 +141,7 @@ class ViewGrams(Grams):
         return extremes[0], extremes[1]
 
     def matrix_sums(self, scaling: Scaling, mask: np.ndarray) -> MatrixSums:
-        """Return the sums of the views over the users in the mask ``(n,)``; one pass."""
+        """Return the sums of the views over the users in the mask ``(n,)``, in one pass."""
         shared = self._factors(scaling), self.resources.share("mask", mask, len(self._refs))
         result = shares_bytes(self.k, self.settings.block)
         products, rows, diagonals = np.zeros((self.k, self.k)), np.zeros((self.k, self.n)), np.zeros((self.k, self.n))

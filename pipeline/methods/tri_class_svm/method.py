@@ -65,7 +65,7 @@ class TriClass(Method[TriClassConfig, TriClassProblem, TriClassState, KernelMode
         return shared_problem(config, inputs, [inputs.held_out], validation_masks(config, inputs, resources.seed), resources)
 
     def init(self, problem: TriClassProblem, resources: Resources) -> TriClassState:
-        """Return the state before the first machine."""
+        """Return the initial state, before the first SVM is solved."""
         return TriClassState(0, (), (), np.zeros((0, len(PATH_COLUMNS))))
 
     def step(self, problem: TriClassProblem, state: TriClassState, resources: Resources) -> Step[TriClassState]:

@@ -133,7 +133,7 @@ class TriClassProblem:
 
     @property
     def distributed(self) -> tuple[str, ...]:
-        """What workers do."""
+        """Names of the computations that run on workers."""
         return DISTRIBUTED[self.layout.solver_reads]
 
     def grams(self, resources: Resources) -> Grams | LinearGram:
@@ -232,7 +232,7 @@ class TriClassProblem:
         return float(right.mean()) if right.size else NAN
 
     def metrics(self, before: TriClassState, new: TriClassState) -> dict[str, Any]:
-        """Return the figures of a step."""
+        """Return the quantities that a step records."""
         best, unit, mask = self.best(new), 1.0 / self.config.C, self.masks[0]
         held_out = np.zeros(len(self.inputs.labels), dtype=bool) if mask is None else mask
         steps = sum(machine.steps for machine in new.machines) - sum(machine.steps for machine in before.machines)

@@ -47,7 +47,7 @@ def layer_bytes(ref: PairRef) -> int:
 
 
 def layer_pass(name: str, chunk: Callable[..., list[Any]], refs: Sequence[PairRef], result: int, *broadcast: object) -> Plan[list[Any]]:
-    """Return a pass that brings at most ``result`` bytes of every block pair."""
+    """Return a pass that returns at most ``result`` bytes for every pair of blocks."""
     program = BlockProgram(name, chunk, join_lists, layer_bytes, result + 256, combine_bytes=2 * (result + 256) * len(refs))
     return plan(program, refs, *broadcast)
 

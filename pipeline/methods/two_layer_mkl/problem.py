@@ -71,7 +71,7 @@ class LayerState:
 
 @dataclass(frozen=True)
 class TwoLayerState:
-    """State of the loop."""
+    """State of the fit between two steps."""
 
     record_name: ClassVar[str] = "TwoLayerState"
     iteration: int
@@ -133,7 +133,7 @@ class TwoLayerProblem:
 
     @property
     def distributed(self) -> tuple[str, ...]:
-        """What workers do."""
+        """Names of the computations that run on workers."""
         if self.settings.policy == "memory":
             return (BLOCKS_WORK,)
         return (BLOCKS_WORK, *LAYER_WORK, *(SUM_WORK if self.layer_by_passes else ()))
@@ -248,7 +248,7 @@ class TwoLayerProblem:
         return LayerState.at(point, first_length(point, self.penalty), path)
 
     def metrics(self, state: TwoLayerState) -> dict[str, Any]:
-        """Return the figures of a step."""
+        """Return the quantities that a step records."""
         machines = self.best(state)
         return {
             "objective": float(sum(machine.value + machine.gap for machine in machines)),

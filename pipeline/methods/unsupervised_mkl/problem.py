@@ -66,7 +66,7 @@ class UMKLProblem:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Gram policy, tasks of a pass, memory of a task."""
+        """Gram policy, number of tasks per pass, and memory of a task in bytes."""
         way, n_bases = self.way, self.n_bases
         passes = GramPasses(self.inputs.data, self.specs, way.settings, self.planned)
         if way.by_passes:
@@ -86,7 +86,7 @@ class UMKLProblem:
 
     @property
     def distributed(self) -> tuple[str, ...]:
-        """What workers do."""
+        """Names of the computations that run on workers."""
         by_passes = "bases of the points and terms of the weights", "products for the components"
         return ("Gram blocks", *(by_passes if self.way.by_passes else ()))
 
