@@ -14,7 +14,7 @@ MAX_LABELS = 8  # labels with a colour each; of more all points have one colour
 
 
 def maps(run: RunView) -> list[Chart]:
-    """Return the first two coordinates of every row, coloured by label where there is one."""
+    """Return charts of the first two coordinates of every row, coloured by label if there are labels."""
     rows = [row for row in run.tables.get("embedding", ()) if has_values([number(row.get("component_0"))])]
     if not rows:
         return []

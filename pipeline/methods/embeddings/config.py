@@ -10,7 +10,7 @@ from ...records.config import Count, MethodConfig, Positive
 
 
 class EmbeddingConfig(MethodConfig):
-    """What the three embeddings share."""
+    """Parameters common to the three embeddings."""
 
     has_scores = False
 

@@ -1,4 +1,4 @@
-"""Labels of the rows of an embedding: classes or numbers, some of them unknown, some hidden from the fit."""
+"""Labels of the rows of an embedding: classes or numbers, some of them unknown, some held out from the fit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIN_SPREAD = 1e-6  # differences along a column of a label kernel's factor, rela
 
 @dataclass(frozen=True)
 class Labels:
-    """What is known of the rows beside their features."""
+    """Labels of the rows, with a mask of those held out from the fit."""
 
     codes: np.ndarray  # (n,) class of each row, -1 where there is none; no entry for real targets
     classes: tuple[Any, ...] | None  # the labels, in order; None for real targets
@@ -26,17 +26,17 @@ class Labels:
 
     @property
     def size(self) -> int:
-        """Number of rows."""
         return len(self.codes) if self.values is None else len(self.values)
 
     @property
     def hidden(self) -> np.ndarray:
-        """``(n,)`` mask of the rows whose label the fit must not see."""
+        """``(n,)`` mask of the rows whose labels are held out from the fit."""
         return np.zeros(self.size, dtype=bool) if self.held_out is None else self.held_out
 
     def factor(self, kernel: str = "auto") -> np.ndarray:
-        """Return Y of the rows whose label may be seen, for a kernel ``"one-hot"`` or ``"linear"``, by default that of their kind. Raises
-        DataError: fewer than two classes, or no two different values, are left; labels that the kernel does not take.
+        """Return the factor Y of the label kernel ``Y Y'``, zero for rows without a label or held out. ``kernel`` is ``"one-hot"`` or
+        ``"linear"``; by default it follows from the type of the labels. Raises DataError for fewer than two distinct labels, and for labels
+        that do not suit the kernel.
         """
         if kernel == "one-hot" and self.classes is None:
             raise DataError("label_kernel='one-hot': needs classes, the target holds real numbers; take 'linear'")
@@ -53,7 +53,7 @@ class Labels:
 
     @property
     def numbers(self) -> np.ndarray:
-        """``(n,)`` labels as numbers, NaN where there is none. Raises DataError: they are none."""
+        """``(n,)`` labels as numbers, NaN for rows without a label. Raises DataError if the labels are not numbers."""
         if self.classes is None:
             assert self.values is not None
             return self.values
@@ -64,7 +64,7 @@ class Labels:
         return np.where(self.codes >= 0, known[self.codes], np.nan)
 
     def describe(self, row: int) -> dict[str, Any]:
-        """Return the label of a row as a table shows it."""
+        """Return the label of a row in the form that tables show."""
         hidden = {} if self.held_out is None else {"held_out": bool(self.held_out[row])}
         if self.classes is None:
             assert self.values is not None
@@ -75,8 +75,8 @@ class Labels:
 
 
 def read_labels(y: UserData) -> Labels:
-    """Return labels from any target: classes, or real numbers; ``None`` and NaN, and -1 among integers, stand for no label. -1 and +1 alone
-    are two classes. Raises ValueError: no row has a label.
+    """Return labels from a target of classes or real numbers. ``None``, NaN, and -1 among integers mean no label, but -1 and +1 alone are
+    two classes. Raises ValueError if no row has a label.
     """
     y = np.asarray(y)
     if y.dtype.kind == "f" and np.any(np.isfinite(y) & (y != np.round(y))):
@@ -95,8 +95,8 @@ def read_labels(y: UserData) -> Labels:
 
 
 def matrix_factor(kernel: np.ndarray, labels: Labels | None, n: int) -> np.ndarray:
-    """Return Y of a label kernel ``Y Y'`` that is given, ``(n, n)``; rows whose label the fit must not see are zero. Raises ValueError:
-    another shape, a matrix that is not positive semidefinite, or one that tells nothing.
+    """Return the factor Y of a given label kernel ``Y Y'`` ``(n, n)``, zero for held-out rows. Raises ValueError for another shape, and for
+    a matrix that is constant or not positive semi-definite.
     """
     kernel = np.asarray(kernel, dtype=np.float64)
     if kernel.shape != (n, n):
@@ -114,9 +114,9 @@ PAIRS = 1 << 20  # numbers of pairs of points that are compared at once
 
 
 def neighbour_accuracy(points: np.ndarray, codes: np.ndarray, voters: np.ndarray, judged: np.ndarray, k: int) -> float:
-    """Return the share of rows in ``judged`` whose class the majority of their ``k`` nearest others in ``voters`` has, on the map.
-    ``points`` are ``(n, d)`` coordinates, ``codes`` ``(n,)`` classes, ``voters`` and ``judged`` ``(n,)`` masks. Of classes with equal votes
-    the first wins.
+    """Return the share of rows in ``judged`` whose class is the majority class of their ``k`` nearest other rows in ``voters`` on the map.
+    ``points`` are ``(n, d)`` coordinates, ``codes`` ``(n,)`` classes, ``voters`` and ``judged`` ``(n,)`` masks. Ties are resolved in favour
+    of the first class.
     """
     ids, rows, n_classes, right, total = np.flatnonzero(voters), np.flatnonzero(judged), int(codes.max(initial=0)) + 1, 0, 0
     step = max(1, PAIRS // max(points[ids].size, 1))

@@ -1,4 +1,4 @@
-"""Embeddings as methods: from rows and labels to a problem, from its last state to coordinates and tables."""
+"""Embeddings as methods: problem from rows and labels, coordinates and tables from the final state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_EIGENVALUES = 50  # eigenvalues in a report
 
 
 class Embedding(Method[EmbeddingConfig, EmbeddingProblem, EmbeddingState, SpectralModel]):
-    """A map of rows by a kernel matrix that keeps a graph of their neighbours."""
+    """Embedding of rows by a kernel matrix that preserves a neighbour graph."""
 
     state = EmbeddingState
     models = (SpectralModel,)
@@ -37,13 +37,15 @@ class Embedding(Method[EmbeddingConfig, EmbeddingProblem, EmbeddingState, Spectr
     def read_inputs(
         self, config: EmbeddingConfig, resources: RunContext, extra: Mapping[str, Any]
     ) -> tuple[EmbeddingConfig, EmbeddingInputs]:
-        """Return parameters and labels; ``extra`` may hold ``test_share``: rows whose labels the fit does not see, and ``graph``: edges."""
+        """Return parameters and labels. ``extra`` may contain ``test_share``, the share of rows whose labels are held out, and ``graph``,
+        edges.
+        """
         edges = None if extra.get("graph") is None else np.asarray(extra["graph"], np.int64)
         return config, EmbeddingInputs(resources.data, store_labels(resources, extra), edges)
 
     def problem(self, config: EmbeddingConfig, inputs: EmbeddingInputs, resources: Resources) -> EmbeddingProblem:
-        """Return the problem of a fit. Raises DataError: data without coordinates, fewer than three rows; MemoryBoundExceeded: more rows
-        than the driver can hold the matrices of; ValueError: a graph or label kernel that is none.
+        """Return the problem of a fit. Raises DataError for data without coordinates or with fewer than three rows, ValueError for an
+        invalid graph or label kernel, and MemoryBoundExceeded if the matrices do not fit in the driver's memory.
         """
         data = inputs.data
         require(data, self.name, "columns")
@@ -62,7 +64,6 @@ class Embedding(Method[EmbeddingConfig, EmbeddingProblem, EmbeddingState, Spectr
         return initial_state(setting.graph.n, size, directions, setting.violation_cost)
 
     def step(self, problem: EmbeddingProblem, state: EmbeddingState, resources: Resources) -> Step[EmbeddingState]:
-        """Take one step."""
         new = problem.setting(resources).step(state)
         certificate = {"objective": new.upper, "gap": new.gap, "relative_gap": new.relative_gap, "decompositions": new.evaluations}
         kernel = {"rank": len(new.spectrum), "map_share": new.share(problem.config.n_components)}
@@ -70,7 +71,7 @@ class Embedding(Method[EmbeddingConfig, EmbeddingProblem, EmbeddingState, Spectr
         return Step(new, {**certificate, **kernel, **triples})
 
     def result(self, problem: EmbeddingProblem, state: EmbeddingState, resources: Resources) -> Result[SpectralModel]:
-        """Return the kernel with the coordinates as what it says of each row, its certificate, and how well the map tells the classes."""
+        """Return the kernel with the coordinates of each row, its certificate, and the accuracy of nearest neighbours on the map."""
         config, labels, setting = problem.config, problem.inputs.labels, problem.setting(resources)
         graph, cap, messages = setting.graph, setting.B, _graph_warnings(problem, resources)
         figures = {"objective": float(state.upper), "gap": float(state.gap), "iterations": float(state.iteration)}
@@ -103,7 +104,7 @@ class Embedding(Method[EmbeddingConfig, EmbeddingProblem, EmbeddingState, Spectr
     def tables(
         self, model: SpectralModel, names: Sequence[str] | None = None, fit: tuple[EmbeddingProblem, EmbeddingState] | None = None
     ) -> Tables:
-        """Return the map, of a fit with labels, and the eigenvalues of the kernel with their shares."""
+        """Return the map (with labels, if the fit is given), and the eigenvalues of the kernel with their shares of the trace."""
         points = model.arrays["scores"].tolist()
         rows = [{"row": row, **{f"component_{k}": value for k, value in enumerate(point)}} for row, point in enumerate(points)]
         labels = None if fit is None else fit[0].inputs.labels
@@ -115,7 +116,7 @@ class Embedding(Method[EmbeddingConfig, EmbeddingProblem, EmbeddingState, Spectr
 
 
 class ColoredMVU(Embedding):
-    """Coloured maximum variance unfolding: a map that keeps distances of neighbours and is ordered by labels."""
+    """Coloured maximum variance unfolding: an embedding that preserves distances of neighbours and separates labels."""
 
     name = "colored-mvu"
     config = ColoredMVUConfig
@@ -123,7 +124,7 @@ class ColoredMVU(Embedding):
     def read_inputs(
         self, config: EmbeddingConfig, resources: RunContext, extra: Mapping[str, Any]
     ) -> tuple[EmbeddingConfig, EmbeddingInputs]:
-        """Return parameters and labels. Raises DataError: the store has none, and no kernel of them is given."""
+        """Return parameters and labels. Raises DataError if the store has no labels and no label kernel is given."""
         config, inputs = super().read_inputs(config, resources, extra)
         given = extra.get("label_kernel")
         if given is not None:
@@ -134,7 +135,7 @@ class ColoredMVU(Embedding):
 
 
 class MVE(Embedding):
-    """Minimum volume embedding: a map that keeps distances of neighbours and spends little outside of its coordinates."""
+    """Minimum volume embedding: preserves distances of neighbours with little variance outside its coordinates."""
 
     name = "mve"
     config = MVEConfig
@@ -142,14 +143,14 @@ class MVE(Embedding):
 
 
 class SPE(Embedding):
-    """Structure preserving embedding: a map of a graph in which no neighbour is farther than a stranger."""
+    """Structure preserving embedding of a graph: neighbours are nearer than all other rows."""
 
     name = "spe"
     config = SPEConfig
 
 
 def _graph_warnings(problem: EmbeddingProblem, resources: Resources) -> list[str]:
-    """Return what is doubtful about the graph."""
+    """Return warnings about the graph."""
     config, graph, messages = problem.config, problem.setting(resources).graph, []
     n_parts, n_isolated = graph.components
     if n_parts > 1:
@@ -164,7 +165,7 @@ def _graph_warnings(problem: EmbeddingProblem, resources: Resources) -> list[str
 
 
 def label_factor(config: ColoredMVUConfig, inputs: EmbeddingInputs) -> np.ndarray:
-    """Return the factor of the label kernel. Raises ValueError: a kernel that is none, or that says nothing; of a file DataError."""
+    """Return the factor of the label kernel. Raises ValueError for an invalid or constant kernel; DataError if it comes from a file."""
     if inputs.label_matrix is None:
         assert inputs.labels is not None
         return inputs.labels.factor(config.label_kernel)
@@ -177,7 +178,9 @@ def label_factor(config: ColoredMVUConfig, inputs: EmbeddingInputs) -> np.ndarra
 
 
 def checked_edges(edges: np.ndarray, n: int) -> Edges:
-    """Return edges once each, rows < columns, ordered. Raises ValueError: none, another shape, a row outside the data, a loop."""
+    """Return the distinct edges in order, with row < column. Raises ValueError for no edges, another shape, a row outside the data, and a
+    loop.
+    """
     if edges.ndim != 2 or edges.shape[1:] != (2,) or not len(edges):
         raise ValueError(f"graph: an array of shape {edges.shape}; must be a sparse matrix, or edges (m, 2) of rows i, j, at least one")
     low, high = edges.min(axis=1), edges.max(axis=1)
@@ -191,7 +194,7 @@ def checked_edges(edges: np.ndarray, n: int) -> Edges:
 
 
 def store_labels(ctx: RunContext, extra: Mapping[str, Any]) -> Labels | None:
-    """Return the labels of a store, with the mask of those that the fit must not see; ``None`` where it has none."""
+    """Return the labels of a store with the mask of held-out ones; None if the store has no labels."""
     data = ctx.data
     if not data.has_table("y"):
         return None
@@ -204,7 +207,7 @@ def store_labels(ctx: RunContext, extra: Mapping[str, Any]) -> Labels | None:
 
 
 def map_accuracies(labels: Labels, points: np.ndarray, k: int) -> dict[str, float]:
-    """Return how often the ``k`` nearest labelled rows on the map have a row's class: of rows that the fit saw, and of those held out."""
+    """Return the accuracy of the ``k`` nearest labelled rows on the map: for rows that the fit used, and for held-out rows."""
     if labels.classes is None:
         return {}
     is_labelled = labels.codes >= 0

@@ -1,7 +1,7 @@
-"""The problem of an embedding: a graph of rows, what is known of them, and what is made of it once.
+"""The problem of an embedding: the neighbour graph, the labels, and quantities that are computed once.
 
-A step is one Newton step of coloured maximum variance unfolding, one convex problem of minimum volume embedding, one round of cutting
-planes of structure preserving embedding; the state holds the best kernel so far, so that a run that is cut short still has a map. See
+A step is one Newton step of coloured maximum variance unfolding, one convex problem of minimum volume embedding, or one cutting-plane
+round of structure preserving embedding. The state holds the best kernel so far, so that an interrupted run still has a map. See
 :mod:`gramplane.kernels.spectral.embeddings`.
 """
 
@@ -52,7 +52,7 @@ N_MATRICES = 6  # matrices of all rows that a decomposition holds
 
 @dataclass(frozen=True)
 class EmbeddingInputs(Reads):
-    """Rows, and what is known of them."""
+    """Rows, their labels, and a given graph."""
 
     data: BlockStore | MemoryBlocks
     labels: Labels | None
@@ -62,7 +62,7 @@ class EmbeddingInputs(Reads):
 
 
 def build_graph(config: EmbeddingConfig, data: Blocks, resources: Resources, given: Edges | None = None) -> Neighbourhood:
-    """Return the graph of a fit: of nearest neighbours, unless its edges are given. Raises DataError: no edge."""
+    """Return the graph of a fit: the nearest-neighbour graph, unless edges are given. Raises DataError if there is no edge."""
     n = data.n_rows
     if given is None:
         nearest = nearest_neighbours(data, resources, min(config.n_neighbors, n - 1))
@@ -79,12 +79,12 @@ def build_graph(config: EmbeddingConfig, data: Blocks, resources: Resources, giv
 
 
 def directions_of(config: EmbeddingConfig) -> int:
-    """Return how many leading directions of the rows a map begins with."""
+    """Return the number of leading directions of the rows with which a map is initialised."""
     return config.n_components if isinstance(config, MVEConfig) else 0
 
 
 def edge_squares(nearest: Nearest, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """Return the squared distances of edges from the lists of neighbours that hold them, at one end or at both."""
+    """Return the squared distances of edges, from the lists of neighbours that contain them at one end or both."""
     n = len(nearest.ids)
     keys = (np.arange(n)[:, None] * n + nearest.ids).ravel()
     order = np.argsort(keys, kind="stable")
@@ -99,7 +99,7 @@ def edge_squares(nearest: Nearest, i: np.ndarray, j: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a fit works on: the graph, the cap, what the eigensolver may use."""
+    """Constants of a fit: the graph, the upper bound of tr K^2, and the plan of the eigensolver."""
 
     config: EmbeddingConfig
     graph: Neighbourhood
@@ -110,19 +110,19 @@ class Setting:
 
     @property
     def violation_cost(self) -> float:
-        """C of a structure preserving embedding, as the problem is written; NaN of the others, which have no such cost."""
+        """C of a structure preserving embedding as written in the problem; NaN for the other embeddings."""
         if not isinstance(self.config, SPEConfig):
             return np.nan
         return violation_unit(self.graph, self.solver) if self.config.C == "auto" else float(self.config.C)
 
     @cached_property
     def structure(self) -> StructureProblem:
-        """The problem of a structure preserving embedding, but for its C."""
+        """The problem of a structure preserving embedding, without its C."""
         return replace(structure_problem(self.graph, 1.0, self.B, self.solver), find_worst=TriplesPass(self.resources))
 
     @cached_property
     def step(self) -> TakeStep:
-        """The function that takes a step."""
+        """Function that takes one step."""
         config, limits = self.config, {"tol": self.config.tol, "max_iter": self.config.max_iter}
         if isinstance(config, SPEConfig):
             return partial(self._structure_step, **limits)
@@ -138,7 +138,7 @@ class Setting:
 
 @dataclass(eq=False)
 class EmbeddingProblem:
-    """One of the three embeddings of rows; the type of its parameters says which."""
+    """Problem of one of the three embeddings; the type of its parameters decides which."""
 
     config: EmbeddingConfig
     inputs: EmbeddingInputs
@@ -153,7 +153,7 @@ class EmbeddingProblem:
         return self.inputs.data
 
     def setting(self, resources: Resources) -> Setting:
-        """Return graph, cap and solver: a function of data and parameters, made when first asked for."""
+        """Return graph, bound and solver, which follow from data and parameters and are computed at the first access."""
         if self._setting is None:
             graph, memory = build_graph(self.config, self.data, resources, self.given), self._solver_memory
             solver = Solver(memory, worker_engine(resources, graph.n, memory, keeps_blocks=True))
@@ -165,7 +165,9 @@ class EmbeddingProblem:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Passes over rows, and what the driver holds. The rank of K shows on the way: the bytes of the eigensolver are the least."""
+        """Passes over rows, and memory of the driver. The rank of K is not known in advance, so the bytes of the eigensolver are a lower
+        bound.
+        """
         data, n, given, solver = self.data, self.data.n_rows, self.given, self._solver
         search = plan_neighbours(data, min(self.config.n_neighbors, n - 1)) if given is None else plan_distances(data, *given)
         # Of a task on triples where K has as many eigenvalues as rows.
@@ -189,7 +191,7 @@ class EmbeddingProblem:
 
     @property
     def driver_items(self) -> tuple[Item, ...]:
-        """What the driver holds: decompositions of matrices of all rows with Newton's edges, or the least eigenpairs; the graph."""
+        """Memory of the driver: decompositions of matrices of all rows with Newton's edges, or the smallest eigenpairs; and the graph."""
         n, solver = self.data.n_rows, self._solver
         if solver is not None:
             return (solver.least_item(), *self._others_items)
@@ -199,7 +201,7 @@ class EmbeddingProblem:
 
     @property
     def _others_items(self) -> tuple[Item, ...]:
-        """What the driver holds beside the decomposition."""
+        """Memory of the driver apart from the decomposition."""
         n, d = self.data.n_rows, self.data.n_cols
         neighbours = 0 if self.given is not None else min(self.config.n_neighbors, n - 1)
         items = [("graph of neighbours", 200 * n * neighbours + 100 * self._n_edges)]
@@ -211,7 +213,7 @@ class EmbeddingProblem:
 
     @property
     def _n_edges(self) -> int:
-        """Edges of the graph, at most."""
+        """Upper bound of the number of edges of the graph."""
         n = self.data.n_rows
         return n * min(self.config.n_neighbors, n - 1) if self.inputs.edges is None else len(self.inputs.edges)
 
@@ -221,7 +223,7 @@ class EmbeddingProblem:
 
     @property
     def _solver(self) -> EigenPlan | None:
-        """What is known of the eigensolver; ``None`` where matrices of all rows are decomposed."""
+        """Plan of the eigensolver; None if matrices of all rows are decomposed."""
         n = self.data.n_rows
         if n <= MAX_NEWTON_ROWS or isinstance(self.config, SPEConfig):
             return None

@@ -1,6 +1,6 @@
-"""Passes over rows for embeddings: size and leading eigenvectors of their centred Gram matrix, and the triples that a kernel violates.
+"""Passes over rows for embeddings: norm and leading eigenvectors of the centred Gram matrix, and triples that a kernel violates.
 
-Up to 4,096 rows one task takes all: the passes of many rows take 1.2 to 1.3 times as long there.
+Up to 4,096 rows are processed by one task: the passes for more rows take 1.2 to 1.3 times as long there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TRIPLE_WORK = 2e8  # differences of coordinates that a task on triples looks at,
 
 @dataclass(frozen=True)
 class RowBlock:
-    """A block of rows, or two whose products are wanted."""
+    """A block of rows, or two blocks whose products are computed."""
 
     url: str
     digest: str
@@ -45,11 +45,11 @@ class RowBlock:
     source: MemoryBlocks | None = field(default=None, repr=False, compare=False)
 
     def load(self) -> Rows:
-        """Return the rows in double precision, an array or CSR."""
+        """Return the rows in double precision, an array or CSR matrix."""
         return _load(self.source or open_shared(self.url, self.digest), self.rows)
 
     def load_other(self) -> Rows:
-        """Return the other rows."""
+        """Return the rows of the second block."""
         return _load(self.source or open_shared(self.url, self.digest), self.cols)
 
 
@@ -59,7 +59,7 @@ def _load(data: BlockStore | MemoryBlocks, rows: tuple[int, int]) -> Rows:
 
 
 def row_blocks(data: BlockStore | MemoryBlocks) -> list[RowBlock]:
-    """Return blocks of rows: from the data alone."""
+    """Return the blocks of rows, which depend on the data alone."""
     spans = [(lo, min(lo + WHOLE_ROWS, data.n_rows)) for lo in range(0, data.n_rows, WHOLE_ROWS)]
     return [_block(data, span, span) for span in spans]
 
@@ -71,7 +71,7 @@ def _block(data: BlockStore | MemoryBlocks, rows: tuple[int, int], cols: tuple[i
 
 
 def row_geometry(data: Blocks, resources: Resources, count: int) -> tuple[float, np.ndarray]:
-    """Return what :func:`gramplane.kernels.spectral.embeddings.leading_directions` does, of data by passes over blocks of rows.
+    """Return the result of :func:`gramplane.kernels.spectral.embeddings.leading_directions`, computed by passes over blocks of rows. With
     ``count`` 0: only the squared Frobenius norm of the centred Gram matrix.
     """
     passes = GeometryPasses(data, count)
@@ -87,7 +87,7 @@ def row_geometry(data: Blocks, resources: Resources, count: int) -> tuple[float,
 
 
 def geometry_bytes(data: BlockStore | MemoryBlocks, count: int) -> int:
-    """Return the bytes of a task of the passes over rows."""
+    """Return the memory of a task of the passes over rows, in bytes."""
     return max(work.memory_bound for work in GeometryPasses(data, count).all())
 
 
@@ -101,7 +101,7 @@ def _by_scatter(n: int, resources: Resources, passes: GeometryPasses, mean: np.n
 
 
 def _by_iteration(n: int, resources: Resources, passes: GeometryPasses, mean: np.ndarray) -> np.ndarray:
-    """Return leading eigenvectors by orthogonal iteration: two passes a step, until the sum of their eigenvalues stands still."""
+    """Return leading eigenvectors by orthogonal iteration, two passes per step, until the sum of their eigenvalues no longer changes."""
     count, tasks, total = passes.count, len(passes.blocks), 0.0
     block = np.random.default_rng((resources.seed, 5)).standard_normal((n, passes.width))
     values = np.zeros(passes.width)
@@ -122,38 +122,35 @@ def _by_iteration(n: int, resources: Resources, passes: GeometryPasses, mean: np
 
 @dataclass(frozen=True)
 class GeometryPasses:
-    """The passes that find size and ``count`` leading directions of rows; a plan names them without what tasks are sent."""
+    """Passes that compute the norm and ``count`` leading directions of the rows. A plan uses them without the data sent to tasks."""
 
     data: BlockStore | MemoryBlocks
     count: int
 
     @cached_property
     def blocks(self) -> list[RowBlock]:
-        """Blocks of rows."""
         return row_blocks(self.data)
 
     @cached_property
     def pairs(self) -> list[RowBlock]:
-        """Pairs of blocks."""
         return [_block(self.data, a.rows, b.rows) for k, a in enumerate(self.blocks) for b in self.blocks[k:]]
 
     @property
     def in_one(self) -> bool:
-        """Whether one task takes all rows."""
+        """True if one task processes all rows."""
         return len(self.blocks) == 1
 
     @property
     def by_scatter(self) -> bool:
-        """Whether the scatter matrix of many rows is made."""
+        """True if the scatter matrix is formed, which suits many rows."""
         return self.data.meta.kind != "sparse" and self.data.n_cols <= MAX_SCATTER_COLUMNS
 
     @property
     def width(self) -> int:
-        """Columns that rows are multiplied by."""
+        """Number of columns by which the rows are multiplied."""
         return self.count if self.by_scatter else self.count + SPARE_DIRECTIONS
 
     def all(self) -> Iterator[Plan[Any]]:
-        """Yield every pass."""
         if self.in_one:
             yield self.directions()
             return
@@ -165,30 +162,30 @@ class GeometryPasses:
                 yield self.inner()
 
     def directions(self, *sent: object) -> Plan[Any]:
-        """Size and directions, of all rows in one task: their products with one another, or with their columns."""
+        """Pass of one task that computes norm and directions of all rows, by products with one another or with their columns."""
         n, d = self.data.n_rows, self.data.n_cols
         square = n if self.data.meta.kind == "sparse" else min(n, d)
         return self._pass("row-directions", whole_chunk, *sent, extra=40 * square**2, result=8 * n * self.count + 8)
 
     def means(self) -> Plan[Any]:
-        """Sums of the rows."""
+        """Pass that sums the rows."""
         return self._pass("row-means", sum_chunk, sums=True, result=8 * self.data.n_cols)
 
     def scatter(self, *sent: object) -> Plan[Any]:
-        """The scatter matrix of the rows."""
+        """Pass that computes the scatter matrix of the rows."""
         size = 8 * self.data.n_cols**2
         return self._pass("row-scatter", scatter_chunk, *sent, sums=True, extra=size, result=size)
 
     def products(self, *sent: object) -> Plan[Any]:
-        """Rows times some columns."""
+        """Pass that multiplies the rows by a few columns."""
         return self._pass("row-products", project_chunk, *sent, result=8 * min(WHOLE_ROWS, self.data.n_rows) * self.width)
 
     def inner(self, *sent: object) -> Plan[Any]:
-        """Products of columns of the rows with others."""
+        """Pass that multiplies the transposed rows by a few columns."""
         return self._pass("row-inner", inner_chunk, *sent, sums=True, result=8 * self.data.n_cols * self.width)
 
     def norm(self, *sent: object) -> Plan[Any]:
-        """The squared norm of the Gram matrix, by pairs of blocks."""
+        """Pass that computes the squared norm of the Gram matrix by pairs of blocks."""
         products = 32 * min(TILE_ROWS, WHOLE_ROWS) * WHOLE_ROWS
         return self._pass("row-norm", norm_chunk, *sent, blocks=self.pairs, sums=True, extra=products, result=8)
 
@@ -219,29 +216,29 @@ def whole_chunk(ref: RowBlock, count: int) -> list[tuple[float, np.ndarray]]:
 
 
 def sum_chunk(ref: RowBlock) -> np.ndarray:
-    """Return the sum of some rows."""
+    """Return the sum of a block of rows."""
     return np.asarray(ref.load().sum(axis=0), dtype=np.float64).ravel()
 
 
 def scatter_chunk(ref: RowBlock, mean: np.ndarray) -> np.ndarray:
-    """Return ``(X - mean)'(X - mean)`` of some rows."""
+    """Return ``(X - mean)'(X - mean)`` of a block of rows."""
     centred = ref.load() - mean
     return centred.T @ centred
 
 
 def project_chunk(ref: RowBlock, mean: np.ndarray, weights: Shared) -> list[np.ndarray]:
-    """Return ``(X - mean) W`` of some rows."""
+    """Return ``(X - mean) W`` of a block of rows."""
     columns = resolve(weights)
     return [ref.load() @ columns - mean @ columns]
 
 
 def inner_chunk(ref: RowBlock, block: Shared) -> np.ndarray:
-    """Return ``X'V`` of some rows."""
+    """Return ``X'V`` of a block of rows."""
     return np.asarray(ref.load().T @ resolve(block)[slice(*ref.rows)])
 
 
 def norm_chunk(ref: RowBlock, mean: Shared) -> np.ndarray:
-    """Return what two blocks of rows add to the squared Frobenius norm of the centred Gram matrix."""
+    """Return the contribution of two blocks of rows to the squared Frobenius norm of the centred Gram matrix."""
     centre, left = resolve(mean), ref.load()
     right = left if ref.rows == ref.cols else ref.load_other()
     total, offsets = 0.0, right @ centre
@@ -270,7 +267,7 @@ def triples_chunk(ref: TripleRows, factor: Shared, starts: Shared, neighbours: S
 
 @dataclass(frozen=True)
 class TripleRows:
-    """Rows whose triples are looked at."""
+    """Rows whose triples are checked."""
 
     rows: tuple[int, int]
     nbytes: int
@@ -278,12 +275,12 @@ class TripleRows:
 
 @dataclass(frozen=True)
 class TriplesPass:
-    """The search for violated triples, row by row, on workers; in the bits of the search in one piece."""
+    """Row-wise search for violated triples on workers, with the same bits as the search in one piece."""
 
     resources: Resources
 
     def __call__(self, factor: np.ndarray, starts: np.ndarray, neighbours: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what :func:`gramplane.kernels.spectral.triple_losses.worst_triples` does."""
+        """Return the result of :func:`gramplane.kernels.spectral.triple_losses.worst_triples`."""
         arrays = {"factor": factor, "starts": starts, "neighbours": neighbours}
         tasks = len(triple_spans(*factor.shape))
         shared = [self.resources.share(f"triples-{name}", array, tasks) for name, array in arrays.items()]
@@ -292,7 +289,7 @@ class TriplesPass:
 
 
 def triples_pass(n: int, rank: int, entries: int, *sent: object) -> Plan[list[tuple[np.ndarray, np.ndarray]]]:
-    """Return the search among n rows for a factor of so many columns, neighbours having so many entries."""
+    """Return the pass of the search among n rows, for a factor of ``rank`` columns and neighbour lists of ``entries`` entries."""
     refs = [TripleRows(span, 8 * n * rank) for span in triple_spans(n, rank)]
     # Factor and neighbours as they are read, and what is found.
     step = 16 * (n * rank + n + 1 + entries) + 64 * n + FREED_BYTES

@@ -1,7 +1,7 @@
-"""Candidate collections of the Feature Generating Machine: single features, groups of features, expanded features.
+"""Candidate atoms of the Feature Generating Machine: single features, groups of features, expanded features.
 
-An atom is what one coordinate of ``d`` switches on: its score is ``||X_atom' u||^2``, its columns form part of a
-cut. Degree-2 pairs need several passes and live in :mod:`gramplane.pipeline.methods.fgm.pairs`.
+An atom is the set of columns that one coordinate of ``d`` weights: its score is ``||X_atom' u||^2``, and a cut contains its columns.
+Degree-2 pairs need several passes and are in :mod:`gramplane.pipeline.methods.fgm.pairs`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MEASURED = threading.local()
 
 
 def dual_vectors(duals: np.ndarray) -> list[DualVector]:
-    """Return a pass's dual vectors, checked and measured once however many stripes this thread scores against them."""
+    """Return the dual vectors of a pass, validated and measured once for all stripes that this thread scores."""
     measured = getattr(_MEASURED, "duals", None)
     if measured is None or measured() is not duals:
         _MEASURED.vectors = [DualVector.of(u) for u in duals]
@@ -56,7 +56,7 @@ def _multiply_columns(columns: Columns, factor: np.ndarray) -> Columns:
 
 
 def feature_ranges(data: Blocks, features: np.ndarray, *, centred: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the smallest and largest (scaled) value of some features, see :func:`~gramplane.pipeline.passes.blocks.scale_of`."""
+    """Return the smallest and largest (scaled) value of the given features, see :func:`~gramplane.pipeline.passes.blocks.scale_of`."""
     scale = scale_of(data, features, centred=centred)
     low, high = (scaled_values(table_of(data, name)[features], scale) for name in ("minimum", "maximum"))
     return low, high
@@ -64,14 +64,14 @@ def feature_ranges(data: Blocks, features: np.ndarray, *, centred: bool) -> tupl
 
 @dataclass(frozen=True)
 class LinearAtoms:
-    """Every feature is an atom: score ``c_j^2``, one column."""
+    """Single features: each is an atom with score ``c_j^2`` and one column."""
 
     kind: str = "linear"
     centred: bool = True  # an intercept centres the columns, see passes.blocks.scale_of
     at_hand: dict[tuple[int, int], RowsAtHand] = field(default_factory=dict, compare=False, repr=False)  # of arrays in memory, by stripe
 
     def correlations(self, block: Block, duals: np.ndarray) -> np.ndarray:
-        """Return ``(n_machines, k)`` correlations of the scaled columns, from one read of the block at most."""
+        """Return ``(n_machines, k)`` correlations of the scaled columns; the block is read at most once."""
         if isinstance(block.ref, MemoryRef) and isinstance(block.X, np.ndarray):
             key = serial(block.ref.source), block.ref.index
             if key not in self.at_hand:
@@ -97,7 +97,7 @@ class LinearAtoms:
         return ""
 
     def search_bytes(self, data: Blocks, sizes: Sequence[int], driver_memory: int) -> int:
-        """Return the bytes of a step of the pass that looks for so many atoms of every machine."""
+        """Return the memory in bytes of a step of the search pass for ``sizes`` atoms per machine."""
         return score_pass(data, tuple(Query(size) for size in sizes)).memory_bound
 
     def count(self, n_features: int) -> int:
@@ -105,7 +105,6 @@ class LinearAtoms:
         return n_features
 
     def for_workers(self, resources: Resources) -> LinearAtoms:
-        """Return the form of these atoms that travels with tasks."""
         return self
 
     def score_block(self, block: Block, duals: np.ndarray, queries: Sequence[Query]) -> list[Partial]:
@@ -118,7 +117,7 @@ class LinearAtoms:
         return [Partial(pruned(u, B=query.size, threshold=query.threshold)) for u, query in zip(vectors, queries, strict=True)]
 
     def complete(self, partial: Partial, query: Query) -> TopB:
-        """Return the merged list: no feature is ever cut."""
+        """Return the merged list; stripes never split a feature."""
         return partial.top
 
     def select(self, data: Blocks, resources: Resources, duals: np.ndarray, queries: Sequence[Query]) -> list[TopB]:
@@ -135,11 +134,11 @@ class LinearAtoms:
         return coordinates
 
     def features(self, ids: np.ndarray) -> np.ndarray:
-        """Return the sorted distinct features whose columns the atoms need."""
+        """Return the sorted distinct features from which the columns of the atoms are computed."""
         return np.sort(ids)
 
     def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the coordinate of each column of the atoms' cut and its factor."""
+        """Return the coordinate of each column of a cut with these atoms, and its factor."""
         return ids, np.ones(ids.size)
 
     def build(self, data: Blocks, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
@@ -155,9 +154,9 @@ def _load_index(parts: tuple[tuple[str, Any], ...]) -> groups.GroupIndex:
 
 @dataclass(frozen=True)
 class GroupAtoms(LinearAtoms):
-    """Groups of features, disjoint, nested or overlapping: score ``eta_G ||c_G||^2``.
+    """Groups of features, disjoint, nested or overlapping, with score ``eta_G ||c_G||^2``.
 
-    A feature that q chosen groups share is one column scaled by ``sqrt(sum of their eta)``: the same kernel without a copy.
+    A feature in q chosen groups is one column, scaled by ``sqrt(sum of their eta)``: the same kernel without copies.
     """
 
     index: groups.GroupIndex | None = None
@@ -166,11 +165,10 @@ class GroupAtoms(LinearAtoms):
 
     @property
     def groups(self) -> groups.GroupIndex:
-        """The group index."""
         return _load_index(self.parts) if self.index is None else self.index
 
     def for_workers(self, resources: Resources) -> GroupAtoms:
-        """Return atoms whose index lies in the run store: it grows with the number of features."""
+        """Return the atoms with their index stored in the run store, because its size grows with the number of features."""
         if self.index is None or self.index.members.nbytes < INLINE_BYTES or resources.scratch is None or resources.executor.kind == "sync":
             return self
         values = {each.name: getattr(self.index, each.name) for each in fields(self.index)}
@@ -180,30 +178,29 @@ class GroupAtoms(LinearAtoms):
         return GroupAtoms(parts=tuple({**values, **stored}.items()), centred=self.centred)
 
     def count(self, n_features: int) -> int:
-        """Return the number of groups."""
         return self.groups.n_groups
 
     @property
     def width(self) -> int:
-        """Columns of the largest group."""
+        """Number of columns of the largest group."""
         return int(self.groups.sizes.max())
 
     @property
     def n_read(self) -> int:
-        """Features of the largest group."""
+        """Number of features of the largest group."""
         return self.width
 
     def score_block(self, block: Block, duals: np.ndarray, queries: Sequence[Query]) -> list[Partial]:
-        """Return the best groups inside one stripe, and the partial sums of groups that its borders cut."""
+        """Return the best groups within one stripe, and the partial sums of groups that its borders split."""
         correlations = self.correlations(block, duals)
         return [Partial(*groups.group_scores(c, block.offset, self.groups, q.size)) for c, q in zip(correlations, queries, strict=True)]
 
     def complete(self, partial: Partial, query: Query) -> TopB:
-        """Rank the groups that stripe borders cut among the others."""
+        """Return the best groups, including those that stripe borders split."""
         return partial.top if partial.cut is None else groups.finish_partials(partial.top, *partial.cut, query.size)
 
     def select(self, data: Blocks, resources: Resources, duals: np.ndarray, queries: Sequence[Query]) -> list[TopB]:
-        """Return the best groups; a tree in this process is searched with pruning, elsewhere its groups are summed by stripe."""
+        """Return the best groups. Nested groups are searched in this process with pruning; other groups are summed by stripe on workers."""
         if self.groups.kind != "tree" or resources.executor.kind != "sync":
             return select_atoms(data, resources, self, duals, queries)
         blocks = load_blocks(tuple(data.column_blocks()), centred=self.centred)
@@ -215,7 +212,7 @@ class GroupAtoms(LinearAtoms):
         return top.keys
 
     def with_weight(self, ids: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
-        """Return the groups of a cut that have a member with weight."""
+        """Return the groups of a cut that contain a feature with non-zero weight."""
         index = self.groups
         members = [index.members[index.indptr[g] : index.indptr[g + 1]] for g in ids]
         heads = np.cumsum([0, *(len(own) for own in members[:-1])])
@@ -225,7 +222,7 @@ class GroupAtoms(LinearAtoms):
         return ids[np.logical_or.reduceat(is_there, heads)]
 
     def features(self, ids: np.ndarray) -> np.ndarray:
-        """Return the sorted distinct members of the groups."""
+        """Return the sorted distinct features of the groups."""
         return groups.cut_columns(self.groups, ids)[0]
 
     def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -233,21 +230,20 @@ class GroupAtoms(LinearAtoms):
         return groups.cut_columns(self.groups, ids)
 
     def build(self, data: Blocks, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
-        """Return the members' columns times their factors."""
+        """Return the columns of the groups' features times their factors."""
         members, factors = self.coordinates(ids)
         return _multiply_columns(take_columns(raw, features, members), factors)
 
 
 @dataclass(frozen=True)
 class ExpansionAtoms(LinearAtoms):
-    """Features under an additive map: score ``u' K_j u`` without expanding, ``width`` columns each when chosen."""
+    """Features under an additive map, with score ``u' K_j u``, which needs no expansion; a chosen feature has ``width`` columns."""
 
     expansion: expansions.Expansion | None = None
     kind: str = "expansion"
 
     @property
     def map(self) -> expansions.Expansion:
-        """The additive map."""
         assert self.expansion is not None
         return self.expansion
 
@@ -258,7 +254,7 @@ class ExpansionAtoms(LinearAtoms):
 
     @property
     def width(self) -> int:
-        """Columns per feature."""
+        """Number of columns per feature."""
         return self.map.width
 
     def score_block(self, block: Block, duals: np.ndarray, queries: Sequence[Query]) -> list[Partial]:
@@ -278,7 +274,7 @@ class ExpansionAtoms(LinearAtoms):
         return top.keys
 
     def with_weight(self, ids: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
-        """Return the features of a cut one of whose expanded columns has weight."""
+        """Return the features of a cut that have an expanded column with non-zero weight."""
         return np.unique(coordinates // self.map.width)
 
     def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -293,7 +289,7 @@ class ExpansionAtoms(LinearAtoms):
 
 
 def build_atoms(config: FGMConfig, inputs: Inputs) -> Atoms:
-    """Return the candidates; what does not go together is refused."""
+    """Return the candidate atoms. Raises ValueError for parameters that cannot be combined."""
     known = inputs.covariates
     centred = bool(config.fit_intercept) or (known is not None and known.basis(False).spans_constant)
     if inputs.groups is not None:
@@ -323,7 +319,9 @@ def _additive_expansion(config: FGMConfig, data: Blocks, centred: bool) -> expan
 
 
 def map_warnings(config: FGMConfig, data: Blocks, centred: bool) -> list[str]:
-    """Return a warning of ranges on which the additive Gaussian map is far from its kernel (docs/theory/fgm.md, "Additive maps")."""
+    """Return a warning if features have ranges on which the additive Gaussian map is far from its kernel (docs/theory/fgm.md, "Additive
+    maps").
+    """
     if config.feature_map != "additive_gaussian":
         return []
     low, high = feature_ranges(data, np.arange(data.n_cols), centred=centred)

@@ -1,4 +1,4 @@
-"""From what the machines of a Feature Generating Machine selected to a model, the refit on the selection, and tables of both."""
+"""Model, refit and tables from the features that a fit of the Feature Generating Machine selected."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REFIT_C = 20.0  # C of the de-biasing refit, as in the paper's experiments
 def build_model(
     config: FGMConfig, inputs: Inputs, atoms: Atoms, machines: Sequence[MachineState], weights: Sequence[MachineWeights]
 ) -> FGMModel:
-    """Return the model with these weights of the coordinates that its machines selected."""
+    """Return the model with the given weights of the coordinates that its machines selected."""
     coordinates, rows, intercepts = union_of_weights(weights)
     features = atoms.features(union_of_atoms([machine.drawn for machine in machines]))
     data, centred = inputs.data, atoms.centred
@@ -48,12 +48,12 @@ def build_model(
 
 
 def last_weights(problem: MachineProblem, machine: MachineState) -> MachineWeights:
-    """Return the weights of the last round; without a round the null model."""
+    """Return the weights of the last round, or of the null model if there was no round."""
     return machine.weights() if machine.rounds else _null_weights(problem)
 
 
 def refit_weights(data: Blocks, atoms: Atoms, problem: MachineProblem, machine: MachineState, resources: Resources) -> MachineWeights:
-    """Return weights on the selected atoms with a plain ridge penalty and C = 20 (Tan, Tsang and Wang's de-biasing)."""
+    """Return weights of a refit of the selected atoms with a ridge penalty and C = 20 (the de-biasing of Tan, Tsang and Wang)."""
     selected, config = selected_atoms([machine]), problem.config
     if not len(selected):
         return _null_weights(problem)
@@ -80,21 +80,23 @@ TARGET = "target"  # what the machine of a real target is called in place of a c
 
 
 def selected_rows(model: FGMModel) -> Rows:
-    """Return the selected coordinates with names and weights, the heaviest first."""
+    """Return the selected coordinates with names and weights, in descending order of weight."""
     names, norms, labels = coordinate_names(model), np.abs(model.weights).sum(axis=0), json.loads(model.classes_json)
     order = np.lexsort((np.arange(len(norms)), -norms))
     return [{"feature": names[j], **weights_by_label(model.weights[:, j], labels)} for j in order if norms[j] > 0]
 
 
 def covariate_tables(model: FGMModel) -> dict[str, Rows]:
-    """Return the coefficients of the covariates, where there are some."""
+    """Return the coefficients of the covariates, if there are any."""
     labels, coef = json.loads(model.classes_json), zip(model.covariate_names, model.covariate_coef.T, strict=True)
     rows = [{"covariate": name, **weights_by_label(own, labels)} for name, own in coef]
     return {"covariates": rows} if rows else {}
 
 
 def path_rows(model: FGMModel) -> Rows:
-    """Return the weights of the heaviest coordinates after every round of every machine; of maps, whose features have many, none."""
+    """Return the weights of the largest coordinates after every round of every machine; nothing for feature maps, whose features have many
+    coordinates.
+    """
     if model.kind not in ("linear", "groups", "poly2"):
         return []
     labels = json.loads(model.classes_json)
@@ -120,7 +122,7 @@ def _machine_rows(model: FGMModel, machine: MachineState, label: object) -> Rows
 
 
 def group_tables(model: FGMModel, atoms: Atoms) -> Tables:
-    """Return the selected groups by the length of the weights of their features, where groups were chosen from."""
+    """Return the selected groups in descending order of the norm of their features' weights, if groups are the atoms."""
     if not isinstance(atoms, GroupAtoms):
         return {}
     index, squares, rows = atoms.groups, np.square(model.weights).sum(axis=0), []

@@ -1,4 +1,4 @@
-"""What reports show of the Feature Generating Machine: weights along the path, groups, stability."""
+"""Charts of the Feature Generating Machine in reports: weights along the path, groups, stability."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ...records.shared_charts import group_norms, weight_paths
 
 
 def path_weights(run: RunView) -> list[Chart]:
-    """Return the largest weights after every round, a chart per class."""
+    """Return charts of the largest weights after every round, one per class."""
     return weight_paths(run, "path_weights", "round", "Weights along the path")
 
 

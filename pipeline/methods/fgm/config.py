@@ -65,12 +65,12 @@ class FGMConfig(MethodConfig):
 
     @property
     def most_rounds(self) -> int:
-        """Cutting planes at most."""
+        """Largest number of rounds."""
         return 10 if self.max_rounds == "auto" else self.max_rounds
 
     @property
     def stops_at_chance(self) -> bool:
-        """Whether candidates have to stand out of chance."""
+        """True if candidate atoms must exceed what chance gives."""
         asked = self.max_rounds, self.n_features_to_select, self.outer_tol, self.feature_map
         return asked == ("auto", None, None, None)
 

@@ -1,4 +1,4 @@
-"""The columns of every machine's cuts: on the driver, or left with the rows on the workers when they exceed its budget."""
+"""Columns of the cuts of every machine: in the driver, or on the workers with the rows if they exceed the driver's memory."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ DRIVER_SHARE = 0.5  # share of the driver's memory that the cuts' columns may ta
 
 
 def solve_at(data: Blocks, columns: int, driver_memory: int) -> str:
-    """Return ``"driver"`` or ``"workers"``: where sub-problems with ``columns`` columns in all are solved. Decided once per run, from sizes
-    alone. A single block of rows cannot be split, so it always stays on the driver.
+    """Return ``"driver"`` or ``"workers"``: where sub-problems with ``columns`` columns in all are solved. The decision is made once per
+    run, from sizes alone. A single block of rows cannot be split, so it always stays in the driver.
     """
     if data.n_rows <= ROW_BLOCK or design_bytes(data, columns) <= DRIVER_SHARE * driver_memory:
         return "driver"
@@ -42,17 +42,17 @@ def solve_at(data: Blocks, columns: int, driver_memory: int) -> str:
 
 
 def rows_step(data: Blocks, columns: int, atoms: ColumnMaker, q: int) -> int:
-    """Return the bytes of the largest step on blocks of rows of a machine with so many columns, q of them without a penalty beside, where
-    sub-problems are solved there.
+    """Return the memory in bytes of the largest step on a block of rows, if sub-problems are solved on workers: for a machine with
+    ``columns`` columns and q unpenalised ones.
     """
     parts = row_parts(data, "", columns, atoms, (), q)
     return max(rows_pass("planned", parts, size).memory_bound for size in (sums_bytes(columns, q), None))
 
 
 def driver_items(data: Blocks, columns: int, first: int, machines: int, driver_memory: int, q: int = 0) -> tuple[Item, ...]:
-    """Return what the driver holds of machines with so many columns in all: scores, vectors, q covariates, and columns that lie here.
-    A single block of rows whose columns of all rounds are beyond the driver's share is planned with those of the ``first`` round; each
-    round looks again.
+    """Return the memory of the driver for machines with ``columns`` columns in all: scores, vectors, q covariates, and columns that it
+    holds. If a single block of rows has more columns in all rounds than the driver's share allows, the plan counts those of the ``first``
+    round, and each round checks again.
     """
     n, d = data.n_rows, data.n_cols
     items = (
@@ -68,18 +68,18 @@ def driver_items(data: Blocks, columns: int, first: int, machines: int, driver_m
 
 
 def cut_columns(data: Blocks, columns: int) -> Item:
-    """Return what columns of cuts take on the driver."""
+    """Return the memory of the columns of cuts in the driver."""
     size = design_bytes(data, columns)
     return ("columns of the cuts", size) if data.meta.kind == "dense" else ("columns of the cuts, twice while one is added", 2 * size)
 
 
 def refuse_columns(items: Sequence[Item], driver_memory: int) -> None:
-    """Refuse a fit whose driver would hold more than it may. Raises MemoryBoundExceeded: need and limit are named."""
+    """Raise MemoryBoundExceeded, with need and limit, if the driver would exceed its memory."""
     refuse("fgm", items, driver_memory, "a smaller B or max_rounds, fewer rows")
 
 
 class ColumnMaker(Protocol):
-    """Atoms as far as a worker needs them."""
+    """Interface of atoms that workers use."""
 
     @property
     def centred(self) -> bool:
@@ -96,7 +96,7 @@ class ColumnMaker(Protocol):
         ...
 
     def features(self, ids: np.ndarray) -> np.ndarray:
-        """Return the features behind atoms."""
+        """Return the features from which atoms are computed."""
         ...
 
     def build(self, data: Blocks, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
@@ -105,12 +105,10 @@ class ColumnMaker(Protocol):
 
 
 class Atoms(ColumnMaker, Protocol):
-    """What the loop needs of a collection of candidates; they are in ``atoms`` and ``pairs``."""
+    """Interface of a collection of candidate atoms in the outer loop; implementations are in ``atoms`` and ``pairs``."""
 
     @property
-    def kind(self) -> str:
-        """Name of the collection."""
-        ...
+    def kind(self) -> str: ...
 
     @property
     def width(self) -> int:
@@ -123,7 +121,7 @@ class Atoms(ColumnMaker, Protocol):
         ...
 
     def search_bytes(self, data: Blocks, sizes: Sequence[int], driver_memory: int) -> int:
-        """Return the bytes of the largest step of the passes that look for so many atoms of every machine."""
+        """Return the memory in bytes of the largest step of the search passes for ``sizes`` atoms per machine."""
         ...
 
     def count(self, n_features: int) -> int:
@@ -148,9 +146,10 @@ class Atoms(ColumnMaker, Protocol):
 
 
 class Design:
-    """Columns of the cuts so far, appended and never rebuilt; sparse ones in the row form that solvers need, dense stay dense.
+    """Columns of the cuts so far, appended and never rebuilt. Sparse columns are kept in the row form that solvers need; dense ones stay
+    dense.
 
-    A dense design is allocated once for ``capacity`` columns (pages are touched when they are filled).
+    A dense design is allocated once for ``capacity`` columns; memory pages are used only when they are filled.
     """
 
     def __init__(self, n_rows: int, capacity: int) -> None:
@@ -177,7 +176,9 @@ class Design:
         self._dense[:, used:need] = columns
 
     def joined(self, parts: Sequence[Columns]) -> Design:
-        """Return a design of these columns with others behind them, for as long as nothing is appended here: both lie in one buffer."""
+        """Return a design with the columns ``parts`` appended. It is valid until columns are appended here, because both share one
+        buffer.
+        """
         whole = copy.copy(self)
         whole.widths = [*self.widths]
         for columns in parts:
@@ -199,9 +200,9 @@ class Design:
 
 
 class Designs:
-    """Columns per machine: a function of state and data, rebuilt after a resume, so no part of the state.
+    """Columns per machine. They follow from state and data and are rebuilt after a resume, so the state does not contain them.
 
-    ``capacities`` are the columns each machine may have at most.
+    ``capacities`` are the largest numbers of columns of the machines.
     """
 
     def __init__(self, data: Blocks, atoms: Atoms, capacities: list[int]) -> None:
@@ -216,11 +217,11 @@ class Designs:
         return self._designs[k]
 
     def restrict(self, running: set[int]) -> None:
-        """Forget the machines that are not among ``running``."""
+        """Discard the columns of machines that are not in ``running``."""
         self._designs = {k: design for k, design in self._designs.items() if k in running}
 
     def extend(self, resources: Resources, machines: Sequence[MachineState], cuts: Mapping[int, np.ndarray | None]) -> None:
-        """Append each machine's new cut (``None``: only rebuild what is missing); one column pass serves all machines."""
+        """Append the new cut of each machine (``None``: only rebuild missing columns). One column pass serves all machines."""
         missing = {k: [*(() if k in self._designs else machines[k].cuts), *(() if cut is None else (cut,))] for k, cut in cuts.items()}
         if solve_at(self._data, sum(self._capacities), resources.driver_memory) == "driver":
             return self._append_local(resources, missing)
@@ -234,7 +235,7 @@ class Designs:
     def beside(
         self, resources: Resources, machines: Sequence[MachineState], candidates: Mapping[int, np.ndarray]
     ) -> dict[int, Design | RemoteDesign]:
-        """Return some machines' columns with each of their candidates behind them as a cut of its own; one column pass serves all."""
+        """Return the columns of the given machines with each of their candidates appended as a separate cut. One column pass serves all."""
         after: dict[int, Design | RemoteDesign] = {}
         features = np.unique(np.concatenate([self._atoms.features(ids) for ids in candidates.values()]))
         for k, ids in candidates.items():
@@ -263,7 +264,7 @@ class Designs:
                 design.append(self._atoms.build(self._data, raw, features, ids))
 
     def _columns(self, resources: Resources, features: np.ndarray) -> Columns:
-        """Return (scaled) columns, out of those fetched last where they are among them."""
+        """Return (scaled) columns, reusing those of the last fetch."""
         known, columns = self._fetched
         if not set(features.tolist()) <= set(known.tolist()):
             del columns
@@ -299,7 +300,7 @@ class DesignPart:
     free: Shared | None = field(default=None, compare=False, repr=False)
 
     def load(self) -> RememberingBlock:
-        """Build the columns from the store, in the memory order the driver would hold them in: bits follow it."""
+        """Build the columns from the store, in the memory order that the driver would use, because bits depend on it."""
         data = source_of(self.ref)
         features = np.unique(np.concatenate([self.atoms.features(ids) for ids in self.cuts]))
         row_factor = None if data.scale.row_factor is None else data.scale.row_factor[slice(*self.rows)]
@@ -322,7 +323,7 @@ def _concatenate(parts: Sequence[Sums]) -> Sums:
 
 
 class RemoteDesign:
-    """Columns of the cuts, left where the rows are; the counterpart of :class:`gramplane.pipeline.methods.fgm.designs.Design`."""
+    """Columns of the cuts, kept on the workers with the rows; counterpart of :class:`gramplane.pipeline.methods.fgm.designs.Design`."""
 
     def __init__(self, data: Blocks, resources: Resources, atoms: ColumnMaker) -> None:
         self._data, self._resources, self._atoms = data, resources, atoms
@@ -340,7 +341,7 @@ class RemoteDesign:
         self.widths.append(len(factors))
 
     def rows(self, y: np.ndarray, cost: np.ndarray, loss: SumLoss, basis: FreeBasis) -> BlockedRows:
-        """Return row access for the solver; every operation is one pass over the blocks of rows."""
+        """Return row access for the solver. Every operation is one pass over the blocks of rows."""
         labels, costs = self._resources.share("labels", y), self._resources.share("costs", cost)
 
         def add(name: str, query: RowQuery) -> Sums:
@@ -365,7 +366,7 @@ class RemoteDesign:
         return self._resources.run_pass(rows_pass(name, parts, sums, *targets, name, query))
 
     def _shared(self, basis: FreeBasis) -> Sequence[Shared]:
-        """Return the columns without a penalty block by block, as tasks get them; a bias alone needs none to be sent."""
+        """Return the unpenalised columns block by block, in the form sent to tasks; an intercept alone needs none."""
         if not len(basis.means):
             return ()
         if self._free is None or self._free[0] is not basis:
@@ -388,14 +389,16 @@ def row_parts(
     q: int,
     free: Sequence[Shared] = (),
 ) -> list[DesignPart]:
-    """Return the columns of some cuts, ``columns`` in all, block by block of rows, each with its q columns without a penalty."""
+    """Return the columns of some cuts (``columns`` in all) by block of rows, each with its q unpenalised columns."""
     ref, nbytes, edges = data.column_blocks()[0], part_bytes(data, columns), row_edges(data.n_rows)
     beside = free or [None] * len(edges)
     return [DesignPart(ref, token, rows, nbytes, atoms, cuts, q, own) for rows, own in zip(edges, beside, strict=True)]
 
 
 def rows_pass(name: str, parts: Sequence[DesignPart], sums: int | None, *broadcast: object) -> Plan[Sums]:
-    """Return the pass of one operation over blocks of rows: what they add up, ``sums`` bytes, or a number of every row."""
+    """Return the pass of one operation over blocks of rows. Its result is a sum of ``sums`` bytes, or a number per row if ``sums`` is
+    None.
+    """
     joined = 8 * parts[-1].rows[1]
     result, combine = (joined, _concatenate) if sums is None else (sums, add_sums)
     merging = 2 * joined if sums is None else None
@@ -404,24 +407,24 @@ def rows_pass(name: str, parts: Sequence[DesignPart], sums: int | None, *broadca
 
 
 def part_step(part: DesignPart) -> int:
-    """Bound the bytes of a step on a block of rows."""
+    """Bound the memory in bytes of a step on a block of rows."""
     lo, hi = part.rows
     return PART_COPIES * part.nbytes + FREE_COPIES * 8 * (hi - lo) * part.q
 
 
 def sums_bytes(p: int, q: int) -> int:
-    """Return the bytes of what blocks of rows add up of p columns and q without a penalty: a Hessian and two vectors."""
+    """Return the bytes of the sums over blocks of rows for p columns and q unpenalised ones: a Hessian and two vectors."""
     return 8 * ((p + q) * (p + q) + p + q + 3)
 
 
 def part_bytes(data: Blocks, columns: int) -> int:
-    """Bound the bytes of so many columns on one block of rows: dense, or sparse ones that may all lie there."""
+    """Bound the bytes of ``columns`` columns in one block of rows: dense, or sparse with all their entries in this block."""
     dense = 8 * min(ROW_BLOCK, data.n_rows) * columns
     return dense if data.meta.kind == "dense" else min(dense, design_bytes(data, columns))
 
 
 def design_bytes(data: Blocks, columns: int) -> int:
-    """Bound the bytes of ``columns`` columns of the data on the driver: dense, or the heaviest sparse ones by their counts."""
+    """Bound the bytes of ``columns`` columns of the data in the driver: dense, or the sparse ones with the most entries."""
     if data.meta.kind == "dense":
         return 8 * data.n_rows * columns
     return 12 * heaviest_entries(data, columns) * max(1, columns // max(data.n_cols, 1))

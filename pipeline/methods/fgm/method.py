@@ -1,8 +1,8 @@
 """The Feature Generating Machine (Tan, Tsang, Wang, JMLR 15, 2014): the outer cutting planes.
 
-Problem (docs/theory/fgm.md): ``min_{w,g} 1/2 ||w||_B^2 + P(Xw + Ag)``, A columns without a penalty, with ``||w||_B^2 = min_d sum w_j^2 /
-d_j`` over ``0 <= d <= 1, sum d <= B``; one round adds the set of B atoms that violates the dual most (15) and refits the mixed-norm problem
-(31).
+Problem (docs/theory/fgm.md): ``min_{w,g} 1/2 ||w||_B^2 + P(Xw + Ag)``, A unpenalised columns, with ``||w||_B^2 = min_d sum w_j^2 / d_j``
+over ``0 <= d <= 1, sum d <= B``. One round adds the set of B atoms with the largest violation of the dual (15) and refits the mixed-norm
+problem (31).
 
 =============  ==================================================
 symbol         name
@@ -53,7 +53,7 @@ THRESHOLD_SLACK = 1.0 - 1e-9  # scores known from the cuts' columns are summed i
 
 @dataclass(frozen=True)
 class FGMState:
-    """State of the loop: one entry per machine."""
+    """State of the fit between two rounds, with one entry per machine."""
 
     record_name: ClassVar[str] = "FGMState"
     iteration: int
@@ -68,7 +68,7 @@ class FGMState:
 
 @dataclass
 class _Clock:
-    """Seconds by phase of one step."""
+    """Seconds of each phase of one step."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     mark: float = field(default_factory=time.perf_counter)
@@ -81,7 +81,9 @@ class _Clock:
 
 @dataclass(eq=False)
 class FGMProblem:
-    """Machines that share the passes of a fit, each with its own problem: classes, folds, resamples, grid points; and their columns."""
+    """Machines (binary or regression problems) that share the passes of a fit: classes, folds, resamples, grid points; and their
+    columns.
+    """
 
     config: FGMConfig
     inputs: Inputs
@@ -100,31 +102,30 @@ class FGMProblem:
 
     @property
     def data(self) -> Blocks:
-        """Training data."""
         return self.inputs.data
 
     def follow(self) -> None:
-        """Follow the accuracy, or R2, of the fit."""
+        """Record the accuracy, or R2, in every round."""
         self.trackers = (fit_tracker(self.inputs, self.inputs.held_out),)
 
     @property
     def capacities(self) -> list[int]:
-        """Columns that the cuts of each machine have at most (the widest atom of each kind is known)."""
+        """Largest number of columns in the cuts of each machine; the widest atom of each kind is known."""
         return [problem.config.B * problem.config.most_rounds * self.atoms.width for problem in self.problems]
 
     @property
     def columns(self) -> tuple[int, int]:
-        """Columns that all machines together have at most, and after their first round."""
+        """Largest number of columns of all machines together, in all rounds and in the first round."""
         return sum(self.capacities), sum(problem.config.B * self.atoms.width for problem in self.problems)
 
     @property
     def asked_at_most(self) -> list[int]:
-        """How many atoms each machine asks of a search at most: with those that may not be chosen again."""
+        """Largest number of atoms that each machine requests from a search, including atoms that may not be chosen again."""
         return [config.B * (1 if config.allow_repeat else 1 + config.most_rounds) for config in (one.config for one in self.problems)]
 
     @property
     def n_atoms(self) -> int:
-        """How many atoms there are to choose from."""
+        """Number of candidate atoms."""
         return self.atoms.count(int(self.data.n_cols))
 
     @property
@@ -134,7 +135,7 @@ class FGMProblem:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Tasks and bytes per round, memory of a task and of the driver."""
+        """Tasks and bytes per round, memory of a task and of the driver in bytes."""
         data, memory = self.data, self.driver_memory
         tasks, (columns, first), machines = column_tasks(data), self.columns, len(self.problems)
         plan = {"atoms": self.atoms.kind, "solve_at": solve_at(data, columns, memory)}
@@ -145,7 +146,9 @@ class FGMProblem:
         return plan | driver_plan(driver_items(data, columns, first, machines, memory, self.q))
 
     def _steps(self) -> Iterator[int]:
-        """Yield the bytes of the largest steps: of a search, of rows of a machine, of all columns that a resumed run fetches again."""
+        """Yield the memory of the largest steps in bytes: of a search, of a machine's rows, and of all columns that a resumed run fetches
+        again.
+        """
         data, memory = self.data, self.driver_memory
         yield self.atoms.search_bytes(data, self.asked_at_most, memory)
         if solve_at(data, self.columns[0], memory) == "workers":
@@ -159,13 +162,15 @@ class FGMProblem:
         return ("feature scores", *(("sub-problems, by rows",) if self.plan["solve_at"] != "driver" else ()))
 
     def priced(self, k: int, machine: MachineState) -> MachineProblem:
-        """Return the problem of a machine with the weight of its losses, which the first search may have found."""
+        """Return the problem of a machine with its value of C, which the first search may have determined."""
         if k not in self._priced:
             self._priced[k] = self.problems[k].priced(machine.C)
         return self._priced[k]
 
     def decision_values(self, state: FGMState, resources: Resources) -> np.ndarray:
-        """Return what all machines decide on all rows, ``(n_machines, n)``; after the rounds that a state has, which may have more cuts."""
+        """Return the decision values of all machines on all rows, ``(n_machines, n)``, after the rounds of the state, which may have more
+        cuts.
+        """
         self.designs.extend(resources, state.machines, {k: None for k in range(len(self.problems)) if k not in self.designs})
         values = np.empty((len(self.problems), len(self.problems[0].y)))
         for k, (problem, machine) in enumerate(zip(self.problems, state.machines, strict=True)):
@@ -177,7 +182,7 @@ class FGMProblem:
 
 
 class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
-    """Linear machines on few features, chosen by cutting planes."""
+    """Linear models on a few features, selected by cutting planes."""
 
     name = "fgm"
     config = FGMConfig
@@ -186,8 +191,9 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
     programs = "methods.fgm.score_pass"
 
     def read_inputs(self, config: FGMConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[FGMConfig, Inputs]:
-        """Return parameters, and target, weights, groups and covariates of a store; ``extra`` may hold ``groups``, ``covariates`` and
-        ``test_share``. Raises DataError: a store without a target, or with one class only; covariates given twice, or unusable.
+        """Return the parameters, and the target, weights, groups and covariates of a store. ``extra`` may contain ``groups``,
+        ``covariates`` and ``test_share``. Raises DataError for a store without a target or with a single class, and for covariates that are
+        invalid or given twice.
         """
         data, inputs = resources.data, store_inputs(resources, self.name)
         groups = data.groups() if extra.get("groups") is None else extra["groups"]
@@ -198,9 +204,7 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
         return config, replace(inputs, groups=groups, covariates=covariates).without(held_out)
 
     def decided(self, config: FGMConfig, inputs: Inputs, resources: Resources) -> FGMConfig:
-        """Return parameters with the loss of the target, and the number of atoms of a cut where it was left to its default and there are
-        fewer.
-        """
+        """Return the parameters with the loss that suits the target. A default B is reduced to the number of atoms."""
         config = resolve_config(config, inputs)
         if "B" in config.model_fields_set:
             return config
@@ -211,8 +215,9 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
         return config.model_copy(update={"B": available})
 
     def problem(self, config: FGMConfig, inputs: Inputs, resources: Resources) -> FGMProblem:
-        """Return the problem of a fit: one machine for two classes or a real target, else one per class. Raises ValueError: a loss, groups,
-        a map or covariates that do not suit, a class without weight; MemoryBoundExceeded: more scores and columns than the memory allows.
+        """Return the problem of a fit: one machine for two classes or a real target, else one per class. Raises ValueError for an
+        unsuitable loss, groups, map or covariates and for a class without weight, and MemoryBoundExceeded if scores and columns exceed the
+        memory.
         """
         problem = shared_problem([self.decided(config, inputs, resources)], inputs, [inputs.held_out], resources)
         if problem.n_atoms < problem.config.B:
@@ -220,7 +225,7 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
         return problem
 
     def init(self, problem: FGMProblem, resources: Resources) -> FGMState:
-        """Return the state before the first round: the candidates of the start dual."""
+        """Return the initial state, with the candidates of the initial dual vectors."""
         for message in problem.warnings:
             resources.emit({"event": "warning", "message": message})
         queries = [Query(one.config.B) for one in problem.problems]
@@ -230,7 +235,7 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
         return FGMState(0, tuple(initial_state(one, top, problem.atoms.squares(top), problem.n_atoms) for one, top in starts))
 
     def step(self, problem: FGMProblem, state: FGMState, resources: Resources) -> Step[FGMState]:
-        """Add one cut to every running machine, refit, and score the new dual vectors."""
+        """Add one cut to every running machine, refit it, and score the new dual vectors."""
         clock = _Clock()
         running = [k for k, machine in enumerate(state.machines) if machine.stop is None]
         cuts = {k: next_cut(problem.priced(k, state.machines[k]), state.machines[k]) for k in running}
@@ -249,7 +254,7 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
         return Step(new, {**_metrics(new, [*solved]), **accuracy, **clock.seconds})
 
     def result(self, problem: FGMProblem, state: FGMState, resources: Resources) -> Result[FGMModel]:
-        """Return the model of the last round, or of the refit on its selection, with its certificates."""
+        """Return the model of the last round, or of the refit of its selection, with its certificates."""
         config, atoms, machines = problem.config, problem.atoms, state.machines
         pairs = [(problem.priced(k, machine), machine) for k, machine in enumerate(machines)]
         if config.debias:
@@ -280,15 +285,16 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
         )
 
     def _scores(self, problem: FGMProblem, state: FGMState, model: FGMModel, resources: Resources) -> dict[str, Any]:
-        """Return accuracy, or R2, of the training rows, from the columns of the cuts, which need not be fetched again."""
+        """Return the training accuracy, or R2, from the columns of the cuts, which need not be fetched again."""
         is_refit = problem.config.debias
         values = model_values(problem.inputs, model, resources) if is_refit else problem.decision_values(state, resources)
         return scores_of(problem.inputs, values)
 
     def tables(self, model: FGMModel, names: Sequence[str] | None = None, fit: tuple[FGMProblem, FGMState] | None = None) -> Tables:
-        """Return the selected coordinates with names and weights, the heaviest first, coefficients of covariates; of a fit selected groups.
+        """Return the selected coordinates with names and weights in descending order, and coefficients of covariates; if the fit is given,
+        also the selected groups.
 
-        ``names``: of all features, where the model has none.
+        ``names`` of all features are used if the model has none.
         """
         known = model if model.names is not None or names is None else replace(model, names=tuple(names[j] for j in model.features))
         groups = {} if fit is None else group_tables(model, fit[0].atoms)
@@ -299,20 +305,20 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
     def shared_fits(
         self, configs: Sequence[FGMConfig], inputs: Inputs, masks: Sequence[np.ndarray], resources: Resources
     ) -> FGMProblem | None:
-        """Return one problem of fits without the rows of every mask: they share candidates and passes."""
+        """Return one problem for the fits without the rows of each mask, which share candidates and passes."""
         return shared_problem([resolve_config(config, inputs) for config in configs], inputs, masks, resources)
 
     def follow_path(self, problem: FGMProblem, before: FGMProblem | None) -> None:
-        """Go all rounds, and keep the columns of machines that stop."""
+        """Run all rounds, and keep the columns of machines that stop."""
         problem.is_path = True
 
     def selected(self, problem: FGMProblem, state: FGMState, resources: Resources) -> list[int]:
-        """Return of every fit the number of atoms, of several machines the largest."""
+        """Return the number of selected atoms of every fit; with several machines, the largest."""
         counts = [len(selected_atoms([machine])) for machine in state.machines]
         return [max(counts[k : k + problem.inputs.n_machines]) for k in range(0, len(counts), problem.inputs.n_machines)]
 
     def path_values(self, problem: FGMProblem, state: FGMState, resources: Resources) -> Iterator[PathValues]:
-        """Yield the decision values after every number of rounds; of refits on the selection at the end alone."""
+        """Yield the decision values after every number of rounds; with ``debias``, only those of the final refit."""
         if problem.config.debias:
             yield from super().path_values(problem, state, resources)
             return
@@ -325,9 +331,9 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
 
 
 def resolve_config(config: FGMConfig, inputs: Inputs) -> FGMConfig:
-    """Return parameters with everything decided that depends on the target.
+    """Return the parameters with all choices resolved that depend on the target.
 
-    Raises ValueError: a loss, or class weights, that do not suit the target.
+    Raises ValueError for a loss or class weights that do not suit the target.
     """
     is_real = inputs.classes is None
     if is_real and config.class_weight is not None:
@@ -341,7 +347,7 @@ def _few_atoms(available: int) -> str:
 
 
 def shared_problem(configs: Sequence[FGMConfig], inputs: Inputs, masks: Sequence[np.ndarray | None], resources: Resources) -> FGMProblem:
-    """Return one problem for the fits of every parameters, with their loss resolved, on every mask of rows held out."""
+    """Return one problem for the fits of every set of parameters, with the loss resolved, on every mask of held-out rows."""
     atoms = build_atoms(configs[0], inputs)
     available = atoms.count(int(inputs.data.n_cols))
     clipped = [config.model_copy(update={"B": min(config.B, available)}) for config in configs]
@@ -357,7 +363,7 @@ def checked_problem(
     resources: Resources,
     warnings: Sequence[str] = (),
 ) -> FGMProblem:
-    """Return a problem of machines whose scores, vectors and columns the driver may hold. Raises MemoryBoundExceeded: it may not."""
+    """Return a problem whose scores, vectors and columns fit in the driver's memory. Raises MemoryBoundExceeded if they do not."""
     problem = FGMProblem(config, inputs, atoms, tuple(problems), resources.driver_memory, tuple(warnings))
     held = driver_items(problem.data, *problem.columns, len(problem.problems), problem.driver_memory, problem.q)
     refuse_columns(held, resources.fit_limit)
@@ -431,7 +437,7 @@ def _query(problem: FGMProblem, k: int, machine: MachineState, solution: GroupSo
 
 
 def certificates(machines: Sequence[MachineState]) -> dict[str, float]:
-    """Return objective, gap of the sub-problem and gap to the exact optimum, summed over the machines."""
+    """Return the objective, the gap of the sub-problem and the gap to the exact optimum, each summed over the machines."""
     return {name: float(sum(getattr(machine, name) for machine in machines)) for name in ("objective", "gap", "outer_gap")}
 
 
@@ -442,7 +448,7 @@ def _metrics(state: FGMState, running: Sequence[int]) -> dict[str, Any]:
 
 
 def _unfinished(config: FGMConfig) -> str:
-    """Return what rounds that came to an end left undone; nothing where they were the aim."""
+    """Return a text about the goal that was missed when the rounds ran out; empty if there was no goal."""
     ended, count = f"max_rounds={config.most_rounds} ended the fit before", config.n_features_to_select
     if count is not None:
         return f"{ended} n_features_to_select={count} features were selected; raise max_rounds or B, or set allow_repeat=False"

@@ -1,4 +1,4 @@
-"""Rounds and cuts of a Feature Generating Machine, and the model made of them, which predicts. Plain records, saved without pickle."""
+"""Rounds and cuts of a Feature Generating Machine, and the resulting model. Plain records, saved without pickle."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .config import FGMConfig
 
 
 class MachineWeights(NamedTuple):
-    """What decision values of a machine are made of."""
+    """Coordinates, weights, intercept and covariate coefficients of one machine."""
 
     coordinates: np.ndarray  # (k,) or (k, 2) sorted, distinct
     values: np.ndarray  # (k,) their weights
@@ -38,7 +38,7 @@ class MachineWeights(NamedTuple):
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """The model after one round and its certificates, in the unit of the target (its square) where that is real."""
+    """Model after one round with its certificates, in the unit of a real target (objective and gaps: in its square)."""
 
     record_name: ClassVar[str] = "RoundRecord"
     omega: np.ndarray  # (tB,) weights of the cuts' columns, cut after cut
@@ -54,13 +54,13 @@ class RoundRecord:
 
     @property
     def n_selected(self) -> int:
-        """Number of atoms with weight."""
+        """Number of atoms with non-zero weight."""
         return len(self.selected)
 
 
 @dataclass(frozen=True)
 class MachineState:
-    """Cuts and rounds of one machine, and the candidates of the last pass."""
+    """Cuts and rounds of one machine, and the candidates from the last pass."""
 
     record_name: ClassVar[str] = "MachineState"
     cuts: tuple[np.ndarray, ...]  # atom ids of each, best first: (B,) features or groups, (B, 2) pairs
@@ -74,46 +74,43 @@ class MachineState:
 
     @property
     def omega(self) -> np.ndarray:
-        """Weights of the newest model."""
         return self.rounds[-1].omega if self.rounds else np.zeros(0)
 
     @property
     def bias(self) -> float:
-        """Bias of the newest model."""
         return self.rounds[-1].bias if self.rounds else 0.0
 
     @property
     def covariate_coef(self) -> np.ndarray:
-        """Coefficients of the covariates in the newest model."""
         return self.rounds[-1].covariate_coef if self.rounds else np.zeros(0)
 
     @property
     def objective(self) -> float:
-        """F of the newest model; without any cut that of the null model, which is exact."""
+        """F of the latest model; without a cut, F of the null model, which is exact."""
         return self.rounds[-1].objective if self.rounds else self.lower_bound
 
     @property
     def gap(self) -> float:
-        """Duality gap of the newest sub-problem."""
+        """Duality gap of the latest sub-problem."""
         return sound_gap(self.rounds[-1].gap, self.objective) if self.rounds else 0.0
 
     @property
     def outer_gap(self) -> float:
-        """Distance of the newest model to the exact optimum at most."""
+        """Upper bound of the distance of the latest model to the exact optimum."""
         return sound_gap(self.rounds[-1].outer_gap, self.objective) if self.rounds else 0.0
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Columns of each cut."""
+        """Number of columns of each cut."""
         return tuple(len(factor) for factor in self.factors)
 
     @property
     def drawn(self) -> np.ndarray:
-        """Sorted distinct atoms of the cuts, also those without weight."""
+        """Sorted distinct atoms of the cuts, including those without weight."""
         return union_of_atoms(self.cuts)
 
     def weights(self, n_rounds: int | None = None) -> MachineWeights:
-        """Return the weights of the model after ``n_rounds``, duplicates summed."""
+        """Return the weights of the model after ``n_rounds``, with duplicate coordinates summed."""
         t = len(self.rounds) if n_rounds is None else n_rounds
         if t == 0:
             return MachineWeights(np.zeros(0, np.int64), np.zeros(0), self.bias, self.covariate_coef)
@@ -150,7 +147,9 @@ class FGMModel(Model):
 
     @property
     def is_used(self) -> np.ndarray:
-        """``(k,)`` whether each coordinate has weight in some machine; of maps, whose features have several, whether its feature has."""
+        """``(k,)`` True for coordinates with non-zero weight in any machine; for feature maps, True if any coordinate of the feature has
+        one.
+        """
         has_weight = np.any(self.weights != 0, axis=0)
         if self.kind not in ("hik", "additive_gaussian") or not len(has_weight):
             return has_weight
@@ -159,14 +158,14 @@ class FGMModel(Model):
 
     @property
     def used_features(self) -> np.ndarray:
-        """Sorted raw features behind the coordinates with weight."""
+        """Sorted indices of the features behind coordinates with non-zero weight."""
         if self.kind in ("hik", "additive_gaussian"):
             return self.features[self.is_used[:: max(len(self.coordinates) // max(len(self.features), 1), 1)]]
         used = np.unique(self.coordinates[self.is_used])
         return used[used >= 0]
 
     def decision_values(self, data: Blocks, resources: Resources, covariates: Any = None, **rows: Any) -> np.ndarray:
-        """Return the decision values of the last round (of the refit where there was one)."""
+        """Return the decision values of the last round, or of the refit if there was one."""
         check_width(self.n_features, self.row_scaled, data)
         further = covariates_to_decide(self.covariate_names, covariates, data.n_rows, data)
         if not len(self.features):
@@ -183,7 +182,7 @@ class FGMModel(Model):
         return (_after_round(self, columns, further, t) for t in range(1, rounds + 1))
 
     def contributions(self, read: Callable[[np.ndarray], np.ndarray], names: Sequence[str] | None, of: int) -> list[Part]:
-        """Return every coordinate with a weight: its value, as scaled, times its weight."""
+        """Return every coordinate with non-zero weight: its scaled value times its weight."""
         if self.row_scaled or not len(self.features):
             return []
         known = self if self.names is not None or names is None else replace(self, names=tuple(str(names[j]) for j in self.features))
@@ -192,7 +191,7 @@ class FGMModel(Model):
         return list(zip(coordinate_names(known), values.tolist(), (self.weights[of] * values).tolist(), strict=True))
 
     def memory(self, data: BlockStore) -> list[Item]:
-        """Return the columns, and the coordinates made of them."""
+        """Return the memory of the columns and of the coordinates computed from them."""
         raw, count = sum(self.fetched_bytes(data)), len(self.coordinates)
         copies = 1 if count == len(self.features) else 2
         if self.kind in ("hik", "additive_gaussian"):
@@ -230,7 +229,7 @@ def union_of_atoms(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def selected_atoms(machines: Sequence[MachineState], n_rounds: int | None = None) -> np.ndarray:
-    """Return the sorted distinct atoms that have weight in some machine after ``n_rounds``."""
+    """Return the sorted distinct atoms with non-zero weight in any machine after ``n_rounds``."""
     return union_of_atoms([machine.rounds[:n_rounds][-1].selected for machine in machines if machine.rounds])
 
 
@@ -252,13 +251,13 @@ def positions(ids: np.ndarray, chosen: np.ndarray) -> np.ndarray:
 
 
 def _store_columns(model: FGMModel, data: Blocks, resources: Resources) -> Columns:
-    """Return the model's coordinates of every row of a store (one column pass)."""
+    """Return the model's coordinates for every row of a store, in one column pass."""
     row_factor = data.scale.row_factor if model.row_scaled else None
     return mapped_columns(model, fetch_columns(data, resources, model.features), row_factor)
 
 
 def model_columns(model: FGMModel, X: Matrix) -> Columns:
-    """Return the model's coordinates of an array ``X`` ``(n, n_features)``."""
+    """Return the model's coordinates for an array ``X`` ``(n, n_features)``."""
     # An index of columns makes them lie one after another, and products take rows; of other orders `take` copies all.
     raw = X.take(model.features, axis=1) if isinstance(X, np.ndarray) and X.flags.c_contiguous else X[:, model.features]
     row_factor = inverse_row_norms(X) if model.row_scaled else None
@@ -286,7 +285,7 @@ def _expansion(model: FGMModel) -> expansions.Expansion:
 
 
 def decision_values(model: FGMModel, columns: Columns, covariates: np.ndarray | None = None) -> np.ndarray:
-    """Return ``(n_samples, n_machines)`` decision values from the model's coordinates, and its covariates."""
+    """Return ``(n_samples, n_machines)`` decision values from the model's coordinates and covariates."""
     values = multiply_rows(columns, model.weights) + model.intercepts
     return values if covariates is None else values + covariates @ model.covariate_coef.T
 
@@ -307,6 +306,6 @@ def _after_round(model: FGMModel, columns: Columns, covariates: np.ndarray | Non
 
 
 def take_columns(raw: Columns, features: np.ndarray, chosen: np.ndarray) -> Columns:
-    """Return the columns of ``chosen`` features out of ``raw``, whose columns are the sorted ``features``."""
+    """Return the columns of the ``chosen`` features from ``raw``, whose columns are the sorted ``features``."""
     indices = np.searchsorted(features, chosen)
     return raw.T[indices].T if isinstance(raw, np.ndarray) else pick_columns(raw, indices)

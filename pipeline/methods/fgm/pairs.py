@@ -1,8 +1,8 @@
-"""Degree-2 pairs as atoms: the best products of two features, without materialising them.
+"""Degree-2 pairs as atoms: the best products of two features, without forming them.
 
-One search takes a head start on the most frequent features (driver), one pass of bounds over all stripes (workers), and the products of the
-features that survive the screening: on the driver while they fit a triangle, else by ranges of columns on the workers. Dense data goes by
-tiles of columns. Sums have one fixed order everywhere, so every route gives the same bits (see :mod:`gramplane.kernels.features.pairs`).
+A search starts with the most frequent features (driver). One pass then bounds all stripes (workers), and the products of the remaining
+features are computed: in the driver if they fit in a triangle, else by ranges of columns on the workers. Dense data are searched by tiles
+of columns. Sums have one fixed order everywhere, so that every route gives the same bits (see :mod:`gramplane.kernels.features.pairs`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RANGE_BYTES, SURVIVOR_BYTES = 24, 96  # of a value of the columns that survive t
 
 
 class PairColumns:
-    """Builds product columns; all a worker needs."""
+    """Builds product columns; the part of the atoms that workers need."""
 
     def __init__(self, pair_map: kp.PairMap, *, centred: bool = True) -> None:
         self.map, self.centred = pair_map, centred
@@ -42,12 +42,12 @@ class PairColumns:
         return repr(self.map)
 
     def features(self, ids: np.ndarray) -> np.ndarray:
-        """Return the sorted distinct features behind coordinates."""
+        """Return the sorted distinct features of the coordinates."""
         features = np.unique(ids)
         return features[features >= 0]
 
     def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the coordinates themselves; their factors are part of the columns."""
+        """Return the coordinates unchanged; their factors are part of the columns."""
         return ids, np.ones(len(ids))
 
     def build(self, data: Blocks, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
@@ -58,8 +58,9 @@ class PairColumns:
 class PairAtoms(PairColumns):
     """The coordinates ``sqrt(2 gamma r) x_j``, ``gamma x_j^2``, ``sqrt(2) gamma x_i x_j`` of the kernel ``(gamma x'z + r)^2``.
 
-    Atom ids are ``(j, -1)`` linear, ``(j, j)`` square, ``(i, j)`` with ``i < j``. Remembered between rounds: non-zeros per column, row
-    maxima, and the columns of frequent features (a few bytes per non-zero).
+    Atom ids are ``(j, -1)`` for linear terms, ``(j, j)`` for squares, and ``(i, j)`` with ``i < j`` for products. Between rounds it caches
+    the
+    numbers of non-zeros per column, row maxima, and the columns of frequent features (a few bytes per non-zero).
     """
 
     kind = "poly2"
@@ -78,7 +79,9 @@ class PairAtoms(PairColumns):
         return (n_features + 1) * (n_features + 2) // 2 - 1
 
     def search_bytes(self, data: Blocks, sizes: Sequence[int], driver_memory: int) -> int:
-        """Return the bytes of the largest step of a search: bounds, and products of tiles, or of as many surviving columns as may be."""
+        """Return the memory in bytes of the largest step of a search: bounds, and products of tiles or of the largest number of remaining
+        columns.
+        """
         B, tasks = max(sizes), column_tasks(data)
         steps = [plan(screen_program(B, data.n_cols), tasks).memory_bound]
         if data.meta.kind == "dense":
@@ -98,11 +101,11 @@ class PairAtoms(PairColumns):
         return top.values**2
 
     def with_weight(self, ids: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
-        """Return the coordinates with weight: each is an atom."""
+        """Return the coordinates with non-zero weight; each is an atom."""
         return coordinates
 
     def for_workers(self, resources: Resources) -> PairColumns:
-        """Return the form that travels with tasks: without what is remembered between rounds."""
+        """Return the form that is sent with tasks, without what is cached between rounds."""
         return PairColumns(self.map, centred=self.centred)
 
     def _search_dense(self, data: Blocks, resources: Resources, u: np.ndarray, B: int) -> kp.TopPairs:
@@ -138,7 +141,7 @@ class PairAtoms(PairColumns):
         return best
 
     def _screen_again(self, screen: Screened, B: int, by_frequency: bool = False) -> Screened:
-        """Screen the survivors with the best coordinates so far; order them by frequency when they come from a pass."""
+        """Screen the remaining features with the best coordinates so far, and order them by frequency if they come from a pass."""
         surviving = kp.survivors(screen.bound, self.map, key_at(screen.best, B))
         ids, bound = screen.ids[surviving], screen.bound[surviving]
         if by_frequency:
@@ -178,7 +181,7 @@ class PairAtoms(PairColumns):
         return kp.merge_top_pairs([screen.best, resources.run_pass(plan(range_program(B), parts, *extra))], B)
 
     def _fetch(self, data: Blocks, resources: Resources, ids: np.ndarray) -> tuple[sp.csc_array, np.ndarray]:
-        """Return columns that include ``ids``, and the index of each of these: those in memory, or copies that stay between rounds."""
+        """Return columns that include ``ids``, and the index of each of these, from memory or from copies kept between rounds."""
         if isinstance(data, MemoryBlocks) and data.scale.row_factor is None:
             scale = scale_of(data, np.sort(ids), centred=self.centred)
             if scale.factor is None and scale.shift is None:

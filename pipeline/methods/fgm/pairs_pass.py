@@ -1,4 +1,4 @@
-"""Passes of the search for degree-2 pairs: bounds over all stripes, products of dense tiles, products of surviving columns."""
+"""Passes of the search for degree-2 pairs: bounds over all stripes, products of dense tiles, products of the remaining columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RANGE_PRODUCTS = 2_000_000_000  # products of one fallback task, some ten second
 
 
 class Screened(NamedTuple):
-    """What a pass of bounds returns: the best linear and square coordinates, and the surviving features with their bounds."""
+    """Result of a pass of bounds: the best linear and square coordinates, and the remaining features with their bounds."""
 
     best: kp.TopPairs
     ids: np.ndarray
@@ -46,7 +46,7 @@ def row_max_chunk(task: Task, centred: bool) -> np.ndarray:
 
 
 def screen_chunk(task: Task, centred: bool, dual: Shared, weight: Shared, pair_map: kp.PairMap, B: int, threshold: float) -> Screened:
-    """Return best coordinates and survivors of a task's stripes."""
+    """Return the best coordinates and the remaining features of the stripes of a task."""
     u, w, parts = resolve(dual), resolve(weight), []
     for X, offset in _scaled_blocks(task, centred):
         bounds = dense_bounds(X, u) if isinstance(X, np.ndarray) else kp.pair_bounds(X, u, w)
@@ -58,7 +58,7 @@ def screen_chunk(task: Task, centred: bool, dual: Shared, weight: Shared, pair_m
 
 
 def merge_screens(parts: Sequence[Screened], B: int) -> Screened:
-    """Return the best coordinates of all parts, and all survivors."""
+    """Return the best coordinates of all parts, and all remaining features."""
     best = kp.merge_top_pairs([part.best for part in parts], B)
     return Screened(best, np.concatenate([part.ids for part in parts]), np.concatenate([part.bound for part in parts]))
 
@@ -84,7 +84,7 @@ def tile_chunk(tile: Tile, centred: bool, dual: Shared, pair_map: kp.PairMap, B:
 
 @dataclass(frozen=True)
 class ColumnRange:
-    """A task of the sparse fallback: surviving columns ``[lo, hi)`` against all before them."""
+    """A task of the sparse fallback: products of the remaining columns ``[lo, hi)`` with all columns before them."""
 
     lo: int
     hi: int
@@ -101,7 +101,7 @@ def range_chunk(
     B: int,
     threshold: float,
 ) -> kp.TopPairs:
-    """Return the best products of one range of surviving columns (on a worker)."""
+    """Return the best products of one range of remaining columns (on a worker)."""
     u, names = resolve(dual), resolve(ids)
     data, indices, indptr = (resolve(array) for array in survivors)
     X = sp.csc_array((data, indices, indptr), shape=(len(u), len(names)), copy=False)
@@ -109,12 +109,12 @@ def range_chunk(
 
 
 def key_at(top: kp.TopPairs, B: int) -> float:
-    """Return the key of rank B, 0 where there are fewer: no other coordinate below it can be among the best."""
+    """Return the key of rank B, or 0 if there are fewer. Coordinates with smaller keys cannot be among the best B."""
     return float(top.keys[B - 1]) if len(top.keys) >= B else 0.0
 
 
 def column_ranges(lo: int, hi: int, products: int, nbytes: int) -> list[ColumnRange]:
-    """Split the columns into ranges of about equal products: their number grows with the square of the position."""
+    """Split the columns into ranges with about the same number of products, which grows with the square of the position."""
     pieces = int(np.clip(products // RANGE_PRODUCTS, 1, max(hi - lo, 1)))
     edges = np.sqrt(np.linspace(lo**2, hi**2, pieces + 1)).round().astype(int)
     edges[0], edges[-1] = lo, hi
@@ -127,7 +127,7 @@ def _scaled_bytes(task: Task) -> int:
 
 
 def row_max_program(n_rows: int) -> BlockProgram[np.ndarray]:
-    """Return the pass over the largest entries of the rows."""
+    """Return the pass that computes the largest absolute value of each row."""
     return BlockProgram("row-maxima", row_max_chunk, np.maximum.reduce, _scaled_bytes, 8 * n_rows)
 
 
@@ -142,5 +142,5 @@ def tile_program(B: int) -> BlockProgram[kp.TopPairs]:
 
 
 def range_program(B: int) -> BlockProgram[kp.TopPairs]:
-    """Return the pass over ranges of surviving columns."""
+    """Return the pass over ranges of remaining columns."""
     return BlockProgram("pair-fallback", range_chunk, partial(kp.merge_top_pairs, B=B), attrgetter("nbytes"), 40 * B)

@@ -1,4 +1,4 @@
-"""One problem of an FGM fit, of labels -1 and +1 or of real targets, and the rules by which its machine cuts and stops.
+"""One binary or regression problem of an FGM fit, and the rules by which its machine selects atoms and stops.
 
 Several problems (classes one-vs-rest, folds, resamples, parameter settings) share the passes of one fit, see
 :mod:`gramplane.pipeline.methods.fgm.method`.
@@ -32,7 +32,7 @@ Top = TopB | TopPairs
 
 
 class NullModel(NamedTuple):
-    """The best model without any feature, in the unit of the target, and its signed dual variables in that of the machine."""
+    """The best model without any feature, in the unit of the target, and its signed dual variables in the machine's unit."""
 
     objective: float
     bias: float
@@ -42,7 +42,7 @@ class NullModel(NamedTuple):
 
 @dataclass(frozen=True)
 class MachineProblem:
-    """Labels or targets in the machine's unit with the weights of their losses, columns without a penalty, and parameters."""
+    """Labels or targets in the machine's unit with the weights of their losses, unpenalised columns, and parameters."""
 
     y: np.ndarray  # (n_samples,) labels -1.0 and +1.0, or targets
     cost: np.ndarray  # (n_samples,) C_i = C * sample weight * class weight * row mask; 0 takes the row out
@@ -55,12 +55,11 @@ class MachineProblem:
 
     @cached_property
     def loss(self) -> SumLoss:
-        """The loss, its widths in the machine's unit."""
+        """The loss, with its tube or Huber width in the machine's unit."""
         return sum_loss(self.config.loss, epsilon=self.config.epsilon, delta=self.config.delta)
 
     @cached_property
     def null(self) -> NullModel:
-        """The best model without any feature."""
         if self.covariates is None and isinstance(self.loss, MarginLoss):
             return self._constant_model(self.loss)
         rows = LocalRows(np.zeros((len(self.y), 1), np.float32), self.y, self.cost, self.loss, self.basis.columns)
@@ -78,12 +77,12 @@ class MachineProblem:
         return NullModel(loss.constant_value(plus, minus, f), -f, np.zeros(0), alpha * self.y)
 
     def in_target_unit(self, free: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the bias b of decision values z - b and the coefficients of the covariates, from those of the basis."""
+        """Return the bias b of decision values z - b and the coefficients of the covariates, from those of the orthogonal basis."""
         constant, coef = self.basis.given(free)
         return -(constant * self.unit.size + self.unit.shift), coef * self.unit.size
 
     def warm_start(self, machine: MachineState, n_new: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return where the next sub-problem begins: the weights so far, zeros for new columns, and coefficients of the basis."""
+        """Return the starting point of the next sub-problem: current weights, zeros for new columns, and coefficients of the basis."""
         omega = np.concatenate((machine.omega / self.unit.size, np.zeros(n_new)))
         if not machine.rounds:
             return omega, np.zeros(self.basis.q)
@@ -91,18 +90,18 @@ class MachineProblem:
         return omega, self.basis.own(constant, machine.covariate_coef / self.unit.size)
 
     def record(self, solution: GroupSolution, selected: np.ndarray) -> RoundRecord:
-        """Return a solved round, in the unit of the target; its outer gap is not known yet."""
+        """Return the record of a solved round, in the unit of the target, without its outer gap."""
         size, (bias, coef) = self.unit.size, self.in_target_unit(solution.free)
         certificate = float(solution.objective) * size**2, float(solution.gap) * size**2, float("inf")
         steps = int(solution.iterations), solution.stop
         return RoundRecord(solution.omega * size, bias, *certificate, solution.weights, selected, *steps, covariate_coef=coef)
 
     def covariate_values(self, coef: np.ndarray) -> np.ndarray | float:
-        """Return what the covariates add to decision values."""
+        """Return the contribution of the covariates to the decision values."""
         return 0.0 if self.covariates is None else self.covariates @ coef
 
     def reweighted(self, factor: np.ndarray) -> MachineProblem:
-        """Return the problem of the same rows under other weights; real targets have another unit then."""
+        """Return the problem of the same rows with other weights; the unit of a real target changes with them."""
         cost = self.cost * factor
         if self.target is None or not (cost > 0).any():
             return replace(self, cost=cost)
@@ -110,11 +109,13 @@ class MachineProblem:
         return replace(self, y=y, cost=cost, unit=unit)
 
     def auto_C(self, squares: np.ndarray, n_atoms: int) -> float:
-        """Return the weight of the losses that ``C="auto"`` is: ``n / (kappa log(2 a) Lambda)``, where
-        ``Lambda = sum_j <r, x_j>^2 / sum_i r_i^2`` over the best of the a atoms for the null model's residuals r, whose squared scores are
-        given; n is the sum of the weights of the rows, and kappa the greatest curvature of the loss: 1, of the logistic one 1/4.
+        """Return the C that ``C="auto"`` stands for: ``n / (kappa log(2 a) Lambda)`` with
+        ``Lambda = sum_j <r, x_j>^2 / sum_i r_i^2`` over the best of the a atoms, for the residuals r of the null model, whose squared
+        scores are
+        given. n is the sum of the row weights, and kappa the largest curvature of the loss: 1, or 1/4 for the logistic loss.
 
-        Near 1 / Lambda the solution leaves zero, and log(2 a)/n is the square of the largest of a correlations that chance gives.
+        Near C = 1 / Lambda the solution becomes non-zero, and log(2 a)/n is the square of the largest of a correlations that arises by
+        chance.
         """
         used = self.cost > 0
         size = float(np.sum(np.square(self.null.residual[used]) / self.cost[used]))
@@ -125,13 +126,13 @@ class MachineProblem:
         return float(self.cost.sum()) * size / scale if scale > 0 and size > 0 else 1.0
 
     def priced(self, C: float) -> MachineProblem:
-        """Return the problem with the weight of its losses."""
+        """Return the problem with this value of C."""
         config = self.config.model_copy(update={"C": C})
         return self if self.is_priced else replace(self, cost=C * self.cost, config=config, is_priced=True)
 
     @property
     def is_solvable(self) -> bool:
-        """Whether there are rows with weight, of both labels, and the covariates are independent there and do not separate these."""
+        """True if rows of both labels have weight, and the covariates of these rows are independent and do not separate the labels."""
         used = self.cost > 0
         if not used.any() or (self.loss.of_labels and len(np.unique(self.y[used])) < 2):
             return False
@@ -161,10 +162,10 @@ _INDEPENDENT = 1e-12  # Least eigenvalue of the basis' products over the rows th
 
 
 def machine_problems(config: FGMConfig, inputs: Inputs) -> list[MachineProblem]:
-    """Return one problem per class (one for two classes, or a real target), with the weights of its losses.
+    """Return one problem per class (one in all for two classes or a real target), with the weights of its losses.
 
-    Raises DataError: a class, or all rows, without weight; covariates that are dependent where rows have one, or that separate the classes
-    under the logistic loss.
+    Raises DataError if a class, or all rows, have no weight, and for covariates that are dependent on rows with weight or that separate the
+    classes under the logistic loss.
     """
     is_priced = config.C != "auto"
     config = config if is_priced else config.model_copy(update={"C": 1.0})
@@ -200,7 +201,7 @@ def _refuse_covariates(problems: Sequence[MachineProblem], inputs: Inputs) -> No
 
 
 def _separating_column(problem: MachineProblem, values: np.ndarray, direction: np.ndarray) -> int:
-    """Return the first covariate that separates the classes by itself; if none does, the one with the greatest part in the direction."""
+    """Return the first covariate that separates the classes by itself; if there is none, the one with the largest part in the direction."""
     used, has_bias = problem.cost > 0, problem.basis.has_bias
     for k, column in enumerate(values.T):
         if separates_alone(column[used], problem.y[used], has_bias):
@@ -209,32 +210,38 @@ def _separating_column(problem: MachineProblem, values: np.ndarray, direction: n
 
 
 def initial_state(problem: MachineProblem, top: Top, squares: np.ndarray, n_atoms: int) -> MachineState:
-    """Return the state before the first round, from the pass with the start dual; if no atom scores, the null model is optimal."""
+    """Return the state before the first round, from the pass with the initial dual vector. If no atom has a positive score, the null model
+    is optimal.
+    """
     C = float(problem.config.C) if problem.is_priced else problem.auto_C(squares, n_atoms)
     bound, stop = (0.0, None) if len(top.ids) else (problem.priced(C).null.objective, "no_signal")
     return MachineState((), (), (), (), np.asarray(top.ids), bound, stop, C)
 
 
 def candidates(state: MachineState) -> np.ndarray:
-    """Return the atoms of the next cut that no cut has drawn yet."""
+    """Return the atoms of the next cut that no earlier cut contains."""
     drawn = _atom_set(state.drawn)
     return state.pending_ids[np.array([atom not in drawn for atom in _atoms(state.pending_ids)], dtype=bool)]
 
 
 def stand_out(chances: np.ndarray, n_atoms: int) -> bool:
-    """Return whether among so many atoms there are, for some k, k candidates as good as by chance fewer than k are expected to be."""
+    """Return whether, for some k, the k smallest p-values are at most k / n_atoms, a level at which k of ``n_atoms`` atoms are expected
+    by chance.
+    """
     return bool(np.any(n_atoms * np.sort(chances) <= np.arange(1, len(chances) + 1)))
 
 
 def chances(
     problem: MachineProblem, state: MachineState, rows: Rows, widths: Sequence[int], squares: np.ndarray, residual: np.ndarray
 ) -> np.ndarray:
-    """Return how probable the scores of candidates are if they say nothing of what is left to tell: a score test of each.
+    """Return p-values of the scores of candidates, under the null hypothesis that they explain nothing of the residual (score tests).
 
-    ``rows`` have the columns of the cuts and behind them those of candidates, ``widths`` of each, whose scores are ``squares``. For the
-    second derivatives D of the loss at the solution, what the columns Z of the cuts and those without a penalty leave of a candidate's X
-    is ``S = X'DX - X'DZ (Z'DZ + diag 1/mu)^-1 Z'DX``. The score of one that says nothing is ``sigma^2 tr S`` in the mean, near chi-squared
-    with ``(tr S)^2 / |S|^2`` degrees of freedom, where ``sigma^2 = sum u_i^2 / d_i`` over the rows at work less the freedom that Z took.
+    The columns of ``rows`` are those of the cuts followed by those of the candidates; ``widths`` are the numbers of columns of the
+    candidates,
+    and ``squares`` their scores. Let D be the second derivatives of the loss at the solution, Z the columns of the cuts and the unpenalised
+    ones, and X the columns of a candidate. The part of X that Z does not explain is ``S = X'DX - X'DZ (Z'DZ + diag 1/mu)^-1 Z'DX``. Under
+    the null hypothesis the mean score is ``sigma^2 tr S``, and the score is approximately chi-squared with ``(tr S)^2 / |S|^2`` degrees of
+    freedom. ``sigma^2 = sum u_i^2 / d_i`` over the active rows, less the degrees of freedom of Z.
     """
     rows.evaluate(*problem.warm_start(state, sum(widths)))
     bend, p, live = rows.curvature(), len(state.omega), np.flatnonzero(state.omega)
@@ -266,7 +273,7 @@ def chances(
 
 
 def next_cut(problem: MachineProblem, state: MachineState) -> np.ndarray:
-    """Return the atoms of the next cut: the pending ones, cut short where they would exceed ``n_features_to_select``."""
+    """Return the atoms of the next cut: the pending ones, truncated if they would exceed ``n_features_to_select``."""
     ids, limit = state.pending_ids, problem.config.n_features_to_select
     if limit is None:
         return ids
@@ -280,8 +287,8 @@ def _relative(value: float, scale: float) -> float:
 
 
 def close_round(problem: MachineProblem, state: MachineState, top: Top, squares: np.ndarray, residual: np.ndarray) -> MachineState:
-    """Return the state after a solved round, with what the best atoms of its dual vector decide: outer gap, candidates, stop. ``top`` and
-    its ``squares`` rank all atoms, the ones barred from a new cut included: the certificate needs them.
+    """Return the state after a solved round, with outer gap, candidates and stopping decision from the best atoms of its dual vector.
+    ``top`` and its ``squares`` rank all atoms, including those excluded from a new cut, because the certificate needs them.
     """
     config, record, ids = problem.config, state.rounds[-1], np.asarray(top.ids)
     norm2 = float(np.sum(squares[: config.B]))
@@ -318,7 +325,7 @@ def _outer_test(problem: MachineProblem, state: MachineState) -> float:
 
 
 def _atoms(ids: np.ndarray) -> list[Any]:
-    """Return atoms as hashable values: ids, or tuples of two."""
+    """Return atoms as hashable values: ids, or pairs of ids."""
     return ids.tolist() if ids.ndim == 1 else [tuple(pair) for pair in ids.tolist()]
 
 

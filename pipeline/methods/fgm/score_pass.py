@@ -1,7 +1,7 @@
-"""The scoring pass: which atoms (features, groups, expanded features) violate the current dual vectors most.
+"""The scoring pass: finds the atoms (features, groups, expanded features) that violate the current dual vectors most.
 
-One pass reads every stripe once for all dual vectors; a task keeps the best of its stripes, a tree of merges by ``(-score, id)``
-keeps the best of all. Nothing of size d travels.
+One pass reads every stripe once for all dual vectors. A task keeps the best atoms of its stripes, and a merge tree ordered by
+``(-score, id)`` keeps the best of all. No array of size d is transferred.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from ...passes.blocks import Block, Blocks, Task, column_tasks, load_blocks, tas
 
 
 class Query(NamedTuple):
-    """What one machine asks of a pass."""
+    """Request of one machine to a scoring pass."""
 
     size: int  # number of atoms, B
     threshold: float = 0.0  # a valid lower bound of the key at that rank (0: none known); columns that cannot reach it are skipped
 
 
 class Partial(NamedTuple):
-    """What a task finds for one machine: the best complete atoms, and sums of the groups that a stripe border cuts."""
+    """Result of a task for one machine: the best complete atoms, and sums of the groups that a stripe border splits."""
 
     top: TopB
     cut: CutGroups | None = None
 
 
 class ScoredAtoms(Protocol):
-    """A collection of candidates as far as the scoring pass needs it."""
+    """Interface of a collection of candidate atoms that the scoring pass uses."""
 
     @property
     def centred(self) -> bool:
@@ -52,19 +52,17 @@ class ScoredAtoms(Protocol):
         ...
 
     def complete(self, partial: Partial, query: Query) -> TopB:
-        """Return the best atoms, those that stripe borders cut among them."""
+        """Return the best atoms, including those that stripe borders split."""
         ...
 
 
 def merge_partials(parts: Sequence[Partial], size: int) -> Partial:
-    """Merge the results of several tasks for one machine."""
     top = merge_top([part.top for part in parts], size)
     cuts = [part.cut for part in parts if part.cut is not None]
     return Partial(top, merge_cut_groups(cuts) if cuts else None)
 
 
 def merge_machines(results: Sequence[Sequence[Partial]], queries: Sequence[Query]) -> list[Partial]:
-    """Merge the results of several tasks, machine by machine."""
     return [merge_partials(parts, query.size) for parts, query in zip(zip(*results, strict=True), queries, strict=True)]
 
 
@@ -82,7 +80,7 @@ def score_chunk(task: Task, atoms: ScoredAtoms, duals: np.ndarray | ArrayRef, qu
 
 
 def score_program(queries: tuple[Query, ...], n_rows: int, name: str = "feature-scores") -> BlockProgram[list[Partial]]:
-    """Return the scoring pass as data."""
+    """Return the scoring pass as a block program."""
     result, vectors = sum(24 * query.size for query in queries) + 256, 8 * n_rows * len(queries)
     # A task holds the stripe, a float64 score per column (at most one per stored value or 8 bytes per value held), and the dual vectors.
     return BlockProgram(name, score_chunk, partial(merge_machines, queries=queries), lambda task: 2 * task_bytes(task) + vectors, result)

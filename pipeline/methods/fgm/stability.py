@@ -21,7 +21,7 @@ MIN_STEADY = 0.8  # share of the resamples that select what the summary counts a
 
 
 def _resample(problems: list[MachineProblem], seed: np.random.SeedSequence) -> list[MachineProblem]:
-    """Return those of the resampled problems that have both labels, and covariates that are still independent."""
+    """Return the resampled problems that have both labels and whose covariates are still independent."""
     n = len(problems[0].y)
     counts = np.random.default_rng(seed).multinomial(n, np.full(n, 1.0 / n)).astype(float)
     resampled = [problem.reweighted(counts) for problem in problems]
@@ -29,7 +29,7 @@ def _resample(problems: list[MachineProblem], seed: np.random.SeedSequence) -> l
 
 
 def bootstrap_problem(config: FGMConfig, inputs: Inputs, resources: Resources, n_resamples: int) -> FGMProblem:
-    """Return one problem for all resamples, which share its passes. Raises MemoryBoundExceeded: more columns than memory allows."""
+    """Return one problem for all resamples, which share its passes. Raises MemoryBoundExceeded if the columns exceed the memory."""
     config = resolve_config(config, inputs)
     atoms = build_atoms(config, inputs)
     available = atoms.count(int(inputs.data.n_cols))
@@ -40,7 +40,7 @@ def bootstrap_problem(config: FGMConfig, inputs: Inputs, resources: Resources, n
 
 
 def _selections(problem: FGMProblem, resources: Resources) -> tuple[np.ndarray, np.ndarray]:
-    """Return the atoms that some resample selects, ascending, and the share of the resamples that do."""
+    """Return the atoms that any resample selects, ascending, and the fraction of resamples that select each."""
     machines = iterate(FGM(), problem, resources).state.machines
     selections = [ids for machine in machines if len(ids := selected_atoms([machine]))]
     ids, counts = np.unique(np.concatenate(selections or [np.zeros(0, np.int64)]), axis=0, return_counts=True)
@@ -48,8 +48,8 @@ def _selections(problem: FGMProblem, resources: Resources) -> tuple[np.ndarray, 
 
 
 def bootstrap_frequencies(config: FGMConfig, inputs: Inputs, resources: Resources, n_resamples: int, reference: np.ndarray) -> np.ndarray:
-    """Return how often atoms are selected over ``n_resamples`` resamples that share the passes of one fit. One frequency per atom; for
-    pairs one per row of ``reference``.
+    """Return selection frequencies of atoms over ``n_resamples`` resamples that share the passes of one fit: one per atom; for pairs, one
+    per row of ``reference``.
     """
     problem = bootstrap_problem(config, inputs, resources, n_resamples)
     ids, shares = _selections(problem, resources)
@@ -65,7 +65,7 @@ def bootstrap_frequencies(config: FGMConfig, inputs: Inputs, resources: Resource
 
 
 def stability_table(problem: FGMProblem, model: FGMModel, resources: Resources) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return a row for everything that some resample or the model selects, the steadiest first, and what they come to."""
+    """Return a row for every atom that any resample or the model selects, in descending order of frequency, and their summary."""
     ids, shares = _selections(problem, resources)
     chosen = set(_keys(selected_atoms(model.machines)))
     found = dict(zip(_keys(ids), shares.tolist(), strict=True))

@@ -1,13 +1,13 @@
-"""Batch group lasso: the optimum over all rows, with its duality gap, for one target or for one machine per class.
+"""Batch group lasso: the optimum over all rows with its duality gap, for one target or for one machine (binary problem) per class.
 
     min  sum_i c_i loss(y_i, x_i'w + b) + lam Omega(v),  w = scatter(v)        (docs/theory/group_lasso.md, "The batch problem")
 
-Three engines end at the same optimum; ``auto`` takes the first that suits:
+Three engines reach the same optimum; ``auto`` takes the first that is suitable:
 
-* ``gram`` (squared loss, few columns): one pass sums the second moments of the rows; nothing of the rows is kept.
-* ``working_set``: machines are solved on the columns of some groups; a pass over all columns gives the gap of the whole problem and the
-  groups that violate the dual most, which join.
-* ``fista``: all columns are held, steps are accelerated proximal gradients (of smooth losses). Kept as a comparison.
+* ``gram`` (squared loss, few columns): one pass sums the second moments of the rows; the rows are not kept.
+* ``working_set``: machines are solved on the columns of some groups. A pass over all columns gives the gap of the whole problem, and the
+  groups with the largest violations of the dual are added.
+* ``fista``: all columns are held, and steps are accelerated proximal gradients (smooth losses only). Kept as a comparison.
 
 Source: Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, section 3.3.
 """
@@ -65,7 +65,7 @@ SWEEPS, SET_SWEEPS, NEWTON_STEPS, PATH_STEPS, PROXIMAL_STEPS = 25, 5000, 50, 100
 
 @dataclass(eq=False)
 class BatchProblem:
-    """``algorithm="fista"``: the optimum over all rows; a step is one round of every model that has not stopped."""
+    """``algorithm="fista"``: the optimum over all rows. A step is one round of every machine that has not stopped."""
 
     state_type = BatchState
 
@@ -82,7 +82,9 @@ class BatchProblem:
 
     @classmethod
     def of(cls, config: GroupLassoConfig, inputs: Inputs, resources: Resources) -> BatchProblem:
-        """Return the problem of a fit. Refused is what does not suit, and weights, vectors and first columns beyond the memory."""
+        """Return the problem of a fit. Raises an error for unsuitable parameters, and if weights, vectors and first columns exceed the
+        memory.
+        """
         penalty, labels = build_penalty(config, int(inputs.data.n_cols), inputs.groups)
         weight, loss = row_weights(config, inputs), fit_loss(config, inputs.classes)
         if config.lam == 0:
@@ -97,12 +99,12 @@ class BatchProblem:
 
     @cached_property
     def engine(self) -> str:
-        """The engine that runs."""
+        """Name of the engine that runs."""
         return resolve_engine(self.terms.engine, self.terms.loss, self.data, len(self.terms.targets), self.planned.driver_memory)
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Engine, tasks of a pass, bytes read, memory of a task."""
+        """Engine, number of tasks per pass, bytes read, and memory of a task in bytes."""
         data, machines = self.data, len(self.terms.targets)
         rows, columns = row_refs(data), column_tasks(data)
         nbytes = int(sum(ref.nbytes for task in columns for ref in task))
@@ -115,7 +117,7 @@ class BatchProblem:
         return {**plan, **passes, "task_bytes": self._task_bytes()}
 
     def _task_bytes(self) -> int:
-        """Return the bytes of the largest step: of moments, or slopes, and of columns that are fetched."""
+        """Return the memory in bytes of the largest step: of moments or slopes, and of columns that are fetched."""
         data, machines = self.data, len(self.terms.targets)
         # A set may come to all columns that the driver may hold twice; decisions fetch those with weights some at a time.
         count, most = data.n_cols, self.planned.fit_limit // 2
@@ -130,7 +132,7 @@ class BatchProblem:
         return ("second moments of rows",) if self.engine == "gram" else ("gradients of features",)
 
     def init(self, resources: Resources) -> BatchState:
-        """Return the state before the first step: zeros, over no groups or over all."""
+        """Return the initial state: zero weights, with an empty working set or all groups."""
         terms, engine = self.terms, self.engine
         has_all = engine != "working_set"
         groups = np.arange(terms.penalty.n_groups if has_all else 0, dtype=np.int64)
@@ -139,12 +141,12 @@ class BatchProblem:
         return BatchState(0, engine, (start,) * len(terms.targets), NAN if terms.lam is None else terms.lam)
 
     def take_over(self, before: BatchProblem) -> None:
-        """Take over the moments and columns of a problem over the same rows."""
+        """Reuse the moments and columns of a problem with the same rows."""
         self._moments, self._columns = before._moments, dict(before._columns)
 
     def continued(self, fresh: BatchState, last: BatchState) -> BatchState:
-        """Return the state to begin with where a fit of the same rows ended with another weight of the penalty: its set is the first
-        one, or the groups that have weights there, if most have none.
+        """Return the initial state after a fit of the same rows with another ``lam``. Its working set is that of the earlier fit, or only
+        its groups with non-zero weights if most have none.
         """
         penalty, machines = self.terms.penalty, []
         for m, (machine, found) in enumerate(zip(fresh.machines, last.machines, strict=True)):
@@ -173,7 +175,9 @@ class BatchProblem:
         return Step(after, {**self._metrics(after), **self._scores(after, resources)})
 
     def decision_values(self, state: BatchState, resources: Resources) -> np.ndarray:
-        """Return what the machines decide on all rows, ``(n_machines, n_samples)``: of the columns of their sets, where these are held."""
+        """Return the decision values of the machines on all rows, ``(n_machines, n_samples)``, from the columns of the working sets if
+        these are held.
+        """
         result = self.solution(state)
         if state.engine != "working_set" or len(self._columns) < len(state.machines):
             return decision_values(self.data, resources, result.weights, result.biases)
@@ -181,7 +185,7 @@ class BatchProblem:
         return np.stack([rows.decide(w[None, rows.features]) + (b + w[rows.features] @ rows.means) for rows, w, b in parts])
 
     def result(self, state: BatchState, resources: Resources) -> Result[LinearModel]:
-        """Return the model of the last state, for columns without scaling, with its certificate."""
+        """Return the model of the last state, in terms of unscaled columns, with its certificate."""
         found = self.solution(state)
         figures = {"objective": found.objective, "gap": found.gap, "lambda_max": found.lambda_max, "lam": found.lam}
         figures |= {"rounds": float(state.iteration), "converged": float(found.converged)}
@@ -203,7 +207,9 @@ class BatchProblem:
         )
 
     def _scores_at_hand(self, state: BatchState, model: LinearModel, resources: Resources) -> dict[str, Any]:
-        """Return R2 from the moments of the rows, where these are held and count alike; else what decisions on all rows say."""
+        """Return R2 from the moments of the rows, if these are held and the rows have equal weights; else scores from the decision values
+        of all rows.
+        """
         if self._moments is None or self.inputs.classes is not None or self.inputs.sample_weight is not None:
             return scores_of(self.inputs.labelled, self.decision_values(state, resources))
         moments, weights, spread = self._moments[0], self.solution(state).weights[0], float(np.var(self.terms.targets[0]))
@@ -230,7 +236,7 @@ class BatchProblem:
         return {**certificate, **sizes, "lam": state.lam, "engine": state.engine}
 
     def _scores(self, state: BatchState, resources: Resources) -> dict[str, Any]:
-        """Return accuracies (R2) of the last model: what a run shows, and folds are compared by."""
+        """Return accuracies (R2) of the current model, which a run shows and by which folds are compared."""
         tracker = self.terms.tracker
         if tracker is None or (resources.scratch is None and tracker.held_out is None):
             return {}
@@ -243,7 +249,7 @@ class BatchProblem:
     # -- moments -------------------------------------------------------------------------------------------------------------
 
     def _lam(self, state: BatchState, largest: Sequence[float]) -> float:
-        """Return the weight of the penalty; ``largest``: the least without any feature, of every machine."""
+        """Return the weight of the penalty. ``largest``: the smallest ``lam`` that selects nothing, for every machine."""
         terms = self.terms
         if not math.isnan(state.lam):
             return state.lam
@@ -295,13 +301,12 @@ class BatchProblem:
         return lam, [self._certify(*parts, lam) for parts in zip(machines, which, solutions, slopes, strict=True)]
 
     def _feature_slopes(self, rows: WorkingColumns, u: np.ndarray) -> np.ndarray:
-        """Return ``X'u`` over all features, ``(1, n_features)``, of columns in memory."""
+        """Return ``X'u`` over all features, ``(1, n_features)``, for columns in memory."""
         slopes = np.zeros((1, self.terms.penalty.n_features))
         slopes[:, rows.features] = rows.slopes(u)
         return slopes
 
     def _solve(self, m: int, state: BatchState, lam: float, resources: Resources) -> tuple[WorkingColumns, RowSolution]:
-        """Solve the problem of a machine's working set."""
         machine, loss = state.machines[m], self.terms.loss
         rows = self._working_columns(m, machine, resources)
         small = self._rows_problem(m, rows, self.terms.penalty.restricted(machine.groups, rows.features), lam)
@@ -321,7 +326,7 @@ class BatchProblem:
         return RowProblem(rows, terms.targets[m], terms.cost, mean_loss(terms.loss), penalty, lam, terms.fit_bias)
 
     def _working_columns(self, m: int, machine: BatchMachine, resources: Resources) -> WorkingColumns:
-        """Return the columns of a machine's set; those that are missing are fetched, as they joined."""
+        """Return the columns of a machine's working set. Missing ones are fetched in the order in which they were added."""
         penalty, terms = self.terms.penalty, self.terms
         columns = self._columns.setdefault(m, WorkingColumns(terms.cost, terms.fit_bias))
         ends = np.cumsum(machine.joined)
@@ -343,7 +348,7 @@ class BatchProblem:
         return self._grow(replace(machine, **point, lower=lower), norms, solution.stop, lam)
 
     def _grow(self, machine: BatchMachine, norms: np.ndarray, inner_stop: str, lam: float) -> BatchMachine:
-        """Return a machine with its reason to stop, or with the violating groups of greatest norm in its set."""
+        """Return a machine with its reason to stop, or with the violating groups of largest norm added to its working set."""
         terms = self.terms
         if machine.gap <= terms.tol * machine.objective:
             return replace(machine, stop="gap")
@@ -366,7 +371,7 @@ class BatchProblem:
         return np.unique(owners[alive])
 
     def solution(self, state: BatchState) -> BatchSolution:
-        """Return the fit of the last state."""
+        """Return the fit of the given state."""
         machines, penalty, weights = state.machines, self.terms.penalty, []
         for machine in machines:
             copies = np.zeros((1, penalty.n_copies))

@@ -1,4 +1,4 @@
-"""What a batch minimises, what its machines have reached, and what comes out. The states are saved without pickle."""
+"""Terms of the batch problem, states of its machines, and the solution. The states are saved without pickle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Engine = Literal["auto", "gram", "working_set", "fista"]
 
 @dataclass(frozen=True)
 class BatchTerms:
-    """What is to be minimised."""
+    """Terms of the objective: target, row weights, loss and penalty."""
 
     targets: np.ndarray  # (n_machines, n) labels +-1 or values; machines share rows, costs and penalty
     cost: np.ndarray  # (n,) weights c_i, 0 for rows that are left out; they sum to 1 for the mean loss
@@ -35,7 +35,7 @@ class BatchTerms:
 
 @dataclass(frozen=True)
 class BatchMachine:
-    """What one machine has reached."""
+    """State of one machine: working set, weights, and bounds."""
 
     record_name: ClassVar[str] = "BatchMachine"
     groups: np.ndarray  # int64 groups of the working set, in the order they joined
@@ -50,13 +50,13 @@ class BatchMachine:
 
     @property
     def gap(self) -> float:
-        """P minus the best dual value; not negative but for round-off, which is cut."""
+        """P minus the best dual value. Negative values, which are rounding errors, are set to 0."""
         return sound_gap(self.objective - self.lower, self.objective)
 
 
 @dataclass(frozen=True)
 class BatchState:
-    """State of the loop: the engine that runs, and one entry per machine."""
+    """State of the fit: the engine that runs, and one entry per machine."""
 
     record_name: ClassVar[str] = "BatchState"
     iteration: int
@@ -72,16 +72,16 @@ class BatchState:
 
 
 def auto_share(weight: float, n_groups: int) -> float:
-    """Return ``lam="auto"`` as a share of the least lam without any feature: ``6/10 log(2 G) / n`` of G groups, at most 3/10; n is the sum
-    of the weights of the rows, so that one of weight 2 counts as two.
+    """Return ``lam="auto"`` as a fraction of the smallest lam that selects nothing: ``6/10 log(2 G) / n`` for G groups, at most 3/10. n is
+    the sum of the row weights, so that a row of weight 2 counts as two.
 
-    log(2 G)/n is the square of the size that the largest of G correlations has by chance, in units of the largest possible one.
+    log(2 G)/n is the square of the largest of G correlations that arises by chance, relative to the largest possible one.
     """
     return min(0.6 * math.log(2.0 * n_groups) / weight, 0.3)
 
 
 class BatchSolution(NamedTuple):
-    """A finished fit; objective and gap are sums over the machines."""
+    """A finished fit. Objective and gap are summed over the machines."""
 
     weights: np.ndarray  # (n_machines, n_features) of the columns as they were scaled
     biases: np.ndarray  # (n_machines,)

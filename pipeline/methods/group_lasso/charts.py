@@ -1,4 +1,4 @@
-"""What reports show of a group lasso on a stream of rows."""
+"""Charts of a group lasso on a stream of rows in reports."""
 
 from __future__ import annotations
 

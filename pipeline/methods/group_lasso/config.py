@@ -67,7 +67,7 @@ class GroupLassoConfig(MethodConfig):
 
     @property
     def is_logistic(self) -> bool:
-        """Whether the loss of classes is the logistic one, which it is where nothing else is said."""
+        """True if the loss of classes is logistic, the default."""
         return self.loss in ("auto", "logistic")
 
     @property

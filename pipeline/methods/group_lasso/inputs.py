@@ -1,4 +1,4 @@
-"""From data and parameters to the group lasso: target, weights, groups, loss."""
+"""Inputs of the group lasso from data and parameters: target, weights, groups, loss."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .config import ClassLoss, GroupLassoConfig, NumberLoss
 
 @dataclass(frozen=True)
 class Edges:
-    """Edges of a graph of the features, in the place of groups (graph lasso)."""
+    """Edges of a graph of the features, which replace groups (graph lasso)."""
 
     pairs: object  # (m, 2) features
 
 
 def chosen_groups(groups: object, edges: object, stored: object = None) -> object:
-    """Return the groups of a fit: those given, the edges given, or those of a store. Raises ValueError: both are given."""
+    """Return the given groups, the given edges, or the groups of a store. Raises ValueError if groups and edges are given."""
     if edges is None:
         return stored if groups is None else groups
     if groups is not None:
@@ -34,8 +34,8 @@ def chosen_groups(groups: object, edges: object, stored: object = None) -> objec
 
 
 def read_store(ctx: RunContext, extra: Mapping[str, Any]) -> Inputs:
-    """Return target, weights and groups of a store; ``extra`` may hold ``groups`` or ``edges``, ``test_share``. Raises
-    DataError: no target, or one class only; ValueError: groups and edges.
+    """Return target, weights and groups of a store; ``extra`` may contain ``groups`` or ``edges``, and ``test_share``. Raises DataError for
+    no target or a single class, and ValueError if groups and edges are given.
     """
     inputs = store_inputs(ctx, "group-lasso")
     groups = chosen_groups(extra.get("groups"), extra.get("edges"), ctx.data.groups())
@@ -43,19 +43,19 @@ def read_store(ctx: RunContext, extra: Mapping[str, Any]) -> Inputs:
 
 
 def machine_targets(inputs: Inputs) -> np.ndarray:
-    """Return ``(n_machines, n_samples)`` labels -1 and 1 of every machine, or the numbers."""
+    """Return ``(n_machines, n_samples)`` labels -1 and 1 of every machine, or the real targets."""
     if inputs.classes is None:
         return np.asarray(inputs.target, np.float64)[None]
     return np.stack([labels_of(inputs, k) for k in range(inputs.n_machines)])
 
 
 def fit_loss(config: GroupLassoConfig, classes: Sequence[Any] | None) -> ClassLoss:
-    """Return the loss of a fit. Raises ValueError: a loss of classes for real numbers."""
+    """Return the loss of a fit. Raises ValueError for a classification loss with real targets."""
     return cast(ClassLoss, resolve_loss(config.loss, classes, get_args(NumberLoss), get_args(ClassLoss)))
 
 
 def build_penalty(config: GroupLassoConfig, n_features: int, groups: UserData) -> tuple[GroupPenalty, np.ndarray]:
-    """Return the penalty without its factor ``lam``, and the label of every group; without groups every feature is one by itself."""
+    """Return the penalty without its factor ``lam``, and the label of every group; without groups, every feature is its own group."""
     shares = np.asarray(0.0 if config.penalty in ("gl", "l1") else config.r, np.float64)
     if config.penalty == "l1" or (groups is None and shares.ndim == 0):
         return single_features(n_features, 1.0, float(shares) if config.penalty != "l1" else 0.0), np.arange(n_features)

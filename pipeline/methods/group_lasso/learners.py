@@ -1,4 +1,4 @@
-"""Learners of a fit on a stream, and the linear model of a learner."""
+"""Online learners of a fit on a stream, and the linear model of a learner."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .inputs import build_penalty, fit_loss
 
 @dataclass(frozen=True)
 class LearnerFactory:
-    """Makes the learners of a fit."""
+    """Creates the learners of a fit."""
 
     config: GroupLassoConfig
     penalty: GroupPenalty
@@ -31,7 +31,7 @@ class LearnerFactory:
 
     @classmethod
     def create(cls, config: GroupLassoConfig, inputs: Inputs, n_features: int) -> LearnerFactory:
-        """Return the factory of a fit. Raises ValueError: groups, loss or algorithm that do not suit."""
+        """Return the factory of a fit. Raises ValueError for unsuitable groups, loss or algorithm."""
         config = config.resolved(is_stream=True)
         penalty, labels = build_penalty(config, n_features, inputs.groups)
         if config.algorithm == "fobos" and penalty.overlapping:
@@ -40,17 +40,17 @@ class LearnerFactory:
 
     @cached_property
     def groups(self) -> Groups:
-        """The penalty as compiled loops read it."""
+        """The penalty in the form that compiled loops read."""
         return stream_groups(self.penalty, float(self.config.lam))
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of a learner: sums, their mean where iterates are averaged, a bit per feature, two numbers per group."""
+        """Bytes of a learner: sums, their mean if iterates are averaged, a bit per feature, and two numbers per group."""
         width = self.penalty.n_features * (2 if self.config.average else 1)
         return self.n_machines * (8 * (width + 2 * self.penalty.n_groups) + self.penalty.n_features // 8 + 1)
 
     def learner(self, point: StreamPoint | None = None) -> StreamLearner:
-        """Return a learner, at a point of its stream."""
+        """Return a learner, started or continued at a point of its stream."""
         config, algorithm = self.config, "fobos" if self.config.algorithm == "fobos" else "da"
         steps: dict[str, Any] = {"gamma": config.gamma, "rho": config.rho, "batch": config.batch_size, "average": config.average}
         options = {"loss": self.loss, **steps, "intercept": config.fit_intercept, "algorithm": algorithm, "groups": self.groups}
@@ -60,7 +60,9 @@ class LearnerFactory:
     def model(
         self, point: StreamPoint, classes: Sequence[Any] | None, scale: ColumnScale, n_rows: int = 0, mean_loss: float = float("nan")
     ) -> LinearModel:
-        """Return the model at a point of a stream of rows with these scales; ``mean_loss`` is that of all rows, NaN where they are gone."""
+        """Return the model at a point of a stream with column scales ``scale``. ``mean_loss`` is that of all rows, or NaN if they are no
+        longer available.
+        """
         learner = self.learner(point)
         weights, biases, omega = learner.weights(self.config.average)
         figures = {"objective": float(mean_loss + omega.sum()), "gap": float("nan"), "rounds": float(learner.rounds), "rows": float(n_rows)}
@@ -85,7 +87,7 @@ def build_model(
     figures: dict[str, float],
     groups: dict[str, np.ndarray],
 ) -> LinearModel:
-    """Return machines with weights ``(n_machines, n_features)`` of scaled columns as a model for columns without scaling."""
+    """Return a model for unscaled columns from weights ``(n_machines, n_features)`` of scaled columns."""
     coef, intercepts = raw_coefficients(weights, biases, scale.factor, scale.shift)
     texts = config.model_dump_json(), json.dumps(None if classes is None else list(classes)), "null"
     row_scaled = scale.kind == "unit-row"
@@ -94,7 +96,9 @@ def build_model(
 
 
 def group_arrays(penalty: GroupPenalty, labels: np.ndarray, active: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
-    """Return what a model keeps of its active groups: labels, features, and length of the weights ``(n_machines, n_features)`` of these."""
+    """Return the arrays that a model stores of its active groups: labels, features, and norms of their weights ``(n_machines,
+    n_features)``.
+    """
     sizes, members = np.diff(penalty.indptr)[active], penalty.members[penalty.copies_of(active)]
     squares = np.square(weights[:, members]).sum(axis=0)
     norms = np.sqrt(np.bincount(np.repeat(np.arange(len(active)), sizes), squares, len(active)))
@@ -102,6 +106,6 @@ def group_arrays(penalty: GroupPenalty, labels: np.ndarray, active: np.ndarray, 
 
 
 def selected_figures(model: LinearModel) -> dict[str, Any]:
-    """Return how many features and groups a model selects, and its classes."""
+    """Return the numbers of selected features and groups, and the classes of a model."""
     counts = {"n_selected": len(model.features), "n_groups": len(model.arrays["active_groups"]), "n_features": model.n_features}
     return {**counts, "classes": json.loads(model.classes_json)}

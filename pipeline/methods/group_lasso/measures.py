@@ -1,4 +1,4 @@
-"""What the last model of a stream does on all rows: losses step by step, for the regret, and accuracies."""
+"""Results of the last model of a stream on all rows: losses step by step, for the regret, and accuracies."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .rows import RowBlocks, RowRef
 
 @dataclass(frozen=True)
 class Measures:
-    """Figures of the last model on all rows."""
+    """Losses and accuracies of the last model on all rows."""
 
     by_step: np.ndarray = field(default_factory=lambda: np.zeros(0))  # (n_steps,) sum of its losses over the rows of every step
     figures: dict[str, Any] = field(default_factory=dict)  # mean loss and accuracy (R2) of the rows learned, and of those held out
 
     @classmethod
     def unknown(cls, inputs: Inputs) -> Measures:
-        """Return no figures, by the names they will have."""
+        """Return measures with the names that they will have, and no values."""
         name = "r2" if inputs.classes is None else "accuracy"
         return cls(figures={"final_loss": NAN, f"train_{name}": NAN, f"test_{name}": NAN})
 
@@ -40,15 +40,18 @@ def decision_rows(blocks: RowBlocks, weights: np.ndarray, biases: np.ndarray, n:
 
 
 def measure(inputs: Inputs, values: np.ndarray, losses: np.ndarray, weight: np.ndarray, steps: Iterable[Sequence[RowRef]]) -> Measures:
-    """Return the figures of a model with decision values ``(n_machines, n)`` and weighted losses ``(n,)``; ``steps`` are blocks of rows."""
+    """Return the measures of a model from decision values ``(n_machines, n)`` and weighted losses ``(n,)``; ``steps`` are lists of blocks
+    of rows.
+    """
     by_step = np.array([sum(losses[slice(*ref.rows)].sum() for ref in refs) for refs in steps])
     scores = accuracy_metrics([fit_tracker(inputs, inputs.held_out)], dict(enumerate(values)))
     return Measures(by_step, {"final_loss": float(losses.sum() / weight.sum()), **scores})
 
 
 def regret_rows(along: np.ndarray, ended: np.ndarray) -> list[dict[str, Any]]:
-    """Return the stream step by step: rows, losses as they came, sparsity, and the average regret against the last model. The regret after
-    T rows is the mean of ``l_t(w_t) + Omega(w_t)`` less that of the last model on the same rows; Omega is taken at the ends of the steps.
+    """Return a row per step of the stream: rows, progressive losses, sparsity, and the average regret against the last model. The regret
+    after T rows is the mean of ``l_t(w_t) + Omega(w_t)`` minus that of the last model on the same rows; Omega is evaluated at the ends of
+    the steps.
     """
     weight, rows = np.cumsum(along[:, 2]), np.cumsum(along[:, 0])
     mean = _mean(np.cumsum(along[:, 1]), weight)

@@ -1,4 +1,4 @@
-"""What the driver holds of a stream, and of a batch; which engine a batch takes follows from it."""
+"""Memory of the driver for a stream and for a batch, which determines the engine of a batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ FEWER_COLUMNS = "a larger lam, or algorithm='da'"  # what helps where the column
 
 
 def stream_items(learners: LearnerFactory, data: Data | TextData, fits: int = 1) -> tuple[Item, ...]:
-    """Return what the driver holds: the learners and the copy a checkpoint keeps, weights of the machines, rows as they pass."""
+    """Return the memory of the driver for a stream: the learners and the copy that a checkpoint keeps, weights of the machines, and rows in
+    transit.
+    """
     machines = learners.n_machines
     text = "a piece of text and its rows", 8 * PIECE
     return (
@@ -31,7 +33,7 @@ def stream_items(learners: LearnerFactory, data: Data | TextData, fits: int = 1)
 
 
 def _row_items(data: Data) -> tuple[Item, ...]:
-    """Return what the driver holds of rows as they pass: those that had to be made, and a block as it is read and as it is learned."""
+    """Return the memory of the driver for rows in transit: rows made from columns, and a block as it is read and as it is learned."""
     if isinstance(data, MemoryBlocks):
         return ()
     if not has_rows(data):
@@ -42,14 +44,14 @@ def _row_items(data: Data) -> tuple[Item, ...]:
 
 
 def working_set_columns(data: Data, features: np.ndarray) -> Item:
-    """Return what the columns of a working set take: as they are fetched and as they are held."""
+    """Return the memory of the columns of a working set, as fetched and as held."""
     nbytes = 16 * data.n_rows * len(features) if data.meta.kind == "dense" else 2 * int(column_sizes(data, features).sum())
     return f"{len(features)} columns of a working set", nbytes
 
 
 def batch_items(data: Data, n_machines: int, engine: str) -> tuple[Item, ...]:
-    """Return what the driver holds of some machines: weights and slopes, vectors, and moments or the columns of a working set. How many
-    columns join shows only along the way: counted are those of the first set, and each set that grows is checked.
+    """Return the memory of the driver for a batch: weights and slopes, vectors, and moments or the columns of a working set. The final
+    number of columns is not known in advance: the initial working set is counted, and each set that grows is checked.
     """
     n, d = data.n_rows, data.n_cols
     weights = "weights, slopes and norms of the groups", 40 * d * n_machines
@@ -60,7 +62,7 @@ def batch_items(data: Data, n_machines: int, engine: str) -> tuple[Item, ...]:
 
 
 def resolve_engine(engine: str, loss: str, data: Data, n_machines: int, driver_memory: int) -> str:
-    """Return the engine that will run, ``"auto"`` resolved. Raises ValueError: ``"gram"`` for another loss than the squared one."""
+    """Return the engine that will run, with ``"auto"`` resolved. Raises ValueError for ``"gram"`` with a loss other than squared."""
     if engine == "gram" and loss != "squared":
         raise ValueError(f"engine='gram' solves the squared loss; the loss is {loss!r}: use 'auto'")
     if engine != "auto":

@@ -1,4 +1,4 @@
-"""The group lasso as a method: on a stream of rows or as a batch, which the parameters choose."""
+"""The group lasso as a method, on a stream of rows or as a batch; the parameters decide."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ State = BatchState | StreamState | GridState
 
 
 class GroupLasso(Method[GroupLassoConfig, Problem, State, LinearModel]):
-    """Linear machines with few groups of features. Each kind of problem takes its own steps: all rows, or rows as they come."""
+    """Linear models with a few groups of features. A step depends on the problem: all rows of a batch, or further rows of a stream."""
 
     name = "group-lasso"
     config = GroupLassoConfig
@@ -42,15 +42,17 @@ class GroupLasso(Method[GroupLassoConfig, Problem, State, LinearModel]):
     programs = "methods.group_lasso.moments_pass"
 
     def read_inputs(self, config: GroupLassoConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[GroupLassoConfig, Inputs]:
-        """Return parameters, and target, weights and groups of a store or text. ``extra`` may hold ``groups`` or ``edges``,
-        ``test_share``. Raises DataError: no target, or one class only; ValueError: a parameter that needs all rows at
-        once, and a text.
+        """Return the parameters, and the target, weights and groups of a store or text. ``extra`` may contain ``groups`` or ``edges``, and
+        ``test_share``. Raises DataError for no target or a single class, and ValueError for a parameter that needs all rows at once with a
+        text.
         """
         data: object = resources.data
         return config, read_text(config, data, extra) if isinstance(data, TextData) else read_store(resources, extra)
 
     def problem(self, config: GroupLassoConfig, inputs: Inputs, resources: Resources) -> Problem:
-        """Return the problem of the parameters. What does not suit is refused, and more than the driver may hold."""
+        """Return the problem that the parameters select. Raises an error for unsuitable parameters, and if the driver's memory would be
+        exceeded.
+        """
         is_text = isinstance(inputs.data, TextData)
         config = config.resolved(is_stream=is_text)
         if config.algorithm == "fista":
@@ -58,15 +60,15 @@ class GroupLasso(Method[GroupLassoConfig, Problem, State, LinearModel]):
         return (TextProblem if is_text else StreamProblem)(config, inputs, resources)
 
     def init(self, problem: Problem, resources: Resources) -> State:
-        """Return zeros, before the first row."""
+        """Return the initial state, with zero weights."""
         return problem.init(resources)
 
     def step(self, problem: Problem, state: Any, resources: Resources) -> Step[Any]:
-        """Return the state after one more round over all rows, or after some more rows."""
+        """Return the state after one more round over all rows, or after some more rows of a stream."""
         return problem.step(state, resources)
 
     def result(self, problem: Any, state: Any, resources: Resources) -> Result[LinearModel]:
-        """Return the model with the certificate of a batch; of a stream it is that of the newest round, or of the mean of all iterates."""
+        """Return the model: of a batch, with its certificate; of a stream, that of the last round or of the mean of all iterates."""
         if isinstance(problem, BatchProblem):
             return problem.result(state, resources)
         mean_loss = state.ended.sum() / state.along[:, 2].sum() if len(state.ended) else float("nan")
@@ -94,13 +96,13 @@ class GroupLasso(Method[GroupLassoConfig, Problem, State, LinearModel]):
         return super().decision_values(problem, state, resources)
 
     def selected(self, problem: Problem, state: Any, resources: Resources) -> Sequence[float]:
-        """Return of every fit how many features it has selected."""
+        """Return the number of selected features of every fit."""
         return problem.selected(state) if isinstance(problem, GridProblem) else super().selected(problem, state, resources)
 
     def shared_fits(
         self, configs: Sequence[GroupLassoConfig], inputs: Inputs, masks: Sequence[np.ndarray], resources: Resources
     ) -> GridProblem | None:
-        """Return one problem of fits of streams, which read every block of rows once, as many as the driver may hold; else ``None``."""
+        """Return one problem for stream fits that read every block of rows once, as many as fit in the driver's memory; else None."""
         if not all(config.learns_from_stream for config in configs):
             return None
         factories = [LearnerFactory.create(config, inputs, int(inputs.data.n_cols)) for config in configs]
@@ -110,17 +112,17 @@ class GroupLasso(Method[GroupLassoConfig, Problem, State, LinearModel]):
         return GridProblem([fit for learners in factories for fit in grid_fits(learners, inputs, masks)], inputs, resources.driver_memory)
 
     def follow_path(self, problem: Problem, before: Problem | None) -> None:
-        """Take over the moments and columns of the rows."""
+        """Reuse the moments and columns of the rows."""
         if isinstance(problem, BatchProblem) and isinstance(before, BatchProblem):
             problem.take_over(before)
 
     def restart(self, problem: Problem, fresh: Any, before: Problem, last: Any) -> State:
-        """Return the groups and weights that the fit before ended with."""
+        """Return the state with the groups and weights of the previous fit."""
         return problem.continued(fresh, last) if isinstance(problem, BatchProblem) else fresh
 
     def tables(self, model: LinearModel, names: Sequence[str] | None = None, fit: tuple[Problem, Any] | None = None) -> Tables:
-        """Return the selected features, largest weights of scaled columns first, and selected groups; of a fit before them certificates of
-        a batch, or the stream step by step.
+        """Return the selected features, in descending order of the weights of scaled columns, and the selected groups. If the fit is given,
+        also the certificates of a batch, or the stream step by step.
         """
         features, labels = model.features, json.loads(model.classes_json)
         texts = name_features(features, names)
@@ -137,7 +139,7 @@ class GroupLasso(Method[GroupLassoConfig, Problem, State, LinearModel]):
 
 
 def _group_rows(model: LinearModel) -> list[dict[str, Any]]:
-    """Return the groups with a weight: their label and, of models that have it, the length of their weights and their features."""
+    """Return the groups with non-zero weight: label and, if the model stores them, norm of the weights and features."""
     labels = model.arrays["active_groups"][:MAX_TABLE_ROWS].tolist()
     if "group_norms" not in model.arrays:
         return [{"group": label} for label in labels]

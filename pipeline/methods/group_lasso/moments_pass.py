@@ -1,7 +1,7 @@
 """Passes of linear models: slopes ``X'u`` over all columns, and second moments of the rows.
 
-Slopes are sums over ascending rows, column by column. Moments are summed by blocks of 65,536 rows, which the data alone decide, and added
-in one fixed tree: both have the same bits wherever they run.
+Slopes are sums over ascending rows, column by column. Moments are summed by blocks of 65,536 rows, which depend on the data alone, and
+added in one fixed tree. Both have the same bits wherever they are computed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ FIRST_ROWS = 1024  # rows whose mean is the shift
 
 
 def slopes_chunk(task: Task, vectors: Shared) -> np.ndarray:
-    """Return ``U X`` for the columns of one task, ``(m, k)``, of vectors that have the factors of the rows (on a worker)."""
+    """Return ``U X`` for the columns of one task, ``(m, k)``; the vectors include the factors of the rows (on a worker)."""
     U = resolve(vectors)
     return _side_by_side([_block_slopes(ref, U) for ref in _in_long_pieces(task)])
 
 
 def _in_long_pieces(task: Task) -> Task:
-    """Return the stripes of a task; those of arrays in memory as one, so that rows are read in longer pieces, a third of the time."""
+    """Return the stripes of a task. Those of arrays in memory are joined into one, because longer pieces of rows take a third of the
+    time.
+    """
     first = task[0]
     return (replace(first, cols=(first.cols[0], task[-1].cols[1])),) if isinstance(first, MemoryRef) else task
 
@@ -53,14 +55,14 @@ def _side_by_side(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def feature_slopes(data: Data, resources: Resources, U: np.ndarray) -> np.ndarray:
-    """Return ``U X`` over all (scaled) columns, ``(m, n_features)``, of ``(m, n)`` vectors over the rows, in one pass."""
+    """Return ``U X`` over all (scaled) columns, ``(m, n_features)``, for vectors U ``(m, n)`` over the rows, in one pass."""
     row_factor = data.scale.row_factor
     duals, tasks = U if row_factor is None else U * row_factor, column_tasks(data)
     return resources.run_pass(slopes_pass(data, len(U), resources.share("slopes", duals, len(tasks))))
 
 
 def slopes_pass(data: Data, m: int, *broadcast: object) -> Plan[np.ndarray]:
-    """Return the pass over the slopes of m vectors over the rows."""
+    """Return the pass that computes the slopes of m vectors over the rows."""
     result = 8 * m * data.n_cols
 
     def memory(task: Task) -> int:
@@ -82,7 +84,7 @@ class RowsRef:
     nbytes: int  # in float64
 
     def load(self) -> Columns:
-        """Return the rows of all columns, scaled: a view of dense data in memory without scaling."""
+        """Return the scaled rows of all columns; a view if dense data in memory have no scaling."""
         data = source_of(self.ref)
         if isinstance(data, MemoryBlocks) and data.meta.kind == "dense":
             raw = data.X[slice(*self.rows)]
@@ -113,9 +115,9 @@ def moment_bytes(data: Data, n_targets: int) -> int:
 def moments_pass(
     data: Data, resources: Resources, targets: np.ndarray, cost: np.ndarray, *, centre: bool
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the raw moments of all rows (see :func:`gramplane.kernels.group_lasso.on_moments.row_moments`) and the shift they are about.
-    ``targets`` are ``(n, m)``, ``cost`` ``(n,)``. With ``centre`` dense columns are summed about the mean of the first rows; the shift is
-    ``None`` where there is none.
+    """Return the raw moments of all rows (see :func:`gramplane.kernels.group_lasso.on_moments.row_moments`) and the shift about which they
+    are taken. ``targets`` are ``(n, m)``, ``cost`` ``(n,)``. With ``centre``, dense columns are summed about the mean of the first rows;
+    without a shift it is None.
     """
     refs, shift = row_refs(data), None
     if centre and data.meta.kind == "dense":
@@ -126,14 +128,14 @@ def moments_pass(
 
 
 def raw_moments_pass(data: Data, n_targets: int, *broadcast: object) -> Plan[np.ndarray]:
-    """Return the pass over the moments of all rows."""
+    """Return the pass that computes the moments of all rows."""
     # A task holds a block as read and scaled; a sparse one as CSC and CSR may weigh half as much again.
     program = BlockProgram("moments", moments_chunk, add_parts, lambda part: 3 * part.nbytes, moment_bytes(data, n_targets))
     return plan(program, row_refs(data), *broadcast)
 
 
 def decision_values(data: Data, resources: Resources, weights: np.ndarray, biases: np.ndarray) -> np.ndarray:
-    """Return ``(n_machines, n)`` decision values of all rows; columns with weights are fetched, few at a time."""
+    """Return ``(n_machines, n)`` decision values of all rows; columns with non-zero weights are fetched, a few at a time."""
     features, width = np.flatnonzero(weights.any(axis=0)), columns_at_once(data.n_rows, resources.driver_memory)
     if isinstance(data, MemoryBlocks) and data.meta.kind == "dense" and len(features) > MIN_SHARE_OF_ROWS * data.n_cols:
         return _whole_rows(data, weights, biases)
@@ -145,7 +147,7 @@ def decision_values(data: Data, resources: Resources, weights: np.ndarray, biase
 
 
 def _whole_rows(data: MemoryBlocks, weights: np.ndarray, biases: np.ndarray) -> np.ndarray:
-    """Return decision values of dense rows in memory, which are read as they lie: scaling is one of the weights."""
+    """Return decision values of dense rows in memory, which are read in place: the weights include the scaling."""
     scale, row_factor = scale_as_given(data, slice(0, data.n_cols)), data.scale.row_factor
     plain = weights if scale.factor is None else weights * scale.factor
     centres = 0.0 if scale.shift is None else plain @ scale.shift
@@ -156,5 +158,5 @@ def _whole_rows(data: MemoryBlocks, weights: np.ndarray, biases: np.ndarray) -> 
 
 
 def columns_at_once(n: int, driver_memory: int) -> int:
-    """Return how many columns are fetched at a time where decisions are computed of them."""
+    """Return the number of columns that are fetched at a time to compute decision values."""
     return max(1, driver_memory // (32 * n))

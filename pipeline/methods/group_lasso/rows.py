@@ -1,4 +1,4 @@
-"""Rows of a data set as a stream: blocks in a seeded order, and rows inside a block in a seeded order."""
+"""Rows of a data set as a stream: blocks, and rows within a block, in a seeded random order."""
 
 from __future__ import annotations
 
@@ -25,24 +25,21 @@ class RowRef(Protocol):
 
     @property
     def rows(self) -> tuple[int, int]:
-        """Half-open range."""
+        """Half-open range of row numbers."""
         ...
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of the block."""
-        ...
+    def nbytes(self) -> int: ...
 
-    def load(self) -> Matrix:
-        """Return the rows."""
-        ...
+    def load(self) -> Matrix: ...
 
 
 class RowBlocks:
-    """The rows of a store or of arrays, block by block, scaled.
+    """The scaled rows of a store or of arrays, block by block.
 
-    A store with a row-wise layout is read block by block. Without one its rows are made from the columns once, if they fit the ``budget``
-    of bytes; they are cut into the same blocks, so the bits of a fit are the same.
+    A store with a row-wise layout is read block by block. Otherwise the rows are made from the columns once, if they fit in ``budget``
+    bytes.
+    They are divided into the same blocks, so that a fit has the same bits.
     """
 
     def __init__(self, data: BlockStore | MemoryBlocks, budget: int) -> None:
@@ -57,7 +54,7 @@ class RowBlocks:
 
     @property
     def source(self) -> BlockStore | MemoryBlocks:
-        """What has the row blocks; rows of a store without them are made at first use."""
+        """Data with row blocks; if a store has none, its rows are made at the first access."""
         if self._source is None:
             self._source = by_rows(self._data)
         return self._source
@@ -67,7 +64,7 @@ class RowBlocks:
         return self.source.row_blocks()
 
     def load(self, ref: RowRef) -> Rows:
-        """Return a block as rows in the order they are stored."""
+        """Return the rows of a block in the order in which they are stored."""
         if self._rows is None:
             return scaled_rows(ref.load(), ref.rows[0], self._scale)
         # SciPy copies every part that is taken of a matrix.
@@ -77,7 +74,7 @@ class RowBlocks:
 
 
 def scaled_rows(X: Matrix, first: int, scale: ColumnScale) -> Rows:
-    """Return rows as compiled loops read them, ``r_i (x_ij - mu_j) s_j``; ``first`` is the number of the first one."""
+    """Return the scaled rows ``r_i (x_ij - mu_j) s_j`` in the form that compiled loops read; ``first`` is the number of the first row."""
     if sp.issparse(X):
         return _scale_entries(X.data, np.asarray(X.indices, np.int32), X.indptr.astype(np.int64), first, scale)
     dense = np.asarray(X, np.float64)
@@ -105,20 +102,20 @@ def block_order(n_blocks: int, seed: int, epoch: int, shuffle: bool) -> np.ndarr
 
 
 def row_order(n: int, seed: int, epoch: int, block: int, shuffle: bool) -> np.ndarray:
-    """Return the order of the rows inside a block: as stored, or a permutation drawn from seed, epoch and the block's number."""
+    """Return the order of the rows within a block: as stored, or a permutation drawn from seed, epoch and the block's number."""
     if not shuffle:
         return np.arange(n, dtype=np.int64)
     return np.random.default_rng(np.random.SeedSequence((seed, _ROWS, epoch, block))).permutation(n).astype(np.int64)
 
 
 def ordered_rows(blocks: RowBlocks, ref: RowRef, number: int, epoch: int, seed: int, shuffle: bool) -> Rows:
-    """Return a block as rows in the order in which an epoch takes them."""
+    """Return the rows of a block in the order in which an epoch processes them."""
     rows = blocks.load(ref)
     return Rows(rows.indptr, rows.indices, rows.values, row_order(ref.rows[1] - ref.rows[0], seed, epoch, number, shuffle))
 
 
 def step_end(refs: Sequence[RowRef], order: np.ndarray, start: int, nbytes: int | None = None) -> int:
-    """Return the index in ``order`` behind the last block of the step that begins at ``start``; a step has ``nbytes`` of rows at most."""
+    """Return the index in ``order`` after the last block of the step that begins at ``start``; a step has at most ``nbytes`` of rows."""
     sizes = np.cumsum([refs[int(k)].nbytes for k in order[start:]])
     return start + max(1, int(np.searchsorted(sizes, STEP_BYTES if nbytes is None else nbytes, side="right")))
 
@@ -134,7 +131,7 @@ def step_blocks(refs: Sequence[RowRef], seed: int, epochs: int, shuffle: bool) -
 
 
 def advance(state: Any, n_rows: int, end: int | None, epochs: int) -> Any:
-    """Return a state after a step that took some rows, up to the block at ``end`` of the epoch's order; ``None`` ends the epoch."""
+    """Return the state after a step of ``n_rows`` rows, up to position ``end`` of the epoch's order of blocks; ``None`` ends the epoch."""
     epoch = state.epoch + (end is None)
     stop = "epochs" if epoch == epochs else None
     return replace(state, iteration=state.iteration + 1, stop=stop, epoch=epoch, block=end or 0, rows=state.rows + n_rows)

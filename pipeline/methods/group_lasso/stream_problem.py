@@ -1,6 +1,6 @@
-"""The group lasso on a stream of rows: where a fit stands in its stream, and the problems of one fit or several.
+"""The group lasso on a stream of rows: the position of a fit in its stream, and the problem of one or several fits.
 
-Learners of several fits take a block one after another: their sums would not stay in the processor's cache row by row together.
+Learners of several fits process a block one after another: row by row, their sums together would not stay in the processor's cache.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAN = float("nan")
 
 @dataclass(frozen=True)
 class StreamState:
-    """Where a fit stands in its stream."""
+    """Position of a fit in its stream."""
 
     record_name: ClassVar[str] = "StreamState"
     iteration: int  # steps so far
@@ -53,7 +53,7 @@ class StreamState:
         return cls(0, None, 0, 0, 0, 0, point)
 
     def with_step(self, before: Totals, learner: StreamLearner, n_rows: int, average: bool) -> StreamState:
-        """Return the state with one more row of ``along``: the step after ``before`` took ``n_rows`` rows."""
+        """Return the state with one more row of ``along``: the step after ``before`` processed ``n_rows`` rows."""
         now, (weights, _, omega) = Totals.of(learner), learner.weights(average)
         # Sums over the machines, and unions.
         sparsity = float(omega.sum()), float(np.count_nonzero(weights.any(axis=0))), float(np.count_nonzero(learner.active()))
@@ -61,7 +61,7 @@ class StreamState:
         return replace(self, along=np.vstack((self.along, row)))
 
     def metrics(self) -> dict[str, Any]:
-        """Return what a history row holds of the newest step: rows, losses before they were learned, sparsity."""
+        """Return the history row of the latest step: rows, losses before learning from them, sparsity."""
         last, weight = self.along[-1], self.along[:, 2].sum()
         mean = last[1] / last[2] if last[2] > 0 else NAN
         objective = {"rows": int(self.along[:, 0].sum()), "objective": mean + last[3], "gap": NAN}
@@ -71,14 +71,14 @@ class StreamState:
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums of a learner over all of its rows: losses suffered, and weights."""
+    """Sums of a learner over all its rows: progressive losses, and weights."""
 
     loss: float
     weight: float
 
     @classmethod
     def of(cls, learner: StreamLearner) -> Totals:
-        """Return those of a learner as it is."""
+        """Return the current sums of a learner."""
         return cls(learner.losses.sum(), learner.weight)
 
 
@@ -100,7 +100,7 @@ class StreamProblem:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Blocks per epoch, bytes read, memory of the state."""
+        """Number of blocks per epoch, bytes read, and memory of the state in bytes."""
         config, data = self.config, self.inputs.data
         rounds = config.epochs * -(-int(np.count_nonzero(self.weight > 0)) // config.batch_size)
         epochs = {"epochs": config.epochs, "rounds_at_most": rounds}
@@ -113,7 +113,7 @@ class StreamProblem:
         return StreamState.start(self.learners.learner().point())
 
     def step(self, state: StreamState, resources: Resources) -> Step[StreamState]:
-        """Take the rows of some blocks; the last step of a fit measures the model on all rows."""
+        """Learn the rows of some blocks; the last step of a fit measures the model on all rows."""
         refs = self.blocks.refs()
         order = block_order(len(refs), resources.seed, state.epoch, self.config.shuffle)
         end = step_end(refs, order, state.block)
@@ -131,7 +131,7 @@ class StreamProblem:
         return Step(state, {"epoch": state.epoch, **state.metrics(), **measures.figures})
 
     def _take(self, learner: StreamLearner, ref: RowRef, number: int, epoch: int, seed: int) -> int:
-        """Let a learner take a block of rows; returns how many of them have a weight."""
+        """Let a learner process a block of rows; return how many of them have non-zero weight."""
         span = slice(*ref.rows)
         rows = ordered_rows(self.blocks, ref, number, epoch, seed, self.config.shuffle)
         learner.take(rows, np.ascontiguousarray(self.targets[:, span]), self.weight[span].copy())
@@ -148,7 +148,7 @@ class StreamProblem:
 
 
 def stream_plan(config: GroupLassoConfig, learners: LearnerFactory, data: Data | TextData) -> dict[str, Any]:
-    """Return what a plan of every stream says."""
+    """Return the entries that the plan of every stream has."""
     sizes = {"algorithm": config.algorithm, "machines": learners.n_machines, "groups": learners.penalty.n_groups}
     return {**driver_plan(stream_items(learners, data)), **sizes, "state_bytes": int(learners.state_bytes), "task_bytes": 0}
 
@@ -159,7 +159,7 @@ MIN_READS_PER_WRITE = 4  # a step reads at least this many times the bytes of th
 
 @dataclass(frozen=True)
 class GridState:
-    """Where the learners of a grid stand in the stream they share, see :class:`~.stream_state.StreamState`."""
+    """Position of the learners of a grid in the stream they share, see :class:`~.stream_state.StreamState`."""
 
     record_name: ClassVar[str] = "GridState"
     iteration: int
@@ -172,14 +172,14 @@ class GridState:
 
 @dataclass(frozen=True)
 class GridFit:
-    """One fit: what makes its learner, and the weights of its rows."""
+    """One fit: the factory of its learner, and the weights of its rows."""
 
     learners: LearnerFactory
     weight: np.ndarray
 
 
 class GridProblem:
-    """Epochs over the rows of a store that the learners of all fits take."""
+    """Epochs over the rows of a store, shared by the learners of all fits."""
 
     state_type = GridState
     distributed = ()
@@ -192,7 +192,7 @@ class GridProblem:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Memory of all learners together."""
+        """Memory of all learners together, in bytes."""
         fits = self.grid_fits
         return {**driver_plan(stream_items(fits[0].learners, self.inputs.data, len(fits))), "task_bytes": 0}
 
@@ -201,7 +201,7 @@ class GridProblem:
         return GridState(0, None, 0, 0, 0, tuple(fit.learners.learner().point() for fit in self.grid_fits))
 
     def step(self, state: GridState, resources: Resources) -> Step[GridState]:
-        """Let every learner take some blocks."""
+        """Let every learner process some blocks."""
         refs = self.blocks.refs()
         order = block_order(len(refs), resources.seed, state.epoch, self.config.shuffle)
         end = step_end(refs, order, state.block, self.step_bytes)
@@ -215,7 +215,7 @@ class GridProblem:
         return Step(state, {"epoch": state.epoch, "rows": state.rows, "fits": len(learners)})
 
     def _take(self, learners: Sequence[StreamLearner], ref: RowRef, number: int, epoch: int, seed: int) -> int:
-        """Let all learners take a block of rows; returns how many there are."""
+        """Let all learners process a block of rows; return the number of its rows."""
         span = slice(*ref.rows)
         rows = ordered_rows(self.blocks, ref, number, epoch, seed, self.config.shuffle)
         targets = np.ascontiguousarray(self.targets[:, span])
@@ -224,27 +224,29 @@ class GridProblem:
         return len(rows.order)
 
     def values(self, fit: GridFit, learner: StreamLearner) -> np.ndarray:
-        """Return what a learner decides on all rows, ``(n_machines, n)``."""
+        """Return the decision values of a learner on all rows, ``(n_machines, n)``."""
         weights, biases, _ = learner.weights(fit.learners.config.average)
         return decision_rows(self.blocks, weights, biases, self.targets.shape[1])
 
     def decision_values(self, state: GridState, resources: Resources) -> np.ndarray:
-        """Return what all fits decide on all rows, ``(n_fits * n_machines, n)``."""
+        """Return the decision values of all fits on all rows, ``(n_fits * n_machines, n)``."""
         parts = zip(self.grid_fits, state.points, strict=True)
         return np.concatenate([self.values(fit, fit.learners.learner(point)) for fit, point in parts])
 
     def selected(self, state: GridState) -> list[int]:
-        """Return of every fit how many features have a weight."""
+        """Return the number of features with non-zero weight of every fit."""
         pairs = zip(self.grid_fits, state.points, strict=True)
         weights = (fit.learners.learner(point).weights(fit.learners.config.average)[0] for fit, point in pairs)
         return [int(np.count_nonzero(some.any(axis=0))) for some in weights]
 
 
 def grid_fits(learners: LearnerFactory, inputs: Inputs, masks: Sequence[np.ndarray]) -> list[GridFit]:
-    """Return one fit for the rows outside of every mask."""
+    """Return one fit per mask, of the rows outside the mask."""
     return [GridFit(learners, row_weights(learners.config, inputs.without(mask))) for mask in masks]
 
 
 def fits_in_a_pass(state_bytes: int, folds: int, driver_memory: int) -> int:
-    """Return how many points of so many folds the driver can hold learners of, with the states they come from and those they make."""
+    """Return the number of parameter settings, each with ``folds`` folds, whose learners fit in the driver's memory, with their old and new
+    states.
+    """
     return int(STATE_SHARE * driver_memory) // (2 * folds * state_bytes)

@@ -32,11 +32,11 @@ class _TextMeta:
 
 
 class TextData:
-    """What a run knows of a text before it reads it, in the form of a block store.
+    """A text before it is read, with the interface of a block store.
 
     ``source``: path, or ``"-"`` for standard input; ``options``: ``n_features``; ``task`` (``"classification"`` or ``"regression"``),
-    ``labels`` (default -1 and 1), ``zero_based``. Raises ValueError: no width, or labels that are not numbers; DataError: the file cannot
-    be read.
+    ``labels`` (default -1 and 1), ``zero_based``. Raises ValueError for no ``n_features`` or labels that are not numbers, and DataError if
+    the file cannot be read.
     """
 
     scale = ColumnScale()
@@ -59,40 +59,38 @@ class TextData:
 
     @cached_property
     def digest(self) -> str:
-        """Identity of the text: its name, for a text may grow."""
+        """Identity of the text: its name, because a text may grow."""
         return "text:" + hashlib.sha256(self.url.encode()).hexdigest()[:32]
 
     def whole_source(self) -> Source:
-        """Return how the text is read."""
+        """Return the source from which the text is read."""
         about: dict[str, Any] = {"labels": self.meta.labels, "has_target": True, "place": self.url, "digest": self.digest}
         return Source("svmlight", "sparse", self.n_cols, self.first_feature, **about)
 
     def confirm(self) -> None:
-        """Check, once the text was read to its end, that it is still the one that was learned from. Raises DigestMismatch: it was changed
-        meanwhile.
-        """
+        """Check, after the text was read to its end, that it has not changed. Raises DigestMismatch if it has."""
         if self.text.ended:
             self.text.confirm()
 
     def has_table(self, name: str, of: str = "rows") -> bool:
-        """Whether there is a table: a text has none."""
+        """False: a text has no tables."""
         return False
 
     def groups(self) -> None:
-        """Groups of the features: a text has none."""
+        """None: a text has no groups of features."""
         return
 
     def feature_names(self) -> None:
-        """Names of the features: a text has none."""
+        """None: a text has no names of features."""
         return
 
     def column_blocks(self) -> list[Any]:
-        """Column blocks: a text has none."""
+        """Empty list: a text has no column blocks."""
         return []
 
 
 def read_text(config: GroupLassoConfig, data: TextData, extra: Mapping[str, Any]) -> Inputs:
-    """Return what is known of a text before its rows come. Raises ValueError: a parameter or input that needs all rows at once."""
+    """Return the inputs of a text before its rows are read. Raises ValueError for a parameter or input that needs all rows at once."""
     unsuited = {"algorithm='fista'": config.resolved(is_stream=True).algorithm == "fista", f"epochs={config.epochs}": config.epochs > 1}
     unsuited |= {"class_weight='balanced'": config.class_weight == "balanced", "a test share": bool(extra.get("test_share"))}
     for name, is_asked_for in unsuited.items():

@@ -1,4 +1,4 @@
-"""One pass over a text: a step takes a piece of text."""
+"""One pass over a text. A step learns the rows of a piece of text."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TextProblem:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Where the text comes from, bytes of a step, memory of the state."""
+        """Source of the text, bytes of a step, and memory of the state in bytes."""
         data = self.inputs.data
         source = "standard input" if data.url == "-" else "text"
         return {**stream_plan(self.config, self.learners, data), "rows_from": source, "text_bytes_per_step": PIECE}
@@ -52,8 +52,8 @@ class TextProblem:
         return StreamState.start(self.learners.learner().point())
 
     def step(self, state: StreamState, resources: Resources) -> Step[StreamState]:
-        """Take the rows of a piece of text. Raises DataError: the next line breaks a rule; all rows before it are learned, and in the last
-        checkpoint.
+        """Learn the rows of a piece of text. Raises DataError for an invalid line; all rows before it have been learned and are in the
+        last checkpoint.
         """
         if state.offset != self.text.consumed.nbytes:
             self._expect_same_beginning(state, resources)
@@ -70,12 +70,12 @@ class TextProblem:
         return Step(state, state.metrics())
 
     def about(self) -> dict[str, Any]:
-        """Return what a checkpoint says of the text that was read, for a resume to compare."""
+        """Return the description of the text read so far, with which a resume compares its text."""
         consumed = self.text.consumed
         return {"text": {"bytes": consumed.nbytes, "crc32c": consumed.crc}}
 
     def _expect_same_beginning(self, state: StreamState, resources: Resources) -> None:
-        """Have the beginning of the text read again and compared with what the run learned from."""
+        """Read the beginning of the text again and compare it with the rows that the run has learned."""
         record = None if resources.scratch is None else (resources.scratch.checkpoint_about() or {}).get("text")
         if record is not None:
             self.text.expect(Consumed(record["bytes"], record["crc32c"]))

@@ -1,6 +1,6 @@
 """The alignment pass: ``a_i = y'H K_i H y / trace(H K_i H)`` of one kernel per feature, stripe by stripe.
 
-Every feature's figures follow from its column alone, so they have the same bits for any stripes, tasks and workers.
+The alignment of a feature depends on its column alone, so it has the same bits for any stripes, tasks and workers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from ...records.scale import FeatureScale
 
 
 def align_chunk(task: Task, table: np.ndarray | ArrayRef, kernel: str) -> list[tuple[int, np.ndarray]]:
-    """Return the offset and ``(4, k)`` alignments of every stripe of a task, summed over the targets; the table's last row is weights."""
+    """Return the offset and ``(4, k)`` alignments of every stripe of a task, summed over the targets. The last row of ``table`` has the
+    weights.
+    """
     *targets, weight = resolve(table)
     return [(block.offset, _align_block(block, targets, weight, kernel)) for block in load_blocks(task)]
 
@@ -38,11 +40,11 @@ def _align_block(block: Block, targets: Sequence[np.ndarray], weight: np.ndarray
 
 
 def align_features(resources: Resources, tasks: Sequence[Task], targets: np.ndarray, weight: np.ndarray, kernel: str) -> Alignments:
-    """Return the alignments of the features of ``tasks``, consecutive ones of ``column_tasks`` (one column pass).
+    """Return the alignments of the features of ``tasks``, consecutive tasks of ``column_tasks``, in one column pass.
 
-    ``targets`` are ``(n_targets, n_samples)``; alignments are summed over them, as <K, sum_t y_t y_t'> is. ``weight`` ``(n_samples,)`` is
-    how often each row counts; rows of weight 0 are as if they were not there. Raises ValueError: values that are not finite, fewer than two
-    rows, or a constant target.
+    ``targets`` are ``(n_targets, n_samples)``; alignments are summed over them, as <K, sum_t y_t y_t'> is. ``weight`` ``(n_samples,)`` has
+    the counts of the rows; rows with weight 0 are ignored. Raises ValueError for non-finite values, fewer than two rows, and a constant
+    target.
     """
     table = resources.share("targets", np.concatenate([targets, weight[None, :]]))
     parts = resources.run_pass(alignments_pass(tasks, targets.nbytes, table, kernel))
@@ -50,7 +52,7 @@ def align_features(resources: Resources, tasks: Sequence[Task], targets: np.ndar
 
 
 def alignments_pass(tasks: Sequence[Task], targets: int, *broadcast: object) -> Plan[list[tuple[int, np.ndarray]]]:
-    """Return the pass over some tasks with ``targets`` of so many bytes."""
+    """Return the pass over ``tasks``, with ``targets`` of that many bytes."""
     size = 32 * sum(ref.cols[1] - ref.cols[0] for task in tasks for ref in task) + 256
     # A task holds the stripe as read, in float64 with its scaling, and vectors of the length of a column.
     bound = 12 * targets + (8 << 20)

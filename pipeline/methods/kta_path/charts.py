@@ -12,7 +12,7 @@ MAX_LINEAR_RATIO = 30  # counts of kernels that differ by more than this factor 
 
 
 def path_accuracy(runs: Sequence[RunView]) -> list[Chart]:
-    """Return accuracy against the number of kernels along the path."""
+    """Return charts of accuracy against the number of kernels along the path."""
     scored = [(run, [row for row in run.tables.get("path", ()) if has_values([number(row.get("train_accuracy"))])]) for run in runs]
     scored = [(run, rows) for run, rows in scored if rows]
     if not scored:
@@ -43,7 +43,7 @@ def _is_wide(counts: Sequence[float]) -> bool:
 
 
 def path_weights(run: RunView) -> list[Chart]:
-    """Return the weights of the kernels that stay longest along p."""
+    """Return a chart of the weights along p of the kernels that stay active longest."""
     return weight_paths(run, "path_weights", "p", "Weights along p")
 
 

@@ -1,4 +1,4 @@
-"""Weighted sums of one kernel per feature, from the stripes that hold features with a weight: as matrices, or by passes."""
+"""Weighted sums of one kernel per feature, as matrices or by passes over the stripes of features with non-zero weight."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ Table = np.ndarray | ArrayRef
 
 
 def matrix_fits(n: int, d: int, driver_memory: int) -> bool:
-    """Return whether the driver may hold the matrix of n rows, where a task that sums kernels of d features may run here, too."""
+    """Return whether the driver's memory holds a matrix of n rows while a task sums kernels of d features in the same process."""
     step = 16 * n * n + _piece_bytes(n, d, waves=True)
     return MATRIX_COPIES * n * n + max(step - OVERHEAD, 0) <= driver_memory
 
 
 def _within(limit: int, share: float, driver_memory: int) -> int:
-    """Return bytes up to a limit, as few as a share of the driver's memory, or of what every process may take."""
+    """Return ``limit`` bytes, or less: at most a share of the driver's memory and of the memory of every process."""
     return int(min(limit, share * max(driver_memory, 2 * OVERHEAD)))
 
 
 def task_columns(task: Task, ids: np.ndarray) -> np.ndarray:
-    """Return the columns ``ids`` (ascending, all of them in the task) with scaling applied, float64 ``(n, len(ids))``."""
+    """Return the columns ``ids`` (ascending, all of them in the task) after scaling, float64 ``(n, len(ids))``."""
     parts = []
     for ref in task:
         lo, hi = np.searchsorted(ids, ref.cols)
@@ -60,7 +60,9 @@ def _positions(task: Task, ids: np.ndarray) -> np.ndarray:
 
 
 def _pieces(task: Task, table: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
-    """Yield columns, their weights, and widths (none for linear kernels) of a task; ``table`` has rows ids, weights, widths (0: linear)."""
+    """Yield columns of a task with their weights and widths (None for linear kernels). The rows of ``table`` are ids, weights, and widths
+    (0: linear).
+    """
     positions = _positions(task, table[0].astype(np.int64))
     for lo in range(0, len(positions), MAX_COLUMNS):
         ids, weights, widths = table[:, positions[lo : lo + MAX_COLUMNS]]
@@ -68,7 +70,7 @@ def _pieces(task: Task, table: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndar
 
 
 def sum_chunk(task: Task, table: Table, alone: bool) -> np.ndarray:
-    """Return ``sum_i w_i K_i`` over the features of a task, the upper triangle. ``alone``: the sum is that of no other task."""
+    """Return the upper triangle of ``sum_i w_i K_i`` over the features of a task. ``alone``: no other task adds to the sum."""
     chosen, out = resolve(table), None
     # Single precision within a piece, double precision across pieces and tasks; the sum of two is the same, rounded at once or later.
     is_single = alone and chosen.shape[1] <= 2 * MAX_COLUMNS
@@ -84,14 +86,14 @@ def sum_chunk(task: Task, table: Table, alone: bool) -> np.ndarray:
 
 
 def _piece_bytes(n: int, d: int, *, waves: bool) -> int:
-    """Bound the bytes of a piece of columns, as read, scaled and in order, and of the series of its kernels where these become a matrix."""
+    """Bound the memory of a piece of columns, as read, scaled and ordered, and of the series of its kernels if they become a matrix."""
     return 64 * n * min(MAX_COLUMNS, d) + (8 * PRODUCT_COLUMNS * n if waves else 80 * n)
 
 
 def sums_pass(
     name: str, chunk: Callable[..., np.ndarray], tasks: Sequence[Task], result: int, *broadcast: object, waves: bool, copies: int
 ) -> Plan[np.ndarray]:
-    """Return a pass that adds results of so many bytes, of which a task holds some ``copies``; ``waves``: whether it makes matrices."""
+    """Return a pass that adds results of ``result`` bytes, of which a task holds ``copies``. ``waves``: the results are matrices."""
     source = source_of(tasks[0][0])
     bound = _piece_bytes(source.n_rows, source.n_cols, waves=waves) + copies * result
 
@@ -107,13 +109,13 @@ def _matrix_pass(tasks: Sequence[Task], *broadcast: object) -> Plan[np.ndarray]:
 
 
 def _tasks_at_once(n: int, driver_memory: int) -> int:
-    """Return the tasks of a pass that sums a matrix: with larger matrices fewer, which bounds what the driver holds."""
+    """Return the number of tasks of a pass that sums matrices; it decreases with their size, which bounds the memory of the driver."""
     return max(1, _within(MAX_PARTS_BYTES, PARTS_SHARE, driver_memory) // (8 * n * n))
 
 
 def feature_kernel_sum(data: Blocks, resources: Resources, ids: np.ndarray, weights: np.ndarray, widths: np.ndarray) -> np.ndarray:
     """Return ``K = sum_i w_i K_i`` over features ``ids``, ``(n, n)``: float32 for Gaussians, float64 for linear kernels. ``ids`` ascend,
-    ``weights`` are >= 0, and ``widths`` those of Gaussian kernels, or all 0 for linear ones; all ``(k,)``.
+    ``weights`` are >= 0, and ``widths`` are those of Gaussian kernels, or all 0 for linear kernels; all ``(k,)``.
     """
     n = data.n_rows
     if not len(ids):
@@ -152,7 +154,7 @@ def diagonal_chunk(task: Task, table: Table) -> np.ndarray:
 
 
 class FeatureGram:
-    """``sum_i w_i K_i`` of :func:`feature_kernel_sum` by passes over the columns; solvers ask it for some rows and for products."""
+    """Matrix-free ``sum_i w_i K_i`` of :func:`feature_kernel_sum`: passes over the columns give the rows and products that solvers need."""
 
     def __init__(self, data: Blocks, resources: Resources, ids: np.ndarray, weights: np.ndarray, widths: np.ndarray) -> None:
         self.n, self._resources = data.n_rows, resources
@@ -171,7 +173,7 @@ class FeatureGram:
 
     @property
     def working(self) -> int:
-        """Variables of a solver's working set: as many as their rows may be brought."""
+        """Size of a solver's working set: the number of rows that fit in memory at once."""
         return rows_at_once(self.n, self._resources.driver_memory)
 
     def matvec(self, v: np.ndarray) -> np.ndarray:
@@ -183,18 +185,18 @@ class FeatureGram:
 
 
 def values_pass(name: str, chunk: Callable[..., np.ndarray], tasks: Sequence[Task], size: int, *broadcast: object) -> Plan[np.ndarray]:
-    """Return the pass over ``size`` values of a sum of which no matrix is made."""
+    """Return a pass over ``size`` entries of a sum of kernels whose matrix is not formed."""
     return sums_pass(name, chunk, tasks, 8 * size, *broadcast, waves=False, copies=3)
 
 
 def rows_at_once(n: int, driver_memory: int) -> int:
-    """Return how many whole rows of a sum one pass brings."""
+    """Return the number of whole rows of a sum that one pass returns."""
     return min(n, max(MIN_WORKING_SET, min(WORKING_SET, _within(ROW_BYTES, RESULT_SHARE, driver_memory) // (8 * n))))
 
 
 def sum_passes(data: BlockStore | MemoryBlocks, item: int, cells: int, driver_memory: int) -> Iterator[Plan[np.ndarray]]:
-    """Yield the passes of a fit over sums of the kernels of all features, nothing of which runs; ``cells``: as many as there may be, with
-    entries of ``item`` bytes.
+    """Yield the passes of a fit over sums of the kernels of all features, without running them. ``cells`` is the largest number of cells,
+    with entries of ``item`` bytes.
     """
     n, tasks = data.n_rows, column_tasks(data)
     if not matrix_fits(n, data.n_cols, driver_memory):
@@ -206,8 +208,8 @@ def sum_passes(data: BlockStore | MemoryBlocks, item: int, cells: int, driver_me
 
 
 def cells_chunk(task: Task, table: Table, count: int) -> np.ndarray:
-    """Return the two matrices of every cell over the features of a task, upper triangles, ``(2 count, n, n)``. ``table`` has rows ids,
-    widths (0: linear), cell, weight in the cell's first matrix and in its second.
+    """Return the two matrices of every cell over the features of a task, upper triangles, ``(2 count, n, n)``. The rows of ``table`` are
+    ids, widths (0: linear), cell, and the weights in the first and second matrix of the cell.
     """
     ids, widths, cells, low, high = resolve(table)
     positions, n = _positions(task, ids.astype(np.int64)), source_of(task[0]).n_rows
@@ -222,7 +224,9 @@ def cells_chunk(task: Task, table: Table, count: int) -> np.ndarray:
 
 
 class CellSums:
-    """The matrices of cells, and their mixtures; ``scales`` of the kernels, ``widths`` of Gaussians (0: linear), both ``(n_features,)``."""
+    """The matrices of cells, and their mixtures. ``scales`` of the kernels and ``widths`` of Gaussians (0: linear) are
+    ``(n_features,)``.
+    """
 
     def __init__(self, data: Blocks, resources: Resources, cells: Cells, scales: np.ndarray, widths: np.ndarray) -> None:
         self._cells, self._n = cells, int(data.n_rows)
@@ -233,7 +237,9 @@ class CellSums:
 
     @staticmethod
     def max_count(data: Blocks, resources: Resources, share: float, item: int) -> int:
-        """Return how many cells fit in a share of the driver's memory, and in what a point's matrix and vectors leave of it."""
+        """Return the number of cells that fit in a share of the driver's memory, and in the remainder after the matrix and vectors of one
+        point.
+        """
         n, memory = data.n_rows, resources.driver_memory
         # Where tasks run here, so do those that merge what they found.
         step = MERGED * 2 * item * n**2 * _cells_at_once(n, item, memory) + _piece_bytes(n, data.n_cols, waves=True)
@@ -272,5 +278,5 @@ def _cells_pass(tasks: Sequence[Task], count: int, item: int, *broadcast: object
 
 
 def _cells_at_once(n: int, item: int, driver_memory: int) -> int:
-    """Return the cells of one pass."""
+    """Return the number of cells per pass."""
     return max(1, _within(MAX_RESULT_BYTES, RESULT_SHARE, driver_memory) // (2 * item * n**2))

@@ -1,7 +1,7 @@
-"""Machines along the kernel selection path: the kernel of a point, one or many at a time, the machines on it, and the model of one.
+"""SVMs along the kernel selection path: kernels of one or many points at a time, training, and the model of one point.
 
-With Gaussians a fit takes 12 to 52 times as long by passes in place of the matrix, and machines along the path 2.6 to 2.8 times as long
-with a sum for each point in place of cells. Linear kernels can take less time by passes, and one by one, to other bits.
+With Gaussian kernels, a fit by passes takes 12 to 52 times as long as with the matrix. SVMs along the path take 2.6 to 2.8 times as long
+with a sum for each point as with cells. Linear kernels can be faster by passes and point by point, with other bits.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ MAX_SINGLE_POINTS = 2  # up to this many points are summed one by one
 
 
 SharedSums = tuple[tuple[float, ...], Cells, CellSums]
-"""Points of a path, their cells and the matrices of these, for trainers of other machines on the same path."""
+"""Points of a path, their cells, and the matrices of the cells, shared by the trainers of other SVMs on the same path."""
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """What the kernels' sums are made of, ``(k,)`` each."""
+    """Alignments, widths and traces of the kernels that are summed, ``(k,)`` each."""
 
     alignments: np.ndarray
     traces: np.ndarray
@@ -53,14 +53,14 @@ class Kernels:
 
     @property
     def scales(self) -> np.ndarray:
-        """Multipliers that make the centred trace one; 0 for a kernel that is constant."""
+        """Factors that scale the centred trace to 1; 0 for a constant kernel."""
         return np.divide(1.0, self.traces, out=np.zeros_like(self.traces), where=self.traces > 0)
 
 
 @dataclass(frozen=True)
 class PathPoint:
-    """The machine at one point: its kernels and their weights, scaled to sum to the number of rows; signed coefficients and decision values
-    ``(n_machines, n_samples)``; gap and objective summed over the machines.
+    """The SVM at one point: active kernels and their weights, scaled to sum to the number of rows; signed coefficients and decision values
+    ``(n_machines, n_samples)``; gap and objective summed over one-vs-rest models.
     """
 
     p: float
@@ -74,12 +74,12 @@ class PathPoint:
 
 
 def total_weight(inputs: Inputs) -> float:
-    """Return how many rows the weights count for."""
+    """Return the sum of the row weights."""
     return float(inputs.data.n_rows if inputs.sample_weight is None else inputs.sample_weight.sum())
 
 
 class PathTrainer:
-    """Trains machines at points of one path."""
+    """Trains SVMs at points of one path."""
 
     def __init__(self, config: KTAPathConfig, inputs: Inputs, resources: Resources, kernels: Kernels) -> None:
         self.config, self.inputs, self.resources, self.kernels, self._data = config, inputs, resources, kernels, inputs.data
@@ -89,14 +89,14 @@ class PathTrainer:
         self._scratch = Scratch()
 
     def at(self, p: float, active: np.ndarray, eta: np.ndarray, warm: np.ndarray | None = None) -> PathPoint:
-        """Return the machine with weights ``eta`` of the kernels ``active``; ``warm`` (n_machines, n_samples) is where it starts."""
+        """Return the SVM with weights ``eta`` of the kernels ``active``; ``warm`` (n_machines, n_samples) has its initial coefficients."""
         share = self._share(eta)
         return self._solve(p, active, share, self._gram(active, share), warm)
 
     def along(self, p: np.ndarray, weights: sp.csr_array, warm: np.ndarray | None = None) -> Iterator[PathPoint]:
-        """Yield the machine at every point, each started from the one before. Kernels of like alignment share a few matrices
-        (:mod:`gramplane.kernels.alignment.path`), as many points at a time as the driver's memory allows; a machine's weights are
-        those of its kernel, which prediction uses.
+        """Yield the SVM at every point, each started from the previous one. Kernels of similar alignment share a few matrices
+        (:mod:`gramplane.kernels.alignment.path`), for as many points at a time as the driver's memory allows. The reported weights are
+        those of the kernel of the SVM, which prediction uses.
         """
         for point in self._points(p, weights):
             machine = self._solve(*point, warm)
@@ -125,7 +125,7 @@ class PathTrainer:
                 yield float(p[k]), active, factor * eta, DenseGram(sums.at(k, factor), self._scratch)
 
     def _cells(self, weights: sp.csr_array) -> Cells | None:
-        """Return cells for all these points, or None if they or the table of weights would not fit."""
+        """Return cells for all points, or None if the cells or the table of weights would not fit in memory."""
         active = np.unique(weights.indices).astype(np.int64)
         if TABLE_COPIES * (len(weights.indptr) - 1) * len(active) > CELL_SHARE * self.resources.driver_memory:
             return None
@@ -137,7 +137,7 @@ class PathTrainer:
         return eta * (total_weight(self.inputs) / eta.sum()) if len(eta) else eta
 
     def _gram(self, active: np.ndarray, share: np.ndarray) -> Gram:
-        """Return ``sum_i share_i K_i / trace(H K_i H)`` over the active kernels, not centred."""
+        """Return the uncentred ``sum_i share_i K_i / trace(H K_i H)`` over the active kernels."""
         data, weights = self.inputs.data, share * self.kernels.scales[active]
         if isinstance(self.inputs.data, GivenGrams):
             theta = np.zeros(len(self.kernels.traces))
@@ -160,13 +160,13 @@ class PathTrainer:
 
 
 def given_grams(inputs: Inputs, resources: Resources) -> Grams:
-    """Return access to precomputed matrices, as they are."""
+    """Return access to the precomputed matrices, unchanged."""
     return Grams(inputs.data, resolved_kernels("precomputed", inputs.data, "none"), None, resources)
 
 
 def machine_points(counts: np.ndarray, n_machines: int, last: int) -> np.ndarray:
-    """Return the points of a path at which machines are trained: evenly from the first to the last that has an active kernel, with the
-    next of them moved to ``last``, where the machine stands that predicts.
+    """Return the points of a path at which SVMs are trained: evenly spaced from the first to the last with an active kernel. The nearest of
+    them is moved to ``last``, the point whose SVM predicts.
     """
     active = np.flatnonzero(counts)
     if not len(active):
@@ -177,15 +177,15 @@ def machine_points(counts: np.ndarray, n_machines: int, last: int) -> np.ndarray
 
 
 def spread_points(n_points: int, count: int) -> np.ndarray:
-    """Return so many of ``n_points`` points, evenly from the first to the last; that of one."""
+    """Return ``count`` of ``n_points`` points, evenly spaced from the first to the last; for a count of one, the last."""
     return np.unique(np.round(np.linspace(0, n_points - 1, count)).astype(np.int64)) if count > 1 else np.array([n_points - 1])
 
 
 def machine_model(
     config: KTAPathConfig, inputs: Inputs, arrays: Mapping[str, np.ndarray], figures: Mapping[str, float], point: PathPoint
 ) -> KernelModel:
-    """Return the machine at a point as a model: of the support rows only the columns of active features. ``arrays`` (traces and widths
-    among them) and ``figures`` are saved with it.
+    """Return the SVM at a point as a model, with only the columns of active features of its support vectors. ``arrays`` (with traces and
+    widths) and ``figures`` are saved in it.
     """
     data, active, traces = inputs.data, point.active, arrays["traces"][point.active]
     ids, precomputed = np.flatnonzero(np.any(point.beta != 0, axis=0)), isinstance(data, GivenGrams)
@@ -216,7 +216,7 @@ def machine_model(
 
 
 def weights_along(model: KernelModel) -> sp.csr_array:
-    """Return the weights at the points of the path, ``(points, k)``."""
+    """Return the kernel weights at the points of the path, ``(points, k)``."""
     arrays = model.arrays
     indptr = np.concatenate([[0], np.cumsum(arrays["n_active"])])
     shape = (len(arrays["p_grid"]), len(arrays["alignments"]))
@@ -224,7 +224,7 @@ def weights_along(model: KernelModel) -> sp.csr_array:
 
 
 def chosen_rows(data: BlockStore | MemoryBlocks, ids: np.ndarray, columns: np.ndarray) -> np.ndarray | sp.csr_array:
-    """Return some rows of some columns with scaling applied; sparse if the data is."""
+    """Return the given rows of the given columns, scaled; sparse if the data are."""
     parts = []
     for lo, hi in spans(data.n_rows, ROWS):
         inside = ids[(ids >= lo) & (ids < hi)]

@@ -1,4 +1,4 @@
-"""The kernel selection path as a method: from a store to a problem, from its state to the last machine, summary and tables."""
+"""The kernel selection path as a method: problem from a store, model, summary and tables from the final state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ N_FOLLOWED = 20  # kernels whose weights a report follows along p
 
 
 class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
-    """Kernels that leave one after the other as the norm of their weights falls, and machines at points of this path."""
+    """Selection of kernels, which leave one by one as p of the l_p norm of their weights decreases, with SVMs at points of the path."""
 
     name = "kta-path"
     config = KTAPathConfig
@@ -37,8 +37,8 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
     models = (KernelModel,)
 
     def read_inputs(self, config: KTAPathConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[KTAPathConfig, Inputs]:
-        """Return parameters, and classes and weights of a store; ``extra`` may hold ``test_share``. Raises DataError: no classes;
-        ValueError: matrices, which a block store does not hold.
+        """Return the parameters, and the classes and weights of a store; ``extra`` may contain ``test_share``. Raises DataError for a store
+        without classes, and ValueError for precomputed kernels, which a block store cannot contain.
         """
         if config.kernel == "precomputed":
             raise ValueError("kernel='precomputed' needs matrices; a run on a block store takes 'rbf' or 'linear'")
@@ -48,8 +48,8 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
         return config, inputs.without(held_out_rows(extra, inputs.target, resources.seed, inputs.classes))
 
     def problem(self, config: KTAPathConfig, inputs: Inputs, resources: Resources) -> KTAProblem:
-        """Return the problem of a fit. Raises DataError: a class without rows of positive weight; MemoryBoundExceeded: more rows or
-        features than the memory allows.
+        """Return the problem of a fit. Raises DataError for a class without rows of positive weight, and MemoryBoundExceeded if rows or
+        features exceed the memory.
         """
         dual_problems(config, inputs)
         problem = KTAProblem(config, inputs, resources)
@@ -62,13 +62,13 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
         return problem
 
     def init(self, problem: KTAProblem, resources: Resources) -> KTAState:
-        """Return the state without alignments and points."""
+        """Return the initial state, without alignments and points."""
         none, ids = np.zeros(0), np.zeros(0, np.int64)
         machines = np.zeros((0, 3)), np.zeros((0, problem.inputs.data.n_rows))
         return KTAState(0, None, 0, np.zeros((4, 0)), np.nan, np.nan, none, ids, ids, none, ids, *machines)
 
     def step(self, problem: KTAProblem, state: KTAState, resources: Resources) -> Step[KTAState]:
-        """Align another batch of kernels, solve another batch of points, or train another batch of machines."""
+        """Compute another batch of alignments, points of the path, or SVMs."""
         if np.isnan(state.lam1):
             new = problem.align(state, resources)
         elif len(state.p) < len(problem.grid):
@@ -81,7 +81,7 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
         return Step(new, {**figures, "n_machines": len(new.scored)})
 
     def result(self, problem: KTAProblem, state: KTAState, resources: Resources) -> Result[KernelModel]:
-        """Return the path, with the machine at one of its points: the path's size, certificate and scores of that machine."""
+        """Return the path and the SVM that predicts, with size, certificate and scores."""
         config = problem.config
         arrays = dict(zip(("alignments", "traces", "widths"), state.table[:3], strict=True))
         arrays |= {"junctures": path_junctures(config, state), "p_grid": state.p, "n_active": state.counts}
@@ -104,24 +104,24 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
         )
 
     def decision_values(self, problem: KTAProblem, state: KTAState, resources: Resources) -> np.ndarray:
-        """Return what the machine that predicts decides on all rows, ``(n_machines, n_samples)``."""
+        """Return the decision values of the predicting SVM on all rows, ``(n_machines, n_samples)``."""
         return problem.machine(state, resources).values
 
     def without(self, inputs: Inputs, held_out: np.ndarray) -> Inputs:
-        """Return inputs with the weights of some rows zero; nothing is measured on them along the path."""
+        """Return inputs in which the weights of held-out rows are zero; no accuracies are computed on them along the path."""
         return replace(inputs.without(held_out), held_out=None)
 
     def follow_path(self, problem: KTAProblem, before: KTAProblem | None) -> None:
-        """Leave the machines along the path to its end; they share matrices with those of another C."""
+        """Skip the SVMs along the path; fits of different C share matrices."""
         problem.trains, problem.sums = False, None if before is None else before.sums
 
     def restart(self, problem: KTAProblem, fresh: KTAState, before: KTAProblem, last: KTAState) -> KTAState:
-        """Return the whole path: C is of machines alone."""
+        """Return the state with the whole path, which does not depend on C."""
         return last
 
     def path_values(self, problem: KTAProblem, state: KTAState, resources: Resources) -> Iterator[PathValues]:
-        """Yield what machines decide at ``n_machines`` points, evenly from the first to the last, or at the last one with a kernel; where
-        parameters name the point, there.
+        """Yield the decision values at ``n_machines`` evenly spaced points of the path; points without an active kernel have those of
+        the last point with one. If the parameters name a point, yield the values of that point only.
         """
         if problem.config.p != "auto":
             yield from super().path_values(problem, state, resources)
@@ -140,7 +140,9 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
             yield PathValues({"p": float(state.p[k])}, values[at], lambda at=at: [int(state.counts[at])])
 
     def tables(self, model: KernelModel, names: Sequence[str] | None = None, fit: tuple[KTAProblem, KTAState] | None = None) -> Tables:
-        """Return kernels in the order they leave the path, last ones first; the points; and weights of the last kernels."""
+        """Return the kernels in the order in which they leave the path, last ones first; the points of the path; and the weights of the
+        last kernels.
+        """
         a, grid, counts = (model.arrays[name] for name in ("alignments", "p_grid", "n_active"))
         order = np.lexsort((np.arange(len(a)), -a))[:N_SHOWN]
         labels = [str(j) if names is None else names[j] for j in order.tolist()]

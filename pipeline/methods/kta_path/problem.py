@@ -1,8 +1,9 @@
-"""Kernel selection along a path of norms, a batch a step: alignments of tasks, then weights of points, then machines.
+"""Kernel selection along a path of norms. Steps compute a batch of alignments, then of points of the path, then of SVMs.
 
 Problem (docs/theory/kta_path.md):
 ``min over eta >= 0 of lam1 sum B_F(eta_i, eta0) + lam2 sum eta_i^p - sum eta_i a_i`` for p from p_start down to
-p_end (Jawanpuria, PhD thesis 2014, equation 7.1 and algorithm 5), a_i the alignment of the centred kernel of unit trace with the classes.
+p_end (Jawanpuria, PhD thesis 2014, equation 7.1 and algorithm 5). a_i is the alignment with the classes of the centred kernel of unit
+trace.
 """
 
 from __future__ import annotations
@@ -69,25 +70,25 @@ class KTAState:
 
     @property
     def weights(self) -> sp.csr_array:
-        """Weights ``(points, k)``."""
+        """Kernel weights ``(points, k)``."""
         indptr = np.concatenate([[0], np.cumsum(self.counts)])
         return sp.csr_array((self.values, self.indices, indptr), shape=(len(self.p), self.table.shape[1]))
 
 
 def class_targets(inputs: Inputs) -> np.ndarray:
-    """Return the labels -1 and +1 of two classes, or those of every class against the rest, ``(n_machines, n_samples)``."""
+    """Return the labels -1 and +1 of two classes, or of every class against the rest, ``(n_machines, n_samples)``."""
     return np.stack([labels_of(inputs, machine) for machine in range(inputs.n_machines)])
 
 
 def path_problem(config: KTAPathConfig, lam1: float, lam2: float) -> AlignmentProblem:
-    """Return the problem whose solution the weights are."""
+    """Return the problem that determines the weights."""
     return AlignmentProblem(lam1, lam2, DIVERGENCES[config.divergence], config.eta0)
 
 
 def resolve_regularisation(config: KTAPathConfig, a: np.ndarray) -> tuple[float, float]:
-    """Return lam1 and lam2: those of the parameters, else from the alignments. ``lam1 = max a / 2``, so no weight exceeds 1 at p = 1
-    without a centre. lam2 puts the threshold of p_end between the alignments of the kernels that are to stay (``N_DEFAULT_KERNELS``) and
-    the next smaller one. Raises ValueError: all alignments are zero.
+    """Return lam1 and lam2 as given, or from the alignments. ``lam1 = max a / 2``, so that no weight exceeds 1 at p = 1 without a centre.
+    lam2 puts the threshold of p_end between the alignments of the ``N_DEFAULT_KERNELS`` kernels to keep and the next smaller one. Raises
+    ValueError if all alignments are zero.
     """
     if not np.any(a > 0):
         reason = "every feature (or kernel) is constant on the training rows, or blind to the classes"
@@ -103,7 +104,7 @@ def resolve_regularisation(config: KTAPathConfig, a: np.ndarray) -> tuple[float,
 
 
 def _load_below_selected(loads: np.ndarray, useful: int) -> float:
-    """Return a load between those of the kernels to select and the others."""
+    """Return a load between those of the kernels to select and those of the others."""
     count = max(min(useful, 3), min(N_DEFAULT_KERNELS, useful // 5))
     values, counts = np.unique(-loads, return_counts=True)
     values = -values
@@ -113,7 +114,7 @@ def _load_below_selected(loads: np.ndarray, useful: int) -> float:
 
 @dataclass(eq=False)
 class KTAProblem:
-    """The path of one data set; rows held out have weight 0."""
+    """The path of one data set; held-out rows have weight 0."""
 
     config: KTAPathConfig
     inputs: Inputs
@@ -132,7 +133,7 @@ class KTAProblem:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Points of the path, tasks of a pass, where machines are solved."""
+        """Number of points of the path and of tasks per pass, and where SVMs are solved."""
         points, data = len(self.grid), self.inputs.data
         tasks, fits = column_tasks(data), self._fits
         sizes = {"kernels": int(data.n_cols), "points": points}
@@ -142,7 +143,7 @@ class KTAProblem:
         return {**driver_plan(self.driver_items(points)), **sizes, **machines, **passes, **solves}
 
     def _passes(self, tasks: Sequence[Task]) -> Iterator[Plan[Any]]:
-        """Yield the passes of the fit, nothing of which runs."""
+        """Yield the passes of the fit, without running them."""
         data = self.inputs.data
         targets = 8 * data.n_rows * self.inputs.n_machines
         yield from (alignments_pass(tasks[lo : lo + BATCH_TASKS], targets) for lo in range(0, len(tasks), BATCH_TASKS))
@@ -155,8 +156,8 @@ class KTAProblem:
         return ("alignments of features", machines)
 
     def driver_items(self, points: int) -> tuple[Item, ...]:
-        """Return what the driver holds: figures of every feature, weights at all of them at some points, vectors, matrices of a machine.
-        Where a point's matrix does not fit there are passes instead.
+        """Return the memory of the driver: values of every feature, weights of all features at ``points`` points, vectors, and the matrices
+        of an SVM. If the matrix of a point does not fit, passes replace it.
         """
         n, d, machines = self.inputs.data.n_rows, self.inputs.data.n_cols, self._at_once
         features = "alignments, traces, widths and weights of the features", 80 * d
@@ -175,19 +176,19 @@ class KTAProblem:
 
     @property
     def _most_cells(self) -> int:
-        """How many cells there are at most, whose matrices many points share; none where there are few."""
+        """Largest number of cells, whose matrices many points share; 0 if there are few points."""
         if self._at_once <= MAX_SINGLE_POINTS:
             return 0
         data = self.inputs.data
         return min(data.n_cols, CellSums.max_count(data, self.planned, CELL_SHARE, self._entry_bytes))
 
     def trainer(self, state: KTAState, resources: Resources) -> PathTrainer:
-        """Return what trains machines at points of the path."""
+        """Return the trainer of SVMs at points of the path."""
         return PathTrainer(self.config, self.inputs, resources, Kernels(*state.table[:3]))
 
     def machine(self, state: KTAState, resources: Resources) -> PathPoint:
-        """Return the machine at the point of the path that the parameters name, or at the last one before it that has a kernel: solved
-        once, for the model and for what is said of it.
+        """Return the SVM at the point that the parameters name, or at the last point before it with an active kernel. It is solved once,
+        for the model and for the summary.
         """
         if self._machine is None or self._machine[0] is not state:
             config, p = self.config, machine_p(self.config, state)
@@ -231,7 +232,7 @@ class KTAProblem:
         return replace(new, stop="end" if needs_no_machine and last == len(self.grid) else None)
 
     def train(self, state: KTAState, resources: Resources) -> KTAState:
-        """Return the state with another batch of machines."""
+        """Return the state with another batch of SVMs."""
         points = machine_points(state.counts, self.config.n_machines, machine_point(self.config, state))
         first, last = len(state.scored), min(len(state.scored) + BATCH_MACHINES, len(points))
         chosen, scored, beta = points[first:last], [state.scored], state.beta
@@ -243,7 +244,7 @@ class KTAProblem:
 
 
 def row_counts(inputs: Inputs) -> np.ndarray:
-    """Return how often every row counts, ``(n_samples,)``."""
+    """Return the count (weight) of every row, ``(n_samples,)``."""
     return np.ones(len(inputs.target)) if inputs.sample_weight is None else inputs.sample_weight
 
 
@@ -261,14 +262,14 @@ def given_alignments(resources: Resources, inputs: Inputs) -> Alignments:
 
 
 def machine_p(config: KTAPathConfig, state: KTAState) -> float:
-    """Return where the machine stands that predicts: at the point that the parameters name, or the last one before it that has a kernel."""
+    """Return the p of the SVM that predicts: the one that the parameters name, or the last one before it with an active kernel."""
     active = np.flatnonzero(state.counts)
     last = float(state.p[active[-1]]) if len(active) else config.p_start
     return max(config.machine_p, last)
 
 
 def machine_point(config: KTAPathConfig, state: KTAState) -> int:
-    """Return the point of the path that is next to it."""
+    """Return the index of the grid point nearest to ``machine_p``."""
     return int(np.argmin(np.abs(state.p - machine_p(config, state))))
 
 
@@ -279,12 +280,12 @@ def path_junctures(config: KTAPathConfig, state: KTAState) -> np.ndarray:
 
 
 def weights_item(count: int) -> Item:
-    """Return what so many weights of a path take."""
+    """Return the memory of ``count`` weights of a path."""
     return "weights of active kernels at the points of the path", 48 * count
 
 
 def path_size(config: KTAPathConfig, state: KTAState) -> int:
-    """Return how many weights the whole path has: the active kernels, summed over its points."""
+    """Return the number of weights of the whole path: active kernels, summed over its points."""
     ascending = np.sort(p_grid(config.p_start, config.p_end, config.dp))
     return int(np.sum(len(ascending) - np.searchsorted(ascending, path_junctures(config, state), side="right")))
 
@@ -292,6 +293,6 @@ def path_size(config: KTAPathConfig, state: KTAState) -> int:
 def path_weights(
     config: KTAPathConfig, lam: tuple[float, float], a: np.ndarray, junctures: np.ndarray, p: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the active kernels at p, ascending, and their weights."""
+    """Return the indices of the active kernels at p, ascending, and their weights."""
     active = np.flatnonzero(junctures < p)
     return active, weights_at(path_problem(config, *lam), a[active], p)
