@@ -252,7 +252,7 @@ def spectra(run: RunView) -> list[Chart]:
         return []
     bars = Series(range(1, 1 + len(values[:MAX_EIGENVALUES])), values[:MAX_EIGENVALUES], mark="bar")
     caption = f"The {min(MAX_EIGENVALUES, len(values))} largest of {len(values):,} positive eigenvalues of the learned kernel."
-    return [Chart("Spectrum of the kernel", caption, series=[bars], x_label="eigenvalue", y_label="size")]
+    return [Chart("Spectrum of the kernel", caption, series=[bars], x_label="direction", y_label="eigenvalue", whole="x")]
 
 
 def dual_ascents(run: RunView) -> list[Chart]:

@@ -11,7 +11,7 @@ from ...pipeline.records.charts import FAINT, Chart, Legend, Series, has_long_na
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PALETTE = ("#1f5fa8", "#c2570c", "#2f8f6b", "#8a4fa3", "#b8334a", "#6b7280", "#b8860b", "#0e7490")
+PALETTE = ("#1f5fa8", "#c2570c", "#2f8f6b", "#8a4fa3", "#b8334a", "#6b7280", "#b8860b", "#0e7490", "#5c4033", "#be2f8a")
 INK = "#1f2933"
 NEGATIVE = PALETTE[1]
 

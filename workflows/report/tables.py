@@ -117,6 +117,11 @@ def cell(value: object) -> str:
     return clip(str(value))
 
 
+def _is_number(value: object) -> bool:
+    is_share = isinstance(value, str) and value.endswith(" %")
+    return is_share or (isinstance(value, (int, float)) and not isinstance(value, bool))
+
+
 def clip(text: str, width: int = 300) -> str:
     """Return a text of at most so many letters."""
     return text if len(text) <= width else f"{text[: width - 1]}…"
@@ -126,7 +131,7 @@ def make_table(title: str, rows: Sequence[Row], note: str = "", opened: bool = F
     """Return a table of rows with the union of their keys as columns, those without any value left out, numbers to the right."""
     columns = list(dict.fromkeys(key for row in rows for key, value in row.items() if cell(value)))
     values = {key: [row.get(key) or 0 for row in rows] for key in columns}
-    numbers = {key for key in columns if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values[key])}
+    numbers = {key for key in columns if all(map(_is_number, values[key]))}
     align = ["num" if key in numbers else "text" for key in columns]
     shown = [[cell(row.get(key)) for key in columns] for row in rows[:TABLE_ROWS]]
     text, more = csv_text(rows, texts), ""

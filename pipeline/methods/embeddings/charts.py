@@ -10,7 +10,7 @@ from ...records.run_view import Row, RunView, has_values, number
 from ...records.shared_charts import column, spectra
 
 MAX_POINTS = 2000  # points of a map; more would make the page large and the picture black
-MAX_LABELS = 8  # labels with a colour each; of more all points have one colour
+MAX_LABELS = 10  # labels with a colour each; of more all points have one colour
 
 
 def maps(run: RunView) -> list[Chart]:
@@ -23,7 +23,7 @@ def maps(run: RunView) -> list[Chart]:
     which = "Every point is a row" if step == 1 else f"{len(shown):,} of {len(rows):,} rows, evenly chosen"
     labels = list(dict.fromkeys(str(row["label"]) for row in shown if row.get("label") is not None))
     coloured = labels if len(labels) <= MAX_LABELS else []
-    caption = f"{which}{'; colours are labels' if labels else ''}."
+    caption = f"{which}{'; colours are labels' if coloured else ''}."
     shape: dict[str, Any] = {"x_label": "first coordinate", "y_label": "second coordinate", "equal": True, "size": (6.0, 4.6)}
     legend = Legend("above", min(4, len(coloured) + 1)) if coloured else None
     return [Chart("Map", caption, series=_points_by_label(shown, coloured), legend=legend, **shape)]
