@@ -1,4 +1,4 @@
-"""Machines: programs over blocks, planned before they run, in this process or on a Dask cluster. No disk, no mathematics."""
+"""Computers: programs over blocks, planned before they run, in this process or on a Dask cluster. No disk, no mathematics."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""What the last bits of results depend on in a process: the processor as compilers see it, BLAS with its kernels, NumPy's, the C library.
+"""Properties of a process that determine the last bits of results: processor features, compiler settings, BLAS, NumPy, the C library.
 
-The same run has the same bits on any number of workers while all of them compute alike. Processes that differ here agree to the tolerance
-asked for; a run that spreads over both kinds is told so.
+A run has the same bits on any number of workers if all processes agree in these properties. Processes that differ agree to within the
+tolerance of the fit; a run that uses both kinds emits a warning.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ import numpy as np
 import threadpoolctl
 
 COMPILER = ("NUMBA_OPT", "NUMBA_LOOP_VECTORIZE", "NUMBA_SLP_VECTORIZE", "NUMBA_ENABLE_AVX", "NUMBA_DISABLE_JIT")
-"""Variables that let compiled sums be taken in another order."""
+"""Environment variables that change the order of compiled sums."""
 
 VECTORS = ("sse", "avx", "fma", "f16c", "neon", "sve", "fp", "vsx", "altivec")
-"""How the names of features begin that compiled arithmetic may use; others, such as those for encryption, change no result."""
+"""Prefixes of processor features that compiled arithmetic may use. Other features, such as encryption, do not change results."""
 
 SHOWN = 3
-"""Workers of a group that are named."""
+"""Number of workers of a group that a message names."""
 
 Arithmetic = dict[str, str]
-"""What a process computes with, by kind; see :func:`arithmetic`."""
+"""The arithmetic of a process, by kind of property; see :func:`arithmetic`."""
 
 
 @cache
 def arithmetic() -> Arithmetic:
-    """Return what this process computes with: ``processor``, ``vectors``, ``compiler``, ``blas``, ``numpy`` and ``libc``.
+    """Return the arithmetic of this process: ``processor``, ``vectors``, ``compiler``, ``blas``, ``numpy`` and ``libc``.
 
-    Two processes with equal answers, and equal versions of the software, give the same bits.
+    Two processes that agree in these, and in the versions of the software, compute the same bits.
     """
     config = cast(dict[str, Any], np.show_config(mode="dicts"))
     compiler = [f"{name}={os.environ[name]}" for name in COMPILER if name in os.environ]
@@ -53,7 +53,7 @@ def arithmetic() -> Arithmetic:
 
 @cache
 def fingerprint() -> str:
-    """Return a short text that is equal in processes that compute alike."""
+    """Return a short text that is equal in processes with the same arithmetic."""
     return hashlib.sha256(repr(sorted(arithmetic().items())).encode()).hexdigest()[:16]
 
 
@@ -79,7 +79,7 @@ def _blas_libraries() -> list[str]:
 
 
 def describe_mixture(driver: Arithmetic, workers: Mapping[str, Arithmetic]) -> str | None:
-    """Return a line that names the groups of processes (workers by address) which compute differently; ``None`` if all agree."""
+    """Return a line with the groups of processes (workers by address) whose arithmetic differs; ``None`` if all agree."""
     description = _describe_groups([("the driver", driver), *((f"worker {address}", workers[address]) for address in sorted(workers))])
     promise = "the same bits for any number of workers, any layout and any kill"
     mixture = f"processors or their kernels differ ({description})"
@@ -87,7 +87,7 @@ def describe_mixture(driver: Arithmetic, workers: Mapping[str, Arithmetic]) -> s
 
 
 def describe_change(seen: Sequence[Arithmetic]) -> str | None:
-    """Return a line on a run whose driver computed in several ways, one after another; ``None`` if it never changed."""
+    """Return a line about a run whose driver changed its arithmetic between resumes; ``None`` if it never did."""
     description = _describe_groups([("at first" if not k else "then", facts) for k, facts in enumerate(seen)])
     change = f"the run goes on with another processor or other kernels ({description})"
     promise = "the bits of a run that was never stopped"

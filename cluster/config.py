@@ -1,4 +1,4 @@
-"""The one cluster grammar: how a user names machines, and the limits a run obeys."""
+"""Cluster configuration: the texts that describe a cluster, and the limits of a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 @dataclass(frozen=True)
 class Limits:
-    """How much trouble a run endures; times in seconds."""
+    """Time and retry limits of a run; times in seconds."""
 
     retries: int = 3  # further attempts of a task whose storage failed (an ``OSError`` that can pass); nothing else is tried again
     retry_wait: float = 0.1  # before the first further attempt; doubled each time
@@ -43,19 +43,19 @@ class Limits:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Limits:
-        """Return the limits that ``GRAMPLANE_NO_WORKERS_TIMEOUT=20`` and the like set, one variable for each attribute."""
+        """Return the limits set by environment variables such as ``GRAMPLANE_NO_WORKERS_TIMEOUT=20``, one per attribute."""
         source = os.environ if environment is None else environment
         variables = {limit.name: f"GRAMPLANE_{limit.name.upper()}" for limit in fields(cls)}
         return cls(**{name: _read_limit(name, variable, source[variable]) for name, variable in variables.items() if variable in source})
 
 
 _LOCAL_SHARE = 0.9
-"""Share of this machine's memory that its local workers get, the driver keeps the rest."""
+"""Share of this computer's memory for its local workers; the driver keeps the rest."""
 
 
 @dataclass(frozen=True)
 class ClusterConfig:
-    """Where to run, as parsed from the grammar."""
+    """A parsed cluster text and its options."""
 
     kind: Kind = "sync"
     target: str = ""  # address, path or dotted name
@@ -75,14 +75,14 @@ class ClusterConfig:
 
     @property
     def memory_per_worker(self) -> int | None:
-        """Bytes a worker process may take; ``None`` where only the workers know."""
+        """Memory limit of a worker process in bytes; ``None`` if only the workers know it."""
         if self.worker_memory is not None or self.kind != "local":
             return self.worker_memory
         return int(_LOCAL_SHARE * machine_memory() / self.workers)
 
 
 def driver_bytes(value: str | int | None) -> int:
-    """Return the bytes a driver may hold: those given, or half of the memory of machine or container."""
+    """Return the driver's memory limit in bytes: the given one, or half the memory of the computer or container."""
     return default_driver_memory() if value is None else parse_bytes(value)
 
 
@@ -169,13 +169,16 @@ def parse_cluster(
     tls: TLSFiles | None = None,
     limits: Limits | None = None,
 ) -> ClusterConfig:
-    """Parse the name of a cluster: ``sync`` (also ``None``, in this process), ``local:N`` (N worker processes here), ``local:NxT`` (of T
-    threads), ``tcp://HOST:PORT``, ``tls://HOST:PORT``, ``scheduler-file:PATH``, or ``factory:PACKAGE.MODULE:CALLABLE``, a function of no
-    arguments that returns a Dask cluster or client.
+    """Parse a cluster text.
 
-    ``allow_plaintext``: let an unencrypted connection leave this machine, else PlaintextRefused. ``allow_code``: let ``factory:`` import
-    and call code; off where the text comes from a file that should only be data. ``worker_memory``: bytes, or a text with a unit.
-    ``limits``: by default as the environment says. ClusterConfigError names the value found and the allowed forms.
+    Forms: ``sync`` (also ``None``; in this process), ``local:N`` (N worker processes on this computer), ``local:NxT`` (with T threads
+    each),
+    ``tcp://HOST:PORT``, ``tls://HOST:PORT``, ``scheduler-file:PATH``, or ``factory:PACKAGE.MODULE:CALLABLE``, a function without arguments
+    that returns a Dask cluster or client.
+
+    ``allow_plaintext``: allow an unencrypted connection to another computer; otherwise it raises PlaintextRefused. ``allow_code``: allow
+    ``factory:`` to import and call code; off for texts from data files. ``worker_memory``: bytes, or a text with a unit. ``limits``: by
+    default those of the environment. Raises ClusterConfigError with the value and the allowed forms.
     """
     name = text or "sync"
     parser = next((parser for prefix, parser in _PARSERS.items() if name.startswith(prefix)), None)
@@ -195,14 +198,14 @@ _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
 _ROOT = Path("/")
 _GROUP_LIMITS = {"memory": ("memory", ("memory.limit_in_bytes",)), "": ("", ("memory.max", "memory.high"))}
-"""By the controller that ``/proc/self/cgroup`` names (of version 1; version 2 has none): folder below ``/sys/fs/cgroup``, and files."""
+"""Folder below ``/sys/fs/cgroup`` and files, by the controller in ``/proc/self/cgroup`` (version 1; version 2 has none)."""
 
 
 @functools.cache
 def machine_memory() -> int:
-    """Return the memory of this machine in bytes, or of a control group around this process if that is less.
+    """Return the memory of this computer in bytes, or the limit of an enclosing control group if that is smaller.
 
-    Containers, Slurm and systemd limit memory by control groups; the least limit of the process's own group and of all around it counts.
+    Containers, Slurm and systemd limit memory by control groups. The smallest limit of the process's own and all enclosing groups counts.
     """
     return min([psutil.virtual_memory().total, *_control_group_limits()])
 
@@ -227,24 +230,23 @@ def _text_of(file: Path) -> str:
 
 
 def default_driver_memory() -> int:
-    """Return the memory that a driver may hold where nothing else is asked for: half of that of the machine or its container."""
+    """Return the default memory limit of a driver: half the memory of the computer or container."""
     return machine_memory() // 2
 
 
 def resident_bytes() -> int:
-    """Return the resident memory of this process."""
     return psutil.Process().memory_info().rss
 
 
 def own_bytes(held: Callable[[], int]) -> int:
-    """Return the resident memory of this process without the ``held()`` bytes that are kept only to save work."""
+    """Return the resident memory of this process minus the ``held()`` bytes of caches."""
     # Asked first: the question may load programs, which are the process's own.
     cached = held()
     return max(0, resident_bytes() - cached)
 
 
 def peak_bytes() -> int:
-    """Return the largest resident memory of this process so far, or since :func:`reset_peak`."""
+    """Return the peak resident memory of this process, since its start or the last :func:`reset_peak`."""
     # getrusage would also count the process this one was forked from, so it is only the fallback.
     with suppress(OSError):
         for line in _STATUS.read_bytes().splitlines():
@@ -255,7 +257,7 @@ def peak_bytes() -> int:
 
 
 def reset_peak() -> bool:
-    """Forget the peak so far; ``False`` where the system cannot (anything but Linux)."""
+    """Reset the peak; returns ``False`` on operating systems other than Linux, which cannot."""
     try:
         _CLEAR.write_text("5")
     except OSError:

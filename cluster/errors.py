@@ -1,4 +1,4 @@
-"""What can go wrong with machines: a short tree, and what each leaf means for the command line's exit code."""
+"""Errors of clusters, with the exit code of each on the command line."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import re
 
 
 class ClusterError(Exception):
-    """Root of every error of this layer; its first argument is the message."""
+    """Base of all errors of this layer; its first argument is the message."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
 
 class ClusterConfigError(ClusterError, ValueError):
-    """A cluster was described wrongly: the message names the value and the allowed forms (exit code 2)."""
+    """A cluster text or option is invalid; the message names the value and the allowed forms (exit code 2)."""
 
 
 class PlaintextRefused(ClusterConfigError):
-    """The connection would leave this machine without encryption (exit code 2)."""
+    """A connection to another computer would be unencrypted (exit code 2)."""
 
 
 class VersionMismatch(ClusterError):
-    """A worker runs other software than the driver; both versions are named (exit code 2)."""
+    """A worker runs another version of the software than the driver; the message names both (exit code 2)."""
 
 
 class PreflightFailed(ClusterError):
-    """A worker cannot do what the run needs, such as opening the same store (exit code 2)."""
+    """A worker failed a check before the run, such as opening the same store (exit code 2)."""
 
 
 class ClusterLost(ClusterError):
-    """The scheduler or all workers are gone; a checkpoint, if there is one, stays valid (exit code 4)."""
+    """The scheduler or all workers are gone; existing checkpoints remain valid (exit code 4)."""
 
 
 class ClusterUnreachable(ClusterLost):
@@ -41,15 +41,15 @@ class WorkersKilled(ClusterLost):
 
 
 class Stalled(ClusterLost):
-    """No task finished for too long (exit code 4)."""
+    """No task finished within the time limit (exit code 4)."""
 
 
 class WorkerDiskFull(ClusterError):
-    """Workers stand still and the disk of their local directories is full (exit code 5)."""
+    """Workers are paused because the disk with their local directories is full (exit code 5)."""
 
 
 class MemoryBoundExceeded(ClusterError):
-    """A plan needs more memory than a worker has: bytes that one task may take, and those a worker can give it (exit code 5)."""
+    """A plan needs more memory than a worker has. Attributes: bytes needed by a task, and bytes available (exit code 5)."""
 
     def __init__(self, message: str, needed: int, available: int) -> None:
         super().__init__(message, needed, available)
@@ -57,9 +57,9 @@ class MemoryBoundExceeded(ClusterError):
 
 
 class TaskFailed(ClusterError):
-    """One task raised; ``__cause__`` is the original exception with its attributes (exit code: that of the cause).
+    """A task raised an exception, which is ``__cause__`` (exit code: that of the cause).
 
-    ``block``: ``repr`` of the reference the task was given, for programs: no part of the message; ``worker``: where it failed last.
+    ``block``: ``repr`` of the task's reference, for programs; not part of the message. ``worker``: where it failed last.
     """
 
     def __init__(self, message: str, block: str = "", attempts: int = 1, worker: str = "") -> None:
@@ -68,14 +68,14 @@ class TaskFailed(ClusterError):
 
 
 class BlockFailure(Exception):
-    """How a failed task travels from worker to driver: which one, its block, how often tried, where; the original is ``__cause__``."""
+    """A failed task as sent from worker to driver: task, block, attempts, worker. The original exception is ``__cause__``."""
 
     def __init__(self, task: str, block: str, attempts: int, worker: str) -> None:
         super().__init__(task, block, attempts, worker)
         self.task, self.block, self.attempts, self.worker = task, block, attempts, worker
 
     def as_task_failed(self, program: str) -> TaskFailed:
-        """Return what the caller of a run sees."""
+        """Return the error to raise for the caller of a run."""
         cause = self.__cause__
         tries = f" after {self.attempts} attempts" if self.attempts > 1 else ""
         message = f"{self.task} of '{program}' failed on {self.worker}{tries}: {type(cause).__name__}: {cause}"
@@ -83,7 +83,7 @@ class BlockFailure(Exception):
 
 
 def shorten_text(text: str) -> str:
-    """Return a text for messages, cut in the middle when it is long."""
+    """Shorten a long text for messages by cutting its middle."""
     return text if len(text) <= 400 else f"{text[:200]} … {text[-200:]}"
 
 
@@ -94,7 +94,7 @@ _REMEDY = re.compile(
 
 
 def split_remedy(message: str) -> tuple[str, str]:
-    """Return what is wrong, and what to do about it: the clause after a semicolon or colon that begins with an imperative.
+    """Split a message into the problem and the remedy: the clause after a semicolon or colon that begins with an imperative.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def split_remedy(message: str) -> tuple[str, str]:
 
 
 def bytes_text(nbytes: float, digits: int = 4) -> str:
-    """Return ``1.5 GiB`` for people.
+    """Return a size in readable units, such as ``1.5 GiB``.
 
     >>> bytes_text(3 << 29)
     '1.5 GiB'

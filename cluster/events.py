@@ -1,6 +1,6 @@
-"""Event records, where they go, and how people see them.
+"""Event records, their sinks, and their display.
 
-An event is a small mapping with the key ``event``. This layer emits ``plan`` (what a run will do), ``start``, ``finish`` (what it took),
+An event is a small mapping with the key ``event``. This layer emits ``plan`` (tasks of a run), ``start``, ``finish`` (time and memory),
 ``phase`` (a cluster was opened or closed), ``waiting`` (there are no workers) and ``warning``.
 """
 
@@ -27,25 +27,23 @@ def ignore_event(event: Mapping[str, Any]) -> None:
 
 
 class MemorySink:
-    """Keep events in a list. ``events``: what was received, oldest first."""
+    """Keeps events in a list. ``events``: received events, oldest first."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        """Keep a copy of ``event``."""
         self.events.append(dict(event))
 
     def named(self, name: str) -> list[dict[str, Any]]:
-        """Return the events called ``name``."""
+        """Return the events with this name."""
         return [event for event in self.events if event["event"] == name]
 
 
 class LogSink:
-    """Send events to a logger: warnings as warnings, the rest as debug messages."""
+    """Sends events to a logger: warnings as warnings, all others as debug messages."""
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        """Log ``event``."""
         fields = {key: value for key, value in event.items() if key != "event"}
         level = logging.WARNING if event["event"] == "warning" else logging.DEBUG
         logging.getLogger("gramplane.cluster").log(level, "%s %s", event["event"], fields)
@@ -65,7 +63,7 @@ def tee(sinks: Iterable[Sink]) -> Sink:
 # Progress of a run: a bar on a terminal or in a notebook, elsewhere a line a round. Commands and estimators share it.
 
 LINES = frozenset({"iteration", "warning", "waiting", "resume", "step", "rows", "grams", "fold", "calibration"})
-"""Events worth a line in a log; plans, phases and checkpoints are not."""
+"""Events that get a line in a log, unlike plans, phases and checkpoints."""
 
 KEPT = frozenset({"iteration", "warning", "waiting", "grams", "fold", "calibration"})  # events that stay on the screen above the bar
 FIGURES = (("objective", "objective", ".6g"), ("gap", "gap", ".1e"), ("outer_gap", "outer gap", ".2e"), ("n_selected", "selected", "d"))
@@ -78,7 +76,7 @@ N_PACED = 5  # rounds that the time left is reckoned from
 
 
 def headline(event: Mapping[str, Any]) -> str | None:
-    """Return what is shown of an event, or ``None`` to leave it as it is."""
+    """Return the text to show for an event, or ``None`` to keep the current one."""
     kind = event.get("event")
     if kind == "iteration":
         # What is not known yet, such as a gap before anything is certified, is NaN: there is nothing to show.
@@ -116,7 +114,7 @@ _TEXTS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 
 
 class Pace:
-    """How many rounds there will be at most, and what time is left: by how fast the gap falls, or where there is none by their number."""
+    """Estimates the number of rounds and the remaining time, from the decrease of the gap; without a gap, from the number of rounds."""
 
     def __init__(self) -> None:
         self.at_most: int | None = None
@@ -124,7 +122,6 @@ class Pace:
         self._rounds: list[tuple[float, float]] = []  # when the newest ones ended, seconds, and their gaps
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Take an event."""
         if event.get("event") == "begin":
             self.at_most, self._tol, self._rounds = event.get("rounds_at_most"), float(event.get("tol") or 0.0), []
         elif event.get("event") == "iteration":
@@ -132,7 +129,7 @@ class Pace:
             self._rounds = [*self._rounds, (time.monotonic(), gap if isinstance(gap, float) else math.inf)][-N_PACED:]
 
     def left(self, done: int) -> str:
-        """Return the time that is left after some rounds in words; nothing where that cannot be told."""
+        """Return the remaining time as text, or an empty text if it is unknown."""
         if self.at_most is None or len(self._rounds) < 2:
             return ""  # The first round compiles and loads.
         (began, first), (ended, last) = self._rounds[0], self._rounds[-1]
@@ -151,15 +148,16 @@ class Pace:
 
 
 class LineSink:
-    """Writes the events that belong in a log as one line each; work does not end because nobody reads them any more."""
+    """Writes events as log lines. A closed output does not stop the run."""
 
     def __init__(self, write: Callable[[str], object], name: str = "") -> None:
         self._write, self._pace, self._head = write, Pace(), f"{name}: " if name else ""
         self._is_told, self._next, self._next_round, self._waiting = False, time.monotonic() + SECONDS_PER_LINE, -math.inf, ""
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        """Write an event if it is worth a line: the first compilation, how far a long pass is, the first and last round and one in between
-        every five seconds."""
+        """Write a line for an event worth it: first compilation, progress of a long pass, first and last round, and a round every five
+        seconds.
+        """
         kind, text = event.get("event"), headline(event)
         self._pace.take(event)
         if kind in ("begin", "step"):
@@ -178,7 +176,7 @@ class LineSink:
             self._line(text)
 
     def close(self) -> None:
-        """Write the last round, if it has no line yet."""
+        """Write a line for the last round if it has none yet."""
         if self._waiting:
             self._line(self._waiting)
             self._waiting, self._next_round = "", time.monotonic() + SECONDS_PER_ROUND
@@ -190,7 +188,7 @@ class LineSink:
 
 
 def with_time(text: str, event: Mapping[str, Any], pace: Pace) -> str:
-    """Return what is shown of a round, with the number that there are at most and the time that is left."""
+    """Return the text of a round with the largest number of rounds and the remaining time."""
     done = event.get("iteration")
     if not isinstance(done, int) or pace.at_most is None:
         return text
@@ -199,13 +197,13 @@ def with_time(text: str, event: Mapping[str, Any], pace: Pace) -> str:
 
 
 def stderr_line(text: str) -> None:
-    """Write a line on what is standard error by now."""
+    """Write a line to the current standard error."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
 def has_screen() -> bool:
-    """Return whether a bar can be drawn: standard error is a terminal, or this is a notebook."""
+    """Return whether a progress bar can be drawn: standard error is a terminal, or this is a notebook."""
     if sys.stderr.isatty():
         return True
     if "ipykernel" not in sys.modules:
@@ -217,7 +215,7 @@ def has_screen() -> bool:
 
 @contextmanager
 def progress_bar(name: str = "", console: Console | None = None) -> Generator[Sink]:
-    """Yield the sink that draws a bar, and leaves what is to stay above it; the bar goes when all is done."""
+    """Yield a sink that draws a progress bar, with permanent lines above it. The bar disappears at the end."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
     from rich.table import Column
@@ -254,7 +252,7 @@ def progress_bar(name: str = "", console: Console | None = None) -> Generator[Si
 
 @contextmanager
 def shown_progress(verbose: int, name: str = "") -> Generator[Sink]:
-    """Yield the sink of a fit's events: a bar where there is a screen, else lines; none unless ``verbose``."""
+    """Yield the sink for a fit's events: a bar on a terminal or in a notebook, otherwise lines; nothing unless ``verbose``."""
     if not verbose:
         yield ignore_event
     elif has_screen():

@@ -1,4 +1,4 @@
-"""Where plans run: here in this process, on workers in `gramplane.cluster.workers`; the same tree, hence the same bits."""
+"""Executors of plans: in this process here, on workers in `gramplane.cluster.workers`. Both use the same tree, so bits are equal."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SECONDS_PER_EVENT = 1.0  # between two events that tell how far a pass is
 
 
 class Executor:
-    """Runs plans; this base class is the in-process executor.
+    """Runs plans; this base class runs them in this process.
 
-    ``reserved``: bytes of every worker that something else holds, such as a cache of blocks; set by the caller, counted by :meth:`check`.
+    ``reserved``: bytes of every worker that are used otherwise, such as a cache of blocks. The caller sets it; :meth:`check` counts it.
     """
 
     kind: str = "sync"
@@ -39,44 +39,46 @@ class Executor:
 
     @property
     def is_heard(self) -> bool:
-        """Whether somebody listens to its events."""
+        """Whether its events have a listener."""
         return self._emit is not ignore_event
 
     @property
     def n_workers(self) -> int:
-        """Number of workers now."""
+        """Current number of workers."""
         return 1
 
     @property
     def worker_memory(self) -> int:
-        """Memory of the smallest worker, bytes."""
+        """Memory of the smallest worker in bytes."""
         return self._worker_memory or machine_memory()
 
     @property
     def task_memory(self) -> int:
-        """Bytes one step may take on the smallest worker."""
+        """Bytes available to one step on the smallest worker."""
         return max(0, self.worker_memory - self.reserved)
 
     @property
     def threads(self) -> int:
-        """Tasks at a time in one worker process."""
+        """Number of concurrent tasks in a worker process."""
         return 1
 
     @property
     def base_memory(self) -> int:
-        """Bytes a worker process takes by itself, as :meth:`measure` found it."""
+        """Bytes of an idle worker process, as measured by :meth:`measure`."""
         return self._base
 
     def measure(self, held: Callable[[], int]) -> None:
-        """Measure what worker processes take by themselves, without the ``held()`` bytes, such as a cache, that only save work."""
+        """Measure the memory of idle worker processes, without the ``held()`` bytes of caches."""
         self._base = own_bytes(held)
 
     def planned_peak(self, step: int) -> int:
-        """Bytes a worker process takes at most while steps of up to ``step`` bytes run: itself, what is reserved, one step per thread."""
+        """Return the peak bytes of a worker process for steps of up to ``step`` bytes: idle memory, reserved memory, and one step per
+        thread.
+        """
         return self.base_memory + self.reserved + self.threads * step
 
     def check(self, plan: Plan[Any]) -> None:
-        """Compare the memory bound of a plan with what a worker has; MemoryBoundExceeded names both numbers and what can be changed."""
+        """Compare the memory bound of a plan with the memory of workers. Raises MemoryBoundExceeded with both numbers and a remedy."""
         needed, available = plan.memory_bound, self.task_memory
         if needed > available:
             sizes = f"needs up to {bytes_text(needed)} a step and a worker can give it {bytes_text(available)} ({self._memory_text()})"
@@ -86,8 +88,9 @@ class Executor:
     def run(self, plan: Plan[Any]) -> Any:
         """Run a plan and return its finalized result.
 
-        MemoryBoundExceeded before anything runs; TaskFailed, caused by what a chunk or combine function raised; ClusterLost (not
-        in-process).
+        Raises MemoryBoundExceeded before anything runs; TaskFailed, caused by the exception of a chunk or combine function; and on a
+        cluster
+        ClusterLost.
         """
         self.check(plan)
         if not self.is_heard:  # what nobody hears is not put together
@@ -104,9 +107,9 @@ class Executor:
         return plan.program.finalize(done.value)
 
     def run_on_workers(self, function: Callable[..., Any], *args: object) -> None:
-        """Call ``function(*args)`` in every worker process, now and in each that joins later (here: in this process).
+        """Call ``function(*args)`` in every worker process, including workers that join later (here: in this process).
 
-        A further call with the same function replaces the earlier arguments.
+        Another call with the same function replaces the earlier arguments.
         """
         function(*args)
 
@@ -118,7 +121,7 @@ class Executor:
         return peaks
 
     def close(self) -> None:
-        """Release what the executor started; it cannot run plans afterwards."""
+        """Release all resources; the executor cannot run plans afterwards."""
 
     def _compute(self, plan: Plan[Any]) -> Done:
         try:
@@ -127,7 +130,7 @@ class Executor:
             raise failure.as_task_failed(plan.program.name) from failure.__cause__
 
     def _tasks_told(self, plan: Plan[Any]) -> Callable[[], None]:
-        """Return what counts the steps of a plan that are done, and tells their number now and then."""
+        """Return a function that counts finished steps of the plan and regularly emits their number."""
         done, at = 0, time.monotonic() + SECONDS_PER_EVENT
 
         def count() -> None:

@@ -1,4 +1,4 @@
-"""The executor that a configuration or a client asks for. Dask is loaded only when one needs it."""
+"""Opens the executor for a configuration or a client. Dask is imported only if it is needed."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ _SHARED: ContextVar[tuple[dict[ClusterConfig, Client], contextlib.ExitStack] | N
 
 @contextlib.contextmanager
 def share_local_clusters() -> Generator[None]:
-    """Let all executors that are opened inside the ``with`` block on worker processes of this machine share them, as far as their settings
-    are the same: processes take seconds to start. They end with the block.
+    """Share local worker processes between all executors opened inside the ``with`` block, if their settings are equal.
+
+    Processes take seconds to start; they end with the block.
     """
     with contextlib.ExitStack() as stack:
         token = _SHARED.set(({}, stack))
@@ -40,12 +41,12 @@ def open_executor(
     worker_memory: int | str | None = None,
     connect_timeout: float | None = None,
 ) -> Generator[Executor]:
-    """Open the executor that ``config`` names (see :func:`~gramplane.cluster.config.parse_cluster`); at the end close all that it started.
+    """Open the executor for ``config`` (see :func:`~gramplane.cluster.config.parse_cluster`); on exit, close everything that was started.
 
-    ``None`` or ``"sync"`` runs in this process, without a graph and without Dask. ``preflight``: called on every worker and here before
-    anything runs; all must return the same, for instance the digest of the store's manifest. ``worker_memory`` (bytes) and
-    ``connect_timeout`` (seconds) override those of ``config``. Raises ClusterUnreachable: no scheduler in time; ClusterLost: a scheduler
-    without workers; VersionMismatch, PreflightFailed: a worker that would compute something else.
+    ``None`` or ``"sync"`` runs in this process, without a graph and without Dask. ``preflight``: called on every worker and in this process
+    before anything runs; all results must be equal, for instance the digest of the store's manifest. ``worker_memory`` (bytes) and
+    ``connect_timeout`` (seconds) override those of ``config``. Raises ClusterUnreachable if no scheduler answers in time; ClusterLost if
+    there are no workers; VersionMismatch or PreflightFailed if a worker would compute something else.
     """
     if not isinstance(config, ClusterConfig):
         settings = parse_cluster(config, worker_memory=worker_memory)
@@ -89,7 +90,7 @@ def executor_for_client(
     worker_memory: int | str | None = None,
     limits: Limits | None = None,
 ) -> Executor:
-    """Return an executor on an existing client, which stays the caller's: closing the executor does not close it."""
+    """Return an executor on an existing client. Closing the executor does not close the client."""
     from .workers.dask_executor import DaskExecutor
 
     settings = ClusterConfig(worker_memory=parse_bytes(worker_memory) if worker_memory else None, limits=limits or Limits())

@@ -1,4 +1,4 @@
-"""Distributed quantities as data: a chunk step, a combine step, and the bytes each needs; planned before anything runs."""
+"""Distributed computations as data: a chunk step, a combine step, and the bytes of each, planned before anything runs."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ R = TypeVar("R")
 
 
 def identity(value: R) -> R:
-    """Return ``value``."""
     return value
 
 
 @dataclass(frozen=True)
 class BlockProgram(Generic[R]):
-    """A quantity ``finalize(combine over blocks of chunk(block))``; the name is shown in task keys, events and errors.
+    """A computation ``finalize(combine over blocks of chunk(block))``. Its name appears in task keys, events and errors.
 
-    ``chunk(ref, *broadcast) -> R`` and ``combine(parts) -> R`` run on a worker. ``ref`` is whatever stands in the plan's references: one
-    block reference, or a tuple of them. ``combine`` is associative and called on two or more parts, in a fixed tree order. ``task_bytes``
-    bounds the memory of one chunk step from the reference alone, ``result_bytes`` one ``R``, and ``combine_bytes`` one combine step where
-    it is less than fan-in + 1 results, as for programs that concatenate. ``finalize`` is applied to the last ``R`` on the driver.
-    ``patient``: a chunk step may take as long as it likes, a whole solve say; without it a run without a finished task is given up after
-    ``stall_timeout``.
+    ``chunk(ref, *broadcast) -> R`` and ``combine(parts) -> R`` run on a worker. ``ref`` is an item of the plan's references: one block
+    reference, or a tuple of them. ``combine`` is associative and called on two or more parts, in a fixed tree order. ``task_bytes`` bounds
+    the
+    memory of one chunk step from the reference alone, and ``result_bytes`` one ``R``. ``combine_bytes`` bounds one combine step if that is
+    less than fan-in + 1 results, as for programs that concatenate. ``finalize`` is applied to the last ``R`` on the driver. ``patient``: a
+    chunk step may take any time, such as a whole solve; otherwise a run without a finished task is aborted after ``stall_timeout``.
     """
 
     name: str
@@ -46,9 +45,9 @@ class BlockProgram(Generic[R]):
 
 
 def combine_tree(n_tasks: int, split_every: int) -> list[list[tuple[int, int]]]:
-    """Return the levels of the combine tree: per level the ranges ``(lo, hi)`` of items of the level below that become one item.
+    """Return the levels of the combine tree: per level, the ranges ``(lo, hi)`` of items of the level below that become one item.
 
-    A range of one item is passed on as it is. The tree depends on the number of tasks alone, hence so do the bits of a sum.
+    A range of one item is passed on unchanged. The tree, and therefore the bits of a sum, depends on the number of tasks alone.
 
     >>> combine_tree(5, 2)
     [[(0, 2), (2, 4), (4, 5)], [(0, 2), (2, 3)], [(0, 2)]]
@@ -62,9 +61,9 @@ def combine_tree(n_tasks: int, split_every: int) -> list[list[tuple[int, int]]]:
 
 @dataclass(frozen=True, eq=False)
 class Plan(Generic[R]):
-    """A program, its references and its small shared arguments: everything known before anything runs.
+    """A program, its references and its small shared arguments; everything is known before anything runs.
 
-    ``broadcast`` travels with every task, so it must be small (about a megabyte); ``split_every``: fan-in of the combine tree.
+    ``broadcast`` is sent with every task, so it must be small (about a megabyte). ``split_every``: fan-in of the combine tree.
     """
 
     program: BlockProgram[R]
@@ -79,7 +78,7 @@ class Plan(Generic[R]):
 
     @cached_property
     def levels(self) -> list[list[tuple[int, int]]]:
-        """The combine tree, see :func:`combine_tree`."""
+        """The combine tree; see :func:`combine_tree`."""
         return combine_tree(self.n_tasks, self.split_every)
 
     @property
@@ -94,7 +93,7 @@ class Plan(Generic[R]):
 
     @cached_property
     def memory_bound(self) -> int:
-        """Upper bound in bytes of the memory of any one step: the largest chunk step, or a combine with its inputs and its output."""
+        """Upper bound on the bytes of any step: the largest chunk step, or a combine step with its inputs and its output."""
         fan_in = min(self.split_every, self.n_tasks)
         merging = self.program.combine_bytes or (fan_in + 1) * self.program.result_bytes if fan_in > 1 else 0
         return max(max(self.task_weights), merging)
@@ -109,7 +108,7 @@ class Plan(Generic[R]):
 
 
 def plan(program: BlockProgram[R], refs: Sequence[Any], *broadcast: object, split_every: int = 8) -> Plan[R]:
-    """Plan a program over references (blocks, or tuples of blocks) with further arguments of every chunk step; nothing runs."""
+    """Return the plan of a program over references (blocks, or tuples of blocks), with further arguments of every chunk step."""
     if not refs:
         raise ValueError(f"plan of '{program.name}': refs is empty, at least one block is needed")
     if split_every < 2:
@@ -122,7 +121,7 @@ _PERMANENT_CODES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENA
 
 
 class TaskReport(NamedTuple):
-    """What the chunk step of one reference took on a worker, all attempts together; ``peak`` bytes and arithmetic as found there."""
+    """Cost of the chunk step of one reference on a worker, over all attempts; ``peak`` bytes and arithmetic as measured there."""
 
     ordinal: int
     worker: str
@@ -133,7 +132,7 @@ class TaskReport(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A partial result and the reports of the chunk steps behind it."""
+    """A partial result, and the reports of its chunk steps."""
 
     value: Any
     reports: tuple[TaskReport, ...]
@@ -141,7 +140,7 @@ class Done(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """What all tasks of a plan share: its program and arguments, retries and version of the driver."""
+    """Common data of all tasks of a plan: program, arguments, retries, and the driver's version."""
 
     name: str
     chunk: Callable[..., Any]
@@ -154,18 +153,17 @@ class Step:
 
     @classmethod
     def of(cls, plan: Plan[Any], limits: Limits) -> Step:
-        """Return the shared part of ``plan``."""
         program = plan.program
         return cls(program.name, program.chunk, program.combine, plan.broadcast, limits.retries, limits.retry_wait, own_version())
 
 
 def is_transient(error: Exception) -> bool:
-    """Tell whether trying again can help: storage and network errors, but not missing files, missing rights or a full disk."""
+    """Return whether a retry may help: for storage and network errors, but not for missing files, missing rights or a full disk."""
     return isinstance(error, OSError) and not isinstance(error, _PERMANENT) and error.errno not in _PERMANENT_CODES
 
 
 def run_chunk(step: Step, ordinal: int, ref: object, worker: str) -> Done:
-    """Run one chunk step, again if its storage failed; BlockFailure names the block, and its cause is what the chunk raised last."""
+    """Run one chunk step, with retries after storage errors. Raises BlockFailure with the block, caused by the last exception."""
     began = time.perf_counter()
     for attempt in itertools.count(1):
         try:
@@ -179,7 +177,7 @@ def run_chunk(step: Step, ordinal: int, ref: object, worker: str) -> Done:
 
 
 def run_combine(step: Step, parts: Sequence[Done], worker: str) -> Done:
-    """Combine partial results in the order given; BlockFailure names the blocks by the range of their places."""
+    """Combine partial results in the given order. Raises BlockFailure with the range of the blocks."""
     reports = tuple(itertools.chain.from_iterable(part.reports for part in parts))
     try:
         return Done(step.combine([part.value for part in parts]), reports)
@@ -190,8 +188,9 @@ def run_combine(step: Step, parts: Sequence[Done], worker: str) -> Done:
 
 
 def fold_plan(plan: Plan[Any], limits: Limits, count: Callable[[], object] = tuple) -> Done:
-    """Run a plan in this process: depth first, in the order of its tree, with at most ``split_every`` parts held per level. ``count`` is
-    called after every task.
+    """Run a plan in this process: depth first, in tree order, with at most ``split_every`` parts held per level.
+
+    ``count`` is called after every task.
     """
     step = Step.of(plan, limits)
 

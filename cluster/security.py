@@ -1,4 +1,4 @@
-"""Encryption: certificate files, where they are looked up, and what counts as staying on this machine."""
+"""Encryption: certificate files, where they are looked up, and which connections stay on this computer."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _DASK_SETTINGS = {"ca": "ca-file", "cert": "client.cert", "key": "client.key"}  
 
 @dataclass(frozen=True)
 class TLSFiles:
-    """The three PEM files of one party: whom it trusts, who it is, and its private key."""
+    """The three PEM files of one party: trusted authority, own certificate, and private key."""
 
     ca: str
     cert: str
     key: str
 
     def check(self) -> TLSFiles:
-        """Return ``self`` when the files can be read; ClusterConfigError names the one that cannot, and its setting."""
+        """Check that the files can be read and return ``self``. Raises ClusterConfigError with the unreadable file and its setting."""
         for name, variable in VARIABLES.items():
             path = Path(getattr(self, name))
             if not os.access(path, os.R_OK):
@@ -48,7 +48,7 @@ def _complete_files(found: Mapping[str, str | None], source: str) -> TLSFiles | 
 
 
 def find_tls(given: TLSFiles | None = None) -> TLSFiles | None:
-    """Return the TLS files to use: those given, else of the environment, else of Dask's configuration, else ``None``."""
+    """Return the TLS files to use: the given ones, or those of the environment, or those of Dask's configuration, or ``None``."""
     if given is not None:
         return given.check()
     files = _complete_files({name: os.environ.get(variable) for name, variable in VARIABLES.items()}, "the environment")
@@ -61,7 +61,7 @@ def find_tls(given: TLSFiles | None = None) -> TLSFiles | None:
 
 
 def choose_security(address: str, tls: TLSFiles | None) -> Security | None:
-    """Return how to talk to ``address``: with certificates, which must be set, under ``tls://``, without under ``tcp://``."""
+    """Return the security settings for ``address``: certificates for ``tls://``, which must be set, and none for ``tcp://``."""
     if not address.startswith("tls://"):
         return None
     files = find_tls(tls)
@@ -74,7 +74,7 @@ def choose_security(address: str, tls: TLSFiles | None) -> Security | None:
 
 
 def make_security() -> Security:
-    """Return how the processes of a cluster started here talk to each other: with a certificate of its own, which both sides must show."""
+    """Return the security settings of a cluster started here: a certificate of its own, which both sides must present."""
     from ssl import TLSVersion
 
     from distributed import Security
@@ -88,7 +88,7 @@ def _is_loopback_ip(text: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether every address of ``host`` lies on this machine's loopback interface; unknown names do not."""
+    """Return whether all addresses of ``host`` are on this computer's loopback interface; ``False`` for unknown names."""
     with suppress(ValueError):
         return _is_loopback_ip(host)
     with suppress(OSError):
@@ -98,13 +98,15 @@ def is_loopback(host: str) -> bool:
 
 
 def is_plaintext_abroad(address: str) -> bool:
-    """Tell whether a connection to ``address`` would leave this machine unencrypted."""
+    """Return whether a connection to ``address`` would leave this computer unencrypted."""
     parts = urlsplit(address)
     return parts.scheme in ("tcp", "ws", "ucx") and not is_loopback(parts.hostname or "")
 
 
 def check_plaintext(address: str, allow_plaintext: bool) -> str | None:
-    """Refuse an unencrypted connection off loopback, as whoever reaches a Dask port runs code; if allowed, return a warning."""
+    """Reject an unencrypted connection to another computer, because anyone who reaches a Dask port can run code. If allowed, return a
+    warning.
+    """
     if not is_plaintext_abroad(address):
         return None
     reason = f"cluster {address!r} is not on this machine and not encrypted: anyone on the network between can run code on it"
@@ -119,9 +121,11 @@ def _write_private(path: Path, content: str, mode: int) -> None:
 
 
 def make_certificates(folder: str | os.PathLike[str]) -> TLSFiles:
-    """Make one self-signed certificate that serves a whole cluster as authority, certificate and key: whoever holds the key belongs to it.
+    """Make one self-signed certificate for a whole cluster, as authority, certificate and key. Every holder of the key belongs to the
+    cluster.
 
-    ``folder``: where ``cert.pem`` (0644) and ``key.pem`` (0600) are created; must not hold them yet; made with mode 0700 if absent.
+    ``folder``: where ``cert.pem`` (mode 0644) and ``key.pem`` (0600) are created. They must not exist; the folder is made with mode 0700 if
+    absent.
     """
     made, target = make_security(), Path(folder)
     target.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Which software a process runs."""
+"""Software versions of a process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 from importlib import metadata
 
 PACKAGES = ("gramplane", "numpy", "numba", "scipy", "zarr", "dask", "distributed")
-"""What must or should agree between driver and workers."""
+"""Packages whose versions are compared between driver and workers."""
 
 
 def _package_version(package: str) -> str:
@@ -29,10 +29,10 @@ def software_versions() -> dict[str, str]:
 
 
 def find_conflict(driver: dict[str, str], worker: dict[str, str]) -> str | None:
-    """Name the first difference that makes results wrong or unreadable, ``None`` if there is none.
+    """Return the first difference that would make results wrong or unreadable, otherwise ``None``.
 
-    Workers load functions by name, so the package must be the same; arrays travel by pickle, so NumPy must agree in its major and
-    Python in its minor version.
+    Workers load functions by name, so the package must be equal. Arrays are pickled, so NumPy must agree in its major version and Python in
+    its minor version.
     """
     for package, parts in (("gramplane", 99), ("numpy", 1), ("python", 2)):
         ours, theirs = driver[package], worker.get(package, "not installed")
@@ -42,5 +42,5 @@ def find_conflict(driver: dict[str, str], worker: dict[str, str]) -> str | None:
 
 
 def list_differences(driver: dict[str, str], worker: dict[str, str]) -> list[str]:
-    """Return every difference as ``package theirs/ours``: those may change bits, so they are worth a warning."""
+    """Return all differences as ``package theirs/ours``. They may change bits, so they cause a warning."""
     return [f"{name} {worker.get(name)}/{ours}" for name, ours in driver.items() if worker.get(name) != ours]

@@ -1,4 +1,4 @@
-"""METHODS: the only list of methods in the product. Strings only, so that it costs nothing to read; a system's folder has the rest."""
+"""METHODS: the list of all methods. It holds strings only, so importing it is cheap; a method's folder has the rest."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class MethodInfo:
     """A method by name.
 
-    ``estimator`` and ``regressor`` are scikit-learn classes in ``estimator.py``: of a method that has two the second is for real-valued
-    targets, and a run follows the target of its store.
+    ``estimator`` and ``regressor`` name scikit-learn classes in ``estimator.py``. If a method has both, the second is for numeric targets,
+    and a run chooses by the target of its store.
 
     Examples
     --------
@@ -44,43 +44,43 @@ class MethodInfo:
 
     @property
     def package(self) -> str:
-        """Dotted name of the system's folder."""
+        """Dotted name of the method's package."""
         return self.system if "." in self.system else f"{__package__}.methods.{self.system}"
 
     def module(self, file: str) -> Any:
-        """Return a module of the system's folder."""
+        """Return a module of the method's package."""
         return import_module(f"{self.package}.{file}")
 
     @property
     def estimators(self) -> tuple[str, ...]:
-        """Names of its scikit-learn classes."""
+        """Names of the scikit-learn classes."""
         return (self.estimator,) if self.regressor is None else (self.estimator, self.regressor)
 
     @property
     def public_names(self) -> tuple[str, ...]:
-        """Public names of its ``estimator.py``."""
+        """Public names of ``estimator.py``."""
         return (*self.estimators, *self.cross_validated, *self.others)
 
     @property
     def extra_inputs(self) -> tuple[ExtraInput, ...]:
-        """What it takes beside its data."""
+        """Inputs of the method in addition to its data."""
         items: tuple[ExtraInput, ...] = getattr(import_module(self.package), "EXTRA_INPUTS", ())
         return tuple(item for item in items if not item.methods or self.name in item.methods)
 
     @property
     def profile(self) -> Profile | None:
-        """What it is for; ``None`` of a system that does not say."""
+        """Purpose of the method, or ``None`` if it is not declared."""
         profiles: tuple[Profile, ...] = getattr(import_module(self.package), "PROFILES", ())
         return next((profile for profile in profiles if profile.method == self.name), None)
 
     @cached_property
     def config(self) -> type[MethodConfig]:
-        """Parameter model."""
+        """The model of its parameters."""
         return getattr(self.module("config"), f"{self.stem}Config")
 
     @cached_property
     def method(self) -> Any:
-        """What plans and runs it."""
+        """The object that plans and runs the method."""
         found = getattr(self.module("method"), self.stem)
         if self.one_vs_rest:
             from .core.one_vs_rest import OneVsRest
@@ -90,12 +90,12 @@ class MethodInfo:
 
     @property
     def has_stability(self) -> bool:
-        """Whether it is known how steady its selection is: its folder has a file for that."""
+        """Whether the stability of its selection can be measured: its package has a module for that."""
         return find_spec(f"{self.package}.stability") is not None
 
     @cached_property
     def charts(self) -> SystemCharts:
-        """Charts and words that its system brings to reports."""
+        """Charts and words of the method for reports."""
         if find_spec(f"{self.package}.charts") is not None:
             return self.module("charts").CHARTS
         from .records.charts import SystemCharts
@@ -103,9 +103,9 @@ class MethodInfo:
         return SystemCharts()
 
     def prepare(self, config: MethodConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Any:
-        """Return the method ready to run on ``ctx.data``.
+        """Return the problem of a run on ``ctx.data``, ready to be iterated.
 
-        Raises ValueError: an input that the method does not take, or one missing that it needs.
+        Raises ValueError for an input that the method does not take, or a missing required input.
         """
         check_inputs(self, extra)
         problem = self.method.problem(*self.method.read_inputs(config, ctx, extra), ctx)
@@ -222,11 +222,13 @@ METHODS = {
         MethodInfo("social-strength", "Strength of ties between users", "social_strength", "Social", "SocialStrengthRanker"),
     )
 }
-"""Every method, by the name of its command: what it is called, where it lies, which estimators it has."""
+"""All methods, by the name of their command: title, package and estimators."""
 
 
 def extra_inputs(scored: bool = False) -> dict[str, tuple[ExtraInput, list[str]]]:
-    """Return what methods (``scored``: whose fits can be compared) take beside their data, by name, each with the methods that do."""
+    """Return the inputs of methods in addition to their data, by name, each with its methods. ``scored``: only methods with comparable
+    fits.
+    """
     known: dict[str, tuple[ExtraInput, list[str]]] = {}
     for name, info in METHODS.items():
         for item in info.extra_inputs:
@@ -236,9 +238,9 @@ def extra_inputs(scored: bool = False) -> dict[str, tuple[ExtraInput, list[str]]
 
 
 def check_inputs(info: MethodInfo, extra: Mapping[str, Any], spell: Callable[[str], str] = str) -> None:
-    """Refuse inputs that a method does not take, and those missing that it needs.
+    """Check that a method takes all given inputs, and that its required inputs are given.
 
-    Raises ValueError: the input is named as ``spell`` writes it, and what takes it.
+    Raises ValueError with the input, spelled by ``spell``, and the methods that take it.
     """
     for name, (item, takers) in extra_inputs().items():
         if info.name not in takers and extra.get(name) is not None:

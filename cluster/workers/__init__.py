@@ -1,1 +1,1 @@
-"""Worker processes: started, found, asked, watched; and the executor that works on them."""
+"""Worker processes: starting, connecting, checking and watching them; and the executor that uses them."""

@@ -1,4 +1,4 @@
-"""Which worker a block lives on: the one that has it cached, or the one with the least to do."""
+"""Assignment of blocks to workers: the one that has a block cached, or the one with the least work."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def _block_key(block: object) -> Hashable:
 
 
 class Affinity:
-    """Remembers homes of blocks over the runs of one executor.
+    """Remembers the preferred worker of each block over the runs of one executor.
 
-    A home is advice: the scheduler may run a task elsewhere, and :meth:`learn` then follows. Results never depend on it.
+    It is a preference: the scheduler may run a task elsewhere, and :meth:`learn` then follows. Results never depend on it.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Affinity:
         self._weights: dict[Hashable, float] = {}
 
     def assign(self, refs: Sequence[Any], weights: Sequence[int], workers: Mapping[str, int]) -> list[str]:
-        """Return the home of every task of ``weights`` bytes; the share of a worker is in proportion to its number of threads."""
+        """Return the preferred worker of every task of ``weights`` bytes. A worker's share is proportional to its number of threads."""
         self._homes = {block: home for block, home in self._homes.items() if home in workers}
         self._make_room(workers)
         unknown = [(ref, max(weight, 1)) for ref, weight in zip(refs, weights, strict=True) if self._home(ref) is None]
@@ -38,7 +38,7 @@ class Affinity:
         return [str(self._home(ref)) for ref in refs]
 
     def learn(self, ref: object, worker: str, weight: float) -> None:
-        """Note that ``worker`` holds the blocks of ``ref`` now."""
+        """Record that ``worker`` now holds the blocks of ``ref``."""
         blocks = _task_blocks(ref)
         for block in blocks:
             self._homes[_block_key(block)] = worker

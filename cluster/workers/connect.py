@@ -1,4 +1,4 @@
-"""Opening clusters: one of this machine, one elsewhere, or one that a factory makes; a client either way, closed in order."""
+"""Opens clusters (on this computer, elsewhere, or made by a factory) and their clients, and closes both in order."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _dask_settings(limits: Limits) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def open_client(config: ClusterConfig, connect_timeout: float, emit: Sink) -> Generator[Client]:
-    """Yield a client of the cluster that ``config`` names; what was started here is stopped at the end."""
+    """Yield a client of the cluster described by ``config``. On exit, everything that was started here is stopped."""
     openers = {"address": _open_address, "scheduler-file": _open_scheduler_file, "factory": _open_factory}
     with contextlib.ExitStack() as stack:
         stack.enter_context(_quiet_connections())

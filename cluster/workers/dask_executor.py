@@ -1,4 +1,4 @@
-"""The executor on a Dask client: checks, placement, waiting under a watchdog, and a clean end."""
+"""The executor on a Dask client: checks, placement of tasks, waiting with a watchdog, and cleanup."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from .watch import Stranded, Watchdog, waiting_event
 
 _POLL = 1.0
 _FETCH_POLL = 0.25
-"""Seconds between two looks at the cluster while a result is fetched, a short thing unless its worker is lost."""
+"""Seconds between two checks of the cluster while a result is fetched, which is quick unless its worker is lost."""
 _PAUSE = 0.5
 _PREFLIGHT_TIMEOUT = 120.0
 _UNSURE = 30.0
-"""Seconds for which a worker may be on the scheduler's list and not be reached: longer than the scheduler takes to notice its end."""
+"""Seconds for which a listed worker may be unreachable; longer than the scheduler needs to notice its end."""
 
 
 class _Setup(WorkerPlugin):
-    """Calls a function in every worker process, in a thread: the event loop must stay free to answer the scheduler."""
+    """Calls a function in every worker process, in a thread, so that the event loop stays free to answer the scheduler."""
 
     def __init__(self, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self.name, self._function, self._args = name, function, args
@@ -48,7 +48,7 @@ class _Setup(WorkerPlugin):
 
 
 class DaskExecutor(Executor):
-    """Runs plans on the workers of a Dask client, which it does not close; ``kind``: how the client came about."""
+    """Runs plans on the workers of a Dask client, which it does not close. ``kind``: how the client was made."""
 
     def __init__(
         self, client: Client, settings: ClusterConfig, *, kind: str, events: Sink | None, preflight: Callable[[], Any] | None
@@ -64,26 +64,25 @@ class DaskExecutor(Executor):
 
     @property
     def n_workers(self) -> int:
-        """Number of workers now."""
+        """Current number of workers."""
         return len(self._link.threads())
 
     @property
     def worker_memory(self) -> int:
-        """Memory limit of the smallest worker, bytes, or what the caller set if that is less."""
+        """Memory limit of the smallest worker in bytes, or the caller's limit if that is smaller."""
         return min(self._capacity.memory, self._worker_memory or self._capacity.memory)
 
     @property
     def threads(self) -> int:
-        """Tasks at a time in one worker process."""
+        """Number of concurrent tasks in a worker process."""
         return self._capacity.threads
 
     @property
     def base_memory(self) -> int:
-        """Bytes a worker process takes by itself: the largest of all workers."""
+        """Bytes of an idle worker process, the largest of all workers."""
         return self._capacity.idle
 
     def measure(self, held: Callable[[], int]) -> None:
-        """Measure what worker processes take by themselves."""
         # The question may compile what it loads, on a machine where that was never done: one does, the others load it from disk.
         self._link.ask(own_bytes, held, timeout=_PREFLIGHT_TIMEOUT, one_alone=True)
         answers = self._link.ask(own_bytes, held, timeout=_PREFLIGHT_TIMEOUT)
@@ -93,17 +92,17 @@ class DaskExecutor(Executor):
 
     @property
     def task_memory(self) -> int:
-        """Bytes one step may take: the limit above which Dask pauses a worker, less the process itself, shared by its threads."""
+        """Bytes available to one step: the limit above which Dask pauses a worker, minus the process itself, divided by its threads."""
         budget = int(self._capacity.share * self.worker_memory) - self._capacity.idle - self.reserved
         return max(0, budget // self._capacity.threads)
 
     def announce(self, seconds: float) -> None:
-        """Emit the event that tells where the executor runs."""
+        """Emit the event that describes the cluster."""
         facts = {"kind": self.kind, "n_workers": self.n_workers, "worker_memory": self.worker_memory, "seconds": seconds}
         self._emit({"event": "phase", "phase": "cluster", **facts})
 
     def run_on_workers(self, function: Callable[..., Any], *args: object) -> None:
-        """Call ``function(*args)`` in every worker process, now and in each that joins later."""
+        """Call ``function(*args)`` in every worker process, including workers that join later."""
         name = f"gramplane-{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', repr(function))}"
         self._plugins.add(name)
         self._link.register(_Setup(name, function, args), name)
@@ -116,7 +115,7 @@ class DaskExecutor(Executor):
         return {worker: peak for worker, peak in peaks.items() if isinstance(peak, int)}
 
     def close(self) -> None:
-        """Take back what was registered on the workers."""
+        """Remove the plugins that were registered on the workers."""
         for name in self._plugins:
             with contextlib.suppress(OSError, TimeoutError, ValueError):
                 self._link.forget(name)
@@ -151,13 +150,15 @@ class DaskExecutor(Executor):
         return measured
 
     def _compare(self, found: Mapping[str, Arithmetic]) -> None:
-        """Tell when some workers compute with other processors or kernels than the driver or one another."""
+        """Warn if the arithmetic of some workers differs from the driver's or from each other's."""
         self._computing |= found
         if found and (message := describe_mixture(arithmetic(), self._computing)):
             self._emit({"event": "warning", "message": message, "mixture": message})
 
     def _answers(self, question: Callable[..., Any]) -> dict[str, Any]:
-        """Ask until every worker that is there has answered: one that dies over a question may be listed for a moment, and be replaced."""
+        """Repeat a question until every present worker has answered. A worker that dies meanwhile may stay listed briefly, and be
+        replaced.
+        """
         deadline, unsure_since = self._patience(), time.monotonic()
         while True:
             self._wait_for_workers(deadline)
@@ -238,7 +239,7 @@ class _Reported(Exception):
 
 
 class _Run:
-    """Waits for the futures of one run, in whatever order they finish."""
+    """Waits for the futures of one run, in any order."""
 
     def __init__(self, futures: list[Future[Any]], watchdog: Watchdog, count: Callable[[], None]) -> None:
         self._news: queue.SimpleQueue[Future[Any] | Done | _Reported] = queue.SimpleQueue()

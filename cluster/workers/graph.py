@@ -1,4 +1,4 @@
-"""A plan as a Dask graph: one node per chunk step, one per combine, keys that name program and place."""
+"""A plan as a Dask graph: one node per chunk step and per combine step, with keys made of program and position."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..program import Done, Plan, Step, run_chunk, run_combine
 from ..versions import own_version
 
 INLINE_BYTES = 1 << 20
-"""Shared arguments above this are worth an object in a store instead (each task carries its own copy)."""
+"""Shared arguments above this size are better stored as an object, because every task carries its own copy."""
 
 Key = tuple[str, int] | tuple[str, int, int]
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _WorkerPreference:
-    """Where tasks should run, as Dask asks for it: key to a list of addresses, empty for anywhere."""
+    """Preferred workers of tasks in Dask's format: from key to a list of addresses, empty for any worker."""
 
     addresses: Mapping[Key, str]
 
@@ -41,19 +41,19 @@ class _WorkerPreference:
 
 @dataclass(frozen=True)
 class Graph:
-    """Graph of one run; ``leaves``: keys of the chunk steps, in the order of the references; ``root``: key of the result."""
+    """Graph of one run. ``leaves``: keys of the chunk steps, in the order of the references. ``root``: key of the result."""
 
     tasks: dict[Key, Task]
     leaves: list[Key]
     root: Key
 
     def homes(self, workers: list[str]) -> _WorkerPreference:
-        """Return the preferences of the chunk steps."""
+        """Return the preferred workers of the chunk steps."""
         return _WorkerPreference(dict(zip(self.leaves, workers, strict=True)))
 
 
 def build_graph(plan: Plan[Any], limits: Limits) -> Graph:
-    """Return the graph of ``plan`` under keys of its own: two runs never share a task."""
+    """Return the graph of ``plan`` with unique keys: two runs never share a task."""
     _check_broadcast(plan)
     step = replace(Step.of(plan, limits), arithmetic=fingerprint())
     token = uuid.uuid4().hex
@@ -84,7 +84,7 @@ def _check_broadcast(plan: Plan[Any]) -> None:
 
 
 def _chunk_on_worker(step: Step, ordinal: int, ref: object) -> Done:
-    """Run one chunk step as a Dask task; VersionMismatch on a worker that joined after the first check and runs another version."""
+    """Run one chunk step as a Dask task. Raises VersionMismatch on a worker that joined later with another version."""
     worker = get_worker().address
     if own_version() != step.version:
         raise VersionMismatch(
@@ -132,7 +132,7 @@ def _can_travel(value: object) -> bool:
 def translate_error(
     error: BaseException, plan: Plan[Any], graph: Graph, worker_memory: int, *, connected: bool = True, hung: str = ""
 ) -> ClusterError:
-    """Return the error to raise for what a future of ``graph`` holds; ``hung``: what to say of workers that were left out."""
+    """Return the error to raise for a failed future of ``graph``. ``hung``: text about workers that were excluded."""
     if isinstance(error, BlockFailure):
         return error.as_task_failed(plan.program.name)
     if isinstance(error, ClusterError):
@@ -154,11 +154,11 @@ def translate_error(
 
 
 def original_cause(error: BaseException) -> BaseException:
-    """Return what ``raise … from`` should name: the original exception of a failed task, else the report itself."""
+    """Return the exception for ``raise … from``: the original exception of a failed task, otherwise the report itself."""
     return error.__cause__ if isinstance(error, BlockFailure) and error.__cause__ is not None else error
 
 
 def memory_plan(plan: Plan[Any], worker_memory: int) -> str:
-    """Return what a message about dead workers should say of memory."""
+    """Return the sentence about memory for messages about dead workers."""
     sizes = f"planned at most {bytes_text(plan.memory_bound)} a step, worker memory {bytes_text(worker_memory)}"
     return f"the usual cause is memory: {sizes}; the workers' logs say more"

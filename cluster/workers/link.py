@@ -1,4 +1,4 @@
-"""Questions to a scheduler and its workers, each with a time limit; a worker that gives no sign of life is left out."""
+"""Requests to a scheduler and its workers, each with a time limit. Workers that do not respond are excluded."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ANSWER_SECONDS = 10.0
-"""Seconds a question may take."""
+"""Time limit of a request in seconds."""
 
 _POLL = 1.0
 
 
 def is_connection_trouble(answer: object) -> bool:
-    """Tell whether what came instead of an answer speaks of the connection: the worker said nothing, and may be gone in a moment."""
+    """Return whether an exception indicates a lost connection: the worker did not answer and may be gone."""
     # Dask tells of an address that nobody answers at with a plain OSError of a text alone.
     is_unreached = type(answer) is OSError and answer.errno is None
     return is_unreached or isinstance(answer, (CommClosedError, ConnectionError, TimeoutError))
 
 
 class Link:
-    """A client, seen as someone to ask; ``left_out``: workers that were left out, as they gave no sign of life."""
+    """Sends requests through a client. ``left_out``: workers that were excluded because they did not respond."""
 
     def __init__(self, client: Client, limits: Limits | None = None) -> None:
         self.client = client
@@ -49,7 +49,7 @@ class Link:
 
     @property
     def hung(self) -> str:
-        """What a message about missing workers should say of those that were left out."""
+        """The sentence about excluded workers, for messages about missing workers."""
         if not self.left_out:
             return ""
         limit = self._limits.silent_worker_timeout
@@ -57,14 +57,16 @@ class Link:
 
     @property
     def connected(self) -> bool:
-        """Whether the connection stands; a client that is connecting again has forgotten its futures: for a run the scheduler is gone."""
+        """Whether the connection is open. A reconnecting client has lost its futures, so for a run the scheduler is gone."""
         return self.client.scheduler is not None and self.client.status == "running"
 
     def look(self) -> tuple[Mapping[str, Any], list[str]]:
-        """Return what the scheduler knows of each worker (``status``, ``last_seen``, ``nthreads``, …), and those left out by this look.
+        """Return the scheduler's information on each worker (``status``, ``last_seen``, ``nthreads``, …), and the workers excluded by this
+        call.
 
-        Workers that hang are taken from the scheduler's list, so that their tasks go to others. What counts is silence from one look to
-        the next, so look again and again.
+        Hanging workers are removed from the scheduler's list, so that their tasks go to others. Silence is counted from call to call, so
+        call
+        regularly.
         """
         return self._wait(self._look, ANSWER_SECONDS)
 
@@ -86,7 +88,7 @@ class Link:
             self.client.rpc.remove(lost)
 
     def has_stranded(self, keys: Sequence[Any]) -> bool:
-        """Tell whether one of the tasks has no worker to run on."""
+        """Return whether one of the tasks has no worker to run on."""
 
         async def states() -> Mapping[Any, str]:
             return await self._scheduler().get_task_status(keys=list(keys))
@@ -94,10 +96,11 @@ class Link:
         return "no-worker" in self._wait(states, ANSWER_SECONDS).values()
 
     def ask(self, function: Callable[..., Any], *args: object, timeout: float = ANSWER_SECONDS, one_alone: bool = False) -> dict[str, Any]:
-        """Run ``function`` on every worker, or on one alone; where it fails its exception stands in place of the answer.
+        """Run ``function`` on every worker, or with ``one_alone`` on a single one. For a failure, the exception is the answer.
 
-        Each worker is asked by itself: one that hangs keeps the answers of the others from nobody, and is left out when it has given no
-        sign of life for too long. One that lives and has not answered within ``timeout`` seconds has a ``TimeoutError`` for an answer.
+        Each worker gets its own request, so a hanging worker does not delay the answers of others; it is excluded after too long a silence.
+        A
+        live worker that does not answer within ``timeout`` seconds gets a ``TimeoutError`` as its answer.
         """
 
         async def one(worker: str) -> object:
@@ -125,7 +128,7 @@ class Link:
             await asyncio.wait(pending, timeout=_POLL)
 
     def ask_scheduler(self, function: Callable[[], Any]) -> object:
-        """Run ``function`` on the scheduler and return its answer or its exception."""
+        """Run ``function`` on the scheduler and return its result or its exception."""
 
         async def run() -> object:
             return await self.client.run_on_scheduler(function)
@@ -136,7 +139,7 @@ class Link:
             return error
 
     def register(self, plugin: WorkerPlugin, name: str) -> None:
-        """Set up a plugin on every worker, now and on each that joins later; ClusterLost if workers keep dying over it."""
+        """Register a plugin on every worker, including workers that join later. Raises ClusterLost if it keeps killing workers."""
         patience = self._limits.no_workers_timeout
         deadline = time.monotonic() + patience
 
@@ -159,7 +162,7 @@ class Link:
             time.sleep(_POLL)
 
     def forget(self, plugin: str, *, timeout: float = 2.0) -> None:
-        """Take back what was registered on the workers under a name."""
+        """Remove the plugin with this name from the workers."""
 
         async def unregister() -> None:
             self._scheduler()
@@ -206,17 +209,17 @@ def _task_answer(task: asyncio.Future[Any], timeout: float) -> object:
 
 
 _AT_LEAST = 2.0
-"""Seconds: workers say that they live once or twice a second, on large clusters every few seconds."""
+"""Seconds: workers send a heartbeat once or twice a second, on large clusters every few seconds."""
 _STEP = 2.0
-"""Seconds that count from one look to the next, whatever the clock says."""
+"""Largest number of seconds counted between two calls, whatever the clock says."""
 
 
 class Silence:
-    """Counts how long the scheduler has heard nothing of each worker.
+    """Counts how long the scheduler has not heard from each worker.
 
-    Time counts only while somebody looks, at most two seconds for a look: after a process that was stopped with all its workers, a laptop
-    that slept or a driver that was busy for minutes, the scheduler has heard nothing of anybody, and that says nothing of the workers. The
-    clock of another machine is never compared with ours.
+    At most two seconds count between two calls. After a long pause of this process (a stopped process, a sleeping laptop, a busy driver)
+    the
+    scheduler has not heard from anyone, which does not mean that workers hang. Clocks of different computers are never compared.
     """
 
     def __init__(self, limit: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -226,7 +229,7 @@ class Silence:
         self._heard: dict[str, tuple[Any, float]] = {}
 
     def of(self, workers: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """Return the workers that hang, by ``last_seen`` of what the scheduler knows of each."""
+        """Return the workers that hang, by their ``last_seen`` in the scheduler's information."""
         now = self._clock()
         step, self._looked = min(now - self._looked, _STEP), now
         heard = {}

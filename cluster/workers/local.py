@@ -1,4 +1,4 @@
-"""A cluster of this machine, started here: a scheduler in this process, worker processes that are kept alive, strangers kept out."""
+"""A cluster on this computer: a scheduler in this process, worker processes that are restarted if they die, and encryption."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ from ..events import Sink
 from ..security import make_security
 
 THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-"""Read by BLAS libraries when they load, hence set before a worker process starts."""
+"""BLAS libraries read these when they are loaded, so they are set before a worker process starts."""
 
 _PROCESS_BYTES = 160 << 20
-"""Bytes without which a worker process ends over its first imports; it takes 125 MiB before it has work."""
+"""Smallest memory of a worker process; with less it dies during its imports, which take 125 MiB."""
 
 _CLOSE_TIMEOUT = 2.0
 _HERE: dict[str, Any] = {"host": "127.0.0.1", "protocol": "tls://", "silence_logs": logging.ERROR}
 
 _POLL = 0.02
 _PAUSE = 0.5
-"""Seconds between the loss of a worker that its nanny does not replace and the next start."""
+"""Seconds between the loss of a worker that its nanny does not restart and the next start."""
 
 _ATTEMPTS = 3
-"""Starts that may fail by an error of the worker itself; a worker that was killed is started again as long as there is time."""
+"""Number of starts that may fail with an error of the worker. Killed workers are restarted as long as there is time."""
 
 _START_AT_LEAST = 60.0
-"""Seconds that a first start may take where nothing was lost: processes that load libraries on a busy machine are no lost workers."""
+"""Smallest time limit in seconds for a first start. Loading libraries on a busy computer is slow, but no failure."""
 
 _END_TIMEOUT = 5.0
 
 
 def open_local(config: ClusterConfig, emit: Sink, stack: contextlib.ExitStack) -> Client:
-    """Return a client of a new cluster; ``stack`` ends all of it: client, workers, scheduler, and the folder with their files."""
+    """Return a client of a new cluster. Closing ``stack`` ends client, workers and scheduler, and removes their folder."""
     _refuse_too_small(config)
     folder = stack.enter_context(temporary_folder(dask.config.get("temporary-directory", None)))
     security = make_security()
@@ -81,7 +81,7 @@ def _refuse_too_small(config: ClusterConfig) -> None:
 
 
 def close_in_time(thing: Client | Any) -> None:
-    """Close a client or cluster; a lost scheduler cannot say goodbye, and waiting for it must not hold up the end of the run."""
+    """Close a client or cluster with a time limit, because a lost scheduler does not respond."""
     with contextlib.suppress(OSError, TimeoutError, RuntimeError):
         thing.close(timeout=_CLOSE_TIMEOUT)
 
@@ -171,7 +171,7 @@ def _defer_signals() -> Generator[None]:
 
 
 class _Nanny(Nanny):
-    """Remembers how its worker process ended."""
+    """A nanny that records how its worker process ended."""
 
     exit_code: int | None = None
 
@@ -181,10 +181,10 @@ class _Nanny(Nanny):
 
 
 class _Keeper:
-    """Keeps one worker: Dask's nanny restarts a process that dies; what the nanny itself does not survive, a new one follows.
+    """Keeps one worker alive. Dask's nanny restarts a process that dies; if the nanny gives up, a new nanny replaces it.
 
-    A nanny gives up on a process that dies in its first start, on one that fails while it starts again, and on one that the scheduler told
-    to leave. ``settings``: of Dask, that nannies read where they are made.
+    A nanny gives up if a process dies during its first start, fails during a restart, or was told by the scheduler to leave. ``settings``:
+    Dask settings that nannies read when they are made.
     """
 
     def __init__(self, scheduler: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
@@ -222,8 +222,9 @@ class _Keeper:
                 await asyncio.sleep(_PAUSE)
 
     async def end(self) -> None:
-        """Kill the worker and close its nanny. Tasks are pure, so nothing is lost by killing it, while a worker takes a second to say
-        goodbye, and in the middle of a long task may not hear that it should.
+        """Kill the worker and close its nanny.
+
+        Tasks are pure, so killing loses nothing. A regular shutdown takes a second, and during a long task the worker may not notice it.
         """
         self._ended = True
         if self._nanny is None:
@@ -258,14 +259,14 @@ def _root_cause(error: BaseException) -> BaseException:
 
 
 class Keepers:
-    """All workers of a cluster; their processes are started from the thread of ``loop``."""
+    """All workers of a cluster. Their processes are started from the thread of ``loop``."""
 
     def __init__(self, count: int, scheduler: str, options: Mapping[str, Any], settings: Mapping[str, Any], loop: IOLoop) -> None:
         self._keepers = [_Keeper(scheduler, options, settings) for _ in range(count)]
         self._loop = cast(Any, loop).asyncio_loop
 
     def start(self, config: ClusterConfig, emit: Sink) -> None:
-        """Start all workers and wait: for the first as long as the limits allow, for further ones until they count as hung."""
+        """Start all workers and wait: for the first as long as the limits allow, for the others until they count as hanging."""
         for keeper in self._keepers:
             asyncio.run_coroutine_threadsafe(keeper.keep(), self._loop)
         began = time.monotonic()
@@ -286,8 +287,6 @@ class Keepers:
             time.sleep(_POLL)
 
     def end(self) -> None:
-        """End all workers."""
-
         async def end() -> None:
             await asyncio.gather(*(keeper.end() for keeper in self._keepers))
 

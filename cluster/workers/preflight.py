@@ -1,4 +1,4 @@
-"""Checks before the first task: every worker runs the same software, computes alike, has memory, and sees the same data."""
+"""Checks before the first task: all workers have the same software, arithmetic and data as the driver, and enough memory."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 _IDLE_AT_MOST = 512 << 20
 
 TERMINATE_SHARE = 0.95
-"""Of its memory limit: above that Dask kills a worker."""
+"""Share of its memory limit above which Dask kills a worker."""
 
 
 @dataclass(frozen=True)
 class WorkerFacts:
-    """What a worker says of itself; ``pause``: share of its memory above which it takes no more tasks."""
+    """Facts that a worker reports. ``pause``: share of its memory above which it accepts no tasks."""
 
     versions: dict[str, str]
     memory_limit: int
@@ -34,7 +34,7 @@ class WorkerFacts:
 
 
 def worker_facts(dask_worker: Worker) -> WorkerFacts:
-    """Describe the worker this runs on."""
+    """Return the facts of the worker that runs this function."""
     manager = dask_worker.memory_manager
     # Dask does not see limits of Slurm and systemd.
     limit, pause = min(manager.memory_limit or math.inf, machine_memory()), manager.memory_pause_fraction or TERMINATE_SHARE
@@ -46,9 +46,9 @@ def worker_facts(dask_worker: Worker) -> WorkerFacts:
 
 @dataclass(frozen=True)
 class Capacity:
-    """Memory limit and threads of the weakest worker, and the bytes that the process itself takes.
+    """Memory limit and threads of the weakest worker, and the bytes of its idle process.
 
-    ``share``: of its memory that a worker may use: above it Dask gives it no more tasks, and what it holds for later passes never shrinks.
+    ``share``: share of its memory that a worker may use. Above it Dask pauses the worker, whose cached data never shrink.
     """
 
     memory: int
@@ -58,7 +58,7 @@ class Capacity:
 
 
 def weakest_capacity(found: Mapping[str, WorkerFacts | BaseException]) -> Capacity:
-    """Return what a task can count on at the weakest worker."""
+    """Return the capacity of the weakest worker, which bounds every task."""
     facts = [fact for fact in found.values() if isinstance(fact, WorkerFacts)]
     memory, threads = min(fact.memory_limit for fact in facts), max(fact.threads for fact in facts)
     # A worker that served an earlier run still holds cached blocks; those are not what an idle process takes.
@@ -76,9 +76,9 @@ def _check_version(who: str, ours: dict[str, str], theirs: dict[str, str] | Base
 
 
 def check_versions(scheduler: object, workers: Mapping[str, WorkerFacts | BaseException]) -> list[str]:
-    """Refuse machines with other software, or that could not be asked for it; return the differences worth a warning.
+    """Check that all workers answered and have compatible software. Returns the differences that need a warning.
 
-    The scheduler must know the functions that pass through it; whether it answers such questions at all is its own affair.
+    The scheduler must know the functions that pass through it; it need not answer the question itself.
     """
     ours = software_versions()
     warnings = []
@@ -91,7 +91,7 @@ def check_versions(scheduler: object, workers: Mapping[str, WorkerFacts | BaseEx
 
 
 def check_agreement(expected: object, found: Mapping[str, Any]) -> None:
-    """Compare what every worker found with what the driver found; PreflightFailed names both and the worker."""
+    """Check that every worker's result equals the driver's. Raises PreflightFailed with both results and the worker."""
     for worker, value in found.items():
         if isinstance(value, BaseException):
             raise PreflightFailed(f"worker {worker} failed the check before the run: {value!r}") from value

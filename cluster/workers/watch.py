@@ -1,4 +1,4 @@
-"""The watchdog of a run: what no future ever reports, such as no workers, silence, standstill and full disks."""
+"""The watchdog of a run. It detects failures that no future reports: missing workers, silence, stalls and full disks."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SILENCE_SECONDS = 30.0
-"""Seconds without an answer after which a scheduler counts as lost: Dask's own limit for a silent connection."""
+"""Seconds without an answer after which a scheduler counts as lost; Dask's own limit for a silent connection."""
 
 STANDSTILL_SECONDS = 30.0
-"""Seconds without a finished task after which the log tells what every thread is doing."""
+"""Seconds without a finished task after which the stacks of all threads are logged."""
 
 logger = logging.getLogger(__name__)
 
 
 def thread_stacks() -> str:
-    """Return where every thread of this process is."""
+    """Return the current stacks of all threads of this process."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     stacks = {names.get(number, str(number)): traceback.format_stack(frame) for number, frame in sys._current_frames().items()}  # pyright: ignore[reportPrivateUsage] (its documented name)
     return "\n".join(f"thread {name}:\n{''.join(stack)}" for name, stack in stacks.items())
 
 
 def free_disk(dask_worker: Worker) -> int:
-    """Return the bytes free where the worker keeps its files."""
+    """Return the free bytes on the disk with the worker's files."""
     return shutil.disk_usage(dask_worker.local_directory).free
 
 
 def waiting_event(scheduler: str, limits: Limits) -> dict[str, str]:
-    """Return the event of a run that has no workers and waits for some."""
+    """Return the event of a run that waits for workers."""
     patience = f"at most {limits.no_workers_timeout:g} s (no_workers_timeout)"
     return {"event": "waiting", "message": f"waiting for workers: scheduler {scheduler} has none; {patience}"}
 
 
 class Stranded(Exception):
-    """Tasks wait for workers that will not come back; the message says why."""
+    """Tasks wait for workers that will not return; the message gives the reason."""
 
 
 class Watchdog:
-    """Looks at the cluster when no task has finished for a while; ``keys``: tasks with a preferred worker."""
+    """Checks the cluster if no task has finished for a while. ``keys``: tasks with a preferred worker."""
 
     def __init__(self, link: Link, limits: Limits, keys: Sequence[Any], emit: Sink) -> None:
         self._link, self._limits, self._keys, self._emit = link, limits, keys, emit
@@ -63,15 +63,16 @@ class Watchdog:
         self.progressed()
 
     def progressed(self) -> None:
-        """Note that a task finished."""
+        """Record that a task finished."""
         self._progress = self._answer = self._staffed = time.monotonic()
         self._is_logged = False
 
     def check(self) -> None:
-        """Look at the cluster once.
+        """Check the cluster once.
 
-        ClusterLost: no answer from the scheduler, or no workers, for too long; WorkerDiskFull: workers wait for room on a full disk;
-        Stranded: the plan must be submitted again; Stalled: anything else that lets no task finish.
+        Raises ClusterLost if the scheduler does not answer, or there are no workers, for too long; WorkerDiskFull if workers are paused by
+        a full
+        disk; Stranded if the plan must be submitted again; Stalled if no task finishes for another reason.
         """
         # Fetching a result goes on trying for half a minute after that.
         if not self._link.connected:

@@ -1,1 +1,1 @@
-"""Models that several systems share: record, construction, decision values."""
+"""Models shared by several methods: record, construction, decision values."""

@@ -1,4 +1,4 @@
-"""From the solutions of kernel machines, of one task or many, to their models: weights, coefficients, and the rows that these need."""
+"""Builds models from the solutions of kernel machines, for one task or many: weights, coefficients, and the support rows."""
 
 from __future__ import annotations
 
@@ -25,18 +25,16 @@ from .task import TaskModel
 
 
 class FittedKernels(Protocol):
-    """The kernels of a fit over its n rows, normalised."""
+    """The normalised kernels of a fit over its n rows."""
 
     specs: tuple[Any, ...]
 
     @property
-    def n(self) -> int:
-        """Number of rows."""
-        ...
+    def n(self) -> int: ...
 
     @property
     def normalizations(self) -> list[Normalization]:
-        """Normalisation of every kernel."""
+        """The normalisation of every kernel."""
         ...
 
 
@@ -52,9 +50,10 @@ def build_model(
     *,
     unit: TargetUnit = LABELS,
 ) -> KernelModel:
-    """Return the model of weights ``theta`` (n_machines, n_kernels) and coefficients ``beta`` (n_machines, n_samples).
+    """Return the model with weights ``theta`` (n_machines, n_kernels) and coefficients ``beta`` (n_machines, n_samples).
 
-    Coefficients, intercepts and figures are those of machines that see a real target in a ``unit``; the model's are in the target's own.
+    Solvers see a numeric target in units of ``unit``. Coefficients, intercepts and figures are given in these units and converted to the
+    target's own.
     """
     used = np.flatnonzero(np.any(theta != 0, axis=0))
     ids, norms = _of_support(np.any(beta != 0, axis=0), [grams.normalizations[q] for q in used])
@@ -71,14 +70,14 @@ def build_model(
 
 
 def _of_support(rows: np.ndarray, norms: Sequence[Normalization]) -> tuple[np.ndarray, tuple[Normalization, ...]]:
-    """Return the rows that predictions need, of those with a coefficient, and the normalisations as far as these rows need them."""
+    """Return the support rows among the rows with a coefficient, and the normalisations restricted to them."""
     # The means of a test row run over all training rows, so that a centred kernel needs them all.
     ids = np.arange(len(rows)) if any(norm.row_mean is not None for norm in norms) else np.flatnonzero(rows)
     return ids, tuple(norm if norm.diag_root is None else replace(norm, diag_root=norm.diag_root[ids]) for norm in norms)
 
 
 def data_fields(config: MethodConfig, inputs: Inputs, specs: Sequence[Any], n_train: int, ids: np.ndarray) -> dict[str, Any]:
-    """Return the fields of a model that tell of parameters, classes, kernels, training data and the support rows ``ids``."""
+    """Return the fields of a model for parameters, classes, kernels, training data and the support rows ``ids``."""
     precomputed = isinstance(inputs.data, GivenGrams)
     rows, texts = (None, ()) if precomputed else support_rows_of(inputs.data, ids)
     return {
@@ -96,7 +95,7 @@ def data_fields(config: MethodConfig, inputs: Inputs, specs: Sequence[Any], n_tr
 
 
 def data_scaling(data: Any) -> dict[str, Any]:
-    """Return the fields of a model that hold the scaling of a data set's features."""
+    """Return the fields of a model for the scaling of its features."""
     if getattr(data, "scale", None) is None or not data.n_cols:
         return {"scale": FeatureScale(), "row_scaled": False}
     return {"scale": scale_of(data, np.arange(data.n_cols)), "row_scaled": data.scale.kind == "unit-row"}
@@ -105,7 +104,7 @@ def data_scaling(data: Any) -> dict[str, Any]:
 def support_rows_of(
     data: BlockStore | MemoryBlocks | TextRows, ids: np.ndarray
 ) -> tuple[np.ndarray | sp.csr_array | None, tuple[str, ...]]:
-    """Return chosen rows (ascending ids) as kernels read them, and the texts where rows are strings."""
+    """Return the rows ``ids`` (ascending) after scaling, and the texts if rows are strings."""
     parts = []
     for lo, hi in spans(data.n_rows, 4096):
         inside = ids[(ids >= lo) & (ids < hi)] - lo
@@ -131,11 +130,11 @@ def build_task_model(
     *,
     unit: TargetUnit = LABELS,
 ) -> TaskModel:
-    """Return the model of weights ``(k, T)`` or ``(k, T, T)``, coefficients ``(n_samples,)`` and intercepts ``(T,)``; of a machine per
-    class all three have one more axis, before the others.
+    """Return the model with weights ``(k, T)`` or ``(k, T, T)``, coefficients ``(n_samples,)`` and intercepts ``(T,)``.
 
-    ``specs`` and ``norms`` are all kernels and their normalisation over the training rows. Coefficients, intercepts and figures are
-    those of machines that see a real target in a ``unit``; the model's are in the target's own.
+    With one binary model per class, all three have a leading axis for it. ``specs`` and ``norms`` are all kernels and their normalisation
+    over the training rows. Solvers see a numeric target in units of ``unit``. Coefficients, intercepts and figures are given in these units
+    and converted to the target's own.
     """
     first = beta.ndim - 1
     used = np.flatnonzero(weights.any(axis=tuple(axis for axis in range(weights.ndim) if axis != first)))

@@ -1,4 +1,4 @@
-"""How the decision values of a model become probabilities of its classes. A plain record, saved with the model it belongs to."""
+"""Converts decision values to class probabilities. A plain record, saved with its model."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ no_entries = partial(np.zeros, 0)
 
 @dataclass(frozen=True)
 class Calibration:
-    """The map from every machine's decision value to the probability of what it speaks for.
+    """The map from the decision value f of every binary model to the probability of its positive class.
 
-    ``logistic``: ``1 / (1 + exp(-f))``, exact for machines of the logistic loss; ``sigmoid``: ``1 / (1 + exp(a f + b))``; ``isotonic``:
-    linear between corners, constant beyond them.
+    ``logistic``: ``1 / (1 + exp(-f))``, exact for the logistic loss. ``sigmoid``: ``1 / (1 + exp(a f + b))``. ``isotonic``: piecewise
+    linear,
+    and constant outside the range of its knots.
     """
 
     record_name: ClassVar[str] = "Calibration"
@@ -34,7 +35,7 @@ class Calibration:
     levels: np.ndarray = field(default_factory=no_entries)
 
     def scores(self, machine: int, f: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the probability that a machine is right to say yes, and to say no, ``(n,)`` each: both to full precision near 0."""
+        """Return the probabilities of the positive and of the negative class, ``(n,)`` each. Both have full relative precision near 0."""
         if self.kind == "isotonic":
             corners = slice(self.starts[machine], self.starts[machine + 1])
             yes = np.interp(f, self.values[corners], self.levels[corners])
@@ -44,10 +45,10 @@ class Calibration:
 
 
 def fit_calibration(kind: str, folds: int, values: np.ndarray, codes: np.ndarray, weight: np.ndarray) -> Calibration:
-    """Return the calibration of machines with decision values ``(n_machines, n)`` on rows they were not fitted to.
+    """Return the calibration of binary models from held-out decision values ``(n_machines, n)``.
 
-    ``codes`` ``(n,)`` are the classes of the rows, ``weight`` ``(n,)`` how much each counts, more than 0. One machine speaks for the second
-    of two classes, several for one class each.
+    ``codes`` ``(n,)``: classes of the rows. ``weight`` ``(n,)``: positive weights of the rows. A single model predicts the second of two
+    classes; several predict one class each.
     """
     positives = [codes == 1] if len(values) == 1 else [codes == machine for machine in range(len(values))]
     if kind == "sigmoid":
@@ -60,9 +61,9 @@ def fit_calibration(kind: str, folds: int, values: np.ndarray, codes: np.ndarray
 
 
 def class_probabilities(calibration: Calibration, values: np.ndarray) -> np.ndarray:
-    """Return the probabilities of the classes ``(n, n_classes)`` from decision values ``(n, n_machines)``.
+    """Return the class probabilities ``(n, n_classes)`` from decision values ``(n, n_machines)``.
 
-    Of several machines, one against the rest each, they are divided by their sum; where all are 0 every class has the same.
+    One-against-rest probabilities are divided by their sum. If all are 0, classes get equal probabilities.
     """
     if values.shape[1] == 1:
         yes, no = calibration.scores(0, values[:, 0])
@@ -73,13 +74,13 @@ def class_probabilities(calibration: Calibration, values: np.ndarray) -> np.ndar
 
 
 def log_loss(probabilities: np.ndarray, codes: np.ndarray, weight: np.ndarray | None = None) -> float:
-    """Return the mean of ``-log p`` over the classes ``(n,)`` that the rows have; p is at least the rounding of 1."""
+    """Return the mean of ``-log p`` over rows with classes ``codes`` ``(n,)``. p is at least the machine epsilon."""
     p = probabilities[np.arange(len(codes)), codes]
     return float(-np.average(np.log(np.clip(p, np.finfo(np.float64).eps, 1.0)), weights=weight))
 
 
 def brier_score(probabilities: np.ndarray, codes: np.ndarray, weight: np.ndarray | None = None) -> float:
-    """Return the mean square of probabilities less what is: of the second class of two, else the sum over the classes."""
+    """Return the mean squared difference of probabilities and outcomes: of the second of two classes, otherwise summed over classes."""
     if probabilities.shape[1] == 2:
         return float(np.average(np.square(probabilities[:, 1] - codes), weights=weight))
     errors = np.sum(np.square(probabilities - np.eye(probabilities.shape[1])[codes]), axis=1)
@@ -87,5 +88,5 @@ def brier_score(probabilities: np.ndarray, codes: np.ndarray, weight: np.ndarray
 
 
 def probability_names(labels: Sequence[object]) -> list[str]:
-    """Return the names of columns of probabilities."""
+    """Return the column names of class probabilities."""
     return [f"probability[{label}]" for label in labels]

@@ -1,4 +1,4 @@
-"""Scores of what fits decide on rows held out: by the names that scikit-learn gives its scorers, or by callables."""
+"""Scores of held-out decision values, by scikit-learn's scorer names or by callables."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ OF_CLUSTERS = frozenset(
         "v_measure_score",
     )
 )
-"""Scorers that compare partitions; they do not ask which class is which."""
+"""Scorers that compare partitions, regardless of the names of classes."""
 
 OF_PROBABILITIES = {"neg_log_loss": log_loss, "neg_brier_score": brier_score}
-"""What is measured of probabilities without asking whether every class is among the rows."""
+"""Scores of probabilities that do not require every class to be among the rows."""
 
 Scorer = Callable[..., float]  # `(estimator, X, y)`, as scikit-learn calls it
 
@@ -60,19 +60,18 @@ PARTS = 5  # of the rows held out of a fit: the sigmoid of each is fitted to the
 
 @dataclass(frozen=True)
 class Scoring:
-    """What fits are compared by."""
+    """The scores of a search."""
 
     names: tuple[str, ...]  # of scorers, the one that decides first
     callables: Mapping[str, Scorer] = field(default_factory=dict)  # those of the names that are none of scikit-learn's
 
     def scorer(self, name: str) -> Scorer:
-        """Return the scorer of a name."""
         return self.callables[name] if name in self.callables else get_scorer(name)
 
     def check(self, classes: Sequence[object] | None, target: np.ndarray) -> None:
-        """Refuse scorers that do not suit a target: ``classes`` are its labels, without them it holds the numbers ``target``.
+        """Check that the scorers suit a target: labels ``classes``, or numbers ``target`` if there are no classes.
 
-        Raises ValueError: the scorer, what it needs, and what to take instead.
+        Raises ValueError with the scorer, its requirement, and an alternative.
         """
         known = [name for name in scorer_names() if (name in OF_NUMBERS) == (classes is None)]
         content = "real numbers" if classes is None else f"{len(classes)} classes"
@@ -91,16 +90,16 @@ class Scoring:
 
 
 def scorer_names() -> list[str]:
-    """Return the names of scores that classes or numbers are compared by."""
+    """Return the scorer names for classification or regression."""
     return [name for name in get_scorer_names() if name not in OF_CLUSTERS]
 
 
 def read_scoring(scoring: UserData, refit: str | None = None) -> Scoring | None:
-    """Return what a user names as scores, of which ``refit`` decides, or the first; ``None`` for accuracy, or R2.
+    """Return the scores that a user requests; ``refit`` or the first one decides. ``None`` means accuracy or R2.
 
-    ``scoring``: a name or a callable, a list of names, or a dict of names and callables by the names they shall have.
+    ``scoring``: a name, a callable, a list of names, or a dict from names to names or callables.
 
-    Raises ValueError: an unknown name, with the nearest known one; a name that comes twice; a ``refit`` that is not among them.
+    Raises ValueError for an unknown name (with the closest known one), a repeated name, or a ``refit`` that is not among the names.
     """
     if scoring is None:
         if refit is not None:
@@ -126,7 +125,6 @@ def read_scoring(scoring: UserData, refit: str | None = None) -> Scoring | None:
 
 
 def _given_scores(scoring: UserData) -> list[tuple[str, UserData]]:
-    """Return names and scorers."""
     if isinstance(scoring, Mapping):
         return [(str(name), scorer) for name, scorer in scoring.items()]
     if isinstance(scoring, Sequence) and not isinstance(scoring, str):
@@ -135,14 +133,14 @@ def _given_scores(scoring: UserData) -> list[tuple[str, UserData]]:
 
 
 def default_scoring(classes: Sequence[object] | None) -> Scoring:
-    """Return what fits are compared by where nothing is said."""
+    """Return the default scoring: accuracy for classes, R2 for numbers."""
     return Scoring(("r2" if classes is None else "accuracy",))
 
 
 class HeldOutClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier as scorers see it that has decided already: its rows are numbers ``(n, 1)`` of decision values ``(n, n_machines)``.
+    """A classifier for scorers, with precomputed decision values ``(n, n_machines)``. Its X ``(n, 1)`` holds row numbers.
 
-    Classes are their indices, so that of two the second is the positive one whatever the labels; callables see ``labels``.
+    Classes are indices, so the second of two is always the positive one. Callables get ``labels``.
     """
 
     def __init__(
@@ -152,40 +150,36 @@ class HeldOutClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def classes_(self) -> np.ndarray:
-        """Classes in order."""
         return np.arange(self.n_classes) if self.labels is None else self.labels
 
     def decision_function(self, X: np.ndarray) -> np.ndarray:
-        """Return ``f(x)``: ``(n,)`` for two classes, else ``(n, n_classes)``."""
+        """Return ``f(x)``: ``(n,)`` for two classes, otherwise ``(n, n_classes)``."""
         values = self.values[X[:, 0]]
         return values[:, 0] if values.shape[1] == 1 else values
 
     def predict(self, X: np.ndarray) -> np.ndarray:
-        """Return the predicted class, ``(n,)``."""
         return self.classes_[predicted_codes(self.values[X[:, 0]].T)]
 
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        """Return the probabilities of the classes, ``(n, n_classes)``."""
         return self.probabilities()[X[:, 0]]
 
 
 class HeldOutRegressor(RegressorMixin, BaseEstimator):
-    """A regressor as scorers see it that has decided already: its rows are numbers ``(n, 1)`` of decision values."""
+    """A regressor for scorers, with precomputed decision values. Its X ``(n, 1)`` holds row numbers."""
 
     def __init__(self, values: np.ndarray) -> None:
         self.values = values
 
     def predict(self, X: np.ndarray) -> np.ndarray:
-        """Return the predicted values, ``(n,)``."""
         return self.values[X[:, 0], 0]
 
 
 @dataclass(frozen=True)
 class HeldOutRows:
-    """The rows held out of a fit, and how its decision values become probabilities.
+    """The held-out rows of a fit, and the kind of its probabilities.
 
-    Those of a logistic loss are log odds. Others go through a sigmoid (or isotonic steps) that is fitted to the decision values of rows
-    held out themselves, for each fifth of them to the other four: no row's probability has seen its class.
+    Decision values of the logistic loss are log odds. Other decision values are calibrated by a sigmoid or isotonic regression on the
+    held-out rows themselves, in five folds: the calibration of a row never uses its own class.
     """
 
     truth: np.ndarray  # `(n_samples,)` index of the class of every row, -1 without one; or real numbers
@@ -201,7 +195,7 @@ class HeldOutRows:
         object.__setattr__(self, "rows", np.flatnonzero(used))
 
     def scores(self, scoring: Scoring, values: np.ndarray) -> dict[str, float]:
-        """Return every score of decision values ``(n_machines, n_samples)``; NaN where the rows do not say."""
+        """Return every score of decision values ``(n_machines, n_samples)``; NaN if it is undefined on these rows."""
         decided, truth = values[:, self.rows].T, self.truth[self.rows]
         if not np.isfinite(decided).all():
             return dict.fromkeys(scoring.names, NAN)
@@ -223,10 +217,10 @@ class HeldOutRows:
         return {name: scores[name] for name in scoring.names}
 
     def margin_loss(self, values: np.ndarray) -> float:
-        """Return the mean of ``max(0, 1 - m)`` over the rows of decision values ``(n_machines, n_samples)``, m how far that of a row's
-        class is above the others; NaN where the rows do not say, and of a regression.
+        """Return the mean of ``max(0, 1 - m)`` over rows, where m is the margin of a row's true class over the others.
 
-        It tells apart fits that get the same number of rows right, of which few rows leave many.
+        ``values``: decision values ``(n_machines, n_samples)``. NaN for regression, or if it is undefined on these rows. It separates fits
+        with equal accuracy, which are frequent when there are few rows.
         """
         decided, truth = values[:, self.rows], self.truth[self.rows]
         if self.n_classes is None or not truth.size or not np.isfinite(decided).all():
@@ -255,13 +249,13 @@ class HeldOutRows:
 
 
 class FoldRows(NamedTuple):
-    """Rows that folds are scored on."""
+    """The rows that folds are scored on."""
 
     truth: np.ndarray  # `(n,)` as `Method.truth`
     inputs: Inputs
 
     def of(self, test: np.ndarray, kind: str) -> HeldOutRows:
-        """Return those of a fold that have a weight; ``kind``: of the probabilities of a fit."""
+        """Return the held-out rows of a fold with non-zero weight. ``kind``: kind of the fit's probabilities."""
         weight, classes = self.inputs.sample_weight, self.inputs.classes
         mask = test if weight is None else test & (weight > 0)
         count, labels = (None, None) if classes is None else (max(len(classes), 2), np.asarray(classes))
@@ -269,8 +263,9 @@ class FoldRows(NamedTuple):
 
 
 def score_columns(scoring: Scoring, scores: Mapping[str, Sequence[float | None]], selected: float) -> dict[str, object]:
-    """Return what a row of a table says of the scores over folds: of the one that decides under the names that every table has, of others
-    with their own name before. Without a score in every fold a mean is ``None``.
+    """Return the columns of a table for the scores over folds.
+
+    The deciding score has the same column names in all tables; others are prefixed with their name. A mean is ``None`` if a fold lacks it.
     """
     first, *others = scoring.names
     mean, deviation, folds = _over_folds(scores[first])
@@ -289,7 +284,7 @@ def _over_folds(scores: Sequence[float | None]) -> tuple[float | None, float | N
 
 
 def _score(name: str, fit: HeldOutClassifier | HeldOutRegressor, truth: np.ndarray, weight: np.ndarray | None = None) -> float:
-    """Return the score of a fit that has decided; NaN where the rows have no such score: a class is missing, nothing was decided."""
+    """Return one score; NaN if it is undefined, for example because a class is missing among the rows."""
     try:
         return _scored(name, fit, truth, weight)
     except ValueError:
@@ -309,7 +304,7 @@ def _scored(name: str, fit: HeldOutClassifier | HeldOutRegressor, truth: np.ndar
 
 
 def _called(scorer: Scorer, fit: HeldOutClassifier | HeldOutRegressor, truth: np.ndarray, weight: np.ndarray | None) -> float:
-    """Return what a scorer says; rows count by their weights where it can take these."""
+    """Call a scorer, with the weights of rows if it accepts them."""
     measure = getattr(scorer, "_score_func", None)
     takes_weight = weight is not None and measure is not None and "sample_weight" in inspect.signature(measure).parameters
     options = {"sample_weight": weight} if takes_weight else {}
@@ -317,7 +312,7 @@ def _called(scorer: Scorer, fit: HeldOutClassifier | HeldOutRegressor, truth: np
 
 
 def _try_scorer(name: str, classes: Sequence[object] | None, target: np.ndarray) -> None:
-    """Score something of the same kind. Raises ValueError: it has no such score."""
+    """Test a scorer on artificial predictions. Raises ValueError if it does not suit this kind of target."""
     if classes is None:
         _scored(name, HeldOutRegressor(np.full((len(target), 1), target.mean())), target)
         return

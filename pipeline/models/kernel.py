@@ -1,6 +1,6 @@
-"""A fitted machine on a weighted sum of kernels: a plain record, saved without pickle, and its decision values.
+"""A fitted model on a weighted sum of kernels: a plain record, saved without pickle, and its decision values.
 
-These are of arrays, strings and matrices, or block by block of a store.
+It predicts arrays, strings and matrices in memory, and stores block by block.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class FeatureKernels:
 
 
 class KernelBased(Model):
-    """What models on kernels of support rows have in common: fields of their records, and how rows are read."""
+    """Common parts of models with support rows: fields of their records, and reading of rows."""
 
     kernels_json: str
     n_features: int
@@ -62,21 +62,21 @@ class KernelBased(Model):
     features: FeatureKernels | None = None  # one kernel per feature in place of `kernels_json`; None: kernels read all features
 
     def used_specs(self) -> list[AnyKernel]:
-        """Return the kernels with a weight."""
+        """The kernels with non-zero weight."""
         kernels = _kernels(self.kernels_json)
         return [kernels[q] for q in self.used]
 
     def support_rows(self) -> Matrix:
-        """Return the support rows as kernels read them: numbers with scaling applied, or strings."""
+        """Return the support rows as inputs of kernels: scaled numbers, or strings."""
         return self.rows if self.rows is not None else np.array(self.texts, dtype=object)
 
     def scaled_rows(self, X: Matrix) -> Matrix:
-        """Return an array ``(n, n_features)`` as the model reads its rows; of a model on single features their columns only."""
+        """Return an array ``(n, n_features)`` after scaling. For kernels on single features, only the columns in use."""
         factor = inverse_row_norms(X) if self.row_scaled else None
         return _scale_rows(self, X if self.features is None else X[:, self.features.columns], factor)
 
     def check_store(self, data: DataSet) -> None:
-        """Refuse a store where the model reads matrices, or one of another width or without row factors (:func:`check_width`)."""
+        """Check that a store can be predicted: the model does not need matrices, and :func:`check_width` accepts it."""
         if self.precomputed:
             raise ValueError(
                 "this model was trained on precomputed kernels; give predict the kernels (n_kernels, n_test, n_train) of the rows"
@@ -92,9 +92,9 @@ def _kernels(text: str) -> tuple[AnyKernel, ...]:
 
 @dataclass(frozen=True)
 class KernelModel(KernelBased):
-    """``f_m(x) = sum_i beta_mi g(sum_q theta_mq K_q(x, x_i)) + intercept_m`` for one or several machines m.
+    """``f_m(x) = sum_i beta_mi g(sum_q theta_mq K_q(x, x_i)) + intercept_m`` for one or several binary models m.
 
-    g is the identity, or with two layers the exponential.
+    g is the identity, or the exponential for two layers.
     """
 
     record_name: ClassVar[str] = "KernelModel"
@@ -123,13 +123,13 @@ class KernelModel(KernelBased):
     calibration: Calibration | None = None  # how decision values become probabilities, where that was fitted
 
     def decision_values(self, data: Any, resources: Resources, **rows: Any) -> np.ndarray:
-        """Return the decision values of every row of a store (one pass over its rows). Raises ValueError as :meth:`check_store` does."""
+        """Return the decision values of every row of a store, in one pass over its rows. Raises ValueError as :meth:`check_store` does."""
         self.check_store(data)
         refs = row_spans(data, self.n_features if self.features is None else len(self.features.columns))
         return run_decisions(resources, "kernel-decisions", decide_chunk, refs, self, len(self.intercepts))
 
     def contributions(self, read: Callable[[np.ndarray], np.ndarray], names: Sequence[str] | None, of: int) -> list[Part]:
-        """Return what every kernel with a weight adds, of one-layer models on rows of numbers."""
+        """Return the contribution of every kernel with non-zero weight, for one-layer models on numeric rows."""
         if self.layers != 1 or self.features is not None or self.rows is None or self.row_scaled or self.n_features > MAX_COLUMNS:
             return []
         row, texts = self.scaled_rows(read(np.arange(self.n_features))), kernel_names(self, names)
@@ -143,24 +143,24 @@ class KernelModel(KernelBased):
 
 
 def kernel_names(model: Any, columns: Sequence[str] | None = None) -> list[str]:
-    """Return the texts of a model's kernels, in their order; ``columns`` are the names of the features, where they have some."""
+    """Return the texts of a model's kernels in order. ``columns`` are the feature names, if known."""
     return [kernel_text(record, columns) for record in json.loads(model.kernels_json)]
 
 
 def kernel_text(record: Mapping[str, Any], columns: Sequence[str] | None = None) -> str:
-    """Return the text of a kernel's record, which of a given matrix is its label."""
+    """Return the text of a kernel's record; for a precomputed matrix, its label."""
     if "position" in record:
         return record["label"] or f"precomputed {record['position']}"
     return named_text(kernel_from_json(record), columns)
 
 
 def is_selected(theta: np.ndarray, threshold: float) -> np.ndarray:
-    """Return which weights are above ``threshold`` times the largest."""
+    """Return a mask of the weights above ``threshold`` times the largest."""
     return theta > threshold * max(float(theta.max(initial=0.0)), 0.0)
 
 
 def row_decision_values(model: KernelModel, X: Matrix) -> np.ndarray:
-    """Return ``(n, n_machines)`` decision values of rows to which scaling has been applied, or of strings."""
+    """Return ``(n, n_machines)`` decision values of scaled rows, or of strings."""
     n = X.shape[0]
     out = np.tile(model.intercepts, (n, 1))
     if not len(model.support_ids) or not len(model.used):
@@ -179,7 +179,7 @@ def row_decision_values(model: KernelModel, X: Matrix) -> np.ndarray:
 
 
 def _add_row_values(model: KernelModel, specs: Sequence[AnyKernel], X: Matrix, support: Matrix, out: np.ndarray) -> None:
-    """Add the decision values of some rows, reading as many kernels at a time as memory allows."""
+    """Add the decision values of some rows, computing as many kernels at a time as memory allows."""
     sums = _empty_sums(model, out)
     for first, last in spans(len(specs), max(1, BLOCK_BYTES // (8 * len(model.support_ids) * len(out)))):
         block, norms = gram_block(specs[first:last], X, support), model.norms[first:last]
@@ -190,12 +190,12 @@ def _add_row_values(model: KernelModel, specs: Sequence[AnyKernel], X: Matrix, s
 
 
 def _empty_sums(model: KernelModel, out: np.ndarray) -> np.ndarray:
-    """Return what kernels are added to: the decision values, or with two layers the inner sums (n_machines, rows, n_support)."""
+    """Return the array that kernels are added to: the decision values, or for two layers the inner sums (n_machines, rows, n_support)."""
     return out if model.layers == 1 else np.zeros((len(model.intercepts), len(out), len(model.support_ids)))
 
 
 def _add_kernel(model: KernelModel, sums: np.ndarray, values: np.ndarray, q: int) -> None:
-    """Add one normalised kernel (rows, n_support)."""
+    """Add one normalised kernel ``(rows, n_support)``."""
     if model.layers == 1:
         sums += (values @ model.beta.T) * model.theta[:, q]
         return
@@ -205,7 +205,7 @@ def _add_kernel(model: KernelModel, sums: np.ndarray, values: np.ndarray, q: int
 
 
 def _add_second_layer(model: KernelModel, sums: np.ndarray, out: np.ndarray) -> None:
-    """Add the second layer over the inner sums, where there is one."""
+    """For two layers, add the outer layer applied to the inner sums."""
     if model.layers == 1:
         return
     for m, inner in enumerate(sums):
@@ -249,7 +249,7 @@ def gram_decision_values(model: KernelModel, grams: np.ndarray) -> np.ndarray:
 
 
 def check_test_grams(grams: np.ndarray, k: int, n_train: int, used: np.ndarray) -> None:
-    """Refuse matrices of another shape than ``(k, n_test, n_train)``, or with entries of a kernel in use that are not finite."""
+    """Check that matrices have the shape ``(k, n_test, n_train)``, and that the entries of kernels in use are finite."""
     if len(grams) != k or grams.shape[2] != n_train:
         raise ValueError(f"precomputed kernels have shape {grams.shape}; the model needs ({k}, n_test, {n_train}), training rows last")
     for q in used:
@@ -283,11 +283,11 @@ class RowSpan:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the rows in float64, at most."""
+        """Upper bound on the bytes of the rows in float64."""
         return 8 * self.width * (self.rows[1] - self.rows[0])
 
     def load(self, model: KernelBased) -> Matrix:
-        """Return the rows as the model reads them: strings, or numbers with the scaling of the training data."""
+        """Return the rows as inputs of the model: strings, or numbers with the scaling of the training data."""
         data = self.source or open_shared(self.url, self.digest)
         if data.n_cols == 0:
             return data.sequences(*self.rows)
@@ -298,27 +298,26 @@ class RowSpan:
 
 
 class RowDecisions(NamedTuple):
-    """Decision values of a range of rows."""
+    """The decision values of a range of rows."""
 
     rows: tuple[int, int]
     values: np.ndarray
 
 
 def row_spans(data: BlockStore | MemoryBlocks, width: int) -> list[RowSpan]:
-    """Return references to all rows, ROWS at a time, of which ``width`` columns are read."""
+    """Return references to all rows, ``ROWS`` at a time. ``width``: number of columns that are read."""
     is_stored = isinstance(data, BlockStore)
     digest, source = (data.digest, None) if is_stored else ("", data)
     return [RowSpan(data.url, digest, rows, width, source) for rows in spans(data.n_rows, ROWS)]
 
 
 def decide_chunk(ref: RowSpan, model: KernelModel) -> list[RowDecisions]:
-    """Return the decision values of a range of rows."""
     return [RowDecisions(ref.rows, row_decision_values(model, ref.load(model)))]
 
 
 @dataclass(frozen=True)
 class DecideMemory:
-    """Task memory: rows as read, selected and scaled, pieces of kernel entries with their copies (at most all entries), and tiles."""
+    """Memory of a task: rows as read, selected and scaled; pieces of kernel entries and their copies (at most all entries); and tiles."""
 
     # support, kernels, machines: sizes of the model
     support: int
@@ -326,7 +325,7 @@ class DecideMemory:
     machines: int
 
     def __call__(self, ref: Any) -> int:
-        """Return the bytes for a range of rows, which has ``rows`` and ``nbytes``."""
+        """Return the bytes for a range of rows with attributes ``rows`` and ``nbytes``."""
         row = 8 * self.support * (self.kernels + self.machines + 2)
         return 3 * ref.nbytes + 3 * max(min((ref.rows[1] - ref.rows[0]) * row, BLOCK_BYTES), row) + TILES
 
@@ -334,7 +333,7 @@ class DecideMemory:
 def run_decisions(
     resources: Resources, name: str, chunk: Callable[..., Any], refs: Sequence[Any], model: KernelBased, width: int
 ) -> np.ndarray:
-    """Return the ``(n, width)`` decision values of all ranges of rows, by the pass of this name."""
+    """Return the ``(n, width)`` decision values of all ranges of rows, computed by the pass ``name``."""
     result = 8 * ROWS * width + 256
     memory = DecideMemory(len(model.support_ids), len(model.used), width)
     program = BlockProgram(name, chunk, join_lists, memory, result, combine_bytes=2 * result * len(refs))

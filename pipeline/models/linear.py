@@ -1,4 +1,4 @@
-"""A fitted linear machine, or several: one per class, one per task. A plain record, saved without pickle, and its decision values."""
+"""A fitted linear model, or several, one per class or task: a plain record, saved without pickle, and its decision values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ WIDE = 50_000  # from this many features coefficients are kept sparse: dense one
 
 @dataclass(frozen=True)
 class LinearModel(Model):
-    """``f_m(x) = <coef_m, x> + intercept_m`` for every machine m; of rows scaled to unit norm ``<coef_m, x / ||x||> + intercept_m``."""
+    """``f_m(x) = <coef_m, x> + intercept_m`` for every binary model or task m; for rows of unit norm ``<coef_m, x / ||x||> +
+    intercept_m``.
+    """
 
     record_name: ClassVar[str] = "LinearModel"
     params_json: str  # the method's parameters
@@ -44,7 +46,7 @@ class LinearModel(Model):
 
     @property
     def features(self) -> np.ndarray:
-        """Sorted features with a weight in some machine."""
+        """Sorted indices of the features with non-zero weight in some model."""
         coef: Matrix = self.coef
         if not sp.issparse(coef):
             return np.flatnonzero(coef.any(axis=0))
@@ -53,15 +55,16 @@ class LinearModel(Model):
         return np.flatnonzero(has_weight).astype(coef.indices.dtype)
 
     def scaled_weights(self) -> np.ndarray:
-        """Return the weights of these features as the fit saw them, ``(n_machines, n_with_a_weight)``: of columns of its scale, which can
-        be compared, where coefficients go by the unit of each column.
+        """Return the weights of these features on scaled columns, ``(n_machines, n_with_a_weight)``.
+
+        They are comparable between features; ``coef`` depends on the units of the columns.
         """
         chosen: Matrix = self.coef[:, self.features]
         weights = chosen.toarray() if sp.issparse(chosen) else chosen
         return weights / self.arrays["factor"] if "factor" in self.arrays else weights
 
     def scaled_by(self, factor: np.ndarray | None) -> Self:
-        """Return the model with the factors that columns were scaled by in the fit, ``(n_features,)``."""
+        """Return the model with the column factors ``(n_features,)`` of the fit."""
         return self if factor is None else replace(self, arrays={**self.arrays, "factor": factor[self.features]})
 
     @property
@@ -77,9 +80,9 @@ class LinearModel(Model):
         return None if labels is None else tuple(labels)
 
     def decision_values(self, data: Any, resources: Resources, task: object = None, **rows: Any) -> np.ndarray:
-        """Return the decision values of the machines, columns fetched in pieces; of tasks each row's own, ``(n_samples, 1)``.
+        """Return the decision values, fetching columns in pieces. For tasks, the value of each row's own task, ``(n_samples, 1)``.
 
-        ``task`` is in place of the tasks of a store.
+        ``task`` overrides the tasks of a store.
         """
         check_width(self.n_features, self.row_scaled, data)
         values = np.zeros((data.n_rows, len(self.intercepts)))
@@ -92,7 +95,9 @@ class LinearModel(Model):
         return values if self.tasks is None else np.take_along_axis(values, store_codes(self, data, task)[:, None], axis=1)
 
     def contributions(self, read: Callable[[np.ndarray], np.ndarray], names: Sequence[str] | None, of: int) -> list[Part]:
-        """Return every feature with a weight: its value times its coefficient; nothing of tasks and of rows of unit norm."""
+        """Return the contribution of every feature with non-zero weight: value times coefficient. Empty for tasks and for rows of unit
+        norm.
+        """
         if self.row_scaled or self.tasks is not None or len(self.features) > PIECE_COLUMNS:
             return []
         values = read(self.features)[0]
@@ -101,7 +106,7 @@ class LinearModel(Model):
         return list(zip(name_features(self.features, names), values.tolist(), added.tolist(), strict=True))
 
     def memory(self, data: BlockStore) -> list[Item]:
-        """Return the columns of a piece and their weights."""
+        """Return the memory items of one piece of columns and their weights."""
         largest = max((int(column_sizes(data, part).sum()) for part in _pieces(self.features)), default=0)
         weights = 8 * len(self.intercepts) * min(PIECE_COLUMNS, len(self.features))
         return [("columns at a time, side by side", 3 * largest), ("their weights", weights)]
@@ -114,9 +119,9 @@ class LinearModel(Model):
 def raw_coefficients(
     weights: np.ndarray, intercepts: np.ndarray, factor: np.ndarray | None, shift: np.ndarray | None
 ) -> tuple[np.ndarray | sp.csr_array, np.ndarray]:
-    """Return ``(coef, intercepts)`` for columns as given, from weights ``(n_machines, d)`` of columns ``(x - shift) factor``.
+    """Return ``(coef, intercepts)`` for unscaled columns, from weights ``(n_machines, d)`` of columns ``(x - shift) factor``.
 
-    Wide coefficients come back sparse.
+    Wide coefficients are returned as a sparse array.
     """
     coef = weights if factor is None else weights * factor
     moved = intercepts if shift is None else intercepts - coef @ shift
@@ -128,7 +133,7 @@ def _pieces(features: np.ndarray) -> list[np.ndarray]:
 
 
 def multiply_rows(rows: Matrix, weights: Matrix) -> np.ndarray:
-    """Return ``rows @ weights.T``, ``(n, m)``, of dense or sparse ones; its bits do not depend on the number of BLAS threads."""
+    """Return ``rows @ weights.T``, ``(n, m)``, for dense or sparse inputs. The bits do not depend on the number of BLAS threads."""
     if not sp.issparse(rows) and not sp.issparse(weights):
         return row_product(rows, weights)
     values: Matrix = rows @ weights.T

@@ -1,4 +1,4 @@
-"""Model: a record of arrays that predicts, and says beforehand what that takes."""
+"""Model: a record of arrays that predicts, and that plans the memory of predictions."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Tables: TypeAlias = dict[str, list[dict[str, Any]]]
 """Tables of a report: name to rows, each a mapping of columns."""
 
 Part: TypeAlias = tuple[str, float | None, float]
-"""A part of a decision: its name, its value where it has one, and what it adds to the decision value."""
+"""Part of a decision: its name, its value (or ``None``), and its contribution to the decision value."""
 
 
 class Model:
     """A record of arrays that predicts.
 
-    The base is that of models whose rows are read and decided on by the tasks of one pass: the driver holds nothing but the values.
+    The base class is for models that predict rows in the tasks of a single pass. The driver holds only the decision values.
     """
 
     by_passes: ClassVar[bool] = True  # whether passes read the rows; else the driver does all by itself
@@ -32,37 +32,38 @@ class Model:
 
     @property
     def n_values(self) -> int:
-        """Number of decision values of a row."""
+        """Number of decision values per row."""
         return len(self.intercepts)
 
     def decision_values(self, data: Blocks, resources: Resources, **rows: Any) -> np.ndarray:
-        """Return ``(n_samples, n_values)`` decision values of every row of a store; ``rows``: what is given of the rows beside it, as
-        ``covariates`` or ``task``, where a model reads that.
+        """Return ``(n_samples, n_values)`` decision values of every row of a store.
+
+        ``rows``: further inputs per row that the model reads, such as ``covariates`` or ``task``.
         """
         raise NotImplementedError
 
     def staged_decision_values(self, data: Blocks, resources: Resources, **rows: Any) -> Iterable[tuple[int, np.ndarray]]:
-        """Return ``(size, decision values)`` of the model after every step, one at a time, where it keeps its path; else nothing."""
+        """Yield ``(size, decision values)`` after every step of the path; empty if the model does not keep its path."""
         return ()
 
     def contributions(self, read: Callable[[np.ndarray], np.ndarray], names: Sequence[str] | None, of: int) -> list[Part]:
-        """Return what every part of the model adds to decision value ``of`` in one row; nothing of models without such parts.
+        """Return the contribution of every part of the model to decision value ``of`` of one row; empty if the model has no such parts.
 
-        ``read`` returns some columns of the row, ``(1, k)``; ``names``: of all features.
+        ``read`` returns some columns of the row, ``(1, k)``. ``names``: names of all features.
         """
         return []
 
     def memory(self, data: BlockStore) -> list[Item]:
-        """Return what the driver holds of the rows while it decides."""
+        """Return the driver's memory items for the rows being predicted."""
         return []
 
     def fetched_bytes(self, data: BlockStore) -> list[int]:
-        """Return the bytes that each pass brings to the driver; a model that reads rows has one pass, which brings none."""
+        """Return the bytes that each pass sends to the driver. A model that reads rows has one pass, which sends none."""
         return [0]
 
 
 def column_batches(data: BlockStore, features: np.ndarray, step: int = 0) -> list[int]:
-    """Return the bytes of each pass that fetches columns, ``step`` of them at a time (0: all)."""
+    """Return the bytes of each pass that fetches columns, ``step`` at a time (0: all at once)."""
     step = step or max(1, len(features))
     batches: list[int] = []
     for lo in range(0, len(features), step):
@@ -73,9 +74,9 @@ def column_batches(data: BlockStore, features: np.ndarray, step: int = 0) -> lis
 
 
 def check_width(n_features: int, row_scaled: bool, data: Any) -> None:
-    """Refuse data of another width than the training data, and without row factors where the model needs them.
+    """Check that data have the width of the training data, and row factors if the model needs them.
 
-    Raises ValueError: the store and both widths are named.
+    Raises ValueError with the store and both widths.
     """
     if data.n_cols != n_features:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""A kernel matrix over the rows of one store, known by its spectrum. A plain record, saved without pickle."""
+"""A kernel matrix over the rows of one store, as an eigendecomposition. A plain record, saved without pickle."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .model import Model
 
 
 class Transductive(Model):
-    """A model that knows the rows of its fit: scores or coordinates of these; other rows are refused."""
+    """A model with scores or coordinates of its training rows only. It cannot predict other rows."""
 
     by_passes = False
     data_digest: str
 
     def decision_values(self, data: DataSet, resources: Resources, **rows: Any) -> np.ndarray:
-        """Return what the model says of each row. Raises DataError: the data are not the rows of the fit."""
+        """Return the model's values for each row. Raises DataError if the data are not the training rows."""
         if not self.is_fitted_on(data):
             raise DataError(
                 "this method knows only the rows that it was fitted on, and this is another store; fit it on all rows together", data.url
@@ -28,22 +28,22 @@ class Transductive(Model):
         return self.predictions()
 
     def is_fitted_on(self, data: DataSet) -> bool:
-        """Return whether a store has the rows that the model was fitted on."""
+        """Return whether a store has the training rows of the model."""
         return bool(self.data_digest) and data.digest == self.data_digest
 
     def predictions(self) -> np.ndarray:
-        """Return what the method says of each row, ``(n, k)``."""
+        """Return the scores or coordinates of each row, ``(n, k)``."""
         raise NotImplementedError
 
     @property
     def n_values(self) -> int:
-        """Scores, or coordinates, of a row."""
+        """Number of scores or coordinates per row."""
         return self.predictions().shape[1]
 
 
 @dataclass(frozen=True)
 class SpectralModel(Transductive):
-    """``K = U diag(lam) U'`` over the rows that a transductive method was fitted on, and over no others."""
+    """``K = U diag(lam) U'`` over the training rows of a transductive method."""
 
     record_name: ClassVar[str] = "SpectralModel"
     config_json: str  # the method's parameters
@@ -58,7 +58,7 @@ class SpectralModel(Transductive):
 
     @property
     def factor(self) -> np.ndarray:
-        """Rows of ``U diag(lam)^(1/2)``, ``(n, r)``: coordinates under which inner products are K."""
+        """Rows of ``U diag(lam)^(1/2)``, ``(n, r)``: coordinates whose inner products are K."""
         return self.eigenvectors * np.sqrt(self.eigenvalues)
 
     def kernel_block(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
@@ -66,6 +66,6 @@ class SpectralModel(Transductive):
         return (self.eigenvectors[rows] * self.eigenvalues) @ self.eigenvectors[cols].T
 
     def predictions(self) -> np.ndarray:
-        """Return what the method says of each row, ``(n, k)``: its scores, or else its coordinates."""
+        """Return the scores of each row, ``(n, k)``; without scores, its coordinates."""
         found = self.arrays.get("scores", self.factor)
         return found[:, None] if found.ndim == 1 else found

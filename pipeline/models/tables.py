@@ -1,4 +1,4 @@
-"""Tables of a model's weights, of features and of kernels."""
+"""Tables of a model's feature and kernel weights."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .model import Tables
 
 
 def weights_by_label(weights: np.ndarray, labels: Iterable[Any]) -> dict[str, float]:
-    """Return a table's columns for the weights of every machine: ``weight`` of a single one, else ``weight[label]`` of each."""
+    """Return the weight columns of a table: ``weight`` for a single model, otherwise ``weight[label]`` for each."""
     if len(weights) == 1:
         return {"weight": float(weights[0])}
     return {f"weight[{label}]": float(weight) for label, weight in zip(labels, weights, strict=True)}
 
 
 def name_features(features: Iterable[int], names: Sequence[str] | None) -> list[str]:
-    """Return the names of features, by their numbers; ``x3`` where there are none."""
+    """Return the names of features by index; ``x3`` if there are no names."""
     return [f"x{j}" if names is None else str(names[j]) for j in features]
 
 
@@ -28,13 +28,13 @@ N_FOLLOWED = 20  # kernels whose weights a report follows along the iterations
 
 
 def heaviest_first(weights: np.ndarray) -> np.ndarray:
-    """Return the indices of positive weights, the largest first; equal ones keep their order."""
+    """Return the indices of positive weights in decreasing order; ties keep their order."""
     order = np.argsort(-weights, kind="stable")
     return order[weights[order] > 0]
 
 
 def weight_tables(names: Sequence[str], labels: Sequence[Any], weights: np.ndarray, paths: Iterable[np.ndarray]) -> Tables:
-    """Return kernels by weight ``(n_machines, k)``, and the weights of the heaviest along ``paths`` ``(t, k)`` of the machines."""
+    """Return a table of kernels by weight ``(n_machines, k)``, and a table of the largest weights along ``paths`` ``(t, k)``."""
     order = heaviest_first(weights.max(axis=0))
     followed = [
         {"machine": label, "iteration": t, **{names[q]: float(row[q]) for q in order[:N_FOLLOWED]}}
@@ -45,12 +45,12 @@ def weight_tables(names: Sequence[str], labels: Sequence[Any], weights: np.ndarr
 
 
 def kernel_rows(names: Sequence[str], labels: Sequence[Any], weights: np.ndarray) -> list[dict[str, Any]]:
-    """Return kernels with a weight in some machine, the heaviest first; ``weights`` ``(n_machines, k)``."""
+    """Return the kernels with non-zero weight ``(n_machines, k)`` in some model, by decreasing weight."""
     return [{"kernel": names[q], **weights_by_label(weights[:, q], labels)} for q in heaviest_first(weights.max(axis=0))]
 
 
 def followed_tables(model: Any, names: Sequence[str] | None) -> Tables:
-    """Return the tables of `weight_tables` of a model on kernels that keeps the weights of its machines along the iterations."""
+    """Return the tables of `weight_tables` for a kernel model that keeps its weights over the iterations."""
     labels, count = json.loads(model.classes_json) or (), len(model.theta)
     paths = [model.arrays[f"weights_path_{m}"] for m in range(count)]
     return weight_tables(kernel_names(model, names), [str(label) for label in labels] if count > 1 else [""], model.theta, paths)

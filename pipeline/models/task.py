@@ -1,4 +1,4 @@
-"""A fitted machine for many tasks on weighted sums of kernels: a plain record, saved without pickle, and its decision values."""
+"""A fitted multi-task model on weighted sums of kernels: a plain record, saved without pickle, and its decision values."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Diagonals = Callable[[np.ndarray, np.ndarray], np.ndarray]  # `diagonals(kernels
 class TaskModel(KernelBased):
     """``f_t(x) = sum_q sum_s S_q[s, t] sum_{i in task s} beta_i K_q(x_i, x) + intercept_t`` for every task t.
 
-    Of more than two classes a machine per class against the rest: then ``beta``, ``intercepts`` and ``weights`` have an axis for them
-    before all others, that of the weights of length one where the machines share them.
+    With more than two classes there is one binary model per class, against the rest. Then ``beta``, ``intercepts`` and ``weights`` have a
+    leading axis for it; for shared weights its length is one.
     """
 
     record_name: ClassVar[str] = "TaskModel"
@@ -63,33 +63,33 @@ class TaskModel(KernelBased):
 
     @property
     def labels(self) -> tuple[Any, ...]:
-        """The class labels in order; none of a regression."""
+        """The class labels in order; empty for regression."""
         return tuple(json.loads(self.classes_json) or ())
 
     @property
     def tasks(self) -> tuple[Any, ...]:
-        """Names of the tasks."""
         return tuple(json.loads(self.tasks_json))
 
     @property
     def n_machines(self) -> int:
-        """Machines of a task: one, or one per class."""
+        """Number of binary models per task: one, or one per class."""
         return 1 if self.beta.ndim == 1 else len(self.beta)
 
     @property
     def n_kernels(self) -> int:
-        """Number of kernels."""
         return self.weights.shape[self.beta.ndim - 1]
 
     def machine(self, m: int) -> TaskModel:
-        """Return the model of one class against the rest; a model of two classes, or of a target, is itself."""
+        """Return the binary model of one class against the rest. A model of two classes, or of a numeric target, is returned unchanged."""
         if self.beta.ndim == 1:
             return self
         weights = self.weights[m if len(self.weights) > 1 else 0]
         return replace(self, beta=self.beta[m], intercepts=self.intercepts[m], weights=weights, calibration=None)
 
     def shares(self, task: int) -> np.ndarray:
-        """Return ``S_q[s, task]`` of every used kernel and support row, ``(n_used, n_support)``, s the row's task; of one machine."""
+        """Return ``S_q[s, task]`` for every used kernel and support row, ``(n_used, n_support)``, where s is the row's task. For one binary
+        model.
+        """
         weights = self.weights[self.used]
         if weights.ndim == 3:
             return weights[:, self.support_tasks, task]
@@ -97,13 +97,14 @@ class TaskModel(KernelBased):
 
     @property
     def n_values(self) -> int:
-        """Decision values of a row, which are those of its task."""
+        """Number of decision values per row; they belong to the row's task."""
         return self.n_machines
 
     def decision_values(self, data: Any, resources: Resources, task: object = None, **rows: Any) -> np.ndarray:
-        """Return ``(n, n_machines)`` decision values of every row of a store (one pass over its rows); ``task`` is in place of its tasks.
+        """Return ``(n, n_machines)`` decision values of every row of a store, in one pass over its rows. ``task`` overrides the store's
+        tasks.
 
-        Raises ValueError: a task that was not there at fit, data of another width, or no row factors where the model needs them.
+        Raises ValueError for an unknown task, data of another width, or missing row factors.
         """
         self.check_store(data)
         codes = store_codes(self, data, task)
@@ -112,26 +113,26 @@ class TaskModel(KernelBased):
 
 
 def task_counts(model: TaskModel) -> dict[str, Any]:
-    """Return what a summary says of the size of a model, and of its classes."""
+    """Return the sizes of a model, and its classes, for a summary."""
     counts = {"n_kernels": model.n_kernels, "n_tasks": len(model.tasks), "n_support": len(model.support_ids)}
     return {**counts, "classes": json.loads(model.classes_json)}
 
 
 def task_table(names: Sequence[Any], codes: np.ndarray, beta: np.ndarray, intercepts: np.ndarray) -> list[dict[str, Any]]:
-    """Return a table of the tasks: rows, rows with a coefficient ``beta``, and intercept; ``codes`` ``(n,)`` are the tasks of the rows."""
+    """Return a table of the tasks: rows, rows with a non-zero ``beta``, and intercept. ``codes`` ``(n,)`` are the tasks of the rows."""
     sizes, supports = (np.bincount(codes, used, len(names)).astype(int).tolist() for used in (None, beta != 0))
     columns = zip(names, sizes, supports, intercepts.tolist(), strict=True)
     return [{"task": task, "rows": size, "support": support, "intercept": b} for task, size, support, b in columns]
 
 
 def machine_stack(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return what a model holds of some machines: one part as it is, several one after the other."""
+    """Return the arrays of several binary models stacked along a new axis; a single array is returned unchanged."""
     return parts[0] if len(parts) == 1 else np.stack(parts)
 
 
 def by_class(tables: Sequence[Tables], labels: Sequence[Any]) -> Tables:
-    """Return the tables of machines one against the rest as one set of tables: the class first in every row, weights of kernels side by
-    side.
+    """Return the tables of one-against-rest models combined: every row starts with the class, and kernel weights have a column
+    per class.
     """
     joined = {name: [{"class": label, **row} for label, one in zip(labels, tables, strict=True) for row in one[name]] for name in tables[0]}
     if "kernels" in joined:
@@ -144,7 +145,7 @@ def by_class(tables: Sequence[Tables], labels: Sequence[Any]) -> Tables:
 
 
 def decide_task_rows(model: TaskModel, X: Matrix, codes: np.ndarray) -> np.ndarray:
-    """Return ``(n, n_machines)`` decision values of rows to which scaling has been applied, or of strings; ``codes`` are their tasks."""
+    """Return ``(n, n_machines)`` decision values of scaled rows, or of strings. ``codes`` are the tasks of the rows."""
     specs, support = model.used_specs(), model.support_rows()
 
     def blocks(kernels: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -197,7 +198,7 @@ def _kernel_part(
     blocks: Blocks,
     diagonals: Diagonals | None,
 ) -> np.ndarray:
-    """Return what the kernels add to the decision values of some rows of one task, ``(n_rows, n_machines)``."""
+    """Return the contribution of the kernels to the decision values of some rows of one task, ``(n_rows, n_machines)``."""
     raw, sums = blocks(kernels, rows, columns), np.zeros((len(rows), len(shares)))
     has_lengths = any(model.norms[q].diag_root is not None for q in kernels)
     diagonal = diagonals(kernels, rows) if diagonals is not None and has_lengths else None
@@ -213,7 +214,7 @@ def _kernel_part(
 
 @dataclass(frozen=True)
 class TaskRows:
-    """A range of rows of a data set with their tasks."""
+    """A range of rows of a data set, and their tasks."""
 
     span: RowSpan
     codes: np.ndarray
@@ -225,10 +226,9 @@ class TaskRows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the rows in float64, at most."""
+        """Upper bound on the bytes of the rows in float64."""
         return self.span.nbytes
 
 
 def decide_chunk(ref: TaskRows, model: TaskModel) -> list[RowDecisions]:
-    """Return the decision values of a range of rows."""
     return [RowDecisions(ref.rows, decide_task_rows(model, ref.span.load(model), ref.codes))]

@@ -1,4 +1,4 @@
-"""Data made by formula, with what was planted in them: for examples, tests and benchmarks."""
+"""Synthetic data with known relevant features, for examples, tests and benchmarks."""
 
 from typing import TYPE_CHECKING
 

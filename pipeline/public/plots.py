@@ -1,4 +1,4 @@
-"""Figures of fits and runs in Python, drawn by the code that draws the reports.
+"""Plots of fits and runs in Python, drawn by the same code as the reports.
 
 ::
 
@@ -7,8 +7,8 @@
     charts = gramplane.plots.list_charts("runs/adult")
     gramplane.plots.paint(axes, charts[0])
 
-Predictions have displays in scikit-learn (``ConfusionMatrixDisplay``, ``RocCurveDisplay``, ``PrecisionRecallDisplay``,
-``PredictionErrorDisplay``), which take the estimators here as any others.
+For predictions, use scikit-learn's displays (``ConfusionMatrixDisplay``, ``RocCurveDisplay``, ``PrecisionRecallDisplay``,
+``PredictionErrorDisplay``); they accept gramplane's estimators.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""For those who write a method of their own: the checks that every method of gramplane passes."""
+"""Checks for your own method: the same ones that every method of gramplane passes."""
 
 from typing import TYPE_CHECKING
 

@@ -1,1 +1,1 @@
-"""Parameters, contexts and checks that all of the pipeline knows."""
+"""Records used throughout the pipeline: parameters, data sets, charts, views of runs."""

@@ -1,4 +1,4 @@
-"""``began.json`` of a run: what it began with beside its data. A run that goes on compares: its state was made with these."""
+"""``began.json`` of a run records the conditions that its state depends on, besides the data. A resumed run compares them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ NAME = "began"
 
 
 def note_arithmetic(run: RunStore, resumed: bool) -> str:
-    """Note what this process computes with; return what to say where a run goes on with something else, else an empty text.
+    """Record the arithmetic of this process. Return a warning if a run resumes with another one, otherwise an empty text.
 
-    Unless it ``resumed`` from a state of earlier steps, nothing of what was noted before counts.
+    Earlier records are ignored unless the run ``resumed`` from a checkpoint.
     """
     noted, now = run.read_json(NAME) or {}, arithmetic()
     seen = noted.get("arithmetic", []) if resumed else []
@@ -29,10 +29,11 @@ def note_arithmetic(run: RunStore, resumed: bool) -> str:
 
 
 def confirm_grams(run: RunStore, place: str, holds: Mapping[str, Any], name: str = "grams") -> None:
-    """Note what the Gram store of a run holds for it, or compare with what it held when the run began.
+    """Record the contents of a run's Gram store, or compare them with the contents when the run began.
 
-    ``holds`` are JSON values by name: whatever decides the bits that are read from the store at ``place``; a run that reads several notes
-    each under a ``name``. Raises DigestMismatch: it was made again, of other data or otherwise laid out, or holds other kernels now.
+    ``holds``: JSON values that determine the bits read from the store at ``place``. A run with several stores records each under a
+    ``name``.
+    Raises DigestMismatch if the store was made again, has other data, layout or kernels.
     """
     noted = run.read_json(NAME) or {}
     before = noted.get(name)

@@ -1,4 +1,4 @@
-"""Chart: a figure of a report as data. Methods say what it shows, in which words; the report decides how it looks."""
+"""Chart: a figure of a report as data. Methods provide content and words; the report draws it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Mark = Literal["line", "step", "band", "bar", "area", "point", "whisker"]
 
 @dataclass(frozen=True)
 class Series:
-    """Numbers that are drawn in one way."""
+    """Numbers that are drawn in the same style."""
 
     # x, y: as many numbers each; NaN is left out
     x: Sequence[float]
@@ -54,11 +54,11 @@ class Legend:
 class Chart:
     """A figure of a report.
 
-    ``kind``: ``"series"`` on two axes; ``"ranking"``: a bar for each of ``names``, from the one series' y, or where there is a second one
-    a point, with an interval from its ``base`` to its y; ``"heat"``: ``matrix``, whose columns are ``names`` and whose rows are
-    ``row_names``, with the series on top. ``series`` is what is drawn, the last on top. ``x_scale``: ``"falling"`` runs
-    from right to left; ``y_scale``: ``"log"`` where the numbers differ enough for a power of ten among the ticks; ``"symlog"`` has room for
-    zero. ``whole``: axes whose ticks are whole numbers.
+    ``kind``: ``"series"`` on two axes, ``"ranking"`` or ``"heat"``. A ranking draws a bar for each of ``names``, with lengths y of its
+    only series. With two series, it draws a point and an interval from the second one's ``base`` to its y. A heat map draws ``matrix`` with
+    columns ``names`` and rows ``row_names``, and the series on top. ``series``: drawn in order, the last on top. ``x_scale``: ``"falling"``
+    runs from right to left. ``y_scale``: ``"log"`` if the numbers span enough for a power of ten among the ticks; ``"symlog"`` also shows
+    zero. ``whole``: axes with integer ticks only.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class ShownTable:
-    """A table of a run as a page shows it: its name, heading and note, and whether it is open."""
+    """A table of a run in a report: name, heading, note, and whether it is initially open."""
 
     name: str
     title: str
@@ -99,7 +99,7 @@ class ShownTable:
 
 @dataclass(frozen=True)
 class SystemCharts:
-    """What a system brings to reports, ``CHARTS`` in its ``charts.py``."""
+    """The charts and words of a method for reports: ``CHARTS`` in its ``charts.py``."""
 
     # functions that return charts of several runs in one picture, from all runs of a page
     comparing: Sequence[Callable[[Sequence[RunView]], list[Chart]]] = ()
@@ -113,35 +113,34 @@ class SystemCharts:
 
 
 def short(name: object, width: int = 40) -> str:
-    """Return a name fit for a label: on one line, at most ``width`` characters."""
+    """Return a name as a label: on one line, at most ``width`` characters."""
     text = " ".join(str(name).split())
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def has_long_names(names: Sequence[str]) -> bool:
-    """Return whether the names of a ranking have no room beside its bars."""
+    """Return whether the names of a ranking are too long to stand beside its bars."""
     return max(map(len, names), default=0) > LONG_NAME
 
 
 def ranking_height(names: Sequence[str]) -> float:
-    """Return how many inches a ranking is high."""
+    """Return the height of a ranking in inches."""
     return 0.65 + (0.38 if has_long_names(names) else 0.21) * len(names)
 
 
 def run_label(run: RunView, runs: Sequence[RunView], what: str = "") -> str:
-    """Return the label of a line of a run, which names the run where there are others."""
+    """Return the label of a run's line; with several runs it includes the run's name."""
     return " ".join(part for part in (short(run.name) if needs_names(runs) else "", what) if part)
 
 
 def step_marker(run: RunView) -> str:
-    """Return the marker of a line over the steps of a run."""
     return "o" if len(run.history) <= MAX_MARKED_STEPS else ""
 
 
 def run_lines(runs: Sequence[RunView], keys: Sequence[tuple[str, str, str]], x: str = "iteration", positive: bool = False) -> list[Series]:
-    """Return lines ``(key, label, style)`` of the histories of runs; of ``positive`` ones only values above zero.
+    """Return lines ``(key, label, style)`` of the histories of runs; ``positive`` drops values that are not above zero.
 
-    One run has a colour per line, several have one each.
+    A single run has one colour per line; several runs have one colour each.
     """
     lines = []
     for i, run in enumerate(runs):
@@ -154,5 +153,5 @@ def run_lines(runs: Sequence[RunView], keys: Sequence[tuple[str, str, str]], x: 
 
 
 def legend_of(series: Sequence[Series], runs: Sequence[RunView]) -> Legend | None:
-    """Return the legend of a chart of runs, which needs none for a single line of a single run."""
+    """Return the legend of a chart of runs, or ``None`` for a single line of a single run."""
     return Legend() if len(series) > 1 or (series and needs_names(runs)) else None

@@ -1,4 +1,4 @@
-"""Where passes run, and within which memory: what every run, and every command that computes, may be told."""
+"""Options of every run and computing command: where passes run, and memory limits."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ComputeOptions:
-    """``None`` and ``False``: not said. ``cluster``: the cluster text, such as ``sync`` (as if said) or ``local:4``; memory in bytes or as
-    a text such as ``4GiB``; ``stall_timeout``: seconds without a finished task before a run is given up."""
+    """Cluster and memory options; ``None`` and ``False`` mean unset.
+
+    ``cluster``: such as ``sync`` (the default) or ``local:4``. Memory is in bytes, or a text such as ``4GiB``. ``stall_timeout``: seconds
+    without a finished task before a run is aborted.
+    """
 
     cluster: str | None = None
     worker_memory: str | int | None = None
@@ -23,22 +26,21 @@ class ComputeOptions:
     stall_timeout: float | None = None
 
     def over(self, **lower: Any) -> ComputeOptions:
-        """Return these settings with ``lower`` filling in what was not said (YAML < environment < flags)."""
+        """Return these options, with unset ones taken from ``lower`` (precedence: YAML < environment < flags)."""
         return ComputeOptions(**{**lower, **{key: value for key, value in vars(self).items() if value not in (None, False)}})
 
     def arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of functions that compute."""
+        """Return the options as keyword arguments."""
         return {**vars(self), "cluster": self.cluster or "sync"}
 
     @property
     def driver_bytes(self) -> int:
-        """Bytes that the driver may hold: those given, or half of the memory of machine or container."""
+        """Memory limit of the driver in bytes: as given, or half the memory of the computer or container."""
         from ...cluster import driver_bytes
 
         return driver_bytes(self.driver_memory)
 
     def config(self) -> ClusterConfig:
-        """Return the checked cluster configuration."""
         from ...cluster import parse_cluster
 
         security = {"allow_plaintext": self.allow_plaintext, "tls": self.tls}

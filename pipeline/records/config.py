@@ -1,4 +1,4 @@
-"""Parameters of every method, defined once: command line, YAML, JSON schema, estimators and documentation come from these models."""
+"""Parameters of every method, defined once. Command line, YAML, JSON schema, estimators and documentation are derived from these models."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ FOLD_TOL_FACTOR = 10.0  # of tolerances in fits made for their decision values: 
 
 
 class MethodConfig(BaseModel):
-    """Base of all parameter models: frozen, closed, with a digest."""
+    """Base of all parameter models: immutable, without extra fields, with a digest."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
@@ -72,22 +72,22 @@ class MethodConfig(BaseModel):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Parameters in which fits of a search may differ that start from one another, the one first that they follow; empty: none do."""
+        """Parameters that may differ between fits that start from one another, the path's own parameter first. Empty if none may."""
         return ()
 
     @property
     def off_path(self) -> str:
-        """The parameters in which fits must agree that start from one another."""
+        """A key of the parameters in which fits must agree to start from one another."""
         return repr({name: value for name, value in self.model_dump(mode="json").items() if name not in self.path})
 
     @property
     def learns_from_stream(self) -> bool:
-        """Whether it takes rows as they come."""
+        """Whether the fit reads rows as a stream."""
         return False
 
     @property
     def auto_scale(self) -> Literal["standard", "max-abs", None]:
-        """What ``scale="auto"`` stands for; of sparse columns ``max-abs`` for ``standard``."""
+        """The meaning of ``scale="auto"``. Sparse columns get ``max-abs`` instead of ``standard``."""
         if self.learns_from_stream:
             return None
         seen_by = "; ".join(str(getattr(self, name, None)) for name in ("kernels", "kernel", "dag", "feature_map"))
@@ -96,23 +96,23 @@ class MethodConfig(BaseModel):
 
     @property
     def calibrates(self) -> bool:
-        """Whether a calibration of probabilities is part of a fit."""
+        """Whether a fit includes the calibration of probabilities."""
         return getattr(self, "probability", False) in ("sigmoid", "isotonic")
 
     @property
     def is_logistic(self) -> bool:
-        """Whether decision values of classifiers are log odds: those of the logistic loss."""
+        """Whether a classifier's decision values are log odds, as with the logistic loss."""
         return getattr(self, "loss", None) == "logistic"
 
     @property
     def probability_kind(self) -> str:
-        """How decision values become probabilities: logistic, sigmoid or isotonic."""
+        """Conversion of decision values to probabilities: logistic, sigmoid or isotonic."""
         if self.is_logistic:
             return "logistic"
         return "isotonic" if getattr(self, "probability", None) == "isotonic" else "sigmoid"
 
     def for_folds(self) -> Self:
-        """Return the parameters of fits that are made for their decision values alone: tolerances are wider."""
+        """Return parameters with larger tolerances, for fits of which only decision values are used."""
         given = {name: getattr(self, name) for name in self.fold_tols}
         wider = {name: max(min(FOLD_TOL_FACTOR * tol, self.fold_tols[name]), tol) for name, tol in given.items() if tol is not None}
         return self.model_copy(update=wider) if wider else self
@@ -122,13 +122,13 @@ class MethodConfig(BaseModel):
         return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
 
     def decisions_of(self, decided: Self) -> dict[str, Any]:
-        """Return what became of the parameters that were left to the data."""
+        """Return the values of the parameters that were derived from the data."""
         before, after = self.model_dump(mode="json"), decided.model_dump(mode="json")
         return {name: value for name, value in after.items() if value != before[name]}
 
 
 class GramConfig(MethodConfig):
-    """Base of the parameters of methods whose Gram matrices may lie in a Gram store."""
+    """Base of the parameters of methods that can keep Gram matrices in a Gram store."""
 
     if TYPE_CHECKING:
         grams: GramPolicy
@@ -145,7 +145,7 @@ C = TypeVar("C", bound=MethodConfig)
 
 
 def make_config(kind: type[C], params: Mapping[str, Any]) -> C:
-    """Return the checked parameter model; a bad value raises ``ValueError`` that names argument, value and rule."""
+    """Return the checked parameter model. Raises ValueError with argument, value and rule."""
     for name in params:
         if name not in kind.model_fields:
             raise ValueError(f"parameter {name!r} does not exist{nearest(str(name), kind.model_fields)}")

@@ -1,4 +1,4 @@
-"""Texts in CSV outputs that a spreadsheet would compute: they are told, and quoted where that is asked for."""
+"""Texts in CSV output that a spreadsheet would evaluate as formulas: a warning, or an apostrophe if requested."""
 
 from __future__ import annotations
 
@@ -13,22 +13,26 @@ _NUMERAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 class CsvTexts:
-    """Looks at the texts of one output; called with a cell it returns what is to be written. ``excel_safe``: put an apostrophe before
-    texts that begin with = or @, or with + or - and are no numerals, which spreadsheets take for a text; else `tell` warns of them."""
+    """Converts the cells of one CSV output.
+
+    With ``excel_safe``, texts that begin with = or @, or with + or - without being numbers, get a leading apostrophe. Spreadsheets then
+    show
+    them as text. Otherwise :meth:`tell` warns of them.
+    """
 
     def __init__(self, excel_safe: bool, warn: Callable[[str], object]) -> None:
         self._excel_safe, self._warn = excel_safe, warn
         self._found: list[str] = []
 
     def __call__(self, value: Any) -> Any:
-        """Return a cell as it is to be written."""
+        """Return a cell as it is written."""
         if not isinstance(value, str) or not _FORMULA.match(value) or _NUMERAL.fullmatch(value):
             return value
         self._found.append(value)
         return f"'{value}" if self._excel_safe else value
 
     def columns(self, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the columns of a table with their texts as they are to be written."""
+        """Return the columns of a table with their texts as they are written."""
         texts = {
             name: np.array([self(cell) for cell in column.tolist()], object)
             for name, column in columns.items()
@@ -37,7 +41,7 @@ class CsvTexts:
         return {self(name): texts.get(name, column) for name, column in columns.items()}
 
     def tell(self, out: str) -> None:
-        """Warn of texts that a spreadsheet would compute, unless they were quoted."""
+        """Warn of texts that a spreadsheet would evaluate, unless they were quoted."""
         if self._found and not self._excel_safe:
             which = f"{len(self._found)} texts begin with =, @, + or -, such as {self._found[0]!r}"
             self._warn(f"{out}: {which}, and spreadsheets compute them; excel_safe (--excel-safe) quotes them")

@@ -1,4 +1,4 @@
-"""DataSet: what every method may ask of the data of a run, wherever they lie and whatever they hold."""
+"""DataSet: the common interface of all kinds of training data."""
 
 from __future__ import annotations
 
@@ -22,57 +22,55 @@ KINDS: dict[Kind, str] = {
 
 
 class DataSet(Protocol):
-    """Rows that a method learns from: a block store, arrays, strings or matrices in memory, or a text that is read once."""
+    """Rows that a method learns from: a block store, a stream of text, or arrays, strings or matrices in memory."""
 
     @property
     def holds(self) -> Kind:
-        """What its rows are."""
+        """The kind of the rows."""
         ...
 
     @property
     def url(self) -> str:
-        """Where it lies; ``"memory"`` for arrays."""
+        """Location; ``"memory"`` for arrays."""
         ...
 
     @property
     def digest(self) -> Any:  # (a text, made when first asked for)
-        """Identity of the contents; empty where nothing is stored."""
+        """Digest of the contents; empty for data that are not stored."""
         ...
 
     @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        ...
+    def n_rows(self) -> int: ...
 
     @property
     def n_cols(self) -> int:
-        """Number of features; 0 of strings, the number of rows of matrices."""
+        """Number of features: 0 for strings, the number of rows for matrices."""
         ...
 
     def has_table(self, name: str) -> bool:
-        """Whether rows have a table of this name, such as ``"y"`` or ``"weight"``."""
+        """Return whether there is a table of row values with this name, such as ``"y"`` or ``"weight"``."""
         ...
 
     def row_table(self, name: str) -> np.ndarray:
-        """Return that table, ``(n_rows,)``."""
+        """Return such a table, ``(n_rows,)``."""
         ...
 
 
 @dataclass(frozen=True)
 class Reads:
-    """What a fit gets beside its parameters: rows to read, and what else its method declares."""
+    """The inputs of a fit in addition to its parameters: a data set, and other inputs that the method declares."""
 
     data: Any
 
     def over(self, data: DataSet) -> Self:
-        """Return inputs whose rows are read from ``data``: the same ones, in another place."""
+        """Return inputs that read the same rows from ``data``."""
         return self if data is self.data else replace(self, data=data)
 
 
 def require(data: DataSet, method: str, *kinds: Kind) -> None:
-    """Refuse data that a method cannot learn from.
+    """Check that a method can learn from a kind of data.
 
-    Raises DataError: the data hold something else; the method, what it takes and what there is are named.
+    Raises DataError with the method, the kinds that it takes, and the kind of the data.
     """
     if data.holds not in kinds:
         takes = " or ".join(KINDS[kind] for kind in kinds)
@@ -80,7 +78,7 @@ def require(data: DataSet, method: str, *kinds: Kind) -> None:
 
 
 class CountedNames(Sequence[str]):
-    """Names ``x1``, ``x2``, … of features that the source counts from another number than 0."""
+    """Feature names ``x1``, ``x2``, … for a source that does not count from 0."""
 
     def __init__(self, first: int, count: int) -> None:
         self._numbers = range(first, first + count)
@@ -93,12 +91,14 @@ class CountedNames(Sequence[str]):
 
 
 def source_names(data: Any) -> Sequence[str] | None:
-    """Return the names of the features of a data set, counted as the source counts where it has none; ``None``: ``x0``, ``x1``, …."""
+    """Return the feature names of a data set; without names, ``x`` and a number counted as in the source. ``None`` means ``x0``,
+    ``x1``, ….
+    """
     names, first = data.feature_names(), getattr(data, "first_feature", 0)
     return CountedNames(first, int(data.n_cols)) if names is None and first else names
 
 
 def feature_namer(data: Any) -> Callable[[int], str]:
-    """Return what names the features of a data set by their numbers; where they have no names ``x7``, counted as the source counts."""
+    """Return a function from feature index to name; without names, ``x7`` counted as in the source."""
     names = source_names(data)
     return lambda j: f"x{int(j)}" if names is None else str(names[int(j)])

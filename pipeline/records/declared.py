@@ -1,4 +1,4 @@
-"""What a system declares of its methods in its `__init__`: what they are for, and what they take beside their data."""
+"""Declarations in a method's ``__init__.py``: its purpose, and its inputs in addition to the data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Profile:
-    """A method as the page "Which method?" shows it."""
+    """The entry of a method on the page "Which method?"."""
 
     method: str  # its name
     problem: str  # what it solves, in one line
@@ -20,7 +20,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class ExtraInput:
-    """Something that a method takes beside its data."""
+    """An input of a method in addition to its data."""
 
     name: str  # key of a workflow; with dashes for its underscores option of the command line
     what: str  # in words, such as `"tags of every row"`
@@ -39,7 +39,7 @@ class ExtraInput:
 
     @property
     def flag(self) -> str:
-        """The option of the command line."""
+        """The command line option."""
         return f"--{self.name.replace('_', '-')}"
 
 

@@ -1,4 +1,4 @@
-"""JoinedStores: the rows of several block stores one after the other as one data set, none of which is read before it is asked for."""
+"""JoinedStores: the concatenated rows of several block stores as one data set. Rows are read only when needed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Key = tuple[tuple[str, str], ...]
 
 
 class JoinedStores:
-    """Rows of block stores of one width and one scaling, side by side. It travels as the stores' names, as references do."""
+    """Concatenated rows of block stores with the same width and scaling. Only the stores' names are sent to workers."""
 
     def __init__(self, stores: Sequence[BlockStore]) -> None:
         self.stores = tuple(stores)
@@ -29,7 +29,7 @@ class JoinedStores:
         self.scale: ColumnScale = self.stores[0].scale if self.stores[0].shown is None else _scale_of_all(self.stores)
 
     def with_scale(self, kind: ScaleKind, *, centred: bool = True) -> JoinedStores:
-        """Return the same rows under a scaling whose factors are those of all of them."""
+        """Return the same rows with another scaling, whose factors are computed over all stores."""
         return JoinedStores([store.with_scale(kind, centred=centred) for store in self.stores])
 
     def __reduce__(self) -> tuple[Callable[[Key], JoinedStores], tuple[Key]]:
@@ -37,19 +37,19 @@ class JoinedStores:
 
     @property
     def holds(self) -> Kind:
-        """What its rows are."""
+        """The kind of the rows."""
         return self.stores[0].holds
 
     def has_table(self, name: str) -> bool:
-        """Whether rows have a table: of rows from several stores none is read."""
+        """Always ``False``: tables of joined stores are not read."""
         return False
 
     def row_table(self, name: str) -> np.ndarray:
-        """Raise KeyError, see :meth:`has_table`."""
+        """Raise KeyError; see :meth:`has_table`."""
         raise KeyError(name)
 
     def parts(self, lo: int, hi: int) -> Iterator[tuple[BlockStore, tuple[int, int]]]:
-        """Yield the stores that have some of rows ``lo:hi``, each with its own range of them."""
+        """Yield the stores that contain some of the rows ``lo:hi``, each with its own range of rows."""
         for store, first in zip(self.stores, self.edges[:-1], strict=True):
             span = max(lo - first, 0), min(hi - first, store.n_rows)
             if span[0] < span[1]:
@@ -57,7 +57,7 @@ class JoinedStores:
 
 
 def _scale_of_all(stores: Sequence[BlockStore]) -> ColumnScale:
-    """Return the scaling of the rows of all stores, from that of the rows of each."""
+    """Return the scaling over all stores, combined from the scaling of each."""
     first = stores[0].scale
     if first.kind == "standard" and stores[0].meta.kind == "sparse":
         raise DataError("scale='standard' of sparse rows needs all of them in one store; scale='max-abs' does not", stores[1].url)
@@ -74,5 +74,5 @@ def _scale_of_all(stores: Sequence[BlockStore]) -> ColumnScale:
 
 @lru_cache(maxsize=8)
 def open_joined(places: Key) -> JoinedStores:
-    """Return the rows of stores by their names and digests, opened once in a process."""
+    """Return the rows of stores by names and digests. Opened once per process."""
     return JoinedStores([open_shared(url, digest) for url, digest in places])

@@ -1,4 +1,4 @@
-"""What an unknown name may have meant, and what is wrong with a value that may have several forms."""
+"""Suggestions for unknown names, and plain messages for invalid values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` for the closest known name, else the list of names: the end of a message."""
+    """Return the end of a message: ``; did you mean 'x'?`` with the closest known name, otherwise the list of names."""
     names = [str(name) for name in known]
     close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if not close:
@@ -37,7 +37,7 @@ _RULES: Mapping[str, str] = {
     "less_than": "less than {lt:g}",
     "less_than_equal": "at most {le:g}",
 }
-"""What a value must be, by pydantic's kinds of findings."""
+"""Rule in words for each kind of pydantic error."""
 
 
 def _message(item: Mapping[str, Any]) -> str:
@@ -46,7 +46,7 @@ def _message(item: Mapping[str, Any]) -> str:
 
 
 def joined_branches(errors: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return pydantic's findings in plain words, those of the branches of a union as one, `must be greater than 0 or 'auto'`."""
+    """Return pydantic's errors in plain words. Those of a union are joined, such as `must be greater than 0 or 'auto'`."""
     rows: dict[object, Mapping[str, Any]] = {}
     for item in errors:
         loc = tuple(part for k, part in enumerate(item["loc"]) if not (k and isinstance(part, str) and _BRANCH.fullmatch(part)))

@@ -1,4 +1,4 @@
-"""What a report shows of a run: plain values, whatever stored them."""
+"""The content of a run for a report: plain values, independent of their storage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HELD_OUT_ROWS, TRAINING_ROWS, OTHER_ROWS = "rows held out of the fit", "training
 
 @dataclass(frozen=True)
 class RunView:
-    """A run as the report sees it."""
+    """The content of a run for a report."""
 
     name: str  # shown in legends and headings
     path: str  # where the run lies
@@ -42,7 +42,7 @@ class RunView:
 
     @property
     def bounded(self) -> bool:
-        """Whether the rounds close two bounds around the optimum."""
+        """Whether the history has a lower and an upper bound of the optimum."""
         return has_values(self.column("lower_bound")) and has_values(self.column("upper_bound"))
 
     @property
@@ -52,7 +52,7 @@ class RunView:
 
     @property
     def unit(self) -> str:
-        """What the method selects."""
+        """The kind of thing that the method selects."""
         if self.tables.get("rules") is not None:
             return "rules"
         if any("tasks" in row for row in self.tables.get("groups", ())):
@@ -61,27 +61,27 @@ class RunView:
 
     @property
     def along_path(self) -> bool:
-        """Whether accuracy was measured at points of a path of kernels."""
+        """Whether accuracy was measured along a path of kernels."""
         return has_values([number(row.get("train_accuracy")) for row in self.tables.get("path", ())])
 
     @property
     def step(self) -> str:
-        """What a row of the history is: of a stream a step, which takes many rounds of its own."""
+        """The name of a row of the history. For a stream it is a step, which consists of many rounds."""
         return "step" if any("epoch" in row for row in self.history) else "round"
 
     @property
     def steps(self) -> Any:
-        """How many rows of the history there are to be, as the summary tells."""
+        """Number of rows of the history, according to the summary."""
         return self.summary.get("iterations", self.summary.get("rounds"))
 
     @property
     def shown_scores(self) -> Sequence[Row]:
-        """Scores on rows that the fit has not seen; of a run without any those on rows it has seen."""
+        """Scores on held-out rows; without these, scores on training rows."""
         return [score for score in self.scores if score.get("rows_are") != TRAINING_ROWS] or self.scores
 
     @property
     def is_unseen(self) -> bool:
-        """Whether any score is of rows that the fit has not seen."""
+        """Whether any score is on held-out rows."""
         return any(score.get("rows_are") != TRAINING_ROWS for score in self.scores)
 
     def column(self, key: str) -> list[float]:
@@ -95,7 +95,7 @@ class RunView:
 
 
 def measure_of(row: Row) -> str:
-    """Return what a row of a search is compared by: what was asked for, else ``"accuracy"``, or ``"r2"`` of regressions."""
+    """Return the name of the score that a row of a search is compared by; the default is ``"accuracy"``, or ``"r2"`` for regression."""
     return str(row.get("measure") or ("accuracy" if "accuracy" in row else "r2"))
 
 
@@ -113,16 +113,16 @@ def has_values(values: Sequence[float]) -> bool:
 
 
 def needs_names(runs: Sequence[RunView]) -> bool:
-    """Return whether lines in a figure of these runs carry their names."""
+    """Return whether lines in a chart of these runs need the runs' names."""
     return len(runs) > 1 or any(run.is_compared for run in runs)
 
 
 def step_word(runs: Sequence[RunView]) -> str:
-    """Return what the rows of the histories of runs are."""
+    """Return the common name of the rows of the runs' histories."""
     return " or ".join(sorted({run.step for run in runs}))
 
 
 def weight_of(row: Row) -> float:
-    """Return the weight of a selected feature; with several classes the one of largest size."""
+    """Return the weight of a selected feature; with several classes, the one of largest absolute value."""
     values = [number(value) for key, value in row.items() if key.startswith("weight")]
     return max(values, key=abs, default=math.nan)

@@ -1,4 +1,4 @@
-"""Column scaling as models keep it."""
+"""Column scaling as stored in models."""
 
 from __future__ import annotations
 

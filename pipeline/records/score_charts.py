@@ -1,4 +1,4 @@
-"""Charts of scores: how well classes are separated, calibration, regression errors, and the settings a search compared."""
+"""Charts of scores: separation of classes, calibration, regression errors, and the settings of a search."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def roc(runs: Sequence[RunView]) -> list[Chart]:
 
 
 def precision_recall(runs: Sequence[RunView]) -> list[Chart]:
-    """Return precision over recall of every shown score."""
+    """Return precision over recall for every shown score."""
     lines = _curves(runs, "precision_recall", "recall", "precision", "average_precision")
     caption = f"Every point is a threshold of the decision value.{_band_words(lines)}"
     labels = {"x_label": "recall", "y_label": "precision", "unit": True, "size": SQUARE}
@@ -55,7 +55,7 @@ def _labels(rows: Sequence[Row]) -> list[object]:
 
 
 def _curve_name(run: RunView, runs: Sequence[RunView], score: Row, label: object, table: str, area: str) -> str:
-    """Return what a curve is of: run, store and class as far as they differ, and the area under it."""
+    """Return the label of a curve: the run, store and class that distinguish it, and the area under it."""
     several = len(_labels(score[table])) > 1
     names = [str(score.get("store", "")) if len(run.shown_scores) > 1 else "", f"class {label}" if several or not score.get(area) else ""]
     name = run_label(run, runs, " ".join(short(part, 20) for part in names if part)) or f"class {short(label, 20)}"
@@ -63,7 +63,7 @@ def _curve_name(run: RunView, runs: Sequence[RunView], score: Row, label: object
 
 
 def calibration(runs: Sequence[RunView]) -> list[Chart]:
-    """Return the share of positive rows by probability or, where there are no probabilities, by decision value."""
+    """Return the share of positive rows over predicted probability; without probabilities, over the decision value."""
     known = [(run, score, score["calibration"]) for run in runs for score in run.shown_scores if score.get("calibration")][:MAX_NAMED]
     charts = []
     for key, words in _CALIBRATION.items():
@@ -99,7 +99,7 @@ def _calibration_lines(part: tuple[RunView, Row, Sequence[Row]], runs: Sequence[
 
 
 def predictions(run: RunView) -> list[Chart]:
-    """Return predictions over true values, and residuals over predictions, of a regression."""
+    """Return two charts of a regression: predictions over true values, and residuals over predictions."""
     score = next((score for score in reversed(run.shown_scores) if score.get("predictions")), None)
     if score is None:
         return []
@@ -124,7 +124,7 @@ def predictions(run: RunView) -> list[Chart]:
 
 
 def trials(run: RunView) -> list[Chart]:
-    """Return the scores of the settings that a search compared, with their standard errors."""
+    """Return the scores of all settings of a search, with standard errors."""
     rows = [row for row in run.trials if has_values([number(row.get(measure_of(row)))])]
     if len(rows) < 2:
         return []
@@ -144,8 +144,9 @@ def trials(run: RunView) -> list[Chart]:
 
 
 def search_path(rows: Sequence[Row], keys: Sequence[str], x: str) -> Chart:
-    """Return the scores of an estimator's search along a parameter: the mean over the folds with a standard error either way, a line for
-    every setting of the other parameters, the point that was chosen marked; ``keys``: all parameters that were searched.
+    """Return the scores of an estimator's search along one parameter, with standard errors over the folds.
+
+    There is a line for each setting of the other parameters, and the chosen point is marked. ``keys``: all searched parameters.
     """
     measure, settings = measure_of(rows[0]), _settings(rows, keys, x)
     series = []
@@ -173,7 +174,7 @@ def search_path(rows: Sequence[Row], keys: Sequence[str], x: str) -> Chart:
 
 
 def _is_geometric(values: Sequence[float]) -> bool:
-    """Return whether ascending values lie evenly, or far apart, in the logarithm."""
+    """Return whether ascending values are evenly or widely spaced on a logarithmic scale."""
     if len(values) < 2 or not values[0] > 0:
         return False
     ratios = [after / before for before, after in pairwise(values)]
@@ -186,7 +187,7 @@ def _measure_name(measure: str) -> str:
 
 
 def differing_keys(rows: Sequence[Row]) -> list[str]:
-    """Return the parameters that settings differ in: what stands before the score."""
+    """Return the columns before the score: the parameters that differ between settings."""
     head = list(rows[0])[: list(rows[0]).index(measure_of(rows[0]))]
     return [key for key in head if key != "point" and len({str(row.get(key)) for row in rows}) > 1]
 
@@ -196,7 +197,7 @@ def _setting_name(row: Row, keys: Sequence[str]) -> str:
 
 
 def _settings(rows: Sequence[Row], keys: Sequence[str], along: str = "rounds") -> list[tuple[str, list[Row]]]:
-    """Return the rows by all that differs but the parameter they follow."""
+    """Group rows by all differing parameters except the one along the path."""
     others = [key for key in keys if key != along]
     groups: dict[str, list[Row]] = {}
     for row in rows:
@@ -214,7 +215,7 @@ def _trial_line(group: tuple[str, Sequence[Row]], measure: str, key: str, colour
 
 
 def _bounds(rows: Sequence[Row], measure: str) -> tuple[list[float], list[float]]:
-    """Return the mean less and plus one standard error, which runs of earlier versions do not know."""
+    """Return the mean minus and plus one standard error. Runs of earlier versions have no standard error."""
     pairs = list(zip(column(rows, measure), column(rows, "standard_error"), strict=True))
     errors = [0.0 if math.isnan(error) else error for _, error in pairs]
     return [mean - error for (mean, _), error in zip(pairs, errors, strict=True)], [

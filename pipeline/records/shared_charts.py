@@ -1,4 +1,4 @@
-"""Charts that several methods share: objective and certificates, accuracy, weights, tasks, spectra, streams, time."""
+"""Charts shared by several methods: objective and certificates, accuracy, weights, tasks, spectra, streams, time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PIXEL = re.compile(r"pixel_(\d{1,3})_(\d{1,3})")
 
 
 def objective(runs: Sequence[RunView]) -> list[Chart]:
-    """Return the objective per round; of runs with two bounds it is the upper one, which has a chart of its own."""
+    """Return the objective per round. Runs with two bounds are left out, because their upper bound has a chart of its own."""
     runs = [run for run in runs if not run.bounded]
     if not any(has_values(run.column("objective")) for run in runs):
         return []
@@ -30,7 +30,7 @@ def objective(runs: Sequence[RunView]) -> list[Chart]:
 
 
 def gaps(runs: Sequence[RunView]) -> list[Chart]:
-    """Return the certificates per round, on a logarithmic scale: two of methods that choose columns in cuts, else one."""
+    """Return the certificates per round on a logarithmic scale: two for methods that choose columns by cuts, otherwise one."""
     runs = [run for run in runs if not run.bounded and not has_values(run.column("restricted_gap"))]
     with_cuts = [run for run in runs if has_values(run.column("outer_gap"))]
     others = [run for run in runs if run not in with_cuts]
@@ -55,7 +55,7 @@ def _gap_chart(title: str, caption: str, runs: Sequence[RunView], keys: Sequence
 
 
 def bounds(runs: Sequence[RunView]) -> list[Chart]:
-    """Return upper and lower bound per round, and the gap between them on a logarithmic scale."""
+    """Return the upper and lower bound per round, and the gap between them on a logarithmic scale."""
     runs = [run for run in runs if run.bounded]
     if not runs:
         return []
@@ -80,7 +80,7 @@ def _band(run: RunView, colour: int, label: str) -> list[Series]:
 
 
 def certificates(runs: Sequence[RunView]) -> list[Chart]:
-    """Return the certified gap over all nodes of a graph, with that of the working set, per iteration."""
+    """Return the certified gap over all nodes of a graph and the gap over the working set, per iteration."""
     runs = [run for run in runs if _has_graph_certificate(run)]
     if not runs:
         return []
@@ -89,12 +89,12 @@ def certificates(runs: Sequence[RunView]) -> list[Chart]:
 
 
 def _has_graph_certificate(run: RunView) -> bool:
-    """Return whether a run closes a certificate over a whole graph around a restricted problem."""
+    """Return whether a run has a certificate over a whole graph in addition to that of a restricted problem."""
     return has_values(run.column("restricted_gap"))
 
 
 def accuracy(runs: Sequence[RunView]) -> list[Chart]:
-    """Return accuracy, and of regressions R2, against the number of selected features, on training and held-out rows."""
+    """Return accuracy (R2 for regression) over the number of selected features, on training and held-out rows."""
     runs = [run for run in runs if not run.along_path]
     return [chart for measure, name in (("accuracy", "Accuracy"), ("r2", "R2")) for chart in _along_selection(runs, measure, name)]
 
@@ -115,7 +115,7 @@ def _along_selection(runs: Sequence[RunView], measure: str, name: str) -> list[C
 
 
 def scored_points(runs: Sequence[RunView], measure: str = "accuracy") -> list[Series]:
-    """Return a measure on each scored store: along the path where the score followed it, else of the final model."""
+    """Return a measure on each scored store: along the path if it was scored, otherwise of the final model."""
     series = []
     for i, run in enumerate(runs):
         for score in run.shown_scores:
@@ -147,13 +147,13 @@ def weights(run: RunView) -> list[Chart]:
 
 
 def _count_words(run: RunView, in_use: int) -> str:
-    """Return how many of the kernels drawn count as selected, where that needs saying."""
+    """Return a note on how many of the drawn kernels count as selected, or an empty text if all do."""
     chosen = run.summary.get("n_selected")
     return "" if chosen in (None, in_use) else f" {chosen} of them count as selected, the others lie below the threshold."
 
 
 def _sign_words(run: RunView, several: bool) -> str:
-    """Return what the sign of a weight says, of a method that names its classes."""
+    """Return the meaning of a weight's sign, for methods that name their classes."""
     classes = run.summary.get("classes")
     if several:
         return "; of several classes the largest; positive weights raise the score of the class"
@@ -185,7 +185,7 @@ def weight_paths(run: RunView, table: str = "weights", x: str = "iteration", tit
 
 
 def weight_lines(rows: Sequence[Row], x: str) -> list[Series]:
-    """Return a line over ``x`` for each weight of a class; those named are the largest in the end, the others are grey."""
+    """Return a line over ``x`` for each weight of a class. The largest final weights are named; others are grey."""
     rounds = column(rows, x)
     names = [key for key in rows[0] if key not in ("machine", "n_selected", x)]
     names = sorted(names, key=lambda name: -abs(number(rows[-1].get(name))))
@@ -194,12 +194,12 @@ def weight_lines(rows: Sequence[Row], x: str) -> list[Series]:
 
 
 def column(rows: Sequence[Row], key: str) -> list[float]:
-    """Return one figure of a table; NaN where a row lacks it."""
+    """Return one column of a table; NaN where a row lacks it."""
     return [number(row.get(key)) for row in rows]
 
 
 def group_norms(run: RunView) -> list[Chart]:
-    """Return the groups of several features with a weight, by the length of their weights."""
+    """Return the norms of the weights of groups, for groups of several features."""
     rows = [row for row in run.tables.get("groups", ()) if has_values([number(row.get("norm"))])]
     if not any(number(row.get("size")) > 1 for row in rows):
         return []
@@ -210,7 +210,6 @@ def group_norms(run: RunView) -> list[Chart]:
 
 
 def ranking(title: str, caption: str, names: Sequence[str], values: Sequence[float], label: str) -> Chart:
-    """Return a chart with a bar for each name."""
     size = (6.0, ranking_height(names))
     return Chart(title, caption, "ranking", [Series(range(len(names)), values)], x_label=label, names=names, size=size)
 
@@ -256,7 +255,7 @@ def spectra(run: RunView) -> list[Chart]:
 
 
 def dual_ascents(run: RunView) -> list[Chart]:
-    """Return both objectives of the dual ascent, which close on the optimum from both sides."""
+    """Return the primal and dual objectives of the dual ascent, which converge to the optimum from both sides."""
     dual, primal, steps = run.column("dual"), run.column("primal"), run.column("iteration")
     if not has_values(dual) or not has_values(primal) or len(steps) < 2:
         return []
@@ -282,7 +281,7 @@ _STREAMS = (
 
 
 def streams(runs: Sequence[RunView]) -> list[Chart]:
-    """Return losses and sparsity along the rows of a stream."""
+    """Return loss and sparsity over the rows of a stream."""
     runs = [run for run in runs if run.tables.get("stream")]
     return [chart for words in _STREAMS for chart in _stream_charts(runs, *words)]
 
@@ -302,7 +301,7 @@ def _stream_charts(runs: Sequence[RunView], title: str, caption: str, y_label: s
 
 
 def phases(run: RunView) -> list[Chart]:
-    """Return seconds by phase, one on top of the other per round."""
+    """Return the seconds of each phase, stacked per round."""
     parts = {name: values for name, values in run.phases().items() if any(value > 0 for value in values)}
     if not parts:
         return []
@@ -318,7 +317,7 @@ def phases(run: RunView) -> list[Chart]:
 
 
 def stacked_bars(x: Sequence[float], parts: Sequence[tuple[Sequence[float], str, int]]) -> list[Series]:
-    """Return bars on top of each other, from ``(heights, label, colour)`` of each layer."""
+    """Return stacked bars from ``(heights, label, colour)`` of each layer."""
     floor, bars = [0.0] * len(x), []
     for heights, label, colour in parts:
         bars.append(Series(x, heights, label, "bar", colour, base=floor))
@@ -327,7 +326,7 @@ def stacked_bars(x: Sequence[float], parts: Sequence[tuple[Sequence[float], str,
 
 
 def pixels(run: RunView) -> list[Chart]:
-    """Return the pixels in use, where every feature is named like one (``pixel_ROW_COLUMN``) or a product of two."""
+    """Return an image of the pixels in use, if all features are named as pixels (``pixel_ROW_COLUMN``) or products of two."""
     known = [([_PIXEL.fullmatch(part) for part in str(row["feature"]).split("*")], weight_of(row)) for row in run.selected]
     known = [(parts, weight) for parts, weight in known if weight != 0]
     if not known or any(None in parts or len(parts) > 2 for parts, _ in known):

@@ -1,4 +1,4 @@
-"""Clusters of the rows of a finished run, under the kernel that it learnt."""
+"""Clusters of the training rows of a finished run, under the kernel that it learnt."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .predictions import Predicted, Predictions, predictions_writer, refuse_fore
 def cluster_run(
     run: str, out: str, n_clusters: int, *, normalize: bool = True, seed: int = 0, store: str | None = None, memory: int | None = None
 ) -> dict[str, Any]:
-    """Write the cluster of every row of the run's data; the form follows the ending of ``out`` (npz, csv, parquet, zarr).
+    """Write the cluster of every training row of a run. The file ending of ``out`` selects the format (npz, csv, parquet, zarr).
 
-    K-means under the learnt kernel, ten starts from ``seed``; ``normalize``: on directions. The ``store`` of the run adds the Rand
-    accuracy, the share of pairs of rows that clusters and labels agree on.
+    K-means with ten starts on the coordinates of the learnt kernel, random numbers from ``seed``. ``normalize``: scale coordinates to unit
+    norm. With the ``store`` of the run, the result includes the Rand accuracy: the share of pairs of rows on which clusters and labels
+    agree.
 
-    Returns ``rows``, ``out``, the number of rows per cluster. Raises ValueError: a run that learnt no kernel of its rows alone, or another
-    number of clusters than there can be; MemoryBoundExceeded: coordinates beyond ``memory``; DataError: a store without labels, or of other
-    rows.
+    Returns ``rows``, ``out`` and the number of rows per cluster. Raises ValueError if the run has no kernel over its rows, or the number of
+    clusters is impossible; MemoryBoundExceeded if coordinates exceed ``memory`` bytes; DataError if the store has no labels or other rows.
     """
     write = predictions_writer(out, CsvTexts(False, str))  # all of it is numbers
     refuse_foreign(out, Predictions.__name__)
@@ -45,7 +45,7 @@ def cluster_run(
 
 
 def factor_item(n: int, rank: int) -> Item:
-    """Return what clusters of n rows with so many eigenpairs take."""
+    """Return the memory item of clustering n rows with ``rank`` eigenpairs."""
     return "coordinates of the rows, and k-means' copies of them", 32 * n * rank
 
 

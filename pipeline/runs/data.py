@@ -1,4 +1,4 @@
-"""The data of a run: what is known of them, whether their store was replaced since, and files that are made into a store like it."""
+"""The training data of a run: figures, a check whether their store was replaced, and conversion of files to a similar store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .run import open_data
 
 
 def training_store(run: RunStore, info: MethodInfo) -> Any:
-    """Return the data that a run was fitted on. Raises StorageError: the run does not say where they are, or they are gone or replaced."""
+    """Return the training data of a run. Raises StorageError if their location is not recorded, or if they are missing or replaced."""
     url = (run.read_json("where") or {}).get("data")
     if url is None:
         raise StorageError(f"{run.path}: where.json, which names the data of the run, is missing; copy the whole folder of the run")
@@ -31,9 +31,9 @@ def training_store(run: RunStore, info: MethodInfo) -> Any:
 
 
 def training_facts(run: RunStore) -> dict[str, Any]:
-    """Return ``rows``, ``columns``, ``classes`` (rows by label) and ``widths`` (of the narrowest and the widest column, with their names).
+    """Return ``rows``, ``columns``, ``classes`` (rows per label) and ``widths`` (columns with the smallest and the largest range).
 
-    Nothing where the store is gone or elsewhere.
+    Empty if the store is missing or remote.
     """
     url, digest = (run.read_json("where") or {}).get("data"), run.config.get("data_digest")
     if url is None or "stream" in run.config.get("extra", {}) or local_path(str(url)) is None:
@@ -51,7 +51,7 @@ def training_facts(run: RunStore) -> dict[str, Any]:
 
 
 def replaced_data(run: RunStore) -> str | None:
-    """Return a sentence if the store of a run was replaced since; ``None`` if it was not, is gone or lies on an object store."""
+    """Return a warning if the store of a run was replaced. ``None`` if it was not, or if it is missing or on an object store."""
     # Behind a colon stands the scaling of the fit.
     url, (digest, *_) = (run.read_json("where") or {}).get("data"), str(run.config.get("data_digest")).split(":")
     now = None if url is None or digest == "text" else _current_digest(str(url))
@@ -72,10 +72,9 @@ def _current_digest(url: str) -> str | None:
 
 @contextmanager
 def as_store(run: str, source: str, emit: Emit) -> Iterator[str]:
-    """Yield a store: ``source`` itself, or of a file (a table, arrays, text) a store like the one the run learnt from, which goes with the
-    block.
+    """Yield a store: ``source`` itself, or for a file (table, arrays, text) a temporary store encoded like the training data.
 
-    Raises DataError: the file does not fit, or the run keeps too little of a store of very many columns, which is gone.
+    Raises DataError if the file does not match the training data, or if the run needs its training store for this and it is missing.
     """
     if not is_file(source):
         yield source
@@ -94,7 +93,7 @@ def as_store(run: str, source: str, emit: Emit) -> Iterator[str]:
 
 
 def is_file(source: str) -> bool:
-    """Whether a place is a file, which no store is."""
+    """Return whether ``source`` is a file; stores are folders."""
     return is_local(source) and Path(source).is_file()
 
 

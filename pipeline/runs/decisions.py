@@ -1,4 +1,4 @@
-"""One decision taken apart: what every part of a model adds to the decision value of a row."""
+"""Explanation of a single decision: the contribution of every part of a model to the decision value of a row."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ MOST_PARTS = 10  # parts that are named; the sum of the others is a line of its 
 
 
 def decision_rows(estimator: Estimator, data: BlockStore, values: np.ndarray, truth: np.ndarray, rows: np.ndarray) -> list[dict[str, Any]]:
-    """Return ``{"part", "value", "contribution"}`` of the row that was classified correctly with the largest margin, or of a regression of
-    the first row; the last line is the decision value with the row, its class and what was predicted. Nothing of a model that has no parts
-    in one decision. One row is read.
+    """Return ``{"part", "value", "contribution"}`` for one row; the last entry is the decision value, with the row, its class and
+    prediction.
 
-    ``values``: ``(n, m)`` decision values of all rows; ``truth``: ``(n,)`` classes as indices, or targets; ``rows``: which were scored.
+    The row is the one classified correctly with the largest margin; for regression, the first one. Empty if the model's decisions have no
+    parts. Only this row is read.
+
+    ``values``: ``(n, m)`` decision values of all rows. ``truth``: ``(n,)`` class indices or targets. ``rows``: mask of the scored rows.
     """
     model, classes = estimator.model_, getattr(estimator, "classes_", None)
     if not rows.any():
@@ -30,7 +32,6 @@ def decision_rows(estimator: Estimator, data: BlockStore, values: np.ndarray, tr
         return []
 
     def read(ids: np.ndarray) -> np.ndarray:
-        """Return some columns of the row."""
         part: Any = data.columns(ids, (row, row + 1))
         return np.asarray(part.toarray() if sp.issparse(part) else part, np.float64)
 
@@ -53,7 +54,7 @@ def decision_rows(estimator: Estimator, data: BlockStore, values: np.ndarray, tr
 
 
 def _clearest(values: np.ndarray, truth: np.ndarray, scored: np.ndarray, has_classes: bool) -> tuple[int | None, int]:
-    """Return the row that was classified correctly with the largest margin and its machine; of a regression the first one."""
+    """Return the row that was classified correctly with the largest margin, and its binary model; for regression, the first row."""
     if not has_classes:
         return int(scored[0]), 0
     codes = predicted_codes(values.T)

@@ -1,6 +1,6 @@
-"""What a score keeps for its report beside single figures: the confusion of classes, curves with intervals, calibration, predictions.
+"""Tables of a score for its report: confusion matrix, curves with intervals, calibration, predictions.
 
-All of it is small, whatever the number of rows: it lies in the run directory as the tables of `DRAWN`.
+Their size does not grow with the number of rows. The run directory stores them under the names in `DRAWN`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..inputs.curves import GRID, Curve, calibration_bins, precision_curve, r2_i
 from ..inputs.scores import predicted_codes
 
 DRAWN = ("confusion", "roc", "precision_recall", "calibration", "predictions", "decision")
-"""Tables of a score that are for reports."""
+"""Tables of a score that are only used in reports."""
 
 MAX_CURVES = 8  # classes with curves of their own; of more the commonest
 MAX_PAIRS = 2500  # cells of the confusion of classes; of more the fullest
@@ -24,15 +24,15 @@ Rows = list[dict[str, Any]]
 
 
 def told_figures(score: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a reader is told of a score: all but what is drawn, and the checksum of the data."""
+    """Return the figures of a score for users, without the tables of reports and the checksum of the data."""
     return {name: value for name, value in score.items() if name not in (*DRAWN, "data_digest")}
 
 
 def evaluate_classes(truth: np.ndarray, values: np.ndarray, classes: Sequence[Any], chances: np.ndarray | None = None) -> dict[str, Any]:
-    """Return figures and tables of classes.
+    """Return figures and tables of a classification.
 
-    ``truth``: ``(n,)`` class of each row as its index, -1 for a label that the fit does not know; ``values``: ``(n, m)`` decision values,
-    of two classes one column; ``chances``: ``(n, n_classes)`` probabilities of the classes, or ``None``.
+    ``truth``: ``(n,)`` class indices, -1 for labels unknown to the fit. ``values``: ``(n, m)`` decision values; one column for two classes.
+    ``chances``: ``(n, n_classes)`` class probabilities, or ``None``.
     """
     from sklearn.metrics import average_precision_score
 
@@ -58,7 +58,7 @@ def evaluate_classes(truth: np.ndarray, values: np.ndarray, classes: Sequence[An
 
 
 def evaluate_numbers(truth: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
-    """Return figures and tables of a regression: ``rmse_of_mean`` is the error of the rows' own mean."""
+    """Return figures and tables of a regression. ``rmse_of_mean`` is the error of predicting the mean of these rows."""
     order = np.argsort(truth, kind="stable")
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), MAX_POINTS)).astype(int))]
     points = [{"truth": float(a), "prediction": float(b)} for a, b in zip(truth[shown], predicted[shown], strict=True)]
@@ -84,7 +84,7 @@ def _curve_rows(label: object, curve: Curve, x: str, y: str) -> Rows:
 
 
 def calibration_rows(is_positive: np.ndarray, values: np.ndarray, chance: np.ndarray | None, label: object) -> Rows:
-    """Return the share of positive rows by probability, or by decision value where there is none."""
+    """Return the share of positive rows per bin of probability; without probabilities, per bin of decision value."""
     name = "decision" if chance is None else "probability"
     bins = calibration_bins(is_positive, values if chance is None else chance)
     return [{"class": label, name: one.mean, "share": one.share, "lower": one.lower, "upper": one.upper, "rows": one.rows} for one in bins]

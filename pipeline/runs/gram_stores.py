@@ -1,4 +1,4 @@
-"""Gram stores of a block store: built (only what is missing), planned without building, and repaired where they are damaged."""
+"""Gram stores of a block store: build missing blocks, plan a build, repair damaged blocks."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ __all__ = ["GramOutcome", "KernelSpec", "as_specs", "build_grams", "kernel_grid"
 
 @dataclass(frozen=True)
 class GramOutcome:
-    """How the building or repair of a Gram store ended.
+    """Result of building or repairing a Gram store.
 
-    ``status``: ``done``, ``already-done`` or ``planned``; ``figures``: small JSON object: kernels, blocks, bytes, seconds; of a dry run
-    tasks, bytes and memory.
+    ``status``: ``done``, ``already-done`` or ``planned``. ``figures``: small JSON object with kernels, blocks, bytes and seconds; after a
+    dry
+    run with tasks, bytes and memory.
     """
 
     status: str
@@ -42,7 +43,7 @@ class GramOutcome:
 
 
 class _Kernels(MethodConfig):
-    """What of a fit decides the scaling of the columns that its kernels read."""
+    """The part of a parameter model that determines the column scaling for kernels."""
 
     kernels: list[str]
     scale: Scale = "auto"
@@ -64,20 +65,20 @@ def build_grams(
     overwrite: bool = False,
     scale: str | None = "auto",
 ) -> GramOutcome:
-    """Compute the Gram matrices of kernels over a block store into a Gram store; what is there already is not computed again.
+    """Compute the Gram matrices of kernels over a block store into a Gram store. Existing blocks are reused.
 
     Parameters
     ----------
     data, kernels
-        Block store, one of sequences for string kernels; and kernels as fits take them.
-        Normalisation and centring are no part of what is stored.
+        Block store (of sequences for string kernels), and kernels as in fits.
+        Matrices are stored without normalisation and centring.
     out, overwrite
-        The Gram store; kernels are added to one that is there. ``overwrite`` replaces one of other data, which stays as it is, and what
-        readers see, until the new one is complete.
+        The Gram store. Kernels are added to an existing store of the same data. ``overwrite`` replaces a store of other data; readers see
+        the old one until the new one is complete.
     scale
-        Scaling of the columns, as estimators take it; ``None``: as they are. A fit reads matrices under the scaling that it has itself.
+        Scaling of the columns, as in estimators; ``None``: unscaled. A fit can only read matrices that were computed with its own scaling.
     cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout, on_event, dry_run
-        As for :func:`gramplane.pipeline.run_method`.
+        As in :func:`gramplane.pipeline.run_method`.
 
     Returns
     -------
@@ -87,9 +88,9 @@ def build_grams(
     Raises
     ------
     ValueError
-        Kernels that cannot be read, or (as :class:`ConfigMismatch`) a Gram store of other data.
+        A kernel cannot be parsed, or (as :class:`ConfigMismatch`) the Gram store has other data.
     gramplane.storage.RunLocked
-        Another process builds this store.
+        Another process is building this store.
     """
     options = ComputeOptions(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     out = check_place(out, "new-store", "out")
@@ -122,7 +123,7 @@ def build_grams(
 
 
 def _refuse_workers(config: ClusterConfig, step: int) -> None:
-    """Refuse workers whose memory is too little for the one pass that there is. Raises MemoryBoundExceeded: it says how much is enough."""
+    """Check that workers have enough memory for the only pass. Raises MemoryBoundExceeded with the memory needed."""
     for note in tight_worker_notes(config, step):
         raise MemoryBoundExceeded(f"gram: {note}", step, config.memory_per_worker or 0)
 
@@ -140,7 +141,7 @@ def _existing(out: str, data: BlockStore) -> GramStore | None:
 
 @dataclass(frozen=True)
 class _Sizes:
-    """How much of a Gram store is to be computed."""
+    """The part of a Gram store that has to be computed."""
 
     kernels: int
     block: int
@@ -171,13 +172,13 @@ class _Sizes:
         )
 
     def step(self, data: BlockStore, specs: Sequence[KernelSpec]) -> int:
-        """Bound the memory of a task by the largest one."""
+        """Return an upper bound on the bytes of a task."""
         end = min(self.block, data.n_rows)
         pair = RowPair(data.url, data.digest, (0, end), (0, end), tuple(specs[:1]) * self.width, data.n_cols)
         return pair_bytes(pair)
 
     def figures(self) -> dict[str, int]:
-        """Return what a plan shows."""
+        """Return the figures of the plan."""
         done = self.blocks - self.tasks
         return {"kernels": self.kernels, "block_rows": self.block, "tasks": self.tasks, "blocks_reused": done, "bytes": self.nbytes}
 
@@ -200,11 +201,11 @@ def repair_grams(
     stall_timeout: float | None = None,
     on_event: Emit | None = None,
 ) -> GramOutcome:
-    """Compute the damaged blocks of a Gram store again, to the same bytes; nothing else is touched.
+    """Recompute the damaged blocks of a Gram store, to the same bytes. All other blocks are left unchanged.
 
-    ``store``, ``data``: the Gram store, and the block store it was built from; the rest as for :func:`build_grams`. Raises ConfigMismatch:
-    the Gram store was built from other data; StorageError: a damaged kernel was computed elsewhere; DigestMismatch: the manifest itself or
-    a description is damaged.
+    ``store``, ``data``: the Gram store, and the block store that it was built from. Other arguments are as in :func:`build_grams`. Raises
+    ConfigMismatch if the Gram store was built from other data, StorageError if a damaged kernel was computed elsewhere, and DigestMismatch
+    if the manifest or a description is damaged.
     """
     options = ComputeOptions(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     store = check_place(store, "new-store", "store")

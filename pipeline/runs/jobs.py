@@ -1,9 +1,8 @@
-"""Jobs: whole fits of a search as tasks. What no pass divides is divided by fits: points of a grid, folds, repetitions.
+"""Jobs: fits of a search as tasks. Fits without distributed passes run in parallel: points of a grid, folds, repetitions.
 
-A job is told by name what to fit and does all of it in the process of its worker, as the driver would: with the same parameters, the same
-folds, the same ``driver_memory``, on which decisions rest, so to the same bits. Points whose fits start from one another are one job. It
-keeps its own folders, with checkpoints and, at the end, scores: a fit that is done is never done again, and one that was killed goes on
-where it stood.
+A job runs a whole fit in the process of its worker, as the driver would. It uses the same parameters, folds and ``driver_memory``, which
+determines decisions, so results have the same bits. Points whose fits start from one another form one job. A job keeps its own folders
+with checkpoints and final scores. Finished fits are not repeated; interrupted fits resume.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ RESULT_BYTES = 1 << 16  # the scores of a job, at most
 
 @dataclass(frozen=True)
 class FitJob:
-    """Fits of a search without the rows of one fold, by name: all of a group that start from one another, or one."""
+    """Fits of a search that leave out one fold: a single one, or a group whose fits start from one another."""
 
     points: tuple[int, ...]  # numbers in the grid
     fold: int
@@ -44,12 +43,12 @@ class FitJob:
 
 
 def job_bytes(problem: Problem) -> int:
-    """Return the bytes that a fit takes at most where it is run in one process: what its driver holds, and a step of its passes."""
+    """Return the peak bytes of a fit in a single process: its driver, and a step of its passes."""
     return int(problem.plan["driver_bytes"] + problem.plan["task_bytes"]) + OVERHEAD
 
 
 def run_job(job: FitJob, info: MethodInfo, order: Shared) -> list[Json]:
-    """Return the scores of a job (on a worker); ``order`` is the text of what all jobs are told, see :func:`_order`."""
+    """Return the scores of a job, computed on a worker. ``order`` is the common text of all jobs; see :func:`_order`."""
     told = json.loads(resolve(order).tobytes())
     data, chosen = open_shared(told["data"], told["digest"]), {name: [told[name][k] for k in job.points] for name in ("given", "params")}
     configs = [make_config(info.config, params) for params in chosen["params"]]
@@ -69,7 +68,7 @@ def run_job(job: FitJob, info: MethodInfo, order: Shared) -> list[Json]:
 
 
 def _order(search: Search, ctx: RunContext, folder: Path) -> np.ndarray:
-    """Return what all jobs are told, as the bytes of a text: they are an array, and travel as one."""
+    """Return the common settings of all jobs as the bytes of a text, because only arrays are shared with workers."""
     fits = {
         "params": [config.model_dump(mode="json") for config in search.configs],
         "given": search.points,
@@ -81,10 +80,10 @@ def _order(search: Search, ctx: RunContext, folder: Path) -> np.ndarray:
 
 
 def run_jobs(search: Search, groups: Sequence[Group], ctx: RunContext, folder: Path) -> list[Group]:
-    """Run the fits that no pass divides on workers, all at once, and keep their scores; return the groups anew, these fits each as one.
+    """Run all fits without distributed passes on workers and keep their scores. Returns the groups with these fits as separate groups.
 
-    Left out, for this process to do one after another: fits that are done, those whose passes are distributed, and those that take more
-    memory than a worker can give, of which a warning tells.
+    The driver later runs the remaining fits one by one: those with distributed passes, and those that exceed a worker's memory, which cause
+    a warning. Finished fits are skipped.
     """
     if ctx.executor.kind == "sync":
         return [*groups]
@@ -100,7 +99,7 @@ def run_jobs(search: Search, groups: Sequence[Group], ctx: RunContext, folder: P
 
 
 def _parts(group: Group, ctx: RunContext) -> list[Group]:
-    """Return a group in parts that are one job for each fold, if no pass divides their fits; otherwise as it is."""
+    """Divide a group into parts that become one job per fold, if its fits have no distributed passes; otherwise return it unchanged."""
     if any(group.problem(point, 0, ctx).distributed for point in range(len(group.points))):
         return [group]
     return group.parts()

@@ -1,4 +1,4 @@
-"""The fitted estimator of a finished run; probabilities that its fit has not calibrated come from its store, and are kept beside it."""
+"""Loads the fitted estimator of a finished run. Missing calibrations are computed from its store and kept in the run directory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REMEDY = "fit again with probability='sigmoid' (--set probability=sigmoid), whic
 
 
 def load_model(run: str | Path) -> Any:
-    """Return the fitted estimator of a finished run. Raises StorageError: the run has no model (yet), or it is damaged.
+    """Return the fitted estimator of a finished run. Raises StorageError if the run is unfinished or damaged.
 
     Examples
     --------
@@ -63,9 +63,9 @@ def load_model(run: str | Path) -> Any:
 
 
 def check_encoding(run: Path, data: BlockStore) -> None:
-    """Refuse a store whose features came from the columns of a table in another way than those that a run was fitted on.
+    """Check that a store encodes the columns of its table in the same way as the training data of a run.
 
-    Raises DataError: what differs first is named.
+    Raises DataError with the first difference.
     """
     fitted, given = RunStore.open(str(run)).read_source().table, data.table
     differs = first_difference(fitted, given) if fitted is not None and given is not None else None
@@ -74,7 +74,7 @@ def check_encoding(run: Path, data: BlockStore) -> None:
 
 
 def known_of(estimator: Estimator, run: Path) -> Calibration | None:
-    """Return how the decision values of a run's model become probabilities, if that is known without further fits."""
+    """Return the calibration of a run's model if it is known without further fits, otherwise ``None``."""
     if not has_probabilities(estimator):
         return None
     return known_calibration(type(estimator)._method, estimator.model_) or _kept(run)
@@ -85,9 +85,9 @@ def _kept(run: Path) -> Calibration | None:
 
 
 def calibration_of(run: str, where: ComputeOptions | None = None, emit: Emit = ignore) -> Calibration:
-    """Return the calibration of a finished run from the store that it was fitted on, and keep it for the next time.
+    """Return the calibration of a finished run, computed from its training store, and keep it for later calls.
 
-    Raises DigestMismatch: the store is no longer there as it was.
+    Raises DigestMismatch if the store has changed.
     """
     folder = RunStore.open(run)
     with folder.lock(), _kept_place(folder) as place:
@@ -108,7 +108,7 @@ def calibration_of(run: str, where: ComputeOptions | None = None, emit: Emit = i
 
 
 def calibration_plan(run: Path) -> dict[str, Any]:
-    """Return what the calibration of a finished run takes that has none yet; nothing is computed."""
+    """Return the plan of the calibration of a finished run that has none. Nothing is computed."""
     folder = RunStore.open(run)
     info, record = method_named(folder.config["method"]), folder.config
     with one_thread(), open_executor(None) as executor:
@@ -138,7 +138,7 @@ def _data_of(folder: RunStore, info: MethodInfo) -> Any:
 
 @contextlib.contextmanager
 def _kept_place(folder: RunStore) -> Iterator[Path | None]:
-    """Yield the place for a calibration, or ``None`` where a run lies that nobody may write to."""
+    """Yield the folder for a calibration, or ``None`` if the run directory is not writable."""
     try:
         folder.scratch.mkdir(exist_ok=True)
     except OSError:

@@ -1,4 +1,4 @@
-"""Using a finished run on a store: predictions to a file, and the metric table."""
+"""Predictions and scores of a finished run on a store."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from .run import method_named, open_data
 
 
 def _open_run(run: str, store: str) -> tuple[RunStore, Path, Estimator, BlockStore]:
-    """Return the run, the place of its model, the fitted estimator, and the data."""
+    """Return the run, the folder of its model, the fitted estimator, and the data."""
     folder = RunStore.open(run)
     record = folder.config
     model = folder.path / ("best/model" if "tune" in record else "model")
@@ -46,7 +46,7 @@ def _open_run(run: str, store: str) -> tuple[RunStore, Path, Estimator, BlockSto
 
 
 def _folder_of(run: str) -> Path:
-    """Return the folder of the run that has the model: of a tuned one the best fit's."""
+    """Return the folder of a run's model; for a search, that of the best fit."""
     folder = RunStore.open(run)
     return folder.path / "best" if "tune" in folder.config else folder.path
 
@@ -72,7 +72,7 @@ def _decide(
 
 
 def _known_covariates(estimator: Estimator, covariates: UserData, data: BlockStore) -> Covariates | None:
-    """Return the covariates that were given for the rows of a store: an array, a file, or its record. Raises ValueError: none are taken."""
+    """Return the covariates of a store's rows from an array, a file, or its record. Raises ValueError if the model takes none."""
     if covariates is None:
         return None
     if not hasattr(estimator.model_, "covariate_names"):
@@ -89,7 +89,7 @@ def _check_memory(
     covariates: Covariates | None,
     proba: bool,
 ) -> Memory:
-    """Return what this process will hold of predictions, and the bytes of a step of their pass; refuse more than it may."""
+    """Return the planned memory of predictions: this process, and a step of their pass. Raises an error if it exceeds the limit."""
     limit, name = driver_bytes(where.driver_memory), "score" if out is None else "predict"
     items = predict_items(estimator.model_, data, out, getattr(estimator, "classes_", None), proba)
     refuse(name, items, limit, f"{name} fewer rows at a time (a store of some of them)")
@@ -144,21 +144,26 @@ def predict_store(
     dry_run: bool = False,
     **where: Any,
 ) -> dict[str, Any]:
-    """Write predictions and decision values of a store's rows; the form follows the ending of ``out`` (npz, csv, parquet, zarr).
+    """Write predictions and decision values of a store's rows. The file ending of ``out`` selects the format (npz, csv, parquet, zarr).
 
-    Every row has its id, if the store has ids, else its number from 0 on. A file in place of the store, such as a table, is made into one
-    as the training data were, and the store is removed afterwards.
+    Rows are named by the ids of the store, or numbered from 0. Instead of a store, a file such as a table can be given. It is converted to
+    a
+    temporary store with the encoding of the training data.
 
-    ``covariates``: of the rows, where the model takes some and the store keeps none: an array, or a file (csv, npy, npz, parquet).
-    Probabilities of the classes are written where the model has them: of a logistic loss, or calibrated at fit. With ``proba`` they are
-    calibrated now if need be, from the store that the run was fitted on, by about five fits, and kept for the next time. With ``three_way``
-    rows of neither class are predicted as such, by a tri-class machine: with its ``irrelevant_label``. What is there already is replaced if
-    it holds predictions, or with ``replace``. ``excel_safe`` quotes texts of a .csv that a spreadsheet
-    would compute (they begin with =, @, + or -), else a warning tells of them. With ``dry_run`` nothing is computed or written.
+    Options:
 
-    Returns ``rows``, ``out`` and the number of rows per predicted label (without classes: the number of columns). With ``dry_run`` the
-    plan: rows, tasks of a pass and memory of a task, and what this process will hold (``driver_holds``: what, bytes). Raises
-    MemoryBoundExceeded: this process would hold more than ``driver_memory``.
+    - ``covariates``: covariates of the rows, if the model needs them and the store has none: an array, or a file (csv, npy, npz, parquet).
+    - ``proba``: calibrate class probabilities now if necessary, and keep them for later calls. This takes about five fits on the training
+      store. Without it, probabilities are written only if the model has them: for logistic loss, or if calibrated in the fit.
+    - ``three_way``: for tri-class models; rows of neither class are predicted as ``irrelevant_label``.
+    - ``replace``: replace an existing ``out`` even if it does not contain predictions.
+    - ``excel_safe``: quote texts in a .csv file that a spreadsheet would evaluate (they begin with =, @, + or -). Otherwise a warning lists
+      them.
+    - ``dry_run``: return the plan without computing or writing.
+
+    Returns ``rows``, ``out`` and the number of rows per predicted label (without classes: the number of columns). The plan of a dry run has
+    rows, tasks of a pass, memory of a task, and the memory of this process (``driver_holds``: item, bytes). Raises MemoryBoundExceeded if
+    this process would exceed ``driver_memory``.
 
     Examples
     --------
@@ -205,7 +210,7 @@ def _predict(
 
 
 def _calibration(estimator: Estimator, run: str, where: ComputeOptions, emit: Emit, proba: bool) -> Calibration | None:
-    """Return how decision values become probabilities, where the model of a run knows; with ``proba`` calibrated now if it does not."""
+    """Return the calibration of a run's model, or ``None``. With ``proba``, a missing one is computed."""
     folder = _folder_of(run)
     known = known_of(estimator, folder)
     if known is not None or not proba:
@@ -221,13 +226,13 @@ def _check_proba(estimator: Estimator) -> None:
 
 
 def _three_way(estimator: Any, values: np.ndarray) -> np.ndarray:
-    """Return labels, rows of neither class among them; texts where these are of several kinds."""
+    """Return predicted labels, including rows of neither class; as texts if labels are of several types."""
     labels = estimator.three_way_labels_[np.where(_is_neither(estimator, values), 1, 2 * (values[:, 0] > 0))]
     return labels.astype(str) if labels.dtype.kind == "O" else labels
 
 
 def _is_neither(estimator: Estimator, values: np.ndarray) -> np.ndarray:
-    """Return which rows are in neither class of a tri-class machine, ``(n,)``."""
+    """Return a mask ``(n,)`` of the rows that a tri-class model assigns to neither class."""
     return np.abs(values[:, 0]) < crossing_point(estimator.model_.figures["eps"])
 
 
@@ -242,16 +247,18 @@ def score_store(
     dry_run: bool = False,
     **where: Any,
 ) -> dict[str, Any]:
-    """Return the metric table of a run on a store.
+    """Return the scores of a run on a store.
 
-    Of classes accuracy, and precision, recall and F1 per class, area under the curve for two, log-loss and Brier score where the model
-    has probabilities; of a regression R2 and errors. Beside them 95 % intervals from a fixed bootstrap, and what always answering the
-    commonest class (``majority``), or the mean, would get.
-    Of many tasks also the mean over tasks and a row per task; the other figures are of all rows together. A file in place of the store is
-    made into one, as of :func:`predict_store`.
-    ``rows_are`` tells which rows they are: on the training store of a run with ``test_share`` the held-out ones. What reports draw (the
-    confusion of classes, curves, calibration, predictions) stands in further tables. ``covariates``, and with ``dry_run`` the plan, are
-    those of :func:`predict_store`. Raises MemoryBoundExceeded: this process would hold more than ``driver_memory``.
+    Classification: accuracy; precision, recall and F1 per class; for two classes the area under the ROC curve; with probabilities also
+    log-loss and Brier score. Regression: R2 and errors. Scores have 95 % bootstrap intervals, with a fixed seed. For comparison there is
+    the
+    score of always predicting the most frequent class (``majority``), or the mean. Multi-task models also have the mean over tasks and a
+    row
+    per task; other figures are over all rows. Further tables are for reports (confusion matrix, curves, calibration, predictions).
+
+    ``rows_are`` names the scored rows; on the training store of a run with ``test_share`` these are the held-out rows. ``store`` may be a
+    file, and ``covariates`` and ``dry_run`` are as in :func:`predict_store`. Raises MemoryBoundExceeded if this process would exceed
+    ``driver_memory``.
 
     Examples
     --------
@@ -325,7 +332,7 @@ def _by_task(model: object) -> bool:
 
 
 def _tasks(model: TaskModel | LinearModel | RuleModel, data: BlockStore, rows: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...]]:
-    """Return the tasks of the scored rows, and the names."""
+    """Return the tasks of the scored rows as indices, and the task names."""
     return store_codes(model, data)[rows], model.tasks or ()
 
 
@@ -337,7 +344,7 @@ def _path(
     covariates: Covariates | None,
     measure: Callable[[np.ndarray], dict[str, float]],
 ) -> list[dict[str, Any]]:
-    """Return a measure of the decision values of some rows by the model after every round."""
+    """Return a measure of the decision values of some rows, for the model after every round."""
     with one_thread(), open_executor(where.config()) as executor:
         resources = Resources(executor, driver_memory=driver_bytes(where.driver_memory))
         along = estimator.model_.staged_decision_values(data, resources, covariates=covariates)
@@ -355,7 +362,7 @@ def _truth(estimator: Estimator, data: BlockStore) -> np.ndarray:
 
 
 def _scored_rows(record: Mapping[str, Any], data: BlockStore) -> tuple[np.ndarray, dict[str, Any]]:
-    """Return the mask of the rows that are scored, and which they are."""
+    """Return the mask of the scored rows, and their description."""
     mask, which = None, OTHER_ROWS
     if data.digest == record["data_digest"].partition(":")[0]:  # behind a colon: the scaling of the fit
         mask = held_out_rows(record["extra"], data.target(), int(record["seed"]), data.meta.labels)
@@ -364,7 +371,7 @@ def _scored_rows(record: Mapping[str, Any], data: BlockStore) -> tuple[np.ndarra
 
 
 def _probability_metrics(truth: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
-    """Return log-loss and Brier score over the rows of known classes."""
+    """Return log-loss and Brier score over the rows whose class is known."""
     known = truth >= 0
     if not known.any():
         return {}

@@ -1,4 +1,4 @@
-"""What predicting takes, told and held against the driver's memory before any of it is done."""
+"""Memory plans of predictions, checked against the driver's memory before any work."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class _FirstPass(Exception):
 
 
 class _Planning(Executor):
-    """Runs nothing: the first pass that it is asked for ends the planning."""
+    """An executor for plans: it runs nothing, and stops at the first pass."""
 
     def run(self, plan: Plan[Any]) -> Any:
         raise _FirstPass(plan)
 
 
 def predict_items(model: Model, data: BlockStore, out: str | None, labels: np.ndarray | None, proba: bool = False) -> tuple[Item, ...]:
-    """Return what this process holds while it predicts the rows of a store, or scores a model on them.
+    """Return the memory items of this process while it predicts or scores the rows of a store.
 
-    The ending of ``out`` says in which form predictions are held last; ``None``: they are compared with the target. ``labels`` are the
-    classes, or ``None``; ``proba`` says whether their probabilities are known or asked for.
+    ``out``: output path, whose ending determines the final form of the predictions; ``None`` for scores. ``labels``: the classes, or
+    ``None``. ``proba``: whether class probabilities are computed.
     """
     n, m, c = data.n_rows, model.n_values, len(labels) if labels is not None and proba else 0
     size = 16 if labels is None else 24 + labels.itemsize
@@ -58,7 +58,7 @@ def predict_items(model: Model, data: BlockStore, out: str | None, labels: np.nd
 
 
 def model_item(model: object) -> Item:
-    """Return what a model takes."""
+    """Return the memory item of a model."""
     return "model, as stored and as read", 2 * sum(array.nbytes for array in to_arrays(model)[0].values())
 
 
@@ -71,9 +71,9 @@ def predict_plan(
     emit: Emit,
     covariates: Any = None,
 ) -> dict[str, Any]:
-    """Return tasks and memory of predicting the rows of a store, by a kind of ``cluster``; nothing is computed.
+    """Return tasks and memory of predicting the rows of a store on a kind of ``cluster``. Nothing is computed.
 
-    Raises ValueError: the data do not fit the model.
+    Raises ValueError if the data do not match the model.
     """
     work = first_pass(model, data, limit, emit, covariates)
     passes, step = 0 if work is None else len(model.fetched_bytes(data)), step_bytes(work)
@@ -90,14 +90,14 @@ def predict_plan(
 
 
 def first_pass(model: Model, data: BlockStore, limit: int, emit: Emit, covariates: Any = None) -> Plan[Any] | None:
-    """Return the first pass of a prediction, which is not run; ``None`` where the driver reads and computes all by itself."""
+    """Return the first pass of a prediction without running it; ``None`` if the driver computes everything itself."""
     if not model.by_passes:
         return None
     return planned_pass(lambda resources: model.decision_values(data, resources, covariates=covariates), limit, emit)
 
 
 def planned_pass(use: Callable[[Resources], Any], limit: int, emit: Emit) -> Plan[Any] | None:
-    """Return the first pass of a use of a model, which is not run; ``None`` where there is none, as of a model of intercepts alone."""
+    """Return the first pass of a function without running it; ``None`` if it has no pass, as for a model of intercepts alone."""
     try:
         use(Resources(_Planning(), driver_memory=limit, emit=emit))
     except _FirstPass as found:
@@ -106,5 +106,4 @@ def planned_pass(use: Callable[[Resources], Any], limit: int, emit: Emit) -> Pla
 
 
 def step_bytes(work: Plan[Any] | None) -> int:
-    """Return the bytes of one step of a pass."""
     return 0 if work is None else work.memory_bound

@@ -1,4 +1,4 @@
-"""Predictions as files: which row, what is predicted, decision values and probabilities, as arrays, a table or a Zarr group."""
+"""Files of predictions: row, predicted label, decision values and probabilities, as arrays, a table or a Zarr group."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ from ..records.csv_texts import CsvTexts
 
 @dataclass(frozen=True)
 class Predicted:
-    """What is predicted of rows: ``ids`` name them (default: their numbers from 0 on), ``labels`` are the predicted classes (``None``
-    without classes), ``values`` ``(n, m)`` decision values or what is predicted itself, ``probabilities`` ``(n, k)`` of ``classes``, where
-    there are."""
+    """Predictions of rows.
+
+    ``ids``: names of the rows (default: numbers from 0). ``labels``: predicted classes, or ``None`` for regression. ``values``: ``(n, m)``
+    decision values or predicted numbers. ``probabilities``: ``(n, k)`` of ``classes``, if known.
+    """
 
     ids: np.ndarray | None
     labels: np.ndarray | None
@@ -36,11 +38,10 @@ class Predicted:
     probabilities: np.ndarray | None = None
 
     def rows(self) -> dict[str, np.ndarray]:
-        """Return what tells the rows apart, under its name."""
+        """Return the column that identifies the rows, by its name."""
         return {"row": np.arange(len(self.values))} if self.ids is None else {"id": self.ids}
 
     def columns(self) -> dict[str, np.ndarray]:
-        """Return the columns of a table."""
         values = self.values
         if self.labels is None:
             return {**self.rows(), **({"prediction": values[:, 0]} if values.shape[1] == 1 else _columns("component", values))}
@@ -51,7 +52,7 @@ class Predicted:
         return {**self.rows(), "prediction": self.labels, **decisions, **probabilities}
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays of a .npz file, where rows are told apart by their places, unless they have ids."""
+        """Return the arrays of a .npz file. Rows are in order; ids are included if there are any."""
         if self.labels is None:
             return {name: column for name, column in self.columns().items() if name != "row"}
         ids = {} if self.ids is None else {"id": self.ids}
@@ -86,8 +87,10 @@ def _save_parquet(path: Path, columns: Mapping[str, np.ndarray]) -> None:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Predicted labels (as codes into ``labels``; without classes numbers) and decision values, saved as a Zarr group. ``row``: numbers of
-    the rows, or ids that are numbers; ``id_letters``, ``id_ends``: other ids, end to end; ``probability``: of ``classes``, where known."""
+    """Predicted labels (codes into ``labels``; numbers for regression) and decision values, saved as a Zarr group.
+
+    ``row``: row numbers, or numeric ids. ``id_letters``, ``id_ends``: other ids, concatenated. ``probability``: of ``classes``, if known.
+    """
 
     labels: tuple[str, ...]
     prediction: np.ndarray
@@ -128,7 +131,7 @@ def _place_of(out: str, endings: Iterable[str]) -> tuple[str, str]:
 
 
 def table_writer(out: str, texts: CsvTexts) -> Callable[[Mapping[str, np.ndarray]], int]:
-    """Return what writes a table of columns to a path or URL, which is asked now whether it can be written to; it returns the lines."""
+    """Return a function that writes a table to a path or URL and returns its number of lines. Write access is checked immediately."""
     url, suffix = _place_of(out, _FILES)
     require_place(url)
 
@@ -142,7 +145,7 @@ def table_writer(out: str, texts: CsvTexts) -> Callable[[Mapping[str, np.ndarray
 
 
 def predictions_writer(out: str, texts: CsvTexts) -> Callable[[Predicted], None]:
-    """Return what writes predictions to a path or URL, which is asked now whether it can be written to."""
+    """Return a function that writes predictions to a path or URL. Write access is checked immediately."""
     url, suffix = _place_of(out, _ENDINGS)
     if suffix == ".zarr":
         holds_store(url)
@@ -163,11 +166,10 @@ _HEADER_BYTES = 1 << 20
 
 
 def refuse_foreign(out: str, record: str | None) -> None:
-    """Refuse, before work, to replace a file or folder that does not have the form of predictions; an empty one is nobody's.
+    """Check, before any work, that ``out`` is absent, empty, or an earlier output that may be replaced.
 
-    The form follows the ending of ``out``; an object store's URL is not looked at. ``record`` is the class of the records that a ``.zarr``
-    folder of predictions holds; ``None``: whatever is there may go. Raises ValueError, which names the place; OSError if nothing may be
-    written there.
+    The file ending determines the expected format; URLs of object stores are not checked. ``record``: class of the records in a ``.zarr``
+    folder of predictions; ``None`` accepts any content. Raises ValueError with the path, or OSError if it is not writable.
     """
     path = local_path(out)
     if path is None:

@@ -1,4 +1,4 @@
-"""Recommendations and labels of a run on its own users, to a file."""
+"""Writes recommendations and labels of a run for its own users."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .run import method_named, open_data
 
 @dataclass(frozen=True)
 class _Use:
-    """A model, its users, and what is asked of it."""
+    """A model, its users, and the requested output."""
 
     model: SocialModel
     data: BlockStore
@@ -53,7 +53,7 @@ def _open_run(run: str, store: str, asked: Recommendation | None, labels: Sequen
 
 
 def _checked_plan(use: _Use, options: ComputeOptions, limit: int, emit: Emit) -> dict[str, Any]:
-    """Return passes and memory of a use. Raises MemoryBoundExceeded: this process, or a task, would hold more than it may."""
+    """Return passes and memory of a request. Raises MemoryBoundExceeded if this process or a task would exceed its limit."""
     n_labels = len({text.strip() for text in use.labels} - {""})
     items = (model_item(use.model), *use_items(use.model, use.asked, n_labels))
     refuse("predict", items, limit, "fewer users" if use.asked is None else "fewer candidates")
@@ -81,14 +81,18 @@ def use_store(
     on_event: Emit | None = None,
     **where: Any,
 ) -> dict[str, Any]:
-    """Write what a run of ``social-strength`` says of its users: candidates of each, or labels.
+    """Write recommendations or labels of a run of ``social-strength`` for its users.
 
-    ``recommend``: candidates of a user, other users, or with ``members`` (lines of a group and a user in it) groups, by the sum over their
-    members of f, or with ``group_score="strength"`` of the strengths; a table of ``user, rank, candidate`` (or ``group``), ``decision`` and
-    ``strength``, to .npz, .csv or .parquet. ``labels``: a text for every user, empty where it is not known: labels of all, as predictions.
+    ``recommend``: number of candidates per user. Candidates are other users, or with ``members`` (rows of a group and a user in it) groups.
+    Groups are ranked by the sum of f over their members, or with ``group_score="strength"`` by the sum of the strengths. The table has
+    columns
+    ``user, rank, candidate`` (or ``group``), ``decision`` and ``strength``, and is written to .npz, .csv or .parquet. ``labels``: a label
+    for
+    every user, empty if unknown; the labels of all users are written as predictions.
 
-    Returns ``rows`` and ``out``, or with ``dry_run`` the plan. Raises ValueError: neither or both are asked for, or a number below 1;
-    DataError: the store has other users than the fit; MemoryBoundExceeded.
+    Returns ``rows`` and ``out``, or with ``dry_run`` the plan. Raises ValueError if neither or both of ``recommend`` and ``labels`` are
+    given,
+    or a number is below 1; DataError if the store has other users than the fit; MemoryBoundExceeded.
     """
     if (recommend is None) == (labels is None):
         raise ValueError("recommend, labels: one of both says what is asked for")

@@ -1,7 +1,7 @@
-"""``run_method``: a method on a store in a run directory, from the first check to the saved model.
+"""``run_method``: runs a method on a store in a run directory, from the first check to the saved model.
 
-The configuration of a run directory never changes: its ``config.json`` holds method, parameters, the digest of the data and what the run
-decided. Starting again resumes the run; a finished one is left alone.
+The configuration of a run directory never changes: its ``config.json`` holds method, parameters, digest of the data, and decisions of
+the run. Starting again resumes the run; a finished run is left unchanged.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ class ConfigMismatch(ValueError):
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run ended.
+    """Result of a run.
 
-    ``status``: ``done``, ``already-done`` or ``planned``; ``summary``: small JSON object of figures; ``plan``: what a dry run found;
-    ``run``: the run directory.
+    ``status``: ``done``, ``already-done`` or ``planned``. ``summary``: small JSON object of figures. ``plan``: plan of a dry run. ``run``:
+    the
+    run directory.
 
     Examples
     --------
@@ -68,18 +69,18 @@ class RunOutcome:
 
 
 def method_named(name: str) -> MethodInfo:
-    """Return a method of the registry. Raises ValueError: unknown name; the nearest is proposed."""
+    """Return a method by name. Raises ValueError for an unknown name, with the closest known one."""
     if name not in METHODS:
         raise ValueError(f"method {name!r} does not exist{nearest(name, METHODS)}")
     return METHODS[name]
 
 
 def open_data(url: Any, info: MethodInfo, extra: Mapping[str, Any] | None = None, digest: str | None = None) -> Any:
-    """Return the store that a method works on, or the text it learns from (``extra["stream"]``).
+    """Return the store that a method works on, or the text that it reads as a stream (``extra["stream"]``).
 
-    A store that is open is taken as it is; with a ``digest`` the version of the store that has it, which may have been replaced since.
-    Raises ValueError: a text, and the method learns from stores only; DigestMismatch: the version with the digest is gone; DataError:
-    missing values, and the method takes none.
+    An open store is returned unchanged. With ``digest``, that version of the store is opened, even if the store was replaced since. Raises
+    ValueError if a text is given and the method cannot read streams; DigestMismatch if the version is missing; DataError if there are
+    missing values and the method does not accept them.
     """
     stream = (extra or {}).get("stream")
     if stream is not None:
@@ -96,15 +97,15 @@ def _check_place(where: ComputeOptions, extra: Mapping[str, Any] | None) -> None
 
 
 def store_digest(url: str, digest: str) -> str:
-    """Return the digest of the version of a store that a run works on, read anew (run on every worker by the preflight)."""
+    """Read again and return the digest of a run's version of a store. The preflight check runs it on every worker."""
     return BlockStore.open(url, digest).digest
 
 
 @contextlib.contextmanager
 def executing(where: ComputeOptions, data: BlockStore, emit: Emit, passes: str = "methods.fgm.score_pass") -> Iterator[Executor]:
-    """Open the executor of a run: every worker must see the same store, and may cache a planned share of its memory.
+    """Open the executor of a run. It checks that all workers see the same store, and sets the size of their block cache.
 
-    ``passes`` is the module of those that will run, which a worker loads before it is measured. BLAS has one thread meanwhile.
+    ``passes`` is the module of the passes to run; a worker loads it before its memory is measured. BLAS has one thread meanwhile.
     """
     sweep_folders()
     with one_thread(), open_executor(where.config(), events=emit, preflight=partial(store_digest, data.url, data.digest)) as executor:
@@ -117,7 +118,7 @@ def executing(where: ComputeOptions, data: BlockStore, emit: Emit, passes: str =
 
 
 def kept_bytes(passes: str = "methods.fgm.score_pass") -> int:
-    """Return the bytes of the blocks this process keeps; asked on a worker, it has the programs of the passes loaded first."""
+    """Return the bytes of blocks that this process caches. On a worker, the code of the passes is loaded first."""
     module = importlib.import_module(f"..{passes}", __package__)
     getattr(module, "load_programs", int)()
     return cached_bytes()
@@ -140,30 +141,31 @@ def run_method(
     seed: int = 0,
     extra: Mapping[str, Any] | None = None,
 ) -> RunOutcome:
-    """Run a method on a store; resume the run directory when it is there already.
+    """Run a method on a store. If the run directory exists, the run resumes.
 
     Parameters
     ----------
     method, params
-        Name in the registry and its parameters.
+        Name of the method, and its parameters.
     data, run
         Block store and run directory.
     cluster, worker_memory, driver_memory, allow_plaintext, tls
-        Where passes run (``sync``, ``local:4``, ``tls://…``), and within which memory; see :class:`ComputeOptions`. A run that goes on
-        may be given more ``driver_memory`` than before: what it decided stays.
+        Where passes run (``sync``, ``local:4``, ``tls://…``), and memory limits; see :class:`ComputeOptions`. A run may resume with a
+        larger
+        ``driver_memory``; its earlier decisions remain.
     stall_timeout
-        Seconds without a finished task before the run is given up; ``None``: as the environment says, else 300.
+        Seconds without a finished task before the run is aborted. ``None``: as set by the environment, otherwise 300.
     dry_run, on_event
-        Return the plan, nothing is written; sink of event records.
+        Return the plan without writing anything; function that receives event records.
     seed, extra
-        Root of all random numbers of the run; further inputs: ``groups``, ``test_share``.
+        Root seed of the run; further inputs such as ``groups`` and ``test_share``.
 
     Raises
     ------
     ValueError
-        Parameters, or (as :class:`ConfigMismatch`) a run directory of another configuration.
+        Invalid parameters, or (as :class:`ConfigMismatch`) a run directory of another configuration.
     gramplane.storage.RunLocked
-        Another process holds the run.
+        Another process is using the run directory.
 
     Examples
     --------
@@ -239,10 +241,10 @@ def resume_run(
     stall_timeout: float | None = None,
     on_event: Emit | None = None,
 ) -> RunOutcome:
-    """Continue a run directory where it stopped; nothing happens when it is finished.
+    """Resume a run from its last checkpoint. A finished run is left unchanged.
 
-    The cluster may be another one, and ``driver_memory`` more than it was: it is a limit, and what the run decided by the one it began with
-    stays. Raises ConfigMismatch: it is less.
+    The cluster may differ from before, and ``driver_memory`` may be larger; decisions that were based on the earlier limit remain. Raises
+    ConfigMismatch if it is smaller.
 
     Examples
     --------
@@ -281,9 +283,9 @@ def jsonable(value: Json) -> Json:
 
 
 def same_as_before(run: str, record: Mapping[str, Any]) -> None:
-    """Refuse a run directory of another configuration; the cluster is no part of it, since results do not depend on it.
+    """Check that a run directory has the same configuration. The cluster may differ, because results do not depend on it.
 
-    Raises ConfigMismatch: the keys that differ are named with both values.
+    Raises ConfigMismatch with the differing keys and both values.
     """
     if not (Path(run) / "config.json").exists():
         return
@@ -302,8 +304,9 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "
 
 
 def _raise_memory(folder: RunStore, options: ComputeOptions) -> tuple[int, ComputeOptions]:
-    """Return the memory by which a run that is there decided, and the options with the limit from now on: what is given, or what it had
-    last. Less than it decided by is a decision of its own, which differs.
+    """Return the memory that the decisions of an existing run are based on, and the options with its current limit.
+
+    The limit is the given one, or the last one of the run. A limit below the memory of the decisions changes the configuration.
     """
     decided = int(folder.config.get("driver_memory", options.driver_bytes))
     last = int((folder.read_json("where") or {}).get("driver_memory", decided))
@@ -321,14 +324,14 @@ def _context(
 
 @dataclass(frozen=True)
 class _Ready:
-    """A problem, and the plan of its run with what was told."""
+    """A problem and the plan of its run, with messages."""
 
     problem: Problem
     plan: dict[str, Any]
 
 
 def _prepare(info: MethodInfo, config: MethodConfig, store: BlockStore, record: Mapping[str, Any], kind: str) -> _Ready:
-    """Return the problem and its plan, found in this process without writing anything; passes will run on a cluster of a kind."""
+    """Return the problem and its plan, computed in this process without writing. Passes will run on a cluster of the given kind."""
     with one_thread(), open_executor(None) as executor:
         if kind != "sync":
             executor.kind = kind
@@ -351,7 +354,7 @@ def _run(
     emit: Emit,
     prepared: list[_Ready],
 ) -> RunOutcome:
-    """Run a method to its end; what was ``prepared`` is taken out of its list, so that nobody else holds it."""
+    """Run a method to its end. The entry of ``prepared`` is removed from the list, so that its memory can be freed."""
     done = folder.read_json("summary")
     if done is not None:
         return RunOutcome("already-done", done, run=str(folder.path))
@@ -401,16 +404,16 @@ def _run(
 
 
 def alone_text(method: str, cluster: str | None) -> str:
-    """Return the line that a cluster has nothing to do."""
+    """Return the message that a method does not use the cluster."""
     return f"nothing of this {method} is distributed: this process does all of it, and the workers of cluster={cluster!r} none"
 
 
 def common_figures(own: Mapping[str, Any], outcome: Outcome[Any]) -> dict[str, Any]:
-    """Return the summary of a run with what every method's has, under one name.
+    """Return the summary of a run, including the figures common to all methods.
 
-    ``iterations`` (steps of the run), ``objective``, ``gap`` (absolute; ``None``: nothing is certified), ``certified_over`` (the problem
-    it is certified for), ``relative_gap`` (what the last step compared with its tolerance, else a share of the objective), ``stop`` and
-    ``classes`` (``None`` without); accuracies, or R2, of the last step where they were measured.
+    ``iterations``: steps of the run. ``objective``. ``gap``: absolute; ``None`` without a certificate. ``certified_over``: the problem that
+    the certificate is for. ``relative_gap``: the value that the last step compared with its tolerance, or else a share of the objective.
+    ``stop``. ``classes``: ``None`` for regression. Accuracies or R2 of the last step, if measured.
     """
     names = ("objective", "gap", "certified_over", "relative_gap", "stop", "classes")
     figures = {**dict.fromkeys(names), "relative_gap": _relative(own, outcome.history), **own}

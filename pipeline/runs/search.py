@@ -1,4 +1,4 @@
-"""A search on a store: the points of a grid with their folds, in groups whose fits share passes and matrices or start from one another."""
+"""A search on a store: the points of a grid and their folds, in groups whose fits share passes, matrices or warm starts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLACES = ("grams", "gram_store")  # parameters that say where matrices lie; resu
 
 @dataclass(frozen=True)
 class Search:
-    """A grid and how its points are compared."""
+    """A grid and the scores that compare its points."""
 
     info: MethodInfo  # the method
     points: Sequence[Mapping[str, Any]]  # parameters as they were given
@@ -39,22 +39,22 @@ class Search:
 
     @property
     def scored_by(self) -> list[str] | None:
-        """Names of the scores that are asked for."""
+        """Names of the requested scores."""
         return None if self.scoring is None else list(self.scoring.names)
 
     @property
     def record(self) -> dict[str, Json]:
-        """What all fits have in common, kept in their folders."""
+        """Settings that all fits have in common, stored in their folders."""
         names = {} if self.scoring is None else {"scoring": self.scored_by}
         column = {} if self.column is None else {"group_column": self.column}
         return {"method": self.info.name, "folds": self.folds, "seed": self.seed, "data": self.data.digest, **names, **column}
 
     def context(self, executor: Executor, driver_memory: int, emit: Emit) -> RunContext:
-        """Return where the fits run."""
+        """Return the context of the fits."""
         return RunContext(executor, data=self.data, driver_memory=driver_memory, emit=emit, seed=self.seed, warn=hush)
 
     def groups(self, ctx: RunContext) -> list[Group]:
-        """Return the points in groups; what they learn from is read once for each."""
+        """Return the points in groups. The inputs of a group are read once."""
         keys = dict[tuple[str, ...], list[int]]()
         for k, config in enumerate(self.configs):
             passes = [str(getattr(config, name, None)) for name in config.pass_parameters]
@@ -81,7 +81,7 @@ class Search:
 
 
 def _chains(configs: Mapping[int, MethodConfig]) -> list[list[int]]:
-    """Return points by chains, whose fits start from one another: along the first of their path, in the order given of its others."""
+    """Return points as chains of fits that start from one another. A chain varies the first path parameter, others in the given order."""
     first = next(iter(configs.values()))
     if not first.path:
         return [[k] for k in configs]
@@ -97,7 +97,7 @@ def _chains(configs: Mapping[int, MethodConfig]) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class Group:
-    """Points whose fits read the same."""
+    """Points whose fits read the same inputs."""
 
     search: Search
     points: Sequence[int]  # their numbers in the grid, chain after chain
@@ -110,21 +110,21 @@ class Group:
 
     @property
     def configs(self) -> list[MethodConfig]:
-        """Parameters, chain after chain."""
+        """Parameters of all points, chain after chain."""
         return [config for chain in self.chains for config in chain]
 
     def problem(self, point: int, fold: int, ctx: RunContext) -> Problem:
-        """Return the problem of one fit, nothing of which runs."""
+        """Return the problem of one fit without running it."""
         method = self.search.info.method
         return method.problem(self.configs[point], method.without(self.inputs, self.splits[fold].left_out), ctx)
 
     def shares(self, ctx: RunContext) -> bool:
-        """Whether fits share passes: those of the folds of the first repetition at least."""
+        """Whether fits share passes, at least those of the folds of the first repetition."""
         masks = {k: split.left_out for k, split in enumerate(self.splits[: self.search.folds])}
         return FoldRuns(self.search.info.method, self.configs, self.inputs, masks, ctx).shared([0]) is not None
 
     def check(self, ctx: RunContext) -> None:
-        """Prepare a fit of every point and of every fold, and run none: what does not fit the data is refused before work starts."""
+        """Prepare a fit of every point and fold without running it, so that errors are raised before work starts."""
         if self.search.scoring is not None:
             self.search.scoring.check(self.rows.inputs.classes, self.rows.inputs.target)
         for point in range(len(self.configs)):
@@ -133,7 +133,6 @@ class Group:
             self.problem(0, fold, ctx)
 
     def store(self, folder: Path, emit: Emit) -> FoldStore:
-        """Return where its fits are kept."""
         return FoldStore(folder, self.search.record, self.points, (len(self.search.points), len(self.splits)), emit)
 
     def scores(self, folds: Sequence[int], ctx: RunContext, store: FoldStore | None) -> Iterator[Score]:
@@ -142,14 +141,14 @@ class Group:
         return fold_scores(*work, folds, ctx, store, counts=True)
 
     def all_scores(self, ctx: RunContext, folder: Path) -> Iterator[Score]:
-        """Yield the scores of all points on all splits; passes are shared within a repetition."""
+        """Yield the scores of all points on all splits. Passes are shared within a repetition."""
         step, store = 1 if self.is_whole else self.search.folds, self.store(folder, ctx.emit)
         for first in range(0, len(self.splits), step):
             for score in self.scores(range(first, first + step), ctx, store):
                 yield score._replace(point=self.points[score.point])
 
     def parts(self) -> list[Group]:
-        """Return groups of the points whose fits start from one another."""
+        """Return one group for each set of points whose fits start from one another."""
         ends, parts = itertools.accumulate(map(len, self.chains), initial=0), []
         for first, chain in zip(ends, self.chains, strict=False):
             parts.append(replace(self, points=self.points[first : first + len(chain)], chains=[chain], is_whole=True))

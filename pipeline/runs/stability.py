@@ -1,4 +1,4 @@
-"""How steady the selection of a finished run is: its method fitted again to bootstrap resamples of the rows it was trained on."""
+"""Stability of the selection of a finished run: the method is fitted again on bootstrap resamples of the training rows."""
 
 from __future__ import annotations
 
@@ -39,13 +39,15 @@ def selection_stability(
 ) -> dict[str, Any]:
     """Return how often a run's method selects each feature (group, product) over bootstrap resamples of its training rows.
 
-    A resample is a weight of rows; all of them share the passes of one loop. ``n_resamples``: how many; ``seed``: root of their random
-    numbers, that of the run by default. Returns ``resamples``, ``n_selected`` and ``mean_frequency`` of what the run selected, ``steady``
-    (what at least 80 % of the resamples select), ``ever_selected``, and the rows ``features``: name, frequency, and whether the run
-    selected it. With ``dry_run`` the plan.
+    Resamples are row weights, and share the passes of one loop. ``n_resamples``: their number. ``seed``: seed of the resamples, by default
+    that of the run. With ``dry_run``, return the plan.
 
-    Raises ValueError: a method that has no such measure, or ``n_resamples`` below 1; StorageError: the run is not finished;
-    DigestMismatch: its training rows are gone; MemoryBoundExceeded: this process would hold more than ``driver_memory``.
+    Returns ``resamples``, ``n_selected``, ``mean_frequency`` (mean over the features that the run selected), ``steady`` (number of features
+    selected in at least 80 % of the resamples), ``ever_selected``, and the rows ``features``: name, frequency, and whether the run selected
+    the feature.
+
+    Raises ValueError if the method has no such measure, or ``n_resamples`` is below 1; StorageError if the run is not finished;
+    DigestMismatch if its training rows are missing; MemoryBoundExceeded if this process would exceed ``driver_memory``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Cross-validation and grids on a store: folds are row masks, nothing is copied, and fits share passes where the method can."""
+"""Cross-validation and grid search on a store. Folds are row masks without copies, and fits share passes if the method can."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ALONG = {"max_rounds": "rounds", "p": "p"}  # parameters that come with a path, 
 
 
 def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return every combination of a grid, the last name varying fastest. Raises ValueError: a name without values."""
+    """Return all combinations of a grid; the last name varies fastest. Raises ValueError if a name has no values."""
     for name, values in grid.items():
         if not isinstance(values, (list, tuple)) or not values:
             raise ValueError(f"grid[{name!r}]={values!r}: must be a list of at least one value")
@@ -39,9 +39,9 @@ def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def check_tunable(method: str, grid: Mapping[str, Any]) -> None:
-    """Refuse methods and parameters whose settings cannot be compared.
+    """Check that fits of a method with these parameters can be compared.
 
-    Raises ValueError: an unknown method, one without a score on held-out rows, or a parameter that says where matrices lie.
+    Raises ValueError for an unknown method, a method without a held-out score, or a parameter that only sets where matrices are stored.
     """
     if not method_named(method).config.has_scores:
         raise ValueError(f"method {method!r} has no score on rows held out, so settings cannot be compared; fit it once per setting")
@@ -78,7 +78,7 @@ def _search(
 
 
 def _check(search: Search, where: ComputeOptions) -> None:
-    """Refuse what does not fit the data before there is a folder, in this process."""
+    """Check the search against the data before a folder is made."""
     with one_thread(), open_executor(None) as executor:
         ctx = search.context(executor, where.driver_bytes, ignore)
         for group in search.groups(ctx):
@@ -100,7 +100,7 @@ def _table(search: Search, folder: Path, where: ComputeOptions, emit: Emit) -> l
 
 
 def _row(search: Search, first: Score, scores: Sequence[Score]) -> dict[str, Any]:
-    """Return the row of a point: its parameters, means over folds of its scores, ``None`` where a fold has none, and what was selected."""
+    """Return the row of a point: parameters, mean scores over folds (``None`` if a fold has none), and the size of the selection."""
     config = search.configs[first.point]
     names = sorted({name for point in search.points for name in point})
     further = {ALONG[name]: value for name, value in first.further.items()}
@@ -131,7 +131,7 @@ def plan_search(
     group_column: str | None = None,
     **where: Any,
 ) -> dict[str, Any]:
-    """Return what :func:`tune` will do: fits, and what workers do of them, passes of a fit or whole fits, with the bytes of a whole fit."""
+    """Return the plan of :func:`tune`: the fits, the tasks on workers (passes of a fit, or whole fits), and the bytes of a whole fit."""
     from .jobs import FITS, job_bytes
 
     check_tunable(method, grid)
@@ -151,10 +151,9 @@ def plan_search(
 
 
 def best_row(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the row of highest mean: accuracy, R2, or the score that decides. Among equals the one with fewest features or kernels, then
-    the first.
+    """Return the row with the highest mean of the deciding score. Ties go to the fewest features or kernels, then to the first row.
 
-    Raises DataError: no row has a score in every fold.
+    Raises DataError if no row has a score in every fold.
     """
     # Without a score a row holds None, or NaN where its method's own table says so.
     known = [row for row in rows if row[measure_of(row)] is not None and row[measure_of(row)] == row[measure_of(row)]]
@@ -178,17 +177,18 @@ def cross_validate(
     group_column: str | None = None,
     **where: Any,
 ) -> list[dict[str, Any]]:
-    """Return the accuracy of a method, or other scores, over stratified folds of a store: one row, of ``fgm`` and ``kta-path`` one for each
-    point of the path.
+    """Return the cross-validated scores of a method on a store: one row, or for ``fgm`` and ``kta-path`` one row per point of the path.
 
-    ``method``, ``params``: name and parameters; ``data``: block store; ``folds``, ``seed``: number of folds and seed of the split;
-    ``cluster``, ``where``: as in :func:`~gramplane.pipeline.run_method`; ``extra``: ``groups``; ``repeats``: how often the folds are
-    drawn, from ``seed``, ``seed + 1`` and so on; ``scoring``, ``group_column``: as in :func:`tune`. Returns ``rounds`` (of the Feature
-    Generating Machine), ``p`` (of the kernel selection path), ``accuracy`` (mean over folds), ``deviation``, ``standard_error``,
-    ``selected``, ``folds``; of regressions ``r2`` and ``mse`` in place of the accuracy. With ``scoring`` the first score stands under its
-    name in place of both, and of each further one its mean,
-    ``NAME_deviation`` and ``NAME_folds``. Raises ValueError: an unknown method or score, a score that does not suit the target, or a
-    method that has no score on rows held out.
+    ``method``, ``params``: name and parameters. ``data``: block store. ``folds``, ``seed``: number of stratified folds, and seed of the
+    split. ``cluster``, ``where``: as in :func:`~gramplane.pipeline.run_method`. ``extra``: ``groups``. ``repeats``: number of times that
+    the
+    folds are drawn, with ``seed``, ``seed + 1`` and so on. ``scoring``, ``group_column``: as in :func:`tune`.
+
+    Rows have ``rounds`` (for ``fgm``) or ``p`` (for ``kta-path``), ``accuracy`` (mean over folds), ``deviation``, ``standard_error``,
+    ``selected`` and ``folds``. Regressions have ``r2`` and ``mse`` instead of the accuracy. With ``scoring``, the first score replaces
+    these
+    under its own name; each further score has its mean, ``NAME_deviation`` and ``NAME_folds``. Raises ValueError for an unknown method or
+    score, a score that does not suit the target, or a method without a held-out score.
 
     Examples
     --------
@@ -229,41 +229,45 @@ def tune(
     refit: str | None = None,
     group_column: str | None = None,
 ) -> RunOutcome:
-    """Evaluate a grid by cross-validation and fit the best point on all rows.
+    """Evaluate a grid by cross-validation, and fit the best point on all rows.
 
-    Fits without the rows of a fold share passes over the data and Gram matrices, or start from one another, as those of the estimators with
-    cross-validation do, and have the same scores. Feature Generating Machine: the path of every fit gives each number of rounds up to
-    ``max_rounds`` for free, and the best number is part of the choice; so does a kernel selection path of its ``p``. Group lasso on a
-    stream: every block of rows is read once for all fits. A fit that is done is not done again. On a cluster fits whose passes are not
-    distributed are tasks themselves, each a whole fit on a worker, to the same bits.
+    Points are compared by accuracy, by R2 for a numeric target, or by ``scoring``. Scores equal those of the cross-validated estimators.
+    Of two classes the second is positive, whatever the labels. For scores of probabilities, decision values of a logistic loss are log
+    odds;
+    others are calibrated by a sigmoid on the held-out rows, in five folds.
 
-    Rows held out have weight zero; kernels are normalised over all rows, those held out included. Of many tasks folds are drawn within
-    tasks. Points are compared by accuracy, those of a real-valued target by R2, or by ``scoring``. Of two classes the second is the
-    positive one, whatever the labels. Where a score is of probabilities, decision values of a logistic loss are log odds; others go through
-    a sigmoid that is fitted within the rows held out, for each fifth of them to the other four.
+    Held-out rows have weight zero. Kernels are normalised over all rows, including held-out ones. With several tasks, folds are drawn
+    within
+    tasks.
+
+    Fits of different folds share passes and Gram matrices, or start from one another. The path of a Feature Generating Machine gives every
+    number of rounds up to ``max_rounds`` without further fits, so the number of rounds is chosen as well; the same holds for ``p`` of a
+    kernel selection path. A stream for the group lasso is read once for all fits. Finished fits are not repeated. On a cluster, fits
+    without
+    distributed passes run as tasks, with the same bits.
 
     Parameters
     ----------
     grid, params
-        Parameter names and their values, and parameters common to all points.
+        Parameter names with their values, and parameters common to all points.
     data, run
-        Block store and run directory; the table is ``tune.json``, the final fit lies in ``best``.
+        Block store and run directory. The table is ``tune.json``; the final fit is in ``best``.
     folds, seed, repeats
-        Stratified folds, as row masks, drawn so many times: from ``seed``, ``seed + 1`` and so on.
+        Number of stratified folds, and how often they are drawn: with ``seed``, ``seed + 1`` and so on.
     group_column
-        What names the rows of the store, or a feature: rows of one value are held out together, such as all rows of a patient.
+        The row names of the store, or a feature. Rows with the same value are held out together, such as all rows of a patient.
     scoring, refit
-        Name of a scorer of scikit-learn, such as ``"roc_auc"``, or several; ``refit`` names the one that decides, by default the first.
+        Name of a scikit-learn scorer, such as ``"roc_auc"``, or several; ``refit`` names the deciding one, by default the first.
 
     Returns
     -------
     RunOutcome
-        ``summary`` holds the best parameters and their accuracy, R2, or scores.
+        ``summary`` holds the best parameters and their scores.
 
     Raises
     ------
     ValueError
-        An unknown method, parameter or score, a grid without values, or one that cannot be compared; a score that does not suit the
+        An unknown method, parameter or score, a grid without values, points that cannot be compared, or a score that does not suit the
         target.
 
     Examples

@@ -1,4 +1,4 @@
-"""Compiling what a first fit would wait for: tiny fits of every kind, and calls of every compiled part of the kernel layer, timed."""
+"""Compiles all code that a first fit would compile: tiny fits of every kind, and calls of all compiled kernels, with times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..core.resources import Emit
 
 
 def run_cases(emit: Emit) -> dict[str, float]:
-    """Run every case once; return the seconds each took (small when the cache was warm)."""
+    """Run every case once. Returns the seconds of each, which are small if the code was compiled before."""
     import warnings
 
     from sklearn.exceptions import ConvergenceWarning
@@ -73,7 +73,7 @@ def _read_svmlight() -> None:
 
 
 def _kernel_cases(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
-    """Return what runs every compiled part of the kernel layer once on small data ``(n, d)``, ``n >= 21``, by name."""
+    """Return functions, by name, that run every compiled part of the kernel layer on small data ``(n, d)``, ``n >= 21``."""
     import scipy.sparse as sp
 
     from ...kernels.bank.bank import PackedBank

@@ -1,1 +1,1 @@
-"""Data made by formula, for examples, tests and benchmarks."""
+"""Synthetic data for examples, tests and benchmarks."""

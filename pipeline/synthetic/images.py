@@ -1,4 +1,4 @@
-"""Seeded images of a query, with features, tags and known relevance: a stand-in for crawled images."""
+"""Synthetic images of a query with features, tags and known relevance; a substitute for images from a web search."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ TAGS = 60  # tags; the first is the query's own, on every image
 class PlantedImages:
     """The images that a search returned for one query.
 
-    ``X``: ``(n, 10)`` visual features; ``tags``: ``(n, 60)`` 1 where an image carries a tag; ``relevant``: ``(n,)`` whether an image is
-    what was searched for; ``text_scores``: ``(n,)`` scores of the search itself, of any sign: hardly better than chance.
+    ``X``: ``(n, 10)`` visual features. ``tags``: ``(n, 60)``, 1 if an image has a tag. ``relevant``: ``(n,)`` whether an image is relevant
+    to
+    the query. ``text_scores``: ``(n,)`` scores of the search engine, of any sign, hardly better than chance.
     """
 
     X: np.ndarray
@@ -24,19 +25,20 @@ class PlantedImages:
     text_scores: np.ndarray
 
     def tag_lines(self) -> list[str]:
-        """Return one line of tags per image, as a tag file has them."""
+        """Return one line of tags per image, in the format of a tag file."""
         return [" ".join(f"tag{j}" for j in np.flatnonzero(row)) for row in self.tags]
 
 
 def planted_images(n: int = 120, *, share: float = 0.45, n_relevant: int = 2, n_scattered: int = 25, seed: int = 0) -> PlantedImages:
-    """Return images of one query: relevant ones in few clusters, the others scattered over many.
+    """Return images of one query: relevant ones in few clusters, irrelevant ones scattered over many.
 
-    Features are a cluster centre, N(0, 1), plus N(0, 1.05^2). Clusters carry a tag with probability 0.12, the relevant ones also tags 1 to
-    5; 30 % of the entries are replaced by noise of probability 0.1, and tag 0 is on every image. With few clusters of others (5, say) the
-    looks of both sides are alike, and a kernel without a prior cannot tell majority from minority.
+    Features are a cluster centre, N(0, 1), plus N(0, 1.05^2). Clusters have a tag with probability 0.12; relevant clusters also have tags 1
+    to 5. Then 30 % of the entries are replaced by noise of probability 0.1. All images have tag 0. With few irrelevant clusters (such as
+    5),
+    both kinds of images have similar features, and a kernel without a prior cannot distinguish majority from minority.
 
-    ``n``: images; ``share``: of relevant ones; ``n_relevant``, ``n_scattered``: clusters of relevant images, and of the others; ``seed``:
-    of everything.
+    ``n``: images. ``share``: share of relevant images. ``n_relevant``, ``n_scattered``: clusters of relevant and of irrelevant images.
+    ``seed``: random seed.
 
     Examples
     --------

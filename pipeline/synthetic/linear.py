@@ -1,4 +1,4 @@
-"""Seeded generators with known truth: what benchmarks, tests and first steps use when no data set is at hand."""
+"""Seeded generators of linear problems with known relevant features."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import scipy.sparse as sp
 
 @dataclass(frozen=True)
 class Planted:
-    """A training and a test part with the coordinates that carry the signal.
+    """Training and test data with known relevant features.
 
-    ``X``, ``y``: training rows and labels -1, +1; ``X_test``, ``y_test``: test rows from the same weights; ``relevant``: sorted ids of the
-    features (groups, pairs) with weight; ``groups``: one group label per feature, or ``None``.
+    ``X``, ``y``: training rows and labels -1, +1. ``X_test``, ``y_test``: test rows with the same true weights. ``relevant``: sorted
+    indices
+    of the features (groups, pairs) with non-zero weight. ``groups``: group of each feature, or ``None``.
     """
 
     X: Any
@@ -52,7 +53,7 @@ def dense_linear(
 def dense_groups(
     n: int = 4096, n_groups: int = 4000, size: int = 10, relevant: int = 100, *, n_test: int = 2000, dtype: Any = np.float64, seed: int = 0
 ) -> Planted:
-    """Return iid normal features in groups of ``size``; weights N(0, 1) on ``relevant`` groups (section 8.6 of the paper).
+    """Return independent normal features in groups of ``size``, with weights N(0, 1) on ``relevant`` groups (section 8.6 of the paper).
 
     Examples
     --------
@@ -71,9 +72,9 @@ def dense_groups(
 
 
 def zipf_rows(n: int, d: int, nnz: int, rng: np.random.Generator, *, offset: float = 10.0, permute: bool = True) -> sp.csr_array:
-    """Return ``(n, d)`` unit-norm sparse rows whose column popularity follows a shifted Zipf law ``(rank + offset)^-1``.
+    """Return ``(n, d)`` unit-norm sparse rows whose column frequencies follow a shifted Zipf law ``(rank + offset)^-1``.
 
-    Each row draws ``nnz`` columns with replacement and keeps the distinct ones; values are 1 before the rows are normalised.
+    Each row draws ``nnz`` columns with replacement and keeps the distinct ones. Values are 1 before normalisation.
     """
     weight = 1.0 / (np.arange(d) + offset)
     edges = np.cumsum(weight) / weight.sum()
@@ -91,7 +92,7 @@ def zipf_rows(n: int, d: int, nnz: int, rng: np.random.Generator, *, offset: flo
 def sparse_linear(
     n: int = 10_000, d: int = 500_000, nnz: int = 100, relevant: int = 100, *, n_test: int = 5000, offset: float = 10.0, seed: int = 0
 ) -> Planted:
-    """Return unit-norm Zipf rows with a noisy linear label on ``relevant`` of the more popular columns.
+    """Return unit-norm Zipf rows with a noisy linear label on ``relevant`` of the more frequent columns.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A mixed table with a planted rule: ids, numbers with missing values, names, truth values, dates."""
+"""A table of mixed types with a known rule: identifiers, numbers with missing values, categories, booleans, dates."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ _MISSING, _NOISE = 0.08, 0.03  # shares of values that are missing, and of outco
 
 @dataclass(frozen=True)
 class Patients:
-    """Columns by name of a training and a test part, ``None`` where a value is missing; the test part has its columns in another order.
-    ``rule``: who is ill, a few outcomes aside."""
+    """Training and test columns by name; missing values are ``None``, and the test columns are in another order.
+
+    ``rule``: the rule that determines who is ill, apart from a few random outcomes.
+    """
 
     train: Table
     test: Table
     rule: str = "(age > 60 and smoker = yes) or (pressure > 150 and ward = east)"
 
     def to_csv(self, train: str | Path, test: str | Path) -> None:
-        """Write both parts as CSV; what is missing is an empty cell."""
+        """Write both parts as CSV. Missing values become empty cells."""
         for path, table in ((train, self.train), (test, self.test)):
             with Path(path).open("w", encoding="utf-8", newline="") as file:
                 writer = csv.writer(file)
@@ -33,7 +35,9 @@ class Patients:
 
 
 def patients(n: int = 600, n_test: int = 200, *, seed: int = 0) -> Patients:
-    """Return a mixed table of ``n`` rows and one of ``n_test``: id, age, pressure, smoker, ward, zip code, day of admission, outcome.
+    """Return a training table of ``n`` rows and a test table of ``n_test`` rows.
+
+    Columns are patient id, age, pressure, smoker, ward, zip code, day of admission and outcome.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Seeded communities of users with known truth: contacts, comments, tags, groups and places that follow hidden memberships."""
+"""Synthetic communities of users: contacts, comments, tags, groups and places that follow known hidden memberships."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ COUNTED = {"text": (300, 60.0, 1.0), "group": (200, 20.0, 0.8), "location": (100
 
 @dataclass(frozen=True)
 class SocialGraph:
-    """Users in seven views, and what is known of their ties.
+    """Users in seven views, and the truth about their ties.
 
-    ``views``: ``(7, n, n)`` similarities in the order of ``VIEWS``, raw; ``contacts``: ``(n, n)`` True for contacts, symmetric;
-    ``comments``: ``(n, n)`` comments of the row's user on the column's photos; ``groups``: ``(n, n_groups)`` True for the groups a user has
-    joined; ``communities``: ``(n, n_communities)`` hidden shares, rows sum to 1; ``held_out``: ``(n,)`` True for users whose ties are for
-    testing.
+    ``views``: ``(7, n, n)`` raw similarities in the order of ``VIEWS``. ``contacts``: ``(n, n)`` symmetric, True for contacts.
+    ``comments``:
+    ``(n, n)`` number of comments by the row's user on the column user's photos. ``groups``: ``(n, n_groups)`` True for groups that a user
+    joined. ``communities``: ``(n, n_communities)`` hidden shares; rows sum to 1. ``held_out``: ``(n,)`` True for users whose ties are test
+    data.
     """
 
     views: np.ndarray
@@ -33,12 +34,12 @@ class SocialGraph:
 
 
 def social_graph(n: int = 240, n_communities: int = 8, n_test: int = 60, *, noise: float = 9.0 / 8.0, seed: int = 0) -> SocialGraph:
-    """Return a community whose comments and tags tell of ties, whose pictures and favourites do not.
+    """Return a community in which comments and tags depend on ties, and pictures and favourites do not.
 
-    User u belongs to communities by shares pi_u ~ Dirichlet(0.2); ties follow s_uv = <pi_u, pi_v>: contacts with probability
-    ``min(1, s/4 + .003)``; comments Poisson(3 s) on a quarter of the contacts, Poisson(.02) on all pairs, Poisson(3) by oneself. Counts of
-    tags, groups and places are Poisson with mean ``(snr pi profile + 1/V) / (1 + snr)`` of their total; favourites are pure noise, and the
-    mean visual words are pi + N(0, noise).
+    User u belongs to communities by shares pi_u ~ Dirichlet(0.2). Ties follow s_uv = <pi_u, pi_v>: contacts have probability
+    ``min(1, s/4 + .003)``. Comments are Poisson(3 s) on a quarter of the contacts, Poisson(.02) on all pairs, and Poisson(3) by users on
+    their own photos. Counts of tags, groups and places are Poisson with mean ``(snr pi profile + 1/V) / (1 + snr)`` of their total.
+    Favourites are pure noise, and the mean visual words are pi + N(0, noise).
 
     Examples
     --------
