@@ -16,6 +16,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "extensions"), str(HERE)]
 sys.path.append(str(HERE.parent))
 
+import examples  # noqa: E402
 import make_api  # noqa: E402
 import make_cli  # noqa: E402
 import make_memory  # noqa: E402
@@ -48,7 +49,8 @@ sphinx_gallery_conf = {
     "ignore_pattern": r"/(_|make_)\w*\.py",
     "doc_module": ("gramplane",),
     "backreferences_dir": "api/backreferences",
-    "within_subsection_order": "FileNameSortKey",
+    "subsection_order": [f"gallery/{name}" for name in examples.GALLERY],
+    "within_subsection_order": "examples.place",
     "abort_on_example_error": True,
     "remove_config_comments": True,
     "show_memory": False,
@@ -57,7 +59,9 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "plot_gallery": "True",  # a text, so that `-D plot_gallery=0` leaves the examples out
     "matplotlib_animations": False,
-    "capture_repr": ("_repr_html_", "__repr__"),
+    "capture_repr": ("_repr_html_",),
+    "reset_modules": ("matplotlib", "seaborn", "examples.stop_at_warnings"),
+    "reset_modules_order": "both",
 }
 
 templates_path = ["_templates"]

@@ -1,16 +1,19 @@
 """
-Sizes beyond memory: how blocks and budgets work
-================================================
+Work with tables larger than memory
+===================================
 
-A table that does not fit memory is cut into blocks on disk, and each pass looks at one block after the other. Three numbers decide: the
-budget of the ingest, the memory of the driver, and the memory of a worker. All three are promises that can be asked for beforehand.
+You set how much memory an ingest, the driver and the workers may use, and
+gramplane tells you beforehand whether a table fits. It cuts the table into
+blocks on disk and reads one block after the other.
 """
 
 # %%
-# A plan before any work
-# ----------------------
-# ``dry_run`` tells what an ingest will hold and write, and a fit what its driver holds, item by item. Nothing is computed.
+# Plan before any work
+# --------------------
+# ``dry_run`` returns what an ingest will hold in memory and write to disk.
+# Nothing is computed.
 import tempfile
+import textwrap
 import tracemalloc
 from pathlib import Path
 
@@ -21,15 +24,14 @@ from sklearn.datasets import dump_svmlight_file
 from gramplane import FGMClassifier, ingest, run_method
 from gramplane.datasets import sparse_linear
 
-scratch = tempfile.TemporaryDirectory()  # goes with the page
+scratch = tempfile.TemporaryDirectory()
 folder = Path(scratch.name)
 data = sparse_linear(n=20_000, d=200_000, nnz=120, relevant=50, n_test=1000)
 dump_svmlight_file(data.X, data.y, str(folder / "table.svm"), zero_based=False)
 MiB = 2**20
 text = (folder / "table.svm").stat().st_size / MiB
-print(
-    f"text of {text:.0f} MiB: {data.X.shape[0]:,} rows, {data.X.shape[1]:,} columns, {data.X.nnz:,} entries"
-)
+n_rows, n_columns = data.X.shape
+print(f"file of {text:.0f} MiB: {n_rows:,} rows, {n_columns:,} columns")
 plan = ingest(
     folder / "table.svm",
     folder / "store",
@@ -37,14 +39,16 @@ plan = ingest(
     n_features=200_000,
     dry_run=True,
 )
-print(
-    f"ingest with a budget of 16 MiB will hold {plan['process_bytes'] / MiB:.1f} MiB at most; {plan['scratch_bytes_at_most'] / MiB:.0f} MiB of scratch"
-)
+memory, disk = plan["process_bytes"], plan["scratch_bytes_at_most"]
+print("ingest with a budget of 16 MiB:")
+print(f"  memory  at most {memory / MiB:3.0f} MiB")
+print(f"  disk    at most {disk / MiB:3.0f} MiB of temporary files")
 
 # %%
-# Ingest in less memory than the table has
-# ----------------------------------------
-# A budget is what the ingest may hold beyond the interpreter and its libraries (the first one loads some of these, and counts them).
+# Ingest in less memory than the table takes
+# ------------------------------------------
+# A budget is the memory that the ingest may use beyond the interpreter and its
+# libraries.
 peaks = {}
 for budget in (64, 32, 16):
     tracemalloc.start()
@@ -56,15 +60,13 @@ for budget in (64, 32, 16):
     )
     peaks[budget] = tracemalloc.get_traced_memory()[1] / MiB
     tracemalloc.stop()
-print(
-    "peaks of Python's memory by budget, MiB:",
-    {budget: round(peak, 1) for budget, peak in peaks.items()},
-)
+for budget, peak in peaks.items():
+    print(f"budget {budget} MiB: peak of Python's memory {peak:4.1f} MiB")
 
 # %%
-# What a fit will hold
-# --------------------
-# The plan lists everything by name.
+# Ask what a fit will need
+# ------------------------
+# The plan lists each item by name.
 plan = run_method(
     "fgm",
     {"B": 10, "max_rounds": 5},
@@ -72,24 +74,27 @@ plan = run_method(
     run=str(folder / "run"),
     dry_run=True,
 ).plan
-print(
-    f"driver {plan['driver_bytes'] / MiB:.1f} MiB, a task {plan['task_bytes'] / MiB:.1f} MiB"
-)
+driver, task = plan["driver_bytes"], plan["task_bytes"]
+print(f"a task {task / MiB:.1f} MiB, the driver {driver / MiB:.1f} MiB:")
 for thing in plan["driver_holds"]:
-    print(f"  {thing['what']}: {thing['bytes'] / MiB:.2f} MiB")
+    print(f"  {thing['bytes'] / MiB:5.2f} MiB  {thing['what']}")
 
 # %%
-# The same result, whatever the budget
-# ------------------------------------
-# Blocks are a matter of storage. The fit of a store equals the fit of the array in memory.
+# Get the same result with any budget
+# -----------------------------------
+# Blocks change how a table is stored, not the result. The fit of the store
+# equals the fit of the array in memory:
 stored = FGMClassifier(B=10, max_rounds=5).fit(folder / "store-16")
-in_memory = FGMClassifier(B=10, max_rounds=5, scale=None).fit(data.X, data.y)
-print("selected alike:", np.array_equal(stored.selected_, in_memory.selected_))
-print("largest difference of a weight:", abs(stored.coef_ - in_memory.coef_).max())
+in_memory = FGMClassifier(B=10, max_rounds=5).fit(data.X, data.y)
+same = np.array_equal(stored.selected_, in_memory.selected_)
+print(f"the same features: {'yes' if same else 'no'}")
+difference = abs(stored.coef_ - in_memory.coef_).max()
+print(f"largest difference of a weight: {difference:g}")
 
 # %%
+# The table, and what is in memory of it at any time:
 sizes = {
-    "the text": text,
+    "the file": text,
     **{f"ingest, budget {b} MiB": peak for b, peak in peaks.items()},
 }
 sizes["fit: driver, planned"] = plan["driver_bytes"] / MiB
@@ -104,14 +109,15 @@ axes.bar_label(bars, [f"{size:.1f}" for size in sizes.values()], padding=3)
 axes.invert_yaxis()
 axes.set(
     xlabel="MiB",
-    title="A table, and what is ever in memory of it",
+    title="The file, and the memory it needs",
     xlim=(0, 1.15 * max(sizes.values())),
 )
 
 # %%
-# What does not fit is refused before it begins
-# ---------------------------------------------
-# A limit that is too small ends a run at once, and names what would help.
+# See what happens when memory is short
+# -------------------------------------
+# A limit that is too small stops the run before it begins, and the error says
+# what would help:
 try:
     run_method(
         "fgm",
@@ -121,13 +127,18 @@ try:
         driver_memory="100KiB",
     )
 except Exception as error:
-    print(f"{type(error).__name__}: {error}")
+    print(textwrap.fill(f"{type(error).__name__}: {error}", 79))
 
 # %%
 # What to try when it is bad
 # --------------------------
-# * **Ingest is refused**: its message names the least budget that would do. One row of text must fit an eighth of it.
-# * **The driver would hold too much**: ``--driver-memory`` raises the limit; ``--dry-run`` shows which entry is the large one.
-# * **A task is too large for a worker**: blocks follow the budget of the ingest; a smaller one makes smaller blocks.
-# * **Kernel methods**: ``grams="recompute"`` holds no matrix, ``grams="store"`` keeps them on disk.
-# * **It is slow**: a store on a network drive is read in every pass. Copy it to a local disk.
+# * **The ingest is rejected**: the error names the smallest budget that works.
+#   A line of text must fit into an eighth of the budget.
+# * **The driver needs too much**: raise ``--driver-memory``; ``--dry-run``
+#   shows which item is large.
+# * **A task is too large for a worker**: blocks follow the budget of the
+#   ingest. A smaller budget makes smaller blocks.
+# * **Kernel methods**: ``grams="recompute"`` keeps no kernel matrix,
+#   ``grams="store"`` keeps them on disk.
+# * **It is slow**: each pass reads the store. Copy it from a network drive to
+#   a local disk.

@@ -1,14 +1,15 @@
 """
-Kernels on pictures seen in several ways
-========================================
+Combine several views of images
+===============================
 
-A picture can be described by its pixels, by where its ink is, by its edges, by its frequencies. Each description gives a kernel. Which of
-them are worth having, and is their sum better than the best?
+A learned sum of kernels predicts as well as the best view of an image, without
+being told which view that is. Pixels, ink by row and column, edges and
+frequencies each give a kernel here; a view of pure noise is the control.
 """
 
 # %%
-# Four views of handwritten digits
-# --------------------------------
+# Make four views and noise
+# -------------------------
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
@@ -20,7 +21,9 @@ images, digits = load_digits(return_X_y=True)
 square = images.reshape(-1, 8, 8) / 16
 views = {
     "pixels": square.reshape(-1, 64),
-    "ink by row and column": np.hstack([square.sum(axis=1), square.sum(axis=2)]),
+    "ink by row and column": np.hstack(
+        [square.sum(axis=1), square.sum(axis=2)]
+    ),
     "edges": np.hstack(
         [
             np.diff(square, axis=1).reshape(-1, 56),
@@ -38,55 +41,67 @@ columns = {
 }
 
 # %%
-# Views stand side by side as columns, and each kernel names its own. ``rbf`` without a width takes the median distance of rows in its
-# columns.
+# Learn the kernel weights
+# ------------------------
+# The views stand side by side as columns, and each kernel names its own.
+# ``rbf`` without ``gamma`` takes the median distance between rows.
 kernels = {name: f"rbf[{part}]" for name, part in columns.items()}
 X, X_test, y, y_test = train_test_split(
     X, digits, train_size=300, random_state=0, stratify=digits
 )
 scores = {
-    name: MKLClassifier([kernel], C=10, scale=None).fit(X, y).score(X_test, y_test)
+    name: MKLClassifier([kernel], C=10, scale=None)
+    .fit(X, y)
+    .score(X_test, y_test)
     for name, kernel in kernels.items()
 }
 model = MKLClassifier(
     list(kernels.values()), C=10, constraint="elastic_net", v=0.5, scale=None
 ).fit(X, y)
-scores["learnt sum"] = model.score(X_test, y_test)
-print({name: round(score, 3) for name, score in scores.items()})
+scores["learned sum"] = model.score(X_test, y_test)
 
 # %%
-# Ten digits are ten machines, each with weights of its own: a picture of which view tells which digit.
+# The ten digits are ten binary problems, each with its own kernel weights:
 figure, (left, right) = plt.subplots(
     1, 2, figsize=(11.5, 3.8), width_ratios=(3, 2), layout="constrained"
 )
-picture = left.imshow(model.kernel_weights_.T, cmap="viridis", vmin=0, aspect="auto")
+picture = left.imshow(
+    model.kernel_weights_.T, cmap="viridis", vmin=0, aspect="auto"
+)
 left.set_xticks(range(10), model.classes_)
 left.set_yticks(range(len(views)), list(views))
 left.set(xlabel="digit against the rest", title="Kernel weights")
-figure.colorbar(picture, ax=left)
+figure.colorbar(picture, ax=left, label="weight")
 bars = right.barh(
-    list(scores), list(scores.values()), color=["#56B4E9"] * len(views) + ["#0072B2"]
+    list(scores),
+    list(scores.values()),
+    color=["#56B4E9"] * len(views) + ["#0072B2"],
 )
 right.bar_label(bars, [f"{score:.3f}" for score in scores.values()], padding=3)
 right.set(
     xlim=(0, 1.2),
-    xlabel=f"accuracy on {len(y_test)} pictures",
-    title="Each view alone, and together",
+    xlabel=f"accuracy on {len(y_test)} held-out images",
+    title="Single views, and their sum",
 )
 
 # %%
-# Nobody had to say what is noise. How far the weights are from the best possible ones is known, too:
-least = np.sum(model.kernel_weights_.argmin(axis=1) == list(views).index("noise"))
-print(f"noise has the least weight for {least} of ten digits")
-print(
-    f"gap {model.dual_gap_:.3f} of {model.objective_:.1f}, summed over ten machines; converged: {model.converged_}"
-)
+# Noise has the smallest weight for most digits. The certificate bounds how far
+# the weights are from the best ones:
+is_least = model.kernel_weights_.argmin(axis=1) == list(views).index("noise")
+print(f"noise has the smallest weight for {np.sum(is_least)} of ten digits")
+gap = model.dual_gap_ / model.objective_
+print(f"objective at most {gap:.2%} above the optimum")
 
 # %%
 # What to try when it is bad
 # --------------------------
-# * **The sum is no better than the best view**: views that say the same add nothing. ``constraint="simplex"`` keeps the fewest.
-# * **One view takes all the weight**: widths may be wrong for the others. Offer several widths per view.
-# * **Accuracy is low everywhere**: ``C``; :class:`~gramplane.MKLClassifierCV` chooses it on the same kernel matrices.
-# * **Only matrices are known** (graphs, strings): ``kernels="precomputed"``, or :func:`~gramplane.ingest_grams`.
-# * **Too many rows for kernel matrices**: ``grams="store"`` keeps them on disk; see the page on sizes beyond memory.
+# * **The sum is no better than the best view**: redundant views add nothing.
+#   ``constraint="simplex"`` keeps the fewest.
+# * **One view takes all the weight**: the kernel widths may be wrong for the
+#   others. Offer several widths per view.
+# * **Accuracy is low for all views**: search for ``C``.
+#   :class:`~gramplane.MKLClassifierCV` reuses the kernel matrices.
+# * **You have only kernel matrices** (graphs, strings): use
+#   ``kernels="precomputed"``, or :func:`~gramplane.ingest_grams`.
+# * **Too many rows for kernel matrices**: ``grams="store"`` keeps them on
+#   disk; see the page on sizes beyond memory.

@@ -1,12 +1,13 @@
 """
-Draw a graph so that it can be read back
+Draw a graph so that neighbours are near
 ========================================
 
-Structure preserving embedding needs no columns, only edges: it lays out a graph so that whoever is linked is nearer than whoever is not.
+Structure preserving embedding places the nodes of a graph so that linked nodes
+are nearer than others. It needs only the edges.
 """
 
 # %%
-# A ring of twelve with a tail, and two bridges.
+# A ring of twelve nodes with a tail and a bridge:
 import matplotlib.pyplot as plt
 import numpy as np
 import scipy.sparse as sp
@@ -32,10 +33,14 @@ for a, b in edges:
 axes.scatter(*places.T, s=120, color="#56B4E9", edgecolor="black")
 for k, place in enumerate(places):
     axes.annotate(str(k), place, ha="center", va="center", fontsize=8)
-axes.set(title="16 nodes from their edges alone", xticks=[], yticks=[], aspect="equal")
+axes.set(
+    title="16 nodes, placed by their edges",
+    xticks=[],
+    yticks=[],
+    aspect="equal",
+)
 
 # %%
-# Notice the two coordinates' share: the kernel itself has more dimensions, in which the order of distances holds.
-print(
-    f"largest violation {model.worst_violation_:.3f}, share of the kernel on the map {model.map_share_:.3f}, objective {model.objective_:.2f}"
-)
+# The kernel has more dimensions than the two that are drawn:
+print(f"share of the kernel that the map shows: {model.map_share_:.1%}")
+print(f"largest violation of an order: {model.worst_violation_:.3f}")

@@ -1,9 +1,10 @@
 """
-Open the bends of a sheet
-=========================
+Unfold a bent sheet
+===================
 
-Rows lie on a sheet that is bent like an S. Minimum volume embedding keeps distances of neighbours and puts as much of the rest as it can
-into two dimensions, which opens the bends.
+Minimum volume embedding unfolds data that lie on a bent surface. It keeps the
+distances of neighbours and puts as much of the rest as possible into two
+dimensions.
 """
 
 # %%
@@ -15,15 +16,15 @@ from sklearn.decomposition import PCA
 from gramplane import MinimumVolumeEmbedding
 
 X, along = make_s_curve(200, random_state=0)
-model = MinimumVolumeEmbedding(n_neighbors=5, graph="union", tol=1e-3, max_iter=60).fit(
-    X
-)
+model = MinimumVolumeEmbedding(
+    n_neighbors=5, graph="union", tol=1e-3, max_iter=60
+).fit(X)
 
 # %%
 figure = plt.figure(figsize=(11, 3.6), layout="constrained")
 solid = figure.add_subplot(1, 3, 1, projection="3d")
 solid.scatter(*X.T, c=along, cmap="viridis", s=10)
-solid.set_title("the sheet")
+solid.set_title("data")
 for k, (name, places) in enumerate(
     (
         ("two principal components", PCA(2).fit_transform(X)),
@@ -36,12 +37,11 @@ for k, (name, places) in enumerate(
     ax.set(title=name, xticks=[], yticks=[])
 
 # %%
-# Notice the colours: on the right they run from one side to the other, while two principal components only look at the sheet from its edge.
+# In the right panel, colours run from one side to the other. Two principal
+# components show the sheet from its edge.
 for name, places in (
     ("principal components", PCA(2).fit_transform(X)),
     ("embedding", model.embedding_),
 ):
-    print(
-        f"{name}: correlation of the first coordinate with the way along the sheet {abs(np.corrcoef(places[:, 0], along)[0, 1]):.3f}"
-    )
-print(f"share of the kernel on the map {model.map_share_:.3f}")
+    share = abs(np.corrcoef(places[:, 0], along)[0, 1])
+    print(f"{name}: correlation with the position on the sheet {share:.3f}")

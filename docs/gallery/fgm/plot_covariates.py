@@ -1,13 +1,15 @@
 """
-Keep age and sex in every model, and select the rest
-====================================================
+Keep age and sex in the model, and select the rest
+==================================================
 
-Whoever studies a disease asks what matters *beside* age and sex. Covariates are columns that are in every model without a penalty; only
-the others are selected.
+Covariates are columns that stay in every model without a penalty; FGM selects
+from the other columns. Use them to ask which measurements matter *in addition
+to* age and sex.
 """
 
 # %%
-# The progression of diabetes a year later; one further measurement per round.
+# The outcome is the progression of diabetes after one year. Each round adds
+# one measurement.
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_diabetes
 from sklearn.model_selection import train_test_split
@@ -25,18 +27,15 @@ alone = FGMRegressor(B=1, max_rounds=4).fit(train, y)
 beside = FGMRegressor(B=1, max_rounds=4).fit(
     train[features], y, covariates=train[known]
 )
-print(
-    "free choice:       ",
-    train.columns[alone.selected_].tolist(),
-    f"test R2 {alone.score(test, y_test):.3f}",
-)
+selected = ", ".join(train.columns[alone.selected_])
+score = alone.score(test, y_test)
+print(f"free selection:        {selected} (test R² {score:.3f})")
+selected = ", ".join(features[beside.selected_])
 score = beside.score(test[features], y_test, covariates=test[known])
-print(
-    "beside age and sex:", features[beside.selected_].tolist(), f"test R2 {score:.3f}"
-)
+print(f"age and sex kept, and: {selected} (test R² {score:.3f})")
 
 # %%
-# Effects per standard deviation, so that they can be compared.
+# Weights per standard deviation can be compared with each other:
 effects = dict(
     zip(
         features[beside.selected_],
@@ -45,17 +44,21 @@ effects = dict(
         strict=True,
     )
 )
-held = dict(zip(known, beside.covariate_coef_[0] * train[known].std(), strict=True))
+held = dict(
+    zip(known, beside.covariate_coef_[0] * train[known].std(), strict=True)
+)
 figure, axes = plt.subplots(figsize=(6.5, 3), layout="constrained")
-axes.barh(list(held), list(held.values()), color="grey", label="covariates, no penalty")
-axes.barh(list(effects), list(effects.values()), color="tab:blue", label="selected")
+axes.barh(list(held), list(held.values()), color="grey", label="covariate")
+axes.barh(
+    list(effects), list(effects.values()), color="tab:blue", label="selected"
+)
 axes.axvline(0, color="black", linewidth=0.8)
 axes.set(
-    xlabel="change of the progression per standard deviation",
-    title="Body mass and blood values, age and sex held",
+    xlabel="change of progression per standard deviation",
+    title="What matters in addition to age and sex",
 )
 axes.legend()
 
 # %%
-# Notice that age and sex have coefficients although a free choice may leave them out: they were not asked to earn their place. Who
-# predicts gives them, too.
+# Age and sex have weights although the free selection leaves them out. To
+# predict, pass their columns, too: ``predict(X, covariates=...)``.

@@ -1,13 +1,16 @@
 """
-Choose products of two features without forming them
-====================================================
+Find the product of two features that decides
+=============================================
 
-Two switches in series: only their product says anything, each one alone nothing. Among 200 features there are 20,100 products and
-squares, which ``feature_map="poly2"`` searches without writing them down.
+``feature_map="poly2"`` searches all products of two features without computing
+them. Here the class depends on one product of 200 features: neither of its two
+features predicts anything alone. There are 20,100 products and squares to
+choose from.
 """
 
 # %%
-# The label is the sign of :math:`x_3 x_{41}`, with a tenth of the labels turned over.
+# The label is the sign of :math:`x_3 x_{41}`. One training label in ten is
+# flipped.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -19,16 +22,15 @@ y, y_test = (np.sign(part[:, 3] * part[:, 41]) for part in (X, X_test))
 y[rng.random(500) < 0.1] *= -1
 
 linear = FGMClassifier(B=2, max_rounds=2).fit(X, y)
-products = FGMClassifier(B=1, max_rounds=1, feature_map="poly2", scale=None).fit(X, y)
-print(
-    f"linear: features {linear.selected_.tolist()}, test accuracy {linear.score(X_test, y_test):.3f}"
-)
-print(
-    f"products: pairs {products.selected_.tolist()}, test accuracy {products.score(X_test, y_test):.3f}"
-)
+products = FGMClassifier(
+    B=1, max_rounds=1, feature_map="poly2", scale=None
+).fit(X, y)
+for name, model in (("features", linear), ("products", products)):
+    score = model.score(X_test, y_test)
+    print(f"{name} {model.selected_.tolist()}: test accuracy {score:.3f}")
 
 # %%
-# What the machine on one product has learnt, seen in the plane of the two features:
+# The decision value of the model with one product, over its two features:
 figure, axes = plt.subplots(figsize=(5, 4), layout="constrained")
 side = np.linspace(-3, 3, 120)
 grid = np.zeros((side.size**2, 200))
@@ -58,5 +60,6 @@ axes.legend(loc="upper left")
 figure.colorbar(colours, ax=axes, label="decision value")
 
 # %%
-# Notice the saddle: no linear machine has it, and none is better than chance here. ``selected_`` has a row of two ids for every product;
-# a second id of -1 would stand for a linear term.
+# The model has the shape of a saddle, which no linear model can have.
+# ``selected_`` has a row of two ids for each product. A second id of -1 means
+# a linear term.

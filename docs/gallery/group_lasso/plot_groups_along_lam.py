@@ -1,13 +1,14 @@
 """
-Watch groups enter as the penalty falls
-=======================================
+See groups enter the model as the penalty falls
+===============================================
 
-A measurement often enters a model as several columns: itself, its square, its levels. The group lasso takes or leaves them together.
-From ``lam_max_``, where nothing is selected, down, one group after another gets weights.
+The group lasso selects all columns of a measurement together, or none. At
+``lam_max_`` nothing is selected; below it, one group after another enters.
 """
 
 # %%
-# Ten measurements of diabetes patients, each as a curve of three columns (value, square and cube).
+# Ten measurements of diabetes patients, each as a group of three columns:
+# value, square and cube.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_diabetes
@@ -29,7 +30,9 @@ for share in shares:
     model = GroupLassoRegressor(
         lam=share * largest, groups=groups, algorithm="fista", scale=None
     ).fit(X, table.target)
-    norms.append([np.linalg.norm(model.coef_[0, groups == g]) for g in range(10)])
+    norms.append(
+        [np.linalg.norm(model.coef_[0, groups == g]) for g in range(10)]
+    )
 norms = np.array(norms)
 
 # %%
@@ -42,18 +45,22 @@ styles = [
 ]
 for g, (colour, line) in zip(entered, styles, strict=True):
     axes.semilogx(
-        shares, norms[:, g], color=colour, linestyle=line, label=table.data.columns[g]
+        shares,
+        norms[:, g],
+        color=colour,
+        linestyle=line,
+        label=table.data.columns[g],
     )
 axes.invert_xaxis()
 axes.set(
     xlabel="lam, as a share of lam_max_",
-    ylabel="length of the weights of a group",
+    ylabel="norm of the weights of a group",
     title="Groups enter one after another",
 )
-axes.legend(ncols=2, title="in order of entry")
+axes.legend(ncols=2, title="order of entry")
 
 # %%
-# Notice the order: body mass and the blood value s5 first, then blood pressure. Every point is certified:
-print(
-    f"last model: objective {model.objective_:.2f}, at most {model.dual_gap_:.2g} above the optimum, converged: {model.converged_}"
-)
+# Body mass and the blood value s5 enter first, then blood pressure. Every
+# point is certified:
+print(f"last model: objective {model.objective_:.1f},", end=" ")
+print(f"at most {model.dual_gap_:.1g} above the optimum")

@@ -2,8 +2,9 @@
 Find features that no correlation shows
 =======================================
 
-Two of 300 features decide the class by their squares: large values of either sign are "far". Their mean is the same in both classes, so a
-test of means passes them by. The alignment of a Gaussian kernel does not.
+The alignment of a Gaussian kernel finds features whose mean is the same in
+both classes. Two of 300 features decide the class by their squares, so a test
+of means does not find them.
 """
 
 # %%
@@ -24,8 +25,8 @@ figure, (above, below) = plt.subplots(
     2, 1, figsize=(7.5, 4.4), sharex=True, layout="constrained"
 )
 for ax, values, name in (
-    (above, tests, "F of a test of means"),
-    (below, path.alignments_, "alignment of its kernel"),
+    (above, tests, "F, test of means"),
+    (below, path.alignments_, "kernel alignment"),
 ):
     ax.vlines(np.arange(300), 0, values, color="grey", linewidth=0.8)
     ax.vlines(
@@ -34,21 +35,17 @@ for ax, values, name in (
         values[[7, 250]],
         color="tab:blue",
         linewidth=3,
-        label="the two that decide",
+        label="the two features that decide",
     )
     ax.set_ylabel(name)
 below.set_xlabel("feature")
-above.set_title("The same table, looked at twice")
+above.set_title("Two scores of the same 300 features")
 below.legend(loc="upper center")
 
 # %%
-# Notice the two bars below that stand alone. Along the path they are the last to leave:
+# The two features stand out in the lower panel only. They are also among the
+# last three to leave the path:
 ranks = np.argsort(np.argsort(path.junctures_)) + 1
-print(
-    "rank by the point where they leave (1 is last):",
-    {j: int(ranks[j]) for j in (7, 250)},
-)
-print(
-    "rank by the test of means:",
-    {j: int((tests > tests[j]).sum()) + 1 for j in (7, 250)},
-)
+print("feature  rank on the path  rank by the test of means")
+for j in (7, 250):
+    print(f"{j:7d}  {ranks[j]:16d}  {(tests > tests[j]).sum() + 1:25d}")

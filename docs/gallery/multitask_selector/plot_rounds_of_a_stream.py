@@ -1,13 +1,15 @@
 """
-A row per task and round, and the features so far
-=================================================
+Select features of many tasks from a stream
+===========================================
 
-Many sensors report once a minute. Each round brings one row of every task, and the selector keeps a short list of features that is
-right for all of them, without ever storing a row.
+A stream gives one row per task and round, and the selector keeps a short list
+of features for all tasks without storing a row. When the world changes, the
+list follows slowly.
 """
 
 # %%
-# Six tasks, 100 features; three of these matter, and after half of the rounds one of them loses its meaning and another gains it.
+# Six tasks have 100 features, of which three matter. After half of the rounds
+# feature 40 stops mattering and 70 starts.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -25,7 +27,9 @@ for first in range(0, n_rounds, 50):
         "rtk,tk->rt", rows[:, :, [5, 20, third]], slopes
     ) + rng.standard_normal(rows.shape[:2])
     model.partial_fit(
-        rows.reshape(-1, 100), y.ravel(), np.tile(np.arange(n_tasks), len(rows))
+        rows.reshape(-1, 100),
+        y.ravel(),
+        np.tile(np.arange(n_tasks), len(rows)),
     )
     sizes.append(np.linalg.norm(model.coef_, axis=0))
 
@@ -47,17 +51,22 @@ for feature, colour, line in (
         linewidth=2,
     )
 others = np.delete(np.array(sizes), [5, 20, 40, 70], axis=1).max(axis=1)
-axes.plot(ends, others, color="grey", linestyle=":", label="largest of the 96 others")
+axes.plot(
+    ends, others, color="grey", linestyle=":", label="largest of the 96 others"
+)
 axes.axvline(n_rounds // 2, color="grey", linewidth=0.8)
-axes.text(n_rounds // 2 + 10, 1.1, "40 loses its\nmeaning to 70")
+axes.text(n_rounds // 2 - 10, 0.5, "feature 70\nreplaces 40", ha="right")
 axes.set(
-    xlabel="round (a row of every task)",
-    ylabel="length of a feature's weights over tasks",
-    title="What the stream has taught so far",
+    xlabel="round (one row per task)",
+    ylabel="norm of a feature's weights",
+    title="Weights over the rounds",
 )
 axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
 
 # %%
-# Notice how slowly 40 fades and 70 grows: dual averaging remembers all rounds alike. Where the world changes for good, begin a new model.
-# ``gamma`` paces the steps and should be of the order of a row's squared length: far below it a squared loss runs away.
-print("features with weights at the end:", model.get_support(indices=True).tolist())
+# Feature 40 fades slowly, because dual averaging gives all rounds the same
+# weight. After a lasting change, start a new model. ``gamma`` sets the step
+# length: choose it near the squared length of a row; with a much smaller one a
+# squared loss diverges.
+selected = model.get_support(indices=True).tolist()
+print("features selected at the end:", selected)

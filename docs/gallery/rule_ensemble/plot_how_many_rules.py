@@ -2,8 +2,9 @@
 How many rules are worth reading?
 =================================
 
-``C`` is the price of being wrong. With a low price a handful of short rules will do; with a high one there are many, they grow longer, and
-they begin to follow single rows.
+More rules fit the training rows better, but soon do not predict better. ``C``
+sets the price of an error: a small ``C`` keeps a few short rules, a large one
+many long rules that follow single rows.
 """
 
 # %%
@@ -22,7 +23,9 @@ X, X_test, y, y_test = train_test_split(
     stratify=table.target,
 )
 Cs = (0.3, 1, 3, 10, 30, 100)
-models = [RuleEnsembleClassifier(C=C, n_thresholds=5, tol=0.02).fit(X, y) for C in Cs]
+models = [
+    RuleEnsembleClassifier(C=C, n_thresholds=5, tol=0.02).fit(X, y) for C in Cs
+]
 
 # %%
 figure, (above, below) = plt.subplots(
@@ -42,14 +45,13 @@ above.semilogx(
     color="tab:blue",
     label=f"{len(y_test)} test rows",
 )
-above.set(ylabel="accuracy", title="What further rules are worth")
+above.set(ylabel="accuracy", title="Accuracy and length of the list")
 above.legend()
 below.semilogx(Cs, [len(m.rules_) for m in models], "o-", color="black")
 below.set(xlabel="C", ylabel="rules")
 
 # %%
-# Notice where the upper lines part. The shortest list in full:
+# Choose ``C`` where the test curve turns flat. The shortest list in full:
 for rule in min(models, key=lambda model: len(model.rules_)).rules_:
-    print(
-        f"IF {rule['text']} THEN {table.target_names[int(rule['vote'])]} (weight {rule['weight']:.2f}, {rule['support']} rows)"
-    )
+    kind = table.target_names[int(rule["vote"])]
+    print(f"IF {rule['text']} THEN {kind} ({rule['support']} rows)")

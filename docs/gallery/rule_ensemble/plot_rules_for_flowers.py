@@ -1,9 +1,10 @@
 """
-A short list of rules that anybody can apply
-============================================
+Classify with a short list of rules
+===================================
 
-Three kinds of iris, four measurements. The ensemble searches all conjunctions of conditions on the columns and keeps a few weighted
-rules; a flower is what the rules vote for.
+A rule ensemble is a model that you can read aloud: a short list of weighted
+rules that vote for a class. This one classifies three kinds of iris by four
+measurements.
 """
 
 # %%
@@ -21,14 +22,20 @@ X = table.data.rename(columns=lambda name: name.replace(" (cm)", ""))
 y = table.target_names[table.target]
 model = RuleEnsembleClassifier(C=3).fit(X[train], y[train])
 RulesDisplay.from_estimator(model)
+for rule in model.rules_:
+    print(f"IF {rule['text']} THEN {rule['vote']}")
 
 # %%
-# Two of the columns and the regions that the rules make of them:
+# The regions of the classes over two columns, with the others at their mean:
 figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
-length, width = np.meshgrid(np.linspace(0.8, 7.2, 160), np.linspace(0, 2.6, 120))
+length, width = np.meshgrid(
+    np.linspace(0.8, 7.2, 160), np.linspace(0, 2.6, 120)
+)
 grid = pd.DataFrame([X.mean()] * length.size)
 grid["petal length"], grid["petal width"] = length.ravel(), width.ravel()
-region = np.searchsorted(model.classes_, model.predict(grid)).reshape(length.shape)
+region = np.searchsorted(model.classes_, model.predict(grid)).reshape(
+    length.shape
+)
 axes.contourf(
     length,
     width,
@@ -51,12 +58,13 @@ for name, marker, colour in zip(
 axes.set(
     xlabel="petal length, cm",
     ylabel="petal width, cm",
-    title="What the rules say, other columns at their mean",
+    title="Predicted class",
 )
 axes.legend()
 
 # %%
-# Notice that all boundaries are straight cuts.
-print(
-    f"{len(model.rules_)} rules, accuracy on {np.sum(~train)} other flowers {model.score(X[~train], y[~train]):.3f}"
-)
+# All boundaries are straight cuts, because each condition compares one column
+# with one number.
+score = model.score(X[~train], y[~train])
+print(f"{len(model.rules_)} rules; accuracy {score:.3f}", end=" ")
+print(f"on {np.sum(~train)} held-out flowers")

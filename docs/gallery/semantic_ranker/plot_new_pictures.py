@@ -1,8 +1,9 @@
 """
-Score pictures that came later
-==============================
+Score new images without tags
+=============================
 
-New pictures of the same query arrive without tags. They are scored by the learnt kernel without a new fit, on the scale of the old ones.
+A fitted ranker scores new images of the same query by their looks, without a
+new fit and without tags.
 """
 
 # %%
@@ -19,31 +20,33 @@ ranker = SemanticKernelRanker().fit(images.X[old], images.tags[old])
 scores = ranker.score_samples(images.X[new])
 
 # %%
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+figure, (left, right) = plt.subplots(
+    1, 2, figsize=(9, 3.6), layout="constrained"
+)
 bins = np.linspace(scores.min(), scores.max(), 16)
-for is_right, colour, hatch, name in (
-    (True, "#0072B2", "", "right"),
-    (False, "#E69F00", "//", "wrong"),
+for is_relevant, colour, hatch, name in (
+    (True, "#0072B2", "", "relevant"),
+    (False, "#E69F00", "//", "other"),
 ):
     left.hist(
-        scores[images.relevant[new] == is_right],
+        scores[images.relevant[new] == is_relevant],
         bins,
         alpha=0.6,
         color=colour,
         hatch=hatch,
         label=name,
     )
-left.set(xlabel="score", ylabel="new pictures", title="100 pictures without tags")
+left.set(xlabel="score", ylabel="new images", title="100 images without tags")
 left.legend()
 RocCurveDisplay.from_predictions(
-    images.relevant[new], scores, ax=right, name="new, looks only"
+    images.relevant[new], scores, ax=right, name="new images"
 )
 right.plot([0, 1], [0, 1], ":", color="grey")
 
 # %%
-# Notice that new pictures without tags are ordered about as well as old ones: the tags have taught which looks matter.
-print(
-    f"area under the curve: old pictures, with tags {roc_auc_score(images.relevant[old], ranker.scores_):.3f};",
-    end=" ",
-)
-print(f"new ones, by looks {roc_auc_score(images.relevant[new], scores):.3f}")
+# New images without tags are ranked as well as old ones with tags, because the
+# tags have taught the kernel which looks matter.
+with_tags = roc_auc_score(images.relevant[old], ranker.scores_)
+print(f"area under the ROC curve, old images with tags: {with_tags:.3f}")
+by_looks = roc_auc_score(images.relevant[new], scores)
+print(f"area under the ROC curve, new images without: {by_looks:.3f}")

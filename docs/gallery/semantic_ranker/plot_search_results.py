@@ -1,9 +1,10 @@
 """
-Put the right pictures on top of a search
-=========================================
+Put relevant images at the top of a search
+==========================================
 
-A search for a word returns pictures, more than half of them wrong. Right ones look alike and share tags, wrong ones are wrong in many ways.
-The learnt kernel joins looks and tags, and a walk on it finds the crowd.
+Looks and tags together rank images better than looks alone or the search
+itself. More than half of the results of this search are wrong. Relevant images
+look alike and share tags; the others differ from each other, too.
 """
 
 # %%
@@ -18,7 +19,7 @@ images = planted_images(160, share=0.4, seed=1)
 looks = rbf_kernel(images.X, gamma=0.05)
 orders = {
     "looks and tags": SemanticKernelRanker().fit(images.X, images.tags).rank(),
-    "looks alone (VisualRank)": VisualRank().fit(looks).rank(),
+    "looks only (VisualRank)": VisualRank().fit(looks).rank(),
     "the search itself": np.argsort(-images.text_scores),
 }
 
@@ -26,7 +27,10 @@ orders = {
 figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
 depth = np.arange(1, 81)
 for (name, order), style, colour in zip(
-    orders.items(), ("-", "--", ":"), ("#0072B2", "#D55E00", "black"), strict=True
+    orders.items(),
+    ("-", "--", ":"),
+    ("#0072B2", "#D55E00", "black"),
+    strict=True,
 ):
     axes.plot(
         depth,
@@ -36,18 +40,19 @@ for (name, order), style, colour in zip(
         linewidth=2,
         label=name,
     )
-axes.axhline(images.relevant.mean(), color="grey", linewidth=0.8, label="in any order")
+axes.axhline(
+    images.relevant.mean(), color="grey", linewidth=0.8, label="random order"
+)
 axes.set(
-    xlabel="pictures looked at",
-    ylabel="share of right ones",
-    title="160 pictures of one query",
+    xlabel="images from the top",
+    ylabel="share that is relevant",
+    title="160 images of one query",
     ylim=(0, 1.03),
 )
 axes.legend()
 
 # %%
-# Notice the first ten, which is all that most people look at:
+# Most people look at the first ten:
 for name, order in orders.items():
-    print(
-        f"{name}: {images.relevant[order][:10].sum()} of the first ten are right, {images.relevant[order][:40].sum()} of the first forty"
-    )
+    hits = np.cumsum(images.relevant[order])
+    print(f"{name:24s} {hits[9]:2d} of 10 relevant, {hits[39]:2d} of 40")

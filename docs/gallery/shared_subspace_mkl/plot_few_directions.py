@@ -1,9 +1,9 @@
 """
-Thirty tasks, two directions
-============================
+Find the few directions that many tasks share
+=============================================
 
-Thirty sensors respond to two hidden causes, each with its own mixture. Every sensor has only a dozen rows, but all of them together show
-the plane in which the thirty answers lie.
+Thirty tasks with a dozen rows each reveal a subspace that no single task could
+show. Thirty sensors respond to two hidden causes, each with its own mixture.
 """
 
 # %%
@@ -19,19 +19,22 @@ mixtures = rng.standard_normal((30, 2))
 weights = 3 * mixtures @ causes
 X, task = rng.standard_normal((360, 20)), np.repeat(np.arange(30), 12)
 y = (X * weights[task]).sum(axis=1) + rng.standard_normal(360)
-model = SharedSubspaceMKLRegressor(["linear"], loss="squared", C=10, scale=None).fit(
-    X, y, task
-)
+model = SharedSubspaceMKLRegressor(
+    ["linear"], loss="squared", C=10, scale=None
+).fit(X, y, task)
 
 # %%
-# The leading eigenvectors of the couplings are the plane; the others should be next to nothing.
+# Two eigenvalues of the couplings stand out: the tasks share two directions.
+# Their eigenvectors give the mixture of each sensor.
 values, vectors = np.linalg.eigh(model.subspace_[0])
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+figure, (left, right) = plt.subplots(
+    1, 2, figsize=(9, 3.6), layout="constrained"
+)
 left.bar(range(1, 11), values[::-1][:10], color="tab:blue")
 left.set(
-    xlabel="eigenvalue of the couplings",
-    ylabel="size",
-    title="Two stand out",
+    xlabel="rank",
+    ylabel="eigenvalue of the couplings",
+    title="Two directions",
     xticks=range(1, 11),
 )
 places = vectors[:, ::-1][:, :2] * np.sqrt(values[::-1][:2])
@@ -46,14 +49,18 @@ for k, marker, colour in ((0, "o", "tab:blue"), (1, "^", "tab:orange")):
     )
 right.axline((0, 0), slope=1, color="grey", linewidth=0.8)
 right.set(
-    xlabel="true share of a cause in a sensor",
-    ylabel="read from the couplings",
-    title="30 sensors, turned to the causes",
+    xlabel="true share of a cause",
+    ylabel="share read from the couplings",
+    title="Mixtures of 30 sensors (rotated)",
 )
 right.legend()
 
 # %%
-X_new, task_new = rng.standard_normal((6000, 20)), np.repeat(np.arange(30), 200)
+# Learning together also predicts better than one model per sensor:
+X_new, task_new = (
+    rng.standard_normal((6000, 20)),
+    np.repeat(np.arange(30), 200),
+)
 y_new = (X_new * weights[task_new]).sum(axis=1)
 alone = [
     RidgeCV(np.logspace(-2, 3, 20))
@@ -61,7 +68,7 @@ alone = [
     .predict(X_new[task_new == t])
     for t in range(30)
 ]
-print(f"R2 on new rows: together {model.score(X_new, y_new, task_new):.3f},", end=" ")
-print(
-    f"a ridge regression per sensor {1 - np.mean((np.concatenate(alone) - y_new) ** 2) / y_new.var():.3f}"
-)
+error = np.mean((np.concatenate(alone) - y_new) ** 2)
+print("R² on new rows:")
+print(f"  together         {model.score(X_new, y_new, task_new):.3f}")
+print(f"  ridge per sensor {1 - error / y_new.var():.3f}")

@@ -1,12 +1,13 @@
 """
-Six labels and two hundred rows without
-=======================================
+Use unlabelled rows to place the boundary
+=========================================
 
-Labels are dear, rows are cheap. Unlabelled rows show where there is no data at all, and a boundary should rather run there.
+Unlabelled rows show where the gap between the classes is, and the boundary
+moves there. Here six rows have labels and 200 have none.
 """
 
 # %%
-# Two moons with three labelled points each.
+# Two moons, with three labelled points each:
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import make_moons
@@ -29,12 +30,18 @@ model = TriClassSVC(
 ).fit(X[labelled], y[labelled], X[others])
 
 # %%
-figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
+figure, axes = plt.subplots(
+    1, 2, figsize=(9, 3.6), sharey=True, layout="constrained"
+)
 a, b = np.meshgrid(np.linspace(-1.6, 2.6, 90), np.linspace(-1.1, 1.6, 70))
-for ax, (name, machine) in zip(
-    axes, (("labelled rows alone", plain), ("with unlabelled rows", model)), strict=True
+for ax, (name, svm) in zip(
+    axes,
+    (("6 labelled rows", plain), ("and 200 unlabelled", model)),
+    strict=True,
 ):
-    values = machine.decision_function(np.c_[a.ravel(), b.ravel()]).reshape(a.shape)
+    values = svm.decision_function(np.c_[a.ravel(), b.ravel()]).reshape(
+        a.shape
+    )
     ax.contourf(
         a,
         b,
@@ -54,10 +61,13 @@ for ax, (name, machine) in zip(
             edgecolor="black",
             label=f"class {c}",
         )
-    ax.set_title(f"{name}: {machine.score(X[others], y[others]):.3f} right")
+    score = svm.score(X[others], y[others])
+    ax.set_title(f"{name}: accuracy {score:.3f}")
+    print(f"{name}: accuracy {score:.3f} on the unlabelled rows")
 axes[0].legend(loc="lower left")
 
 # %%
-# Notice where the boundary passes: through the gap, once the grey rows are seen. ``all_relevant=True`` says that all of them belong to one
-# of the two classes, ``balance="labels"`` that the classes are as frequent as among the labelled rows: without it the machine may put all
-# grey rows on one side, which is a large gap, too.
+# ``all_relevant=True`` says that every unlabelled row belongs to one of the
+# two classes. ``balance="labels"`` says that the classes are as frequent as
+# among the labelled rows. Without it, all unlabelled rows could fall on one
+# side.
