@@ -1,1 +1,1 @@
-"""Random walks, tags and pairs: ranking on kernels."""
+"""Ranking with kernels: random walks, tags and pairs."""

@@ -1,12 +1,12 @@
-r"""Learning to rank pairs: the kernel logistic problem over pairs, and a machine of few import vectors for it.
+r"""Learning to rank pairs: the kernel logistic problem over pairs, and a sparse model for it with few import vectors.
 
 With labels :math:`y_i = 2 z_i - 1` of N pairs and their Gram matrix :math:`K_p`
 
 .. math:: \min_a \tfrac1N \sum_i \ln(1 + e^{-y_i f_i}) + \tfrac C2 a' K_p a, \qquad f = K_p a
 
 (Zhuang: Kernel learning, thesis, 2011, equation 7.3; the printed labels ``1 - z`` would give every linked pair the constant loss ln 2).
-Divided by C it is the logistic problem of :mod:`gramplane.kernels.svm.logistic` with costs 1/(C N) and without a bias, which is solved
-there by damped Newton steps; its dual value bounds the objective from below. At the optimum :math:`a_i = y_i \sigma(-y_i f_i) / (C N)`.
+Divided by C it is the logistic problem of :mod:`gramplane.kernels.svm.logistic` with costs 1/(C N) and without a bias. It is solved there
+by damped Newton steps, and its dual value bounds the objective from below. At the optimum :math:`a_i = y_i \sigma(-y_i f_i) / (C N)`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from ..svm.logistic import logistic_problem, solve_logistic
 from .user_kernels import FactorGram
 
 DEPENDENT_SHARE = 1e-10
-"""A pair whose squared distance from the span of the import vectors is below this share of its own length adds nothing."""
+"""Smallest squared distance of a pair from the span of the import vectors, relative to its own squared length; closer pairs add
+nothing.
+"""
 
 _LOSS = Logistic()
 
@@ -44,15 +46,16 @@ class RankedPairs:
 
 
 def signed_labels(z: IntArray) -> FloatArray:
-    """Return the labels ``2 z - 1`` in float64."""
     return 2.0 * np.asarray(z, np.float64) - 1.0
 
 
 def rank_pairs(
     gram: Gram, z: IntArray, C: float, *, warm: FloatArray | None = None, tol: float = 1e-6, max_iter: int | None = None
 ) -> RankedPairs:
-    """Minimise (7.3) for labels z ``(N,)``, 1 for a link, 0 for none, from coefficients ``warm`` to a gap of ``tol`` times the objective.
-    ``gram`` is K_p through products; a matrix in memory is factorised where the systems are hard.
+    """Minimise (7.3) for labels z ``(N,)``, 1 for a link and 0 for none, from coefficients ``warm``, to a gap of ``tol`` times the
+    objective.
+
+    ``gram`` is K_p, used through products; if it is in memory, it is factorised where the systems are ill conditioned.
     """
     problem = logistic_problem(signed_labels(z), 1.0 / (C * len(z)), bias=False)
     solution = solve_logistic(gram, problem, warm=warm, tol=tol, max_iter=max_iter)
@@ -66,7 +69,7 @@ def pair_objective(decision: FloatArray, z: IntArray, penalty: float) -> float:
 
 @dataclass(frozen=True)
 class ImportMachine:
-    """A machine on q import vectors: ``min over a_S of 1/N sum ln(1 + exp(-y K_p[:, S] a_S)) + C/2 a_S' K_p[S, S] a_S``."""
+    """A model with q import vectors: ``min over a_S of 1/N sum ln(1 + exp(-y K_p[:, S] a_S)) + C/2 a_S' K_p[S, S] a_S``."""
 
     chosen: IntArray  # (q,) pairs S in the order of choice
     dual: FloatArray  # (N,) coefficients of the problem over all pairs at its decision values; the next warm start
@@ -76,11 +79,11 @@ class ImportMachine:
 
     @property
     def decision(self) -> FloatArray:
-        """Values f of all pairs, ``(N,)``."""
+        """Decision values f of all pairs, ``(N,)``."""
         return self.factor @ self.inner
 
     def coefficients(self) -> FloatArray:
-        """Return a, ``(N,)``, zero but at the import vectors."""
+        """Return a, ``(N,)``, which is zero except at the import vectors."""
         out = np.zeros(len(self.dual))
         if len(self.chosen):
             out[self.chosen] = solve_triangular(self.factor[self.chosen], self.inner, lower=True, trans=1)
@@ -88,13 +91,15 @@ class ImportMachine:
 
 
 def empty_machine(z: IntArray) -> ImportMachine:
-    """Return the machine without import vectors: f = 0."""
+    """Return the model without import vectors: f = 0."""
     n = len(z)
     return ImportMachine(np.zeros(0, np.int64), np.zeros(n), float(np.log(2.0)), np.zeros((n, 0)), np.zeros(0))
 
 
 def import_factor(gram: Gram, chosen: IntArray) -> FloatArray:
-    """Return the factor of some import vectors, column by column as it grew, so to the same bits."""
+    """Return the factor of the chosen import vectors, built column by column in the order of choice, with the same bits as when
+    it grew.
+    """
     factor = np.zeros((gram.n, 0))
     for q in range(len(chosen)):
         factor = _grow_factor(gram, factor, chosen[: q + 1])
@@ -102,7 +107,7 @@ def import_factor(gram: Gram, chosen: IntArray) -> FloatArray:
 
 
 def _grow_factor(gram: Gram, factor: FloatArray, chosen: IntArray) -> FloatArray:
-    """Return the factor with the column of the last of the chosen pairs."""
+    """Return the factor extended by the column of the last chosen pair."""
     grown = np.column_stack([factor, _candidate_columns(gram, factor, chosen[-1:])[0]])
     # What is zero but for rounding: a column has no share in the pairs chosen before it.
     grown[chosen[:-1], -1] = 0.0
@@ -119,8 +124,10 @@ def _candidate_columns(gram: Gram, factor: FloatArray, candidates: IntArray) -> 
 
 
 def import_step(gram: Gram, z: IntArray, C: float, machine: ImportMachine, candidates: IntArray, tol: float = 1e-8) -> ImportMachine:
-    """Return the machine with one more import vector: the candidate that a Newton step promises most of, then solved to a gap of ``tol``
-    times the objective; the same object where no candidate is a new direction.
+    """Return the model with one more import vector, solved to a gap of ``tol`` times the objective.
+
+    The candidate with the largest decrease predicted by a Newton step is chosen. If no candidate is a new direction, the same object is
+    returned.
     """
     columns, new = _candidate_columns(gram, machine.factor, candidates)
     if not new.any():
@@ -135,7 +142,7 @@ def import_step(gram: Gram, z: IntArray, C: float, machine: ImportMachine, candi
 
 
 def _predict_objectives(z: IntArray, C: float, machine: ImportMachine, columns: FloatArray) -> FloatArray:
-    """Return the objective after one Newton step from the present machine with each column added, ``(m,)``."""
+    """Return the objective after one Newton step from the current model with each column added, ``(m,)``."""
     y, n = signed_labels(z), len(z)
     slope = -_LOSS.dual(y, machine.decision, np.full(n, 1.0 / n)) * y
     share = np.abs(slope) * n
@@ -161,7 +168,7 @@ def _predict_objectives(z: IntArray, C: float, machine: ImportMachine, columns: 
 
 
 def full_gap(gram: Gram, z: IntArray, C: float, machine: ImportMachine) -> float:
-    """Return how far the machine's objective is above the least of (7.3) over all pairs, at most; one product."""
+    """Return an upper bound of the distance between the model's objective and the minimum of (7.3) over all pairs; takes one product."""
     y, cost = signed_labels(z), np.full(len(z), 1.0 / (C * len(z)))
     alpha = _LOSS.dual(y, machine.decision, cost)
     beta = alpha * y
@@ -180,19 +187,20 @@ def full_gap(gram: Gram, z: IntArray, C: float, machine: ImportMachine) -> float
 
 @dataclass(frozen=True)
 class Warp:
-    """What is subtracted from an input kernel: ``(I + L K_x)^-1 L``, ``(n, n)``, symmetric, between its rows of the n points."""
+    """The correction subtracted from an input kernel: ``(I + L K_x)^-1 L``, ``(n, n)``, symmetric, between its rows at the n points."""
 
     correction: np.ndarray
 
     def block(self, kernel: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Return the warped kernel of an input kernel ``(a, b)``, from its blocks ``(a, n)`` and ``(b, n)`` with the n points."""
+        """Return the warped kernel of an input kernel ``(a, b)``, given its blocks ``(a, n)`` and ``(b, n)`` with the n points."""
         with one_thread():
             return kernel - left @ self.correction @ right.T
 
 
 def graph_laplacian(kernel: np.ndarray) -> np.ndarray:
-    """Return ``diag(W 1) - W`` of ``W = max(K, 0)`` without its diagonal, ``(n, n)``: positive semidefinite for every symmetric K. The
-    thesis prints ``diag(K 1) - K``. A learnt kernel has K 1 = 0, so that is -K, and the warped kernel is not positive semidefinite.
+    """Return ``diag(W 1) - W`` of ``W = max(K, 0)`` without its diagonal, ``(n, n)``: positive semidefinite for every symmetric K.
+
+    The thesis prints ``diag(K 1) - K``. A learnt kernel has K 1 = 0, so this is -K, and the warped kernel is not positive semidefinite.
     """
     weights = np.maximum(kernel, 0.0)
     np.fill_diagonal(weights, 0.0)
@@ -202,9 +210,11 @@ def graph_laplacian(kernel: np.ndarray) -> np.ndarray:
 
 
 def build_warp(gram: np.ndarray, factor: np.ndarray, mode: str = "corrected") -> Warp:
-    """Return the warp by a learnt kernel ``K = F F'``, F ``(n, r)``, of the input kernel ``gram`` K_x on the points, positive semidefinite.
-    ``"corrected"``: L is the Laplacian of :func:`graph_laplacian`. ``"seed"``: L = -K, as printed; ValueError if the largest eigenvalue of
-    ``K_x^(1/2) K K_x^(1/2)`` is not below 1: no warped kernel is positive semidefinite then.
+    """Return the warp of the positive semidefinite input kernel ``gram`` K_x by a learnt kernel ``K = F F'``, F ``(n, r)``.
+
+    In mode ``"corrected"`` L is the Laplacian of :func:`graph_laplacian`; in mode ``"seed"`` it is -K, as printed. The latter raises
+    ValueError unless the largest eigenvalue of ``K_x^(1/2) K K_x^(1/2)`` is below 1, because no warped kernel is positive semidefinite
+    then.
     """
     with one_thread():
         if mode == "seed":

@@ -1,11 +1,11 @@
-r"""Scores of the nodes of a graph by a random walk with restarts (VisualRank, PageRank), and how good a ranking is.
+r"""Scores of the nodes of a graph by a random walk with restarts (VisualRank, PageRank), and quality measures of rankings.
 
 .. math::
 
     r = \lambda S r + (1 - \lambda) \pi, \qquad S_{ij} = W_{ij} / \textstyle\sum_i W_{ij},
 
-W non-negative similarities, :math:`\pi` a prior with sum one. Source: Zhuang, PhD thesis on kernel learning, Nanyang Technological
-University, 2011, section 6.2; Jing and Baluja, IEEE TPAMI 30, 2008.
+with non-negative similarities W and a prior :math:`\pi` that sums to one. Source: Zhuang, PhD thesis on kernel learning, Nanyang
+Technological University, 2011, section 6.2; Jing and Baluja, IEEE TPAMI 30, 2008.
 """
 
 from __future__ import annotations
@@ -30,14 +30,13 @@ MIN_TOL = 1e-14  # Changes below this are rounding.
 
 @dataclass(frozen=True)
 class Walk:
-    """A column-stochastic matrix S: columns of weights W >= 0 over their sums; a column without weight is uniform."""
+    """A column-stochastic matrix S: the columns of W >= 0 divided by their sums; a column of zeros becomes uniform."""
 
     n: int
     rows: Callable[[int, int], Any]  # rows(lo, hi) of W, dense or sparse
     inverse: np.ndarray  # (n,) one over the sum of every column of W, 0 where there is none
 
     def product(self, r: np.ndarray) -> np.ndarray:
-        """Return ``S r``."""
         weighted, out = self.inverse * r, np.empty(self.n)
         with one_thread():
             for lo, hi in _row_spans(self.n):
@@ -45,7 +44,6 @@ class Walk:
         return out + r[self.inverse == 0].sum() / self.n
 
     def dense(self) -> np.ndarray:
-        """Return S, ``(n, n)``."""
         parts = [self.rows(lo, hi) for lo, hi in _row_spans(self.n)]
         weights = np.concatenate([part.toarray() if sp.issparse(part) else part for part in parts])
         return weights * self.inverse + np.where(self.inverse == 0, 1.0 / self.n, 0.0)
@@ -67,14 +65,15 @@ def _walk_over(n: int, rows: Callable[[int, int], Any]) -> Walk:
 
 
 def is_stochastic(matrix: Any) -> bool:
-    """Return whether a matrix has no negative entry and columns with sum one, to single precision: it is an S already."""
+    """Return whether a matrix is column stochastic already, to single precision: no negative entry, and columns that sum to one."""
     minimum = matrix.min() if matrix.shape[0] else 0.0
     return bool(minimum >= 0 and np.all(np.abs(np.asarray(matrix.sum(axis=0, dtype=np.float64)).ravel() - 1.0) <= 1e-6))
 
 
 def walk_on(similarity: Any, diagonal: str = "zero") -> Walk:
-    """Return the walk on a similarity or kernel matrix ``(n, n)``, dense or sparse, whose column j holds where a walker at j goes: what is
-    negative becomes 0, and the diagonal, too, for ``"zero"`` (``"keep"`` leaves it).
+    """Return the walk on a similarity or kernel matrix ``(n, n)``, dense or sparse; column j holds the transitions from node j.
+
+    Negative entries become 0. With ``diagonal="zero"`` the diagonal becomes 0 as well; ``"keep"`` keeps it.
     """
     n = similarity.shape[0]
     if sp.issparse(similarity):
@@ -88,8 +87,9 @@ def walk_on(similarity: Any, diagonal: str = "zero") -> Walk:
 
 
 def walk_on_factor(factor: np.ndarray, diagonal: str = "zero", *, in_memory: bool = True) -> Walk:
-    """Return the walk on the kernel ``F F'`` of a factor ``(n, r)``, diagonal as of :func:`walk_on`. ``in_memory`` keeps the matrix, ``8
-    n^2`` bytes; else rows are computed anew for every product, with the same bits.
+    """Return the walk on the kernel ``F F'`` of a factor ``(n, r)``, with ``diagonal`` as in :func:`walk_on`.
+
+    ``in_memory`` keeps the matrix, ``8 n^2`` bytes; otherwise rows are recomputed for every product, with the same bits.
     """
 
     def rows(lo: int, hi: int) -> np.ndarray:
@@ -105,7 +105,7 @@ def _walk_in_memory(n: int, rows: Callable[[int, int], np.ndarray]) -> Walk:
 
 
 def _clip_rows(block: np.ndarray, first: int, diagonal: str) -> np.ndarray:
-    """Clip rows of a matrix at 0, in place; ``first`` is the number of the first one."""
+    """Clip rows of a matrix at 0, in place; ``first`` is the index of the first row."""
     np.maximum(block, 0.0, out=block)
     if diagonal == "zero":
         at = np.arange(len(block))
@@ -114,7 +114,9 @@ def _clip_rows(block: np.ndarray, first: int, diagonal: str) -> np.ndarray:
 
 
 def normalise_prior(prior: ArrayLike | None, n: int) -> np.ndarray:
-    """Return a prior with sum one, uniform for ``None``; ValueError for another length, a negative or infinite entry, or zeros only."""
+    """Return a prior with sum one, uniform for ``None``. Raises ValueError if the length is wrong, an entry is negative or infinite, or all
+    are zero.
+    """
     if prior is None:
         return np.full(n, 1.0 / n)
     values = np.asarray(prior, dtype=np.float64)
@@ -132,8 +134,10 @@ def normalise_prior(prior: ArrayLike | None, n: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Scores:
-    """Where a walk with restarts settles: n scores with sum one, products with S, and a bound of the l1 distance from the exact scores,
-    rounding aside; 0 of the exact solution.
+    """The stationary scores of a walk with restarts.
+
+    There are n scores with sum one, the number of products with S, and a bound of the l1 distance from the exact scores, apart from
+    rounding; the bound is 0 for the exact solution.
     """
 
     values: np.ndarray
@@ -142,8 +146,10 @@ class Scores:
 
 
 def walk_scores(walk: Walk, prior: np.ndarray, damping: float = 0.85, tol: float = 1e-10) -> Scores:
-    """Return the fixed point of ``r = damping S r + (1 - damping) prior`` by power iteration from the prior. The iteration contracts by
-    ``damping`` < 1 in the l1 norm, so it ends by itself; it stops when a step changes less than ``tol``, at least ``MIN_TOL``.
+    """Return the fixed point of ``r = damping S r + (1 - damping) prior`` by power iteration from the prior.
+
+    The iteration contracts by ``damping`` < 1 in the l1 norm, so it always ends; it stops when a step changes less than ``tol``, but at
+    least ``MIN_TOL``.
     """
     r, change, steps, most = prior, np.inf, 0, max_walk_steps(damping, tol)
     while change >= max(tol, MIN_TOL) and steps < most:
@@ -152,18 +158,20 @@ def walk_scores(walk: Walk, prior: np.ndarray, damping: float = 0.85, tol: float
 
 
 def step_walk(product: Callable[[np.ndarray], np.ndarray], r: np.ndarray, prior: np.ndarray, damping: float) -> tuple[np.ndarray, float]:
-    """Return ``damping S r + (1 - damping) prior`` from ``product(r)``, which is S r, and its l1 distance from r."""
+    """Return ``damping S r + (1 - damping) prior``, where ``product(r)`` is S r, and its l1 distance from r."""
     new = damping * product(r) + (1.0 - damping) * prior
     return new, float(np.abs(new - r).sum())
 
 
 def max_walk_steps(damping: float, tol: float) -> int:
-    """Return after how many steps a change is below ``tol`` at the latest, but for rounding: it shrinks by ``damping`` from 2 at most."""
+    """Return the largest number of steps until a change is below ``tol``, apart from rounding: the change starts at 2 or less and shrinks
+    by ``damping``.
+    """
     return 2 + (0 if damping == 0 else math.ceil(math.log(max(tol, MIN_TOL) / 2.0) / math.log(damping)))
 
 
 def walk_error(change: float, damping: float) -> float:
-    """Return the bound of the l1 distance from the exact scores after a step of an l1 ``change``."""
+    """Return the bound of the l1 distance from the exact scores after a step with l1 change ``change``."""
     return change * damping / (1.0 - damping)
 
 
@@ -180,14 +188,14 @@ def rank_rows(scores: np.ndarray) -> np.ndarray:
 
 
 def top_precision(scores: np.ndarray, relevant: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Return the share of relevant rows among the first N of a ranking, for every N of ``sizes``; among all rows where there are fewer."""
+    """Return the share of relevant rows among the first N of a ranking, for each N in ``sizes``; among all rows if there are fewer."""
     hits = np.cumsum(np.asarray(relevant, dtype=bool)[rank_rows(scores)])
     taken = [min(size, len(hits)) for size in sizes]
     return np.array([hits[size - 1] / size for size in taken])
 
 
 def average_precision(scores: np.ndarray, relevant: np.ndarray) -> float:
-    """Return the mean, over relevant rows, of the precision down to each of them; NaN where none is relevant."""
+    """Return the mean, over relevant rows, of the precision at the rank of each; NaN if no row is relevant."""
     positions = np.flatnonzero(np.asarray(relevant, dtype=bool)[rank_rows(scores)])
     return float(np.mean(np.arange(1, len(positions) + 1) / (positions + 1))) if len(positions) else float("nan")
 
@@ -203,7 +211,7 @@ def average_precision(scores: np.ndarray, relevant: np.ndarray) -> float:
 
 
 def strength_graph(strengths: ArrayLike) -> FloatArray:
-    """Return the mean of a matrix of strengths >= 0 with its transpose, with a zero diagonal: the W of a harmonic function."""
+    """Return the mean of a matrix of strengths >= 0 and its transpose, with a zero diagonal: the W of a harmonic function."""
     directed = np.asarray(strengths, dtype=np.float64)
     W = 0.5 * (directed + directed.T)
     np.fill_diagonal(W, 0.0)
@@ -211,9 +219,11 @@ def strength_graph(strengths: ArrayLike) -> FloatArray:
 
 
 def harmonic_values(W: object, labels: ArrayLike) -> FloatArray:
-    """Return the harmonic function of known values ``(n,)``, which stay, NaN where unknown; ``(n, m)``: several functions, same nodes.
-    ``W``: ``(n, n)`` symmetric weights >= 0, dense or sparse; the diagonal does not matter. Raises ValueError: weights of another form, no
-    known value, or an unknown node that no path leads from to a known one.
+    """Return the harmonic function of known values ``(n,)``, which are kept, NaN where unknown; ``(n, m)`` for several functions on the
+    same nodes.
+
+    ``W``, ``(n, n)``, holds symmetric weights >= 0, dense or sparse; the diagonal is ignored. Raises ValueError if the weights have another
+    form, no value is known, or an unknown node has no path to a known one.
     """
     values = np.array(labels, dtype=np.float64)
     weights = _check_weights(W, values)
@@ -229,7 +239,7 @@ def harmonic_values(W: object, labels: ArrayLike) -> FloatArray:
 
 @dataclass(frozen=True)
 class HarmonicValues:
-    """Values ``(n, m)`` of harmonic functions, how far one is from the exact ones at most, and how the steps ended."""
+    """Values ``(n, m)`` of harmonic functions, a bound of the largest error, and why the iteration ended."""
 
     values: FloatArray
     error: float
@@ -240,11 +250,12 @@ class HarmonicValues:
 def harmonic_by_products(
     product: Callable[[FloatArray], FloatArray], labels: FloatArray, *, tol: float = 1e-6, max_iter: int = 1000
 ) -> HarmonicValues:
-    """Return the harmonic functions of known values ``(n, m)``, rows of NaN where unknown, from ``product(V)``, which is ``V W`` of ``(c,
-    n)``: conjugate gradients, preconditioned by the degrees, to an error of ``tol`` in every value, or ``max_iter`` products.
+    """Return the harmonic functions of known values ``(n, m)``, with rows of NaN where unknown, using only products with W.
 
-    The error is certified: with residuals r, ``||f - f*||_inf <= max |r_i / D_i| / min_i p_i``, where ``p_i`` is the share of a node's
-    degree that leads to known nodes. Raises ValueError: no known value, or a node without a link to a known one.
+    ``product(V)`` is ``V W`` for V ``(c, n)``. Conjugate gradients, preconditioned by the degrees, run until every value has an error of at
+    most ``tol``, or for ``max_iter`` products. The error is certified: with residuals r, ``||f - f*||_inf <= max |r_i / D_i| / min_i p_i``,
+    where ``p_i`` is the share of a node's degree that leads to known nodes. Raises ValueError if no value is known or a node has no link to
+    a known one.
     """
     known: NDArray[np.bool_] = np.asarray(~np.isnan(labels).any(axis=1))
     if not known.any():
@@ -274,8 +285,9 @@ def harmonic_by_products(
 def _conjugate_gradients(
     system: Callable[[FloatArray], FloatArray], right: FloatArray, x: FloatArray, inverse: FloatArray, tol: float, max_iter: int
 ) -> tuple[FloatArray, float, int]:
-    """Return solutions ``(c, m)`` from a start x, the largest residual in units of the diagonal, whose ``inverse`` preconditions, and the
-    products taken.
+    """Return solutions ``(c, m)`` from a start x, the largest residual relative to the diagonal, and the number of products.
+
+    ``inverse`` is the inverse of the diagonal, used as the preconditioner.
     """
     residual = right - system(x)
     scaled = residual * inverse

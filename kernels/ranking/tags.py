@@ -1,11 +1,11 @@
-r"""Tags of images as vectors: tf-idf with unit length.
+r"""Tags of images as tf-idf vectors of unit length.
 
 .. math::
 
     t_{ij} = \frac{c_{ij} \log(n / r_j)}{\sqrt{\sum_j (c_{ij} \log(n / r_j))^2}}
 
-for :math:`c_{ij}` times tag j at image i, :math:`r_j` of n images carrying tag j. Source: Zhuang, PhD thesis on kernel learning, Nanyang
-Technological University, 2011, section 6.5; its idf is printed as :math:`\log r_j`, which favours tags that most images carry.
+where image i has tag j :math:`c_{ij}` times, and :math:`r_j` of n images have tag j. Source: Zhuang, PhD thesis on kernel learning, Nanyang
+Technological University, 2011, section 6.5; its idf is printed as :math:`\log r_j`, which favours tags that most images have.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_NAMED_ROWS = 5  # Rows that a message lists.
 
 
 def count_tags(rows: Iterable[Iterable[str]]) -> tuple[sp.csr_array, tuple[str, ...]]:
-    """Return how often each row carries each tag, ``(n, V)``, and the tags in ascending order, from the tags of every row."""
+    """Return how often each row has each tag, ``(n, V)``, and the tags in ascending order, from the tags of each row."""
     lists = [list(row) for row in rows]
     names = sorted({tag for row in lists for tag in row})
     column = {tag: j for j, tag in enumerate(names)}
@@ -35,9 +35,11 @@ def count_tags(rows: Iterable[Iterable[str]]) -> tuple[sp.csr_array, tuple[str, 
 
 
 def count_tags_of_rows(tags: Any) -> tuple[sp.csr_array, tuple[str, ...] | None]:
-    """Return the counts of tags in any form, and the tags where they have names. Forms: a matrix ``(n, V)`` of counts, sparse or dense; one
-    string per row with tags separated by blanks; one list of tags per row; or any other value per row, which is its one tag. Raises
-    ValueError: a count that is negative or not finite (its row is named), or something else altogether.
+    """Return the counts of tags given in any form, and the tags if they have names.
+
+    ``tags`` is a matrix ``(n, V)`` of counts, sparse or dense; one string per row with tags separated by blanks; one list of tags per row;
+    or any other value per row, which is its single tag. Raises ValueError if a count is negative or not finite (the message names the row),
+    or for another form.
     """
     if sp.issparse(tags):
         return check_counts("tags", tags), None
@@ -64,7 +66,7 @@ def _split_tags(row: object) -> list[str]:
 
 
 def check_counts(name: str, values: object) -> sp.csr_array:
-    """Return a copy of a matrix of counts, canonical; ValueError that names the row of one that is negative or not finite."""
+    """Return a canonical copy of a matrix of counts. Raises ValueError that names the row of a count that is negative or not finite."""
     counts = sp.csr_array(values, dtype=np.float64, copy=True)
     wrong = ~np.isfinite(counts.data) | (counts.data < 0)
     if wrong.any():
@@ -82,13 +84,15 @@ def untagged_rows(counts: sp.csr_array) -> np.ndarray:
 
 
 def name_rows(rows: np.ndarray) -> str:
-    """Return the numbers of the first rows, and how many more there are, in words."""
+    """Return the first row numbers, and how many more there are, as text."""
     shown = ", ".join(str(int(row)) for row in rows[:MAX_NAMED_ROWS])
     return shown if len(rows) <= MAX_NAMED_ROWS else f"{shown} and {len(rows) - MAX_NAMED_ROWS} more"
 
 
 def tag_vectors(counts: sp.csr_array, min_images: int = 1) -> sp.csr_array:
-    """Return tf-idf vectors of unit length, ``(n, V)``; tags of fewer rows than ``min_images``, and those of all rows, weigh nothing."""
+    """Return tf-idf vectors of unit length, ``(n, V)``; tags of fewer than ``min_images`` rows, and those of all rows, have
+    weight zero.
+    """
     n, width = counts.shape or (0, 0)
     images = np.bincount(counts.indices, minlength=width)
     idf = np.where((images >= max(1, min_images)) & (images < n), np.log(n / np.maximum(images, 1)), 0.0)
@@ -109,23 +113,24 @@ def tag_vectors(counts: sp.csr_array, min_images: int = 1) -> sp.csr_array:
 
 
 class TopLists(NamedTuple):
-    """The best candidates of n rows, ``(n, k)``: ids, -1 where there are fewer, and scores, -inf there."""
+    """The best candidates of n rows, ``(n, k)``: ids and scores; missing candidates have id -1 and score -inf."""
 
     ids: IntArray
     scores: FloatArray
 
     @classmethod
     def empty(cls, n: int, k: int) -> TopLists:
-        """Return lists without a candidate."""
         return cls(np.full((n, k), -1, np.int64), np.full((n, k), -np.inf))
 
     def part(self, lo: int, hi: int) -> TopLists:
-        """Return the lists of rows ``lo:hi``, which share their entries."""
+        """Return a view of the lists of rows ``lo:hi``."""
         return TopLists(self.ids[lo:hi], self.scores[lo:hi])
 
     def offer(self, scores: FloatArray, first: int, itself: IntArray) -> None:
-        """Offer the candidates ``first``, ``first + 1``, ... with scores ``(n, m)`` to all rows, in place; ``itself`` ``(n,)`` are the ids
-        of the rows among the candidates, which are none of their own. Raises ValueError: a score is NaN or infinite.
+        """Offer the candidates ``first``, ``first + 1``, ... with scores ``(n, m)`` to all rows, in place.
+
+        ``itself`` ``(n,)`` are the ids of the rows themselves, which are excluded from their own lists. Raises ValueError if a score is NaN
+        or infinite.
         """
         if not np.isfinite(scores).all():
             raise ValueError("a score is not finite: the weighted views overflow")

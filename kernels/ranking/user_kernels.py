@@ -1,4 +1,4 @@
-r"""Similarities of the users of a photo-sharing community in seven views, and how they are made comparable before they are weighted.
+r"""Similarities of the users of a photo-sharing community in seven views, and their normalisation before they are weighted.
 
 =========  =======================================================  ====================
 view       similarity of u and v                                    function
@@ -12,9 +12,9 @@ location   cells of a grid on the earth where both took photos      :func:`incid
 favourite  photos that both marked                                  :func:`incidence_kernel`
 =========  =======================================================  ====================
 
-Incidence kernels are positive semi-definite, the comment counts only symmetric. Before use every row is divided by its largest entry,
-which makes a matrix asymmetric and mostly indefinite, too: the mean with the transpose is shifted by its least eigenvalue (Zhuang: Kernel
-learning, thesis, Nanyang Technological University, 2011, sections 7.2 and 7.4). With d = 1 / row maxima and H of ones that is
+Incidence kernels are positive semi-definite; the comment counts are only symmetric. Each row is divided by its largest entry, which makes a
+matrix asymmetric and usually indefinite. The mean with its transpose is therefore shifted by its smallest eigenvalue (Zhuang: Kernel
+learning, thesis, Nanyang Technological University, 2011, sections 7.2 and 7.4). With d = 1 / row maxima,
 
 .. math:: K'_{uv} = \tfrac12 (d_u + d_v) K_{uv} + \delta\, [u = v], \qquad \delta = \max(0, -\lambda_{\min}).
 """
@@ -37,13 +37,16 @@ from .tags import check_counts
 MAX_DENSE_ORDER = 768  # Matrices up to this order give their least eigenvalue by a full decomposition, larger ones by Lanczos steps.
 LANCZOS_STEPS = 300
 LANCZOS_TOL = 1e-6
-"""Residual of the least eigenvalue, relative to the largest in size, at which the steps end; the shift contains the residual."""
+"""Residual of the smallest eigenvalue, relative to the largest in magnitude, at which the Lanczos steps end; the shift includes the
+residual.
+"""
 
 
 def visual_kernel(means: ArrayLike, width: float | None = None) -> FloatArray:
-    """Return ``exp(-||m_u - m_v||^2 / s^2)``, ``(n, n)``, of the users' mean bags of visual words ``(n, n_words)``. The width s is the mean
-    distance of two users unless one is given. Raises ValueError: entries that are not finite, a width that is not positive, or users who
-    are all alike and no width.
+    """Return ``exp(-||m_u - m_v||^2 / s^2)``, ``(n, n)``, of the users' mean bags of visual words ``(n, n_words)``.
+
+    The width s defaults to the mean distance of two users. Raises ValueError if entries are not finite, the width is not positive, or all
+    users are equal and no width is given.
     """
     rows = np.ascontiguousarray(means, dtype=np.float64)
     if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
@@ -59,7 +62,9 @@ def visual_kernel(means: ArrayLike, width: float | None = None) -> FloatArray:
 
 
 def text_kernel(tags: object) -> FloatArray:
-    """Return the cosine of the users' tf-idf vectors, ``(n, n)``: ``tf log(n / r_j)``, tf counts ``(n, n_tags)``, r_j users carry tag j."""
+    """Return the cosine of the users' tf-idf vectors, ``(n, n)``: ``tf log(n / r_j)`` with counts tf ``(n, n_tags)``; r_j users
+    have tag j.
+    """
     counts: Any = check_counts("tags", tags)
     n, n_tags = counts.shape
     counts.data *= np.log(n / np.maximum(np.bincount(counts.indices, minlength=n_tags), 1))[counts.indices]
@@ -70,8 +75,9 @@ def text_kernel(tags: object) -> FloatArray:
 
 
 def comment_kernel(comments: object) -> FloatArray:
-    """Return the number of comments between every two users, ``(n, n)``: those of u on v and of v on u; on the diagonal one's own. The
-    counts ``(n, n)``, dense or sparse, have the writer as row, the owner of the photo as column.
+    """Return the number of comments between each two users in either direction, ``(n, n)``; on the diagonal, the user's own.
+
+    ``comments``, ``(n, n)``, dense or sparse, counts comments with the writer as row and the owner of the photo as column.
     """
     counts: Any = check_counts("comments", comments)
     if counts.shape[0] != counts.shape[1]:
@@ -83,8 +89,9 @@ def comment_kernel(comments: object) -> FloatArray:
 
 
 def incidence_kernel(membership: object) -> FloatArray:
-    """Return how many items every two users share, ``B B'`` of the binary incidence B, ``(n, n)``: groups, contacts, cells, favourites. Of
-    ``membership`` ``(n, n_items)``, dense or sparse, every entry above 0 counts as 1.
+    """Return how many items each two users share, ``B B'`` of the binary incidence B, ``(n, n)``: groups, contacts, cells or favourites.
+
+    In ``membership`` ``(n, n_items)``, dense or sparse, every entry above 0 counts as 1.
     """
     binary = check_counts("membership", membership)
     binary.data[:] = 1.0
@@ -96,7 +103,7 @@ def _inner_products(rows: sp.csr_array) -> FloatArray:
 
 
 def row_factors(maxima: FloatArray) -> FloatArray:
-    """Return ``1 / maxima``, and 0 for rows without a positive entry, which stay zero."""
+    """Return ``1 / maxima``, or 0 for rows without a positive entry, which stay zero."""
     return np.divide(1.0, maxima, out=np.zeros_like(maxima), where=maxima > 0.0)
 
 
@@ -106,16 +113,17 @@ def scaled_block(block: NDArray[Any], left: FloatArray, right: FloatArray) -> Fl
 
 
 def shift_to_semidefinite(matrix: FloatArray) -> FloatArray:
-    """Return a symmetric matrix less its least eigenvalue on the diagonal where that is negative; in place."""
+    """Subtract the smallest eigenvalue, if it is negative, from the diagonal of a symmetric matrix, in place."""
     matrix.flat[:: len(matrix) + 1] += max(0.0, -least_eigenvalue(lambda x: matrix @ x, len(matrix), lambda: matrix))
     return matrix
 
 
 def least_eigenvalue(product: Callable[[FloatArray], FloatArray], n: int, dense: Callable[[], FloatArray] | None = None) -> float:
-    """Return the least eigenvalue of a symmetric matrix of order n, or a little less, from ``product(x)``, the matrix times x ``(n,)``.
-    ``dense`` returns the matrix; used up to order MAX_DENSE_ORDER. Else Lanczos steps with full re-orthogonalisation are taken from a fixed
-    vector, in ``n * LANCZOS_STEPS`` numbers. The residual of the Ritz value is subtracted from it, so that a shift by the result leaves no
-    eigenvalue negative where the steps saw it.
+    """Return the smallest eigenvalue of a symmetric matrix of order n, or slightly less, from ``product(x)``, the matrix times x ``(n,)``.
+
+    ``dense`` returns the matrix; it is used up to order MAX_DENSE_ORDER. Larger matrices take Lanczos steps with full re-orthogonalisation
+    from a fixed vector, in ``n * LANCZOS_STEPS`` numbers. The residual of the Ritz value is subtracted from it, so that after a shift by
+    the result no eigenvalue that the steps resolved is negative.
     """
     with one_thread():
         if dense is not None and n <= MAX_DENSE_ORDER:
@@ -127,8 +135,10 @@ Steps = Generator[FloatArray, FloatArray, float]
 
 
 def least_eigenvalues(orders: Sequence[int], products: Callable[[list[int], list[FloatArray]], Sequence[FloatArray]]) -> list[float]:
-    """Return the least eigenvalue of several symmetric matrices, or a little less, by Lanczos steps side by side: ``products(which,
-    vectors)`` are the products of those whose steps go on with a vector each. The steps of a matrix do not depend on the others.
+    """Return the smallest eigenvalue of each of several symmetric matrices, or slightly less, by simultaneous Lanczos steps.
+
+    ``products(which, vectors)`` are the products of the unfinished matrices ``which`` with one vector each. The steps of a matrix do not
+    depend on the others.
     """
     searches = {q: _lanczos_steps(n) for q, n in enumerate(orders)}
     waiting, found = {q: next(search) for q, search in searches.items()}, {}
@@ -143,7 +153,7 @@ def least_eigenvalues(orders: Sequence[int], products: Callable[[list[int], list
 
 
 def _lanczos_steps(n: int) -> Steps:
-    """Yield vectors whose products are sent back, and return the bound."""
+    """Yield vectors; the caller sends back their products. Returns the bound at the end."""
     # Loaded on demand, as every worker would pay for it.
     from scipy.linalg import eigh_tridiagonal
 
@@ -209,7 +219,7 @@ def pair_block(K: NDArray[Any], left: IntArray, right: IntArray, kind: str) -> F
 
 
 def pair_diagonal(K: NDArray[Any], pairs: IntArray, kind: str) -> FloatArray:
-    """Return the kernel of every pair with itself, ``(len(pairs),)``."""
+    """Return the kernel of each pair with itself, ``(len(pairs),)``."""
     u, v = pairs.T
     first, second, both = (K[i, j].astype(np.float64) for i, j in ((u, u), (v, v), (u, v)))
     if kind == "tensor":
@@ -222,14 +232,15 @@ def pair_diagonal(K: NDArray[Any], pairs: IntArray, kind: str) -> FloatArray:
 
 
 def similarity_features(entries: FloatArray, theta: FloatArray, scale: float = VIEW_SCALE) -> FloatArray:
-    """Return what the similarity kernel is an inner product of, ``(m, k + 1)``: 1 and ``c sqrt(theta_q) K^q(u, v)``. ``entries``: ``(k,
-    m)`` entries of the views at m pairs; ``theta``: ``(k,)`` weights of the views; ``scale``: c.
+    """Return the feature vectors of the similarity kernel, ``(m, k + 1)``: 1 and ``c sqrt(theta_q) K^q(u, v)``.
+
+    ``entries``, ``(k, m)``, are the entries of the views at m pairs, ``theta``, ``(k,)``, the weights of the views, and ``scale`` is c.
     """
     return np.column_stack([np.ones(entries.shape[1]), scale * np.sqrt(theta) * entries.T])
 
 
 class PairSum:
-    """``f(u, v) = sum_j a_j k((u, v), (s_j, t_j))`` of m pairs (s, t) with coefficients a, among n users, as a function of rows of K."""
+    """``f(u, v) = sum_j a_j k((u, v), (s_j, t_j))`` for m pairs (s, t) of n users with coefficients a, evaluated from rows of K."""
 
     def __init__(self, pairs: IntArray, coef: FloatArray, n: int, kind: str) -> None:
         self.kind, self.n = kind, n
@@ -246,7 +257,7 @@ class PairSum:
         self._matrix = sp.csr_array((np.concatenate(values), (np.concatenate(rows), np.concatenate(cols))), shape=(n, n))
 
     def at(self, K: NDArray[Any], pairs: IntArray) -> FloatArray:
-        """Return f at pairs of the users themselves, ``(len(pairs),)``; K is ``(n, n)``."""
+        """Return f at pairs of the known users, ``(len(pairs),)``; K is ``(n, n)``."""
         u, v = pairs.T
         if self.kind == "difference":
             g = _multiply(K, self._weights)
@@ -266,7 +277,9 @@ class PairSum:
         return diagonal[u] + diagonal[v] - 2.0 * out if self.kind == "mlpk" else out
 
     def rows(self, left: NDArray[Any], K: NDArray[Any]) -> FloatArray:
-        """Return f(x, v) of some users x and every v, ``(len(left), n)``; ``left`` are their rows of the kernel with the n users of K."""
+        """Return f(x, v) for some users x and every known user v, ``(len(left), n)``; ``left`` are their rows of the kernel with the n
+        users of K.
+        """
         left = np.asarray(left, np.float64)
         if self.kind == "difference":
             return (left @ self._weights)[:, None] - _multiply(K, self._weights)
@@ -278,7 +291,7 @@ class PairSum:
         return out if self.kind != "mlpk" else np.einsum("ij,ij->i", product, left)[:, None] + self._diagonal(K) - 2.0 * out
 
     def _diagonal(self, K: NDArray[Any]) -> FloatArray:
-        """Return the diagonal of K A K, computed once for a matrix: callers take the users some at a time."""
+        """Return the diagonal of K A K, computed once per matrix because callers process users in parts."""
         if self._diagonal_of is None or self._diagonal_of[0] is not K:
             parts = (K[lo : lo + USERS_PER_TILE].astype(np.float64) for lo in range(0, self.n, USERS_PER_TILE))
             self._diagonal_of = K, np.concatenate([np.einsum("ij,ij->i", rows @ self._matrix, rows) for rows in parts])
@@ -291,7 +304,7 @@ def _multiply(K: NDArray[Any], vector: FloatArray) -> FloatArray:
 
 
 class PairGram:
-    """The Gram matrix of pairs ``(m, 2)`` as a solver reads it, of a kernel K ``(n, n)`` of the users; nothing of its size is stored."""
+    """The Gram matrix of pairs ``(m, 2)`` for a kernel K ``(n, n)`` of the users, in the form that solvers read; it is never stored."""
 
     def __init__(self, K: NDArray[Any], pairs: IntArray, kind: str) -> None:
         ids, places = np.unique(pairs, return_inverse=True)
@@ -299,32 +312,26 @@ class PairGram:
         self.pairs, self.kind, self.n = places.reshape(-1, 2), kind, len(pairs)
 
     def diag(self) -> FloatArray:
-        """Return the diagonal, ``(m,)``."""
         return pair_diagonal(self.K, self.pairs, self.kind)
 
     def rows(self, idx: IntArray) -> FloatArray:
-        """Return rows ``idx``, ``(len(idx), m)``."""
         return pair_block(self.K, self.pairs[idx], self.pairs, self.kind)
 
     def matvec(self, v: FloatArray) -> FloatArray:
-        """Return the product with ``v``, ``(m,)``."""
         return PairSum(self.pairs, v, len(self.K), self.kind).at(self.K, self.pairs)
 
 
 class FactorGram:
-    """``F F'`` of a factor ``(m, r)`` as a solver reads it."""
+    """``F F'`` of a factor ``(m, r)``, in the form that solvers read."""
 
     def __init__(self, factor: FloatArray) -> None:
         self.factor, self.n = factor, len(factor)
 
     def diag(self) -> FloatArray:
-        """Return the diagonal, ``(m,)``."""
         return np.einsum("ij,ij->i", self.factor, self.factor)
 
     def rows(self, idx: IntArray) -> FloatArray:
-        """Return rows ``idx``, ``(len(idx), m)``."""
         return self.factor[idx] @ self.factor.T
 
     def matvec(self, v: FloatArray) -> FloatArray:
-        """Return the product with ``v``, ``(m,)``."""
         return self.factor @ (self.factor.T @ v)

@@ -1,1 +1,1 @@
-"""Kernels from pairs of rows, embeddings, neighbours."""
+"""Kernels learnt from pairs of rows, embeddings and nearest neighbours."""

@@ -5,19 +5,19 @@ r"""Learning a kernel matrix by its spectrum: projected gradient ascent on the d
     \min_{K \succeq 0} -\mathrm{tr}(MK) + \sum_e \ell(u_e(K)) \quad\text{with}\quad \mathrm{tr} K^p \le B
     \quad\text{or}\quad {} + \frac{G}{p} \mathrm{tr} K^p,
 
-where :math:`u_e` is linear in K. The dual is :math:`\max_\alpha \mu (d'\alpha - \ell^*(\alpha)) - R(A_+)`,
-:math:`A = M + \sum_e \alpha_e T_e`; K is a closed form of the positive part of A, so an evaluation is one eigendecomposition and gives
-K, both objectives and the gradient. Everything that reduces to this form is solved here: non-parametric kernels, embeddings, and
-the kernel of image ranking.
+where :math:`u_e` is linear in K. The dual is :math:`\max_\alpha \mu (d'\alpha - \ell^*(\alpha)) - R(A_+)`, :math:`A = M + \sum_e \alpha_e
+T_e`. K is a closed form of the positive part of A, so one eigendecomposition gives K, both objectives and the gradient. All problems that
+reduce to this form are solved here: non-parametric kernels, embeddings, and the kernel of image ranking.
 
-Steps are spectral projected gradients (Birgin, Martinez, Raydan, SIAM J. Optimization 10, 2000): Barzilai-Borwein lengths, accepted by
-a search that lets the dual fall below its last few values. Against accelerated steps with the constant :math:`\sqrt B / \|A_+\|_F + 1/C`
-they took 0.5 to 0.7 of the evaluations on all sets that were tried, and they need no Lipschitz constant, which there is only for p = 2.
+Steps are spectral projected gradients (Birgin, Martinez, Raydan, SIAM J. Optimization 10, 2000): Barzilai-Borwein lengths with a
+non-monotone line search, which lets the dual fall below its last few values. Compared with accelerated steps with the constant :math:`\sqrt
+B / \|A_+\|_F + 1/C` they took 0.5 to 0.7 of the evaluations on all sets tried. They also need no Lipschitz constant, which exists only for
+p = 2.
 
-A cap that is not active leaves the optimum at a kink of the dual, :math:`A_+ = 0`, where the closed form is 0/0. Then the problem is
-solved by proximal steps, :math:`K_{t+1} = \arg\min_K P(K) + \frac{G}{2} \|K - K_t\|_F^2` under the same cap, whose duals are smooth:
-K is a closed form of the positive part of :math:`A + G K_t`. At a fixed point it solves the problem itself, for any G. Since
-:math:`A \preceq W = (A + G K_t)_+ - G K_t`, a matrix of low rank, ``R(W_+)`` bounds :math:`R(A_+)`, and both objectives stay certificates.
+If the cap is not active, the optimum is at a kink of the dual, :math:`A_+ = 0`, where the closed form is 0/0. The problem is then solved by
+proximal steps, :math:`K_{t+1} = \arg\min_K P(K) + \frac{G}{2} \|K - K_t\|_F^2` under the same cap, whose duals are smooth: K is a closed
+form of the positive part of :math:`A + G K_t`. A fixed point solves the original problem, for any G. Since :math:`A \preceq W = (A + G
+K_t)_+ - G K_t`, a matrix of low rank, ``R(W_+)`` bounds :math:`R(A_+)`, and both objectives remain certificates.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ class SpectralState:
 
     @property
     def gap(self) -> float:
-        """Distance of both objectives; a certificate once eigenpairs are tight."""
+        """Distance of the primal and the dual objective; a certificate if the eigenpairs are accurate."""
         return sound_gap(self.best_primal - self.best_dual, self.best_primal)
 
     @property
     def converged(self) -> bool:
-        """Whether the ascent ended by itself."""
+        """Whether the ascent met its stopping rule."""
         return self.stop in ("gap", "closed form")
 
 
@@ -100,7 +100,7 @@ def begin_ascent(problem: SpectralProblem, alpha: np.ndarray) -> SpectralState:
 
 
 def _warm_start(problem: SpectralProblem, state: SpectralState) -> WarmBlock:
-    """Return the block that the eigensolver starts from; nothing for a random one."""
+    """Return the initial block for the eigensolver, or None for a random one."""
     if state.kept_block:
         assert problem.engine is not None
         return problem.engine.stored(state.kept_block)
@@ -108,14 +108,14 @@ def _warm_start(problem: SpectralProblem, state: SpectralState) -> WarmBlock:
 
 
 def relative_gap(problem: SpectralProblem, state: SpectralState) -> float:
-    """Return the gap over the primal objective, or over ``MIN_OBJECTIVE_SHARE`` of that of K = 0 where this is more."""
+    """Return the gap divided by the primal objective, or by ``MIN_OBJECTIVE_SHARE`` of that of K = 0 if this is larger."""
     scale = max(abs(state.best_primal), MIN_OBJECTIVE_SHARE * abs(problem.loss_of(np.zeros(problem.terms.size))), np.finfo(float).tiny)
     with np.errstate(over="ignore"):  # against K = 0, whose objective is 0, no gap is finite
         return state.gap / scale if np.isfinite(state.gap) else np.inf
 
 
 class Evaluator:
-    """Evaluates, and remembers the result where the kernel has a closed form: the model needs the same decomposition again."""
+    """Evaluates the dual and, if the kernel has a closed form, caches the result, because the model needs the same decomposition again."""
 
     def __init__(self) -> None:
         self._arguments: tuple[SpectralProblem, np.ndarray, float] | None = None
@@ -124,7 +124,7 @@ class Evaluator:
     def __call__(
         self, problem: SpectralProblem, alpha: np.ndarray, *, tol: float, start: np.ndarray | None, anchor: Anchor | None
     ) -> Evaluation:
-        """Return :func:`gramplane.kernels.spectral.problem.evaluate` of the arguments."""
+        """Return :func:`gramplane.kernels.spectral.problem.evaluate` for these arguments."""
         if problem.loss != "linear" or start is not None or anchor is not None:
             return evaluate(problem, alpha, tol=tol, start=start, anchor=anchor)
         last = self._arguments
@@ -136,8 +136,9 @@ class Evaluator:
 def advance_ascent(
     problem: SpectralProblem, state: SpectralState, *, tol: float = 1e-4, max_iter: int = 200, evaluator: Evaluator | None = None
 ) -> SpectralState:
-    """Return the state after one more evaluation; final when the relative gap is at most ``tol``, certified by tight eigenpairs. At most
-    ``max_iter`` evaluations are done in all; the ``evaluator`` is that of a whole ascent, so that nothing is decomposed twice.
+    """Return the state after one more evaluation; it is final if the relative gap is at most ``tol``, certified by accurate eigenpairs.
+
+    At most ``max_iter`` evaluations are done in total. Use one ``evaluator`` for a whole ascent, so that no decomposition is repeated.
     """
     if problem.loss == "linear" or (state.iteration >= max_iter - 1 and not state.exact):
         state = _tighten(state)
@@ -158,7 +159,9 @@ def advance_ascent(
 
 
 def _tighten(state: SpectralState) -> SpectralState:
-    """Return the state that goes on from the best point with tight eigenpairs; a coarse dual value is no bound and is forgotten."""
+    """Return the state that continues from the best point with accurate eigenpairs. An inaccurate dual value is no bound and is
+    discarded.
+    """
     if state.tight:
         return state
     restart = replace(state, tight=True, alpha=state.best_alpha, ahead=state.best_alpha, gradient=_EMPTY, recent=_EMPTY)
@@ -204,7 +207,9 @@ def _choose_next_point(problem: SpectralProblem, state: SpectralState, evaluatio
 
 
 def _choose_anchor(problem: SpectralProblem, state: SpectralState, evaluation: Evaluation) -> Anchor | None:
-    """Return the anchor of the next evaluation: a first one where the cap seems idle, a new one where the old keeps the gap open."""
+    """Return the anchor of the next evaluation: the first one if the cap seems inactive, a new one if the old anchor keeps the
+    gap open.
+    """
     if problem.B is None:
         return None
     if state.anchor is None:
@@ -224,7 +229,7 @@ def _choose_anchor(problem: SpectralProblem, state: SpectralState, evaluation: E
 
 
 def _step_length(state: SpectralState, evaluation: Evaluation) -> float:
-    """Return the Barzilai-Borwein length within some powers of ten of the inverse curvature."""
+    """Return the Barzilai-Borwein length, limited to a few powers of ten around the inverse curvature."""
     first = 1.0 / evaluation.curvature
     if not len(state.gradient):
         return first
@@ -245,19 +250,21 @@ def solve_dual(problem: SpectralProblem, alpha: np.ndarray, *, tol: float = 1e-4
 
 
 def kernel_at(problem: SpectralProblem, state: SpectralState, *, tol: float = 1e-4, evaluator: Evaluator | None = None) -> Evaluation:
-    """Return K with the lowest primal objective; from the same state the same bits, and at once from the evaluator that computed it."""
+    """Return K with the lowest primal objective. The same state gives the same bits; if the evaluator computed K, the cached result is
+    used.
+    """
     start = _warm_start(problem, state)
     evaluator = Evaluator() if evaluator is None else evaluator
     return evaluator(problem, state.primal_alpha, tol=final_accuracy(tol), start=start, anchor=state.primal_anchor)
 
 
 def final_accuracy(tol: float) -> float:
-    """Return the accuracy of eigenpairs that a gap of ``tol`` is certified with."""
+    """Return the accuracy of eigenpairs needed to certify a gap of ``tol``."""
     return float(np.clip(TIGHT_ACCURACY_SHARE * tol, 1e-10, 1e-6))
 
 
 def progress_figures(problem: SpectralProblem, state: SpectralState) -> Mapping[str, Any]:
-    """Return the figures of a step: the least primal and the largest dual objective so far, their distance, and the rank of K."""
+    """Return the figures of a step: the smallest primal and the largest dual objective so far, their distance, and the rank of K."""
     bounds = (state.best_dual, state.gap, relative_gap(problem, state)) if np.isfinite(state.best_dual) else (float("nan"),) * 3
     figures = {"objective": state.best_primal, "dual": bounds[0], "primal": state.primal, "gap": bounds[1], "relative_gap": bounds[2]}
     return {**figures, "rank": state.rank}

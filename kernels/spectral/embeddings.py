@@ -1,9 +1,9 @@
-r"""Embeddings by a learnt kernel matrix that keeps a neighbour graph: coloured maximum variance unfolding, minimum volume embedding,
-structure preserving embedding (Zhuang, thesis, 2011, chapter 3, section 5).
+r"""Embeddings by a learnt kernel matrix that preserves a neighbour graph.
 
-All are ``min_K -tr(MK) + loss`` over positive semidefinite K with ``tr KK <= B``, solved through their duals; coordinates are the rows of
-:math:`U_d \mathrm{diag}(\lambda_d)^{1/2}`. Squared distances are measured in units of their mean over the edges of the graph, so nothing
-but the size of the map depends on the unit of the features.
+The methods are coloured maximum variance unfolding, minimum volume embedding and structure preserving embedding (Zhuang, thesis, 2011,
+chapter 3, section 5). All are ``min_K -tr(MK) + loss`` over positive semidefinite K with ``tr KK <= B``, solved through their duals.
+Coordinates are the rows of :math:`U_d \mathrm{diag}(\lambda_d)^{1/2}`. Squared distances are measured relative to their mean over the edges
+of the graph, so only the size of the map depends on the unit of the features.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ from .problem import SpectralProblem, evaluate
 from .triple_losses import TripleProblem, TripleTerms, new_triples, worst_triples
 
 DEFAULT_CAP_RATIO = 100.0
-"""The default cap of tr KK over that of the centred Gram matrix of the input. With less the map is crushed: at 1 the labels of neighbours
-agree less often than under principal components; from 100 on the cap hardly matters."""
+"""Default cap of tr KK, relative to that of the centred Gram matrix of the input.
+
+A smaller cap collapses the map: at 1 the labels of neighbours agree less often than under principal components; from 100 on the cap hardly
+matters.
+"""
 FIRST_INNER_TOL = 1e-3  # Relative gap to which the first convex problem of a sequence is solved; later ones follow the gain of the last.
 INNER_SHARE = 0.1  # Relative gap of a convex problem in units of that gain, and at the end of the tolerance.
 MAX_TRIALS_PER_STEP = 5  # Decompositions per Newton step, on average, at most.
@@ -59,7 +62,6 @@ class Neighbourhood:
 
     @property
     def adjacency(self) -> sp.csr_array:
-        """Adjacency matrix, ``(n, n)`` CSR with sorted indices."""
         both = np.concatenate([self.rows, self.cols]), np.concatenate([self.cols, self.rows])
         matrix = sp.csr_array((np.ones(2 * len(self.rows)), both), shape=(self.n, self.n))
         matrix.sort_indices()
@@ -67,7 +69,7 @@ class Neighbourhood:
 
     @cached_property
     def components(self) -> tuple[int, int]:
-        """Number of connected components, and of rows without an edge."""
+        """Number of connected components, and number of rows without an edge."""
         sizes = np.bincount(connected_components(self.adjacency, directed=False)[1])
         return len(sizes), int(np.sum(sizes == 1))
 
@@ -75,8 +77,9 @@ class Neighbourhood:
 def build_neighbourhood(
     n: int, rows: np.ndarray, cols: np.ndarray, squares: np.ndarray, norm2: float, directions: np.ndarray
 ) -> Neighbourhood:
-    """Return edges of n rows with their squared distances as embeddings take them; ``norm2`` and ``directions`` are the squared Frobenius
-    norm of the centred Gram matrix and its leading eigenvectors.
+    """Return the neighbourhood of n rows from edges with squared distances.
+
+    ``norm2`` and ``directions`` are the squared Frobenius norm of the centred Gram matrix and its leading eigenvectors.
     """
     unit = float(squares.mean())
     unit = unit if unit > 0 else 1.0
@@ -85,7 +88,7 @@ def build_neighbourhood(
 
 
 def leading_directions(X: Any, count: int) -> tuple[float, np.ndarray]:
-    """Return the squared Frobenius norm of the centred Gram matrix of the rows, and its leading eigenvectors, ``(n, count)`` at most."""
+    """Return the squared Frobenius norm of the rows' centred Gram matrix, and its leading eigenvectors, ``(n, count)`` at most."""
     n, d = X.shape
     with one_thread():
         if not sp.issparse(X) and d <= n:
@@ -101,7 +104,7 @@ def leading_directions(X: Any, count: int) -> tuple[float, np.ndarray]:
 
 
 def normalise_columns(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return columns of unit length where their eigenvalue is not rounding."""
+    """Return the columns whose eigenvalue is larger than rounding, scaled to unit length."""
     keep = values[: vectors.shape[1]] > 1e-12 * max(float(values[0]), np.finfo(float).tiny)
     return vectors[:, keep] / np.linalg.norm(vectors[:, keep], axis=0)
 
@@ -115,7 +118,9 @@ def class_factor(codes: np.ndarray, n_classes: int) -> np.ndarray:
 
 
 def value_factor(y: np.ndarray) -> np.ndarray:
-    """Return real targets with mean 0 and variance 1 as one column, ``(n, 1)``; NaN stands for rows without one, which are zero."""
+    """Return real targets, standardised to mean 0 and variance 1, as one column ``(n, 1)``; NaN marks rows without a target, which are
+    zero.
+    """
     known = np.isfinite(y)
     centred = np.where(known, y - y[known].mean(), 0.0)
     spread = np.sqrt(np.mean(centred[known] ** 2))
@@ -123,7 +128,9 @@ def value_factor(y: np.ndarray) -> np.ndarray:
 
 
 def kernel_factor(kernel: np.ndarray) -> np.ndarray:
-    """Return Y, ``(n, r)``, of a label kernel ``Y Y'``; ValueError unless it is symmetric and positive semidefinite, up to rounding."""
+    """Return Y, ``(n, r)``, of a label kernel ``Y Y'``. Raises ValueError unless the kernel is symmetric and positive semidefinite, up to
+    rounding.
+    """
     size = float(np.abs(kernel).max(initial=0.0))
     if not np.isfinite(size) or np.abs(kernel - kernel.T).max(initial=0.0) > LABEL_KERNEL_ROUNDING * size:
         raise ValueError("label_kernel: must be finite and symmetric")
@@ -143,13 +150,13 @@ def label_target(factor: np.ndarray) -> SymmetricOperator:
 
 
 def split_target(directions: np.ndarray) -> SymmetricOperator:
-    """Return ``2 V V' - I``: the sum of the eigenvalues along V less the sum of the others, as a function of K."""
+    """Return ``2 V V' - I``; as a function of K it is the sum of the eigenvalues along V minus the sum of the others."""
     n, d = directions.shape
     return SymmetricOperator(-sp.csr_array(sp.eye_array(n, format="csr")), directions, np.full(d, 2.0))
 
 
 def graph_target(graph: Neighbourhood) -> SymmetricOperator:
-    """Return ``H W H`` of the adjacency matrix W, which makes K centred."""
+    """Return ``H W H`` of the adjacency matrix W, so that K is centred."""
     degrees = np.asarray(graph.adjacency.sum(axis=1), dtype=np.float64).ravel()
     ones = np.ones(graph.n)
     # HWH = W - (w 1' + 1 w')/n + (1'w) 11'/n^2, w the degrees; a sum of two squares with opposite signs.
@@ -198,24 +205,24 @@ class EmbeddingState:
 
     @property
     def relative_gap(self) -> float:
-        """The gap over the objective."""
+        """The gap divided by the objective."""
         return self.gap / max(abs(self.upper), MIN_POSITIVE) if np.isfinite(self.gap) else np.inf
 
     def coordinates(self, count: int, unit: float) -> np.ndarray:
-        """Return the map, ``(n, count)``, in units of the features; zeros beyond the rank of K."""
+        """Return the map, ``(n, count)``, in units of the features; columns beyond the rank of K are zero."""
         out = np.zeros((len(self.vectors), count))
         rank = min(count, len(self.spectrum))
         out[:, :rank] = self.vectors[:, :rank] * np.sqrt(unit * self.spectrum[:rank])
         return out
 
     def share(self, count: int) -> float:
-        """Return the share of the trace of K in its first eigenvalues."""
+        """Return the share of the trace of K in its first ``count`` eigenvalues."""
         total = float(self.spectrum.sum())
         return float(self.spectrum[:count].sum()) / total if total > 0 else 1.0
 
 
 def initial_state(n: int, size: int, directions: np.ndarray | None = None, violation_cost: float = np.nan) -> EmbeddingState:
-    """Return the state before the first step: no dual variable counts."""
+    """Return the state before the first step; its dual variables are not used."""
     none = np.zeros(size)
     columns = np.zeros((n, 0)) if directions is None else directions
     first = EmbeddingState(0, newton_start(n, none), none, np.zeros((n, 0)), np.zeros(0), directions=columns)
@@ -227,7 +234,7 @@ def _with_kernel(state: EmbeddingState, kernel: KernelSolution, upper: float) ->
 
 
 def _best_kernel(state: NewtonState, at: Decomposed) -> KernelSolution:
-    """Return the best K of Newton's ascent; of each eigenvector the entry largest in magnitude is positive."""
+    """Return the best K of Newton's ascent; the entry of largest magnitude is positive in each eigenvector."""
     vectors = at.vectors[:, : at.rank]
     signed = np.ascontiguousarray(vectors * column_signs(vectors))
     return KernelSolution(signed, at.spectrum, at.forms, state.best_alpha, state.best_primal, state.best_dual, state.iteration)
@@ -243,7 +250,7 @@ def solve_kernel(problem: SpectralProblem, alpha: np.ndarray, tol: float) -> Ker
 
 @dataclass(frozen=True)
 class Solver:
-    """What the eigensolver may use: bytes of this process, and an engine for blocks of its columns."""
+    """Resources of the eigensolver: bytes of this process, and an engine for blocks of its columns."""
 
     memory: int | None = None
     engine: BlockEngine | None = None
@@ -253,12 +260,12 @@ IN_MEMORY = Solver()
 
 
 def colored_problem(graph: Neighbourhood, target: SymmetricOperator, C: float, B: float, solver: Solver = IN_MEMORY) -> SpectralProblem:
-    """Return ``min_K -tr(MK) + C/2 sum_e (D_e - u_e)^2``: with M of labels coloured maximum variance unfolding."""
+    """Return ``min_K -tr(MK) + C/2 sum_e (D_e - u_e)^2``; with M from labels it is coloured maximum variance unfolding."""
     return SpectralProblem(target, graph.terms, graph.goal, "square", C, 2.0, B, memory=solver.memory, engine=solver.engine)
 
 
 def colored_step(problem: SpectralProblem, state: EmbeddingState, *, tol: float, max_iter: int) -> EmbeddingState:
-    """Return the state after a Newton step; where rows are too many for whole decompositions, after the whole ascent."""
+    """Return the state after one Newton step or, if there are too many rows for complete decompositions, after the whole ascent."""
     state = replace(state, iteration=state.iteration + 1)
     if len(state.vectors) > MAX_NEWTON_ROWS:
         kernel = solve_kernel(problem, state.alpha, tol)
@@ -274,8 +281,9 @@ def colored_step(problem: SpectralProblem, state: EmbeddingState, *, tol: float,
 def volume_step(
     graph: Neighbourhood, state: EmbeddingState, *, count: int, C: float, B: float, tol: float, max_iter: int, solver: Solver = IN_MEMORY
 ) -> EmbeddingState:
-    """Return the state after one convex problem: its target splits the eigenvectors of the K before it. Where what K gains falls below
-    ``tol`` the problem is solved once more, more exactly, before the sequence ends.
+    """Return the state after one convex problem, whose target splits the eigenvectors of the previous K.
+
+    If the gain of K falls below ``tol``, the problem is solved once more, more accurately, before the sequence ends.
     """
     problem = colored_problem(graph, split_target(state.directions), C, B, solver)
     if graph.n > MAX_NEWTON_ROWS:
@@ -299,7 +307,7 @@ def volume_step(
 
 @dataclass(frozen=True)
 class StructureProblem:
-    """The problem of a structure preserving embedding: C is the cost of the largest violation, a squared distance, B the cap of tr KK."""
+    """The problem of a structure preserving embedding: C is the cost of the largest violation (a squared distance), B the cap of tr KK."""
 
     graph: Neighbourhood
     target: SymmetricOperator  # H W H
@@ -315,19 +323,19 @@ class StructureProblem:
         return TripleProblem(self.target, terms, np.zeros(len(triples)), C=self.C, B=self.B, memory=memory, engine=engine)
 
     def worst(self, kernel: KernelSolution) -> tuple[np.ndarray, np.ndarray]:
-        """Return the most violated triple of every row under a kernel, and its violation."""
+        """Return the most violated triple of each row under a kernel, and its violation."""
         adjacency = self.graph.adjacency
         factor = np.ascontiguousarray(kernel.vectors * np.sqrt(kernel.spectrum))
         return self.find_worst(factor, adjacency.indptr.astype(np.int64), adjacency.indices.astype(np.int64))
 
 
 def structure_problem(graph: Neighbourhood, C: float, B: float, solver: Solver = IN_MEMORY) -> StructureProblem:
-    """Return the problem of a structure preserving embedding: the cost C is that of a violation of one, as the problem is written."""
+    """Return the problem of a structure preserving embedding; C is the cost of a violation of one, as in the problem's formula."""
     return StructureProblem(graph, graph_target(graph), C, B, solver)
 
 
 def violation_unit(graph: Neighbourhood, solver: Solver = IN_MEMORY) -> float:
-    r"""Return the cost C with which a violation as large as the mean squared distance costs as much as the best value without triples.
+    r"""Return the cost C at which a violation equal to the mean squared distance costs as much as the best value without triples.
 
     A kernel on the cap with two equal eigenvalues has the mean squared distance :math:`2 \sqrt{2 B} / n`; the optimum without triples is
     :math:`\sqrt B \|(HWH)_+\|_F`. Their ratio does not depend on B.
@@ -337,16 +345,17 @@ def violation_unit(graph: Neighbourhood, solver: Solver = IN_MEMORY) -> float:
 
 
 def _solve_unconstrained(structure: StructureProblem) -> KernelSolution:
-    """Return the K without triples, a closed form."""
+    """Return the closed-form K without triples."""
     none = np.zeros(0)
     best = evaluate(structure.problem(np.zeros((0, 3), np.int64)), none)
     return KernelSolution(as_array(best.part.vectors), best.spectrum, none, none, best.primal, best.dual, 1)
 
 
 def structure_step(structure: StructureProblem, state: EmbeddingState, *, tol: float, max_iter: int) -> EmbeddingState:
-    """Return the state after one round of cutting planes: solve on the working set, compute all violations, add the violated triples. Dual
-    points of a working set are dual points of the whole problem, so ``lower`` is a bound; ``upper`` counts the largest violation of all
-    triples.
+    """Return the state after one round of cutting planes: solve on the working set, compute all violations, add the violated triples.
+
+    A dual point of a working set is dual feasible for the whole problem, so ``lower`` is a valid bound. ``upper`` uses the largest
+    violation over all triples.
     """
     problem = structure.problem(state.triples)
     kernel = solve_kernel(problem, state.alpha, state.inner_tol) if len(state.triples) else _solve_unconstrained(structure)
@@ -365,7 +374,7 @@ def structure_step(structure: StructureProblem, state: EmbeddingState, *, tol: f
 
 
 def _enlarge_working_set(state: EmbeddingState, violated: np.ndarray, tol: float) -> EmbeddingState:
-    """Return the state with the working set of the next round: triples with weight, and violated ones."""
+    """Return the state with the working set of the next round: triples with a non-zero weight, and violated ones."""
     active, weights = state.triples[state.alpha > 0], state.alpha[state.alpha > 0]
     added = new_triples(active, violated)
     final_tol = 0.3 * tol

@@ -1,11 +1,12 @@
-"""Exact nearest neighbours of rows, block by block, and the graphs that follow.
+"""Exact nearest neighbours of rows, computed block by block, and graphs of neighbours.
 
-Neighbours are ordered by ``(squared distance, id)``, a total order: integer data tie massively, and the graph depends on the rule. A
-distance is the sum of squared differences over the features in ascending order, so it depends on its two rows alone; lists of blocks
-merge to the list of the whole, with the same bits for any blocks.
+Neighbours are ordered by ``(squared distance, id)``, a total order; it matters because integer data have many ties. A distance is the sum
+of squared differences over the features in ascending order, so it depends on its two rows alone. Lists of blocks merge to the list of the
+whole, with the same bits for any blocks.
 
-Rows of zeros and ones are packed 64 to a word and counted. Others are screened by products: what the error bound of
-``|x|^2 + |z|^2 - 2 <x, z>`` does not exclude is computed term by term. Only about k (1 + log(n / k)) candidates of a row are.
+Rows of zeros and ones are packed, 64 to a word, and compared by counting bits. Other rows are screened by products: only candidates that
+the error bound of ``|x|^2 + |z|^2 - 2 <x, z>`` does not exclude are computed term by term. These are about k (1 + log(n / k)) candidates
+per row.
 """
 
 from __future__ import annotations
@@ -32,20 +33,22 @@ WORDS_PER_ENTRY = 4  # Sparse rows are packed while a row's words are at most so
 
 
 class Nearest(NamedTuple):
-    """The nearest candidates of n rows, ``(n, k)``, ordered by ``(squared distance, id)``; where there are fewer: -1, at infinity."""
+    """The nearest candidates of n rows, ``(n, k)``, ordered by ``(squared distance, id)``; missing ones have id -1 and infinite
+    distance.
+    """
 
     ids: IntArray
     squares: FloatArray
 
     @property
     def distances(self) -> FloatArray:
-        """Euclidean distances."""
         return np.sqrt(self.squares)
 
 
 def nearest_rows(X: object, k: int) -> Nearest:
-    """Return the ``k`` nearest other rows of every row of numbers ``(n, d)``, dense or sparse; of fewer than k other rows all. Raises
-    ValueError: rows that are no numbers or not finite, or a bad ``k``.
+    """Return the ``k`` nearest other rows of each row of ``(n, d)`` data, dense or sparse; all others if there are fewer than k.
+
+    Raises ValueError if rows are not numeric or not finite, or ``k`` is invalid.
     """
     rows = as_rows(X)
     if rows.ndim != 2:
@@ -54,7 +57,9 @@ def nearest_rows(X: object, k: int) -> Nearest:
 
 
 def nearest_between(left: Any, right: Any, k: int, *, left_start: int = 0, right_start: int = 0) -> Nearest:
-    """Return the ``k`` nearest rows of ``right`` for every row of ``left``, but for the row with its own id; ids begin at the starts."""
+    """Return the ``k`` nearest rows of ``right`` for each row of ``left``, excluding the row with the same id; ids begin at the given
+    starts.
+    """
     if k < 1:
         raise ValueError(f"k={k}: must be at least 1")
     lists = _NeighbourLists.empty(left.shape[0], k)
@@ -72,7 +77,7 @@ def nearest_between(left: Any, right: Any, k: int, *, left_start: int = 0, right
 
 
 def merge_nearest(parts: Sequence[Nearest], k: int) -> Nearest:
-    """Merge the lists of one group of rows over disjoint candidates; associative and commutative, because the order is total."""
+    """Merge the lists of the same rows over disjoint candidates; associative and commutative, because the order is total."""
     ids = np.concatenate([part.ids for part in parts], axis=1)
     squares = np.concatenate([part.squares for part in parts], axis=1)
     # Missing entries have the id -1: at an infinite distance they stand last all the same.
@@ -81,8 +86,10 @@ def merge_nearest(parts: Sequence[Nearest], k: int) -> Nearest:
 
 
 def neighbour_graph(ids: IntArray, kind: str = "mutual") -> sp.csr_array:
-    """Return the affinity of a graph of nearest neighbours ``(n, k)``, -1 for none: ``S_ij = 1`` where i and j are linked, symmetric, zero
-    diagonal. ``"mutual"`` links where each is a neighbour of the other, ``"union"`` where one is; ValueError for another kind.
+    """Return the symmetric affinity of a graph of nearest neighbours ``(n, k)``, -1 for none: ``S_ij = 1`` if i and j are linked, zero
+    diagonal.
+
+    ``"mutual"`` links two rows if each is a neighbour of the other, ``"union"`` if at least one is. Raises ValueError for another kind.
     """
     if kind not in ("mutual", "union"):
         raise ValueError(f"graph={kind!r}: must be 'mutual' or 'union'")
@@ -102,7 +109,7 @@ def count_components(graph: sp.csr_array) -> int:
 
 
 class _NeighbourLists(NamedTuple):
-    """Bounded heaps, one per row, keyed by minus the squared distance."""
+    """Bounded heaps, one per row, with minus the squared distance as key."""
 
     keys: Array
     ids: Array
@@ -130,7 +137,7 @@ def _is_worth_packing(rows: Any) -> bool:
 
 
 def _pack_rows(rows: Any) -> NDArray[np.uint64]:
-    """Return rows of zeros and ones as words, ``(words, n)``."""
+    """Return rows of zeros and ones packed into words, ``(words, n)``."""
     n, d = rows.shape
     parts = []
     for lo, hi in _spans(n, TILE_COLUMNS):
@@ -141,7 +148,7 @@ def _pack_rows(rows: Any) -> NDArray[np.uint64]:
 
 @compiled
 def _scan_bits(left: Array, right: Array, left_start: int, right_start: int, keys: Array, ids: Array, sizes: Array) -> None:
-    """Offer all rows of a tile to all lists; distances of zeros and ones are counts."""
+    """Offer all rows of a tile to all lists; distances of zeros and ones are bit counts."""
     words, width = right.shape
     counts, spare = np.empty(width, np.int64), np.zeros(keys.shape[1])
     for i in range(left.shape[1]):
@@ -163,7 +170,7 @@ def _scan_bits(left: Array, right: Array, left_start: int, right_start: int, key
 
 
 class _MeasuredRows(NamedTuple):
-    """Rows with their squared norms, which bound distances."""
+    """Rows with their squared norms, which give bounds of distances."""
 
     rows: Any
     norms: Array
@@ -223,7 +230,7 @@ def _dense_square(x: Array, z: Array) -> float:
 
 @compiled
 def _sparse_square(x: tuple[Array, Array, Array], i: int, z: tuple[Array, Array, Array], j: int) -> float:
-    """As _dense_square for CSR rows; the terms it skips are zeros."""
+    """Like _dense_square, for CSR rows; the skipped terms are zeros."""
     p, last, q, end = x[2][i], x[2][i + 1], z[2][j], z[2][j + 1]
     total: Any = 0.0
     while p < last or q < end:
@@ -247,7 +254,7 @@ def _scan(
     left: Array, right: Array, products: Array, x_norms: Array, z_norms: Array, slack: float, left_start: int, right_start: int,
     keys: Array, ids: Array, sizes: Array,
 ) -> None:  # fmt: skip
-    """Offer those rows of a tile that the screening does not exclude."""
+    """Offer the rows of a tile that the screening does not exclude."""
     spare = np.zeros(keys.shape[1])
     for i in range(x_norms.size):
         size, itself, mine, row = sizes[i], left_start + i - right_start, x_norms[i], products[i]
@@ -285,7 +292,7 @@ MAX_DENSE_BASIS_ROWS = 1500  # Rows up to which the least eigenvectors of L come
 
 
 def smooth_basis(laplacian: sp.csr_array, size: int) -> np.ndarray:
-    """Return the ``size`` eigenvectors of L with the least eigenvalues, ``(n, size)``."""
+    """Return the eigenvectors of L for the ``size`` smallest eigenvalues, ``(n, size)``."""
     n = laplacian.indptr.size - 1
     with one_thread():
         if n <= MAX_DENSE_BASIS_ROWS or size >= n - 1:

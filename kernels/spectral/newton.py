@@ -1,19 +1,19 @@
-r"""Semismooth Newton steps on the dual of a squared loss on squared distances under a kernel matrix with capped Frobenius norm.
+r"""Semismooth Newton steps on the dual of a squared loss on squared distances, under a kernel matrix with capped Frobenius norm.
 
-The dual of :mod:`gramplane.kernels.spectral.dual_ascent` with p = 2 and the square loss has the gradient
-:math:`d - u(A_+ / g) - \alpha / C`, :math:`g = \max(G, \|A_+\|_F / \sqrt B)`, G the small penalty besides the cap. :math:`A \mapsto A_+` is
-strongly semismooth. With :math:`A = U \mathrm{diag}(s) U'`, P its positive and N its other eigenvalues, its derivative in direction E is
+The dual of :mod:`gramplane.kernels.spectral.dual_ascent` with p = 2 and the square loss has the gradient :math:`d - u(A_+ / g) - \alpha /
+C`, with :math:`g = \max(G, \|A_+\|_F / \sqrt B)` and G the small penalty in addition to the cap. :math:`A \mapsto A_+` is strongly
+semismooth. With :math:`A = U \mathrm{diag}(s) U'`, P its positive and N its other eigenvalues, its derivative in direction E is
 
 .. math::
 
     U (\Omega \circ U' E U) U', \quad \Omega_{PP} = 1, \; \Omega_{NN} = 0, \; \Omega_{pq} = s_p / (s_p - s_q),
 
-so that one decomposition gives products with the (generalised) Hessian at :math:`O(n^2 r)` each, r the rank of :math:`A_+`, and a few
-conjugate gradients give a step (Qi, Sun, SIAM J. Matrix Anal. Appl. 28, 2006; Zhao, Sun, Toh, SIAM J. Optimization 20, 2010). Where
-embeddings have few dimensions this takes a tenth of the decompositions of projected gradients, and it reaches any gap.
+One decomposition therefore gives products with the (generalised) Hessian at :math:`O(n^2 r)` each, where r is the rank of :math:`A_+`, and
+a few conjugate gradient iterations give a step (Qi, Sun, SIAM J. Matrix Anal. Appl. 28, 2006; Zhao, Sun, Toh, SIAM J. Optimization 20,
+2010). For embeddings of few dimensions this takes a tenth of the decompositions of projected gradients, and it reaches any gap.
 
-A cap that is not active leaves the optimum at a kink, :math:`A_+ = 0`. Then proximal steps are taken: A + G K_t takes the place of A, K_t
-the last K, and all else stays.
+If the cap is not active, the optimum is at a kink, :math:`A_+ = 0`. Proximal steps are then taken: A + G K_t replaces A, where K_t is the
+last K, and everything else is unchanged.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MIN_POSITIVE = float(np.finfo(float).tiny)
 
 @dataclass(frozen=True)
 class Edges:
-    """Edges and target of a problem, in the form that all steps share."""
+    """Edges and target of a problem, in the form shared by all steps."""
 
     rows: np.ndarray
     cols: np.ndarray
@@ -51,7 +51,7 @@ class Edges:
     cap: float  # B
 
     def differences(self, columns: np.ndarray) -> np.ndarray:
-        """Return differences of rows along edges, ``(m, k)``."""
+        """Return the differences of rows along edges, ``(m, k)``."""
         out = columns[self.rows]
         out -= columns[self.cols]
         return out
@@ -64,7 +64,7 @@ class Edges:
 
 
 def prepare_edges(problem: SpectralProblem) -> Edges:
-    """Return edges and target of a problem; ValueError unless it has a squared loss on distances, p = 2 and a cap."""
+    """Return edges and target of a problem. Raises ValueError unless it has a squared loss on distances, p = 2 and a cap."""
     terms = problem.terms
     if not (isinstance(terms, DistanceTerms) and terms.sign == 1.0 and problem.loss == "square" and problem.p == 2 and problem.B):
         raise ValueError(f"loss={problem.loss!r}, p={problem.p:g}: Newton steps are for squared losses of distances with p=2 and a cap B")
@@ -77,7 +77,7 @@ def prepare_edges(problem: SpectralProblem) -> Edges:
 
 @dataclass(frozen=True)
 class Proximal:
-    """Centre K_t and weight G of a proximal step; ``K_t = vectors diag(spectrum) vectors'``, of no column zero."""
+    """Centre K_t and weight G of a proximal step; ``K_t = vectors diag(spectrum) vectors'``, with no columns if K_t is zero."""
 
     record_name: ClassVar[str] = "Proximal"
     weight: float
@@ -101,7 +101,7 @@ class Proximal:
 
 @dataclass(frozen=True)
 class Decomposed:
-    """All eigenpairs of A at a dual point, and what follows from them."""
+    """All eigenpairs of A at a dual point, with the quantities derived from them."""
 
     alpha: np.ndarray
     values: np.ndarray  # (n,) descending, of A or of A + G K_t
@@ -142,7 +142,7 @@ def decompose(problem: SpectralProblem, edges: Edges, alpha: np.ndarray, prox: P
 
 
 class Hessian:
-    """The negative of a generalised Hessian of the dual at a decomposed point, through its products."""
+    """The negative of a generalised Hessian of the dual at a decomposed point, available through products."""
 
     def __init__(self, problem: SpectralProblem, edges: Edges, at: Decomposed) -> None:
         s = at.values[: at.rank]
@@ -156,7 +156,6 @@ class Hessian:
         self._differences = edges.differences(at.vectors[:, : at.rank])
 
     def product(self, v: np.ndarray) -> np.ndarray:
-        """Return the product with ``v`` (m,)."""
         moved = self._vectors.T @ (self._edges.scatter @ (v[:, None] * self._differences))
         turned = self._vectors @ (self._weights * moved)
         out = 2.0 * self._scale * np.einsum("er,er->e", self._edges.differences(turned), self._differences)
@@ -165,7 +164,7 @@ class Hessian:
         return out + self._ridge * v
 
     def diagonal(self) -> np.ndarray:
-        """Return its diagonal, at least that of the loss, ``(m,)``."""
+        """Return the diagonal, at least that of the loss, ``(m,)``."""
         rank, out = self._differences.shape[1], np.empty(len(self._forms))
         # Some edges at a time: all of them along all vectors are m x n numbers.
         step = max(1, EDGE_BYTES // (8 * len(self._vectors)))
@@ -179,7 +178,7 @@ class Hessian:
 
 
 def newton_direction(hessian: Hessian, gradient: np.ndarray, share: float) -> np.ndarray:
-    """Return the direction of ascent by preconditioned conjugate gradients, to a residual of ``share`` of the gradient."""
+    """Return an ascent direction by preconditioned conjugate gradients, to a residual of ``share`` times the gradient."""
     diagonal = hessian.diagonal()
     x, residual = np.zeros_like(gradient), gradient.copy()
     z = residual / diagonal
@@ -222,7 +221,7 @@ class NewtonState:
 
     @property
     def relative_gap(self) -> float:
-        """The gap over the primal objective."""
+        """The gap divided by the primal objective."""
         return self.gap / max(abs(self.best_primal), MIN_POSITIVE) if np.isfinite(self.gap) else np.inf
 
 
@@ -235,9 +234,10 @@ def newton_start(n: int, alpha: np.ndarray) -> NewtonState:
 def newton_steps(
     problem: SpectralProblem, state: NewtonState, *, tol: float = 1e-4, max_iter: int = 200, steps: int | None = None
 ) -> tuple[NewtonState, Decomposed]:
-    """Return the state after Newton steps on the dual, and its best K; final when the relative gap is at most ``tol``. The problem has a
-    squared loss on distances, p = 2 and a cap. At most ``max_iter`` decompositions are done in all, and ``steps`` Newton steps in this call
-    (``None``: to the end). A function of the state alone.
+    """Return the state after Newton steps on the dual, and its best K; it is final if the relative gap is at most ``tol``.
+
+    The problem must have a squared loss on distances, p = 2 and a cap. At most ``max_iter`` decompositions are done in total, and ``steps``
+    Newton steps in this call (``None``: until the end). The result is a function of the state alone.
     """
     edges = prepare_edges(problem)
     with one_thread():
@@ -274,7 +274,7 @@ def _record_bounds(state: NewtonState, at: Decomposed, tol: float) -> NewtonStat
 def _take_step(
     problem: SpectralProblem, edges: Edges, state: NewtonState, at: Decomposed, tol: float, max_iter: int
 ) -> tuple[NewtonState, Decomposed]:
-    """Take one Newton step with a search along it; a proximal step that keeps the gap open is ended first."""
+    """Take one Newton step with a line search; if the current proximal step keeps the gap open, end it first."""
     if at.blur > 0.5 * (at.primal - at.dual) > 0.0:
         prox = Proximal(WEIGHT_FACTOR * state.prox.weight, np.ascontiguousarray(at.vectors[:, : at.rank]), at.spectrum)
         at = decompose(problem, edges, at.alpha, prox)

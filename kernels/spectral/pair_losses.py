@@ -1,7 +1,7 @@
 r"""Losses of pairs of rows on an unknown kernel matrix, and the linear terms :math:`\langle K, T_e\rangle` that they depend on.
 
-A pair e = (i, j) is seen through :math:`u_e`: its signed entry, or its signed squared distance in feature space. With one dual variable
-:math:`\alpha_e` per unordered pair the dual of every problem here has the matrix :math:`A = M + \sum_e \alpha_e T_e`.
+The loss of a pair e = (i, j) depends on :math:`u_e`, its signed kernel entry or its signed squared distance in feature space. With one dual
+variable :math:`\alpha_e` per unordered pair, the dual of every problem here has the matrix :math:`A = M + \sum_e \alpha_e T_e`.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ class Terms(Protocol):
     """Symmetric sparse matrices :math:`T_e`, one per dual variable."""
 
     @property
-    def size(self) -> int:
-        """Number of terms."""
-        ...
+    def size(self) -> int: ...
 
     @property
     def multiplicity(self) -> float:
-        """How often a term counts: 2 where a variable stands for two ordered pairs."""
+        """How often a term counts: 2 if a variable represents two ordered pairs."""
         ...
 
     @property
     def norm2(self) -> float:
-        """Bound of the change of all forms: they are Lipschitz in :math:`\\alpha` with ``norm2`` times the constant of A to K."""
+        r"""Lipschitz bound: the forms are Lipschitz in :math:`\alpha` with ``norm2`` times the Lipschitz constant of the map
+        from A to K.
+        """
         ...
 
     def matrix(self, alpha: np.ndarray) -> sp.csr_array:
@@ -41,13 +41,15 @@ class Terms(Protocol):
         ...
 
     def forms(self, vectors: Vectors, values: np.ndarray) -> np.ndarray:
-        """Return u of ``K = vectors diag(values) vectors'``, ``(size,)``: the trace of K with every term, over ``multiplicity``."""
+        """Return u of ``K = vectors diag(values) vectors'``, ``(size,)``: the trace of K times each term, divided by ``multiplicity``."""
         ...
 
 
 @dataclass(frozen=True)
 class EntryTerms:
-    """Signed entries :math:`u_e = t_e K_{ij}` of pairs of n rows, ``rows < cols``; t is +1 for pairs that belong together, else -1."""
+    """Signed entries :math:`u_e = t_e K_{ij}` of pairs of n rows, ``rows < cols``; t is +1 for pairs that belong together, -1
+    for others.
+    """
 
     n: int
     rows: np.ndarray
@@ -59,7 +61,6 @@ class EntryTerms:
 
     @property
     def size(self) -> int:
-        """Number of pairs."""
         return len(self.rows)
 
     def matrix(self, alpha: np.ndarray) -> sp.csr_array:
@@ -86,12 +87,11 @@ class DistanceTerms:
 
     @property
     def size(self) -> int:
-        """Number of pairs."""
         return len(self.rows)
 
     @property
     def norm2(self) -> float:
-        """Twice the largest degree of the graph of the pairs, and 2."""
+        """Twice the largest degree of the graph of the pairs, plus 2."""
         return 2.0 * float(np.bincount(np.concatenate([self.rows, self.cols]), minlength=self.n).max(initial=0)) + 2.0
 
     def matrix(self, alpha: np.ndarray) -> sp.csr_array:
@@ -107,7 +107,7 @@ class DistanceTerms:
 
 
 def _add_up(add: Callable[..., None], vectors: Vectors, values: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-    """Return a sum over the columns of ``vectors``, in their order, for all pairs."""
+    """Return a sum over the columns of ``vectors``, in order, for all pairs."""
     out = np.zeros(len(rows))
     for place, columns in column_pieces(vectors):
         add(out, columns, values[place], rows, cols)
@@ -116,7 +116,7 @@ def _add_up(add: Callable[..., None], vectors: Vectors, values: np.ndarray, rows
 
 @compiled
 def add_pair_entries(out: np.ndarray, vectors: np.ndarray, values: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> None:
-    """Add ``K[rows, cols]`` of ``K = vectors diag(values) vectors'``, float64."""
+    """Add ``K[rows, cols]`` of ``K = vectors diag(values) vectors'``, in float64."""
     for e in range(len(rows)):
         i, j = rows[e], cols[e]
         total = out[e]
@@ -127,7 +127,7 @@ def add_pair_entries(out: np.ndarray, vectors: np.ndarray, values: np.ndarray, r
 
 @compiled
 def add_pair_distances(out: np.ndarray, vectors: np.ndarray, values: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> None:
-    """Add squared distances of pairs of rows of ``vectors diag(values)^(1/2)``, float64."""
+    """Add squared distances between pairs of rows of ``vectors diag(values)^(1/2)``, in float64."""
     for e in range(len(rows)):
         i, j = rows[e], cols[e]
         total = out[e]
@@ -139,9 +139,10 @@ def add_pair_distances(out: np.ndarray, vectors: np.ndarray, values: np.ndarray,
 
 @dataclass(frozen=True)
 class PairLoss:
-    r"""A loss of ``u`` against its target ``d``, with weight C: ``value(u, d, C)`` is the sum over pairs, ``conjugate(alpha, C)`` what the
-    dual subtracts from :math:`d'\alpha`, ``slope`` its derivative; ``project`` returns the nearest feasible ``alpha``. ``smooth``: whether
-    the dual has the term :math:`\alpha^2 / 2C`.
+    r"""A loss of ``u`` against its target ``d``, with weight C.
+
+    ``value(u, d, C)`` is the sum over pairs. ``conjugate(alpha, C)`` is subtracted from :math:`d'\alpha` in the dual, and ``slope`` is its
+    derivative. ``project`` returns the nearest feasible ``alpha``. ``smooth`` says whether the dual has the term :math:`\alpha^2 / 2C`.
     """
 
     value: Callable[[np.ndarray, np.ndarray, float], float]
@@ -163,4 +164,4 @@ PAIR_LOSSES: dict[str, PairLoss] = {
         lambda u, d, C: C * float(np.sum(np.maximum(d - u, 0.0))), *NO_CONJUGATE, lambda alpha, C: np.clip(alpha, 0.0, C), False
     ),
 }
-"""Losses by name; with the linear one alpha is C, and nothing is left to iterate. Its value is 0 at the target."""
+"""Losses by name. For the linear loss alpha is C, so no iteration is needed; its value is 0 at the target."""

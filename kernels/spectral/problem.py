@@ -1,6 +1,6 @@
-"""A loss on pairs of rows and a linear objective of the kernel matrix, and what one eigendecomposition gives at a point of its dual.
+"""A loss on pairs of rows with a linear objective of the kernel matrix, and its evaluation at a dual point by one eigendecomposition.
 
-The problem and its dual are those of :mod:`gramplane.kernels.spectral.dual_ascent`, which climbs it.
+:mod:`gramplane.kernels.spectral.dual_ascent` states the problem and its dual, and maximises the dual.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from .pair_losses import PAIR_LOSSES, PairLoss, Terms
 
 @dataclass(frozen=True)
 class SpectralProblem:
-    """A loss on pairs of rows and a linear objective of the kernel matrix. ``target`` is M, ``(n, n)``; ``goal`` ``(size,)`` d, the targets
-    of u, zeros with the linear loss; C the weight of the loss. The power p of the regulariser is at least 1, above 1 but for the linear
-    loss with a cap; B is the cap of tr K^p, G the weight of the penalty: one of both. K lies in the ``(n, r)`` orthonormal columns of
-    ``basis``; ``seed`` is that of the eigensolver's first block, ``memory`` the bytes it may hold at once, ``engine`` takes blocks of its
-    columns elsewhere. Raises ValueError: a parameter out of range, or of the wrong length.
+    """A loss on pairs of rows and a linear objective of the kernel matrix.
+
+    ``target`` is M, ``(n, n)``. ``goal``, ``(size,)``, is d, the targets of u (zeros for the linear loss), and C the weight of the loss.
+    The power p of the regulariser is at least 1, and above 1 unless the loss is linear and there is a cap. Give one of B, the cap of tr
+    K^p, and G, the weight of the penalty. With a ``basis``, ``(n, r)`` orthonormal columns, K lies in their span. ``seed`` draws the
+    eigensolver's first block, ``memory`` limits its bytes, and ``engine`` can hold blocks of its columns elsewhere. Raises ValueError if a
+    parameter is out of range or has the wrong length.
     """
 
     target: SymmetricOperator
@@ -58,7 +60,6 @@ class SpectralProblem:
 
     @property
     def rule(self) -> PairLoss:
-        """The loss."""
         return PAIR_LOSSES[self.loss]
 
     def operator(self, alpha: np.ndarray) -> SymmetricOperator:
@@ -70,15 +71,16 @@ class SpectralProblem:
         return self.rule.project(alpha, self.C)
 
     def loss_of(self, forms: np.ndarray) -> float:
-        """Return the loss of all pairs, as the primal objective counts it."""
+        """Return the loss of all pairs as it enters the primal objective."""
         return self.terms.multiplicity * self.rule.value(forms, self.goal, self.C)
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """K, both objectives and the gradient at a point of the dual. The primal objective is that of this K whatever the accuracy of the
-    eigenpairs (their values are Rayleigh quotients); the dual one is a bound: what the eigenpairs may have missed of ``R(A_+)`` by their
-    residuals is taken off.
+    """K, both objectives and the gradient at a dual point.
+
+    The primal objective is exact for this K whatever the accuracy of the eigenpairs, because their values are Rayleigh quotients. The dual
+    one is a bound: the part of ``R(A_+)`` that the eigenpairs may have missed, according to their residuals, is subtracted.
     """
 
     part: PositivePart  # of A
@@ -94,7 +96,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Anchor:
-    """Centre of a proximal step: ``K_t = vectors diag(values) vectors'``, and its weight G."""
+    """Centre of a proximal step, ``K_t = vectors diag(values) vectors'``, with its weight G."""
 
     record_name: ClassVar[str] = "Anchor"
     weight: float
@@ -114,7 +116,9 @@ class Anchor:
         return float(values @ ((vectors.T @ self.vectors) ** 2 @ self.values))
 
     def excess(self, part: PositivePart) -> np.ndarray:
-        """Return the positive eigenvalues of ``W = (A + G K_t)_+ - G K_t``, descending: none of A is greater than its counterpart."""
+        """Return the positive eigenvalues of ``W = (A + G K_t)_+ - G K_t``, descending; each is at least the corresponding
+        eigenvalue of A.
+        """
         if not len(self.values):
             return part.values
         triangle: np.ndarray = np.linalg.qr(np.hstack([part.vectors, self.vectors]), mode="r")  # pyright: ignore[reportAssignmentType] (of this mode)
@@ -131,9 +135,10 @@ def evaluate(
     start: np.ndarray | StoredBlock | None = None,
     anchor: Anchor | None = None,
 ) -> Evaluation:
-    """Return K, both objectives and the gradient at ``alpha``, from one eigendecomposition. ``tol`` is the accuracy of the eigenpairs,
-    ``start`` the block of a former evaluation nearby. With the ``anchor`` of a proximal step the gradient is that of its dual; objectives
-    stay those of the problem.
+    """Return K, both objectives and the gradient at ``alpha``, from one eigendecomposition.
+
+    ``tol`` is the accuracy of the eigenpairs, and ``start`` the block of an earlier evaluation nearby. With the ``anchor`` of a proximal
+    step the gradient is that of its dual; the objectives are still those of the problem.
     """
     operator = problem.operator(alpha)
     if anchor is not None:
@@ -169,9 +174,10 @@ def evaluate(
 
 
 def missed_share(values: np.ndarray, p: float, squares: float) -> float:
-    """Return by what share ``R(A_+)`` may be greater where ``squares`` of ``||A_+||_F^2`` are missing; 0 where nothing is. R is a power of
-    ``sum s^q``, q = p/(p-1), linear in it at most. Squares that are missing weigh most in the greatest value for q >= 2, else spread over
-    all of them.
+    """Return the relative amount by which ``R(A_+)`` may be larger if ``squares`` of ``||A_+||_F^2`` are missing; 0 if nothing is missing.
+
+    R is a power of ``sum s^q``, q = p/(p-1), with an exponent of at most 1. For q >= 2 missing squares weigh most if they belong to the
+    largest eigenvalue, otherwise if they are spread over all.
     """
     if not squares > 0 or not len(values):
         return 0.0
@@ -186,8 +192,9 @@ def missed_share(values: np.ndarray, p: float, squares: float) -> float:
 
 
 def proximal_spectrum(values: np.ndarray, p: float, B: float, weight: float) -> np.ndarray:
-    """Return the eigenvalues of the K that maximises ``<A, K> - weight / 2 ||K||_F^2`` under ``tr K^p <= B``. With s the positive
-    eigenvalues of A they solve ``weight lam + nu lam^(p-1) = s``, where nu >= 0 is 0 or uses up the cap.
+    """Return the eigenvalues of the K that maximises ``<A, K> - weight / 2 ||K||_F^2`` under ``tr K^p <= B``.
+
+    With s the positive eigenvalues of A they solve ``weight lam + nu lam^(p-1) = s``; nu >= 0 is 0, or such that the cap is active.
     """
     free = values / weight
     if float(np.sum(free**p)) <= B:
@@ -214,7 +221,7 @@ def _proximal_roots(values: np.ndarray, p: float, weight: float, nu: float) -> n
 
 
 def equal_penalty(problem: SpectralProblem, part: PositivePart) -> float:
-    """Return the penalty whose K is that of the cap: ``(sum s^q / B)^((p-1)/p)``, 0 where A has no positive eigenvalue."""
+    """Return the penalty that gives the same K as the cap: ``(sum s^q / B)^((p-1)/p)``, 0 if A has no positive eigenvalue."""
     if problem.B is None or not len(part.values) or problem.p == 1:
         return 0.0
     top, q = float(part.values[0]), problem.p / (problem.p - 1.0)
@@ -222,7 +229,7 @@ def equal_penalty(problem: SpectralProblem, part: PositivePart) -> float:
 
 
 def cap_used(problem: SpectralProblem, evaluation: Evaluation) -> float:
-    """Return tr K^p over the cap: 1 where it is active, NaN where there is none."""
+    """Return tr K^p divided by the cap: 1 if the cap is active, NaN if there is none."""
     return float(np.sum(evaluation.spectrum**problem.p)) / problem.B if problem.B is not None else np.nan
 
 
@@ -231,7 +238,7 @@ def cap_used(problem: SpectralProblem, evaluation: Evaluation) -> float:
 
 @dataclass(frozen=True)
 class PairConstraints:
-    """Unordered pairs of n rows, each once, ordered, ``rows < cols``; the sign is +1.0 if they belong together, else -1.0."""
+    """Unordered pairs of n rows, each once, sorted, ``rows < cols``; the sign is +1.0 if they belong together, else -1.0."""
 
     n: int
     rows: IntArray
@@ -240,16 +247,15 @@ class PairConstraints:
 
     @property
     def size(self) -> int:
-        """Number of pairs."""
         return len(self.rows)
 
     @property
     def counts(self) -> IntArray:
-        """Pairs of every row, ``(n,)``."""
+        """Number of pairs of each row, ``(n,)``."""
         return np.bincount(np.concatenate([self.rows, self.cols]), minlength=self.n)
 
     def triples(self) -> IntArray:
-        """Return ``(m, 3)`` rows i, j, sign."""
+        """Return the rows i, j and the sign, ``(m, 3)``."""
         return np.stack([self.rows, self.cols, self.signs.astype(np.int64)], axis=1)
 
     def only(self, chosen: NDArray[np.bool_]) -> PairConstraints:
@@ -258,9 +264,11 @@ class PairConstraints:
 
 
 def pair_constraints(pairs: object, n: int) -> PairConstraints:
-    """Return constraints on n rows from a sparse ``(n, n)`` matrix with entries +1 and -1, symmetric or one triangle, or from triples ``(i,
-    j, +1 or -1)``, ``(m, 3)``; a pair that is repeated with one sign is one pair. Raises ValueError: no pair at all, another shape, a sign
-    that is neither +1 nor -1, a row outside the data, a row paired with itself, or a pair with both signs.
+    """Return constraints on n rows from a sparse ``(n, n)`` matrix with entries +1 and -1, or from triples ``(i, j, +1 or -1)``, ``(m,
+    3)``.
+
+    The matrix may be symmetric or one triangle; a pair repeated with the same sign counts once. Raises ValueError if there is no pair, the
+    shape is wrong, a sign is neither +1 nor -1, a row is outside the data or paired with itself, or a pair has both signs.
     """
     i, j, signs = _read_entries(pairs, n)
     if not len(i):
@@ -315,8 +323,10 @@ MAX_CLOSURE_PAIRS = 20_000_000  # Pairs a closure may have; more would take giga
 
 
 def close_pairs(constraints: PairConstraints) -> PairConstraints:
-    """Return all pairs that some imply. Belonging together is an equivalence, whose parts are the rows linked by such pairs; where one pair
-    of rows of two parts is apart, all are. Raises ValueError: a pair that is apart within a part, or more pairs than ``MAX_CLOSURE_PAIRS``.
+    """Return all pairs that the given pairs imply.
+
+    Belonging together is an equivalence relation; its classes are the rows linked by such pairs. If one pair of rows from two classes is
+    apart, all such pairs are. Raises ValueError if a pair within a class is apart, or if there are more pairs than ``MAX_CLOSURE_PAIRS``.
     """
     n, together = constraints.n, constraints.signs > 0
     i, j = constraints.rows[together], constraints.cols[together]
@@ -355,9 +365,9 @@ def _pairs_between(left: IntArray, right: IntArray, is_one_part: bool) -> tuple[
 
 
 def margins(constraints: PairConstraints, entries: FloatArray) -> FloatArray:
-    r"""Return how sure a kernel is of every row: :math:`| \frac{1}{l_i} \sum_j T_{ij} k_{ij} |`, infinite without a pair (l_i = 0).
+    r"""Return the margin of each row under a kernel, :math:`| \frac{1}{l_i} \sum_j T_{ij} k_{ij} |`; infinite without a pair (l_i = 0).
 
-    T are the constraints, ``entries`` ``(m,)`` the kernel at the pairs.
+    T are the constraints; ``entries``, ``(m,)``, are the kernel at the pairs. A small margin means that the row is uncertain.
     """
     signed = constraints.signs * entries
     totals = np.bincount(constraints.rows, signed, constraints.n) + np.bincount(constraints.cols, signed, constraints.n)
@@ -366,7 +376,7 @@ def margins(constraints: PairConstraints, entries: FloatArray) -> FloatArray:
 
 
 def select_uncertain_pairs(constraints: PairConstraints, entries: FloatArray, n_select: int) -> PairConstraints:
-    """Return the pairs of the ``n_select`` rows with the least margins (Zhuang, thesis, 2011, section 3.4); ties by row."""
+    """Return the pairs of the ``n_select`` rows with the smallest margins (Zhuang, thesis, 2011, section 3.4); ties by row."""
     confidence = margins(constraints, entries)
     order = np.lexsort((np.arange(constraints.n), confidence))[:n_select]
     chosen = np.zeros(constraints.n, dtype=bool)
@@ -375,7 +385,7 @@ def select_uncertain_pairs(constraints: PairConstraints, entries: FloatArray, n_
 
 
 def select_random_pairs(constraints: PairConstraints, size: int, rng: np.random.Generator) -> PairConstraints:
-    """Return ``size`` of the pairs, drawn at random."""
+    """Return ``size`` randomly chosen pairs."""
     chosen = np.zeros(constraints.size, dtype=bool)
     chosen[rng.permutation(constraints.size)[:size]] = True
     return constraints.only(chosen)

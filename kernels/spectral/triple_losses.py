@@ -1,7 +1,8 @@
-r"""Triples of rows (i, j, k) on an unknown kernel matrix: j is to be no nearer to i than k is (structure preserving embedding).
+r"""Triples of rows (i, j, k) on an unknown kernel matrix, with the constraint that j is at least as close to i as k (structure preserving
+embedding).
 
-A triple is seen through :math:`u = d_{ij} - d_{ik}`, d the squared distances under K. One slack is shared by all triples, so that the dual
-variables have :math:`\alpha \ge 0, \sum \alpha \le C`, the sum over *all* triples, and the loss is :math:`C \max(0, \max_t -u_t)`.
+The loss of a triple depends on :math:`u = d_{ij} - d_{ik}`, with d the squared distances under K. All triples share one slack, so the dual
+variables satisfy :math:`\alpha \ge 0, \sum \alpha \le C`, with the sum over *all* triples, and the loss is :math:`C \max(0, \max_t -u_t)`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ NORM_STEPS = 20  # Power iterations of the norm of the terms.
 
 @dataclass(frozen=True)
 class TripleTerms:
-    """Differences of squared distances, ``u_t = d_ij - d_ik``, of n rows; ``triples`` are ``(m, 3)`` different rows i, j, k."""
+    """Differences of squared distances, ``u_t = d_ij - d_ik``, of n rows; ``triples``, ``(m, 3)``, are distinct rows i, j, k."""
 
     n: int
     triples: np.ndarray
@@ -31,12 +32,11 @@ class TripleTerms:
 
     @property
     def size(self) -> int:
-        """Number of triples."""
         return len(self.triples)
 
     @property
     def norm2(self) -> float:
-        """Squared norm of ``alpha -> matrix(alpha)``, from below, by power iterations: the first step is sized by it."""
+        """Lower bound of the squared norm of ``alpha -> matrix(alpha)``, by power iterations; it sets the length of the first step."""
         return self._norm2
 
     @cached_property
@@ -64,7 +64,7 @@ class TripleTerms:
 
 @compiled
 def triple_forms(vectors: np.ndarray, values: np.ndarray, triples: np.ndarray) -> np.ndarray:
-    """Return differences of squared distances under ``vectors diag(values) vectors'``, float64."""
+    """Return the differences of squared distances under ``vectors diag(values) vectors'``, float64."""
     out = np.empty(len(triples))
     for t in range(len(triples)):
         i, j, k = triples[t, 0], triples[t, 1], triples[t, 2]
@@ -80,9 +80,10 @@ def triple_forms(vectors: np.ndarray, values: np.ndarray, triples: np.ndarray) -
 def worst_triples(
     factor: np.ndarray, starts: np.ndarray, neighbours: np.ndarray, first: int = 0, last: int = -1
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the most violated triple of every row ``first:last`` (-1: to the end), ``(m, 3)``, and its violation ``d_ik - d_ij``;
-    ``-inf`` where a row has no neighbours or no others. d are squared distances of rows of ``factor`` ``(n, r)``; the sorted neighbours are
-    in CSR form.
+    """Return the most violated triple of each row ``first:last`` (-1: to the end), ``(m, 3)``, and its violation ``d_ik - d_ij``.
+
+    The violation is ``-inf`` if a row has no neighbours, or no other rows. d are squared distances of rows of ``factor`` ``(n, r)``; the
+    sorted neighbours are in CSR form.
     """
     n, r = factor.shape
     last = n if last < 0 else last
@@ -111,7 +112,7 @@ def worst_triples(
 
 
 def project_shared(alpha: np.ndarray, C: float) -> np.ndarray:
-    """Return the nearest point with no negative entry and a sum of at most C."""
+    """Return the nearest point with non-negative entries and a sum of at most C."""
     return C * project_elastic(np.asarray(alpha, dtype=np.float64) / C, 1.0) if len(alpha) else alpha
 
 
@@ -121,16 +122,15 @@ SHARED_SLACK = PairLoss(lambda u, d, C: C * max(0.0, float(np.max(d - u, initial
 
 @dataclass(frozen=True)
 class TripleProblem(SpectralProblem):
-    """A spectral problem whose loss is the largest violation of its triples; ``loss`` is not used."""
+    """A spectral problem whose loss is the largest violation of its triples; its ``loss`` is ignored."""
 
     @property
     def rule(self) -> PairLoss:
-        """The loss."""
         return SHARED_SLACK
 
 
 def new_triples(known: np.ndarray, triples: np.ndarray) -> np.ndarray:
-    """Return those of ``triples`` ``(m, 3)`` that are not among the known ones."""
+    """Return the ``triples`` ``(m, 3)`` that are not yet known."""
     if not len(known) or not len(triples):
         return triples
     known_rows = {tuple(triple) for triple in known.tolist()}

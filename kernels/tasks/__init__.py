@@ -1,1 +1,1 @@
-"""Many tasks: shared weights, shared subspaces, latent groups."""
+"""Kernel learning for many tasks: shared weights, shared subspaces and latent groups."""

@@ -1,8 +1,8 @@
-"""Branch and bound over all groups of tasks: those with the greatest ``M_w / d_w^2``, and a bound of all others.
+"""Branch and bound over all groups of tasks: the groups with the largest ``M_w / d_w^2``, and a bound of all others.
 
-``M_w = (sum_j m_wj^P)^(1/P)``, P = p / (2 (p - 1)) >= 1. Its square root is a norm of the vectors of the tasks in w, so r more tasks add at
-most the r greatest roots of single tasks; leaving tasks out of a group is bounded alike. That prunes all but some thousands of the 2^42
-groups of 42 tasks (docs/theory/latent_task_mkl.md).
+``M_w = (sum_j m_wj^P)^(1/P)``, P = p / (2 (p - 1)) >= 1. Its square root is a norm of the vectors of the tasks in w. Adding r tasks
+therefore adds at most the r largest roots of single tasks; removing tasks from a group is bounded in the same way. This leaves some
+thousands of the 2^42 groups of 42 tasks (docs/theory/latent_task_mkl.md).
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ WORD_BITS = 64  # Bits of a word of a key.
 
 @dataclass(frozen=True)
 class TaskLattice:
-    """The groups of ``n_tasks`` tasks T, ordered by inclusion; ``a`` > 0 is the penalty of one step away from the sources. In the inverse
-    the group of all tasks is the source, and steps leave tasks out. A key is the marks of a group as bits of 64-bit words, ``(n_words,)``:
-    what sets of nodes (:class:`gramplane.kernels.graphs.hulls.NodeSet`) hold.
+    """The groups of ``n_tasks`` tasks T, ordered by inclusion; ``a`` > 0 is the penalty of one step away from the sources.
+
+    In the inverse lattice the group of all tasks is the source, and steps remove tasks. A key holds the marks of a group as bits of 64-bit
+    words, ``(n_words,)``, as stored in a :class:`gramplane.kernels.graphs.hulls.NodeSet`.
     """
 
     n_tasks: int
@@ -44,16 +45,16 @@ class TaskLattice:
 
     @property
     def width(self) -> int:
-        """Words of a key."""
+        """Number of words in a key."""
         return -(-self.n_tasks // WORD_BITS)
 
     @property
     def deepest(self) -> int:
-        """Greatest number of marks of a group."""
+        """Largest number of marks of a group."""
         return self.n_tasks - 1 if self.inverted else self.n_tasks
 
     def marks(self, groups: Groups) -> Groups:
-        """Return the tasks that count as steps: those of each group, or in the inverse those left out; its own inverse."""
+        """Return the marked tasks: those of each group or, in the inverse lattice, those left out. The function is its own inverse."""
         return ~groups if self.inverted else groups
 
     def keys(self, groups: Groups) -> Words:
@@ -85,7 +86,7 @@ class TaskLattice:
         return key ^ bits if self.inverted or len(bits) > 1 else np.zeros((0, self.width), np.uint64)
 
     def frontier(self, hull: Words) -> Words:
-        """Return the sources of what is outside a hull, ascending: keys that are not in it, all of whose parents are."""
+        """Return the sources outside of a hull, ascending: keys that are not in it but whose parents all are."""
         marks, bits = self.marks(self.groups(hull)), self._bits()
         grown = [hull[~marks[:, t]] | bits[t] for t in range(self.n_tasks)]
         keys, times = np.unique(np.concatenate([*grown, hull]), axis=0, return_counts=True)
@@ -98,10 +99,11 @@ class TaskLattice:
         return TaskLattice(self.n_tasks).keys(np.eye(self.n_tasks, dtype=bool))
 
     def descendant_bounds(self, groups: Groups, forms: FloatArray, mu: float) -> FloatArray:
-        """Return, of groups s, the sum over descendants w of ``beta' (sum_j K_wj) beta / (sum of d_v over v between s and w)^2``. ``forms``
-        ``(T, T)`` is the sum over the kernels of ``A_j``, ``mu`` the weight of the group mean. The left side of the sufficient condition of
-        optimality (Jawanpuria, 2014, equation 6.6), in O(T^2) per group instead of a sum over 2^(T - |s|) groups: every task that is not in
-        s is in a descendant with odds b = (1 + a)^-2, independently.
+        """Return, for groups s, the sum over descendants w of ``beta' (sum_j K_wj) beta / (sum of d_v over v between s and w)^2``.
+
+        ``forms`` ``(T, T)`` is the sum over the kernels of ``A_j``, and ``mu`` the weight of the group mean. The result is the left side of
+        the sufficient condition of optimality (Jawanpuria, 2014, equation 6.6). It takes O(T^2) per group instead of a sum over 2^(T - |s|)
+        groups: each task that is not in s is in a descendant with odds b = (1 + a)^-2, independently of the others.
         """
         odds = (1.0 + self.a) ** -2.0
         marks, tasks = self.marks(groups), self.n_tasks
@@ -117,7 +119,9 @@ def _as_items(words: Words) -> NDArray[np.void]:
 
 
 def group_forms(groups: Groups, forms: FloatArray, mu: float) -> FloatArray:
-    """Return ``m_wj = sum_{t in w} A_j[t, t] + (1/mu) sum_{s, t in w} A_j[s, t]``, never below 0, ``(n_groups, k)``, of A ``(k, T, T)``."""
+    """Return ``m_wj = sum_{t in w} A_j[t, t] + (1/mu) sum_{s, t in w} A_j[s, t]``, clipped at 0, ``(n_groups, k)``, from A
+    ``(k, T, T)``.
+    """
     inside = groups.astype(np.float64)
     k, tasks = forms.shape[:2]
     half = (inside @ forms.transpose(1, 0, 2).reshape(tasks, k * tasks)).reshape(len(groups), k, tasks)
@@ -126,8 +130,9 @@ def group_forms(groups: Groups, forms: FloatArray, mu: float) -> FloatArray:
 
 
 def pair_weights(groups: Groups, weights: FloatArray, mu: float) -> FloatArray:
-    """Return ``S_j[s, t] = sum over groups w with s and t of W_wj (1/mu + [s = t])``: the weight of kernel j between two tasks. ``weights``
-    ``(n_groups, k)`` are ``W_wj`` >= 0. The result ``(k, T, T)`` is symmetric to the bit and positive semi-definite.
+    """Return ``S_j[s, t] = sum over groups w with s and t of W_wj (1/mu + [s = t])``: the weight of kernel j between two tasks.
+
+    ``weights`` ``(n_groups, k)`` are ``W_wj`` >= 0. The result ``(k, T, T)`` is exactly symmetric and positive semi-definite.
     """
     inside = groups.astype(np.float64)
     k, tasks = weights.shape[1], inside.shape[1]
@@ -140,14 +145,16 @@ def pair_weights(groups: Groups, weights: FloatArray, mu: float) -> FloatArray:
 
 
 def kernel_norms(values: FloatArray, exponent: float) -> FloatArray:
-    """Return ``(sum_j values_wj^exponent)^(1/exponent)`` of each row, relative to its greatest entry."""
+    """Return ``(sum_j values_wj^exponent)^(1/exponent)`` of each row, computed relative to its largest entry."""
     top = values.max(axis=1, initial=0.0)
     return top * np.power(values / np.where(top > 0, top, 1.0)[:, None], exponent).sum(axis=1) ** (1.0 / exponent)
 
 
 def kernel_shares(norms: FloatArray, p: float) -> FloatArray:
-    """Return ``(theta_wj / ||theta_w||_p)^(2 - p)``: times the weight of a group, the weights of its kernels. ``||theta_w||_p^2 = min over
-    s of sum_j theta_wj^2 / s_j``, ``||s||_{p / (2 - p)} = 1``, is attained there. Equal shares where all norms are zero.
+    """Return ``(theta_wj / ||theta_w||_p)^(2 - p)``; multiplied by the weight of a group, these are the weights of its kernels.
+
+    They attain ``||theta_w||_p^2 = min over s of sum_j theta_wj^2 / s_j``, ``||s||_{p / (2 - p)} = 1``. If all norms are zero, the shares
+    are equal.
     """
     total = kernel_norms(norms, p)
     equal = norms.shape[1] ** (-1.0 / p)
@@ -159,7 +166,7 @@ MAX_VISITS = 20_000_000  # Groups visited before the search ends with what it ha
 
 @dataclass(frozen=True)
 class GroupSearch:
-    """The groups of a search, and what bounds the others."""
+    """The groups found by a search, and a bound for all others."""
 
     groups: Groups  # (n_found, T) whose value is above the threshold, the greatest first; at most max_groups
     values: FloatArray  # their M_w / d_w^2
@@ -172,9 +179,10 @@ def search_groups(
     lattice: TaskLattice, forms: FloatArray, mu: float, p: float, threshold: float, max_groups: int,
     max_depth: int | None = None, max_visits: int = MAX_VISITS,
 ) -> GroupSearch:  # fmt: skip
-    """Return the groups of greatest ``M_w / d_w^2`` above a threshold >= 0, from ``A_j[s, t] = beta_s' K_j beta_t``, ``(k, T, T)``. ``mu``
-    is the weight of the group mean, ``p`` in (1, 2] the norm over the kernels. Once it has ``max_groups`` groups the search is cut off at
-    the least of them; groups have at most ``max_depth`` tasks (in the inverse: leave out so many).
+    """Return the groups with the largest ``M_w / d_w^2`` above a threshold >= 0, from ``A_j[s, t] = beta_s' K_j beta_t``, ``(k, T, T)``.
+
+    ``mu`` is the weight of the group mean, ``p`` in (1, 2] the norm over the kernels. Once there are ``max_groups`` groups, the smallest of
+    their values becomes the threshold. Groups have at most ``max_depth`` tasks (in the inverse lattice, they leave out at most that many).
     """
     inner = p / (2.0 * (p - 1.0))
     tasks = lattice.n_tasks
@@ -197,7 +205,7 @@ def search_groups(
 
 
 def _inner_norms(forms: FloatArray, inner: float) -> FloatArray:
-    """Return the norm over the last axis with exponent ``inner``, safe against overflow."""
+    """Return the norm over the last axis with exponent ``inner``, without overflow."""
     top = forms.max(axis=-1, initial=0.0)
     safe = np.where(top > 0, top, 1.0)
     return np.where(top > 0, safe * ((np.maximum(forms, 0.0) / safe[..., None]) ** inner).sum(axis=-1) ** (1.0 / inner), 0.0)
@@ -208,7 +216,9 @@ def _branch_and_bound(
     forms: FloatArray, roots: FloatArray, shared: float, inner: float, a: float, inverted: bool, deepest: int, n_marks: int,
     threshold: float, max_visits: int, values: FloatArray, marks: NDArray[np.uint8],
 ) -> tuple[int, int, float, bool]:  # fmt: skip
-    """Depth first over sets of marks in ascending order; row l of the stacks is the set of l marks: its forms, its tasks' columns."""
+    """Search depth first over sets of marks in ascending order; row l of the stacks is the set of l marks: its forms and its tasks'
+    columns.
+    """
     k, tasks = forms.shape[0], forms.shape[1]
     sign = -1.0 if inverted else 1.0
     levels, crossed = np.zeros((deepest + 2, k)), np.zeros((deepest + 1, k, tasks))
@@ -276,7 +286,7 @@ def _branch_and_bound(
 
 @compiled(deferred=True)
 def _bound_extensions(root: float, root_sums: FloatArray, scale: FloatArray, first: int, depth: int, n_marks: int) -> float:
-    """Return a bound of the values of a set of a given root with further marks, from ``first`` on."""
+    """Return an upper bound for a set with the given root after adding further marks, from ``first`` on."""
     best = 0.0
     for r in range(1, min(n_marks - depth, root_sums.size - 1 - first) + 1):
         greatest = root + root_sums[first + r] - root_sums[first]

@@ -1,4 +1,4 @@
-r"""Machines for many tasks on few kernels: weights in closed form, primal and dual value from quadratic forms (MK-MTFL).
+r"""Models for many tasks on few kernels: weights in closed form, primal and dual value from quadratic forms (MK-MTFL).
 
 With ``f_t^j`` the part of task t in the space of kernel j, ``q`` in [1, 2] and ``p >= 2``,
 
@@ -7,9 +7,9 @@ With ``f_t^j`` the part of task t in the space of kernel j, ``q`` in [1, 2] and 
     \min_{f, b} \; \tfrac12 \Big( \sum_j \big( \sum_t \|f_t^j\|^p \big)^{q/p} \Big)^{2/q} + \sum_{t, i} C_{ti} V(F_t(x_{ti}), y_{ti}),
     \qquad F_t = \sum_j \langle f_t^j, \phi^j \rangle + b_t,
 
-is the minimum over gamma in the unit ball of the norm ``qhat = q / (2 - q)`` of the maximum over lambda_j in that of
-``phat = p / (p - 2)`` of machines with the kernels ``sum_j (gamma_j / lambda_jt) K_t^j``, one for every task. With
-``M_jt = beta_t' K_t^j beta_t`` the best lambda and gamma for given coefficients are powers of M, and the dual value of any feasible beta is
+is a min-max problem over models with the kernels ``sum_j (gamma_j / lambda_jt) K_t^j``, one model per task. It is the minimum over gamma in
+the unit ball of the norm ``qhat = q / (2 - q)`` of the maximum over lambda_j in that of ``phat = p / (p - 2)``. With ``M_jt = beta_t' K_t^j
+beta_t`` the best lambda and gamma for given coefficients are powers of M, and the dual value of any feasible beta is
 
 .. math::
 
@@ -33,11 +33,13 @@ EXPONENT_RANGE = (0.25, 8.0)  # Range of the exponents of a closed-form step.
 MIN_STRENGTH_SHARE = 1e-3  # A strength counts at least this share of the mean: a kernel without weight may come back.
 GOLDEN, MAX_SECTIONS = 0.5 * (5**0.5 - 1.0), 9  # Times the way between two dual points is cut to this share, to a hundredth in all.
 LEVEL_SLOPE_SHARE = 1e-12
-"""A slope of the loss in the bias below this share of the sum of costs is level: the middle of the interval is taken."""
+"""Slope of the loss in the bias, relative to the sum of costs, below which it counts as zero; the midpoint of the interval is
+then taken.
+"""
 
 
 def power_norm(values: FloatArray, r: float, axis: int = -1) -> FloatArray:
-    """Return ``(sum a^r)^(1/r)`` of numbers >= 0, for r in (0, inf]; relative to the largest, so that no power overflows."""
+    """Return ``(sum a^r)^(1/r)`` of numbers >= 0, for r in (0, inf], computed relative to the largest so that no power overflows."""
     top = values.max(axis=axis, keepdims=True, initial=0.0)
     if np.isinf(r):
         return np.squeeze(top, axis)
@@ -51,19 +53,21 @@ def kernel_strengths(forms: FloatArray, p: float) -> FloatArray:
 
 
 def dual_norm(strengths: FloatArray, q: float) -> float:
-    """Return ``||c||_qbar``, qbar = q / (2 (q - 1)); the greatest for q = 1."""
+    """Return ``||c||_qbar``, qbar = q / (2 (q - 1)); the maximum for q = 1."""
     return float(power_norm(strengths, np.inf if q == 1 else q / (2.0 * (q - 1.0))))
 
 
 def squared_norm(forms: FloatArray, weights: FloatArray, p: float, q: float) -> float:
-    """Return Omega^2 of ``f_t^j = weights_jt Phi beta_t``: the squared norm q over kernels of the norms p over tasks."""
+    """Return Omega^2 of ``f_t^j = weights_jt Phi beta_t``: the square of the q-norm over kernels of the p-norms over tasks."""
     return float(power_norm(power_norm(weights * np.sqrt(forms), p, axis=1), q)) ** 2
 
 
 def task_shares(forms: FloatArray, p: float, slack: float = 0.0) -> FloatArray:
-    """Return lambda ``(k, T)``, ``sum_t lambda_jt^phat = 1``, best for the forms; ones for p = 2 (equation 3.10 of the thesis). A kernel
-    that no task uses shares evenly. Others have at least the share, of the largest, at which all T floors together add ``slack`` to the
-    sum: so much of the squared norm they may cost. Weights ``1 / lambda`` stay as small as that allows, and a task may come back.
+    """Return the best lambda ``(k, T)`` for the forms, with ``sum_t lambda_jt^phat = 1``; ones for p = 2 (equation 3.10 of the thesis).
+
+    A kernel that no task uses has equal shares. For other kernels each share has a floor, relative to the largest share, at which all T
+    floors together add ``slack`` to the sum, and thus at most that much to the squared norm. The floor keeps the weights ``1 / lambda``
+    small and lets a task use the kernel again later.
     """
     if p == 2:
         return np.ones_like(forms)
@@ -75,7 +79,6 @@ def task_shares(forms: FloatArray, p: float, slack: float = 0.0) -> FloatArray:
 
 
 def even_shares(k: int, n_tasks: int, p: float) -> FloatArray:
-    """Return equal shares lambda ``(k, T)``."""
     return task_shares(np.ones((k, n_tasks)), p)
 
 
@@ -85,8 +88,9 @@ def even_weights(k: int, q: float) -> FloatArray:
 
 
 def next_weights(weights: FloatArray, strengths: FloatArray, q: float) -> FloatArray:
-    """Return gamma best for parts of the machine that stay as they are, ``sum_j gamma_j^qhat = 1``; q > 1 (closed form A.1.1). ``weights``
-    is gamma before, ``strengths`` c of the coefficients of these weights, both ``(k,)``.
+    """Return the best gamma for fixed parts of the model, ``sum_j gamma_j^qhat = 1``; q > 1 (closed form A.1.1).
+
+    ``weights`` is the previous gamma, ``strengths`` c of the coefficients at these weights, both ``(k,)``.
     """
     if q == 2:
         return np.ones_like(weights)
@@ -97,7 +101,7 @@ def next_weights(weights: FloatArray, strengths: FloatArray, q: float) -> FloatA
 
 
 class DampedStep(NamedTuple):
-    """Weights of the simplex with the exponents of their last step and the sides of the mean they were on."""
+    """Weights on the simplex, with the exponents of their last step and the side of the mean on which each kernel was."""
 
     weights: FloatArray
     paces: FloatArray
@@ -105,10 +109,11 @@ class DampedStep(NamedTuple):
 
 
 def damped_weights(weights: FloatArray, strengths: FloatArray, paces: FloatArray, sides: FloatArray) -> DampedStep:
-    """Return gamma on the simplex (q = 1) after the step ``gamma_j <- gamma_j (c_j / mean c)^pace_j``, renormalised. At the optimum c is
-    equal where gamma > 0 and less elsewhere. The exponent 1/2 is the minimiser for parts of the machine that stay as they are; exponents
-    grow while a kernel stays on its side of the mean and shrink when it changes sides, kernel by kernel, so that kernels without use leave
-    in few steps.
+    """Return gamma on the simplex (q = 1) after the step ``gamma_j <- gamma_j (c_j / mean c)^pace_j``, renormalised.
+
+    At the optimum c is equal where gamma > 0, and smaller elsewhere. The exponent 1/2 gives the minimiser for fixed parts of the model. The
+    exponent of a kernel grows while the kernel stays on its side of the mean and shrinks when it changes sides, so that useless kernels
+    reach zero in few steps.
     """
     mean = float(weights @ strengths)
     if not mean > 0.0:
@@ -121,12 +126,12 @@ def damped_weights(weights: FloatArray, strengths: FloatArray, paces: FloatArray
 
 
 def task_kernel_weights(weights: FloatArray, shares: FloatArray) -> FloatArray:
-    """Return ``gamma_j / lambda_jt``, the weight of kernel j in the machine of task t, ``(k, T)``."""
+    """Return ``gamma_j / lambda_jt``, the weight of kernel j in the model of task t, ``(k, T)``."""
     return weights[:, None] / shares
 
 
 class Certificate(NamedTuple):
-    """Primal value of a machine at given weights, dual value of its coefficients (scaled at will), and the biases."""
+    """Primal value of a model at given weights, dual value of its optimally scaled coefficients, and the biases."""
 
     primal: float
     dual: float
@@ -137,8 +142,10 @@ def certify_machine(
     problem: DualProblem, edges: IntArray, beta: FloatArray, decision: FloatArray, forms: FloatArray, weights: FloatArray,
     p: float, q: float,
 ) -> Certificate:  # fmt: skip
-    """Return primal and dual value with the best bias of every task; the rows of the problem are ordered by task, which begin at ``edges``.
-    ``decision`` are the values ``sum_j weights_jt K_t^j beta_t`` without bias, ``forms`` ``(k, T)`` M, ``weights`` those of every task.
+    """Return primal and dual value with the best bias of each task; rows are ordered by task, and tasks begin at ``edges``.
+
+    ``decision`` are the values ``sum_j weights_jt K_t^j beta_t`` without bias, ``forms`` ``(k, T)`` is M, and ``weights`` are those of each
+    task.
     """
     biases = task_biases(problem, edges, decision)
     loss = total_loss(problem, problem.c - decision - np.repeat(biases, np.diff(edges)))
@@ -146,18 +153,20 @@ def certify_machine(
 
 
 def total_loss(problem: DualProblem, slope: FloatArray) -> float:
-    """Return the sum of the losses at ``slope = c - f - b``, each by the dual variable that answers it best."""
+    """Return the sum of the losses at ``slope = c - f - b``, each computed from its best dual variable."""
     answer = best_response(slope, problem)
     return float(np.sum((slope - 0.5 * problem.ridges() * answer) * answer - problem.l1_weight * np.abs(answer)))
 
 
 def dual_value(problem: DualProblem, beta: FloatArray, forms: FloatArray, p: float, q: float) -> float:
-    """Return the greatest dual value of multiples of beta."""
+    """Return the largest dual value among multiples of beta."""
     return best_multiple(problem, beta, dual_norm(kernel_strengths(forms, p), q))
 
 
 def best_multiple(problem: DualProblem, beta: FloatArray, norm: float) -> float:
-    """Return the greatest dual value of multiples of beta, of a given dual norm: any is feasible as long as it stays in the box."""
+    """Return the largest dual value among multiples of beta with the given dual norm; a multiple is feasible as long as it is
+    in the box.
+    """
     linear = problem.linear(beta)
     curve = norm + float((problem.ridges() * beta) @ beta)
     scale = min(greatest_scale(problem, beta), max(linear, 0.0) / curve) if curve > 0 else 0.0
@@ -165,7 +174,7 @@ def best_multiple(problem: DualProblem, beta: FloatArray, norm: float) -> float:
 
 
 class MixedDual(NamedTuple):
-    """A feasible point between two others: coefficients, forms, dual value."""
+    """A feasible point on the segment between two others: coefficients, forms and dual value."""
 
     beta: FloatArray
     forms: FloatArray
@@ -173,8 +182,9 @@ class MixedDual(NamedTuple):
 
 
 def mixed_dual(problem: DualProblem, one: FloatArray, other: FloatArray, forms: Sequence[FloatArray], p: float, q: float) -> MixedDual:
-    """Return the point of greatest dual value between two feasible coefficient vectors; the dual value is concave along the way. ``forms``
-    are those ``(k, T)`` of ``one``, of ``other`` and of their sum.
+    """Return the point with the largest dual value between two feasible coefficient vectors; the dual value is concave along the segment.
+
+    ``forms`` are those ``(k, T)`` of ``one``, of ``other`` and of their sum.
     """
     first, second, both = forms
     cross = 0.5 * (both - first - second)
@@ -202,14 +212,14 @@ def mixed_dual(problem: DualProblem, one: FloatArray, other: FloatArray, forms: 
 
 
 def greatest_scale(problem: DualProblem, beta: FloatArray) -> float:
-    """Return the greatest s for which ``s beta`` is in the box."""
+    """Return the largest s for which ``s beta`` is in the box."""
     up, down = beta > 0, beta < 0
     ends = [problem.hi[up] / beta[up], problem.lo[down] / beta[down]]
     return float(min((part.min() for part in ends if part.size), default=np.inf))
 
 
 def task_biases(problem: DualProblem, edges: IntArray, decision: FloatArray) -> FloatArray:
-    """Return the bias of every task that minimises the loss of its rows, exactly; the middle where many do, ``(T,)``."""
+    """Return the bias of each task that minimises the loss of its rows exactly, ``(T,)``; the midpoint if there are many."""
     slope, codes = problem.c - decision, np.repeat(np.arange(len(edges) - 1), np.diff(edges))
     if problem.ridge is not None:
         mass = np.divide(1.0, problem.ridge, out=np.zeros(problem.n), where=(problem.hi > problem.lo) & (problem.ridge > 0))
@@ -225,7 +235,7 @@ def task_biases(problem: DualProblem, edges: IntArray, decision: FloatArray) -> 
 
 
 def _zero_crossings(ends: FloatArray, jumps: FloatArray, owner: IntArray, below: FloatArray) -> FloatArray:
-    """Return for every task the middle of the interval where its slope, ``-below`` at minus infinity, is zero."""
+    """Return for each task the midpoint of the interval where its slope, ``-below`` at minus infinity, is zero."""
     tasks = len(below)
     total = np.bincount(owner, jumps, minlength=tasks)
     starts = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=tasks))])

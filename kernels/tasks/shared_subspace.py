@@ -1,4 +1,4 @@
-r"""Tasks that share a subspace of every kernel's feature space: weights, norms and bounds from forms of pairs of tasks (MK-MTSFL).
+r"""Tasks that share a subspace of each kernel's feature space: weights, norms and bounds from forms of pairs of tasks (MK-MTSFL).
 
 With ``W_j`` the T columns of all tasks in the space of kernel j and ``n_j = ||W_j||_*`` its nuclear norm,
 
@@ -7,17 +7,16 @@ With ``W_j`` the T columns of all tasks in the space of kernel j and ``n_j = ||W
     \min_{W, b} \; \tfrac12 \Big( \sum_j \|W_j\|_*^q \Big)^{2/q} + \sum_{t, i} C_{ti} V(F_t(x_{ti}), y_{ti}),
     \qquad F_t = \sum_j \langle w_{jt}, \phi^j \rangle + b_t, \quad 1 \le q \le 2,
 
-is the minimum over ``D_j >= 0`` (T x T) with ``sum_j trace(D_j)^(q / (2 - q)) <= 1`` of one machine with the kernel
-``sum_j D_j[s, t] K^j`` between rows of the tasks s and t. With ``A_j[s, t] = beta_s' K^j beta_t`` its parts have ``W_j'W_j = D_j A_j D_j``,
-the best D for fixed parts is
+is the minimum over ``D_j >= 0`` (T x T) with ``sum_j trace(D_j)^(q / (2 - q)) <= 1`` of one model with the kernel ``sum_j D_j[s, t] K^j``
+between rows of the tasks s and t. With ``A_j[s, t] = beta_s' K^j beta_t`` its parts satisfy ``W_j'W_j = D_j A_j D_j``. The best D for fixed
+parts is
 
 .. math::
 
     D_j = (D_j A_j D_j)^{1/2} \, n_j^{1-q} \, \Omega^{q-2}, \qquad n_j = \mathrm{trace} (D_j A_j D_j)^{1/2}, \quad
     \Omega^q = \sum_j n_j^q,
 
-and any feasible beta bounds the optimum from below by
-``c'beta - kink ||beta||_1 - 1/2 beta' R beta - 1/2 ||lambda_max(A)||_{q/(2(q-1))}``
+and any feasible beta bounds the optimum from below by ``c'beta - kink ||beta||_1 - 1/2 beta' R beta - 1/2 ||lambda_max(A)||_{q/(2(q-1))}``
 (Jawanpuria, "Learning Kernels for Multiple Predictive Tasks", PhD thesis, IIT Bombay, 2014, chapter 4; Argyriou, Evgeniou and Pontil,
 "Convex multi-task feature learning", Machine Learning 73, 2008; docs/theory/shared_subspace_mkl.md).
 """
@@ -43,19 +42,20 @@ LENGTH_GROWTH, MAX_LENGTH = 1.5, 200.0  # Growth of the lengths of long steps, a
 
 
 def even_coupling(k: int, n_tasks: int, q: float) -> FloatArray:
-    """Return D ``(k, T, T)`` that couples no tasks and prefers no kernel."""
+    """Return D ``(k, T, T)`` without coupling between tasks and with equal kernel weights."""
     weight = 1.0 if q == 2 else k ** -((2.0 - q) / q)
     return np.repeat((weight / n_tasks * np.eye(n_tasks))[None], k, axis=0)
 
 
 def coupling_size(coupling: FloatArray, q: float) -> float:
-    """Return the norm q / (2 - q) of the traces of D, 1 for a point of the set."""
+    """Return the norm q / (2 - q) of the traces of D; it is 1 on the boundary of the feasible set."""
     return float(power_norm(np.trace(coupling, axis1=1, axis2=2), np.inf if q == 2 else q / (2.0 - q)))
 
 
 def coupling_roots(coupling: FloatArray, forms: FloatArray, smoothing: float = 0.0) -> FloatArray:
-    """Return ``(D_j A_j D_j + smoothing^2 lambda_max I)^(1/2)``, ``(k, T, T)``, lambda_max that of ``D_j A_j D_j``. The smoothing keeps
-    directions that a machine does not use.
+    """Return ``(D_j A_j D_j + smoothing^2 lambda_max I)^(1/2)``, ``(k, T, T)``, with lambda_max that of ``D_j A_j D_j``.
+
+    Smoothing keeps directions that a model does not use.
     """
 
     def lengths(values: FloatArray) -> FloatArray:
@@ -66,7 +66,7 @@ def coupling_roots(coupling: FloatArray, forms: FloatArray, smoothing: float = 0
 
 
 def nuclear_norms(coupling: FloatArray, forms: FloatArray) -> FloatArray:
-    """Return ``n_j = ||W_j||_*`` of the parts of a machine, ``(k,)``."""
+    """Return ``n_j = ||W_j||_*`` of the parts of a model, ``(k,)``."""
     # The singular values of A^(1/2) D are those of W; of D A D they would be squared, and small ones lost.
     values, vectors = np.linalg.eigh(forms)
     half = np.sqrt(np.maximum(values, 0.0))[:, :, None] * vectors.transpose(0, 2, 1)
@@ -74,7 +74,9 @@ def nuclear_norms(coupling: FloatArray, forms: FloatArray) -> FloatArray:
 
 
 def best_coupling(root: FloatArray, q: float) -> FloatArray:
-    """Return D, ``sum_j trace(D_j)^(q/(2-q)) = 1``, best for ``root_j = (W_j'W_j)^(1/2)``, ``(k, T, T)``; that of no tasks for zeros."""
+    """Return the best D for ``root_j = (W_j'W_j)^(1/2)``, ``(k, T, T)``, with ``sum_j trace(D_j)^(q/(2-q)) = 1``; for zeros, D without
+    coupling.
+    """
     norms = np.trace(root, axis1=1, axis2=2)
     total = float(power_norm(norms, q))
     if not total > 0:
@@ -85,7 +87,7 @@ def best_coupling(root: FloatArray, q: float) -> FloatArray:
 
 
 def coupling_slack(coupling: FloatArray, forms: FloatArray) -> FloatArray:
-    """Return ``1 - <D_j, A_j> / (trace(D_j) lambda_max(A_j))`` of every kernel, ``(k,)``: 0 where D_j is best for A_j."""
+    """Return ``1 - <D_j, A_j> / (trace(D_j) lambda_max(A_j))`` of each kernel, ``(k,)``; it is 0 if D_j is best for A_j."""
     aligned = np.einsum("kst,kst->k", coupling, forms)
     greatest = np.trace(coupling, axis1=1, axis2=2) * np.linalg.eigvalsh(forms)[:, -1]
     return 1.0 - np.divide(aligned, greatest, out=np.ones_like(aligned), where=greatest > 0)
@@ -97,10 +99,11 @@ def next_lengths(pace: FloatArray, slack: FloatArray, before: FloatArray) -> Flo
 
 
 def long_step(coupling: FloatArray, forms: FloatArray, pace: FloatArray, q: float, smoothing: float) -> FloatArray:
-    """Return D after a step of lengths ``pace`` ``(k,)``, at least 1, past the best one for fixed parts. Where D and A commute the best
-    eigenvalue for fixed parts is ``d a^(1/2)``. The step goes to ``d a``, twice as far in logarithms, and on from there by the factor
-    ``exp((pace - 1) a / lambda_max)``, a step of mirror descent: directions that the machine hardly feels need long steps until their forms
-    agree.
+    """Return D after a step of lengths ``pace`` ``(k,)``, at least 1, beyond the best one for fixed parts.
+
+    If D and A commute, the best eigenvalue for fixed parts is ``d a^(1/2)``. The step goes to ``d a``, twice as far in logarithms, and
+    further by the factor ``exp((pace - 1) a / lambda_max)``, a step of mirror descent. Directions with little effect on the model need such
+    long steps until their forms agree.
     """
 
     def smooth_logarithms(values: FloatArray) -> FloatArray:
@@ -117,14 +120,14 @@ def long_step(coupling: FloatArray, forms: FloatArray, pace: FloatArray, q: floa
 
 
 def _matrix_function(matrices: FloatArray, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
-    """Return U f(values) U' of symmetric matrices ``(k, T, T)``, exactly symmetric; f gets ascending values ``(k, T)``."""
+    """Return U f(values) U' of symmetric matrices ``(k, T, T)``, exactly symmetric; f receives ascending values ``(k, T)``."""
     values, vectors = np.linalg.eigh(0.5 * (matrices + matrices.transpose(0, 2, 1)))
     out = (vectors * function(values)[:, None, :]) @ vectors.transpose(0, 2, 1)
     return 0.5 * (out + out.transpose(0, 2, 1))
 
 
 class SubspaceBounds(NamedTuple):
-    """Primal value of a machine, dual value of its coefficients (scaled at will), and the best bias of every task."""
+    """Primal value of a model, dual value of its optimally scaled coefficients, and the best bias of each task."""
 
     primal: float
     dual: float
@@ -132,26 +135,26 @@ class SubspaceBounds(NamedTuple):
 
 
 def machine_value(problem: DualProblem, decision: FloatArray, norm: float) -> tuple[float, FloatArray]:
-    """Return ``1/2 norm^2`` plus the losses at ``decision`` with the best biases, and these ``(T,)``."""
+    """Return ``1/2 norm^2`` plus the losses at ``decision`` with the best biases, and these biases ``(T,)``."""
     assert problem.groups is not None
     biases = group_biases(problem, decision)
     return 0.5 * norm**2 + total_loss(problem, problem.c - decision - biases[problem.groups]), biases
 
 
 def dual_value(problem: DualProblem, beta: FloatArray, forms: FloatArray, q: float) -> float:
-    """Return the greatest dual value of a multiple of beta."""
+    """Return the largest dual value among multiples of beta."""
     return best_multiple(problem, beta, coupling_norm(forms, q))
 
 
 def coupling_norm(forms: FloatArray, q: float) -> float:
-    """Return max over D of ``sum_j <D_j, A_j>``, the norm q / (2 (q - 1)) of the greatest eigenvalues of A."""
+    """Return max over D of ``sum_j <D_j, A_j>``, which is the norm q / (2 (q - 1)) of the largest eigenvalues of A."""
     return dual_norm(np.maximum(np.linalg.eigvalsh(forms)[:, -1], 0.0), q)
 
 
 def subspace_bounds(
     problem: DualProblem, beta: FloatArray, decision: FloatArray, forms: FloatArray, coupling: FloatArray, q: float
 ) -> SubspaceBounds:
-    """Return primal and dual value of the machine at a coupling, from its values ``(n,)`` without biases; its groups are the tasks."""
+    """Return primal and dual value of the model at a coupling, from its values ``(n,)`` without biases; its groups are the tasks."""
     primal, biases = machine_value(problem, decision, float(power_norm(nuclear_norms(coupling, forms), q)))
     return SubspaceBounds(primal, dual_value(problem, beta, forms, q), biases)
 
@@ -170,7 +173,7 @@ NEGLIGIBLE_SHARE = 1e-10  # Eigenvalues of a pooled Gram matrix below this share
 
 
 def pooled_factor(gram: NDArray[np.floating]) -> FloatArray:
-    """Return F ``(n, r)`` with ``F F'`` the matrix but for its negligible eigenvalues."""
+    """Return F ``(n, r)`` such that ``F F'`` equals the matrix up to negligible eigenvalues."""
     values, vectors = np.linalg.eigh(np.asarray(gram, np.float64))
     used = values > NEGLIGIBLE_SHARE * max(float(values[-1]), np.finfo(float).tiny)
     if not used.any():
@@ -179,7 +182,7 @@ def pooled_factor(gram: NDArray[np.floating]) -> FloatArray:
 
 
 def scatter_by_task(beta: FloatArray, codes: IntArray, n_tasks: int) -> FloatArray:
-    """Return ``(n, T)``: beta in the column of its task."""
+    """Return an ``(n, T)`` array with each beta in the column of its task."""
     out = np.zeros((len(beta), n_tasks))
     out[np.arange(len(beta)), codes] = beta
     return out
@@ -187,33 +190,32 @@ def scatter_by_task(beta: FloatArray, codes: IntArray, n_tasks: int) -> FloatArr
 
 @dataclass(frozen=True)
 class Half:
-    """``Q = H H' + base I`` of one kernel, ``H`` (r, s)."""
+    """``Q = H H' + base I`` of one kernel, with ``H`` ``(r, s)``."""
 
     factor: FloatArray
     base: float = 0.0
 
     def part(self, G: FloatArray) -> FloatArray:
-        """Return ``W = Q G``."""
         return self.factor @ (self.factor.T @ G) + self.base * G
 
 
 class Squares:
-    """A square per task of numbers over its pairs of rows, one after the other: what mirror descent remembers."""
+    """One square of numbers per task, over its pairs of rows, stored one after the other as the state of mirror descent."""
 
     def __init__(self, codes: IntArray) -> None:
         self.rows = [np.flatnonzero(codes == t) for t in range(int(codes.max()) + 1)]
 
     @property
     def size(self) -> int:
-        """Numbers of all squares."""
+        """Number of entries of all squares."""
         return sum(len(rows) ** 2 for rows in self.rows)
 
     def outer(self, beta: FloatArray) -> FloatArray:
-        """Return ``beta_t beta_t'`` of every task, flat."""
+        """Return ``beta_t beta_t'`` of each task, flattened."""
         return np.concatenate([np.outer(beta[rows], beta[rows]).ravel() for rows in self.rows])
 
     def around(self, F: FloatArray, squares: FloatArray) -> FloatArray:
-        """Return ``F' S F`` with S the squares on its diagonal, ``(r, r)``."""
+        """Return ``F' S F``, ``(r, r)``, where S has the squares on its diagonal."""
         product, at = np.empty_like(F), 0
         for rows in self.rows:
             m = len(rows)
@@ -225,14 +227,14 @@ class Squares:
 
 @dataclass(frozen=True)
 class MirrorPoint:
-    """Matrices of an iteration of mirror descent: halves of ``Q_j``, and the constants of their logarithms."""
+    """The matrices of a mirror descent iteration: halves of ``Q_j``, and the constants of their logarithms."""
 
     halves: list[Half]
     constants: FloatArray
 
 
 def mirror_point(factors: Sequence[FloatArray], squares: Squares, sums: FloatArray, constants: FloatArray, q: float) -> MirrorPoint:
-    """Return the point a mirror step leads to, from factors F, the ``sums`` of all steps so far, and the ``(k,)`` constants before."""
+    """Return the point after a mirror step, from factors F, the ``sums`` of all steps so far, and the previous constants ``(k,)``."""
     ball = TraceBall(np.inf if q == 2 else q / (2.0 - q))
     pairs = [np.linalg.eigh(0.5 * squares.around(F, sums)) for F in factors]
     logs = [values + constant for (values, _), constant in zip(pairs, constants, strict=True)]
@@ -243,7 +245,7 @@ def mirror_point(factors: Sequence[FloatArray], squares: Squares, sums: FloatArr
 
 
 def start_constants(factors: Sequence[FloatArray], q: float) -> FloatArray:
-    """Return the constants of multiples of the identity with equal traces."""
+    """Return the constants for multiples of the identity with equal traces."""
     ball = TraceBall(np.inf if q == 2 else q / (2.0 - q))
     return np.array([values[0] for values in ball.start([F.shape[1] for F in factors])])
 
@@ -255,8 +257,9 @@ def mirror_length(parts: Sequence[FloatArray], ranks: int, move: int) -> float:
 
 
 def alternating_half(W: FloatArray, rank: int, smoothing: float) -> Half:
-    """Return the half of ``Q = (W W' + eps I)^(1/2)``, scaled to trace one, for W ``(r, T)``; of the identity where W is zero or empty.
-    ``smoothing`` is eps in units of the greatest singular value: ``eps = smoothing^2 sigma_max^2``.
+    """Return the half of ``Q = (W W' + eps I)^(1/2)``, scaled to trace one, for W ``(r, T)``; of the identity if W is zero or empty.
+
+    ``smoothing`` is eps relative to the largest singular value: ``eps = smoothing^2 sigma_max^2``.
     """
     if not W.any():
         return Half(np.zeros((rank, 0)), 1.0 / rank)
@@ -268,7 +271,7 @@ def alternating_half(W: FloatArray, rank: int, smoothing: float) -> Half:
 
 
 def independent_kernel(factors: Sequence[FloatArray], halves: Sequence[Half], codes: IntArray) -> FloatArray:
-    """Return ``sum_j F_j Q_j F_j'`` within tasks, zero between them, ``(n, n)``."""
+    """Return ``sum_j F_j Q_j F_j'`` within tasks and zero between tasks, ``(n, n)``."""
     out = np.zeros((len(codes), len(codes)))
     images = [F @ half.factor for F, half in zip(factors, halves, strict=True)]
     for t in range(int(codes.max()) + 1):
@@ -280,7 +283,7 @@ def independent_kernel(factors: Sequence[FloatArray], halves: Sequence[Half], co
 
 
 def part_norms(parts: Sequence[FloatArray], q: float) -> float:
-    """Return Omega, the norm q of the nuclear norms of ``W_j``."""
+    """Return Omega, the q-norm of the nuclear norms of ``W_j``."""
     return float(power_norm(np.array([np.linalg.svd(W, compute_uv=False).sum() for W in parts]), q))
 
 
@@ -295,7 +298,7 @@ def part_roots(parts: Sequence[FloatArray]) -> FloatArray:
 
 
 def factor_products(factors: Sequence[FloatArray], coefficients: FloatArray) -> list[FloatArray]:
-    """Return ``G_j = F_j' B`` of coefficients spread over tasks, ``(n, T)``."""
+    """Return ``G_j = F_j' B`` for coefficients B ``(n, T)`` arranged by task."""
     return [F.T @ coefficients for F in factors]
 
 

@@ -1,4 +1,4 @@
-r"""Tasks that share a subspace, by an interior path: Newton steps on coefficients and couplings at once.
+r"""Tasks that share a subspace, by an interior-point method: Newton steps on coefficients and couplings jointly.
 
 The dual of :mod:`gramplane.kernels.tasks.shared_subspace` in signed coefficients and levels g,
 
@@ -7,19 +7,19 @@ The dual of :mod:`gramplane.kernels.tasks.shared_subspace` in signed coefficient
     \max_{\beta, g} \; c'\beta - \text{kink} \|\beta\|_1 - \tfrac12 \beta' R \beta - \tfrac12 \|g\|_{q/(2(q-1))}
     \quad\text{with}\quad S_j = g_j I - A_j(\beta) \succeq 0, \quad lo \le \beta \le hi, \quad \sum_{i \in t} \beta_i = 0,
 
-is convex, since :math:`A_j(\beta)` is a square of beta. Its multipliers are the biases and halves :math:`X_j = D_j / 2` of the couplings.
-The path is where ``X_j S_j = mu I`` and the multiplier of every end of the box is mu over the distance to it; Newton steps towards a
-smaller mu follow it. Eliminating X leaves one system of the order of the rows, with the matrix
+is convex, because :math:`A_j(\beta)` is quadratic in beta. Its multipliers are the biases and halves :math:`X_j = D_j / 2` of the
+couplings. On the central path ``X_j S_j = mu I``, and the multiplier of each end of the box is mu divided by the distance to it. Newton
+steps towards smaller mu follow the path. Eliminating X leaves one system with as many equations as rows, with the matrix
 
 .. math::
 
     K(D) + R + \Theta + \sum_j \left[ X_j[c, c] \circ V S_j^{-1} V' + S_j^{-1}[c, c] \circ V X_j V' + P \circ Q' + P' \circ Q \right],
     \qquad P[i, l] = (V X_j)_{l c_i}, \; Q[i, l] = (V S_j^{-1})_{l c_i},
 
-``V`` (n x T) the products of :math:`K^j` with the coefficients of every task, c the tasks of the rows and Theta the curvature of the ends.
-Neither kernels that vanish, nor couplings of low rank, nor machines whose coefficients are not unique slow it down: where the search in
-closed form needs thousands of machines, some twenty steps reach a gap of 1e-6 (the directions: Helmberg, Rendl, Vanderbei and Wolkowicz,
-"An interior-point method for semidefinite programming", SIAM J. Optimization 6, 1996).
+where ``V`` (n x T) holds the products of :math:`K^j` with the coefficients of each task, c the tasks of the rows, and Theta the curvature
+of the ends. Vanishing kernels, couplings of low rank and non-unique coefficients do not slow the method down. Some twenty steps reach a gap
+of 1e-6 where the closed-form search needs thousands of models (search directions: Helmberg, Rendl, Vanderbei and Wolkowicz, "An
+interior-point method for semidefinite programming", SIAM J. Optimization 6, 1996).
 """
 
 from __future__ import annotations
@@ -37,23 +37,27 @@ from .multitask import power_norm
 from .shared_subspace import even_coupling
 
 CENTRING_AIMS = 0.2, 0.6, 1.0
-"""Aims of a step in units of mu: the later ones, back to the middle of the path, where the edge allows the first but a short step."""
+"""Targets for mu of a step, relative to the current mu; the later ones, back to the centre of the path, are used if the boundary allows the
+first only a short step.
+"""
 
 SHORT_STEP = 0.2  # A step below this share is short.
 MAX_EDGE_SHARE = 0.9  # Share of the way to the edge of the cone that a step may go.
 STEP_FACTOR = 0.85  # Factor of a step that leaves the cone.
 MIN_STEP = 1e-6  # Steps below this are not taken.
 START_MARGINS = 0.1, 0.3
-"""The start stays away from the ends of the box by this share of its middle, or of the mean coefficient where this is less."""
+"""The start keeps this distance from the ends of the box, as a share of the box's midpoint or of the mean coefficient if that
+is smaller.
+"""
 
 FIRST_LIFT = 1e-13  # Share of its diagonal that is added to the matrix; ten times more each time that it has no factor.
 
 
 class Passes(Protocol):
-    """Passes over the matrices of all kernels that a step takes."""
+    """The passes over the matrices of all kernels that a step needs."""
 
     def products(self, beta: FloatArray) -> FloatArray:
-        """Return ``V_j = K^j`` times the coefficients of every task, ``(k, n, T)``."""
+        """Return ``V_j = K^j`` times the coefficients of each task, ``(k, n, T)``."""
         ...
 
     def forms(self, beta: FloatArray) -> FloatArray:
@@ -61,7 +65,7 @@ class Passes(Protocol):
         ...
 
     def matrix(self, coupling: FloatArray) -> FloatArray:
-        """Return ``K(D)``, float64 ``(n, n)``, the caller's own."""
+        """Return ``K(D)``, float64 ``(n, n)``; the caller owns the array."""
         ...
 
 
@@ -100,7 +104,7 @@ class _Move(NamedTuple):
 
 
 class Parts:
-    """Coefficients as variables between two ends with a linear value: with a kink a part for either sign, for an empty box none."""
+    """Coefficients as variables between two ends with a linear value: with a kink one part per sign, for an empty box none."""
 
     def __init__(self, problem: DualProblem) -> None:
         self.used = movable(problem)
@@ -117,23 +121,22 @@ class Parts:
 
     @property
     def ends(self) -> int:
-        """Finite ends of all parts."""
+        """Number of finite ends of all parts."""
         return int(self.has_low.sum() + self.has_high.sum())
 
     def beta(self, parts: FloatArray) -> FloatArray:
-        """Return the coefficients, ``(n,)``."""
         return np.asarray(np.bincount(self.rows, self.signs * parts, self.n), np.float64)
 
     def over(self, parts: FloatArray) -> FloatArray:
-        """Return the distances to the lower ends, 1 where there is none."""
+        """Return the distances to the lower ends, 1 if there is none."""
         return np.where(self.has_low, parts - self.low, 1.0)
 
     def under(self, parts: FloatArray) -> FloatArray:
-        """Return the distances to the upper ends, 1 where there is none."""
+        """Return the distances to the upper ends, 1 if there is none."""
         return np.where(self.has_high, self.high - parts, 1.0)
 
     def inside(self, beta: FloatArray, centre: FloatArray) -> FloatArray:
-        """Return parts away from their ends; their coefficients are as balanced as ``beta`` and ``centre``."""
+        """Return parts away from their ends; their coefficients have the same group sums as ``beta`` and ``centre``."""
         size = float(np.abs(centre).mean())
         share = min(START_MARGINS[0], START_MARGINS[1] * float(np.abs(beta).mean()) / size) if size > 0 else 0.0
         signed = self.signs * ((1.0 - share) * beta + share * centre)[self.rows]
@@ -146,7 +149,9 @@ class Parts:
         return np.where(split, np.maximum(signed, 0.0) * (1.0 - 2.0 * START_MARGINS[0]) + np.minimum(pair[self.rows], margin), signed)
 
     def settled(self, move: FloatArray, beta: FloatArray, soft: FloatArray) -> FloatArray:
-        """Return the move of every part: of two of a row the stiffer by its own equation, the softer by what the coefficient moves."""
+        """Return the move of each part. Of two parts of a row, the stiffer one moves by its own equation, and the softer one by the rest of
+        the coefficient's move.
+        """
         out = np.where(np.arange(len(move)) < self.singles, beta[self.rows], move)
         m = (len(move) - self.singles) // 2
         up, down = slice(self.singles, self.singles + m), slice(self.singles + m, None)
@@ -157,7 +162,7 @@ class Parts:
 
 
 def movable(problem: DualProblem) -> NDArray[np.bool_]:
-    """Return which coefficients can leave zero: their box has an inside, and their group has one in either direction."""
+    """Return which coefficients can leave zero: their box has an interior, and so has that of their group in both directions."""
     codes = problem.groups
     assert codes is not None
     up, down = (np.bincount(codes, side)[codes] > 0 for side in (problem.hi > 0, problem.lo < 0))
@@ -165,7 +170,7 @@ def movable(problem: DualProblem) -> NDArray[np.bool_]:
 
 
 def balanced_centre(problem: DualProblem) -> FloatArray:
-    """Return a point inside all boxes that have an inside, summing to zero in every group; zero where ends are infinite."""
+    """Return a point inside all boxes that have an interior, with sum zero in every group; zero if ends are infinite."""
     codes = problem.groups
     assert codes is not None
     high, low = (np.where(np.isfinite(end), end, 0.0) for end in (problem.hi, problem.lo))
@@ -176,7 +181,7 @@ def balanced_centre(problem: DualProblem) -> FloatArray:
 
 
 class InteriorPath:
-    """Newton steps along the path; the groups of the problem are the tasks."""
+    """Newton steps along the central path; the groups of the problem are the tasks."""
 
     def __init__(self, problem: DualProblem, n_tasks: int, q: float, passes: Passes) -> None:
         assert problem.groups is not None
@@ -186,7 +191,7 @@ class InteriorPath:
         self.live = self.member.any(axis=0)
 
     def start(self, beta: FloatArray) -> InteriorPoint:
-        """Return a point off all edges, from balanced coefficients; no task is coupled yet."""
+        """Return an interior point, from coefficients that sum to zero; tasks are not yet coupled."""
         parts = self.parts.inside(beta, balanced_centre(self.problem))
         forms = self.passes.forms(self.parts.beta(parts))
         k, top = len(forms), np.linalg.eigvalsh(forms)[:, -1]
@@ -199,14 +204,14 @@ class InteriorPath:
         return InteriorPoint(parts, below, above, levels, halves, np.zeros(self.T))
 
     def view(self, point: InteriorPoint) -> PointView:
-        """Return a point in terms of the problem; two passes."""
+        """Return a point in terms of the problem; takes two passes."""
         beta, coupling = self.parts.beta(point.parts), 2.0 * point.halves
         products = self.passes.products(beta)
         decision = np.einsum("knt,knt->n", coupling[:, self.codes], products)
         return PointView(beta, products, self.passes.forms(beta), decision, coupling)
 
     def advance(self, point: InteriorPoint, view: PointView) -> InteriorPoint | None:
-        """Return the next point, or ``None`` where round-off leaves no step."""
+        """Return the next point, or ``None`` if round-off allows no step."""
         slack = self._slack(point.levels, view.forms)
         ends = point.below @ self.parts.over(point.parts) + point.above @ self.parts.under(point.parts)
         mu = float(np.einsum("kst,kst->", point.halves, slack) + ends) / (len(slack) * self.T + self.parts.ends)
@@ -227,7 +232,7 @@ class InteriorPath:
         return levels[:, None, None] * np.eye(self.T) - forms
 
     def _length(self, point: InteriorPoint, slack: FloatArray, move: _Move) -> float:
-        """Return the length of a step that stays inside: in the box at once, in the cones by trials, their edge being curved."""
+        """Return a step length that stays in the interior. The box gives its limit directly; the curved cones need trials."""
         low, high = self.parts.has_low, self.parts.has_high
         values = self.parts.over(point.parts)[low], self.parts.under(point.parts)[high], point.below[low], point.above[high]
         moves = move.parts[low], -move.parts[high], move.below[low], move.above[high]
@@ -252,7 +257,7 @@ def _symmetrise(matrices: FloatArray) -> FloatArray:
 
 
 class _NewtonSystem:
-    """The system of one step, factored."""
+    """The factorised linear system of one step."""
 
     def __init__(self, path: InteriorPath, point: InteriorPoint, view: PointView, slack: FloatArray) -> None:
         self.path, self.point, self.view, self.parts = path, point, view, path.parts
@@ -280,7 +285,7 @@ class _NewtonSystem:
         self.answers = self._solved(np.column_stack([member, self.shared]))
 
     def _bent(self) -> FloatArray:
-        """Return the matrix with what the couplings give way, ``(n, n)``: for every pair of tasks one product over all kernels."""
+        """Return the matrix with the response of the couplings, ``(n, n)``, from one product over all kernels per pair of tasks."""
         X, inverse, V, out = self.point.halves, self.inverse, self.view.products, self.kernel.copy()
         P, Q, flat = V @ X, V @ inverse, V.transpose(1, 0, 2).reshape(len(out), -1)
         members = [np.flatnonzero(self.path.codes == t) for t in range(self.path.T)]
@@ -301,7 +306,7 @@ class _NewtonSystem:
         return out
 
     def move(self, mu: float) -> _Move:
-        """Return the step that aims at ``mu``."""
+        """Return the step towards ``mu``."""
         path, point, view = self.path, self.point, self.view
         base = mu * self.inverse - point.halves
         value = view.decision + path.ridge * view.beta + path.member @ point.biases
@@ -325,7 +330,7 @@ class _NewtonSystem:
         return _Move(move, below, above, levels, halves, biases, beta, slack)
 
     def _balanced(self, beta: FloatArray) -> FloatArray:
-        """Return the step with the sums that round-off took away, spread over the coefficients that move most easily."""
+        """Return the step with group sums restored after round-off, spread over the coefficients that move most easily."""
         path = self.path
         weight = self.stiff + self.kernel.diagonal()
         easy = np.divide(1.0, weight, out=np.zeros_like(weight), where=self.parts.used)
@@ -333,7 +338,9 @@ class _NewtonSystem:
         return beta - easy * (path.member @ np.divide(off, total, out=np.zeros_like(off), where=total > 0))
 
     def _border(self, plain: FloatArray, base: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the moves of biases ``(T,)`` and levels ``(k,)``: sums of tasks stay zero, traces of couplings follow the levels."""
+        """Return the moves of biases ``(T,)`` and levels ``(k,)`` for which task sums stay zero and traces of couplings follow
+        the levels.
+        """
         path, live = self.path, self.path.live
         member, tasks, k = path.member[:, live], int(live.sum()), len(base)
         each = np.ones((k, 1)) if path.q == 1 else np.eye(k)
@@ -351,7 +358,7 @@ class _NewtonSystem:
         return biases, each @ solution[tasks:]
 
     def _traces(self) -> tuple[FloatArray, FloatArray]:
-        """Return the traces of the couplings that the levels ask for, and their derivative; in logarithms between q = 1 and 2."""
+        """Return the traces of the couplings that the levels require, and their derivative; in logarithms for 1 < q < 2."""
         q, g = self.path.q, self.point.levels
         if q in (1.0, 2.0):
             m = 1 if q == 1 else len(g)
@@ -364,7 +371,7 @@ class _NewtonSystem:
 
 
 def _factorise(matrix: FloatArray) -> tuple[FloatArray, bool]:
-    """Return a Cholesky factor, of a little more where round-off leaves none."""
+    """Return a Cholesky factor; if round-off prevents it, that of a slightly shifted matrix."""
     diagonal, lift = matrix.diagonal().copy(), FIRST_LIFT
     while True:
         matrix[np.diag_indices(len(matrix))] = (1.0 + lift) * diagonal
