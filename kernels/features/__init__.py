@@ -1,1 +1,1 @@
-"""Columns: statistics, scores, groups, products of two, additive maps."""
+"""Feature columns: statistics, scores, groups, pairwise products and additive maps."""

@@ -2,8 +2,8 @@
 
 Source: Proposition 2 of Tan, Tsang and Wang (JMLR 15, 2014); docs/theory/fgm.md, "Additive maps".
 
-The score of feature j is ``s_j = u' K_j u = ||Phi_j' u||^2`` with ``Phi_j`` its ``(n, width)`` columns; it is computed without them. All
-sums run over ascending rows, and zeros add nothing, so sparse and dense blocks, stripes and memory order give the same bits.
+The score of feature j is ``s_j = u' K_j u = ||Phi_j' u||^2``, where ``Phi_j`` are its ``(n, width)`` columns; it is computed without them.
+All sums run over ascending rows, and zeros add nothing, so sparse and dense blocks, stripes and memory order give the same bits.
 """
 
 from __future__ import annotations
@@ -23,17 +23,21 @@ from .views import Columns, DenseView, SparseView, checked_dual, flat, shape, vi
 HARMONICS = 5  # Of the additive Gaussian map: one constant column and a cosine and a sine column for each, 11 in all.
 GAUSSIAN_REACH = 15.4  # ``gamma * range^2`` up to which :func:`gaussian_error_bound` stays below 1e-3.
 REACHED = 1.0 + 2.0**-20
-"""A value counts as having reached a bin edge from one part in a million below: float32 multiples of ``M / n_bins`` may lie there."""
+"""A value counts as having reached a bin edge from one part in a million below it, because float32 multiples of ``M / n_bins`` may be
+slightly too small.
+"""
 
 FEATURES_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
 class Expansion:
-    """An additive map; the range of each feature's training values is given beside it. ``name``: ``"identity"``; ``"hik"``, the histogram
-    intersection kernel ``min(x, z)`` by a unary code of ``n_bins`` columns; or ``"additive_gaussian"``, ``exp(-gamma (x - z)^2)`` by a
-    sampled spectrum of 11 columns (Vedaldi and Zisserman); ``gamma``: of the Gaussian, in units of the feature to the power -2; ``n_bins``:
-    of the histogram intersection kernel. Raises ValueError if the name is unknown or a parameter is not positive.
+    """An additive map; the range of each feature's training values is stored separately.
+
+    ``name`` is ``"identity"``; ``"hik"``, the histogram intersection kernel ``min(x, z)`` by a unary code of ``n_bins`` columns; or
+    ``"additive_gaussian"``, ``exp(-gamma (x - z)^2)`` by a sampled spectrum of 11 columns (Vedaldi and Zisserman). ``gamma`` belongs to the
+    Gaussian, in units of the feature to the power -2; ``n_bins`` belongs to the histogram intersection kernel. Raises ValueError if the
+    name is unknown or a parameter is not positive.
     """
 
     name: Literal["identity", "hik", "additive_gaussian"] = "identity"
@@ -50,15 +54,15 @@ class Expansion:
 
     @property
     def width(self) -> int:
-        """Columns per feature."""
+        """Number of columns per feature."""
         return {"identity": 1, "hik": self.n_bins, "additive_gaussian": 2 * HARMONICS + 1}[self.name]
 
 
 def gaussian_period(gamma: float, extent: Array) -> Array:
     r"""Return the period of the sampled spectrum for features whose values span ``extent``.
 
-    Sampling the spectrum at multiples of ``L = 2 pi / P`` turns ``exp(-gamma d^2)`` into its P-periodic sum; the copies next to it are at
-    most ``exp(-gamma (P - extent)^2)``, the harmonics left out about ``exp(-(6 L)^2 / (4 gamma))``. The period makes both equal:
+    Sampling the spectrum at multiples of ``L = 2 pi / P`` turns ``exp(-gamma d^2)`` into its P-periodic sum. The adjacent copies are at
+    most ``exp(-gamma (P - extent)^2)``, the omitted harmonics about ``exp(-(6 L)^2 / (4 gamma))``. The period makes both equal:
 
     .. math:: P = \tfrac12 \left(D + \sqrt{D^2 + 24 \pi / \gamma}\right), \qquad D = \text{extent}.
     """
@@ -67,8 +71,9 @@ def gaussian_period(gamma: float, extent: Array) -> Array:
 
 
 def gaussian_error_bound(gamma: float, extent: Array) -> Array:
-    """Return an upper bound of ``|phi(x)'phi(z) - exp(-gamma (x - z)^2)|`` over values that span ``extent``. The map needs ``gamma *
-    extent^2`` to be moderate: the bound is 9e-7 at 1, 1e-3 at 16, and 0.2 at 100.
+    """Return an upper bound of ``|phi(x)'phi(z) - exp(-gamma (x - z)^2)|`` over values that span ``extent``.
+
+    The map needs a moderate ``gamma * extent^2``: the bound is 9e-7 at 1, 1e-3 at 16, and 0.2 at 100.
     """
     extent = np.asarray(extent, np.float64)
     period = gaussian_period(gamma, extent)
@@ -115,7 +120,7 @@ def _histogram(x: Entry, u: Entry, maximum: Entry, state: Array) -> None:
 def _wave_sum(
     x: Entry, u: Entry, low: Entry, high: Entry, step: Entry, amplitude: Array, at_zero: Array, wave: Array, state: Array
 ) -> None:
-    """Add u (phi(x) - phi(0)), so that zeros need not be seen."""
+    """Add u (phi(x) - phi(0)), so that zeros can be skipped."""
     if x != 0.0:
         _waves(min(max(x, low), high), step, amplitude, wave)
         for h in range(state.size):
@@ -170,7 +175,7 @@ def _fill_waves(x: Array, low: float, high: float, step: float, amplitude: Array
 
 
 class _Ranges(NamedTuple):
-    """Ranges of the features at hand and what follows from them."""
+    """Ranges of the features, and the quantities derived from them."""
 
     low: Array
     high: Array
@@ -217,10 +222,11 @@ def _squared_norms(state: Array, u: Array, expansion: Expansion, ranges: _Ranges
 
 
 def expanded_scores(X: Columns, u: Array, expansion: Expansion, minimum: Array, maximum: Array) -> Array:
-    """Return ``s_j = u' K_j u = ||Phi_j' u||^2`` of every feature, without its columns. ``X``: ``(n, k)`` block; ``u``: ``(n,)`` dual
-    vector; ``minimum``, ``maximum``: ``(k,)`` ranges of the training values, zeros included; values outside are taken at the nearest end.
-    Histogram intersection costs one weighted histogram per feature and a reverse cumulative sum, and needs a ``minimum`` that is not
-    negative.
+    """Return ``s_j = u' K_j u = ||Phi_j' u||^2`` of each feature, without its columns.
+
+    ``X`` is an ``(n, k)`` block, ``u`` the ``(n,)`` dual vector. ``minimum`` and ``maximum``, ``(k,)``, are the ranges of the training
+    values, zeros included; values outside are clipped. Histogram intersection takes one weighted histogram per feature and a reverse
+    cumulative sum; its ``minimum`` must not be negative.
     """
     n, k = shape(X)
     if expansion.name == "identity":
@@ -275,8 +281,9 @@ def _expand_bins_sparse(X: sp.csc_array, n_bins: int, high: Array) -> sp.csc_arr
 
 def expand(X: Columns, expansion: Expansion, minimum: Array, maximum: Array) -> Columns:
     """Return the columns ``Phi_1 | Phi_2 | ...`` of a block of features, float64 ``(n, k * width)``; ranges as in :func:`expanded_scores`.
-    Histogram intersection: column k of feature j is ``1[x >= k M_j / N] sqrt(M_j / N)``, which reproduces ``min(x, z)`` on multiples of
-    ``M_j / N`` and stays sparse. The Gaussian map takes a zero to a non-zero vector: always dense.
+
+    Histogram intersection: column k of feature j is ``1[x >= k M_j / N] sqrt(M_j / N)``. This reproduces ``min(x, z)`` at multiples of
+    ``M_j / N`` and stays sparse. The Gaussian map sends zero to a non-zero vector, so its columns are always dense.
     """
     if expansion.name == "identity":
         return X

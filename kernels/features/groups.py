@@ -1,9 +1,9 @@
-"""Groups of features: disjoint, nested (a tree) or overlapping; scores, selection, and the columns of a cut.
+"""Groups of features (disjoint, nested as a tree, or overlapping): scores, selection, and the columns of a cut.
 
 Source: Definition 1 and Algorithm 2 of Tan, Tsang and Wang (JMLR 15, 2014); docs/theory/fgm.md, "Groups".
 
-The score of a group is ``eta_G ||c_G||^2``. The sum is carried in two words (104 bits), so that cutting a group at any stripe borders and
-adding the parts in any order rounds to the same float64: equal groups tie, wherever they lie.
+The score of a group is ``eta_G ||c_G||^2``. The sum is kept in two words (104 bits), so that splitting a group at any stripe borders and
+adding the parts in any order rounds to the same float64. Groups with equal scores therefore tie exactly, whatever their position.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ GroupWeight = Literal["none", "1/size"]
 
 @dataclass(frozen=True)
 class GroupIndex:
-    """Which features belong to which group, both ways. Group g holds the features ``members[indptr[g]:indptr[g + 1]]``, ascending; feature
-    j lies in the groups ``feature_groups[feature_indptr[j]:feature_indptr[j + 1]]``. ``weight``: float64 ``(n_groups,)`` eta_G; ``labels``:
-    int64 ``(n_groups,)`` the caller's name of each group: its label, or its place in the list; ``kind``: ``"tree"`` where any two groups
-    are nested or disjoint; ``parent``: for a tree, int64 ``(n_groups,)`` smallest group around each group, or -1.
+    """Index of features by group and of groups by feature.
+
+    Group g has the features ``members[indptr[g]:indptr[g + 1]]``, ascending; feature j is in the groups
+    ``feature_groups[feature_indptr[j]:feature_indptr[j + 1]]``. ``weight``, float64 ``(n_groups,)``, is eta_G. ``labels``, int64
+    ``(n_groups,)``, are the caller's names of the groups: label, or position in the list. ``kind`` is ``"tree"`` if any two groups are
+    nested or disjoint; ``parent``, int64 ``(n_groups,)``, is then the smallest group around each group, or -1.
     """
 
     indptr: Array
@@ -41,22 +43,19 @@ class GroupIndex:
 
     @property
     def n_groups(self) -> int:
-        """Number of groups."""
         return len(self.indptr) - 1
 
     @property
     def n_features(self) -> int:
-        """Number of features."""
         return len(self.feature_indptr) - 1
 
     @property
     def sizes(self) -> Array:
-        """int64 ``(n_groups,)`` number of features of each group."""
         return np.diff(self.indptr)
 
 
 class CutGroups(NamedTuple):
-    """Sums over the part of some groups that one stripe holds: ascending int64 ids ``(q,)``, float64 ``(q, 2)`` sums in two words."""
+    """Sums over the part of some groups that is in one stripe: ascending int64 ids ``(q,)``, float64 ``(q, 2)`` sums in two words."""
 
     ids: Array
     sums: Array
@@ -117,7 +116,7 @@ def _from_lists(groups: Sequence[object], n_features: int) -> tuple[Array, Array
 
 @compiled
 def _nest(indptr: Array, members: Array, by_size: Array, owner: Array, parent: Array) -> bool:
-    """Fill parent for groups taken from the largest down; False if two groups overlap without nesting."""
+    """Fill ``parent`` for groups in descending order of size; return False if two groups overlap without nesting."""
     for g in by_size:
         around = owner[members[indptr[g]]]
         for p in range(indptr[g], indptr[g + 1]):
@@ -159,13 +158,13 @@ def build_groups(
     n_features: int,
     weight: GroupWeight | Array | None = None,
 ) -> GroupIndex:
-    """Index groups of features and find out whether they are disjoint, nested or overlapping.
+    """Index groups of features and determine whether they are disjoint, nested or overlapping.
 
     Parameters
     ----------
     groups
         One integer label per feature (negative: in no group), or a list of arrays of feature indices. Labels need not be
-        consecutive; groups are numbered in label order and ``GroupIndex.labels`` keeps the names. Of equal sets in a tree the
+        consecutive; groups are numbered in label order, and ``GroupIndex.labels`` keeps the names. Of equal sets in a tree, the
         later one counts as the child.
     weight
         eta_G: ``"none"`` (1), ``"1/size"``, or one positive number per group. ``None`` takes 1/size for a tree, where the
@@ -218,9 +217,10 @@ def _weigh(eta: Array, high: Array, low: Array) -> None:
 
 
 def group_scores(c_local: Array, offset: int, index: GroupIndex, B: int) -> tuple[TopB, CutGroups]:
-    """Score the groups of one stripe: ``eta_G ||c_G||^2``. ``c_local``: float64 ``(k,)`` correlations of the features ``offset .. offset +
-    k - 1``. Returns the B best groups that lie inside the stripe, with their scores, and the sums of the groups that reach beyond it, for
-    :func:`merge_partials`.
+    """Score the groups of one stripe: ``eta_G ||c_G||^2``.
+
+    ``c_local``, float64 ``(k,)``, are the correlations of the features ``offset .. offset + k - 1``. Returns the B best groups that are
+    inside the stripe, with their scores, and the sums of the groups that extend beyond it, for :func:`merge_partials`.
     """
     c = flat(np.ascontiguousarray(c_local, dtype=np.float64))
     if offset < 0 or offset + c.size > index.n_features:
@@ -247,7 +247,7 @@ def _merge_sums(positions: Array, sums: Array, high: Array, low: Array) -> None:
 
 
 def merge_partials(parts: Sequence[tuple[Array, Array]]) -> CutGroups:
-    """Add the :class:`CutGroups` of stripes; any order gives the same scores."""
+    """Add the :class:`CutGroups` of stripes; the order does not change the scores."""
     parts = [part for part in parts if len(part[0])]
     if not parts:
         return CutGroups(np.zeros(0, np.int64), np.zeros((0, 2)))
@@ -258,7 +258,9 @@ def merge_partials(parts: Sequence[tuple[Array, Array]]) -> CutGroups:
 
 
 def finish_partials(top: TopB, ids: Array, sums: Array, B: int) -> TopB:
-    """Rank the groups that stripe borders cut, their merged ``ids`` and ``sums`` now complete, among the best that lay inside a stripe."""
+    """Rank the groups that cross stripe borders, whose merged ``ids`` and ``sums`` are now complete, together with the best groups inside
+    stripes.
+    """
     if not len(ids):
         return merge_top([top], B)
     keys = np.ascontiguousarray(sums[:, 0])
@@ -267,7 +269,7 @@ def finish_partials(top: TopB, ids: Array, sums: Array, B: int) -> TopB:
 
 @compiled
 def _children(parent: Array, begin: Array, child: Array) -> None:
-    """Fill the children of each group, ascending; the roots stand last, under number n_groups."""
+    """Fill the children of each group, ascending; the roots come last, under number n_groups."""
     n = parent.size
     for g in range(n):
         begin[(parent[g] if parent[g] >= 0 else n) + 1] += 1
@@ -282,7 +284,7 @@ def _children(parent: Array, begin: Array, child: Array) -> None:
 
 @compiled
 def _heaviest(by_size: Array, parent: Array, eta: Array) -> Array:
-    """Return the largest weight strictly below each group, from the small groups up."""
+    """Return the largest weight strictly below each group, computed from small to large groups."""
     below = np.zeros(eta.size)
     for g in by_size[::-1]:
         if parent[g] >= 0:
@@ -292,7 +294,7 @@ def _heaviest(by_size: Array, parent: Array, eta: Array) -> Array:
 
 @compiled
 def _search(c: Array, tree: tuple[Array, ...], threshold: float, hk: Array, hi: Array, hv: Array) -> tuple[int, int, int]:
-    """Return (heap size, groups scored, group whose score is not finite or -1)."""
+    """Return the heap size, the number of groups scored, and a group whose score is not finite (or -1)."""
     indptr, members, eta, below, begin, child = tree
     n = eta.size
     stack = np.empty(n, np.int64)
@@ -327,12 +329,12 @@ def _search(c: Array, tree: tuple[Array, ...], threshold: float, hk: Array, hi: 
 
 
 def tree_select(c: Array, index: GroupIndex, B: int, *, threshold: float = 0.0) -> tuple[TopB, int]:
-    """Return the B best groups of a tree by depth-first search, and how many groups were scored.
+    """Return the B best groups of a tree by depth-first search, and the number of groups scored.
 
-    A group inside G has at most the sum of squares of G. So everything below G is left out if that sum times the largest weight
-    below G is strictly less than the current B-th score; ties are visited, and the lower index wins.
+    A group inside G has at most the sum of squares of G. All groups below G are therefore skipped if that sum times the largest weight
+    below G is strictly less than the current B-th score. Ties are visited, and the lower index wins.
 
-    ``c``: float64 ``(n_features,)`` correlations of all features; ``threshold``: a valid lower bound of the B-th score.
+    ``c``, float64 ``(n_features,)``, are the correlations of all features; ``threshold`` is a valid lower bound of the B-th score.
     """
     if index.parent is None:
         raise ValueError(f"the groups are of kind {index.kind!r}; the tree search needs nested groups")
@@ -352,9 +354,10 @@ def tree_select(c: Array, index: GroupIndex, B: int, *, threshold: float = 0.0) 
 
 
 def cut_columns(index: GroupIndex, chosen: Array) -> tuple[Array, Array]:
-    """Return the columns of a cut made of distinct groups: ascending features, and the factor of each. A feature shared by several of them
-    is one column, scaled by ``sqrt(sum of their eta)``: the same kernel as a copy of the column for each group
-    (docs/theory/fgm.md, "Groups").
+    """Return the columns of a cut made of distinct groups: ascending features, and the factor of each.
+
+    A feature shared by several groups is one column, scaled by ``sqrt(sum of their eta)``, which gives the same kernel as one copy of the
+    column per group (docs/theory/fgm.md, "Groups").
     """
     ids = np.sort(np.asarray(chosen, np.int64))
     if ids.size and (ids[0] < 0 or ids[-1] >= index.n_groups):

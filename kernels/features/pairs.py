@@ -1,16 +1,17 @@
-"""Degree-2 products of features without materialising them: which coordinates have the largest scores.
+"""Search for the degree-2 products of features with the largest scores, without computing the product columns.
 
-The kernel ``(gamma x'z + r)^2`` is the inner product of the coordinates ``r``, ``sqrt(2 gamma r) x_j``, ``gamma x_j^2`` and
-``sqrt(2) gamma x_i x_j``. With ``G = X' diag(u) X`` their correlations with a dual vector are ``r sum(u)``, ``sqrt(2 gamma r) c_j``,
-``gamma G_jj`` and ``sqrt(2) gamma G_ij`` (Algorithm 5 of Tan, Tsang and Wang, JMLR 15, 2014; docs/theory/fgm.md, "Degree-2
-coordinates"). The constant coordinate is never selected.
+The kernel ``(gamma x'z + r)^2`` is the inner product of the coordinates ``r``, ``sqrt(2 gamma r) x_j``, ``gamma x_j^2`` and ``sqrt(2) gamma
+x_i x_j``. With ``G = X' diag(u) X`` their correlations with a dual vector are ``r sum(u)``, ``sqrt(2 gamma r) c_j``, ``gamma G_jj`` and
+``sqrt(2) gamma G_ij`` (Algorithm 5 of Tan, Tsang and Wang, JMLR 15, 2014; docs/theory/fgm.md, "Degree-2 coordinates"). The constant
+coordinate is never selected.
 
-Coordinates are named by pairs of int64: ``(j, -1)`` linear, ``(j, j)`` square, ``(i, j)`` with ``i < j`` product. The total order is
+Coordinates are identified by pairs of int64: ``(j, -1)`` linear, ``(j, j)`` square, ``(i, j)`` with ``i < j`` product. The total order is
 ``(-key, first, second)``, so kinds need no rank of their own.
 
-Bits. ``G_jk = sum_i u_i (x_ij x_ik)`` over ascending rows in float64, each operation rounded. Every method here (compact head, fallback by
-column, dense) returns these numbers, whatever the stripes, tasks and bounds. The order ``(u_i x_ij) x_ik`` would not be symmetric in its
-columns: products with two copies of a column would differ in their last bits, and rounding, not the lower id, would choose.
+Reproducibility: ``G_jk = sum_i u_i (x_ij x_ik)`` over ascending rows in float64, with every operation rounded. All methods here (compact
+head, fallback by column, dense) return these numbers, whatever the stripes, tasks and bounds. The order ``(u_i x_ij) x_ik`` would not be
+symmetric in its columns: products with two copies of a column would differ in their last bits, and rounding instead of the lower id would
+decide.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ MAX_FEATURES = 2**31  # Two feature ids share one int64 inside the heaps.
 
 
 class TooManyProducts(ValueError):
-    """The search would form more products than its budget allows: no feature is rare enough, or no score large enough, to screen."""
+    """The search would form more products than its budget allows, because no feature is rare enough, or no score large enough, for
+    screening.
+    """
 
 
 class TopPairs(NamedTuple):
@@ -44,7 +47,7 @@ class TopPairs(NamedTuple):
 
 @dataclass(frozen=True)
 class PairMap:
-    """Parameters of the kernel ``(gamma x'z + r)^2``, r = ``coef0``, and the factors of its coordinates; r = 0 has no linear ones."""
+    """Parameters of the kernel ``(gamma x'z + r)^2``, r = ``coef0``, and the factors of its coordinates; r = 0 gives no linear ones."""
 
     gamma: float = 1.0
     coef0: float = 1.0
@@ -76,9 +79,11 @@ DENSE_GAIN = 100  # A dense matrix product forms about so many more products in 
 
 @dataclass(frozen=True)
 class PairLimits:
-    """What a search may take. ``head_start``: most frequent features whose products give the first threshold; ``max_head``: features of the
-    widest triangle (67 MB at 4,096; beyond about 2,000 it leaves the cache). ``budget``: products that the survivors beyond the widest
-    triangle may form; 1e8 to 4e8 are formed in a second. Dense data may form ``DENSE_GAIN`` times as many.
+    """Limits of a search.
+
+    ``head_start`` is the number of most frequent features whose products give the first threshold. ``max_head`` is the number of features
+    of the widest triangle (67 MB at 4,096; beyond about 2,000 it does not fit in the cache). ``budget`` is the number of products that the
+    survivors beyond the widest triangle may form; one second is enough for 1e8 to 4e8. Dense data may form ``DENSE_GAIN`` times as many.
     """
 
     head_start: int = 256
@@ -87,7 +92,7 @@ class PairLimits:
 
 
 def encode(ids: Array) -> Array:
-    """Return one int64 per pair, in the order of ``(first, second)``; ValueError if a feature id does not fit 31 bits."""
+    """Return one int64 per pair, in the order of ``(first, second)``. Raises ValueError if a feature id does not fit in 31 bits."""
     ids = np.asarray(ids, np.int64).reshape(-1, 2)
     if ids.size and int(ids.max()) >= MAX_FEATURES - 1:
         raise ValueError(f"feature {int(ids.max())} is out of range; products of features are named for up to 2**31 - 1 features")
@@ -106,7 +111,7 @@ def as_pairs(top: TopB) -> TopPairs:
 
 
 def merge_top_pairs(tops: Sequence[TopPairs], B: int) -> TopPairs:
-    """Merge partial results over disjoint coordinates; any order and grouping gives the same list."""
+    """Merge partial results over disjoint coordinates; order and grouping do not change the list."""
     return as_pairs(merge_top([TopB(encode(top.ids), top.keys, top.values) for top in tops], B))
 
 
@@ -116,7 +121,7 @@ def by_frequency(features: Array, counts: Array) -> Array:
 
 
 def most_frequent(counts: Array, K: int) -> Array:
-    """Return the first K features in frequency rank from all features' non-zeros; features without a non-zero have none."""
+    """Return the first K features in frequency rank, given the non-zeros of all features; features without non-zeros are excluded."""
     counts = np.asarray(counts)
     if counts.size >= MAX_FEATURES:
         raise ValueError(f"the data has {counts.size} features; products of features are named for fewer than 2**31")
@@ -133,7 +138,7 @@ def _row_max_sparse(values: Array, rows: Array, out: Array) -> None:
 
 
 def row_max_abs(X: Columns) -> Array:
-    """Return ``max_j |x_ij|`` of each row of a block, float64 ``(n,)``; merge blocks by ``numpy.maximum``."""
+    """Return ``max_j |x_ij|`` of each row of a block, float64 ``(n,)``; merge blocks with ``numpy.maximum``."""
     if isinstance(X, np.ndarray):
         return np.maximum(X.max(axis=1, initial=0.0), -X.min(axis=1, initial=0.0)).astype(np.float64)
     block, out = view(X), np.zeros(shape(X)[0])
@@ -143,9 +148,10 @@ def row_max_abs(X: Columns) -> Array:
 
 
 class PairBounds(NamedTuple):
-    """What one pass over a stripe gives for a dual vector. ``bound``: float64 ``(k,)`` p_j >= ``|G_jk|`` for every k, its rounding
-    included; ``linear``: float64 ``(k,)`` ``c_j``, with the bits of :func:`~gramplane.kernels.features.scores.correlations`; ``square``:
-    float64 ``(k,)`` ``G_jj``.
+    """Result of one pass over a stripe for a dual vector.
+
+    ``bound``, float64 ``(k,)``, is p_j >= ``|G_jk|`` for every k, including rounding. ``linear``, float64 ``(k,)``, is ``c_j``, with the
+    bits of :func:`~gramplane.kernels.features.scores.correlations`; ``square``, float64 ``(k,)``, is ``G_jj``.
     """
 
     bound: Array
@@ -167,7 +173,7 @@ def _bounds_sparse(values: Array, rows: Array, starts: Array, u: Array, weight: 
 
 
 def row_weight(u: Array, row_max: Array) -> Array:
-    """Return ``|u_i| max_k |x_ik|``, what :func:`pair_bounds` needs of each row (once per dual vector)."""
+    """Return ``|u_i| max_k |x_ik|`` of each row, an input of :func:`pair_bounds`; compute it once per dual vector."""
     with np.errstate(over="ignore"):
         return np.abs(np.asarray(u, np.float64)) * row_max
 
@@ -195,8 +201,10 @@ def survivors(bound: Array, pair_map: PairMap, threshold: float) -> Array:
 
 
 def coordinate_top(bounds: PairBounds, features: Array | int, pair_map: PairMap, B: int, *, threshold: float = 0.0) -> TopPairs:
-    """Return the best linear and square coordinates of a stripe. ``features``: int64 ``(k,)`` feature ids, or the id of the first column;
-    ``threshold``: a valid lower bound of the B-th key over all coordinates; smaller keys are left out.
+    """Return the best linear and square coordinates of a stripe.
+
+    ``features`` are int64 ``(k,)`` feature ids, or the id of the first column. ``threshold`` is a valid lower bound of the B-th key over
+    all coordinates; smaller keys are skipped.
     """
     ids = np.arange(bounds.linear.size) + features if isinstance(features, int) else np.asarray(features, np.int64)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -214,8 +222,9 @@ def _single_top(values: Array, first: Array, second: Array | None, B: int, thres
 
 def pair_columns(X: Columns, features: Array, ids: Array, pair_map: PairMap) -> Columns:
     """Return the columns of chosen coordinates, float64 ``(n, q)``, from the columns ``(n, k)`` of the sorted distinct ``features``.
-    Coordinates ``ids``, int64 ``(q, 2)``, become ``sqrt(2 gamma r) x_j``, ``gamma x_j^2`` or ``sqrt(2) gamma x_i x_j``; a product of sparse
-    columns lives on the rows they share. Raises ValueError if one needs a feature that is not among ``features``.
+
+    Coordinates ``ids``, int64 ``(q, 2)``, become ``sqrt(2 gamma r) x_j``, ``gamma x_j^2`` or ``sqrt(2) gamma x_i x_j``. A product of sparse
+    columns is non-zero only in rows that both have. Raises ValueError if one needs a feature that is not among ``features``.
     """
     ids = np.asarray(ids, np.int64).reshape(-1, 2)
     first, second = _positions(features, ids[:, 0]), _positions(features, np.maximum(ids[:, 1], ids[:, 0]))

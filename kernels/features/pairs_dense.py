@@ -1,10 +1,9 @@
-"""Products of dense features with the largest scores, by symmetric matrix products and an exact second look.
+"""Products of dense features with the largest scores, found by symmetric matrix products and an exact recomputation.
 
-``G = X' diag(u) X`` splits by the sign of u into two matrices of the form ``A'A``, which BLAS forms at half the cost of a general product
-(docs/theory/fgm.md, "Degree-2 coordinates"). Its rounding differs from the fixed sums of :mod:`gramplane.kernels.features.pairs`
-and depends on the BLAS; so it only *proposes*: every product whose key, error bound included, may reach the B-th is summed again in the
-fixed order.
-The result has the bits of the sparse search, whatever the tiles, the BLAS, or float32 in place of float64.
+``G = X' diag(u) X`` splits by the sign of u into two matrices of the form ``A'A``, which BLAS computes at half the cost of a general
+product (docs/theory/fgm.md, "Degree-2 coordinates"). Its rounding differs from the fixed sums of :mod:`gramplane.kernels.features.pairs`
+and depends on the BLAS, so it only *proposes* candidates. Every product whose key, including the error bound, may reach the B-th one is
+summed again in the fixed order. The result has the bits of the sparse search, whatever the tiles, the BLAS, or float32 in place of float64.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ ROWS = 2048  # Rows of one BLAS call; sums over more rows are added in float64.
 
 
 def dense_tiles(n_features: int, width: int = TILE) -> list[Tile]:
-    """Return the tiles ``(i0, i1, j0, j1)``, j0 <= i0, that cover all products; tasks may share them out in any way."""
+    """Return the tiles ``(i0, i1, j0, j1)``, j0 <= i0, that cover all products; they can be distributed over tasks in any way."""
     strips = [(a, b) for a, b in pairwise([*range(0, n_features, width), n_features]) if b > a]
     return [(*strips[i], *strips[j]) for i in range(len(strips)) for j in range(i + 1)]
 
 
 @compiled
 def _sums(x: Array, row_step: int, column_step: int, u: Array, first: Array, second: Array, out: Array) -> None:
-    """out[p] = sum of u_i (x[i, first] x[i, second]) over ascending rows: the fixed order."""
+    """Write out[p] = sum of u_i (x[i, first] x[i, second]) over ascending rows, which is the fixed order."""
     for i in range(u.size):
         ui = u[i]
         if ui != 0.0:
@@ -54,13 +53,13 @@ def fixed_sums(X: Array, u: Array, first: Array, second: Array) -> Array:
 
 
 def dense_bounds(X: Array, u: Array) -> PairBounds:
-    """Return linear terms and squares of a dense stripe; no bounds (they are infinite), dense columns are not screened."""
+    """Return linear terms and squares of a dense stripe. The bounds are infinite, because dense columns are not screened."""
     every = np.arange(shape(X)[1])
     return PairBounds(np.full(every.size, np.inf), correlations(X, u), fixed_sums(X, u, every, every))
 
 
 def _norms(X: Array, u: Array) -> Array:
-    """Return ``h_j`` with ``h_j^2 = sum_i |u_i| x_ij^2``, and 1e-150 at least where the column is not zero."""
+    """Return ``h_j`` with ``h_j^2 = sum_i |u_i| x_ij^2``, at least 1e-150 for columns that are not zero."""
     every = np.arange(shape(X)[1])
     squares = fixed_sums(X, np.abs(u), every, every)
     if not np.isfinite(squares).all():
@@ -72,7 +71,9 @@ def _norms(X: Array, u: Array) -> Array:
 
 @compiled
 def _weighted(x: Array, row_step: int, column_step: int, rows: Array, first: int, u: Array, inverse: Array, out: Array) -> None:
-    """out[t, j] = sqrt|u_i| x[i, first + j] inverse[first + j] for the t-th of the rows i: no temporary, one rounding to out's type."""
+    """Write out[t, j] = sqrt|u_i| x[i, first + j] inverse[first + j] for the t-th of the rows i, without temporaries and with a single
+    rounding to out's type.
+    """
     for t in range(rows.size):
         root = math.sqrt(abs(u[rows[t]]))
         at = rows[t] * row_step + first * column_step
@@ -99,7 +100,7 @@ def _approximate(X: Array, u: Array, h: Array, tile: Tile, dtype: type) -> Array
 
 
 def _error(n: int, dtype: type) -> float:
-    """Return a bound of the error of :func:`_approximate`: sums of unit vectors' products, some roundings per factor."""
+    """Return an error bound of :func:`_approximate`: inner products of unit vectors, with some roundings per factor."""
     unit = 0.5 * float(np.finfo(dtype).eps)
     return 1.01 * (min(n, ROWS) + 16) * unit + (n + 16) * 2.0**-52
 
@@ -108,7 +109,7 @@ def _error(n: int, dtype: type) -> float:
 def _raise_bar(
     ratio: Array, hi: Array, hj: Array, diagonal: bool, error: float, bar: float, keys: Array, ids: Array, spare: Array
 ) -> float:
-    """Push keys that the tile's products have at least; return the new bar: the B-th largest of them, if that many."""
+    """Push lower bounds of the keys of the tile's products; return the new threshold, the B-th largest of them if there are that many."""
     size = int(np.int64(0))
     while size < keys.size and keys[size] > 0.0:
         size += 1
@@ -124,7 +125,7 @@ def _raise_bar(
 
 @compiled
 def _candidates(ratio: Array, hi: Array, hj: Array, diagonal: bool, error: float, bar: float, positions: Array) -> int:
-    """Count the tile's products that may reach the bar; write the first of them into positions (q, 2)."""
+    """Return the number of products of the tile that may reach the threshold; write the first of them into positions (q, 2)."""
     size = int(np.int64(0))
     for a in range(hi.size):
         for b in range(a if diagonal else hj.size):
@@ -158,7 +159,7 @@ def dense_pairs(
     X: Array, u: Array, ids: Array, pair_map: PairMap, B: int, *, tiles: Iterable[Tile] | None = None, threshold: float = 0.0,
     dtype: type = np.float32,
 ) -> TopPairs:  # fmt: skip
-    """Return the B best products of dense columns; same ids, keys, values and bits as the sparse search.
+    """Return the B best products of dense columns, with the same ids, keys, values and bits as the sparse search.
 
     Parameters
     ----------
@@ -167,12 +168,12 @@ def dense_pairs(
     ids
         int64 ``(m,)`` feature ids, ascending.
     tiles
-        Which tiles of :func:`dense_tiles` to search; all by default.
+        Tiles of :func:`dense_tiles` to search [default: all].
     threshold
-        A valid lower bound of the B-th key; smaller keys are left out.
+        A valid lower bound of the B-th key; smaller keys are skipped.
     dtype
-        Of the matrix products. float32 halves their time and leaves a few more candidates to the second look (107 for 100 where it was
-        measured); the result is the same.
+        Type of the matrix products. float32 halves their time and gives the same result, with slightly more candidates to recompute (in one
+        measurement, 107 for 100).
     """
     n, m = shape(X)
     u = checked_dual(u, n)

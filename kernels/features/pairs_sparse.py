@@ -1,8 +1,8 @@
 """Products of sparse features with the largest scores: a compact head, screening by bounds, and a fallback by column.
 
-Method: docs/theory/fgm.md, "Degree-2 coordinates". Features come in frequency order, where the
-survivors of the screening are almost a prefix: the products among the K most frequent features fit a triangle of ``4 K^2`` bytes that the
-row-wise outer product fills at cache speed. Definitions, total order and bits are those of :mod:`gramplane.kernels.features.pairs`.
+Method: docs/theory/fgm.md, "Degree-2 coordinates". Features are in frequency order, in which the survivors of the screening are almost a
+prefix. The products among the K most frequent features fit in a triangle of ``4 K^2`` bytes, which the row-wise outer product fills at
+cache speed. Definitions, total order and bits are those of :mod:`gramplane.kernels.features.pairs`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BLOCK_ENTRIES = 1 << 15  # Entries turned from columns to rows at a time: their 
 
 @compiled
 def _expected(rows: Array, begins: Array, ends: Array, u: Array, done: int, seen: Array) -> Entry:
-    """Return how many products the columns from ``done`` on form with their predecessors; seen is int32 (n,), zero."""
+    """Return the number of products that the columns from ``done`` on form with their predecessors; ``seen`` is int32 (n,), zero."""
     total = 0
     for k in range(begins.size):
         for p in range(np.uint64(begins[k]), np.uint64(ends[k])):
@@ -38,7 +38,7 @@ def _expected(rows: Array, begins: Array, ends: Array, u: Array, done: int, seen
 def _gather(
     values: Array, rows: Array, ends: Array, u: Array, lo: int, hi: int, at: Array, begin: Array, column: Array, value: Array
 ) -> None:
-    """Turn the rows lo .. hi - 1 of the columns round: entries by row, columns ascending; at is each column's next entry."""
+    """Transpose the rows lo .. hi - 1 of the columns: entries by row, columns ascending; ``at`` is each column's next entry."""
     next_entry = begin[: hi - lo].copy()
     for k in range(ends.size):
         p = at[k]
@@ -55,7 +55,7 @@ def _gather(
 
 @compiled
 def _count(rows: Array, ends: Array, u: Array, lo: int, hi: int, at: Array, begin: Array) -> int:
-    """Fill begin with where each row's entries start; return their number."""
+    """Fill ``begin`` with the start of each row's entries; return the number of entries."""
     begin[:] = 0
     for k in range(ends.size):
         p = at[k]
@@ -87,7 +87,7 @@ def _outer_products(begin: Array, column: Array, value: Array, u: Array, lo: int
 
 @compiled
 def _head(values: Array, rows: Array, begins: Array, ends: Array, u: Array, height: int, done: int, triangle: Array) -> None:
-    """Fill the triangle over all rows, some height rows at a time so that the turned entries stay in the cache."""
+    """Fill the triangle over all rows, ``height`` rows at a time so that the transposed entries stay in the cache."""
     n = u.size
     at = begins.copy()
     begin = np.zeros(height + 1, np.int64)
@@ -103,7 +103,9 @@ def _head(values: Array, rows: Array, begins: Array, ends: Array, u: Array, heig
 
 @compiled
 def _push(g: float, factor: float, a: int, b: int, bar: float, size: int, hk: Array, hi: Array, hv: Array) -> tuple[int, float]:
-    """Offer product (a, b) with correlation factor * g; return the heap's size and the bar to pass, -1 for a number that is not finite."""
+    """Offer the product (a, b) with correlation factor * g; return the heap's size and the new threshold, or -1 for a number that is not
+    finite.
+    """
     value = factor * g
     key = abs(value)
     if key < bar:
@@ -135,7 +137,7 @@ def _by_column(
     part: tuple[Array, ...], u: Array, turned: tuple[Array, ...], span: tuple[int, int], bound: Array, ids: Array, factor: float,
     threshold: float, sums: Array, hk: Array, hi: Array, hv: Array,
 ) -> int:  # fmt: skip
-    """Gustavson's product: for each column j the sums over all k < j at once; sums is zero before and after."""
+    """Compute products by Gustavson's algorithm: for each column j the sums over all k < j together; ``sums`` is zero before and after."""
     values, rows, begins, ends = part
     row_begin, column, value = turned
     size = int(np.int64(0))
@@ -177,7 +179,7 @@ def _by_column(
 
 
 class _Slices(NamedTuple):
-    """Chosen columns of a CSC block, in the order chosen: entries ``begins[k]`` to ``ends[k]``."""
+    """Chosen columns of a CSC block, in the order of choice: entries ``begins[k]`` to ``ends[k]``."""
 
     values: Array
     rows: Array
@@ -205,7 +207,7 @@ def _finished(heap: Heap, size: int) -> TopPairs:
 
 
 def expected_products(X: sp.csc_array, u: Array, *, columns: Array | None = None, done: int = 0) -> int:
-    """Return how many products :func:`head_pairs` or :func:`fallback_pairs` would form; parameters as there."""
+    """Return the number of products that :func:`head_pairs` or :func:`fallback_pairs` would form; parameters as there."""
     u = checked_dual(u, shape(X)[0])
     part = _slices(X, columns)
     return int(_expected(part.rows, part.begins, part.ends, u, done, np.zeros(u.size, np.int32)))
@@ -214,20 +216,20 @@ def expected_products(X: sp.csc_array, u: Array, *, columns: Array | None = None
 def head_pairs(
     X: sp.csc_array, u: Array, ids: Array, pair_map: PairMap, B: int, *, columns: Array | None = None, done: int = 0, threshold: float = 0.0
 ) -> TopPairs:
-    """Return the B best products among K <= 65,536 columns by row-wise outer products into a triangle of K^2 / 2 float64.
+    """Return the B best products among K <= 65,536 columns, by row-wise outer products into a triangle of K^2 / 2 float64.
 
     Parameters
     ----------
     X, u
-        CSC block that holds the columns, and ``(n,)`` dual vector.
+        CSC block with the columns, and ``(n,)`` dual vector.
     ids
-        int64 ``(K,)`` feature ids; the most frequent first is fastest, any order gives the same.
+        int64 ``(K,)`` feature ids. Starting with the most frequent is fastest; any order gives the same result.
     columns
-        ``(K,)`` where the features' columns stand in X; all columns in order by default.
+        ``(K,)`` positions of the features' columns in X [default: all columns in order].
     done
-        Leave out the products among the first ``done`` columns: they were searched before.
+        Skip the products among the first ``done`` columns, which were searched before.
     threshold
-        A valid lower bound of the B-th key; smaller keys are left out.
+        A valid lower bound of the B-th key; smaller keys are skipped.
     """
     n, heap, part = shape(X)[0], Heap.empty(B), _slices(X, columns)
     u, K = checked_dual(u, n), part.begins.size
@@ -246,10 +248,12 @@ def fallback_pairs(
     X: sp.csc_array, u: Array, ids: Array, pair_map: PairMap, B: int, column_range: tuple[int, int], *, columns: Array | None = None,
     bound: Array | None = None, threshold: float = 0.0,
 ) -> TopPairs:  # fmt: skip
-    """Return the B best products of the columns in ``column_range`` with all columns before them, column by column. Any number of columns,
-    the other arguments as for :func:`head_pairs`. ``column_range``: positions ``[lo, hi)`` among them; disjoint ranges may run anywhere and
-    be merged in any order. ``bound``: ``(K,)`` :func:`~gramplane.kernels.features.pairs.pair_bounds` of the columns: one whose bound falls
-    strictly below the growing B-th key is left out. Holds the columns once more by row (8 to 12 bytes a non-zero) and K sums.
+    """Return the B best products of the columns in ``column_range`` with all columns before them, column by column, for any number of
+    columns.
+
+    ``column_range`` are positions ``[lo, hi)``; disjoint ranges can be computed anywhere and merged in any order. ``bound``, ``(K,)``, are
+    the :func:`~gramplane.kernels.features.pairs.pair_bounds` of the columns; a column whose bound falls strictly below the growing B-th key
+    is skipped. Other arguments are as in :func:`head_pairs`. Memory: a copy of the columns by row (8 to 12 bytes per non-zero) and K sums.
     """
     heap, part = Heap.empty(B), _slices(X, columns)
     u, K = checked_dual(u, shape(X)[0]), part.begins.size

@@ -1,8 +1,8 @@
-"""Rows of a column-major array that dual vectors ask for again and again, copied side by side.
+"""Caches of rows of a column-major array that dual vectors need repeatedly.
 
-Down the columns every row with a dual variable is another line of memory, and near a solution few rows have one, the same in most rounds:
-a pass over 500 of 4,096 rows reads nearly all lines. Rows that lie side by side are read at the speed of memory, or of a cache, with the
-same bits (:mod:`gramplane.kernels.features.scores`).
+In a column-major array, each row with a non-zero dual variable is in another cache line. Near a solution few rows have one, mostly the same
+in each round, yet a pass over 500 of 4,096 rows reads nearly all lines. Contiguous copies of the rows are read at memory or cache speed,
+with the same bits (:mod:`gramplane.kernels.features.scores`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ MOST_BYTES = 32 << 20  # of copied rows, of all their columns
 
 
 class RowsAtHand:
-    """Correlations of the columns of one dense array, some of ``width``, for one stack of dual vectors after the other."""
+    """Correlations of the columns of one dense array with successive stacks of dual vectors; the columns can come in parts, at most
+    ``width`` in total.
+    """
 
     def __init__(self, X: Array, width: int) -> None:
         self._X, self._view = X, dense_view(X)
@@ -84,11 +86,11 @@ class RowForm(NamedTuple):
 
     @classmethod
     def empty(cls, n_rows: int) -> RowForm:
-        """Return the form of no columns."""
+        """Return a matrix without columns."""
         return cls(np.zeros(n_rows + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), 0)
 
     def with_columns(self, X: sp.csc_array) -> RowForm:
-        """Return the form with the columns of ``X``, ``(n, k)``, added on the right; values get the wider type of both."""
+        """Return the matrix with the columns of ``X``, ``(n, k)``, appended on the right; values get the wider of both types."""
         block = sparse_view(X)
         dtype = np.result_type(self.values, block.values)
         size = len(self.values) + int(block.starts[-1])
@@ -98,7 +100,7 @@ class RowForm(NamedTuple):
         return made
 
     def matrix(self) -> sp.csr_array:
-        """Return it as SciPy's matrix, without a copy of columns and values."""
+        """Return a SciPy matrix that shares columns and values."""
         matrix = sp.csr_array((self.values, self.columns, self.starts), shape=(len(self.starts) - 1, self.width))
         # Spares SciPy a pass over the indices.
         matrix.has_sorted_indices = True
@@ -140,18 +142,20 @@ def _append(old: tuple[Array, ...], new: tuple[Array, ...], width: int, out: tup
 # is multiplied by one BLAS thread; how many are multiplied at once, and by whom, changes nothing.
 
 BLOCK_VALUES = 1 << 20
-"""Values of a block of rows, 8 MB: enough for a thread to be worth its start, and small enough to stay in a cache while types change."""
+"""Number of values in a block of rows, 8 MB: large enough to be worth a thread, small enough to stay in the cache while types change."""
 
 MIN_THREADED_BLOCKS = 4  # Blocks from which on threads are worth their start.
 
 
 def row_edges(n: int, d: int) -> list[int]:
-    """Return the rows at which blocks of ``(n, d)`` rows begin, and n."""
+    """Return the rows at which blocks of ``(n, d)`` rows begin, followed by n."""
     return [*range(0, n, max(64, BLOCK_VALUES // max(d, 1) // 64 * 64)), n]
 
 
 def row_product(X: Array, vectors: Array) -> Array:
-    """Return ``X @ vectors.T``, float64 ``(n, m)``, by as many threads as BLAS had outside of :func:`gramplane.kernels.jit.one_thread`."""
+    """Return ``X @ vectors.T``, float64 ``(n, m)``, with as many threads as BLAS has outside of
+    :func:`gramplane.kernels.jit.one_thread`.
+    """
     right = np.ascontiguousarray(vectors.T, dtype=np.float64)
     out = np.empty((len(X), right.shape[1]))
     spans = [slice(*span) for span in pairwise(row_edges(*X.shape))]

@@ -2,9 +2,10 @@
 
 Source: Algorithm 2 of Tan, Tsang and Wang (JMLR 15, 2014); docs/theory/fgm.md, "Scores and the column skip rule".
 
-Bits. Every ``c_j`` is the plain sum over ascending rows ``((0 + x_1j u_1) + x_2j u_2) + ...`` in float64, products and sums rounded
-one by one. Zero terms change nothing, so sparse and dense columns, both memory orders, any stripes, row chunks (:func:`accumulate`) and
-skipped rows with ``u_i = 0`` give the same bits. Four accumulators were measured to gain nothing once u leaves the first cache.
+Reproducibility: each ``c_j`` is the plain sum over ascending rows ``((0 + x_1j u_1) + x_2j u_2) + ...`` in float64, with products and sums
+rounded one by one. Zero terms change nothing, so sparse and dense columns, both memory orders, any stripes, row chunks (:func:`accumulate`)
+and skipped rows with ``u_i = 0`` give the same bits. Four accumulators gained nothing in measurements once u does not fit in the
+first-level cache.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def sparse_dots(values: Array, rows: Array, starts: Array, u: Array, c: Array) -
 
 @compiled
 def _sparse_dots_by_four(values: Array, rows: Array, starts: Array, duals: Array, c: Array) -> None:
-    """As sparse_dots for duals (n * width), width a multiple of 4, c (width, k): four chains share a column's non-zeros."""
+    """Like sparse_dots for duals (n * width), width a multiple of 4, and c (width, k): four sums share one reading of a
+    column's non-zeros.
+    """
     width = np.uint64(c.shape[0])
     for j in range(c.shape[1]):
         first, last = np.uint64(starts[j]), np.uint64(starts[j + 1])
@@ -55,8 +58,9 @@ def _sparse_dots_by_four(values: Array, rows: Array, starts: Array, duals: Array
 
 @compiled
 def _row_major(x: Array, step: int, active: Array, duals: Array, c: Array, tile: int) -> None:
-    """c (m, k) += duals (m, n) X over the active rows; vectorises across columns, so each sum keeps its order. Eight rows at a time:
-    memory hands over several streams faster than one.
+    """c (m, k) += duals (m, n) X over the active rows, vectorised across columns so that each sum keeps its order.
+
+    Eight rows are read at a time, because memory delivers several streams faster than one.
     """
     n_columns = c.shape[1]
     whole = active.size & ~7
@@ -97,7 +101,7 @@ def _row_major(x: Array, step: int, active: Array, duals: Array, c: Array, tile:
 
 @compiled
 def _column_major(x: Array, step: int, active: Array, duals: Array, c: Array) -> None:
-    """As _row_major for column-major x: four columns at a time, because one sum alone waits for its own additions."""
+    """Like _row_major for column-major x, four columns at a time: a single sum would wait for its own additions."""
     n_columns = c.shape[1]
     stride = np.uint64(step)
     for j in range(0, n_columns, 4):
@@ -138,9 +142,10 @@ def _accumulate_dense(c: Array, X: DenseView, duals: Array, active: Array | None
 
 
 def accumulate(c: Array, X: Columns, u: Array, active: Array | None = None) -> None:
-    """Add ``X'u`` of one chunk of rows to ``c`` in place: chunks taken in ascending row order give the bits of the whole sum. ``c``:
-    float64 ``(k,)``, or ``(m, k)`` for several dual vectors; contiguous; ``X``: ``(n, k)`` rows of the chunk; ``u``: ``(n,)`` or ``(m, n)``
-    on these rows; ``active``: ascending rows with a non-zero ``u_i``, where the caller knows them (dense only).
+    """Add ``X'u`` of one chunk of rows to ``c`` in place; chunks in ascending row order give the bits of the whole sum.
+
+    ``c`` is contiguous float64 ``(k,)``, or ``(m, k)`` for several dual vectors. ``X``, ``(n, k)``, holds the rows of the chunk, and ``u``
+    is ``(n,)`` or ``(m, n)`` on these rows. ``active`` lists the rows with a non-zero ``u_i``, ascending, if known (dense only).
     """
     n, k = shape(X)
     duals = np.atleast_2d(checked_dual(u, n))
@@ -156,8 +161,9 @@ def accumulate(c: Array, X: Columns, u: Array, active: Array | None = None) -> N
 
 
 def correlations_many(X: Columns, U: Array) -> Array:
-    """Return ``U X``, float64 ``(m, k)``, for dual vectors ``(m, n)`` in one reading of the columns ``(n, k)``. Row a has the bits of
-    ``correlations(X, U[a])``.
+    """Return ``U X``, float64 ``(m, k)``, for dual vectors ``(m, n)`` in one reading of the columns ``(n, k)``.
+
+    Row a has the bits of ``correlations(X, U[a])``.
     """
     c = np.zeros((len(U), shape(X)[1]))
     accumulate(c, X, np.asarray(U))
@@ -165,7 +171,7 @@ def correlations_many(X: Columns, U: Array) -> Array:
 
 
 def correlations(X: Columns, u: Array, active: Array | None = None) -> Array:
-    """Return ``c = X'u``, float64 ``(k,)``, with the bits described in the module; ``active`` as in :func:`accumulate`."""
+    """Return ``c = X'u``, float64 ``(k,)``, with the bits described in the module docstring; ``active`` as in :func:`accumulate`."""
     c = np.zeros(shape(X)[1])
     accumulate(c, X, u, active)
     return c
@@ -176,7 +182,7 @@ def _scan_sparse(
     block: tuple[Array, ...], dual: tuple[Array, float, float], bounds: Array, factor: Array, centre: Array, offset: int, first: Array,
     threshold: float, hk: Array, hi: Array, hv: Array,
 ) -> tuple[int, int]:  # fmt: skip
-    """Return (heap size, position of a score that is not finite or -1)."""
+    """Return the heap size, and the position of a score that is not finite (or -1)."""
     values, rows, starts = block
     u, total, reach = dual
     size = int(np.int64(0))
@@ -235,8 +241,10 @@ def _scaled_bounds(norm1: Array, k: int, factor: Array, centre: Array) -> Array:
 
 
 def apply_scaling(c: Array, u: Array, scale: Array | None, shift: Array | None) -> Array:
-    """Turn ``X'u`` into the correlations of scaled columns, ``s (X'u - mu sum(u))``, in place. ``c``: ``(k,)``, or ``(m, k)`` for several
-    dual vectors; ``u``: ``(n,)`` or ``(m, n)``; ``scale``, ``shift``: ``(k,)``, s and mu.
+    """Convert ``X'u`` to the correlations of scaled columns, ``s (X'u - mu sum(u))``, in place.
+
+    ``c`` is ``(k,)``, or ``(m, k)`` for several dual vectors; ``u`` is ``(n,)`` or ``(m, n)``. ``scale`` and ``shift``, ``(k,)``, are s and
+    mu.
     """
     if shift is None and scale is None:
         return c
@@ -250,7 +258,7 @@ def apply_scaling(c: Array, u: Array, scale: Array | None, shift: Array | None) 
 
 
 class DualVector(NamedTuple):
-    """A dual vector with its sum and an upper bound of ``max|u|`` that covers the rounding of a score, for the many stripes it scores."""
+    """A dual vector with its sum and an upper bound of ``max|u|`` that covers the rounding of a score, computed once for many stripes."""
 
     values: Array
     total: float
@@ -258,7 +266,7 @@ class DualVector(NamedTuple):
 
     @classmethod
     def of(cls, u: Array) -> DualVector:
-        """Check and measure a dual vector."""
+        """Check a dual vector and compute its sum and bound."""
         n = len(u)
         values = checked_dual(u, n)
         largest = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))  # no copy of n numbers
@@ -280,23 +288,23 @@ def select_sparse(
 ) -> TopB:
     """Return the B largest ``|s_j (x_j'u - mu_j sum(u))|``, reading only columns that can be among them.
 
-    A column is skipped if ``|s_j| norm1_j max|u|`` is strictly below the current B-th key, so ties are read and the result equals the
+    A column is skipped if ``|s_j| norm1_j max|u|`` is strictly below the current B-th key. Ties are read, so the result equals that of a
     full pass bit for bit (docs/theory/fgm.md, "Scores and the column skip rule").
 
     Parameters
     ----------
     X, u
-        ``(n, k)`` stripe and ``(n,)`` dual vector, measured already if it is scored against many stripes.
+        ``(n, k)`` stripe and ``(n,)`` dual vector; pass a :class:`DualVector` to score many stripes.
     norm1
         ``(k,)`` upper bounds of ``sum_i |x_ij|`` (:func:`~gramplane.kernels.features.views.column_norm1`).
     B, offset
-        How many, and the id of the first column.
+        Number of columns to return, and the id of the first column.
     scale, shift
         ``(k,)`` column factors ``s`` and centres ``mu``.
     first
         Ids to read first because they are likely large (those selected before); ids outside the stripe are ignored.
     threshold
-        A valid lower bound of the B-th key of the whole: smaller keys are left out.
+        A valid lower bound of the overall B-th key; smaller keys are skipped.
     """
     n, k = shape(X)
     dual = u if isinstance(u, DualVector) else DualVector.of(checked_dual(u, n))

@@ -1,7 +1,7 @@
-"""Column blocks as flat vectors: what compiled loops read.
+"""Column blocks as flat vectors, the form that compiled loops read.
 
-Compiled functions see one-dimensional writeable arrays only. So a read-only memory map, a strip of a wider array and either memory
-order all run the same machine code, without a copy and without a second compilation.
+Compiled functions take only one-dimensional writeable arrays. A read-only memory map, a strip of a wider array and either memory order
+therefore run the same machine code, without a copy and without a second compilation.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..arrays import Array
 from ..jit import compiled
 
 Columns = np.ndarray | sp.csc_array
-"""``(n_samples, k)`` block of columns: dense, or CSC with rows ascending inside a column and no duplicates."""
+"""``(n_samples, k)`` block of columns: dense, or CSC with ascending rows in each column and no duplicates."""
 
 
 class SparseView(NamedTuple):
@@ -36,7 +36,7 @@ class DenseView(NamedTuple):
 
 
 class _Alias:
-    """Memory of an array under a flat, writeable description (nobody writes through it)."""
+    """Describes the memory of an array as a flat, writeable vector, although it is never written."""
 
     def __init__(self, array: Array, size: int) -> None:
         self._owner = array
@@ -44,8 +44,9 @@ class _Alias:
 
 
 def alias(array: Array, size: int) -> Array:
-    """Return ``size`` numbers from the first one of an array on as a flat, writeable vector; nobody writes through it. Read-only arrays,
-    which is what a cluster or a memory map hands over, are another type to numba: they would be compiled for anew.
+    """Return ``size`` numbers, from the first one of an array on, as a flat vector that counts as writeable but must not be written.
+
+    numba treats read-only arrays, such as those from a cluster or a memory map, as another type and would compile again for them.
     """
     return np.asarray(_Alias(array, size))
 
@@ -58,7 +59,7 @@ def flat(array: Array) -> Array:
 
 
 def shape(X: Columns | sp.csr_array) -> tuple[int, int]:
-    """Return ``(n_samples, k)``; TypeError if ``X`` is not two-dimensional."""
+    """Return ``(n_samples, k)``. Raises TypeError if ``X`` is not two-dimensional."""
     dimensions = getattr(X, "shape", None)
     if dimensions is None or len(dimensions) != 2:
         raise TypeError(f"X has shape {dimensions}; a block of columns has two dimensions")
@@ -66,7 +67,7 @@ def shape(X: Columns | sp.csr_array) -> tuple[int, int]:
 
 
 def view(X: Columns) -> SparseView | DenseView:
-    """Return the flat vectors of a block; TypeError if it is a sparse matrix in another form than CSC."""
+    """Return the flat vectors of a block. Raises TypeError if it is a sparse matrix in another form than CSC."""
     if isinstance(X, np.ndarray):
         return dense_view(X)
     if not sp.issparse(X) or X.format != "csc":
@@ -75,14 +76,14 @@ def view(X: Columns) -> SparseView | DenseView:
 
 
 def _native(array: Array) -> Array:
-    """Return values as float32 or float64 in native byte order; everything but these two becomes float64."""
+    """Return values as float32 or float64 in native byte order; all other types become float64."""
     if array.dtype in (np.float32, np.float64) and array.dtype.isnative:
         return array
     return array.astype(np.float32 if array.dtype == np.float32 else np.float64)
 
 
 def _unsigned(index: Array, name: str) -> Array:
-    """Return indices as uint32: no sign test in the inner loop."""
+    """Return indices as uint32, which needs no sign test in the inner loop."""
     if index.dtype == np.int32:
         return flat(index).view(np.uint32)
     if index.size and int(index[-1] if name == "indptr" else index.max()) > np.iinfo(np.uint32).max:
@@ -91,12 +92,12 @@ def _unsigned(index: Array, name: str) -> Array:
 
 
 def sparse_view(X: sp.csc_array) -> SparseView:
-    """Return the flat vectors of a CSC block; ValueError if an index does not fit 32 bits."""
+    """Return the flat vectors of a CSC block. Raises ValueError if an index does not fit in 32 bits."""
     return SparseView(flat(_native(X.data)), _unsigned(X.indices, "indices"), _unsigned(X.indptr, "indptr"))
 
 
 def dense_view(X: Array) -> DenseView:
-    """Return a dense block as a flat vector with two steps; only a block contiguous in neither direction is copied."""
+    """Return a dense block as a flat vector with two steps; a block is copied only if it is contiguous in neither direction."""
     X = _native(X)
     (n, k), item = shape(X), X.itemsize
     if X.size == 0:
@@ -114,7 +115,9 @@ def dense_view(X: Array) -> DenseView:
 
 
 def checked_dual(u: Array, n_samples: int, name: str = "u") -> Array:
-    """Return a dual vector (or a stack of them, one per row) as contiguous float64; ValueError if length or an entry are wrong."""
+    """Return a dual vector (or a stack of them, one per row) as contiguous float64. Raises ValueError if the length or an entry
+    is invalid.
+    """
     out = np.ascontiguousarray(u, dtype=np.float64)
     if out.shape[-1:] != (n_samples,):
         raise ValueError(f"{name} has shape {out.shape}; its last dimension must be the {n_samples} rows of X")
@@ -128,8 +131,9 @@ def checked_dual(u: Array, n_samples: int, name: str = "u") -> Array:
 
 
 def constant_columns(X: Columns) -> Array:
-    """Return the columns of ``X``, ``(n, k)``, whose entries are all equal and not zero, int64 ascending. Costs little: a column leaves as
-    soon as two entries differ, and a sparse one with a zero is none.
+    """Return the columns of ``X``, ``(n, k)``, whose entries are all equal and not zero, as ascending int64.
+
+    The check is cheap: a column is dropped as soon as two entries differ, and a sparse column with a zero does not qualify.
     """
     n, k = shape(X)
     if not n or not k:
@@ -181,7 +185,7 @@ def _sparse_counts(values: Array, starts: Array, counts: Array) -> None:
 
 
 def column_counts(X: Columns) -> Array:
-    """Return uint32 ``(k,)`` numbers of non-zeros."""
+    """Return the number of non-zeros of each column, uint32 ``(k,)``."""
     counts, block = np.zeros(shape(X)[1], np.uint32), view(X)
     if not isinstance(block, SparseView):
         return np.count_nonzero(np.asarray(X), axis=0).astype(np.uint32)
@@ -197,9 +201,11 @@ def column_counts(X: Columns) -> Array:
 
 
 class TopB(NamedTuple):
-    """The B best candidates, sorted by ``(-key, id)``. ``ids``: int64 ``(b,)`` global ids, ``b <= B``; ``keys``: float64 ``(b,)`` order
-    keys, all positive: ``|c_j|`` for features, the score itself for groups and expanded features; ``values``: float64 ``(b,)`` signed
-    ``c_j`` for features; equal to the keys otherwise.
+    """The B best candidates, sorted by ``(-key, id)``.
+
+    ``ids``, int64 ``(b,)`` with ``b <= B``, are global ids. ``keys``, float64 ``(b,)``, are the order keys, all positive: ``|c_j|`` for
+    features, the score itself for groups and expanded features. ``values``, float64 ``(b,)``, are the signed ``c_j`` for features and equal
+    to the keys otherwise.
     """
 
     ids: Array
@@ -244,7 +250,7 @@ class Heap(NamedTuple):
 
     @classmethod
     def empty(cls, size: int) -> Heap:
-        """Return room for ``size`` candidates, at least one."""
+        """Return an empty heap for ``size`` candidates, at least one."""
         if size < 1:
             raise ValueError(f"B = {size}; at least one candidate must be asked for")
         return cls(np.zeros(size), np.zeros(size, np.int64), np.zeros(size))
@@ -257,7 +263,7 @@ class Heap(NamedTuple):
 
 @compiled
 def _scan(keys: Array, values: Array, ids: Array, offset: int, threshold: float, hk: Array, hi: Array, hv: Array) -> tuple[int, int]:
-    """Return (heap size, position of a key that is not finite or -1)."""
+    """Return the heap size, and the position of a key that is not finite (or -1)."""
     size = int(np.int64(0))
     bar = max(threshold, 5e-324)
     for j in range(keys.size):
@@ -273,14 +279,15 @@ def _scan(keys: Array, values: Array, ids: Array, offset: int, threshold: float,
 
 
 def refuse(identity: int) -> None:
-    """Raise for a candidate whose score is not finite."""
+    """Raise ValueError for a candidate whose score is not finite."""
     raise ValueError(f"the score of candidate {identity} is not finite: the values of its column times the dual vector overflow float64")
 
 
 def top_b(keys: Array, values: Array, B: int, ids_or_offset: Array | int = 0, *, threshold: float = 0.0) -> TopB:
-    """Return the B largest keys in the total order ``(-key, id)``; keys of zero, and keys below the threshold, never enter. ``keys``,
-    ``values``: ``(k,)`` order keys (>= 0) and what to report beside them. ``ids_or_offset``: int64 ``(k,)`` ids, or the id of the first
-    candidate. Raises ValueError if B < 1 or a key is NaN or infinite.
+    """Return the B largest keys in the total order ``(-key, id)``; keys that are zero or below the threshold are left out.
+
+    ``keys`` and ``values``, ``(k,)``, are the order keys (>= 0) and the values to report with them. ``ids_or_offset`` are int64 ``(k,)``
+    ids, or the id of the first candidate. Raises ValueError if B < 1 or a key is NaN or infinite.
     """
     heap, listed = Heap.empty(B), isinstance(ids_or_offset, np.ndarray)
     ids = np.ascontiguousarray(ids_or_offset, dtype=np.int64) if listed else np.zeros(0, np.int64)

@@ -1,1 +1,1 @@
-"""Kernel functions, and the Gram blocks made from them."""
+"""Kernel functions, and the blocks of Gram matrices computed from them."""

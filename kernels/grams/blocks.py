@@ -1,10 +1,12 @@
-"""Blocks of Gram matrices: all kernels of a pair of row blocks at once, sharing inner products, distances and exponentials.
+"""Blocks of Gram matrices: all kernels of a pair of row blocks together, sharing inner products, distances and exponentials.
 
 * ``gram_block(specs, X)`` is exactly symmetric, and an entry does not depend on the other kernels of a call, nor on their order.
-* For strings, sparse rows, at most ``MAX_DIRECT_COLUMNS`` features (:mod:`tiles`), and every kernel that is not a function of inner
-  products or Euclidean distances, an entry depends on its two rows alone: any cut into blocks gives the same bits, and so does swapping.
-* The rest goes through BLAS in tiles of one fixed shape, padded with zeros, so an entry depends on its two rows alone if the BLAS library
-  computes all entries of a tile alike (OpenBLAS does); else different cuts agree up to rounding, as dense and sparse input do.
+* An entry depends on its two rows alone for strings, sparse rows, at most ``MAX_DIRECT_COLUMNS`` features (:mod:`tiles`), and kernels
+  that are not a function of inner products or Euclidean distances. Any division into blocks then gives the same bits, and so does
+  swapping the rows.
+* All other kernels use BLAS in tiles of one fixed shape, padded with zeros. An entry then depends on its two rows alone if the BLAS
+  library computes all entries of a tile alike (OpenBLAS does). With other libraries, different divisions agree up to rounding, as dense
+  and sparse input do.
 """
 
 from __future__ import annotations
@@ -50,13 +52,13 @@ from .tiles import (
 FEWEST = 32  # features: those of fewer take no time, and no other function is compiled for them
 
 Groups = dict[tuple[bool, tuple[int, ...] | None], list[int]]
-"""Indices of kernels by whether they are no functions of sums over features, and by their features."""
+"""Indices of kernels, keyed by whether they do not depend on sums over features, and by their features."""
 
 
 def write_many_columns(
     specs: Sequence[KernelSpec], groups: Groups, left: Rows | DenseColumns, right: Rows | DenseColumns, out: Array
 ) -> Groups:
-    """Write the Gaussian kernels of one feature each to float32 ``(k, n, m)`` where there are many; return the groups that are left."""
+    """Write the Gaussian kernels of one feature each to float32 ``(k, n, m)`` if there are many; return the remaining groups."""
     single = ((key, members, [KERNELS[specs[q].name] for q in members]) for key, members in groups.items() if len(key[1] or ()) == 1)
     own = {key: members for key, members, families in single if all(one.decays and one.pairing == SQUARES for one in families)}
     if out.dtype != np.float32 or len(own) < FEWEST:
@@ -75,7 +77,9 @@ def write_many_columns(
 
 
 def _features(rows: Rows | DenseColumns, columns: Sequence[int]) -> FloatArray | None:
-    """Return features as rows; ``None`` of rows that are sparse or no numbers, and where a number may not be read, which tiles refuse."""
+    """Return features as rows. Returns ``None`` for sparse rows, rows that are not numeric, and numbers that are not finite; tiles then
+    report the error.
+    """
     if isinstance(rows, DenseColumns):
         found = rows.values.T[[rows.places[column] for column in columns]]
     elif isinstance(rows, np.ndarray) and rows.ndim == 2:
@@ -88,7 +92,7 @@ def _features(rows: Rows | DenseColumns, columns: Sequence[int]) -> FloatArray |
 
 @compiled
 def _write_columns(x: FloatArray, z: FloatArray, starts: IntArray, gammas: FloatArray, rates: Array, slots: IntArray, out: Array) -> None:
-    """Write the kernels of all features ``(f, n)``, ``(f, m)``; of feature f those from ``starts[f]`` to ``starts[f + 1]``."""
+    """Write the kernels of all features ``(f, n)``, ``(f, m)``; feature f has those from ``starts[f]`` to ``starts[f + 1]``."""
     width = z.shape[1]
     squares, rounded = np.empty((STRIP_ROWS, width)), np.empty(width, np.float32)
     for f in range(len(x)):
@@ -106,10 +110,12 @@ def gram_block(
     specs: Sequence[AnyKernel], X: object, Z: object = None, *, dtype: DTypeLike = np.float64, out: Array | None = None
 ) -> Array:
     """Return the raw kernels of all pairs of rows of two blocks, ``(n_specs, n, m)``; their normalisation is ignored
-    (:mod:`normalization`). ``X`` and ``Z`` are ``(n, d)`` and ``(m, d)``, dense or csr, or lists of strings; without ``Z``, or if it is X
-    itself, the result is the symmetric block of X. Sums and powers are computed in float64 whatever the ``dtype``; exponentials of float32
-    results are within 1e-7. A C-ordered array ``out`` of that type saves the page faults of a new one, which cost more than the arithmetic.
-    Raises ValueError, which names the kernel and the row, if the data do not suit a kernel or a value overflows.
+    (:mod:`normalization`).
+
+    ``X`` and ``Z`` are ``(n, d)`` and ``(m, d)``, dense or csr, or lists of strings. Without ``Z``, or if it is X itself, the result is the
+    symmetric block of X. Sums and powers are computed in float64 for every ``dtype``; exponentials of float32 results are accurate to 1e-7.
+    Passing a C-ordered array ``out`` of that type avoids the page faults of a new array, which take longer than the arithmetic. Raises
+    ValueError, which names the kernel and the row, if the data do not suit a kernel or a value overflows.
     """
     left = as_rows(X)
     right = left if Z is None or Z is X else as_rows(Z, "Z")
@@ -145,7 +151,7 @@ def gram_block(
 
 
 def group_by_columns(specs: Sequence[KernelSpec]) -> Groups:
-    """Return the indices of the kernels by two keys: whether they are no functions of sums over features, and their features."""
+    """Return the indices of the kernels, grouped by whether they do not depend on sums over features, and by their features."""
     groups: Groups = {}
     for q, spec in enumerate(specs):
         groups.setdefault((KERNELS[spec.name].pairing is None, spec.columns), []).append(q)
@@ -197,7 +203,7 @@ class _SumKernels:
             write_powers(sums, powers, to, mirror, work)
 
     def at(self, places: Array) -> _SumKernels:
-        """Return the same kernels with their results in other places."""
+        """Return the same kernels with their results at other positions."""
         chain = None if self.chain is None else self.chain._replace(slots=places[self.chain.slots])
         powers = tuple(Powers(one.gamma, one.coef0, one.degrees, places[one.slots]) for one in self.powers)
         return _SumKernels(self.kind, self.gamma, chain, powers)
@@ -221,9 +227,10 @@ def _power_parameters(spec: KernelSpec) -> tuple[float, float, int]:
 
 
 class NumberPlan(NamedTuple):
-    """The sums and functions of some kernels of numbers over the same features; slots are indices of these kernels. ``sum_kinds`` are the
-    kinds of sums, with gamma; ``signed`` the kernels of values >= 0; ``growing`` those that may overflow, with gamma, coef0, degree and
-    whether they are functions of inner products.
+    """The sums and functions needed for some kernels of numbers over the same features; slots are indices of these kernels.
+
+    ``sum_kinds`` are the kinds of sums, with gamma, and ``signed`` the kernels that need values >= 0. ``growing`` are the kernels that may
+    overflow, with gamma, coef0, degree and whether they are functions of inner products.
     """
 
     works: list[_SumKernels]
@@ -233,7 +240,6 @@ class NumberPlan(NamedTuple):
 
 
 def make_plan(specs: Sequence[KernelSpec], members: Sequence[int]) -> NumberPlan:
-    """Return the plan of some kernels over the same features."""
     return _make_plan(tuple([(specs[q].name, specs[q].params) for q in members]))
 
 
@@ -252,7 +258,7 @@ def _make_plan(kinds: tuple[tuple[str, Any], ...]) -> NumberPlan:
 
 
 class NumberKernels(NamedTuple):
-    """Kernels of numbers over the same features with the rows of both sides; ``members`` are their indices among all kernels."""
+    """Kernels of numbers over the same features, with the rows of both sides; ``members`` are their indices among all kernels."""
 
     members: list[int]
     specs: list[KernelSpec]
@@ -262,7 +268,7 @@ class NumberKernels(NamedTuple):
 
     @classmethod
     def take(cls, specs: Sequence[KernelSpec], members: list[int], left: Rows | DenseColumns, right: Rows | DenseColumns) -> NumberKernels:
-        """Return some kernels over the same features with their plan and their rows, which must suit every kernel."""
+        """Return some kernels over the same features, with their plan and rows. Raises ValueError if the rows do not suit every kernel."""
         chosen = [specs[q] for q in members]
         if isinstance(left, np.ndarray) and left.ndim == 1:
             raise ValueError(f"kernel {chosen[0]} reads numbers; X holds strings")
@@ -274,7 +280,7 @@ class NumberKernels(NamedTuple):
         return cls(members, chosen, plan, x, z)
 
     def overflowing(self, dtype: np.dtype) -> list[int]:
-        """Return the indices of the kernels whose entries may be too large for a type."""
+        """Return the indices of the kernels whose entries may be too large for ``dtype``."""
         limit = 0.999 * math.log(float(np.finfo(dtype).max))
         places = []
         for q, gamma, coef0, degree, inner in self.plan.growing:
@@ -302,7 +308,9 @@ def _check_signs(spec: KernelSpec, sides: tuple[Side, ...]) -> None:
 
 
 def check_result(spec: AnyKernel, block: Array, top: int = 0, side: int = 0) -> None:
-    """Refuse entries that are not finite, naming the kernel and both rows; the block begins at row ``top``, column ``side``."""
+    """Raise ValueError for entries that are not finite, naming the kernel and both rows; the block begins at row ``top``,
+    column ``side``.
+    """
     bad = ~np.isfinite(block)
     if bad.any():
         i, j = (int(indices[0]) for indices in np.nonzero(bad))
@@ -317,7 +325,7 @@ def make_sums(x: Side, z: Side, sum_kinds: set[tuple[int, float]], tiles: Tiles)
 
 
 def _iterate_tiles(x: Side, z: Side, sum_kinds: set[tuple[int, float]], out: Array, tiles: Tiles) -> Iterator[tuple[Target, Sums]]:
-    """Yield target and sums of the tiles of a block, of a symmetric one those of the upper triangle."""
+    """Yield target and sums of the tiles of a block; for a symmetric block, those of the upper triangle."""
     size, make = tiles.size, make_sums(x, z, sum_kinds, tiles)
     for i in range(0, x.shape[0], size):
         for j in range(i if z is x else 0, z.shape[0], size):
@@ -329,7 +337,7 @@ def _iterate_tiles(x: Side, z: Side, sum_kinds: set[tuple[int, float]], out: Arr
 
 
 def complete_square(sums: Sums, n: int) -> None:
-    """Complete the sums of a square of n rows on the diagonal from its upper triangle; distances of rows to themselves are zero."""
+    """Complete the sums of a square of n rows on the diagonal from its upper triangle; the distance of a row to itself is zero."""
     for (kind, _), tile in sums.items():
         mirror_upper(tile, n)
         if kind == SQUARES:
@@ -372,7 +380,7 @@ def _import_function(spec: KernelSpec) -> Callable[..., Any]:
 
 
 def gram_diagonal(specs: Sequence[AnyKernel], X: object) -> Array:
-    """Return k(x, x) of every row for every raw kernel, ``(n_specs, n)`` float64: the diagonal of :func:`gram_block` up to rounding."""
+    """Return k(x, x) of each row for each raw kernel, ``(n_specs, n)`` float64: the diagonal of :func:`gram_block` up to rounding."""
     rows = as_rows(X)
     plain = [spec for spec in specs if not isinstance(spec, ProductSpec)]
     if len(plain) < len(specs):
@@ -406,7 +414,7 @@ def _number_diagonals(specs: Sequence[KernelSpec], members: list[int], rows: Row
 
 
 def _self_sums(kind: int | None, x: Side) -> Array | float:
-    """Return the sum over features of the term of a number with itself."""
+    """Return, for each row, the sum over features of the kernel's term of a number with itself."""
     if kind in (MINIMA, CHI2_PRODUCTS):
         return np.asarray(x.values.sum(axis=1))
     return float(x.shape[1]) if kind == GAUSSIANS else x.norms

@@ -1,8 +1,8 @@
-"""Sums over features of a function of two numbers, for a tile of pairs of rows: all kernels of numbers are functions of them.
+"""Sums over features of a function of two numbers, for a tile of pairs of rows; all kernels of numbers are functions of such sums.
 
-Every sum runs over the features in ascending order in float64, term by term, so an entry depends on its two rows alone, not on its tile,
-and swapping the rows changes no bit. Sparse rows visit only features where one of the two is not zero; the terms they skip are zeros,
-except for the additive Gaussian, whose ones are counted.
+Each sum runs over the features in ascending order in float64, term by term. An entry therefore depends on its two rows alone, not on its
+tile, and swapping the rows changes no bit. Sparse rows visit only features where at least one of the two is non-zero. The skipped terms are
+zeros, except for the additive Gaussian, where they are ones and are counted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from ..jit import compiled, fused
 OCTAVE = 8  # Doublings of gamma that share one exponential in float64.
 MIN_ENTRY = 1e-36  # Smaller entries become 0: they change no result, and arithmetic near the end of the range is slow.
 MAX_SINGLE_GAMMA = 2.0**100
-"""Gammas between its inverse and it work in float32: a D whose rounding overflows then gives 0, one that underflows 1."""
+"""Gammas between 1 / MAX_SINGLE_GAMMA and MAX_SINGLE_GAMMA work in float32: a distance that overflows gives 0, one that
+underflows gives 1.
+"""
 
 _ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to a whole number, which is then in the lowest bits.
 _LOG2E = 1.4426950408889634
@@ -39,13 +41,16 @@ _BITS = np.int32(23)
 _P1, _P2, _P3, _P4, _P5, _P6 = (
     np.float32(c) for c in (0.693147203, 0.240226479, 0.0555033247, 0.00961843737, 0.00133988751, 0.000153533601)
 )
-"""``1 + r (P1 + r (P2 + ...))`` is within 2e-9 of 2^r, relative to it, on [-0.5, 0.5]; fitted by least greatest relative error."""
+"""Coefficients of ``1 + r (P1 + r (P2 + ...))``, within a relative error of 2e-9 of 2^r on [-0.5, 0.5]; fitted to minimise the largest
+relative error.
+"""
 
 
 @compiled(inline=True)
 def decay(t: float) -> float:
-    """Return exp(t) for t <= 0, relative error below 1e-15; below 1e-300 for t below -700. Cody and Waite's reduction, then the Taylor
-    series to the order 12 on [-0.347, 0.347]. No branch, so loops over it vectorise.
+    """Return exp(t) for t <= 0 with a relative error below 1e-15; below 1e-300 for t < -700.
+
+    Cody and Waite's reduction, then the Taylor series to order 12 on [-0.347, 0.347]. There is no branch, so loops over it vectorise.
     """
     u = max(t, -700.0)
     shifted = u * 1.4426950408889634 + _ROUND
@@ -69,10 +74,11 @@ def decay(t: float) -> float:
 
 @compiled(inline=True)
 def single_decay(distance: np.float32, rate: np.float32) -> np.float32:
-    """Return 2^(rate distance) in float32 for a distance >= 0 and a rate < 0, both in float32; 0 below MIN_ENTRY, and for NaN. As in decay,
-    rounding by a large summand leaves the whole part in the lowest bits and the remainder r in [-0.5, 0.5], here of the exact product. Far
-    from 0 both mean nothing, and the last line replaces the result. All operations are fused, so the bits are the same in a vectorised loop
-    and in its scalar tail.
+    """Return 2^(rate distance) in float32 for a distance >= 0 and a rate < 0, both in float32; 0 below MIN_ENTRY, and for NaN.
+
+    As in decay, rounding by a large summand leaves the integer part in the lowest bits and the remainder r in [-0.5, 0.5], here of the
+    exact product. Far from 0 both are meaningless, and the last line replaces the result. All operations are fused, so a vectorised loop
+    and its scalar tail give the same bits.
     """
     shifted = fused(distance, rate, _ROUND_SINGLE)
     r = fused(distance, rate, _ROUND_SINGLE - shifted)
@@ -87,13 +93,13 @@ def single_decay(distance: np.float32, rate: np.float32) -> np.float32:
 
 
 def single_rate(gamma: float) -> float:
-    """Return the rate of :func:`single_decay` for a gamma, 0 for one that works in float64 only."""
+    """Return the rate of :func:`single_decay` for a gamma, or 0 for a gamma that works only in float64."""
     return -gamma * _LOG2E if 1.0 / MAX_SINGLE_GAMMA <= gamma <= MAX_SINGLE_GAMMA else 0.0
 
 
 @compiled
 def base_kernel(distance: Array, gamma: float, strip: Array) -> None:
-    """Fill the first rows of a strip with exp(-gamma distance), one row for each of the distances."""
+    """Fill the first rows of a strip with exp(-gamma distance), one row per row of distances."""
     for r in range(distance.shape[0]):
         d, e = distance[r], strip[r]
         for j in range(d.size):
@@ -124,9 +130,10 @@ def square_strip_twice(strip: Array, rows: int) -> None:
 
 
 class Chain(NamedTuple):
-    """A plan of exponentials: for each base its outputs, by ascending number of squarings. ``bases`` (b,) float64; ``starts`` (b + 1,) of
-    the outputs of each base; ``squarings`` (q,) from the base; the resulting ``gammas`` (q,), and ``rates`` (q,) float32 by
-    :func:`single_rate`; ``slots`` (q,), the places of the outputs.
+    """A plan of exponentials: for each base its outputs, by ascending number of squarings.
+
+    ``bases`` (b,) are float64; ``starts`` (b + 1,) mark the outputs of each base. ``squarings`` (q,) are counted from the base; ``gammas``
+    (q,) are the results, and ``rates`` (q,) are float32, from :func:`single_rate`. ``slots`` (q,) are the positions of the outputs.
     """
 
     bases: Array
@@ -145,7 +152,7 @@ def split_gamma(gamma: float) -> tuple[float, int]:
 
 
 def plan_chain(gammas: list[float], slots: list[int]) -> Chain:
-    """Return the plan of several gammas and their places in the output."""
+    """Return the plan for several gammas and their positions in the output."""
     ordered = sorted((*split_gamma(gamma), slot) for gamma, slot in zip(gammas, slots))
     bases, starts = np.unique([base for base, _, _ in ordered], return_index=True)
     squarings, places = (np.array([item[which] for item in ordered], dtype=np.int64) for which in (1, 2))
@@ -162,9 +169,10 @@ Csr = tuple[Array, Array, Array]  # Values, columns and starts of sparse rows.
 
 
 def dense_sums(kind: int, gamma: float, x: Array, height: int, z: Array, out: Array, top: int, side: int) -> None:
-    """Fill the part of the tile ``out`` from row ``top``, column ``side`` on with the sums of all pairs. ``kind`` is one of the terms
-    above, ``gamma`` belongs to the last one; ``x`` has at least ``height`` float64 rows, and ``z``, ``(d, w)``, those of the other side,
-    transposed.
+    """Fill the tile ``out``, from row ``top``, column ``side`` on, with the sums of all pairs.
+
+    ``kind`` is one of the terms above; ``gamma`` is used by the last one. ``x`` has at least ``height`` float64 rows, and ``z``, ``(d,
+    w)``, holds those of the other side, transposed.
     """
     if kind == PRODUCTS:
         _sum_products(x, height, z, out, top, side)
@@ -230,7 +238,7 @@ def _sum_terms(kind: int, gamma: float, x: Array, height: int, z: Array, out: Ar
 
 @compiled
 def _pair_term(kind: int, gamma: float, a: Entry, b: Entry) -> float:
-    """Return one term minus that of two zeros."""
+    """Return one term minus the term of two zeros."""
     t, s = a - b, a + b
     if kind == PRODUCTS:
         return a * b
@@ -249,8 +257,9 @@ def _pair_term(kind: int, gamma: float, a: Entry, b: Entry) -> float:
 
 @compiled
 def sparse_sums(kind: int, gamma: float, x: Csr, z: Csr, part: tuple[int, int, int, int], constant: float, out: Array) -> None:
-    """Fill a tile like :func:`dense_sums` from CSR rows ``(values, columns, starts)``. ``part`` has the first rows of x and of z and the
-    numbers of both; ``constant`` is the sum of two rows of zeros.
+    """Fill a tile like :func:`dense_sums` from CSR rows ``(values, columns, starts)``.
+
+    ``part`` holds the first rows of x and of z and the number of each; ``constant`` is the sum of two rows of zeros.
     """
     x_first, z_first, height, width = part
     xv, xc, xs = x
@@ -282,7 +291,7 @@ def sparse_sums(kind: int, gamma: float, x: Csr, z: Csr, part: tuple[int, int, i
 
 @compiled(reassociate=True)
 def dot_product(a: Array, b: Array) -> float:
-    """Return the sum of a[k] b[k], in an order that the compiler chooses."""
+    """Return the sum of a[k] b[k], in an order chosen by the compiler."""
     total = 0.0
     for k in range(a.size):
         total += a[k] * b[k]
@@ -301,7 +310,9 @@ def squared_norms(x: Array, out: Array) -> None:
 
 @compiled
 def squares_from_products(products: Array, x_norms: Array, z_norms: Array, out: Array, top: int, side: int) -> None:
-    """Fill the part of a tile from row ``top``, column ``side`` on with max(0, ||x||^2 + ||z||^2 - 2 <x, z>), as far as there are norms."""
+    """Fill a tile from row ``top``, column ``side`` on with max(0, ||x||^2 + ||z||^2 - 2 <x, z>), for as many rows and columns as there are
+    norms.
+    """
     for i in range(x_norms.size):
         a, p, d = x_norms[i], products[i], out[top + i, side : side + z_norms.size]
         for j in range(d.size):
@@ -310,7 +321,7 @@ def squares_from_products(products: Array, x_norms: Array, z_norms: Array, out: 
 
 @compiled
 def mirror_upper(tile: Array, n: int) -> None:
-    """Copy the upper triangle of the first n rows and columns onto the lower one, in pieces that stay in the first cache."""
+    """Copy the upper triangle of the first n rows and columns to the lower one, in pieces that stay in the first-level cache."""
     for i in range(0, n, 16):
         for j in range(0, i + 1, 16):
             for a in range(i, min(i + 16, n)):
@@ -321,7 +332,7 @@ def mirror_upper(tile: Array, n: int) -> None:
 
 @compiled
 def transpose_tile(tile: Array, height: int, width: int, out: Array, side: int = 0) -> None:
-    """Fill out with the transpose of the first rows of a tile from column ``side`` on, in whole squares of 8 x 8 entries."""
+    """Fill ``out`` with the transpose of the first rows of a tile from column ``side`` on, in squares of 8 x 8 entries."""
     for i in range(0, height, 8):
         for j in range(0, width, 8):
             for a in range(8):

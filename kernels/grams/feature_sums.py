@@ -1,8 +1,8 @@
-"""Weighted sums of one kernel per feature, ``sum_i w_i K_i``: as matrices, and applied to vectors without any matrix.
+"""Weighted sums of one kernel per feature, ``sum_i w_i K_i``: as matrices, and applied to vectors without a matrix.
 
-A Gaussian kernel of one feature is a short cosine series on the range of that feature (see :mod:`feature_sums`), so its matrix is a
-product of few columns, and a sum over features one symmetric product. Applied to coefficients, the series gives the value at every point in
-``O(terms)``, whatever the number of coefficients.
+A Gaussian kernel of one feature is a short cosine series on the range of that feature. Its matrix is a product of few columns, and a sum
+over features is one symmetric product. Applied to coefficients, the series gives the value at each point in ``O(terms)``, whatever the
+number of coefficients.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ WORK_ROWS = 5  # Rows of work space.
 
 @compiled(reassociate=True)
 def start_waves(z: Array, middle: float, rate: float, twice: Array, c_old: Array, s_old: Array, c: Array, s: Array) -> None:
-    """Fill the recursions of cos(k t), sin(k t), t = rate (z - middle) in [-pi, pi]: k = -1 in the old arrays, k = 0 in the others."""
+    """Initialise the recursions of cos(k t), sin(k t), t = rate (z - middle) in [-pi, pi]: k = -1 in the old arrays, k = 0 in
+    the others.
+    """
     for i in range(z.size):
         h = 0.5 * rate * (z[i] - middle)
         q = h * h
@@ -74,7 +76,7 @@ def start_waves(z: Array, middle: float, rate: float, twice: Array, c_old: Array
 
 @compiled(reassociate=True)
 def _add_two_terms(twice: Array, old: Array, new: Array, s: Array, c: Array) -> tuple[float, float, float, float]:
-    """Advance f_(k+1) = 2 cos(t) f_k - f_(k-1) twice; return sum s f and sum c f of both."""
+    """Advance f_(k+1) = 2 cos(t) f_k - f_(k-1) twice; return sum s f and sum c f for both terms."""
     form, mass, form_2, mass_2 = 0.0, 0.0, 0.0, 0.0
     for i in range(twice.size):
         first = twice[i] * new[i] - old[i]
@@ -91,7 +93,7 @@ def _add_two_terms(twice: Array, old: Array, new: Array, s: Array, c: Array) -> 
 
 @compiled
 def _sum_segment(z: Array, s: Array, c: Array, length: float, work: Array) -> tuple[float, float]:
-    """Return sum s s' K and sum c c' K over all pairs of points."""
+    """Return the sums of s s' K and c c' K over all pairs of points."""
     n = z.size
     total, count = 0.0, 0.0
     low, high = z[0], z[0]
@@ -144,9 +146,10 @@ def _sum_blocks(z: Array, s: Array, c: Array, length: float, work: Array) -> tup
 
 @compiled
 def gaussian_forms(z: Array, s: Array, c: Array, eps: float, work: Array) -> tuple[float, float]:
-    """Return ``sum_ij s_i s_j K_ij`` and ``sum_ij c_i c_j K_ij`` of K_ij = exp(-(z_i - z_j)^2), each K_ij to within eps. The points z,
-    ``(n,)``, may have any order if their range is at most LONG, else they ascend. The bound ``eps`` comes on top of rounding (about 1e-14).
-    ``work`` is ``(WORK, >= n)``.
+    """Return ``sum_ij s_i s_j K_ij`` and ``sum_ij c_i c_j K_ij`` of K_ij = exp(-(z_i - z_j)^2), each K_ij to within eps.
+
+    The points z, ``(n,)``, may have any order if their range is at most LONG, else they must ascend. Rounding (about 1e-14) comes in
+    addition to ``eps``. ``work`` is ``(WORK, >= n)``.
     """
     low, high = z[0], z[0]
     for i in range(z.size):
@@ -166,12 +169,14 @@ ROOT_TWO = math.sqrt(2.0)
 
 
 def series_lengths(epsilon: float) -> tuple[float, float]:
-    """Return the distance of the copies of the kernel, and the end of the series, with half of the error ``epsilon`` each."""
+    """Return the distance of the periodic copies of the kernel, and the length of the series; each contributes half of the error
+    ``epsilon``.
+    """
     return math.sqrt(math.log(4.2 / epsilon)), float(erfcinv(0.5 * epsilon))
 
 
 def _column_counts(columns: Array, widths: Array, copies: float, tail: float, longest: int) -> IntArray:
-    """Return the number of columns of each kernel: 0 for a constant feature, 1 for two values, -1 for too many."""
+    """Return the number of columns of each kernel: 0 for a constant feature, 1 for two values, -1 if there are too many."""
     low, high = columns.min(axis=1), columns.max(axis=1)
     terms = tail * ((high - low) / (ROOT_TWO * widths) + copies) / math.pi
     # Ends before it becomes an integer, which it may be too large for.
@@ -195,7 +200,9 @@ def _next_wave(twice: Array, old: Array, new: Array, height: float, out: Array) 
 
 @compiled
 def _fill_waves(columns: Array, widths: Array, counts: Array, copies: float, out: Array, constants: Array) -> None:
-    """Fill the rows B_j of ``out`` and ``constants`` so that kernel j is ``B_j'B_j + constants[j]``; those of count -1 are left out."""
+    """Fill the rows B_j of ``out`` and ``constants`` such that kernel j is ``B_j'B_j + constants[j]``; kernels with count -1
+    are skipped.
+    """
     n = columns.shape[1]
     z, work = np.empty(n), np.empty((5, n))
     at = 0
@@ -252,9 +259,10 @@ def mirror_triangles(out: Array) -> Array:
 
 
 def add_feature_sums(X: Array, weights: Array, widths: Array | None, out: Array) -> None:
-    """Add ``sum_i weights[r, i] K_i`` over the columns of X ``(n, k)`` to the upper triangle of every ``out[r]``, ``(n, n)`` in C order.
-    Weights are >= 0; with ``widths`` ``(k,)`` kernels are ``exp(-(x - x')^2 / (2 sigma^2))`` and ``out`` is float32, without them ``x x'``
-    and float64: without centring large means must not swallow the rest.
+    """Add ``sum_i weights[r, i] K_i`` over the columns of X ``(n, k)`` to the upper triangle of each ``out[r]``, ``(n, n)`` in C order.
+
+    Weights are >= 0. With ``widths`` ``(k,)`` the kernels are ``exp(-(x - x')^2 / (2 sigma^2))`` and ``out`` is float32. Without widths
+    they are ``x x'`` and ``out`` is float64, because large means without centring would lose digits.
     """
     columns = np.ascontiguousarray(X.T, dtype=np.float64)
     with one_thread():
@@ -281,7 +289,7 @@ def _add_gaussians(columns: Array, weights: Array, widths: Array, out: Array) ->
 
 
 def _split_batches(counts: Array) -> Iterator[tuple[int, int]]:
-    """Yield ranges of kernels with about COLUMNS columns together."""
+    """Yield ranges of kernels with about COLUMNS columns in total."""
     ends = np.concatenate([[0], np.cumsum(counts)])
     lo = 0
     while lo < len(counts):
@@ -300,8 +308,10 @@ def _add_products(rows: Array, weights: Array, out: Array) -> None:
 
 
 def weighted_feature_sum(X: Array, weights: Array, widths: Array | None = None) -> Array:
-    """Return ``sum_i w_i K_i`` over the columns of X, ``(n, n)``, exactly symmetric, with weights and widths of :func:`add_feature_sums`.
-    Gaussians are float32, each entry within ``MATRIX_ERROR sum_i w_i`` of the sum, plus rounding; linear kernels are float64.
+    """Return ``sum_i w_i K_i`` over the columns of X, ``(n, n)``, exactly symmetric, with weights and widths as in
+    :func:`add_feature_sums`.
+
+    Gaussians are float32, with each entry within ``MATRIX_ERROR sum_i w_i`` of the sum, plus rounding; linear kernels are float64.
     """
     out = np.zeros((1, len(X), len(X)), np.float64 if widths is None else np.float32)
     add_feature_sums(X, weights[None, :], widths, out)
@@ -324,7 +334,7 @@ def _add_wave(c: Array, s: Array, by_c: float, by_s: float, out: Array) -> None:
 
 @compiled
 def _add_values(x: Array, z: Array, weight: float, beta: Array, copies: float, tail: float, longest: int, out: Array) -> None:
-    """Add ``weight sum_s beta[r, s] exp(-(x_i - z_s)^2)`` to ``out`` (r, n); distant points of x move nearer, in place."""
+    """Add ``weight sum_s beta[r, s] exp(-(x_i - z_s)^2)`` to ``out`` (r, n); distant points of x are moved closer, in place."""
     low, high = z.min(), z.max()
     for i in range(x.size):
         x[i] = min(max(x[i], low - copies), high + copies)
@@ -368,9 +378,10 @@ def _gaussian_values(left: Array, right: Array, weights: Array, widths: Array, b
 
 
 def feature_values(X: Array, Z: Array, weights: Array, widths: Array | None, beta: Array) -> Array:
-    """Return ``sum_i w_i sum_s beta_s K_i(x, z_s)`` at every row of X ``(n, k)``, without a matrix, ``(r, n)`` for beta ``(r, m)``. The
-    coefficients belong to the rows of Z, ``(m, k)``; kernels are as in :func:`add_feature_sums`. Values are float64, within ``PRODUCT_ERROR
-    sum_i |w_i| sum_s |beta_s|``.
+    """Return ``sum_i w_i sum_s beta_s K_i(x, z_s)`` at each row of X ``(n, k)``, without a matrix; ``(r, n)`` for beta ``(r, m)``.
+
+    The coefficients belong to the rows of Z, ``(m, k)``; kernels are as in :func:`add_feature_sums`. Values are float64, accurate to
+    ``PRODUCT_ERROR sum_i |w_i| sum_s |beta_s|``.
     """
     # Slices and read-only arrays are copied: the functions would be compiled again for each kind.
     beta, weights = (np.require(part, np.float64, ("C", "W")) for part in (beta, weights))

@@ -40,8 +40,9 @@ Value = float | int | str
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a kernel: the function that reads its value, the default, and whether it may be left to the data; without either the
-    parameter is required.
+    """One parameter of a kernel: the function that reads its value, its default, and whether it can be derived from the data.
+
+    A parameter without either is required.
     """
 
     read: Callable[[object], Value]
@@ -51,9 +52,11 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Family:
-    """Parameters of a kernel in their order, and how its blocks are computed. A kernel is a function of the sum over features ``pairing``
-    of :mod:`distances`, None for strings and callables. It ``decays`` if it is ``exp(-gamma * sum)``, which shares its exponentials between
-    values of gamma. Its ``rows`` are ``"numbers"``, ``"non-negative"``, ``"strings"`` or ``"any"``.
+    """Parameters of a kernel, in order, and how its blocks are computed.
+
+    A kernel is a function of the sum over features ``pairing`` of :mod:`distances`; ``pairing`` is None for strings and callables.
+    ``decays`` marks kernels of the form ``exp(-gamma * sum)``, which share exponentials between values of gamma. ``rows`` is ``"numbers"``,
+    ``"non-negative"``, ``"strings"`` or ``"any"``.
     """
 
     parameters: Mapping[str, Parameter]
@@ -69,7 +72,7 @@ def _number(value: object) -> float:
 
 
 def read_positive(value: object) -> float:
-    """Return a number > 0 as float, or raise ValueError with the rule."""
+    """Return a number > 0 as float. Raises ValueError that states the rule."""
     number = _number(value)
     if number <= 0.0:
         raise ValueError("it must be > 0")
@@ -77,7 +80,7 @@ def read_positive(value: object) -> float:
 
 
 def read_not_negative(value: object) -> float:
-    """Return a number >= 0 as float, or raise ValueError with the rule."""
+    """Return a number >= 0 as float. Raises ValueError that states the rule."""
     number = _number(value)
     if number < 0.0:
         raise ValueError("it must be >= 0, or the kernel is not positive semi-definite")
@@ -86,7 +89,7 @@ def read_not_negative(value: object) -> float:
 
 
 def read_count(value: object) -> int:
-    """Return a whole number >= 1 as int, or raise ValueError with the rule."""
+    """Return a whole number >= 1 as int. Raises ValueError that states the rule."""
     number = _number(value)
     if number < 1.0 or number != int(number):
         raise ValueError("it must be a whole number >= 1")
@@ -94,7 +97,7 @@ def read_count(value: object) -> int:
 
 
 def read_dotted_name(value: object) -> str:
-    """Return ``"module:function"``, or raise ValueError with the rule."""
+    """Return ``"module:function"``. Raises ValueError that states the rule."""
     parts = value.split(":") if isinstance(value, str) else []
     if len(parts) != 2 or not all(name.isidentifier() for part in parts for name in part.split(".")):
         raise ValueError("it must name an importable function as 'module:function'")
@@ -102,7 +105,7 @@ def read_dotted_name(value: object) -> str:
 
 
 def read_plain_value(value: object) -> Value:
-    """Return a number or string that text and JSON can hold, or raise ValueError with the rule."""
+    """Return a number or string that can be stored in text and JSON. Raises ValueError that states the rule."""
     if isinstance(value, bool):
         raise ValueError("it must be a number or a string")
     if isinstance(value, numbers.Integral):
@@ -134,7 +137,7 @@ KERNELS: dict[str, Family] = {
 
 
 def kernel_family(name: str) -> Family:
-    """Return the family of a name; where there is none, the message suggests the most similar name."""
+    """Return the kernel family of this name. For an unknown name, the ValueError suggests the most similar one."""
     if name in KERNELS:
         return KERNELS[name]
     matches = difflib.get_close_matches(str(name), [*KERNELS, *ALIASES], n=1, cutoff=0.4)
@@ -144,12 +147,14 @@ def kernel_family(name: str) -> Family:
 
 
 ALIASES = {"polynomial": "poly", "gaussian": "rbf", "histogram_intersection": "hik", "string": "spectrum", "dot": "linear"}
-"""Other usual names, for the hint of :func:`kernel_family`."""
+"""Other common names, used in the hint of :func:`kernel_family`."""
 
 
 def read_parameters(name: str, values: Mapping[str, object]) -> tuple[tuple[str, Value], ...]:
-    """Return the parameters of a kernel in their order with defaults, so that equal kernels have equal parameters; those left to the data
-    are not among them. Raises ValueError if the kernel or a parameter is unknown, one is missing, or a value breaks its rule.
+    """Return the parameters of a kernel in order, with defaults, so that equal kernels have equal parameters.
+
+    Parameters to be derived from the data are left out. Raises ValueError if the kernel or a parameter is unknown, one is missing, or a
+    value breaks its rule.
     """
     known = kernel_family(name).parameters
     extra = sorted(set(values) - set(known))
@@ -178,9 +183,11 @@ def _read_parameter(name: str, key: str, rule: Parameter, values: Mapping[str, o
 
 
 def kmer_counts(blocks: Sequence[Array], k: int) -> list[sp.csr_array]:
-    """Return the float64 counts of all k-mers, k characters long, in the strings of each block: one column per k-mer of any block. Strings
-    shorter than k have no k-mer. Columns ascend inside a row. The column of a k-mer depends on all blocks, so only inner products between
-    their rows have a meaning.
+    """Return the float64 counts of all k-mers (substrings of k characters) in the strings of each block, with one column per k-mer of any
+    block.
+
+    Strings shorter than k have no k-mer. Columns ascend within a row. The column of a k-mer depends on all blocks, so only inner products
+    between rows of these blocks are meaningful.
     """
     texts = [text for block in blocks for text in block]
     points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype="<u4")
@@ -192,7 +199,7 @@ def kmer_counts(blocks: Sequence[Array], k: int) -> list[sp.csr_array]:
 
 
 def _find_windows(symbols: Array, lengths: Array, k: int) -> tuple[Array, Array]:
-    """Return a number for every window of k characters inside one string, equal for equal windows, and its string."""
+    """Return a number for each window of k characters inside one string, equal for equal windows, and the string of each window."""
     starts = np.cumsum(lengths) - lengths
     per_row = np.maximum(lengths - k + 1, 0)
     rows = np.repeat(np.arange(len(lengths)), per_row)
@@ -201,7 +208,7 @@ def _find_windows(symbols: Array, lengths: Array, k: int) -> tuple[Array, Array]
 
 
 def _rank_windows(symbols: Array, first: Array, k: int) -> Array:
-    """Return the rank of every window of length k: a number with a digit per character, ranked again whenever it becomes too long."""
+    """Return the rank of each window of length k: a number with one digit per character, ranked again whenever it becomes too long."""
     base = int(symbols.max(initial=0)) + 1
     names, bound = symbols[first].astype(np.int64), base
     for offset in range(1, k):

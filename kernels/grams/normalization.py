@@ -1,18 +1,18 @@
-r"""Centring and scaling of kernels from a few sums over the training rows, applied when a block is read; stored entries stay raw.
+r"""Centring and scaling of kernels, from a few sums over the training rows; applied when a block is read, while stored entries stay raw.
 
-With the raw kernel K over the n training rows, r its row means, m the mean of all entries, each row counted as often as its weight says
-(n is the sum of the weights),
+For the raw kernel K over the n training rows, let r be its row means and m the mean of all entries. Rows count as often as their weight
+says, and n is the sum of the weights.
 
 .. math::
 
     G_{ij} = K_{ij} - r_i - r_j + m \ \text{ if centred, else } K_{ij}, \qquad \tilde K_{ij} = s\, \frac{G_{ij}}{q_i q_j},
 
-where ``q = 1`` and ``s`` is 1 for ``none``, ``n / trace G`` for ``trace``, ``1 / trace G`` for ``unit_trace`` (Yang, 2010, sec. 6.5.2),
-``1 / (mean diag K - mean K)`` for ``multiplicative`` (unit variance in feature space; Zien and Ong, 2007), and for ``cosine`` ``s = 1``,
-``q_i = sqrt(G_ii)``. Test rows are normalised with the sums of the training rows, and their row mean is over the training rows, too.
+where ``q = 1`` and ``s`` is 1 for ``none``, ``n / trace G`` for ``trace``, ``1 / trace G`` for ``unit_trace`` (Yang, 2010, sec. 6.5.2), and
+``1 / (mean diag K - mean K)`` for ``multiplicative`` (unit variance in feature space; Zien and Ong, 2007). For ``cosine``, ``s = 1`` and
+``q_i = sqrt(G_ii)``. Test rows are normalised with the sums of the training rows; their row means are over the training rows, too.
 
-A kernel without the variance that a division needs (a constant one under ``multiplicative`` or centring, one of zeros) becomes zero, and
-so does a row of length zero under ``cosine``.
+A kernel becomes zero if the variance in a denominator is zero (a constant kernel under ``multiplicative`` or centring, or a zero kernel).
+So does a row of length zero under ``cosine``.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ ROUND_OFF_SHARE = 1e-12  # Share of a trace or a diagonal entry below which the 
 
 @dataclass(frozen=True)
 class BlockSums:
-    """Row sums ``(k, n_rows)`` of one block of several kernels over two half-open ranges; its diagonal or, off the diagonal, its column
-    sums.
+    """Row sums ``(k, n_rows)`` of one block of several kernels over two half-open ranges; also its diagonal or, for blocks off the
+    diagonal, its column sums.
     """
 
     rows: tuple[int, int]
@@ -57,9 +57,10 @@ def block_sums(blocks: Array, rows: tuple[int, int], columns: tuple[int, int], c
 
 @dataclass(frozen=True)
 class KernelSums:
-    """Sums of one raw kernel over the training rows, which its normalisation needs; ``total`` is that of all entries.
+    """Sums of one raw kernel over the training rows, as needed for its normalisation; ``total`` is the sum of all entries.
 
-    ``counts`` ``(n,)``: how often every row counts, all once by default. A row that counts twice is two, one that counts 0 times is none.
+    ``counts``, ``(n,)``, says how often each row counts [default: once]. A row that counts twice acts as two rows; one that counts 0 times
+    is ignored.
     """
 
     trace: float
@@ -70,7 +71,7 @@ class KernelSums:
 
     @property
     def n(self) -> float:
-        """Number of rows, each as often as it counts."""
+        """Number of rows, each counted as often as ``counts`` says."""
         return len(self.diagonal) if self.counts is None else float(self.counts.sum())
 
     @classmethod
@@ -81,7 +82,9 @@ class KernelSums:
 
     @classmethod
     def of_diagonals(cls, diagonals: Array, counts: Array | None = None) -> list[KernelSums]:
-        """Return the sums of kernels whose normalisation is :func:`needs_diagonal_only`, (k, n); NaN where rows would be needed."""
+        """Return the sums of kernels whose normalisation needs the diagonal only (:func:`needs_diagonal_only`), from diagonals (k, n); row
+        sums are NaN.
+        """
         unknown = np.broadcast_to(np.nan, diagonals.shape[1:])
         return [cls(_counted_sum(diagonal, counts), diagonal, unknown, np.nan, counts) for diagonal in diagonals]
 
@@ -91,7 +94,7 @@ def _counted_sum(values: Array, counts: Array | None) -> float:
 
 
 def kernel_sums(n: int, parts: Iterable[BlockSums], counts: Array | None = None) -> list[KernelSums]:
-    """Return the sums of every kernel from those of all blocks of the upper triangle, added in the order given."""
+    """Return the sums of each kernel from those of all blocks of the upper triangle, added in the order given."""
     parts = list(parts)
     k = len(parts[0].row_sums) if parts else 0
     rows, diagonal = np.zeros((k, n)), np.full((k, n), np.nan)
@@ -109,8 +112,10 @@ def kernel_sums(n: int, parts: Iterable[BlockSums], counts: Array | None = None)
 
 @dataclass(frozen=True)
 class Normalization:
-    """How one kernel is centred and scaled: s, and for a centred one r ``(n,)`` and m, for a ``cosine`` q ``(n,)``. A solver with a free
-    bias needs nothing but ``scale`` unless the kind is ``cosine``. ``counts``: of a centred one, as in :class:`KernelSums`.
+    """Centring and scaling of one kernel: s; if centred r ``(n,)`` and m; for ``cosine`` q ``(n,)``.
+
+    A solver with a free bias needs only ``scale``, unless the kind is ``cosine``. ``counts`` of a centred kernel is as in
+    :class:`KernelSums`.
     """
 
     record_name: ClassVar[str] = "Normalization"
@@ -123,7 +128,9 @@ class Normalization:
 
     @classmethod
     def of(cls, spec: KernelSpec, sums: KernelSums) -> Normalization:
-        """Return the normalisation of a kernel; refuse a trace or variance that is negative (not positive semi-definite) or not finite."""
+        """Return the normalisation of a kernel. Raises ValueError for a trace or variance that is negative (K is not positive
+        semi-definite) or not finite.
+        """
         n = sums.n
         mean = sums.total / (n * n) if n else 0.0
         row_mean = sums.row_sums / n if spec.centre else None
@@ -138,7 +145,7 @@ class Normalization:
         return self.row_mean is None and self.diag_root is None
 
     def apply_block(self, block: Array, rows: slice | Array, columns: slice | Array) -> Array:
-        """Return the raw block of training rows ``rows`` and ``columns`` normalised, computed in float64, in its own type."""
+        """Normalise a raw block of training rows ``rows`` and ``columns``; computed in float64, returned in the block's type."""
         return self._apply(block, _select_rows(self.row_mean, rows), _select_rows(self.diag_root, rows), columns)
 
     def apply_diagonal(self, diagonal: Array) -> Array:
@@ -149,9 +156,10 @@ class Normalization:
     def apply_test(
         self, block: Array, *, diagonal: Array | None = None, row_mean: Array | None = None, columns: slice | Array | None = None
     ) -> Array:
-        """Return the normalised block of test rows against training rows. A ``cosine`` needs ``diagonal``, k(x, x) of the test rows
-        (:func:`blocks.gram_diagonal`). The ``columns`` are all training rows by default; of other columns centring needs ``row_mean``, the
-        means of the raw entries over all training rows.
+        """Return the normalised block of test rows against training rows.
+
+        ``cosine`` needs ``diagonal``, k(x, x) of the test rows (:func:`blocks.gram_diagonal`). ``columns`` are all training rows by
+        default; for others, centring needs ``row_mean``, the means of the raw entries over all training rows.
         """
         root = None
         if self.row_mean is not None and row_mean is None:
@@ -176,12 +184,11 @@ class Normalization:
 
 
 def make_normalizations(specs: Sequence[KernelSpec], sums: Sequence[KernelSums]) -> list[Normalization]:
-    """Return the normalisation of every kernel."""
     return [Normalization.of(spec, one) for spec, one in zip(specs, sums, strict=True)]
 
 
 def leave_out_idle(norms: Sequence[Normalization], counts: Array | None) -> list[Normalization]:
-    """Return normalisations under which rows that do not count are at the origin: all their entries are zero, however large they were."""
+    """Return normalisations in which rows with count zero are at the origin: all their entries become zero, however large."""
     if counts is None or counts.all():
         return list(norms)
     roots = [np.where(counts > 0, 1.0 if norm.diag_root is None else norm.diag_root, 0.0) for norm in norms]
@@ -202,7 +209,7 @@ def _safe_inverse(root: Array) -> Array:
 
 
 def _row_lengths(diagonal: Array, row_mean: Array | None, mean: float) -> Array:
-    """Return the lengths of rows in feature space, after centring if there are row means."""
+    """Return the lengths of rows in feature space, after centring if row means are given."""
     left = diagonal if row_mean is None else diagonal - 2.0 * row_mean + mean
     return np.sqrt(np.where(left > ROUND_OFF_SHARE * np.abs(diagonal), left, 0.0))
 

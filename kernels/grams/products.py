@@ -1,7 +1,7 @@
 """Products of kernels, and of sums of kernels, as one kernel: the nodes of a graph of kernels.
 
-A product of positive semi-definite kernels is one (Schur), and so is a sum with weights that are not negative. Entries are computed block
-by block from those of the factors, whose matrices are not stored.
+A product of positive semi-definite kernels is positive semi-definite (Schur), and so is a sum with non-negative weights. Entries are
+computed block by block from those of the factors, whose matrices are not stored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STAR = re.compile(r"\s*\*\s*(?=[A-Za-z_])")
 
 @dataclass(frozen=True)
 class ProductSpec:
-    """``k(x, z) = scale prod_f sum_t w_ft k_ft(x, z)``, over raw kernels; without factors it is a constant kernel."""
+    """``k(x, z) = scale prod_f sum_t w_ft k_ft(x, z)``, over raw kernels; without factors, a constant kernel."""
 
     factors: tuple[Factor, ...] = ()
     scale: float = 1.0
@@ -43,17 +43,17 @@ class ProductSpec:
 
     @classmethod
     def parse(cls, text: str, close: Callable[[KernelSpec], KernelSpec] = lambda spec: spec) -> ProductSpec:
-        """Return the product of a text such as ``rbf(gamma=1.0)[0] * linear[3]``; ``close`` makes a kernel over data of each part."""
+        """Parse a text such as ``rbf(gamma=1.0)[0] * linear[3]``; ``close`` adapts the kernel of each part to the data."""
         return cls() if text.strip() == CONSTANT_TEXT else cls.of([close(KernelSpec.parse(part)) for part in _STAR.split(text)])
 
     @property
     def kernels(self) -> tuple[KernelSpec, ...]:
-        """The distinct kernels among its terms, in the order of their first appearance."""
+        """The distinct kernels among the terms, in order of first appearance."""
         return tuple(dict.fromkeys(spec for factor in self.factors for _, spec in factor if spec is not None))
 
     @property
     def single(self) -> KernelSpec | None:
-        """The kernel that the product is, where it is no more than one."""
+        """The single kernel that the product consists of, or None if there is more."""
         (weight, spec), *more = self.factors[0] if len(self.factors) == 1 else ((0.0, None),)
         return spec if weight == self.scale == 1.0 and not more else None
 
@@ -61,14 +61,14 @@ class ProductSpec:
         return " * ".join(_format_factor(factor) for factor in self.factors) or CONSTANT_TEXT
 
     def to_json(self) -> dict[str, Any]:
-        """Return the kernel as a dictionary of JSON values."""
+        """Return the kernel as a JSON-compatible dictionary."""
         factors = [[[weight, None if spec is None else spec.to_json()] for weight, spec in factor] for factor in self.factors]
         return {"name": "product", "factors": factors, "scale": self.scale}
 
     raw_json = to_json
 
     def digest(self) -> str:
-        """Return the SHA-256 of the kernel, by which a Gram store knows it."""
+        """Return the SHA-256 of the kernel, its key in a Gram store."""
         return record_digest(self.to_json())
 
     @classmethod
@@ -79,7 +79,7 @@ class ProductSpec:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether no entry is beyond one: a product of exponentials of distances."""
+        """Whether all entries are at most one: a product of exponentials of distances."""
         plain = [factor[0][1] for factor in self.factors if len(factor) == 1 and factor[0][0] == 1.0]
         return (
             self.scale <= 1.0 and len(plain) == len(self.factors) and all(spec is not None and KERNELS[spec.name].decays for spec in plain)
@@ -97,7 +97,7 @@ class ProductSpec:
             out *= part
 
     def _factor(self, factor: Factor, places: Mapping[KernelSpec, int], base: Array) -> Array:
-        """Return the entries of one factor, as they lie in ``base`` where it is a kernel alone."""
+        """Return the entries of one factor; for a single kernel, a view of ``base``."""
         if len(factor) == 1 and factor[0][0] == 1.0 and factor[0][1] is not None:
             return base[places[factor[0][1]]]
         total = np.zeros(base.shape[1:], base.dtype)
@@ -124,7 +124,7 @@ MAX_NAMED = 4  # columns of a kernel up to which their names stand in its text
 
 
 def named_text(kernel: AnyKernel, columns: Sequence[str] | None) -> str:
-    """Return the text of a kernel, or product, with the names of its columns where it has few; ``None`` of columns without names."""
+    """Return the text of a kernel, or product, with the names of its columns if there are few; ``None`` if columns have no names."""
     if columns is None:
         return str(kernel)
     if isinstance(kernel, KernelSpec):
@@ -137,6 +137,6 @@ def named_text(kernel: AnyKernel, columns: Sequence[str] | None) -> str:
 
 
 def distinct_kernels(specs: Sequence[AnyKernel]) -> list[KernelSpec]:
-    """Return the distinct kernels of some kernels and products, in the order of their first appearance."""
+    """Return the distinct kernels of some kernels and products, in order of first appearance."""
     parts = [spec.kernels if isinstance(spec, ProductSpec) else (spec,) for spec in specs]
     return list(dict.fromkeys(one for part in parts for one in part))

@@ -1,4 +1,4 @@
-"""Rows of data as kernels read them: checked, with the kernel's features only, in float64."""
+"""Rows of data in the form that kernels read: checked, restricted to the kernel's features, in float64."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def as_rows(X: object, name: str = "X") -> Rows:
 
 
 def n_columns(rows: Rows) -> int | None:
-    """Return the number of features, None for strings."""
+    """Return the number of features, or None for strings."""
     return row_shape(rows)[1] if rows.ndim == 2 else None
 
 
@@ -58,7 +58,7 @@ class DenseColumns:
 
     @classmethod
     def of(cls, rows: Rows, columns: Iterable[tuple[int, ...] | None]) -> Rows | DenseColumns:
-        """Return the columns that kernels read, or the rows as they are: dense ones, or those of which kernels read all or many columns."""
+        """Return the columns that kernels read, or the rows unchanged if they are dense or kernels read all or many columns."""
         read = list(columns)
         if not sp.issparse(rows) or len(read) < 2 or None in read:
             return rows
@@ -69,7 +69,7 @@ class DenseColumns:
 
 
 def select_columns(rows: Rows | DenseColumns, columns: tuple[int, ...] | None) -> Rows:
-    """Return some of the features, all of them for None."""
+    """Return some of the features; None means all."""
     if isinstance(rows, DenseColumns):
         return rows.values[:, [rows.places[column] for column in columns or ()]]
     return rows if columns is None else rows[:, list(columns)]
@@ -77,7 +77,7 @@ def select_columns(rows: Rows | DenseColumns, columns: tuple[int, ...] | None) -
 
 @dataclass(frozen=True)
 class Side:
-    """The rows of one side of a block over a subset of the features, finite numbers in float64; label and columns are for messages."""
+    """The rows of one side of a block over a subset of the features, as finite float64 numbers; label and columns are used in messages."""
 
     values: Rows
     label: str
@@ -85,8 +85,8 @@ class Side:
 
     @classmethod
     def take(cls, rows: Rows | DenseColumns, label: str, columns: tuple[int, ...] | None, who: object) -> Side:
-        """Return the rows with some of their columns; refuse an entry that is not finite, or whose square is not, naming ``who``, row and
-        column.
+        """Return the rows with some of their columns. Raises ValueError, with ``who``, row and column, if an entry or its square is not
+        finite.
         """
         part = select_columns(rows, columns)
         if isinstance(part, np.ndarray):
@@ -101,28 +101,26 @@ class Side:
 
     @property
     def sparse(self) -> bool:
-        """Whether the rows are sparse."""
         return sp.issparse(self.values)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(n, c)."""
         n, c = row_shape(self.values)
         return n, c
 
     @property
     def entries(self) -> Array:
-        """The stored numbers in the order of storage."""
+        """The stored numbers in storage order."""
         return self.values.data if isinstance(self.values, sp.csr_array) else self.values
 
     @cached_property
     def peak(self) -> float:
-        """The greatest absolute value, NaN if there is one."""
+        """The largest absolute value; NaN if there is a NaN."""
         return float(max(self.entries.max(initial=0.0), -self.lowest)) if self.lowest == self.lowest else float("nan")
 
     @cached_property
     def lowest(self) -> float:
-        """The least stored value or 0, NaN if there is one."""
+        """The smallest stored value or 0, whichever is smaller; NaN if there is a NaN."""
         return float(self.entries.min(initial=0.0))
 
     @cached_property
@@ -137,7 +135,7 @@ class Side:
 
     @property
     def csr(self) -> tuple[Array, Array, Array]:
-        """Values, columns and starts of sparse rows, in one type each."""
+        """Values, columns and starts of sparse rows, each in a fixed type."""
         assert isinstance(self.values, sp.csr_array)
         return self.values.data, self.values.indices.astype(np.int64, copy=False), self.values.indptr.astype(np.int64, copy=False)
 
@@ -157,7 +155,7 @@ class Side:
 
 
 def text_rows(rows: Rows, who: object, label: str) -> Array:
-    """Return rows of strings, or raise ValueError that names the kernel."""
+    """Return rows of strings. Raises ValueError, which names the kernel, for other rows."""
     if rows.ndim != 1:
         raise ValueError(f"kernel {who} reads strings; {label} is a matrix of numbers")
     return np.asarray(rows, dtype=object)

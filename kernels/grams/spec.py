@@ -1,6 +1,6 @@
 """A kernel as a value: name, parameters, features and normalisation, with a short text, a JSON record and a digest of the raw kernel.
 
-A kernel may leave something open: columns by their names, or the width of a Gaussian. It is closed once the data are known.
+A kernel may be open: it names columns, or leaves the width of a Gaussian to the data. It is closed once the data are known.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class KernelSpec:
     name : str
         A name of :data:`functions.KERNELS`.
     params : tuple of (str, value)
-        Parameters, also accepted as a mapping; defaults are filled in and the order is fixed, so equal kernels are equal values. The
-        ``gamma`` of an ``rbf`` may be left open: it is then ``1 / (2 m^2)``, m the median distance of rows in the columns it reads.
+        Parameters, also accepted as a mapping. Defaults are filled in and the order is fixed, so equal kernels are equal values.
+        Without ``gamma``, an ``rbf`` uses ``1 / (2 m^2)``, where m is the median distance of rows in the columns it reads.
     columns : tuple of int or None
-        The features it looks at, ascending and distinct; None for all of them. An open kernel may have names among them, as given.
+        The features it reads, ascending and distinct; None means all. An open kernel may contain names, as given.
     normalize : {"none", "trace", "unit_trace", "multiplicative", "cosine"}
         Scaling by sums over the training rows, see :class:`normalization.Normalization`.
     centre : bool
-        Whether the kernel is centred in feature space over the training rows first.
+        Whether the kernel is first centred in feature space over the training rows.
 
     Raises
     ------
@@ -94,22 +94,23 @@ class KernelSpec:
 
     @property
     def arguments(self) -> dict[str, Value]:
-        """The parameters as a dictionary."""
         return dict(self.params)
 
     @functools.cached_property
     def is_open(self) -> bool:
-        """Whether a width, or the number of a column, is left to the data."""
+        """Whether a width or a column number depends on the data."""
         return bool(self.column_names) or len(self.params) < len(KERNELS[self.name].parameters)
 
     @property
     def column_names(self) -> list[str]:
-        """Columns that are named."""
+        """Columns given by name."""
         return [column for column in self.columns or () if isinstance(column, str)]
 
     def closed(self, numbers: Callable[[], Mapping[str, int]], width: Callable[[tuple[int, ...] | None], float]) -> KernelSpec:
-        """Return the kernel over data whose columns have ``numbers`` by name; ``width`` of some columns is what was left out. Raises
-        ValueError: a name that no column has.
+        """Return the kernel with column numbers in place of names, and with its width.
+
+        ``numbers()`` maps column names to numbers; ``width(columns)`` computes a missing width. Raises ValueError if no column has a given
+        name.
         """
         if not self.is_open:
             return self
@@ -131,9 +132,10 @@ class KernelSpec:
 
     @classmethod
     def parse(cls, text: str) -> KernelSpec:
-        """Return the kernel of a short text. ``text``: ``name(parameter=value, ...)[columns] normalisation centre``, all but the name
-        optional. Values may also stand in their order without names. Columns are names, numbers and half-open ranges: ``[3,7:9]`` is 3,
-        7, 8. Raises ValueError if it is not of this form, or a part breaks its rule.
+        """Parse a short text of the form ``name(parameter=value, ...)[columns] normalisation centre``; all parts but the name are optional.
+
+        Values may also be given in order without names. Columns are names, numbers and half-open ranges: ``[3,7:9]`` is 3, 7, 8. Raises
+        ValueError if the text has another form, or a part breaks its rule.
         """
         if not isinstance(text, str):
             raise ValueError(f"kernel {text!r} is not of the form {FORM}")
@@ -142,11 +144,11 @@ class KernelSpec:
     # -- JSON ----------------------------------------------------------------------------------------------------------------
 
     def raw_json(self) -> dict[str, Any]:
-        """Return the kernel without its normalisation as a dictionary of JSON values."""
+        """Return the kernel without its normalisation as a JSON-compatible dictionary."""
         return {"name": self.name, "params": self.arguments, "columns": None if self.columns is None else list(self.columns)}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the kernel as a dictionary of JSON values."""
+        """Return the kernel as a JSON-compatible dictionary."""
         return {**self.raw_json(), "normalize": self.normalize, "centre": self.centre}
 
     @classmethod
@@ -159,7 +161,7 @@ class KernelSpec:
         return cls(record["name"], params, **{key: record[key] for key in known[2:] if key in record})
 
     def digest(self) -> str:
-        """Return the SHA-256 of the raw kernel: kernels that differ in normalisation only have the same numbers and the same digest."""
+        """Return the SHA-256 of the raw kernel. Kernels that differ only in their normalisation have equal entries and the same digest."""
         return record_digest(self.raw_json())
 
 
@@ -238,7 +240,7 @@ def _format_spec(spec: KernelSpec) -> str:
 
 
 def format_kernel(spec: KernelSpec, columns: Sequence[int | str] | None) -> str:
-    """Return the short text of a kernel with numbers or names of its columns, numbers in runs; parameters at their defaults left out."""
+    """Return the short text of a kernel with column numbers (in ranges) or names, without parameters at their defaults."""
     known = KERNELS[spec.name].parameters
     params = [(key, value) for key, value in spec.params if key not in known or value != known[key].default]
     text, shown = spec.name, ",".join(f"{key}={_quote(value) if isinstance(value, str) else repr(value)}" for key, value in params)
@@ -253,7 +255,7 @@ def _quote(value: str) -> str:
 
 
 def _column_texts(columns: Iterable[int | str]) -> Iterator[str]:
-    """Yield columns as texts, numbers that follow one another as a range."""
+    """Yield columns as texts, with consecutive numbers as a range."""
     for _, group in itertools.groupby(enumerate(columns), lambda pair: pair if isinstance(pair[1], str) else pair[1] - pair[0]):
         members = [column for _, column in group]
         if isinstance(members[0], str):
@@ -273,8 +275,8 @@ def kernel_grid(
 ) -> list[KernelSpec]:
     r"""Return Gaussian and polynomial kernels on several subsets of the features.
 
-    By default the ``13 (d + 1)`` kernels of Yang's thesis (2010, sec. 6.5.2): widths :math:`2^{-3}, \dots, 2^6` and degrees 1, 2, 3, on
-    all features and on each single one,
+    By default these are the ``13 (d + 1)`` kernels of Yang's thesis (2010, sec. 6.5.2): widths :math:`2^{-3}, \dots, 2^6` and degrees 1, 2,
+    3, on all features and on each single one,
 
     .. math:: \exp\left(-\frac{\|x - z\|^2}{2 \sigma^2}\right), \qquad (\langle x, z \rangle + 1)^p.
 
@@ -287,9 +289,9 @@ def kernel_grid(
     degrees : iterable of int
         Degrees of the polynomials.
     subsets : iterable of sequences of int, optional
-        Subsets of features, None for all of them; by default all features and every single one.
+        Subsets of features, None for all of them [default: all features, and each single one].
     normalize, centre
-        As in :class:`KernelSpec`, for all of them.
+        As in :class:`KernelSpec`, for all kernels.
 
     Returns
     -------
@@ -299,7 +301,7 @@ def kernel_grid(
     Raises
     ------
     ValueError
-        If d < 1, a width is not positive, a degree is below one, or a subset leaves the features.
+        If d < 1, a width is not positive, a degree is below one, or a subset contains a feature outside of 0 to d - 1.
     """
     if d < 1:
         raise ValueError(f"d is {d}; a kernel grid needs at least one feature")
@@ -317,8 +319,9 @@ KernelLike = KernelSpec | str | Mapping[str, Any] | Callable[..., Any]  # The fo
 
 
 def as_specs(kernels: KernelLike | Iterable[KernelLike], d: int | None) -> list[KernelSpec]:
-    """Return kernels as a list of :class:`KernelSpec`, for data of ``d`` columns, None where rows are strings. Short texts are parsed,
-    mappings read as JSON records; a callable must be importable by its name, because workers import it.
+    """Return kernels as a list of :class:`KernelSpec`, for data of ``d`` columns (None if rows are strings).
+
+    Short texts are parsed, and mappings are read as JSON records. A callable must be importable by its name, because workers import it.
     """
     is_one = isinstance(kernels, (KernelSpec, str, Mapping)) or callable(kernels)
     items = [cast(KernelLike, kernels)] if is_one else list(cast(Iterable[KernelLike], kernels))
@@ -334,7 +337,7 @@ def as_specs(kernels: KernelLike | Iterable[KernelLike], d: int | None) -> list[
 
 
 def check_columns(spec: KernelSpec, d: int | None) -> None:
-    """Raise ValueError if a kernel reads a column that the data do not have, or leaves open what must be known to compute it."""
+    """Raise ValueError if a kernel reads a column that the data do not have, or if it is still open."""
     if spec.is_open:
         for name in spec.column_names:
             raise ValueError(f"kernel {spec.name!r}: column {name!r} is a name; only where the data are known it has a number")

@@ -1,7 +1,7 @@
-"""Kernels of numbers without whole blocks: written into a packed bank, or summed into decision values.
+"""Kernels of numbers without complete blocks: written into a packed bank, or summed into decision values.
 
-:mod:`blocks` fills whole blocks. Here all kernels over one set of features are computed a strip of rows at a time, while the strip is in
-the cache; from there every entry is written or added once, with the bits of :func:`blocks.gram_block`.
+:mod:`blocks` fills complete blocks. Here all kernels over one set of features are computed one strip of rows at a time, so that the strip
+stays in the cache. Each entry is then written or added once, with the bits of :func:`blocks.gram_block`.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ def has_number_kernels_only(specs: Sequence[AnyKernel]) -> TypeGuard[Sequence[Ke
 
 
 def packed_grams(specs: Sequence[KernelSpec], X: object, out: Array) -> None:
-    """Write the raw kernels of all pairs of rows of X ``(n, d)`` as :class:`~gramplane.kernels.bank.bank.PackedBank` holds them. The
-    kernels are :func:`has_number_kernels_only`, ``out`` ``(n_specs, n_packed)`` in C order gets the entries of ``gram_block(specs, X)``.
+    """Write the raw kernels of all pairs of rows of X ``(n, d)`` in the layout of :class:`~gramplane.kernels.bank.bank.PackedBank`.
+
+    The kernels must satisfy :func:`has_number_kernels_only`. ``out``, ``(n_specs, n_packed)`` in C order, receives the entries of
+    ``gram_block(specs, X)``.
     """
     rows = as_rows(X)
     n = row_shape(rows)[0]
@@ -52,9 +54,10 @@ def packed_grams(specs: Sequence[KernelSpec], X: object, out: Array) -> None:
 
 
 def kernel_decisions(specs: Sequence[KernelSpec], weights: Array, X: object, Z: object, beta: Array) -> Array:
-    """Return ``sum_q w_mq sum_s K_q(x_i, z_s) beta_ms`` for machines m, ``(n, n_machines)``, without a matrix of any kernel. The kernels
-    are :func:`has_number_kernels_only`, ``weights`` ``(n_machines, n_specs)`` and ``beta`` ``(n_machines, s)``. The value of a row does not
-    depend on the other rows but for BLAS' rounding (:mod:`blocks`).
+    """Return ``sum_q w_mq sum_s K_q(x_i, z_s) beta_ms`` for models m, ``(n, n_machines)``, without computing a kernel matrix.
+
+    The kernels must satisfy :func:`has_number_kernels_only`; ``weights`` are ``(n_machines, n_specs)`` and ``beta`` ``(n_machines, s)``.
+    The value of a row does not depend on other rows, except for BLAS' rounding (:mod:`blocks`).
     """
     left, right = as_rows(X), as_rows(Z, "Z")
     out = np.zeros((row_shape(left)[0], len(weights)))
@@ -71,8 +74,10 @@ def kernel_decisions(specs: Sequence[KernelSpec], weights: Array, X: object, Z: 
 
 
 def packed_bytes(specs: Sequence[KernelSpec], n: int, d: int) -> int:
-    """Bound the memory of :func:`packed_grams` over n rows of d features, beside the rows and ``out``: rows of one set of features as they
-    are taken, padded and transposed; a tile of every kind of sums, part of each copied, and strips of all the kernels.
+    """Return an upper bound of the memory of :func:`packed_grams` over n rows of d features, in addition to the rows and ``out``.
+
+    It covers the rows of one set of features (taken, padded and transposed), a tile of every kind of sums, a copy of part of each, and
+    strips of all kernels.
     """
     size, rows, largest = tile_size(n), 8 * n + 8 * BLAS_SIDE, 0
     for (_, columns), members in group_by_columns(specs).items():
@@ -86,7 +91,7 @@ def packed_bytes(specs: Sequence[KernelSpec], n: int, d: int) -> int:
 
 
 class _Strip(NamedTuple):
-    """Entries (k, rows, columns) of the kernels of a group, from row i and column j on; overwritten by the next strip."""
+    """Entries (k, rows, columns) of the kernels of a group, starting at row i and column j; the next strip overwrites them."""
 
     i: int
     j: int
@@ -94,7 +99,7 @@ class _Strip(NamedTuple):
 
 
 class _StripBuffers:
-    """Work space for one group of kernels after another."""
+    """Work space shared by successive groups of kernels."""
 
     def __init__(self, size: int, dtype: np.dtype) -> None:
         self.tiles, self.dtype = Tiles(size), dtype
@@ -107,7 +112,7 @@ class _StripBuffers:
         return self._entries[: k * rows * width].reshape(k, rows, width)
 
     def copy_part(self, number: int, part: Array) -> Array:
-        """Return a copy of a part of a tile, no wider than it must be: the writers compute whole rows."""
+        """Return a copy of a part of a tile, as narrow as possible, because the writers compute complete rows."""
         rows, width = part.shape
         while len(self._sums) <= number:
             self._sums.append(np.zeros(0))
@@ -121,7 +126,7 @@ class _StripBuffers:
 def _iterate_groups(
     specs: Sequence[KernelSpec], left: Rows, right: Rows, dtype: np.dtype, *, triangle: bool
 ) -> Iterator[tuple[NumberKernels, Iterator[_Strip]]]:
-    """Yield the kernels of each set of features with the strips of their block; with ``triangle`` only those of the packed bands."""
+    """Yield the kernels of each set of features with the strips of their block; with ``triangle``, only the strips of the packed bands."""
     for spec in specs:
         check_columns(spec, n_columns(left))
     workspace = _StripBuffers(tile_size(max(row_shape(left)[0], row_shape(right)[0])), dtype)
@@ -149,7 +154,7 @@ def _iterate_strips(group: NumberKernels, workspace: _StripBuffers, triangle: bo
 
 
 def _write_strips(group: NumberKernels, workspace: _StripBuffers, sums: dict[tuple[int, float], Array]) -> Iterator[tuple[int, Array]]:
-    """Yield first row and entries (k, rows, width) of the kernels of some sums (height, width), a few rows at a time."""
+    """Yield the first row and the entries (k, rows, width) of the kernels of some sums (height, width), a few rows at a time."""
     narrow = {item: workspace.copy_part(q, part) for q, (item, part) in enumerate(sums.items())}
     height, width = next(iter(sums.values())).shape
     k, work = len(group.members), Workspace(width, symmetric=False)
@@ -165,7 +170,7 @@ def _write_strips(group: NumberKernels, workspace: _StripBuffers, sums: dict[tup
 
 @compiled
 def _pack_strip(entries: Array, slots: Array, values: Array, at: int, pitch: int) -> None:
-    """Write a strip of kernels to a bank: row r begins at ``at + r * pitch``."""
+    """Write a strip of kernels to a bank; row r begins at ``at + r * pitch``."""
     for q in range(entries.shape[0]):
         for r in range(entries.shape[1]):
             e = entries[q, r]
@@ -176,7 +181,7 @@ def _pack_strip(entries: Array, slots: Array, values: Array, at: int, pitch: int
 
 @compiled
 def _add_decisions(entries: Array, weights: Array, beta: Array, out: Array) -> None:
-    """Add the share of a strip of kernels (k, rows, width) in the decision values (rows, m)."""
+    """Add the contribution of a strip of kernels (k, rows, width) to the decision values (rows, m)."""
     for r in range(entries.shape[1]):
         for m in range(weights.shape[0]):
             total = 0.0

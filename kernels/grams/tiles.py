@@ -1,7 +1,7 @@
-"""Compiled writers: from one tile of sums of pairs to the entries of many kernels.
+"""Compiled functions that compute the entries of many kernels from one tile of sums over pairs.
 
-A strip of a few rows passes through all exponentials, squarings or powers while it is in the first cache. The mirror image of a tile is
-written as another tile, from one transpose of the sums: writing ten kernels transposed costs more than their arithmetic.
+A strip of a few rows passes through all exponentials, squarings or powers while it is in the first-level cache. The mirror image of a tile
+is written as another tile, from one transpose of the sums, because writing ten kernels transposed takes longer than their arithmetic.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _write_squarings(work: Array, rows: int, width: int, squarings: Array, slots
 def _decay_tile(
     sums: Array, height: int, width: int, base: float, squarings: Array, slots: Array, out: Array, i: int, j: int, work: Array, keep: Array
 ) -> None:
-    """Write one base kernel and its powers; it is copied to ``keep`` if that has rows, and read from ``sums`` if base is 0."""
+    """Write one base kernel and its powers. It is copied to ``keep`` if that has rows; if base is 0, it is read from ``sums``."""
     for r in range(0, height, STRIP_ROWS):
         rows = min(STRIP_ROWS, height - r)
         if base > 0.0:
@@ -125,7 +125,7 @@ def _decay_tile(
 def single_decays(
     sums: Array, height: int, width: int, gammas: Array, rates: Array, slots: Array, out: Array, i: int, j: int, rounded: Array
 ) -> None:
-    """Write exp(-gamma sums) of several gammas to a float32 array; the sums are rounded once for all of them."""
+    """Write exp(-gamma sums) for several gammas to a float32 array; the sums are rounded once for all of them."""
     for r in range(height):
         s = sums[r]
         for c in range(rounded.size):
@@ -166,7 +166,7 @@ def _power_tile(
 
 
 def tile_size(n: int) -> int:
-    """Return the rows and columns of the tiles of a block, n being the greater number of its rows and columns."""
+    """Return the number of rows and columns of the tiles of a block; n is the larger of its numbers of rows and columns."""
     return min(MAX_TILE, -(-max(n, 1) // BLAS_SIDE) * BLAS_SIDE)
 
 
@@ -177,7 +177,7 @@ def new_tile(size: int) -> Array:
 
 @dataclass(frozen=True)
 class Powers:
-    """Kernels ``(gamma sum + coef0)^p`` of one gamma and coef0: degrees p ascending, and where each goes."""
+    """Kernels ``(gamma sum + coef0)^p`` with one gamma and coef0: degrees p, ascending, and the position of each."""
 
     gamma: float
     coef0: float
@@ -202,7 +202,7 @@ class Target:
 
 
 class Workspace:
-    """Work space of the writers for tiles of size x size: strips, and for symmetric blocks a base kernel and a transposed tile."""
+    """Work space for tiles of size x size: strips and, for symmetric blocks, a base kernel and a transposed tile."""
 
     def __init__(self, size: int, symmetric: bool) -> None:
         self.strips = np.empty((2 * STRIP_ROWS, size + SPARE_COLUMNS))
@@ -212,9 +212,10 @@ class Workspace:
 
 
 def write_decays(sums: Array, chain: Chain, to: Target, mirror: bool, work: Workspace) -> None:
-    """Write ``exp(-gamma sums)`` for every gamma of a chain to the part ``to``, and with ``mirror`` to the transposed part, too. ``sums``
-    are a tile of :func:`new_tile`. In float64 each exponential is computed once for both parts. With ``mirror`` the work space must be a
-    symmetric one.
+    """Write ``exp(-gamma sums)`` for each gamma of a chain to ``to`` and, with ``mirror``, also to the transposed part.
+
+    ``sums`` is a tile of :func:`new_tile`. In float64 each exponential is computed once for both parts. With ``mirror`` the work space must
+    be a symmetric one.
     """
     if to.out.itemsize == 4:
         _write_single_decays(sums, chain, to, mirror, work)
@@ -252,28 +253,30 @@ def write_powers(sums: Array, powers: Powers, to: Target, mirror: bool, work: Wo
 # Tiles of sums over pairs of rows, many kinds at once: dense rows through BLAS or term by term, sparse rows through their non-zeros.
 
 MAX_DIRECT_COLUMNS = 16
-"""Up to this number of features, inner products and distances are summed term by term: exact zeros, no cancellation, as fast as BLAS."""
+"""Up to this number of features, inner products and distances are summed term by term, which gives exact zeros, has no cancellation, and is
+as fast as BLAS.
+"""
 
 Sums = dict[tuple[int, float], Array]
-"""Sums of the pairs of a tile of rows, by kind and gamma, each from :func:`tiles.new_tile`; entries beyond the block mean nothing."""
+"""Sums of the pairs of a tile of rows, by kind and gamma, each from :func:`tiles.new_tile`; entries beyond the block are undefined."""
 
 
 class Tiles:
-    """Tiles of ``size`` rows and columns for sums, used again by kernels over other features."""
+    """Tiles of ``size`` rows and columns for sums, reused for kernels over other features."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._made: list[Array] = []
 
     def __call__(self, number: int) -> Array:
-        """Return one of them, with undefined entries."""
+        """Return one of the tiles, with undefined entries."""
         while len(self._made) <= number:
             self._made.append(new_tile(self.size))
         return self._made[number]
 
 
 class DenseSums:
-    """Tiles of sums over dense rows. BLAS sees full squares only, so that no entry depends on where a block ends."""
+    """Tiles of sums over dense rows. BLAS multiplies complete squares only, so that no entry depends on where a block ends."""
 
     def __init__(self, x: Side, z: Side, sum_kinds: set[tuple[int, float]], tiles: Tiles) -> None:
         self._same = z is x
@@ -330,7 +333,7 @@ def _transpose_tiles(rows: Array) -> Array:
 
 
 def _tile_norms(rows: Array, transposed: Array) -> Array:
-    """Return squared norms by the same products as in distances, so that equal rows have distance zero exactly."""
+    """Return squared norms computed by the same products as distances, so that equal rows have distance exactly zero."""
     tiles = _split_tiles(rows)
     return np.concatenate([np.zeros(0), *(np.matmul(tile, other).diagonal() for tile, other in zip(tiles, transposed))])
 

@@ -1,1 +1,1 @@
-"""Conjunctions of propositions: bits, lattice, search."""
+"""Conjunctions of propositions: bit representation, lattice and search."""

@@ -1,8 +1,8 @@
-"""Conjunctions as packed bits: products with 0/1 columns by table look-ups, their weighted Gram matrices by counting bits.
+"""Conjunctions as packed bits: products with 0/1 columns by table look-ups, and their weighted Gram matrices by counting bits.
 
-A hull of W conjunctions over n rows is stored twice: *columns*, (W, ceil(n / 64)) words, for conjunctions and counts, and *rows*,
-(n, ceil(W / 8)) bytes, for products. A product with eight columns at once is one look-up per row in a table of their 256 possible sums,
-so Phi f and Phi'u cost n W / 8 additions; sum_i c_i phi_v(i) phi_w(i) over rows of equal weight costs n / 64 counts a pair.
+A hull of W conjunctions over n rows is stored twice: as *columns*, (W, ceil(n / 64)) words, for conjunctions and counts, and as *rows*, (n,
+ceil(W / 8)) bytes, for products. A product with eight columns at a time is one look-up per row in a table of their 256 possible sums, so
+Phi f and Phi'u take n W / 8 additions. sum_i c_i phi_v(i) phi_w(i) over rows of equal weight takes n / 64 bit counts per pair.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ MAX_UNPACKED_BYTES = 16 << 20  # Bytes of propositions that are unpacked at a ti
 
 
 def unpack_bits(words: Words, n: int) -> Bytes:
-    """Undo `pack_bits`: (k, n) zeros and ones."""
+    """Invert `pack_bits`: return (k, n) zeros and ones."""
     return np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=1, count=n, bitorder="little")
 
 
 def set_bits(words: Words) -> list[list[int]]:
-    """Return the places of the ones of every row of words, ascending."""
+    """Return the positions of the ones in each row of words, ascending."""
     node, word = np.nonzero(words)
     which, bit = np.nonzero(unpack_bits(words[node, word][:, None], 64))
     ends = np.cumsum(np.bincount(node[which], minlength=len(words))).tolist()
@@ -60,13 +60,13 @@ def set_bits(words: Words) -> list[list[int]]:
 
 
 def pack_rows(flags: Bytes) -> Bytes:
-    """Return the rows of (k, n) zeros and ones as (n, ceil(k / 8)) bytes, at least one byte a row."""
+    """Return the rows of (k, n) zeros and ones as (n, ceil(k / 8)) bytes, at least one byte per row."""
     k, n = flags.shape
     return np.packbits(flags.T, axis=1, bitorder="little") if k else np.zeros((n, 1), np.uint8)
 
 
 def pack_conjunctions(items: list[list[int]], columns: Words, n: int) -> Words:
-    """Return the packed columns of conjunctions of columns; an empty list gives the column of all n rows."""
+    """Return the packed columns of conjunctions of columns; an empty list gives a column of ones for all n rows."""
     if not items:
         return np.zeros((0, columns.shape[1]), np.uint64)
     every = pack_bits(np.ones((1, n), np.uint8))[0]
@@ -126,7 +126,7 @@ def apply_transpose(rows: Bytes, u: FloatArray, k: int) -> FloatArray:
 
 @compiled
 def zone_columns(rows: Bytes, zone: IntArray, keep: IntArray) -> Words:
-    """Return some columns restricted to some rows, packed anew: counts then take as many words as the zone has."""
+    """Return some columns restricted to some rows, packed again, so that counts take only as many words as the zone needs."""
     out = np.zeros((keep.size, (zone.size + 63) // 64), np.uint64)
     for at in range(zone.size):
         bit = np.uint64(1) << np.uint64(at & 63)
@@ -138,7 +138,9 @@ def zone_columns(rows: Bytes, zone: IntArray, keep: IntArray) -> Words:
 
 @compiled
 def weighted_gram(columns: Words, planes: Words, weights: FloatArray, out: FloatArray) -> None:
-    """Write sum over planes q of weights_q times the rows of plane q that columns v and w share, (W, W), to `out`."""
+    """Write, for each pair of columns v and w, the sum over planes q of weights_q times the number of rows of plane q in both, (W, W), to
+    `out`.
+    """
     size, nw = columns.shape
     masked = np.empty(nw, np.uint64)
     out[:, :] = 0.0

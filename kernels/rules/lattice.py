@@ -1,6 +1,6 @@
-"""The lattice of conjunctions of basic propositions over training rows: nodes, restricted problems, searches outside a hull.
+"""The lattice of conjunctions of basic propositions over training rows: nodes, restricted problems, and searches outside a hull.
 
-A fit on rows in this process takes 1.4 to 2.6 times as long on one block (``pipeline/methods/rule_ensemble/blocked_lattice.py``).
+A fit with rows in this process takes 1.4 to 2.6 times as long on one block (``pipeline/methods/rule_ensemble/blocked_lattice.py``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NODES_PER_BATCH = 512  # Conjunctions whose sums over descendants are computed a
 
 
 class Conjunctions:
-    """The lattice of conjunctions of propositions as far as it needs none of their rows: names, parents, penalties, hulls."""
+    """The part of the lattice of conjunctions that needs no rows: names, parents, penalties and hulls."""
 
     n: int
     rows: tuple[IntArray, ...]  # of every task, ascending; tasks may share rows (one class against the rest each)
@@ -34,12 +34,11 @@ class Conjunctions:
 
     @property
     def p(self) -> int:
-        """Number of propositions."""
         raise NotImplementedError
 
     @cached_property
     def root(self) -> FloatArray:
-        """L with B = L L', diagonal where B is."""
+        """L with B = L L', diagonal if B is."""
         B = self.similarity
         if not np.any(B - np.diag(np.diag(B))):
             return np.diag(np.sqrt(np.diag(B)))
@@ -49,7 +48,7 @@ class Conjunctions:
 
     @property
     def width(self) -> int:
-        """Words of a node's name, one bit for each proposition."""
+        """Number of words in a node's name, which has one bit per proposition."""
         return max(-(-self.p // 64), 1)
 
     def named(self, items: Sequence[Sequence[int]]) -> Words:
@@ -61,11 +60,11 @@ class Conjunctions:
         return out
 
     def items(self, keys: Words) -> list[list[int]]:
-        """Return the propositions of nodes, ascending."""
+        """Return the propositions of each node, ascending."""
         return set_bits(keys)
 
     def parents(self, key: Words) -> Words:
-        """Return a node without each of its propositions in turn."""
+        """Return the node without each of its propositions in turn."""
         bits = list[tuple[int, int]]()
         for word in np.flatnonzero(key).tolist():
             value = int(key[word])
@@ -93,7 +92,7 @@ class Conjunctions:
         return self.hull(self.named([[], *([e] for e in sorted(best))]))
 
     def single_forms(self) -> FloatArray:
-        """Return M of the single propositions for multipliers that balance the labels of every task."""
+        """Return M of the single propositions for multipliers that balance the labels of each task."""
         sums = np.zeros((self.p, len(self.rows)))
         for t, (rows, y, cost) in enumerate(zip(self.rows, self.y, self.cost, strict=True)):
             plus, minus = float(cost[y > 0].sum()), float(cost[y < 0].sum())
@@ -105,18 +104,18 @@ class Conjunctions:
         return np.sum((sums @ self.root) ** 2, axis=1)
 
     def products(self, weight: FloatArray) -> FloatArray:
-        """Return the sums of a weight (n,) over the rows of every proposition."""
+        """Return the sums of a weight (n,) over the rows where each proposition holds."""
         raise NotImplementedError
 
     @cached_property
     def unit(self) -> float:
-        """Cost of most rows: a multiplier at this bound is counted, not added."""
+        """Cost of most rows; multipliers at this bound are counted as bits instead of being added."""
         values, amounts = np.unique(np.concatenate(self.cost), return_counts=True)
         return float(values[np.argmax(amounts)])
 
 
 def weighted_counts(columns: Words, n: int, weight: FloatArray) -> FloatArray:
-    """Return the sums of a weight (n,) over the rows of packed columns."""
+    """Return the sums of a weight (n,) over the rows of each packed column."""
     # As bytes, and as the numbers that a product makes of them.
     step = max(MAX_UNPACKED_BYTES // (9 * max(n, 1)), 1)
     return np.concatenate([np.zeros(0), *(unpack_bits(columns[lo : lo + step], n) @ weight for lo in range(0, len(columns), step))])
@@ -125,8 +124,9 @@ def weighted_counts(columns: Words, n: int, weight: FloatArray) -> FloatArray:
 def rule_decisions(
     columns: Words, n: int, rows: Sequence[IntArray], items: Sequence[Sequence[int]], weights: FloatArray, step: int | None = None
 ) -> list[FloatArray]:
-    """Return sum_r w_rt phi_r on the rows of every task, of conjunctions of packed columns with weights ``(r, T)``; ``step`` rows as
-    numbers at a time, all where it is ``None``.
+    """Return sum_r w_rt phi_r on the rows of each task, for conjunctions of packed columns with weights ``(r, T)``.
+
+    ``step`` rows are unpacked at a time; ``None`` means all.
     """
     if not len(items):
         return [np.zeros(len(ids)) for ids in rows]
@@ -138,7 +138,7 @@ def rule_decisions(
 
 @dataclass(frozen=True)
 class RuleLattice(Conjunctions):
-    """Propositions as packed columns, and rows, labels and costs of every task."""
+    """Propositions as packed columns, with the rows, labels and costs of each task."""
 
     columns: Words  # (p, words) over the n rows
     n: int
@@ -151,20 +151,19 @@ class RuleLattice(Conjunctions):
 
     @property
     def p(self) -> int:
-        """Number of propositions."""
         return len(self.columns)
 
     @cached_property
     def keys(self) -> NDArray[np.uint64]:
-        """Random bits of the propositions, by which a search knows a conjunction."""
+        """Random bits of the propositions, by which a search identifies a conjunction."""
         return node_keys(self.p)
 
     def products(self, weight: FloatArray) -> FloatArray:
-        """Return the sums of a weight (n,) over the rows of every proposition."""
+        """Return the sums of a weight (n,) over the rows where each proposition holds."""
         return weighted_counts(self.columns, self.n, weight)
 
     def decisions(self, items: Sequence[Sequence[int]], weights: FloatArray) -> list[FloatArray]:
-        """Return sum_r w_rt phi_r on the rows of every task, of conjunctions with weights ``(r, T)``."""
+        """Return sum_r w_rt phi_r on the rows of each task, for conjunctions with weights ``(r, T)``."""
         return rule_decisions(self.columns, self.n, self.rows, items, weights)
 
     def flags(self, nodes: NodeSet) -> NDArray[np.uint8]:
@@ -178,15 +177,16 @@ class RuleLattice(Conjunctions):
         return RuleProblem(nodes.hull, tasks, self.root, rho)
 
     def signed(self, alpha: Sequence[FloatArray]) -> SignedRows:
-        """Return the rows in the order a search counts them."""
+        """Return the rows in the order in which a search counts them."""
         return order_signed_rows(self.columns, self.n, self.rows, self.y, alpha, self.similarity, self.unit)
 
     def outside(
         self, nodes: NodeSet, alpha: Sequence[FloatArray], threshold: float, *,
         frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40, most: int = 1 << 40, rows: SignedRows | None = None,
     ) -> ViolatorSearch:  # fmt: skip
-        """Look for nodes out of the hull with M / d^2 above the threshold: next to the hull, made with the ``most`` propositions of the
-        greatest bounds, or everywhere.
+        """Search for nodes outside the hull with M / d^2 above the threshold, either everywhere or next to the hull.
+
+        Next to the hull, only the ``most`` propositions with the largest bounds are combined.
         """
         known = known_keys(self.items(nodes.keys), self.keys)
         signed = self.signed(alpha) if rows is None else rows
@@ -195,10 +195,11 @@ class RuleLattice(Conjunctions):
         return find_violators(signed, known, self.keys, truth, self.a, threshold, **limits)
 
     def descendant_bound(self, nodes: NodeSet, alpha: Sequence[FloatArray]) -> float:
-        """Return the thesis' bound of the squared dual gauge outside a hull, over the whole lattice, from one matrix. The greatest value,
-        over the conjunctions u all of whose parents are in the hull, of z_u' K_u z_u with the sum over all descendants K_u = (a^-2 / (1 +
-        b))^|u| (phi_u phi_u') * (1 + b)^(X X'), b = (1 + a)^-2, entry by entry (A.1.11). No pairs are left out. It takes n^2 numbers, and
-        grows with (1 + b)^p: for few rows and propositions.
+        """Return the thesis' bound of the squared dual gauge outside a hull, over the whole lattice, from one matrix.
+
+        It is the maximum, over the conjunctions u whose parents are all in the hull, of z_u' K_u z_u with the sum over all descendants K_u
+        = (a^-2 / (1 + b))^|u| (phi_u phi_u') * (1 + b)^(X X'), b = (1 + a)^-2, entry by entry (A.1.11). All pairs of rows are used. It
+        takes n^2 numbers and grows with (1 + b)^p, so it is meant for few rows and propositions.
         """
         X, items = unpack_bits(self.columns, self.n).T.astype(np.float64), self.items(nodes.keys)
         known = {tuple(item) for item in items}

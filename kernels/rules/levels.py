@@ -1,9 +1,9 @@
-"""The search of :mod:`gramplane.kernels.rules.search` by lengths: all conjunctions of one length before any longer one.
+"""The search of :mod:`gramplane.kernels.rules.search` by length: all conjunctions of one length before any longer one.
 
-The walk of that module visits a set only with what it finds at shorter ones, its threshold never changes, and a certificate is looked for
-by length; so both visit the same conjunctions and find the same, in the same order. Here the sums of a batch of candidates are one question
-to whoever has the rows: a pass over blocks of rows, whose sums are added, or rows at hand. Which propositions may stand together is asked
-for those that open a set, when they do; no square of the propositions is held.
+The search of that module decides whether to visit a set only from shorter sets, its threshold never changes, and certificates are searched
+by length. Both searches therefore visit the same conjunctions and find the same results in the same order. Here the sums of a batch of
+candidates come from one request: a pass over blocks of rows whose sums are added, or rows in memory. Which propositions may be combined is
+determined only for those that open a set, at that time; no square array over the propositions is held.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PAIR_BYTES = 16 << 20  # What is asked at once of which propositions may stand t
 
 
 class Candidates(NamedTuple):
-    """Conjunctions: a set, and one proposition more."""
+    """Conjunctions, each a set plus one further proposition."""
 
     sets: IntArray  # (m, longest) propositions ascending, -1 behind them
     owner: IntArray  # (c,) set of each candidate, ascending
@@ -37,7 +37,7 @@ Kinds = Callable[[IntArray], NDArray[np.bool_]]  # (m, p): which propositions ma
 
 
 class Open(NamedTuple):
-    """A set, and the propositions that may extend it, ascending."""
+    """A set, with the propositions that may extend it, ascending."""
 
     items: tuple[int, ...]
     candidates: IntArray
@@ -76,7 +76,7 @@ def candidate_sums(rows: SignedRows, candidates: Candidates) -> FloatArray:
 
 @compiled
 def candidate_forms(sums: FloatArray, similarity: FloatArray, values: FloatArray, bounds: FloatArray) -> None:
-    """Write M of candidates, and the greatest M that longer ones may have."""
+    """Write M of the candidates, and the largest M that longer conjunctions may have."""
     plus, minus = np.empty(sums.shape[1]), np.empty(sums.shape[1])
     for c in range(sums.shape[0]):
         for t in range(plus.size):
@@ -85,7 +85,7 @@ def candidate_forms(sums: FloatArray, similarity: FloatArray, values: FloatArray
 
 
 class Finds(NamedTuple):
-    """Violators with the visit at which each was seen, and how many visits there were."""
+    """Violators with the visit at which each was found, and the number of visits."""
 
     items: list[tuple[int, ...]]
     values: list[float]
@@ -103,14 +103,15 @@ class Level:
 
 
 def visited_level(extensions: list[Open]) -> Level:
-    """Return a level whose visits somebody else has counted."""
+    """Return a level whose visits were counted elsewhere."""
     return Level(Finds([], [], [], 0, True), extensions)
 
 
 @dataclass
 class LevelSearch:
-    """Looks for conjunctions out of a hull with M / d^2 above a threshold. ``roots``: positions among the single propositions worth
-    following where longer sets begin; ``None``: everywhere.
+    """Searches for conjunctions outside a hull with M / d^2 above a threshold.
+
+    ``roots`` are positions, among the single propositions worth following, at which longer sets begin; ``None`` means all.
     """
 
     p: int
@@ -129,8 +130,9 @@ class LevelSearch:
         self._batch, self._pairs_at_once = max(BATCH // len(self.similarity), 1), max(PAIR_BYTES // max(self.p, 1), 1)
 
     def frontier(self, depth: int = MAX_LENGTH, most: int = 1 << 40) -> ViolatorSearch:
-        """Visit the children of the hull of at most ``depth`` propositions, but for those that the bound rules out; of the propositions
-        that are left ``most`` may extend sets, those of the greatest bounds, and those in the hull.
+        """Visit the children of the hull with at most ``depth`` propositions, except those that the bound rules out.
+
+        Sets are extended only by the ``most`` remaining propositions with the largest bounds, and by those in the hull.
         """
         singles: list[Open] = []
         finds = self._visit([Open((), np.arange(self.p))], 1 << 62, MAX_VIOLATORS, singles)
@@ -142,7 +144,7 @@ class LevelSearch:
         return _search(finds.items, finds.values, finds.count, depth, finds.finished, finds.finished)
 
     def _greatest(self, singles: IntArray, most: int) -> IntArray:
-        """Return the single propositions of the greatest bounds, of equal ones the first, and those in the hull, ascending."""
+        """Return the single propositions with the largest bounds (the first of equal ones) and those in the hull, ascending."""
         if len(singles) <= most:
             return singles
         bounds = np.concatenate([self._forms(batch)[1] for batch, _ in _batches([Open((), singles)], self._batch, 1 << 62)])
@@ -151,8 +153,9 @@ class LevelSearch:
         return singles[keep]
 
     def _frontier_sets(self, singles: IntArray, depth: int) -> Iterator[Open]:
-        """Yield the sets of the hull that a violator may extend, with the propositions that may, each after its beginnings, as the walk
-        comes to them; ``singles`` are the propositions worth following.
+        """Yield the sets of the hull that a violator may extend, with the propositions that may do so, each after its prefixes.
+
+        ``singles`` are the propositions worth following.
         """
         items = self._open_sets(min(depth, MAX_LENGTH))
         used, worth = np.array(sorted({e for item in items for e in item}), np.int64), np.zeros(self.p, bool)
@@ -167,7 +170,7 @@ class LevelSearch:
             yield Open(item, np.flatnonzero(allowed))
 
     def _open_sets(self, depth: int) -> list[tuple[int, ...]]:
-        """Return the sets of the hull shorter than ``depth`` whose bound does not rule out their children, in order."""
+        """Return, in order, the sets of the hull shorter than ``depth`` whose children are not ruled out by their bound."""
         sets = (Open(item[:-1], np.array(item[-1:])) for item in sorted(self.known) if 0 < len(item) < depth)
         found = []
         for batch, _ in _batches(sets, self._batch, 1 << 62):
@@ -177,7 +180,7 @@ class LevelSearch:
         return found
 
     def _forms(self, batch: Sequence[Open]) -> tuple[FloatArray, FloatArray, IntArray]:
-        """Return M of the candidates of some sets, the greatest M that longer ones may have, and their lengths."""
+        """Return M of the candidates of some sets, the largest M that longer ones may have, and their lengths."""
         candidates, lengths = _candidates(batch)
         values, bounds = np.empty(len(lengths)), np.empty(len(lengths))
         candidate_forms(self.sums(candidates), self.similarity, values, bounds)
@@ -187,7 +190,7 @@ class LevelSearch:
         return zip(ids.tolist(), self.kinds(ids), strict=True)
 
     def everywhere(self, depth: int, max_visits: int, max_violators: int | None = None) -> ViolatorSearch:
-        """Visit all conjunctions of at most ``depth`` propositions, of which at most ``max_visits`` in all."""
+        """Visit all conjunctions of at most ``depth`` propositions, at most ``max_visits`` in total."""
         depth, visits, items, values, self.seen_at = min(depth, MAX_LENGTH), 0, [], [], []
         limit = MAX_VIOLATORS if max_violators is None else max_violators
         for length in range(1, depth + 1):
@@ -211,7 +214,7 @@ class LevelSearch:
 
     @staticmethod
     def _cut(level: Level, max_visits: int, max_violators: int) -> Level:
-        """Return a level that was visited before as far as the limits let it be visited again."""
+        """Return a previously visited level, truncated to the part that the limits allow to be visited again."""
         finds = level.finds
         within = sum(at < max_visits for at in finds.visits)
         if finds.count <= max_visits and len(finds.items) <= max_violators:
@@ -221,7 +224,7 @@ class LevelSearch:
         return Level(Finds(finds.items[:n], finds.values[:n], finds.visits[:n], count, False), [])
 
     def _extensions(self, parents: Sequence[Open], length: int) -> Iterator[Open]:
-        """Yield the sets of some length that may be extended, in order, from what was worth following one proposition earlier."""
+        """Yield, in order, the sets of some length that may be extended, from those worth following at the previous length."""
         step = self._pairs_at_once
         for parent in parents:
             lo, hi = self.roots if self.roots is not None and length == 1 else (0, len(parent.candidates))
@@ -234,7 +237,7 @@ class LevelSearch:
                         yield Open((*parent.items, e), later)
 
     def _visit(self, sets: Iterable[Open], max_visits: int, max_violators: int, follow: list[Open] | None) -> Finds:
-        """Look at every extension of some sets; ``follow`` takes those worth following, with their sets."""
+        """Visit every extension of some sets; extensions worth following are added to ``follow`` with their sets."""
         finds = Finds([], [], [], 0, True)
         for batch, is_cut in _batches(sets, self._batch, max_visits):
             if not batch:
@@ -261,7 +264,7 @@ class LevelSearch:
 
 
 def _follow(follow: list[Open], items: tuple[int, ...], candidates: IntArray) -> None:
-    """Note extensions worth following; a set may come in several batches."""
+    """Record extensions worth following; a set may come in several batches."""
     if not len(candidates):
         return
     if follow and follow[-1].items == items:
@@ -270,7 +273,7 @@ def _follow(follow: list[Open], items: tuple[int, ...], candidates: IntArray) ->
 
 
 def _batches(sets: Iterable[Open], size: int, limit: int) -> Iterator[tuple[list[Open], bool]]:
-    """Yield sets with ``size`` candidates at a time, of all at most ``limit``; with the last whether the limit left some out."""
+    """Yield sets in batches of ``size`` candidates, at most ``limit`` in total; the last batch says whether the limit cut some off."""
     batch: list[Open] = []
     room = min(size, limit)
     for items, candidates in sets:

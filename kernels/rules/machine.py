@@ -1,14 +1,14 @@
-"""Rules on a fixed hull of conjunctions: joint re-weighting, Newton steps inside, a true duality gap as the stop.
+"""Rule ensemble on a fixed hull of conjunctions: joint re-weighting, inner Newton steps, and the duality gap as the stopping rule.
 
 With conjunctions phi_w over a hull W, tasks t and their similarity B (output kernel), minimise over f (W, T) and b (T,)
 
     1/2 Omega(Q)^2 + sum_t sum_{i in t} C_i max(0, 1 - y_i (sum_w f_wt phi_w(x_i) - b_t)),   Q_w^2 = f_w' B^+ f_w,
 
-Omega the gauge of :mod:`gramplane.kernels.graphs.norms` (Jawanpuria 2014, section 5.2, (5.4), (5.5) and 5.4). As 1/2 Omega^2 is the least
-value of 1/2 sum_w Q_w^2 / delta_w, weights and machine are optimised together: the closed form of delta after every few Newton steps.
-With B = L L' the solver works on G (W, r), f = G L', Q_w = |G_w|. Every iterate gives a dual point alpha, hence the bound
-max over 0 <= t <= step_bound of t 1'alpha - t^2 U / 2, U >= the squared dual gauge of M_w = s_w' B s_w,
-s_wt = sum_{i in t} alpha_i y_i phi_w(x_i).
+with Omega the gauge of :mod:`gramplane.kernels.graphs.norms` (Jawanpuria 2014, section 5.2, (5.4), (5.5) and 5.4). Since 1/2 Omega^2 is the
+minimum of 1/2 sum_w Q_w^2 / delta_w, weights and coefficients are optimised together: the closed form of delta is applied after every few
+Newton steps. With B = L L' the solver works on G (W, r), f = G L', Q_w = |G_w|. Every iterate gives a dual point alpha, hence the bound max
+over 0 <= t <= step_bound of t 1'alpha - t^2 U / 2, U >= the squared dual gauge of M_w = s_w' B s_w, s_wt = sum_{i in t} alpha_i y_i
+phi_w(x_i).
 """
 
 from __future__ import annotations
@@ -30,26 +30,27 @@ FIRST_SMOOTHING, WARM_SMOOTHING = 0.5, 0.1  # Width of the hinge's parabola at f
 
 SMOOTHING_FACTOR = 0.6  # Factor of that width from one step to the next.
 SHARE_OF_GAP = 8.0 / 3.0
-"""The width follows the tolerance: wide parabolas leave a gap of about a sixth of width times the costs inside them."""
+"""Ratio of the smoothing width to the tolerance: wide parabolas leave a gap of about a sixth of the width times the costs inside them."""
 
 FIRST_BLUR, WARM_BLUR, MIN_BLUR = 0.3, 0.1, 1e-6
-"""Norms are smoothed by this share of the largest, halved at every step: a node at exactly zero would stay there."""
+"""Smoothing of norms, as a share of the largest norm, halved at every step; without it, a node at exactly zero would stay there."""
 
 OVERSTEP, OVERSTEP_LIMITS = 0.5, (0.05, 20.0)
-"""Part of a change of the weights that is added to it, and the factors between which the change may lie."""
+"""Share of a change of the weights that is added to it, and the limits of the factor of change."""
 
 NEWTON_STEPS = 4  # Newton steps between two re-weightings.
 
 FIRST_PASSES, MAX_PASSES, BOUND_TOLERANCE_SHARE = 12, 400, 0.1
-"""Passes for the bound of a dual gauge, which need no data: few at first, many where these can close the gap; and its share of the
-tolerance."""
+"""Passes for the bound of a dual gauge, which need no data: few at first, many if they can close the gap; and its share of the
+tolerance.
+"""
 
 MAX_UNKNOWNS = 3000  # Unknowns of one Newton system of tasks that share weight.
 
 
 @dataclass(frozen=True)
 class RuleProblem:
-    """The restricted problem: hull, rows of every task, similarity of the tasks."""
+    """The problem restricted to a hull: hull, rows of each task, and similarity of the tasks."""
 
     hull: Hull
     tasks: Sequence[TaskRows]
@@ -64,7 +65,7 @@ class RuleProblem:
 
     @cached_property
     def tasks_independent(self) -> bool:
-        """Whether no two tasks share weight: L is diagonal."""
+        """Whether no two tasks share weights: L is diagonal."""
         return self.root.shape[0] == self.root.shape[1] and not np.any(self.root - np.diag(np.diag(self.root)))
 
 
@@ -91,15 +92,17 @@ class RulePoint:
         return max(self.objective - self.dual, 0.0)
 
     def certified(self, outside: float) -> float:
-        """Return a gap that holds on the whole graph, ``outside`` bounding M_w / d_w^2 of all nodes out of the hull."""
+        """Return a gap that is valid on the whole graph; ``outside`` bounds M_w / d_w^2 for all nodes outside the hull."""
         return max(self.objective - DualPoint(self.linear, 0.0, self.step_bound).value(max(self.bound, outside)), 0.0)
 
 
 def solve_rules(
     problem: RuleProblem, *, warm: tuple[FloatArray, FloatArray] | None = None, tol: float = 1e-3, max_iter: int = 200
 ) -> RulePoint:
-    """Minimise on the hull until the duality gap is at most tol times the objective; the best point after ``max_iter`` re-weightings.
-    ``warm``: first weights ``(W, r)``, zero rows for new nodes, and biases ``(T,)``.
+    """Minimise on the hull until the duality gap is at most tol times the objective; after ``max_iter`` re-weightings return the best
+    point.
+
+    ``warm`` holds initial weights ``(W, r)``, with zero rows for new nodes, and biases ``(T,)``.
     """
     with one_thread():
         search = RuleSearch(problem, warm)
@@ -110,7 +113,7 @@ def solve_rules(
 
 
 class RuleSearch:
-    """A search for weights and machine: its point, its best bounds, and the width of the hinge's parabola."""
+    """State of the search for weights and coefficients: point, best bounds, and the width of the hinge's parabola."""
 
     best: RulePoint
 
@@ -129,13 +132,14 @@ class RuleSearch:
 
     @property
     def norms(self) -> FloatArray:
-        """Q (W,) of the point."""
+        """Norms Q (W,) of the point."""
         return np.sqrt(np.sum(self._G**2, axis=1))
 
     def weights(self) -> FloatArray:
-        """Return the weights delta for the next move: those that belong to the point, smoothed less every time, and some way beyond. The
-        closed form approaches its limit by a factor a step; going on by half of each change, of the logarithm, saves a third of the steps.
-        After a step that did not lower the objective the closed form itself is taken.
+        """Return the weights delta for the next move: those of the point, with decreasing smoothing, extrapolated.
+
+        The closed form approaches its limit by a constant factor per step; extrapolating by half of each change of the logarithm saves a
+        third of the steps. After a step that did not lower the objective, the closed form itself is used.
         """
         hull, norms = self.problem.hull, self.norms
         top = float(norms.max(initial=0.0))
@@ -149,7 +153,7 @@ class RuleSearch:
         return delta * np.clip(delta / np.maximum(before, np.finfo(float).tiny), *OVERSTEP_LIMITS) ** OVERSTEP
 
     def move(self, delta: FloatArray) -> list[FloatArray]:
-        """Take Newton steps at given weights; returns the decisions of every task, before the bias."""
+        """Take Newton steps at the given weights; return the decision values of each task, before the bias."""
         if not self.problem.tasks_independent:
             self._G, self._bias, values, steps = take_coupled_steps(self.problem, delta, self._G, self._bias, self._h, NEWTON_STEPS)
             self._steps += steps
@@ -163,8 +167,9 @@ class RuleSearch:
         return [end.F for end in ends]
 
     def update_bounds(self, values: list[FloatArray], tol: float, eta: FloatArray | None = None) -> RulePoint:
-        """Bound the optimum at the point, keep the better of both bounds, narrow the parabola; returns the best so far. The dual gauge is
-        bounded at the shares ``eta`` as they are, or at the best ones that follow without data.
+        """Bound the optimum at the point, keep the better of both bounds, and narrow the parabola; return the best point so far.
+
+        The dual gauge is bounded at the given shares ``eta``, or at the best shares that can be found without data.
         """
         problem, hull = self.problem, self.problem.hull
         tasks, h, norms = problem.tasks, self._h, self.norms
@@ -187,7 +192,7 @@ class RuleSearch:
         return self.best
 
     def _bound(self, eta: FloatArray | None, point: DualPoint, objective: float, tol: float) -> DualBound:
-        """Bound the dual gauge; by many passes only where these can close the gap."""
+        """Bound the dual gauge; many passes are used only if they can close the gap."""
         hull, rho = self.problem.hull, self.problem.rho
         if eta is not None:
             return dual_bound(hull, self.forms, rho, eta, 0)
@@ -212,7 +217,9 @@ class RuleSearch:
 def take_coupled_steps(
     problem: RuleProblem, delta: FloatArray, G: FloatArray, bias: FloatArray, h: float, steps: int
 ) -> tuple[FloatArray, FloatArray, list[FloatArray], int]:
-    """Take Newton steps for tasks that share weight: one system for all nodes with weight; biases eliminated as for one task."""
+    """Take Newton steps for tasks that share weights: one system for all nodes with non-zero weight, with biases eliminated as for one
+    task.
+    """
     keep = np.flatnonzero(delta > 1e-10 * delta.max())
     root, D = problem.root, np.sqrt(delta[keep])
     unknowns = G[keep] / D[:, None]
@@ -247,7 +254,7 @@ class _CoupledSystem:
         self._problem, self._keep, self._D, self._h = problem, keep, D, h
 
     def at(self, unknowns: FloatArray, bias: FloatArray) -> tuple[float, FloatArray, list[FloatArray]]:
-        """Return the smoothed value, the biases and the decisions of every task."""
+        """Return the smoothed objective, the biases and the decision values of each task."""
         f = np.zeros((self._problem.hull.size, len(self._problem.tasks)))
         f[self._keep] = self._D[:, None] * (unknowns @ self._problem.root.T)
         biases, total = np.empty(len(bias)), 0.5 * float(np.sum(unknowns**2))
@@ -258,13 +265,13 @@ class _CoupledSystem:
         return total, biases, values
 
     def sums(self, values: list[FloatArray], bias: FloatArray) -> FloatArray:
-        """Return s ``(k, T)`` of the nodes with weight."""
+        """Return s ``(k, T)`` of the nodes with non-zero weight."""
         parts = zip(values, self._problem.tasks, bias, strict=True)
         vectors = [task.y * multipliers(F, task.y, task.cost, self._h, b) for F, task, b in parts]
         return np.column_stack([sums[self._keep] for sums in self._problem.rows.sums(vectors, self._problem.hull.size)])
 
     def direction(self, values: list[FloatArray], bias: FloatArray, gradient: FloatArray) -> FloatArray:
-        """Return the Newton direction, ``(k, r)``; with very many unknowns from the blocks of the r coordinates alone."""
+        """Return the Newton direction, ``(k, r)``; with very many unknowns, from the diagonal blocks of the r coordinates alone."""
         k, r = gradient.shape
         root, scale = self._problem.root, np.outer(self._D, self._D)
         whole = k * r <= MAX_UNKNOWNS

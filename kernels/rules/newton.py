@@ -1,13 +1,13 @@
-"""Newton steps for a linear machine on 0/1 columns with a ridge penalty per column and a smoothed hinge, bias eliminated.
+"""Newton steps for a linear model on 0/1 columns with a ridge penalty per column and a smoothed hinge loss; the bias is eliminated.
 
 For one task: minimise over f and b, with weights delta > 0,
 
     1/2 sum_w f_w^2 / delta_w + sum_i C_i H_h(1 - y_i ((Phi f)_i - b)),
 
-H_h(t) = 0, t^2 / (2h), t - h/2 for t <= 0, 0 < t < h, t >= h. With g = f / sqrt(delta) the Hessian is I + D Phi_Z' diag(C/h) Phi_Z D over
-the rows Z with 0 < t < h alone, minus the share of the bias. The bias is the root of the monotone sum_i y_i alpha_i,
-alpha_i = C_i H_h'(t_i), so alpha is feasible for the dual at every iterate. Where Z has far fewer rows than there are columns the same
-direction comes from a system of the rows (:func:`zone_direction`).
+where H_h(t) = 0, t^2 / (2h), t - h/2 for t <= 0, 0 < t < h, t >= h. With g = f / sqrt(delta) the Hessian is I + D Phi_Z' diag(C/h) Phi_Z D
+over the zone alone, the rows Z with 0 < t < h, minus the part of the bias. The bias is the root of the monotone function sum_i y_i alpha_i,
+alpha_i = C_i H_h'(t_i), so alpha is dual feasible at every iterate. If Z has far fewer rows than there are columns, the same direction
+comes from a system in the rows (:func:`zone_direction`).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ MAX_LINE_SEARCHES = 25  # Lengths of one Newton step that are tried.
 SLOPE_LEFT = 0.1  # Share of the slope at the start of a line that may be left at its end.
 SECANT_MARGIN = 0.1  # A secant's step keeps this share of the interval to both ends.
 MAX_PLANES = 8
-"""Bits of a row's cost in the Hessian: costs that are not small multiples of one number are rounded up there, and there alone."""
+"""Number of bits of a row's cost in the Hessian. Costs that are not small multiples of one number are rounded up, in the Hessian only."""
 
 
 def cost_planes(cost: FloatArray) -> tuple[IntArray, float]:
-    """Return integers and a unit so that their product is a row's cost, or just above it."""
+    """Return integers and a unit whose product is each row's cost, or slightly more."""
     largest = float(cost.max(initial=0.0))
     if largest == 0.0:
         return np.zeros(len(cost), np.int64), 0.0
@@ -47,7 +47,7 @@ def cost_planes(cost: FloatArray) -> tuple[IntArray, float]:
 
 @compiled
 def bias_root(F: FloatArray, y: FloatArray, cost: FloatArray, h: float, start: float) -> float:
-    """Return a b with sum_i y_i C_i clip((1 - y_i (F_i - b)) / h, 0, 1) = 0: it rises from minus to plus as b grows."""
+    """Return b with sum_i y_i C_i clip((1 - y_i (F_i - b)) / h, 0, 1) = 0; the sum rises with b."""
     low = np.inf
     high = -np.inf
     plus = 0.0
@@ -92,7 +92,7 @@ def bias_root(F: FloatArray, y: FloatArray, cost: FloatArray, h: float, start: f
 
 @compiled
 def smooth_value(F: FloatArray, y: FloatArray, cost: FloatArray, h: float, b: float) -> float:
-    """Return sum_i C_i H_h(1 - y_i (F_i - b)); h = 0 is the hinge."""
+    """Return sum_i C_i H_h(1 - y_i (F_i - b)); h = 0 gives the hinge loss."""
     total = 0.0
     for i in range(F.size):
         t = 1.0 - y[i] * (F[i] - b)
@@ -109,14 +109,14 @@ def multipliers(F: FloatArray, y: FloatArray, cost: FloatArray, h: float, b: flo
 
 
 def find_zone(F: FloatArray, y: FloatArray, cost: FloatArray, h: float, b: float) -> IntArray:
-    """Return the rows whose hinge is in its parabola."""
+    """Return the rows in the quadratic part of the smoothed hinge."""
     t = 1.0 - y * (F - b)
     return np.flatnonzero((cost > 0.0) & (t > 0.0) & (t < h))
 
 
 @compiled
 def zone_curvature(rows: Bytes, multiples: IntArray, unit: float, zone: IntArray, keep: IntArray) -> FloatArray:
-    """Return Phi_Z' diag(c) Phi_Z of some columns, c the costs of the zone, with the bias eliminated."""
+    """Return Phi_Z' diag(c) Phi_Z of some columns, with the bias eliminated; c are the costs of the zone."""
     columns = np.zeros((keep.size + 1, (zone.size + 63) // 64), np.uint64)
     bits = zone_columns(rows, zone, keep)
     for v in range(keep.size):  # a loop: an assignment would compile the texts of errors about shapes
@@ -147,13 +147,11 @@ def zone_curvature(rows: Bytes, multiples: IntArray, unit: float, zone: IntArray
 
 
 def half_square(g: FloatArray) -> float:
-    """Return 1/2 g'g."""
     return 0.5 * inner(g, g)
 
 
 @compiled
 def inner(a: FloatArray, b: FloatArray) -> float:
-    """Return a'b."""
     total = 0.0
     for v in range(a.size):
         total += a[v] * b[v]
@@ -164,7 +162,7 @@ def inner(a: FloatArray, b: FloatArray) -> float:
 def look_along(
     F: FloatArray, dF: FloatArray, step: float, y: FloatArray, cost: FloatArray, h: float, start: float, out: FloatArray
 ) -> tuple[float, float, float]:
-    """Write F + step dF to ``out``; returns the bias there, the costs of its rows, and their slope in step."""
+    """Write F + step dF to ``out``; return the bias there, the costs of its rows, and their slope in the step."""
     for i in range(F.size):
         out[i] = F[i] + step * dF[i]
     b = bias_root(out, y, cost, h, start)
@@ -180,9 +178,10 @@ def search_line(
     F: FloatArray, dF: FloatArray, g: FloatArray, direction: FloatArray, b: float, value: float, slope: float, y: FloatArray,
     cost: FloatArray, h: float,
 ) -> tuple[FloatArray, float, FloatArray, float]:  # fmt: skip
-    """Return F, bias, g and value at the best of the steps tried: 1 first, then where the slope of this convex function of one number has
-    a zero by its secants, until little of the slope at 0 is left. Rows enter and leave the zone along a step: the full one goes too far
-    mostly, and half of a step that lowers the value is worth several directions more.
+    """Return F, bias, g and value at the best of the steps tried.
+
+    The full step is tried first, then secant steps for a zero of the slope, which is monotone, until little of the slope at 0 remains. Rows
+    enter and leave the zone along a step, so the full step usually goes too far; an accurate search is worth several more directions.
     """
     step, low, low_slope, high, high_slope = 1.0, 0.0, slope, np.inf, 0.0
     length = inner(direction, direction)
@@ -209,7 +208,9 @@ def take_newton_steps(
     rows: Bytes, multiples: IntArray, unit: float, y: FloatArray, cost: FloatArray, delta: FloatArray, f: FloatArray, b: float, h: float,
     steps: int,
 ) -> tuple[FloatArray, float, FloatArray, int]:  # fmt: skip
-    """Take up to `steps` Newton steps from f; returns f, b, F = Phi f, and the steps taken. Columns of negligible delta are dropped."""
+    """Take up to `steps` Newton steps from f; return f, b, F = Phi f, and the number of steps. Columns with negligible delta
+    are dropped.
+    """
     keep = np.flatnonzero(delta > NEGLIGIBLE_SHARE * delta.max())
     D = np.sqrt(delta[keep])
     g = f[keep] / D
@@ -243,19 +244,20 @@ def take_newton_steps(
 
 
 def newton_direction(H: FloatArray, D: FloatArray, gradient: FloatArray) -> FloatArray:
-    """Return -(I + D H D)^-1 gradient, by Cholesky's factors; overwrites H."""
+    """Return -(I + D H D)^-1 gradient by a Cholesky factor; overwrites H."""
     H *= np.multiply.outer(D, D)
     return -solve_shifted(H, np.ones(D.size), gradient)
 
 
 def is_short(zone: IntArray, keep: IntArray) -> bool:
-    """Whether the system of the zone's rows is the shorter way to a direction."""
+    """Return whether the system in the zone's rows is the cheaper way to a direction."""
     return COLUMNS_PER_ROW * zone.size <= keep.size
 
 
 def zone_direction(held: Bytes, weight: Array, keep: IntArray, D: FloatArray, gradient: FloatArray) -> FloatArray:
-    """Return the direction of :func:`newton_direction` from the rows of the zone, packed ``(z, ceil(W / 8))``, and their weights c / h:
-    with A = Phi_Z D, u = (diag(h / c) + A A')^-1 (beta - A gradient), beta so that 1'u = 0, it is -(gradient + A'u).
+    """Return the direction of :func:`newton_direction` from the rows of the zone, packed ``(z, ceil(W / 8))``, and their weights c / h.
+
+    With A = Phi_Z D and u = (diag(h / c) + A A')^-1 (beta - A gradient), where beta is such that 1'u = 0, it is -(gradient + A'u).
     """
     if not len(held):
         return -gradient
@@ -267,7 +269,7 @@ def zone_direction(held: Bytes, weight: Array, keep: IntArray, D: FloatArray, gr
 
 
 def solve_shifted(H: FloatArray, shift: FloatArray, right: FloatArray) -> FloatArray:
-    """Return (H + diag(shift))^-1 right of a positive semidefinite H, which is overwritten, by Cholesky's factors."""
+    """Return (H + diag(shift))^-1 right for a positive semidefinite H by a Cholesky factor; overwrites H."""
     diagonal = H.reshape(-1)[:: len(H) + 1]
     diagonal += shift + 1e-13 * diagonal.max(initial=0.0)
     # Symmetric: the transpose, which LAPACK reads as it lies, is the matrix itself.

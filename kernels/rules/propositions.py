@@ -1,9 +1,9 @@
-"""Basic propositions about one column each: from training values to cuts and categories, and from values to truth.
+"""Basic propositions about one column each: their cuts and categories from training values, and their truth for given values.
 
-A numeric column gives ``x <= t`` and ``x > t`` for cuts t at quantiles of its training values, a categorical one ``x = c`` and ``x != c``
-for every training category c (one pair for two of them), a column with missing values ``x is missing``. A comparison with a missing value
-is false, and so is every comparison of a category that training did not have. Constant columns give nothing. Source: Jawanpuria, "Learning
-Kernels for Multiple Predictive Tasks", PhD thesis, 2014, section 5.4; positions of cuts are not stated there.
+A numeric column gives ``x <= t`` and ``x > t`` for cuts t at quantiles of its training values. A categorical one gives ``x = c`` and ``x !=
+c`` for each training category c (one pair if there are two). A column with missing values also gives ``x is missing``. A comparison with a
+missing value is false, and so is any comparison of a category that was not in training. Constant columns give nothing. Source: Jawanpuria,
+"Learning Kernels for Multiple Predictive Tasks", PhD thesis, 2014, section 5.4, which does not state the positions of cuts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SIGNS = ("<=", ">", "=", "!=", "is missing")
 
 @dataclass(frozen=True)
 class Propositions:
-    """Propositions with the categories that training knew."""
+    """Propositions with the categories that occurred in training."""
 
     record_name: ClassVar[str] = "Propositions"
     column: IntArray  # (p,) feature of each
@@ -34,37 +34,35 @@ class Propositions:
 
     @classmethod
     def none(cls) -> Propositions:
-        """Return no propositions."""
         indices, numbers = np.zeros(0, np.int64), np.zeros(0)
         return cls(indices, indices, numbers, indices, numbers)
 
     @property
     def size(self) -> int:
-        """Number of propositions."""
         return len(self.column)
 
     def take(self, ids: IntArray) -> Propositions:
-        """Return some of them, and the categories of their columns."""
+        """Return some of the propositions, with the categories of their columns."""
         mine = np.isin(self.known_column, self.column[ids])
         return Propositions(self.column[ids], self.kind[ids], self.cut[ids], self.known_column[mine], self.known_value[mine])
 
     @classmethod
     def joined_all(cls, parts: Sequence[Propositions]) -> Propositions:
-        """Return the propositions of several lists, of different columns, one after the other."""
+        """Return the propositions of several lists, about different columns, in one list."""
         return cls(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)))
 
     def categories(self, column: int) -> FloatArray:
-        """Return the training categories of a column; none for a numeric one."""
+        """Return the training categories of a column; empty for a numeric one."""
         return self.known_value[self.known_column == column]
 
     def flags(self, ids: IntArray, column: int, values: FloatArray) -> NDArray[np.bool_]:
-        """Return which of some propositions about one column hold of its values, (len(ids), n)."""
+        """Return which of some propositions about one column hold for its values, (len(ids), n)."""
         known = self.categories(column)
         comparable = np.isin(values, known) if len(known) else ~np.isnan(values)
         return np.stack([holds(int(self.kind[j]), float(self.cut[j]), values, comparable) for j in ids])
 
     def unseen(self, column: int, values: FloatArray) -> int:
-        """Return how many values of a categorical column training did not have."""
+        """Return how many values of a categorical column were not in training."""
         known = self.categories(column)
         return int(np.sum(~np.isin(values, known) & ~np.isnan(values))) if len(known) else 0
 
@@ -83,9 +81,11 @@ def holds(kind: int, cut: float, values: FloatArray, comparable: NDArray[np.bool
 def column_propositions(
     column: int, values: FloatArray, n_thresholds: int, categorical: bool, counts: FloatArray | None = None
 ) -> Propositions:
-    """Return the propositions of one column from its training values ``(n,)``, NaN for missing ones. A numeric column with more than
-    ``n_thresholds`` distinct values is cut at its quantiles 1 / (n_thresholds + 1), ..., one with fewer between all. The values of a
-    categorical column are names; columns of two values are taken for that, too. ``counts`` ``(n,)``: how often values count.
+    """Return the propositions of one column from its training values ``(n,)``, NaN if missing.
+
+    A numeric column with more than ``n_thresholds`` distinct values is cut at its quantiles 1 / (n_thresholds + 1), ...; with fewer,
+    between all of them. In a categorical column values are names; columns of two values are treated as categorical. ``counts`` ``(n,)``
+    says how often each value counts.
     """
     missing = np.isnan(values)
     distinct = np.unique(values[~missing])
@@ -106,8 +106,8 @@ def column_propositions(
 
 
 def choose_cuts(distinct: FloatArray, values: FloatArray, count: int, counts: FloatArray | None = None) -> FloatArray:
-    """Return at most ``count`` cuts between distinct sorted values: at quantiles of ``values``, each as often as ``counts`` says,
-    halfway to the next value above.
+    """Return at most ``count`` cuts between distinct sorted values: at quantiles of ``values``, weighted by ``counts``, midway to the next
+    larger value.
     """
     if len(distinct) - 1 <= count:
         below = np.arange(len(distinct) - 1)
@@ -122,14 +122,18 @@ def choose_cuts(distinct: FloatArray, values: FloatArray, count: int, counts: Fl
 
 
 def proposition_text(kind: int, cut: float, name: str, category: str | None = None) -> str:
-    """Return a proposition as people read it, ``category`` being the name of a category. The number in it parts the same values."""
+    """Return a proposition as readable text; ``category`` is the name of a category. The number shown divides the values in the same way as
+    the cut.
+    """
     if kind == MISSING:
         return f"{name} is missing"
     return f"{name} {SIGNS[kind]} {category if category is not None else _number_text(cut, is_exact=kind in (EQUAL, DIFFERENT))}"
 
 
 def _number_text(cut: float, *, is_exact: bool) -> str:
-    """Return a number in the fewest digits, six at least, that mean it; a cut lies halfway, so the rounding of its last bits is nothing."""
+    """Return a number with the fewest digits, at least six, that identify it. For a cut, which is a midpoint, the last bits do
+    not matter.
+    """
     rounding = 0.0 if is_exact else 2 * np.spacing(abs(cut))
     texts = (f"{cut:.{digits}g}" for digits in range(6, 18))
     return next(text for text in texts if abs(float(text) - cut) <= rounding)
@@ -145,7 +149,7 @@ Flags = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class CutMachine:
-    """A machine on rules whose cuts may be moved."""
+    """A rule ensemble whose cuts may be moved."""
 
     items: Sequence[Sequence[int]]  # propositions of every rule
     weights: FloatArray  # (R, T)
@@ -155,7 +159,7 @@ class CutMachine:
     cost: Sequence[FloatArray]
 
     def loss(self, decisions: FloatArray) -> float:
-        """Return the hinge loss of decisions before the bias, (n, T)."""
+        """Return the hinge loss of decision values before the bias, (n, T)."""
         tasks = enumerate(zip(self.rows, self.y, self.cost, strict=True))
         losses = ((cost * np.maximum(1.0 - y * (decisions[rows, t] - self.bias[t]), 0.0)).sum() for t, (rows, y, cost) in tasks)
         return float(sum(losses))
@@ -170,8 +174,9 @@ def _rule_truth(flags: Flags, item: Sequence[int]) -> FloatArray:
 
 
 def rule_gains(machine: CutMachine, flags: Flags, e: int) -> FloatArray:
-    """Return what proposition e adds to the decision of a row where it holds, ``(n, T)``: the weights of the rules it stands in, where
-    their other propositions hold.
+    """Return the contribution of proposition e to the decision value of a row where it holds, ``(n, T)``.
+
+    This is the sum of the weights of the rules that contain e and whose other propositions hold.
     """
     with_e = [r for r, item in enumerate(machine.items) if e in item]
     others = np.stack([_rule_truth(flags, [j for j in machine.items[r] if j != e]) for r in with_e], axis=1)
@@ -179,8 +184,9 @@ def rule_gains(machine: CutMachine, flags: Flags, e: int) -> FloatArray:
 
 
 def cut_changes(machine: CutMachine, flags: Flags, decisions: FloatArray, e: int) -> FloatArray:
-    """Return what the loss of every row gains where proposition e becomes true of it, ``(n,)``. ``flags`` are the truth of the
-    propositions, uint8 ``(p, n)``, ``decisions`` ``(n, T)`` with that truth.
+    """Return the change of each row's loss if proposition e becomes true for it, ``(n,)``.
+
+    ``flags`` are the truth values of the propositions, uint8 ``(p, n)``, and ``decisions`` ``(n, T)`` the corresponding decision values.
     """
     gain = rule_gains(machine, flags, e)
     without_e = decisions - gain * flags[e][:, None]
@@ -193,8 +199,10 @@ def cut_changes(machine: CutMachine, flags: Flags, decisions: FloatArray, e: int
 
 
 def find_best_cut(change: FloatArray, kind: int, cut: float, values: FloatArray) -> float:
-    """Return the cut with the least loss; the one there is if none is better. ``change`` is that of :func:`cut_changes`, ``kind`` is
-    ``AT_MOST`` or ``ABOVE``, and ``values`` ``(n,)`` is the column of the proposition, NaN for missing values.
+    """Return the cut with the lowest loss, or the present one if none is better.
+
+    ``change`` comes from :func:`cut_changes`, ``kind`` is ``AT_MOST`` or ``ABOVE``, and ``values`` ``(n,)`` is the proposition's column,
+    NaN if missing.
     """
     order = np.argsort(values, kind="stable")
     order = order[: int(np.sum(~np.isnan(values)))]
@@ -215,20 +223,20 @@ def find_best_cut(change: FloatArray, kind: int, cut: float, values: FloatArray)
 
 
 class CutRows(Protocol):
-    """Rows on which cuts are moved; each asks with the cuts as they are by then."""
+    """Rows on which cuts are moved; each call passes the cuts as they are at that time."""
 
     def changes(self, e: int, cuts: FloatArray) -> FloatArray:
         """Return :func:`cut_changes` of proposition e, ``(n,)``."""
         ...
 
     def column(self, e: int) -> FloatArray:
-        """Return the values of its column, ``(n,)``."""
+        """Return the values of the proposition's column, ``(n,)``."""
         ...
 
 
 @dataclass
 class LocalCutRows:
-    """Rows in this process: truth of the propositions, uint8 ``(p, n)``, and the column ``(n,)`` of every one."""
+    """Rows in this process: truth values of the propositions, uint8 ``(p, n)``, and the column ``(n,)`` of each."""
 
     machine: CutMachine
     flags: Flags
@@ -244,7 +252,7 @@ class LocalCutRows:
         return cut_changes(self.machine, self.flags, self._decisions, e)
 
     def follow(self, cuts: FloatArray) -> None:
-        """Take over the cuts that were moved since the last call."""
+        """Apply the cuts that were moved since the last call."""
         moved = np.flatnonzero(cuts != self._cuts) if self._cuts is not None else ()
         self._cuts = cuts.copy()
         for e in map(int, moved):
@@ -255,12 +263,12 @@ class LocalCutRows:
             self.flags[e] = holds
 
     def column(self, e: int) -> FloatArray:
-        """Return the values of its column, ``(n,)``."""
+        """Return the values of the proposition's column, ``(n,)``."""
         return self.columns[e]
 
 
 def move_cuts(rows: CutRows, items: Sequence[Sequence[int]], weights: FloatArray, kinds: IntArray, cuts: FloatArray) -> FloatArray:
-    """Move every cut of rules with weights ``(R, T)`` in turn, those of the heaviest rules first; returns cuts ``(p,)``."""
+    """Move each cut of rules with weights ``(R, T)`` in turn, starting with the rules of largest weight; return the cuts ``(p,)``."""
     cuts, sizes = cuts.copy(), np.abs(weights).sum(axis=1)
     heavy = np.array([sum(sizes[r] for r, item in enumerate(items) if e in item) for e in range(len(cuts))])
     for e in np.argsort(-heavy, kind="stable").tolist():
@@ -272,8 +280,9 @@ def move_cuts(rows: CutRows, items: Sequence[Sequence[int]], weights: FloatArray
 def refine_cuts(
     machine: CutMachine, flags: Flags, kinds: IntArray, cuts: FloatArray, columns: Sequence[FloatArray]
 ) -> tuple[FloatArray, Flags]:
-    """Move every cut on rows in this process; returns cuts ``(p,)`` and the truth of the propositions, uint8 ``(p, n)``. ``columns`` holds
-    the column ``(n,)`` of every proposition.
+    """Move each cut on rows in this process; return the cuts ``(p,)`` and the truth values of the propositions, uint8 ``(p, n)``.
+
+    ``columns`` holds the column ``(n,)`` of each proposition.
     """
     rows = LocalCutRows(machine, flags.copy(), kinds, columns)
     rows.follow(cuts)

@@ -1,9 +1,9 @@
-"""The rows of a restricted problem in fixed blocks that may lie elsewhere.
+"""The rows of a restricted problem in fixed blocks, which may be in other processes.
 
-The solver holds one number a row for labels, costs, decisions and multipliers; which conjunctions hold on a row is known to its block
-alone. A block answers four kinds of requests: decisions Phi_b f of its rows, its part of Phi'u, how many of its rows two conjunctions
-share within the zone of the hinge's parabola, and its rows of a small zone themselves. Decisions and rows are put side by side, sums are
-added in the fixed tree of a pass, counts are whole numbers: the bits depend on the blocks alone, and with one block they are those of
+The solver holds one number per row for labels, costs, decision values and multipliers; only the blocks know which conjunctions hold on a
+row. A block answers four kinds of requests: decision values Phi_b f of its rows, its part of Phi'u, the number of its zone rows that each
+two conjunctions share, and its rows of a small zone. Decision values and rows are concatenated, sums are added in the fixed tree of a pass,
+and counts are integers. The bits therefore depend on the blocks alone; with one block they are those of
 :class:`gramplane.kernels.rules.row_blocks.LocalRows`.
 """
 
@@ -48,7 +48,9 @@ MERGE_RATIO = 4  # Rows are merged when the different ones are so many times few
 
 
 class TaskRows:
-    """Labels and costs of one task; rows that agree in all conjunctions and in the label may be one row of their common cost."""
+    """Labels and costs of one task; rows that agree in all conjunctions and in the label may be merged into one row with their
+    total cost.
+    """
 
     y: FloatArray
     cost: FloatArray
@@ -57,7 +59,7 @@ class TaskRows:
 
     @cached_property
     def planes(self) -> tuple[IntArray, float]:
-        """Costs as integers and their unit, for Hessians."""
+        """Costs as integers with their unit, for Hessians."""
         return cost_planes(self.cost)
 
     def spread(self, alpha: FloatArray) -> FloatArray:
@@ -66,8 +68,9 @@ class TaskRows:
 
 
 def merge_rows(rows: Bytes, positive: Bytes) -> tuple[IntArray, IntArray] | None:
-    """Return the first row of each kind of rows that agree in all conjunctions and in the label, and the kind of every row; ``None`` where
-    there are too many kinds for merging to pay.
+    """Return the first row of each kind of rows that agree in all conjunctions and in the label, and the kind of each row.
+
+    Returns ``None`` if there are too many kinds for merging to pay off.
     """
     keys = np.ascontiguousarray(np.column_stack([rows, positive]))
     _, first, member = np.unique(keys.view(f"V{keys.shape[1]}").reshape(-1), return_index=True, return_inverse=True)
@@ -75,14 +78,14 @@ def merge_rows(rows: Bytes, positive: Bytes) -> tuple[IntArray, IntArray] | None
 
 
 def merged_costs(cost: FloatArray, member: IntArray, count: int) -> tuple[FloatArray, FloatArray]:
-    """Return the common cost of merged rows ``(count,)``, and the share of every row ``(n,)``."""
+    """Return the total cost of merged rows ``(count,)``, and the share of each row ``(n,)``."""
     total = np.bincount(member, cost, minlength=count).astype(np.float64)
     return total, cost / np.maximum(total[member], np.finfo(float).tiny)
 
 
 @dataclass(frozen=True)
 class MergedRows(TaskRows):
-    """Rows of one task with the conjunctions that hold on them."""
+    """Rows of one task, with the conjunctions that hold on them."""
 
     rows: Bytes  # (m, ceil(W / 8))
     y: FloatArray
@@ -92,7 +95,7 @@ class MergedRows(TaskRows):
 
     @classmethod
     def of(cls, rows: Bytes, y: FloatArray, cost: FloatArray) -> MergedRows:
-        """Return the rows, merged where that pays."""
+        """Return the rows, merged if that pays off."""
         merged = merge_rows(rows, (y > 0).astype(np.uint8))
         if merged is None:
             return cls(rows, y, cost, np.arange(len(y)), np.ones(len(y)))
@@ -102,7 +105,7 @@ class MergedRows(TaskRows):
 
 
 class NewtonStart(NamedTuple):
-    """Where one task's Newton steps begin: weights of its ridge, coefficients, bias."""
+    """Start of one task's Newton steps: weights of its ridge, coefficients, bias."""
 
     delta: FloatArray  # (W,)
     f: FloatArray  # (W,)
@@ -110,7 +113,7 @@ class NewtonStart(NamedTuple):
 
 
 class NewtonEnd(NamedTuple):
-    """Where they end, with the decisions there before the bias, and the steps taken."""
+    """End of one task's Newton steps: the same, the decision values before the bias, and the number of steps."""
 
     f: FloatArray
     bias: float
@@ -120,18 +123,19 @@ class NewtonEnd(NamedTuple):
 
 @dataclass(frozen=True)
 class LocalRows:
-    """Rows in this process: products of all tasks' rows with the conjunctions of a hull; every list is by task. On few rows solves take
-    1.3 to 1.5 times as long by requests to one block.
+    """Rows in this process: products of all tasks' rows with the conjunctions of a hull; every list is by task.
+
+    With few rows, solves by requests to one block take 1.3 to 1.5 times as long.
     """
 
     tasks: Sequence[MergedRows]
 
     def products(self, coefs: Sequence[FloatArray]) -> list[FloatArray]:
-        """Return Phi coef of coefficients ``(W,)``."""
+        """Return Phi coef for coefficients ``(W,)``."""
         return [apply_columns(task.rows, coef) for task, coef in zip(self.tasks, coefs, strict=True)]
 
     def sums(self, vectors: Sequence[FloatArray], size: int) -> list[FloatArray]:
-        """Return Phi'u, ``(size,)``, of vectors over the rows."""
+        """Return Phi'u, ``(size,)``, for vectors over the rows."""
         return [apply_transpose(task.rows, vector, size) for task, vector in zip(self.tasks, vectors, strict=True)]
 
     def curvatures(self, zones: Sequence[IntArray], h: float, keep: IntArray) -> list[FloatArray]:
@@ -140,7 +144,7 @@ class LocalRows:
         return [zone_curvature(task.rows, task.planes[0], task.planes[1] / h, zone, keep) for task, zone in parts]
 
     def newton_steps(self, starts: Sequence[NewtonStart], h: float, steps: int) -> list[NewtonEnd]:
-        """Take up to ``steps`` Newton steps of every task."""
+        """Take up to ``steps`` Newton steps in each task."""
         parts = zip(self.tasks, starts, strict=True)
         return [NewtonEnd(*take_newton_steps(task.rows, *task.planes, task.y, task.cost, *start, h, steps)) for task, start in parts]
 
@@ -148,14 +152,14 @@ class LocalRows:
 Counts = NDArray[np.uint32]
 PRODUCT, SUMS, COUNTS, ROWS = "product", "sums", "counts", "rows"
 SIDE_BY_SIDE = (PRODUCT, ROWS)
-"""Answers of blocks that are put side by side; others are added."""
+"""Answers of blocks that are concatenated; others are added."""
 OF_ZONE = (COUNTS, ROWS)
-"""Requests about a zone; others have a vector."""
+"""Requests about a zone; others contain a vector."""
 NO_ROWS, NO_COLUMNS = np.zeros(0), np.zeros(0, np.int64)
 
 
 class HullRequest(NamedTuple):
-    """What is asked of the rows of one task."""
+    """A request about the rows of one task."""
 
     kind: str  # PRODUCT: decisions of a vector (W,); SUMS: Phi'u of a vector over the rows; COUNTS: shared rows of a zone; ROWS: its rows
     task: int
@@ -170,7 +174,7 @@ Walk = Generator[list[HullRequest], list[Any], NewtonEnd]
 
 
 def answer(rows: Bytes, size: int, request: HullRequest) -> FloatArray | Counts | Bytes:
-    """Answer a request for the rows of one block, ``(m, ceil(W / 8))`` of ``size`` conjunctions; vectors are those of its rows."""
+    """Answer a request for the rows of one block, ``(m, ceil(W / 8))`` with ``size`` conjunctions; vectors cover its rows only."""
     if request.kind == PRODUCT:
         return apply_columns(rows, request.vector)
     if request.kind == SUMS:
@@ -181,8 +185,8 @@ def answer(rows: Bytes, size: int, request: HullRequest) -> FloatArray | Counts 
 
 
 def count_zone(rows: Bytes, zone: Bytes, keep: IntArray, planes: Sequence[int]) -> Counts:
-    """Return how many rows of a zone two columns share, plane by plane, uint32 ``(planes, k + 1, k + 1)``; the first column is the zone
-    itself.
+    """Return the number of zone rows that each two columns share, plane by plane, uint32 ``(planes, k + 1, k + 1)``; the first column is
+    the zone itself.
     """
     places, size = np.flatnonzero(zone), len(keep) + 1
     counts, plane = np.zeros((len(planes), size, size), np.uint32), np.empty((size, size))
@@ -196,7 +200,7 @@ def count_zone(rows: Bytes, zone: Bytes, keep: IntArray, planes: Sequence[int]) 
 
 
 def curvature_of(counts: Counts, weights: Sequence[float]) -> FloatArray:
-    """Return Phi_Z' diag(c) Phi_Z with the bias eliminated from the counts of planes and their weights, as
+    """Return Phi_Z' diag(c) Phi_Z with the bias eliminated, from the counts of planes and their weights, as
     :func:`gramplane.kernels.rules.newton.zone_curvature` does.
     """
     full = np.zeros(counts.shape[1:])
@@ -208,7 +212,7 @@ def curvature_of(counts: Counts, weights: Sequence[float]) -> FloatArray:
 
 @dataclass(frozen=True)
 class SpreadRows(TaskRows):
-    """Rows of one task whose conjunctions are known elsewhere, block after block."""
+    """Rows of one task whose conjunctions are known to blocks elsewhere."""
 
     y: FloatArray
     cost: FloatArray
@@ -217,7 +221,7 @@ class SpreadRows(TaskRows):
 
     @classmethod
     def of(cls, y: FloatArray, cost: FloatArray, merged: Sequence[tuple[int, tuple[IntArray, IntArray] | None]]) -> SpreadRows:
-        """Return the rows of labels and costs ``(n,)``; every block has its number of rows, and its merged ones if it merged any."""
+        """Return the rows from labels and costs ``(n,)``; ``merged`` has, per block, its number of rows and its merged rows, if any."""
         parts, at, kinds = [], 0, 0
         for n, kind in merged:
             labels, costs = y[at : at + n], cost[at : at + n]
@@ -245,17 +249,17 @@ class SpreadRows(TaskRows):
 
 @dataclass(frozen=True)
 class BlockedRows:
-    """Rows reached through a function that asks all blocks at once; ``size`` is the number of conjunctions."""
+    """Rows accessed through a function that queries all blocks at once; ``size`` is the number of conjunctions."""
 
     tasks: Sequence[SpreadRows]
     ask: Ask
 
     def products(self, coefs: Sequence[FloatArray]) -> list[FloatArray]:
-        """Return Phi coef of coefficients ``(W,)``."""
+        """Return Phi coef for coefficients ``(W,)``."""
         return self.ask([HullRequest(PRODUCT, t, coef) for t, coef in enumerate(coefs)])
 
     def sums(self, vectors: Sequence[FloatArray], size: int) -> list[FloatArray]:
-        """Return Phi'u, ``(size,)``, of vectors over the rows."""
+        """Return Phi'u, ``(size,)``, for vectors over the rows."""
         return self.ask([HullRequest(SUMS, t, vector) for t, vector in enumerate(vectors)])
 
     def curvatures(self, zones: Sequence[IntArray], h: float, keep: IntArray) -> list[FloatArray]:
@@ -268,7 +272,7 @@ class BlockedRows:
         return [unit * (1 << q) for q in request.planes]
 
     def newton_steps(self, starts: Sequence[NewtonStart], h: float, steps: int) -> list[NewtonEnd]:
-        """Take up to ``steps`` Newton steps of every task, all tasks at once: what they ask for at the same time is one request."""
+        """Take up to ``steps`` Newton steps in all tasks simultaneously; the tasks' requests at one time are combined."""
         walks = {t: self._walk(t, start, h, steps) for t, start in enumerate(starts)}
         ends: dict[int, NewtonEnd] = {}
         asked = {t: next(walk) for t, walk in walks.items()}

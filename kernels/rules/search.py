@@ -1,14 +1,14 @@
-"""The greatest M_w / d_w^2 among all conjunctions: depth first, with a bound that prunes.
+"""Depth-first search for the largest M_w / d_w^2 among all conjunctions, with pruning by a bound.
 
-With z_i = alpha_i y_i a conjunction's sum s_t = sum_{i in t} z_i phi(x_i) lies, for everything below it, between minus the sum of the
-negative and the sum of the positive z on its support. So a set S of k propositions has no descendant with M / d^2 above
+With z_i = alpha_i y_i let s_t = sum_{i in t} z_i phi(x_i) be the sum of a conjunction. For all its descendants the sum is between minus the
+sum of the negative z and the sum of the positive z on its support. So no descendant of a set S of k propositions has M / d^2 above
 
-    sum_{s,t} |B_st| m_s m_t / a^(2 (k + 1)),   m_t = max(s_t+, s_t-),   d_S = a^|S|,
+    sum_{s,t} |B_st| m_s m_t / a^(2 (k + 1)),   m_t = max(s_t+, s_t-),   d_S = a^|S|.
 
-and neither it nor the proposition that made it is followed further once that is at most the threshold. Rows are ordered by task, sign and
-whether alpha is at its bound C: what those add is a count of bits, and only the others are added one by one.
+Once this bound is at most the threshold, neither S nor the proposition that made it is followed further. Rows are ordered by task, sign and
+whether alpha is at its bound C. Rows at the bound are summed by counting bits, and only the others are added one by one.
 
-The same search by lengths (:mod:`.levels`), which asks for the sums of many candidates at once, takes 1.9 to 2.4 times as long.
+The same search by length (:mod:`.levels`), which requests the sums of many candidates at a time, takes 1.9 to 2.4 times as long.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ MAX_VIOLATORS = 4096  # Conjunctions above the threshold that a search collects 
 MAX_LENGTH = 24  # Greatest length of a conjunction that is visited.
 
 COMPLETE, CUT_BY_LENGTH, GIVEN_UP = range(3)
-"""How a search ends: all was seen, or all but what is too long, or it came to the limit of visits or of violators."""
+"""How a search ended: complete; complete up to the largest length; or stopped at the limit of visits or violators."""
 
 
 @dataclass(frozen=True)
 class SignedRows:
-    """Propositions over the rows with alpha > 0, in the order the search counts them."""
+    """Propositions over the rows with alpha > 0, in the order in which the search counts them."""
 
     columns: Words  # (p, words)
     starts: IntArray  # (T, 2, 3), words of task t and sign (0: y = 1): bounded rows from [0] to [1], free ones to [2]
@@ -46,7 +46,7 @@ def order_signed_rows(
     columns: Words, n: int, rows: Sequence[IntArray], y: Sequence[FloatArray], alpha: Sequence[FloatArray], similarity: FloatArray,
     unit: float,
 ) -> SignedRows:  # fmt: skip
-    """Put the rows of every task, with labels and multipliers, in the order of the search; ``unit`` is C, the bound of multipliers."""
+    """Return the rows of each task, with labels and multipliers, in the order of the search; ``unit`` is C, the bound of multipliers."""
     order: list[IntArray] = []
     amounts: list[FloatArray] = []
     starts, at = np.zeros((len(rows), 2, 3), np.int64), 0
@@ -70,7 +70,7 @@ def order_signed_rows(
 
 @compiled
 def gather_bits(columns: Words, n: int, places: IntArray, out: Words) -> None:
-    """Write the bits of some rows in their order, packed anew; row n, of the padding, has none."""
+    """Write the bits of some rows in the given order, packed again; row n stands for padding and has no bits."""
     for e in range(columns.shape[0]):
         for at in range(places.size):
             i = places[at]
@@ -80,12 +80,12 @@ def gather_bits(columns: Words, n: int, places: IntArray, out: Words) -> None:
 
 BOTH, FIRST_ALONE, SECOND_ALONE = 1, 2, 4
 COMPATIBLE = BOTH | FIRST_ALONE | SECOND_ALONE
-"""What rows two propositions have: in common, and each for itself. Compatible ones have all three."""
+"""Kinds of rows for two propositions: with both, and with each alone. Compatible propositions have all three."""
 
 
 @compiled
 def shared_kinds(columns: Words, v: int, others: Words, w: int) -> int:
-    """Return which kinds of rows two propositions have; most have all three among the first rows, where the search for them ends."""
+    """Return which kinds of rows exist for two propositions. The search usually ends among the first rows, which have all three kinds."""
     kinds = 0
     for k in range(columns.shape[1]):
         a, b = columns[v, k], others[w, k]
@@ -102,14 +102,14 @@ def shared_kinds(columns: Words, v: int, others: Words, w: int) -> int:
 
 @compiled
 def kinds_of_pairs(columns: Words, ids: IntArray, out: NDArray[np.uint8]) -> None:
-    """Write the kinds of rows that some propositions have with every one, ``(len(ids), p)``."""
+    """Write the kinds of rows of some propositions paired with every proposition, ``(len(ids), p)``."""
     for i in range(ids.size):
         for w in range(columns.shape[0]):
             out[i, w] = shared_kinds(columns, ids[i], columns, w)
 
 
 class ViolatorSearch(NamedTuple):
-    """The violators of a search, and how far it went."""
+    """The violators found by a search, and how the search ended."""
 
     items: IntArray  # (m, DEPTHS) conjunctions out of the hull above the threshold, propositions ascending, -1 behind them
     values: FloatArray  # (m,) their M / d^2
@@ -120,23 +120,23 @@ class ViolatorSearch(NamedTuple):
 
 
 def is_full(search: ViolatorSearch) -> bool:
-    """Return whether a search gave up for the number of violators."""
+    """Return whether a search stopped at the limit of violators."""
     return not search.finished and len(search.values) >= MAX_VIOLATORS
 
 
 def joined_searches(first: ViolatorSearch, second: ViolatorSearch, some: NDArray[np.bool_]) -> ViolatorSearch:
-    """Return a search with some of the violators of another one behind its own."""
+    """Return a search with some violators of the second one appended to those of the first."""
     items, values = np.concatenate([first.items, second.items[some]]), np.concatenate([first.values, second.values[some]])
     return first._replace(items=items, values=values)
 
 
 def node_keys(p: int) -> Words:
-    """Return 64 random bits for every proposition; those of a conjunction are their exclusive or."""
+    """Return 64 random bits per proposition; the key of a conjunction is their exclusive or."""
     return np.random.default_rng(0x9E3779B9).integers(0, 2**64, size=p, dtype=np.uint64)
 
 
 def known_keys(items: Sequence[Sequence[int]], keys: Words) -> Words:
-    """Return the sorted bits of conjunctions."""
+    """Return the sorted keys of conjunctions."""
     return np.sort(np.array([np.bitwise_xor.reduce(keys[list(item)]) if len(item) else 0 for item in items], np.uint64))
 
 
@@ -144,12 +144,14 @@ def find_violators(
     rows: SignedRows, hull: Words, keys: Words, truth: Words | None, a: float, threshold: float, *,
     frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40, most: int = 1 << 40,
 ) -> ViolatorSearch:  # fmt: skip
-    """Look for conjunctions out of the hull with M / d^2 above the threshold. ``hull`` ``(W,)`` are the :func:`known_keys` of the hull,
-    and d = a^length. Propositions that imply or contradict each other on the rows of ``truth``, the propositions over all rows, never stand
-    in one conjunction; ``None``: any may. With ``frontier`` only children of the hull are visited, of at most ``depth`` propositions and at
-    most ``visits`` in all, and of these none that the bound rules out: neither those of a set nor those with a proposition below whose own
-    bound nothing is above the threshold. Of the propositions that are left ``most`` may extend sets, those of the greatest bounds, and
-    those that are in the hull themselves.
+    """Search for conjunctions outside the hull with M / d^2 above the threshold.
+
+    ``hull`` ``(W,)`` are the :func:`known_keys` of the hull, and d = a^length. ``truth`` holds the propositions over all rows: propositions
+    that imply or contradict each other there are never combined; with ``None`` any may be.
+
+    With ``frontier`` only children of the hull are visited, with at most ``depth`` propositions and at most ``visits`` in total. Children
+    that the bound of the set, or of one of its propositions, rules out are skipped. Sets are extended only by the ``most`` remaining
+    propositions with the largest bounds, and by those in the hull.
     """
     items, values = np.full((MAX_VIOLATORS, MAX_LENGTH), -1, np.int64), np.empty(MAX_VIOLATORS)
     scales = np.asarray(float(a) ** (-2.0 * np.arange(MAX_LENGTH + 2)), np.float64)
@@ -164,7 +166,7 @@ def find_violators(
 
 
 class _Walk(NamedTuple):
-    """What a walk reads: propositions over the signed rows, the hull, and the limits."""
+    """Input of a walk: propositions over the signed rows, the hull, and the limits."""
 
     columns: Words
     starts: IntArray
@@ -184,7 +186,7 @@ class _Walk(NamedTuple):
 
 
 class _Path(NamedTuple):
-    """The set that a walk has come to, a row for each of its beginnings: level l is the set of the first l propositions."""
+    """The current set of a walk, with one row per prefix: level l is the set of the first l propositions."""
 
     support: Words  # rows on which the set holds
     name: Words  # exclusive or of its keys
@@ -212,7 +214,7 @@ def _empty_path(search: _Walk) -> _Path:
 
 @compiled
 def side_sums(word: Words, starts: IntArray, amounts: FloatArray, unit: float, plus: FloatArray, minus: FloatArray) -> None:
-    """Write the sums of the multipliers of the rows in `word`, of positive and of negative rows, task by task."""
+    """Write the sums of the multipliers of the rows in `word`, for positive and for negative rows, task by task."""
     for t in range(starts.shape[0]):
         for side in range(2):
             ones = 0
@@ -233,7 +235,7 @@ def side_sums(word: Words, starts: IntArray, amounts: FloatArray, unit: float, p
 
 @compiled
 def conjunction_forms(plus: FloatArray, minus: FloatArray, similarity: FloatArray) -> tuple[float, float]:
-    """Return M of a conjunction, and the greatest M that a longer one may have."""
+    """Return M of a conjunction, and the largest M that a longer one may have."""
     value = 0.0
     bound = 0.0
     for s in range(plus.size):
@@ -245,7 +247,7 @@ def conjunction_forms(plus: FloatArray, minus: FloatArray, similarity: FloatArra
 
 @compiled
 def list_extensions(search: _Walk, first: int, later: IntArray, out: IntArray) -> int:
-    """Write the propositions of `later` that may stand in one conjunction with another to `out`, and return how many."""
+    """Write the propositions of `later` that may be combined with ``first`` to `out` and return their number."""
     truth, skip, count = search.truth, search.skip, 0
     for e in later:
         if not skip or shared_kinds(truth, first, truth, e) == COMPATIBLE:
@@ -256,7 +258,7 @@ def list_extensions(search: _Walk, first: int, later: IntArray, out: IntArray) -
 
 @compiled
 def has_extension(search: _Walk, first: int, later: IntArray) -> bool:
-    """Return whether a proposition of `later` may stand in one conjunction with another."""
+    """Return whether a proposition of `later` may be combined with ``first``."""
     truth, skip = search.truth, search.skip
     for e in later:  # noqa: SIM110 (numba compiles no generators)
         if not skip or shared_kinds(truth, first, truth, e) == COMPATIBLE:
@@ -266,7 +268,7 @@ def has_extension(search: _Walk, first: int, later: IntArray) -> bool:
 
 @compiled
 def contains_key(keys: Words, key: np.uint64) -> bool:
-    """Return whether a key is among sorted ones."""
+    """Return whether sorted keys contain ``key``."""
     low, high = 0, keys.size
     while low < high:
         middle = (low + high) >> 1
@@ -281,8 +283,9 @@ def contains_key(keys: Words, key: np.uint64) -> bool:
 def visit_extensions(
     search: _Walk, path: _Path, level: int, items: IntArray, values: FloatArray, n_found: int, n_visits: int
 ) -> tuple[int, int, bool]:
-    """Look at every extension of the set on the path; those worth following stay among the candidates, in order. Returns how many violators
-    are written and how many sets were visited up to now, and whether neither came to its limit.
+    """Visit every extension of the current set; those worth following remain among the candidates, in order.
+
+    Returns the number of violators written, the number of sets visited so far, and whether both are below their limits.
     """
     # Read once: a field of a tuple that is read in the loop is counted as one more reference to its array, every time.
     columns, starts, amounts, unit, similarity = search.columns, search.starts, search.amounts, search.unit, search.similarity
@@ -329,7 +332,9 @@ def visit_extensions(
 
 @compiled
 def _ranked_entry(values: FloatArray, rank: int) -> float:
-    """Return the entry that sorting would bring to a place. Hoare's selection; numba's own compiles for two seconds."""
+    """Return the entry that sorting would put at position ``rank``, by Hoare's selection; numba's own function compiles for two
+    seconds.
+    """
     ordered, low, high = values.copy(), 0, values.size - 1
     while low < high:
         pivot, i, j = ordered[rank], low, high
@@ -351,7 +356,7 @@ def _ranked_entry(values: FloatArray, rank: int) -> float:
 
 @compiled
 def keep_greatest(candidates: IntArray, is_known: NDArray[np.bool_], bounds: FloatArray, most: int) -> int:
-    """Keep the candidates of the greatest bounds, of equal ones the first, and those in the hull, in their order; returns how many."""
+    """Keep the candidates with the largest bounds (the first of equal ones) and those in the hull, in order; return their number."""
     edge = _ranked_entry(bounds, bounds.size - most)
     room = most
     for bound in bounds:
@@ -370,7 +375,7 @@ def keep_greatest(candidates: IntArray, is_known: NDArray[np.bool_], bounds: Flo
 
 @compiled
 def walk_lattice(search: _Walk, path: _Path, items: IntArray, values: FloatArray) -> tuple[int, int, int]:
-    """Write the violators to `items` and `values`; returns their number, the visits, and how the walk ended."""
+    """Write the violators to `items` and `values`; return their number, the number of visits, and how the walk ended."""
     # Not literals: for each kind of number, literal or not, numba compiles what it is handed to once more.
     n_found, n_visits, end, level = int(np.int64(0)), int(np.int64(0)), COMPLETE, int(np.int64(0))
     while level >= 0:
