@@ -60,7 +60,7 @@ def write_report(
 def write_views(
     views: Sequence[RunView], out: str | Path, written: Collection[str] = (), texts: CsvTexts | None = None, title: str = ""
 ) -> Written:
-    """Write the report of views made by hand or by `view_run` (see `write_report`)."""
+    """Write the report of views that `view_run` returned (see `write_report`)."""
     from ...storage.objects import require_writable
     from .render import page
     from .tables import csv_files, json_files
@@ -81,11 +81,11 @@ def write_views(
 
 
 _MARKS = {".html": b"Written by gramplane from ", ".csv": b"run,", ".json": b'[\n {\n  "run": '}
-"""What every file of a report has in it, by ending; a table and a list begin with it."""
+"""Text that every file of a report contains, by file name ending; a CSV table and a JSON list begin with it."""
 
 
 def _refuse_foreign(file: Path) -> None:
-    """Refuse to replace a file that no report has written; an empty one is nobody's. Raises ConfigError: naming it."""
+    """Raise ConfigError if ``file`` exists, is not empty and was not written by a report."""
     if not file.is_file():
         return
     text, mark = file.read_bytes(), _MARKS[file.suffix]

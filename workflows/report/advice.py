@@ -1,4 +1,4 @@
-"""What to try next: at most three lines, the most important first, each with its reason and the option that changes it."""
+"""What to try next: at most three pieces of advice, most important first, each with its reason and the option to change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ MORE_WORK = {"max_rounds": "rounds", "max_iter": "steps", "max_nodes": "nodes", 
 
 @dataclass(frozen=True)
 class Advice:
-    """One thing to try: the reason, what to do, and words to type if there are any. ``about``: of one subject only the first is shown."""
+    """One thing to try: reason, remedy, and the command to type if there is one. Of each subject (``about``) only the first advice is
+    shown.
+    """
 
     about: str
     text: str
@@ -30,7 +32,7 @@ class Advice:
 
 
 def list_advice(run: RunView) -> list[Advice]:
-    """Return what the figures of a run suggest, the most important first, one thing about a subject."""
+    """Return the advice that the figures of a run suggest, most important first, one for each subject."""
     found: dict[str, Advice] = {}
     for rule in RULES:
         if (item := rule(run)) is not None:
@@ -39,7 +41,7 @@ def list_advice(run: RunView) -> list[Advice]:
 
 
 def tune_command(run: RunView) -> str:
-    """Return the words that compare values of what decides how much a method selects."""
+    """Return the ``tune`` command that compares values of the parameter that controls how much is selected; ``""`` if there is none."""
     data = run.settings.get("data")
     key = next((key for key in ("B", "C", "lam") if key in run.params), None)
     if key is None or data is None:
@@ -83,7 +85,7 @@ def _overfitted(run: RunView) -> Advice | None:
 
 
 def _fewer_suffice(run: RunView) -> Advice | None:
-    """Say so where a model on the way has at most half of the features, and is as good up to the standard error of the rows."""
+    """Return advice if a model along the path has at most half the features and scores within one standard error of the best."""
     score = next((score for score in reversed(run.shown_scores) if score.get("path") and run.is_unseen), None)
     points = [point for point in (score or {}).get("path") or () if number(point.get("n_selected")) > 0]
     if run.method != "fgm" or score is None or len(points) < 2:
@@ -113,7 +115,7 @@ def _stopped_by_limit(run: RunView) -> Advice | None:
 
 
 def _still_rises(run: RunView) -> bool:
-    """Return whether held-out figures, where there are any, rose over the last two rounds: else more of them are no improvement."""
+    """Return whether held-out scores, where known, rose in the last round; if not, more rounds will not help."""
     for measure in MEASURES:
         score = next((score for score in reversed(run.shown_scores if run.is_unseen else ()) if score.get("path")), {"path": ()})
         for values in ([number(point.get(measure)) for point in score["path"]], run.column(f"test_{measure}")):
@@ -153,7 +155,7 @@ def _edge_of_grid(run: RunView) -> Advice | None:
 
 
 def _is_allowed(run: RunView, key: str, values: Sequence[float]) -> bool:
-    """Return whether the method takes the next value of a grid beyond the end that was chosen."""
+    """Return whether the method accepts a value beyond the end of the grid that was chosen."""
     near, end = (values[1], values[0]) if number(run.params[key]) == values[0] else (values[-2], values[-1])
     following = end**2 / near if values[0] > 0 else 2 * end - near
     try:

@@ -1,4 +1,4 @@
-"""Drawing of charts on axes of matplotlib: the figures of reports, and of ``gramplane.plots``."""
+"""Draw charts on matplotlib axes, for reports and for ``gramplane.plots``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def paint(axes: Axes, chart: Chart) -> None:
 
 
 def plain_text(name: str) -> str:
-    """Return a text in which ``$`` is a dollar, and does not begin mathematics."""
+    """Return a text in which matplotlib does not read ``$`` as mathematics."""
     return name.replace("$", r"\$")
 
 
@@ -111,7 +111,7 @@ def _set_scales(axes: Axes, chart: Chart) -> None:
 
 
 def _log_scale(axes: Axes) -> None:
-    """Make the y axis logarithmic, if its lines differ enough for a power of ten to be among its ticks."""
+    """Make the y axis logarithmic if its lines span at least a factor of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     values = [float(value) for line in axes.lines for value in cast("Any", line.get_ydata()) if value > 0]
@@ -135,7 +135,7 @@ def _add_legend(axes: Axes, legend: Legend, **options: Any) -> None:
 
 
 def _name_ends(axes: Axes, series: Sequence[Series]) -> None:
-    """Write the name of every line at its end, one below the other where ends are close."""
+    """Write the name of every line at its end, without overlap."""
     known = sorted(((item.y[-1], item) for item in series if item.label), key=lambda end: end[0])
     (low, high), places = axes.get_ylim(), []
     step = 0.065 * (high - low)
@@ -148,7 +148,7 @@ def _name_ends(axes: Axes, series: Sequence[Series]) -> None:
 
 
 def _paint_ranking(axes: Axes, chart: Chart) -> None:
-    """Draw a bar for each name, or a point with its interval where there is a second series; long names stand above."""
+    """Draw a bar for each name, or a point with its interval if there is a second series. Long names stand above their bar."""
     values, names = chart.series[0].y, [plain_text(name) for name in chart.names]
     rows = range(len(values))
     is_long, colours = has_long_names(chart.names), [PALETTE[0] if value >= 0 else NEGATIVE for value in values]
@@ -172,7 +172,7 @@ def _paint_ranking(axes: Axes, chart: Chart) -> None:
 
 
 def _paint_heat(axes: Axes, chart: Chart) -> None:
-    """Draw cells in one colour for either sign, the larger the less transparent: on any ground what is small is near the ground."""
+    """Draw cells in one colour per sign; small values are transparent, so that they fade on light and dark pages alike."""
     from matplotlib.colors import LinearSegmentedColormap, to_rgba
 
     values = [value for row in chart.matrix for value in row if math.isfinite(value)]

@@ -1,4 +1,4 @@
-"""From run directories to views: the only part of the report that knows how a run is stored."""
+"""Read run directories into views. No other part of the report knows how a run is stored."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ _STEPS = ("iteration", "objective", "gap", "outer_gap", "n_selected", "train_acc
 
 
 def is_run(path: str | Path) -> bool:
-    """Return whether a folder is a run directory."""
     return (Path(path) / "config.json").exists()
 
 
 def is_tuned(path: str | Path) -> bool:
-    """Return whether a folder is a run of ``tune``, which holds the fit of the best parameters in ``best``."""
+    """Return whether a folder is a run of ``tune``; the fit with the best parameters is in its folder ``best``."""
     return is_run(path) and "tune" in _open(path).config
 
 
 def model_run(path: str | Path) -> str:
-    """Return the run directory of the model of a run: itself, or the best fit of a tune."""
+    """Return the run directory that holds the model: the run itself, or the best fit of a ``tune``."""
     return str(Path(path) / "best") if is_tuned(path) else str(path)
 
 
@@ -46,7 +45,7 @@ def _last(history: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _is_locked(path: Path) -> bool:
-    """Return whether a process holds the run. A shared lock is tried, for microseconds: the lock file's pid may be another's by now."""
+    """Return whether a process holds the run. A shared lock is tried: the pid in the lock file may belong to another process by now."""
     try:
         with (path / "lock").open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -64,8 +63,7 @@ def _state(run: RunStore) -> str:
 
 
 def run_figures(path: str | Path) -> dict[str, Any]:
-    """Return how far a run is: state, method, rounds, last figures. Needs no cluster and no data. Raises ConfigError if ``path`` is no run
-    directory."""
+    """Return state, method, rounds and last figures of a run. Needs no cluster and no data. Raises ConfigError if it is no run."""
     tuned, run = is_tuned(path), _open(path)
     summary, history, state = run.read_json("summary"), run.history(), _state(run)
     figures = {"run": str(path), "state": state, "method": run.config["tune" if tuned else "method"]}
@@ -80,7 +78,7 @@ def run_figures(path: str | Path) -> dict[str, Any]:
 
 
 def _note_replaced(run: RunStore) -> dict[str, str]:
-    """Say so if the store of a run was replaced since it was made."""
+    """Return a note if the store of a run was replaced after the run began."""
     from ...pipeline.runs.data import replaced_data
 
     message = replaced_data(run)
@@ -88,8 +86,10 @@ def _note_replaced(run: RunStore) -> dict[str, str]:
 
 
 def view_run(path: str | Path, name: str | None = None) -> RunView:
-    """Return a run as the report sees it; a run that is not finished shows what it has. ``name``: shown in headings and legends; by default
-    the folder's name. Raises ConfigError if ``path`` is no run directory."""
+    """Return a run as a view for the report; an unfinished run shows what it has so far.
+
+    ``name`` appears in headings and legends; default: the folder's name. Raises ConfigError if ``path`` is no run directory.
+    """
     from ...pipeline import METHODS
     from ...pipeline.runs.data import training_facts
 
@@ -124,7 +124,7 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
 
 
 def _fit_command(path: str | Path, config: Mapping[str, Any], data: object) -> str:
-    """Return the command that repeats a fit; nothing of one that took files beside its data, whose names are not recorded."""
+    """Return the command that repeats a fit; ``""`` if the fit took further files, whose names are not recorded."""
     from ...pipeline import METHODS
     from .words import relative_path
 
@@ -140,7 +140,7 @@ def _fit_command(path: str | Path, config: Mapping[str, Any], data: object) -> s
 
 
 def save_score(path: str | Path, store: str, table: Mapping[str, Any]) -> None:
-    """Keep the metric table of a store in the run directory; a store scored again replaces its table."""
+    """Keep the scores on a store in the run directory; they replace earlier scores on the same store."""
     from ...storage.errors import plain_json
 
     run = _open(path)
@@ -149,20 +149,20 @@ def save_score(path: str | Path, store: str, table: Mapping[str, Any]) -> None:
 
 
 def save_stability(path: str | Path, found: Mapping[str, Any]) -> None:
-    """Keep in the run directory how steady its selection is, in place of what was measured before."""
+    """Keep the stability of the selection in the run directory, in place of an earlier one."""
     from ...storage.errors import plain_json
 
     _open(path).write_json("stability", plain_json(found))
 
 
 def saved_scores(path: str | Path) -> list[dict[str, Any]]:
-    """Return the metric tables kept in a run directory, one row per store."""
+    """Return the scores kept in a run directory, one entry per store."""
     saved = _open(path).read_json("scores") or {}
     return [{"store": Path(store).name, **table} for store, table in saved.items()]
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> Path:
-    """Write a small JSON file whole or not at all; return its path."""
+    """Write a small JSON file atomically and return its path."""
     from ...storage.errors import plain_json
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -171,7 +171,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> Path:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all: a reader never sees half of it."""
+    """Write a file atomically, so that no reader sees a part of it."""
     from ...storage.objects import write_atomic
 
     write_atomic(str(path.absolute()), (text.encode("utf-8", "backslashreplace"),), fsync=False)

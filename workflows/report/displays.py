@@ -1,7 +1,7 @@
-"""Displays: the figures of reports for fitted estimators and runs, on axes of matplotlib, in the manner of scikit-learn's.
+"""Displays in the manner of scikit-learn: charts of reports for fitted estimators and runs, on matplotlib axes.
 
-Predictions have displays in scikit-learn, which take these estimators as any others: ``ConfusionMatrixDisplay``, ``RocCurveDisplay``,
-``PrecisionRecallDisplay``, ``PredictionErrorDisplay``.
+For predictions use scikit-learn's ``ConfusionMatrixDisplay``, ``RocCurveDisplay``, ``PrecisionRecallDisplay`` and
+``PredictionErrorDisplay``; they accept these estimators.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
 
 class ChartDisplay:
-    """What the displays share: made from an estimator or a run, drawn by the code that draws reports.
+    """Base of the displays: made from an estimator or a run, drawn by the same code as reports.
 
     Parameters
     ----------
     chart
-        What is to be seen, as data.
+        The data of the chart.
 
     Attributes
     ----------
     ax_
-        Axes that it was drawn on last.
+        Axes of the last drawing.
     figure_
-        Figure that these are part of.
+        Figure of these axes.
     """
 
     _kind: ClassVar[str]  # name of its charts in what systems bring
@@ -56,7 +56,7 @@ class ChartDisplay:
         self.chart = chart
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw on ``ax``, or on a figure of its own, in the style of reports and with a title; returns the display."""
+        """Draw on ``ax``, or on a new figure, in the style of reports with a title; return the display."""
         if ax is None:
             ax = _paint_figure(self.chart)
         else:
@@ -71,16 +71,16 @@ class ChartDisplay:
         Parameters
         ----------
         estimator
-            The estimator, fitted; of a pipeline its last step.
+            A fitted estimator; of a pipeline its last step is drawn.
         ax
-            Axes to draw on; a figure of its own by default.
+            Axes to draw on; default: a new figure.
 
         Raises
         ------
         TypeError
-            The estimator has nothing of this kind; the message names those that do.
+            The estimator has no such chart; the message names estimators that do.
         ValueError
-            It selected none of it.
+            The estimator selected nothing to draw.
         """
         fitted = _last_step(estimator)
         check_is_fitted(fitted)
@@ -95,12 +95,12 @@ class ChartDisplay:
         run
             A run directory.
         ax
-            Axes to draw on; a figure of its own by default.
+            Axes to draw on; default: a new figure.
 
         Raises
         ------
         ValueError, TypeError
-            There is no run, or its method has nothing of this kind.
+            There is no run, or its method has no such chart.
         """
         view = view_run(run)
         return cls(cls._chart(view, f"a run of {view.method}")).plot(ax)
@@ -121,15 +121,15 @@ class ChartDisplay:
 
     @classmethod
     def _shared(cls) -> Sequence[Callable[[RunView], list[Chart]]]:
-        """Return charts of systems that bring none of their own."""
+        """Return the charts for methods that bring none of their own."""
         return ()
 
 
 class PathDisplay(ChartDisplay):
     """The path of a fit.
 
-    Of an estimator that searched its parameters the scores along the one it follows, with their standard errors and the point that was
-    chosen; of others weights along the rounds of the Feature Generating Machine, or along p of the kernel selection path.
+    For a search: scores along the searched parameter, with standard errors and the chosen point. For the Feature Generating Machine:
+    weights along the rounds. For the kernel selection path: weights along p.
 
     Examples
     --------
@@ -151,14 +151,14 @@ class PathDisplay(ChartDisplay):
         Parameters
         ----------
         estimator
-            The estimator, fitted, of a search also without a refit; of a pipeline its last step.
+            A fitted estimator, or a search, also one without a refit; of a pipeline its last step is drawn.
         ax
-            Axes to draw on; a figure of its own by default.
+            Axes to draw on; default: a new figure.
 
         Raises
         ------
         TypeError
-            The estimator has no path; the message names those that do.
+            The estimator has no path; the message names estimators that do.
         """
         fitted = _last_step(estimator)
         if not isinstance(fitted, CrossValidated) or not hasattr(fitted, "cv_results_"):
@@ -168,7 +168,7 @@ class PathDisplay(ChartDisplay):
 
 
 class WeightsDisplay(ChartDisplay):
-    """The largest weights of features or kernels; of feature selection over many tasks the weights by task.
+    """The largest weights of features or kernels; for feature selection over many tasks, the weights by task.
 
     Examples
     --------
@@ -189,7 +189,7 @@ class WeightsDisplay(ChartDisplay):
 
 
 class RulesDisplay(ChartDisplay):
-    """The heaviest rules of an ensemble.
+    """The rules of an ensemble with the largest weights.
 
     Examples
     --------
@@ -206,7 +206,7 @@ class RulesDisplay(ChartDisplay):
 
 
 class GroupsDisplay(ChartDisplay):
-    """The heaviest groups: of features by the length of their weights, of tasks by the weights of their kernels.
+    """The groups with the largest weights: feature groups by the norm of their weights, task groups by the weights of their kernels.
 
     Examples
     --------
@@ -267,18 +267,18 @@ class MapDisplay(ChartDisplay):
         Parameters
         ----------
         estimator
-            The map, fitted.
+            A fitted map.
         labels
-            ``(n_samples,)`` what rows are coloured by.
+            ``(n_samples,)`` labels that colour the rows.
         ax
-            Axes to draw on; a figure of its own by default.
+            Axes to draw on; default: a new figure.
 
         Raises
         ------
         TypeError
             The estimator is no map.
         ValueError
-            There are more or fewer labels than rows.
+            The number of labels differs from the number of rows.
         """
         fitted = _last_step(estimator)
         check_is_fitted(fitted)
@@ -286,7 +286,7 @@ class MapDisplay(ChartDisplay):
 
 
 def _paint_figure(chart: Chart) -> Axes:
-    """Return the axes of a new figure with a chart: on white, for the colours of its text are those of a light page."""
+    """Return the axes of a new figure with a chart, on white: the colours of its text are those of a light page."""
     from matplotlib import pyplot
 
     height = ranking_height(chart.names) + 0.3 if chart.kind == "ranking" else chart.size[1]
@@ -314,7 +314,7 @@ def _with_labels(view: RunView, labels: Sequence[Any] | None) -> RunView:
 
 
 def view_estimator(estimator: Any) -> RunView:
-    """Return a fitted estimator as the report sees a run. Raises TypeError: it is none of gramplane's."""
+    """Return a fitted estimator as a view for the report. Raises TypeError if it is not one of gramplane's estimators."""
     name, method = type(estimator).__name__, getattr(type(estimator), "_method", None)
     info = None if method is None else METHODS.get(method.name)
     if info is None:

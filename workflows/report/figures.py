@@ -1,4 +1,4 @@
-"""The figures of a page by section: charts that all methods share, and those that a method brings itself."""
+"""The charts of a page by section: charts for all methods, and charts that a method brings."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ COMPARING: dict[str, Sequence[Callable[[Sequence[RunView]], list[Chart]]]] = {
     MODEL: (shared_charts.accuracy,),
     WORK: (shared_charts.objective, shared_charts.gaps, shared_charts.bounds, shared_charts.certificates),
 }
-"""Charts of all runs in one picture, by section; those of systems stand in the section of the model."""
+"""Charts that show all runs in one picture, by section; those of a method belong to the section of the model."""
 
 SINGLE: dict[str, Sequence[Callable[[RunView], list[Chart]]]] = {
     PREDICTIONS: (score_charts.trials, score_charts.predictions),
@@ -35,14 +35,14 @@ SINGLE: dict[str, Sequence[Callable[[RunView], list[Chart]]]] = {
 
 
 def has_course(chart: Chart) -> bool:
-    """Return whether there is more to see than one place on the x axis; tables and cards have what a single round came to."""
+    """Return whether a chart has more than one place on its x axis; tables and cards show the values of a single round."""
     if chart.kind != "series":
         return True
     return len({x for part in chart.series for x, y in zip(part.x, part.y, strict=True) if math.isfinite(x) and math.isfinite(y)}) > 1
 
 
 def comparing_charts(runs: Sequence[RunView], section: str) -> list[Chart]:
-    """Return charts of several runs in one picture; several systems may bring the same."""
+    """Return the charts that show several runs in one picture, each once."""
     present = {run.method for run in runs}
     systems = [info.charts for name, info in METHODS.items() if name in present] if section == MODEL else []
     functions = dict.fromkeys([*COMPARING[section], *(function for charts in systems for function in charts.comparing)])
@@ -50,7 +50,6 @@ def comparing_charts(runs: Sequence[RunView], section: str) -> list[Chart]:
 
 
 def single_charts(run: RunView, section: str) -> list[Chart]:
-    """Return the charts of one run."""
     own = {FOUND: system_charts(run).found, MODEL: system_charts(run).single}
     functions = (*SINGLE[section], *own.get(section, ()))
     return [chart for function in functions for chart in function(run) if has_course(chart)]
@@ -74,7 +73,7 @@ def list_charts(path: str | Path) -> list[Chart]:
 
 
 def section_pictures(runs: Sequence[RunView]) -> dict[str, list[Picture]]:
-    """Return every figure the runs have data for, by section: those of all runs first, then one set per run."""
+    """Return all pictures of the runs by section: first those that show all runs, then those of each run."""
     runs, numbers = [replace(run, is_compared=len(runs) > 1) for run in runs], count(1)
     return {section: list(_pictures(runs, section, numbers)) for section in SECTIONS}
 

@@ -1,4 +1,4 @@
-"""What a run found: the table of its model that comes first, for readers who want no other."""
+"""The first table of a page: the main result of a run."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _HEADINGS: Mapping[str, Mapping[str, str]] = {
     "starts": {"start": "start", "objective": "objective", "minus": "minus", "zero": "zero", "plus": "plus"},
     "spectrum": {"index": "direction", "eigenvalue": "eigenvalue", "share": "share"},
 }
-"""Columns of tables that have more than is shown here, with their headings."""
+"""Columns to show, with their headings, of tables that have more columns."""
 
 
 class Found(NamedTuple):
-    """What a run found.
+    """The main result of a run.
 
-    ``rows``: the first ones, largest weight first, those without a weight left out; ``total``: how many there are in all; ``file``: the
-    file of the report that has all of them; ``columns``: the headings.
+    ``rows``: the first rows with a non-zero weight, largest first; ``total``: the number of all such rows; ``file``: the report's file
+    with all of them; ``columns``: the headings.
     """
 
     title: str
@@ -37,12 +37,12 @@ class Found(NamedTuple):
 
 
 def system_charts(run: RunView) -> SystemCharts:
-    """Return what the method of a run brings to reports."""
+    """Return the charts and tables that the method of a run brings to reports."""
     return METHODS[run.method].charts if run.method in METHODS else SystemCharts()
 
 
 def model_rows(run: RunView) -> list[tuple[ShownTable, Sequence[Row]]]:
-    """Return the tables of what a run has learnt that are not empty."""
+    """Return the non-empty tables of a model."""
     selected = ShownTable("selected", "Selected features", "All of them are in selected.csv.", is_open=False)
     kernels = ShownTable("kernels", "Kernels by weight", "All of them are in kernels.csv.", is_open=False)
     known = [(selected, run.selected), (kernels, run.kernels)]
@@ -51,7 +51,7 @@ def model_rows(run: RunView) -> list[tuple[ShownTable, Sequence[Row]]]:
 
 
 def what_was_found(run: RunView, most: int = 10) -> Found | None:
-    """Return the first rows of what a run found; None before its first round.
+    """Return the first rows of the main result of a run; None before the first round.
 
     Selected features come with the share of resamples that select them, where it was measured.
     """
@@ -80,6 +80,6 @@ def _with_one_weight(row: Row) -> Row:
 
 
 def _size(row: Row) -> float:
-    """Return the largest weight of a row; infinity where it has none."""
+    """Return the largest absolute weight of a row; infinity if it has none."""
     sizes = [abs(number(value)) for key, value in row.items() if key == "norm" or key.startswith("weight")]
     return max((size for size in sizes if not math.isnan(size)), default=math.inf)

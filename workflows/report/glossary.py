@@ -1,4 +1,4 @@
-"""What the figures mean: the sentences of ``figures.txt``, and those that methods of other packages bring."""
+"""Meaning of the figures: the sentences of ``figures.txt``, and those of methods from other packages."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -10,12 +10,12 @@ _OF_SCORES = {
     "_deviation": "Standard deviation of this score over the folds.",
     "_folds": "This score on every fold.",
 }
-"""Endings of headings behind the name of a score."""
+"""Explanations of the endings of headings that begin with the name of a score."""
 
 
 @cache
 def glossary() -> Mapping[str, str]:
-    """Return the meaning of every heading; reasons of a stop are named ``stop tol``."""
+    """Return the meaning of every heading; stop reasons are called ``stop tol``."""
     from ...pipeline.registry import METHODS
 
     return {**{name: meaning for info in METHODS.values() for name, meaning in info.charts.glossary.items()}, **_lines()}
@@ -28,7 +28,7 @@ def _lines() -> dict[str, str]:
 
 
 def explain_heading(heading: str) -> str:
-    """Return what a heading means, or nothing: ``weight[a]`` is a ``weight``, ``seconds_solve`` a part of the seconds."""
+    """Return the meaning of a heading, or ``""``: ``weight[a]`` counts as ``weight``, ``seconds_solve`` as a part of the seconds."""
     name = re.sub(r"\[.*\]$", "", heading, flags=re.DOTALL)
     if name in glossary():
         return glossary()[name]
@@ -39,17 +39,17 @@ def explain_heading(heading: str) -> str:
 
 
 def stop_reason(stop: str) -> str:
-    """Return what a reason of a stop means; one that is not known, as it is."""
+    """Return the meaning of a stop reason, or the reason itself if it is unknown."""
     return _lines().get(f"stop {stop}", stop)
 
 
 def stop_text(stop: object) -> str:
-    """Return the reason of a stop with what it means."""
+    """Return a stop reason with its meaning."""
     meaning = stop_reason(str(stop or ""))
     return meaning if meaning == str(stop or "") else f"{stop}: {meaning}"
 
 
 def words(headings: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the headings that have a meaning, with it, in order of the alphabet; ``weight[a]`` and ``weight[b]`` are one."""
+    """Return the headings that have a meaning, with it, in alphabetical order; ``weight[a]`` and ``weight[b]`` count as one."""
     named = {re.sub(r"\[.*\]$", "[…]", name, flags=re.DOTALL): explain_heading(name) for name in headings}
     return [(name, meaning) for name, meaning in sorted(named.items()) if meaning]

@@ -1,4 +1,4 @@
-"""Where the figures of a page come from, and what a paper says of them: version, data, seed, paths; methods and sources."""
+"""Head of a page and text for a paper: version, data, seed and paths; methods paragraph and sources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .words import best_known, certificate_text, data_name, figure, majority_sha
 
 
 def head_facts(run: RunView) -> list[tuple[str, str]]:
-    """Return ``(name, value)`` of what a reader needs to trace a run; what its record does not hold is left out."""
+    """Return ``(name, value)`` pairs that identify a run; values that were not recorded are left out."""
     from ..console import version_text
 
     settings, rows = run.settings, run.training.get("rows")
@@ -25,13 +25,13 @@ def head_facts(run: RunView) -> list[tuple[str, str]]:
 
 
 def places(run: RunView) -> list[tuple[str, str]]:
-    """Return where the data and the run lie, as seen from the working directory."""
+    """Return the paths of data and run, relative to the working directory."""
     paths = (("Data", run.settings.get("data")), ("run", run.path))
     return [(name, relative_path(path)) for name, path in paths if path]
 
 
 def methods_text(run: RunView) -> str:
-    """Return what a paper says of a fit: method and source, data, parameters, what was selected, how good it is and its certificate."""
+    """Return the methods paragraph for a paper: method, source, data, parameters, selection, score and certificate."""
     from ..console import version_text
 
     sources = method_sources(run.method)
@@ -52,7 +52,7 @@ def methods_text(run: RunView) -> str:
 
 
 def _parameters(run: RunView) -> str:
-    """Return the parameter that sets how much is selected, with where its value is from."""
+    """Return the parameter that controls how much is selected, and where its value comes from."""
     key = next((key for key in ("C", "lam") if key in run.params), None)
     value = number(run.summary.get(key, run.params[key])) if key else math.nan
     if not math.isfinite(value):

@@ -40,14 +40,14 @@ _SUMMARY = {
     "outer_gap": "gap to the exact optimum",
     "seconds": "seconds of the run",
 }
-"""Figures of the summary and what the page calls them: one name for all methods."""
+"""Figures of the summary and their names on the page, the same for all methods."""
 
 LINKS = 3 << 18  # bytes that the links of all tables of a page may hold
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page, with its own heading. ``name``: what links to it are made of; ``folded``: shown when it is opened."""
+    """A section of the page. ``name``: the target of links; ``folded``: closed until the reader opens it."""
 
     name: str
     title: str
@@ -63,7 +63,6 @@ class Section:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to show."""
         parts = (self.sentences, self.advice, self.summary, self.squares, self.pictures, self.tables)
         return not any(parts)
 
@@ -82,7 +81,7 @@ def _figure(run: RunView, key: str) -> object:
 
 
 def summary_rows(runs: Sequence[RunView]) -> list[dict[str, Any]]:
-    """Return ``{"name", "values"}`` rows of the runs: figures first, then, of several, what differs between them."""
+    """Return ``{"name", "values"}`` rows of the runs: figures first, then the settings in which several runs differ."""
     measures = [("accuracy on unseen rows", "accuracy", percent), ("R2 on unseen rows", "r2", cell)]
     rows: list[tuple[str, list[Any]]] = []
     for name, measure, text in measures:
@@ -112,7 +111,7 @@ def _prediction_note(runs: Sequence[RunView]) -> str:
 
 
 def sections(runs: Sequence[RunView]) -> list[Section]:
-    """Return the parts of a page of one run, or of several, in the order in which they are read."""
+    """Return the sections of a page in reading order."""
     summary, drawn, is_one = summary_rows(runs), section_pictures(runs), len(runs) == 1
     named = [("" if is_one else run.name, run) for run in runs]
     errors = [item for name, run in named if (item := confusion(run, name)) is not None]
@@ -152,7 +151,7 @@ def sections(runs: Sequence[RunView]) -> list[Section]:
 
 
 def _within_limit(parts: Sequence[Section]) -> list[Section]:
-    """Return the sections with the links of their tables, as far as all of them together are small enough."""
+    """Return the sections; tables keep their CSV links until all links together reach the size limit of a page."""
     left, shown = LINKS, []
     for part in parts:
         tables = []
@@ -164,13 +163,15 @@ def _within_limit(parts: Sequence[Section]) -> list[Section]:
 
 
 def slug(text: str) -> str:
-    """Return a text as the name of a file."""
+    """Return a text in a form that is safe as a file name."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:60] or "figure"
 
 
 def page(runs: Sequence[RunView], footer: str = "", title: str = "") -> str:
-    """Return the HTML page of one run, or of several side by side. Everything is escaped by jinja2, names in figures by matplotlib; a
-    content security policy forbids the page to load anything, and to run anything."""
+    """Return the HTML page of one run, or of several side by side.
+
+    jinja2 escapes all text, matplotlib the names in figures. A content security policy forbids scripts and external content.
+    """
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 

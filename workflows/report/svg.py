@@ -1,6 +1,6 @@
-"""Charts as SVG that stands in the page itself: its colours are those of the page, light or dark, its text is text.
+"""Charts as inline SVG, with text as text, in the page's colours (light or dark).
 
-Nothing outside the page is loaded, and nothing can run: names are escaped, and the page's content security policy forbids scripts.
+The page loads nothing and runs nothing: names are escaped, and its content security policy forbids scripts.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ STYLE: dict[str, Any] = {
 }
 VARIABLES = {**{colour: f"var(--c{k})" for k, colour in enumerate(PALETTE)}, INK: "var(--ink)", FAINT: "var(--faint)"}
 VARIABLES |= {RULE: "var(--rule)", PAPER: "var(--paper)"}
-"""What the style sheet of the page calls the colours that figures are drawn in."""
+"""CSS variables for the colours that matplotlib draws in."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure of the page: its heading, what it says, the drawing, what it shows in words, and the drawing as a file in a link."""
+    """A figure of the page: heading, caption, drawing, description in words, and a link that holds the drawing as a file."""
 
     title: str
     caption: str
@@ -65,7 +65,7 @@ class Picture:
 
 
 def picture(chart: Chart, number: int = 0) -> Picture:
-    """Return a chart as a figure of the page; ``number`` tells it from the other figures there."""
+    """Return a chart as a figure of the page; ``number`` makes its ids unique there."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -83,12 +83,12 @@ def picture(chart: Chart, number: int = 0) -> Picture:
 
 
 def data_link(text: str, kind: str) -> str:
-    """Return a text as the address of a link that holds it."""
+    """Return a ``data:`` URL that holds a text."""
     return f"data:{kind};base64,{base64.b64encode(text.encode('utf-8', 'backslashreplace')).decode()}"
 
 
 def _for_page(text: str, prefix: str) -> str:
-    """Return the drawing without its prologue and style sheet, with the page's colours, and ids of its own."""
+    """Return the drawing without prologue and style sheet, with the page's colours and unique ids."""
     text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], flags=re.DOTALL)
     used = set(re.findall(r'(?:href="|url\()#([^")]+)', text))
     # Names are text between tags, in which no tag can begin: what is changed stands in tags alone.
@@ -113,5 +113,5 @@ def _tag_for_page(tag: str, used: set[str], prefix: str) -> str:
 
 
 def name_run(item: Picture, name: str) -> Picture:
-    """Return a figure that names the run it is of."""
+    """Return a figure with the name of its run in the heading."""
     return replace(item, title=f"{name}: {item.title}")

@@ -1,4 +1,4 @@
-"""The numbers of a report: as CSV files, and as tables of the page, cells as text."""
+"""The numbers of a report, as CSV files and as tables of the page."""
 
 import csv
 import io
@@ -21,7 +21,7 @@ MAX_ERRORS = 15  # of them
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the page, cells as text; ``link`` holds it as CSV. ``shares``: of a confusion matrix the share of the true class."""
+    """A table of the page, cells as text. ``link`` holds it as CSV; ``shares``: of a confusion matrix, the share of the true class."""
 
     title: str
     columns: Sequence[str]
@@ -38,7 +38,7 @@ class Table:
 
 
 def csv_text(rows: Sequence[Row], texts: Callable[[Any], Any] = str) -> str:
-    """Return rows as CSV with the union of their keys as header; floats in full precision. ``texts``: what is written of a text."""
+    """Return rows as CSV with the union of their keys as header, floats in full precision. ``texts`` converts each text cell."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -58,7 +58,7 @@ def _plain(value: object) -> object:
 
 
 def _is_text(value: object) -> bool:
-    """Whether a cell begins with a text, not with a number."""
+    """Return whether the CSV cell of a value begins with a text."""
     return isinstance(value, str) or (isinstance(value, (list, tuple)) and bool(value) and isinstance(value[0], str))
 
 
@@ -67,8 +67,10 @@ def _is_table(value: object) -> bool:
 
 
 def csv_files(runs: Sequence[RunView], texts: Callable[[Any], Any] = str) -> dict[str, str]:
-    """Return ``{file name: text}``: rounds, selected features and scores of all runs, each row naming its run. What a score holds by class,
-    task or along the path has files of its own, ``scores_classes.csv`` say."""
+    """Return ``{file name: text}``: rounds, selected features and scores of all runs, each row with the name of its run.
+
+    Parts of a score (by class, by task, along the path) have files of their own, such as ``scores_classes.csv``.
+    """
     parts: dict[str, list[Row]] = {}
 
     def add(name: str, run: RunView, rows: Sequence[Row]) -> None:
@@ -91,7 +93,7 @@ def csv_files(runs: Sequence[RunView], texts: Callable[[Any], Any] = str) -> dic
 
 
 def json_files(runs: Sequence[RunView]) -> dict[str, str]:
-    """Return ``{file name: text}``: the rules of all runs, where there are any."""
+    """Return ``{file name: text}`` with the rules of all runs, where there are any."""
     rules = [{"run": run.name, **row} for run in runs for row in run.tables.get("rules", ())]
     return {"rules.json": json.dumps(rules, indent=1) + "\n"} if rules else {}
 
@@ -100,7 +102,7 @@ def json_files(runs: Sequence[RunView]) -> dict[str, str]:
 
 
 def cell(value: object) -> str:
-    """Return a value as the page shows it: three digits of a number, short lists, nothing endless."""
+    """Return a value as the page shows it: numbers to three digits, long lists cut."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -123,12 +125,12 @@ def _is_number(value: object) -> bool:
 
 
 def clip(text: str, width: int = 300) -> str:
-    """Return a text of at most so many letters."""
+    """Return a text cut to at most ``width`` letters."""
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def make_table(title: str, rows: Sequence[Row], note: str = "", opened: bool = False, file: str = "", texts: Any = str) -> Table:
-    """Return a table of rows with the union of their keys as columns, those without any value left out, numbers to the right."""
+    """Return a table with the union of the rows' keys as columns. Empty columns are left out; numbers are aligned to the right."""
     columns = list(dict.fromkeys(key for row in rows for key, value in row.items() if cell(value)))
     values = {key: [row.get(key) or 0 for row in rows] for key in columns}
     numbers = {key for key in columns if all(map(_is_number, values[key]))}
@@ -142,7 +144,7 @@ def make_table(title: str, rows: Sequence[Row], note: str = "", opened: bool = F
 
 
 def score_tables(runs: Sequence[RunView]) -> list[Table]:
-    """Return the scores of all runs, and what they say by class and task."""
+    """Return the scores of all runs, and their parts by class and by task."""
     scores = [({"run": run.name} if len(runs) > 1 else {}, score) for run in runs for score in run.scores]
     plain = [
         {**of_run, **{key: value for key, value in score.items() if not isinstance(value, (dict, list, tuple))}} for of_run, score in scores
@@ -156,7 +158,7 @@ def score_tables(runs: Sequence[RunView]) -> list[Table]:
 
 
 def model_tables(run: RunView) -> list[Table]:
-    """Return the tables of what a run has learned."""
+    """Return the tables of a model."""
     tables = []
     for shown, rows in model_rows(run):
         kept = [row for row in rows if not has_values([weight_of(row)]) or weight_of(row) != 0]
@@ -165,7 +167,7 @@ def model_tables(run: RunView) -> list[Table]:
 
 
 def found_table(run: RunView) -> Table | None:
-    """Return the first rows of what a run found."""
+    """Return the main result of a run as a table."""
     found = what_was_found(run)
     if found is None:
         return None
@@ -174,7 +176,7 @@ def found_table(run: RunView) -> Table | None:
 
 
 def decision_table(run: RunView, name: str = "") -> Table | None:
-    """Return the parts of one decision, of the score shown last that has it."""
+    """Return the parts of one example decision, from the last score that kept one."""
     score = next((score for score in reversed(run.shown_scores) if score.get("decision")), None)
     if score is None:
         return None
@@ -188,7 +190,7 @@ def decision_table(run: RunView, name: str = "") -> Table | None:
 
 
 def work_tables(run: RunView) -> list[Table]:
-    """Return how a run went, and what it was given."""
+    """Return the rounds, the summary and the parameters of a run as tables."""
     settings = [(key, value, run.meanings.get(key, "")) for key, value in run.params.items()]
     settings += [(key, relative_path(value) if key == "data" else value, explain_heading(key)) for key, value in run.settings.items()]
     rows = [{"name": key, "value": cell(value), "meaning": meaning} for key, value, meaning in settings]
@@ -197,8 +199,9 @@ def work_tables(run: RunView) -> list[Table]:
 
 
 def confusion(run: RunView, name: str = "") -> Table | None:
-    """Return the confusion matrix of the rows scored last, or of many classes the most frequent errors. ``name``: of the run, where there
-    are others."""
+    """Return the confusion matrix of the rows scored last; for many classes, the most frequent errors. ``name``: name of the run, if there
+    are several.
+    """
     score = next((score for score in reversed(run.shown_scores) if score.get("confusion")), None)
     if score is None:
         return None

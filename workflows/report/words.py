@@ -1,4 +1,4 @@
-"""What a page says of runs in words: how good they are, on which rows, how close to the optimum, and what cannot be compared."""
+"""Sentences of a page: how good the runs are and on which rows, how close to the optimum, and which runs cannot be compared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS = {HELD_OUT_ROWS: "test rows", TRAINING_ROWS: "training rows"}
 
 @dataclass(frozen=True)
 class Measured:
-    """A figure with its 95 % interval, and the rows it is of in words. ``correct``: how many of ``rows`` are, where that was counted."""
+    """A score with its 95 % interval and a description of its rows. ``correct``: number of correct rows of ``rows``, if counted."""
 
     value: float
     where: str
@@ -30,7 +30,6 @@ NOTHING = Measured(math.nan, "")
 
 
 def percent(value: float) -> str:
-    """Return a share as the words of a page have it."""
     return f"{100 * value:.1f} %"
 
 
@@ -42,12 +41,12 @@ def figure(value: float) -> str:
 
 
 def relative_path(path: object) -> str:
-    """Return a path as seen from the working directory; an address of an object store as it is."""
+    """Return a path relative to the working directory; addresses of object stores stay as they are."""
     return str(path) if "://" in str(path) else os.path.relpath(str(path))
 
 
 def spoken(parts: Sequence[str]) -> str:
-    """Return parts of a sentence with commas, and an "and" before the last."""
+    """Return parts joined by commas, with "and" before the last."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""
 
 
@@ -55,7 +54,7 @@ def spoken(parts: Sequence[str]) -> str:
 
 
 def unseen(run: RunView, measure: str) -> Measured:
-    """Return accuracy or R2 on rows not used for training: of the last score of such rows, else of those held out in the last round."""
+    """Return accuracy or R2 on rows not used for training: the last score on such rows, or the last round's held-out score."""
     for score in reversed(run.shown_scores if run.is_unseen else ()):
         if math.isfinite(number(score.get(measure))):
             return _measured(score, measure)
@@ -72,7 +71,7 @@ def _measured(score: Row, measure: str) -> Measured:
 
 
 def over_folds(run: RunView, measure: str) -> Measured:
-    """Return the mean over the folds of a search at the setting that was chosen."""
+    """Return the mean score over the folds of a search, at the chosen setting."""
     rows = [row for row in run.trials if has_values([number(row.get(measure))]) and has_values([number(row.get(measure_of(row)))])]
     if not rows:
         return NOTHING
@@ -82,26 +81,26 @@ def over_folds(run: RunView, measure: str) -> Measured:
 
 
 def on_training_rows(run: RunView, measure: str) -> Measured:
-    """Return accuracy or R2 on training rows, as the last round or a score of them says."""
+    """Return accuracy or R2 on training rows, from the last round or the last score."""
     scored = [number(score.get(measure)) for score in run.scores if score.get("rows_are") == TRAINING_ROWS]
     value = next((value for value in (*run.column(f"train_{measure}")[-1:], *reversed(scored)) if math.isfinite(value)), math.nan)
     return Measured(value, "training rows") if math.isfinite(value) else NOTHING
 
 
 def best_known(run: RunView, measure: str) -> Measured:
-    """Return accuracy or R2 on the rows that say most: unseen ones, else folds, else training rows."""
+    """Return accuracy or R2 on the most informative rows: unseen rows, else folds, else training rows."""
     ways = (unseen(run, measure), over_folds(run, measure), on_training_rows(run, measure))
     return next((way for way in ways if math.isfinite(way.value)), NOTHING)
 
 
 def rows_text(score: Row) -> str:
-    """Return which rows a score is of: their number, and where they lie."""
+    """Return the number of scored rows and their store, in words."""
     count = f"{number(score['rows']):,.0f} " if has_values([number(score.get("rows"))]) else ""
     return count + ROWS.get(str(score.get("rows_are")), f"rows of {score.get('store', 'a store')}")
 
 
 def majority_share(run: RunView) -> tuple[str, float]:
-    """Return the most frequent class, and the accuracy of always predicting it: on the rows scored last, else on the training data."""
+    """Return the most frequent class and its share, of the rows scored last, or else of the training rows."""
     score = next((score for score in reversed(run.shown_scores) if "majority" in score), None)
     if score is not None:
         return str(score["majority_class"]), number(score["majority"])
@@ -114,12 +113,12 @@ def majority_share(run: RunView) -> tuple[str, float]:
 
 
 def lead(run: RunView) -> list[str]:
-    """Return the first sentences of the page of one run."""
+    """Return the first sentences of a page with one run."""
     return [text for text in (_compared(run), _quality(run), _optimism(run), selection_text(run), certificate_text(run)) if text]
 
 
 def _compared(run: RunView) -> str:
-    """Return the score that a search chose by, where it is none that every run has."""
+    """Return the score by which a search chose, if it is not the standard one; else ``""``."""
     measure = measure_of(run.trials[0]) if run.trials else "accuracy"
     mean = over_folds(run, measure)
     return "" if measure in MEASURES else f"{measure} {figure(mean.value)} on average over {mean.where}."
@@ -151,20 +150,20 @@ def accuracy_text(accuracy: Measured) -> str:
 
 
 def _optimism(run: RunView) -> str:
-    """Say so where all that is known is of training rows."""
+    """Return a warning sentence if only scores on training rows are known; else ``""``."""
     is_trained = any(best_known(run, measure).where.endswith("training rows") for measure in MEASURES)
     return "This figure is optimistic: the model was trained on these rows." if is_trained else ""
 
 
 def selected_count(run: RunView) -> int | None:
-    """Return how many features, kernels or rules have a weight that is not zero."""
+    """Return the number of features, kernels or rules with a non-zero weight."""
     if run.selected:
         return sum(weight_of(row) != 0 for row in run.selected)
     return run.summary.get("n_selected")
 
 
 def selection_text(run: RunView) -> str:
-    """Return how many were selected of how many, and how many of those the search took got no weight."""
+    """Return how many of the candidates were selected, and how many of those have weight zero."""
     selected, unit = selected_count(run), run.unit
     if selected is None:
         return ""
@@ -182,7 +181,7 @@ def _one(unit: str) -> str:
 
 
 def certified_share(run: RunView) -> tuple[str, str] | None:
-    """Return how far the objective is from the optimum, at most, as a share of it, and over what; None where that is not known."""
+    """Return the certified distance from the optimum as a share of the objective, and what it is certified over; None if unknown."""
     name = "outer_gap" if run.summary.get("outer_gap") is not None else "gap"
     gap, objective = number(run.summary.get(name)), abs(number(run.summary.get("objective")))
     if not (math.isfinite(gap) and objective > 0):
@@ -192,7 +191,7 @@ def certified_share(run: RunView) -> tuple[str, str] | None:
 
 
 def certificate_text(run: RunView) -> str:
-    """Return the certificate as a sentence."""
+    """Return the certificate as a sentence; ``""`` if there is none."""
     if (found := certified_share(run)) is None:
         return ""
     of = f", over {found[1]}" if found[1] else ""
@@ -200,7 +199,7 @@ def certificate_text(run: RunView) -> str:
 
 
 def notices(runs: Sequence[RunView]) -> list[str]:
-    """Return what has to be known before the figures: runs that are not finished, and runs that cannot be compared."""
+    """Return notes that precede the figures: unfinished runs, and runs that cannot be compared."""
     replaced = [f"{run.name}: {run.settings['data_replaced']}." for run in runs if "data_replaced" in run.settings]
     return [text for text in (*map(_state_words, runs), _different_data(runs), _different_scores(runs), *replaced) if text]
 
@@ -232,7 +231,6 @@ def _different_scores(runs: Sequence[RunView]) -> str:
 
 
 def data_name(run: RunView) -> str:
-    """Return the name of the training data."""
     return Path(str(run.settings.get("data", "data"))).name
 
 
@@ -240,7 +238,7 @@ def data_name(run: RunView) -> str:
 
 
 def describe_chart(chart: Chart) -> str:
-    """Return what a chart shows in a sentence: the first of a ranking, the size of a table, where the first lines begin and end."""
+    """Return a description of a chart in one sentence: the first bars of a ranking, the size of a table, or ends of the first lines."""
     if chart.kind == "heat":
         return f"A table of {len(chart.row_names)} rows and {len(chart.names)} columns. {chart.caption}"
     if chart.kind == "ranking":
