@@ -1,4 +1,4 @@
-"""When and in which order: command line, workflow files, reports, cron, Airflow. Public names are imported on first use."""
+"""Command line, workflow files, reports, cron and Airflow. Public names are imported on first use."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ A file in Airflow's ``dags`` folder needs two lines::
     from gramplane.workflows.airflow_dag import build_dag
     dag = build_dag("/srv/jobs/fgm_select.yaml", schedule="@daily", start_date=datetime(2026, 11, 1), catchup=False)
 
-Importing this module and building a DAG load PyYAML and Airflow, nothing of Dask, NumPy or pydantic: the file itself is checked by the
-task that runs it, or by ``gramplane run FILE --check`` before it is handed in.
+Importing this module and building a DAG load PyYAML and Airflow, but not Dask, NumPy or pydantic. The file is therefore checked by the
+task that runs it; use ``gramplane run FILE --check`` to check it earlier.
 """
 
 import shlex
@@ -19,7 +19,7 @@ from .yaml_source import Document, read_yaml
 
 
 class _AnyVariable(dict[str, str]):
-    """An environment in which every variable is set: the scheduler that draws the graph need not know those of the workers."""
+    """An environment in which every variable is set, because the Airflow scheduler does not know the variables of the workers."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -29,7 +29,7 @@ class _AnyVariable(dict[str, str]):
 
 
 def _airflow_classes() -> tuple[Any, Any]:
-    """Return ``DAG`` and ``BashOperator`` from where this Airflow has them."""
+    """Return ``DAG`` and ``BashOperator``, wherever this version of Airflow has them."""
     try:
         from airflow.providers.standard.operators.bash import BashOperator  # pyright: ignore[reportMissingImports]
         from airflow.sdk import DAG  # pyright: ignore[reportMissingImports]
@@ -54,8 +54,11 @@ def _read_steps(document: Document) -> dict[str, list[str]]:
 
 
 def step_command(workflow: Path, step: str, run_id: str | None = None, program: str = "gramplane") -> str:
-    """Return the shell command of one step. ``workflow``: the file; ``step``: id of the step; ``run_id``: passed as ``--run-id``; an
-    Airflow template such as ``{{ ds }}`` makes one run per day; ``program``: the command, such as ``/opt/gramplane/bin/gramplane``."""
+    """Return the shell command of one step.
+
+    ``workflow``: the file. ``step``: id of the step. ``run_id``: passed as ``--run-id``; an Airflow template such as ``{{ ds }}`` makes one
+    run per day. ``program``: the command, such as ``/opt/gramplane/bin/gramplane``.
+    """
     words = [shlex.quote(part) for part in (program, "run", str(workflow), "--step", step, "--json")]
     # Not quoted like the others: Airflow fills the template in before the shell sees it, within the double quotes.
     return " ".join([*words, *([f'--run-id "{run_id}"'] if run_id else [])])
@@ -74,10 +77,10 @@ def build_dag(
     Parameters
     ----------
     workflow_yaml
-        The file, visible to the machine that runs the tasks.
+        The file; it must exist on the computer that runs the tasks.
     run_id
-        Template of the run's name, such as ``"{{ ds }}"``. Default: from configuration and sources, so that a DAG run with nothing new has
-        nothing to do.
+        Template of the run's name, such as ``"{{ ds }}"``. By default it is derived from configuration and sources; a DAG run without
+        changes then has nothing to do.
     program
         The ``gramplane`` command.
     task_args
@@ -87,8 +90,8 @@ def build_dag(
 
     Notes
     -----
-    Exit 99 (another process holds the step) marks the task as skipped. The last line of a task's output, one JSON object of at most 4 KiB,
-    becomes its XCom.
+    Exit code 99 (another process holds the step) marks the task as skipped. The last line of a task's output, one JSON object of at most
+    4 KiB, becomes its XCom.
 
     Raises
     ------

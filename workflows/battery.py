@@ -1,7 +1,7 @@
-"""What every method must do in one process, as checks that anybody can run: ``gramplane.testing.check_method`` for one of their own.
+"""Checks that every method must pass in one process; use ``gramplane.testing.check_method`` for your own method.
 
-A :class:`MethodCase` is a method with parameters and a small data set. Each check runs it in folders of its own and raises
-``AssertionError`` where the method does something else than its run directory, its plan, its estimator or its command promise.
+A :class:`MethodCase` is a method with parameters and a small data set. Each check runs it in its own folders, and raises
+``AssertionError`` if the method breaks a promise of its run directory, plan, estimator or command.
 """
 
 import contextlib
@@ -36,20 +36,24 @@ from .exits import exit_code
 from .report.glossary import explain_heading, stop_text
 
 COMMON_FIGURES = {"method", "objective", "gap", "certified_over", "relative_gap", "iterations", "stop", "classes", "seconds"}
-"""Figures that the summary of every method has."""
+"""Figures in the summary of every method."""
 
 SEED = 3
 
 MAX_SLACK = 4
-"""How often the bytes of the largest step of a fit those that its plan says may be: a plan has the most that data of a size can take."""
+"""Largest ratio of planned to actual bytes of a step. Plans state the maximum for data of a given size."""
 
 
 @dataclass(frozen=True)
 class MethodCase:
-    """A method on a small data set. ``method``, ``params``, ``extra``: as for :func:`~gramplane.pipeline.run_method`; ``data``: writes the
-    store to a path; ``other``: parameters that differ in one value, and the name of that parameter; ``driver_memory``: with so little
-    that rows or matrices have no room in this process, the case goes the way that is distributed; ``sizes``: attributes of modules that
-    have other values meanwhile, by dotted name, so that small data have several blocks.
+    """A method on a small data set.
+
+    ``method``, ``params``, ``extra``: as in :func:`~gramplane.pipeline.run_method`. ``data``: function that writes the store to a path.
+    ``other``: parameters that differ in one value, and the name of that parameter. ``driver_memory``: a limit so small that rows or
+    matrices
+    do not fit in this process, to test the distributed code. ``sizes``: temporary values of module attributes, by dotted name, so that
+    small
+    data have several blocks.
 
     Examples
     --------
@@ -73,7 +77,7 @@ class MethodCase:
 
 @contextlib.contextmanager
 def changed_sizes(sizes: Mapping[str, Any]) -> Iterator[None]:
-    """Give attributes of modules other values, by dotted name, and set them back."""
+    """Temporarily set attributes of modules, by dotted name."""
     places = [(pkgutil.resolve_name(name.rpartition(".")[0]), name.rpartition(".")[2], value) for name, value in sizes.items()]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in places]
     try:
@@ -86,12 +90,12 @@ def changed_sizes(sizes: Mapping[str, Any]) -> Iterator[None]:
 
 
 class Stopped(Exception):
-    """What the event sink raises to end a run."""
+    """Raised by the event sink to end a run."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """A case with its store, one undisturbed run, and a folder for further ones."""
+    """A case with its store, one uninterrupted run, and a folder for further runs."""
 
     case: MethodCase
     folder: Path
@@ -99,16 +103,16 @@ class Bench:
 
     @property
     def straight(self) -> Path:
-        """The undisturbed run."""
+        """The uninterrupted run."""
         return self.folder / "straight"
 
     @property
     def data(self) -> str:
-        """The store."""
+        """The path of the store."""
         return str(self.folder / "data.zarr")
 
     def start(self, run: Path, params: Mapping[str, Any] | None = None, **options: Any) -> RunOutcome:
-        """Start or continue a run."""
+        """Start or resume a run."""
         case = self.case
         limit = {} if case.driver_memory is None else {"driver_memory": case.driver_memory}
         chosen = {"data": self.data, "seed": SEED, "extra": case.extra, **limit, **options}
@@ -116,12 +120,12 @@ class Bench:
             return run_method(case.method, params or case.params, run=str(run), **chosen)
 
     def resume(self, run: Path, **options: Any) -> RunOutcome:
-        """Continue a run by its folder alone."""
+        """Resume a run, given only its folder."""
         with changed_sizes(self.case.sizes):
             return resume_run(str(run), **options)
 
     def start_and_stop(self, run: Path, steps: int) -> None:
-        """Start or continue a run, and end it once ``steps`` steps are checkpointed."""
+        """Start or resume a run, and stop it after ``steps`` steps have checkpoints."""
 
         def emit(event: Mapping[str, Any]) -> None:
             if event["event"] == "iteration" and event["iteration"] == steps:
@@ -131,12 +135,12 @@ class Bench:
             self.start(run, on_event=emit)
 
     def steps(self) -> list[int]:
-        """Return the steps of the undisturbed run."""
+        """Return the steps of the uninterrupted run."""
         return [row["iteration"] for row in RunStore.open(str(self.straight)).history()]
 
 
 def prepare_case(case: MethodCase, folder: Path) -> Path:
-    """Write the store of a case and run it once undisturbed; returns the folder."""
+    """Write the store of a case and run it once; returns the folder."""
     with changed_sizes(case.sizes):
         case.data(folder / "data.zarr")
     Bench(case, folder, folder).start(folder / "straight")
@@ -145,7 +149,7 @@ def prepare_case(case: MethodCase, folder: Path) -> Path:
 
 @contextlib.contextmanager
 def expect_error(kind: type[BaseException], pattern: str = "") -> Iterator[list[BaseException]]:
-    """Expect an error with a message; yields a list that has it afterwards."""
+    """Expect an error whose message matches ``pattern``; yields a list that afterwards contains it."""
     caught: list[BaseException] = []
     try:
         yield caught
@@ -157,18 +161,18 @@ def expect_error(kind: type[BaseException], pattern: str = "") -> Iterator[list[
 
 
 def without_times(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record without what it took: seconds, and the tasks of a resume, which fetches the columns of all cuts again."""
+    """Return a record without seconds, and without task counts, which a resume changes because it fetches the columns of all cuts again."""
     return {name: item for name, item in value.items() if not name.startswith("seconds") and name not in ("tasks", "bytes", "retries")}
 
 
 def model_bytes(run: str | Path) -> dict[str, bytes]:
-    """Return the files of a model."""
+    """Return the contents of a model's files by name."""
     files = sorted(path for path in (Path(run) / "model").rglob("*") if path.is_file())
     return {str(path.relative_to(run)): path.read_bytes() for path in files}
 
 
 def assert_equal_runs(one: Path, two: Path, *, texts: bool = True) -> None:
-    """Compare model files byte for byte (``texts``: those that are JSON, too), history and summary but for their seconds, and tables."""
+    """Compare two runs: model files byte by byte (``texts``: including JSON files), history and summary without seconds, and tables."""
     left, right = RunStore.open(str(one)), RunStore.open(str(two))
     models = [{name: data for name, data in model_bytes(run).items() if texts or not name.endswith(".json")} for run in (one, two)]
     assert models[0] == models[1], "the models differ"
@@ -185,7 +189,7 @@ def _snapshot(run: Path) -> dict[str, tuple[int, int]]:
 
 
 def figures_have_common_names_and_are_explained(bench: Bench) -> None:
-    """The summary has the common figures; every heading of history and plan is in the glossary."""
+    """The summary has the common figures, and every column of history and plan is in the glossary."""
     run = RunStore.open(str(bench.straight))
     summary = run.read_json("summary") or {}
     assert set(summary) >= COMMON_FIGURES and not {"certificate", "n_rules", "active_set", "working_set"} & set(summary)
@@ -198,7 +202,7 @@ def figures_have_common_names_and_are_explained(bench: Bench) -> None:
 
 
 def gaps_are_not_negative(bench: Bench) -> None:
-    """Up to the rounding of two sums, of which a gap is the difference; that of the working set is not above that of all."""
+    """Gaps are non-negative up to rounding, and the gap of the working set does not exceed that of the whole problem."""
     run = RunStore.open(str(bench.straight))
     for row in [*run.history(), run.read_json("summary") or {}]:
         slack = 1e-9 * max(abs(row.get("objective") or 0.0), 1.0)
@@ -209,7 +213,7 @@ def gaps_are_not_negative(bench: Bench) -> None:
 
 
 def certificates_hold(bench: Bench) -> None:
-    """What a gap over the whole problem says is impossible does not happen: a finer solution is not below it."""
+    """A more accurate solution is not below the certified lower bound of the whole problem."""
     run, params = RunStore.open(str(bench.straight)), bench.case.params
     summary, field = run.read_json("summary") or {}, METHODS[bench.case.method].config.model_fields.get("tol")
     if field is None or summary["gap"] is None or not str(summary["certified_over"]).startswith(("all", "the whole")):
@@ -221,7 +225,7 @@ def certificates_hold(bench: Bench) -> None:
 
 
 def resumes_to_the_same_bits(bench: Bench) -> None:
-    """Stopped after the first two steps, one amid and the last."""
+    """Runs that stop after the first, second, a middle or the last step resume to the same bits."""
     every = bench.steps()
     assert len(every) >= 2, "a case needs at least two steps"
     for steps in sorted({*every[:2], every[len(every) // 2], every[-1]}):
@@ -237,7 +241,7 @@ def resumes_to_the_same_bits(bench: Bench) -> None:
 
 
 def resumes_at_every_step_in_turn(bench: Bench) -> None:
-    """One run that is stopped after each of its steps; in the end it may hold more than it was planned with, which decides nothing anew."""
+    """A run that stops after every step ends with the same bits. Its memory limit may grow in between without changing decisions."""
     run = bench.scratch / "run"
     for steps in bench.steps():
         bench.start_and_stop(run, steps)
@@ -248,7 +252,7 @@ def resumes_at_every_step_in_turn(bench: Bench) -> None:
 
 
 def a_kill_between_history_and_checkpoint_leaves_no_trace(bench: Bench) -> None:
-    """The row of the second step is written, its state is not."""
+    """The history has a row for the second step, but its checkpoint is missing."""
     save, run, store = RunStore.save_checkpoint, bench.scratch / "run", cast("Any", RunStore)
 
     def killed(store: RunStore, iteration: int, *more: Any) -> Any:
@@ -268,7 +272,7 @@ def a_kill_between_history_and_checkpoint_leaves_no_trace(bench: Bench) -> None:
 
 
 def a_damaged_checkpoint_falls_back_to_the_one_before(bench: Bench) -> None:
-    """One bit of the newest checkpoint is turned."""
+    """One bit of the newest checkpoint is flipped."""
     steps, run = bench.steps()[-1], bench.scratch / "run"
     bench.start_and_stop(run, steps)
     newest = max((run / "checkpoints").glob("*.npz"))
@@ -282,7 +286,7 @@ def a_damaged_checkpoint_falls_back_to_the_one_before(bench: Bench) -> None:
 
 
 def a_kill_before_the_summary_writes_the_model_again(bench: Bench) -> None:
-    """All is there but the summary, by which a run is finished."""
+    """Everything is written except the summary, which marks a run as finished."""
     run = bench.scratch / "run"
     shutil.copytree(bench.straight, run)
     (run / "summary.json").unlink()
@@ -291,7 +295,7 @@ def a_kill_before_the_summary_writes_the_model_again(bench: Bench) -> None:
 
 
 def rows_left_out_are_not_looked_at(bench: Bench) -> None:
-    """Fits leave rows out by weights of zero: what their target is makes no difference."""
+    """Rows with weight zero do not influence a fit, whatever their target."""
     case, info, decided = bench.case, METHODS[bench.case.method], []
     if not info.config.has_scores:
         return
@@ -313,7 +317,7 @@ def rows_left_out_are_not_looked_at(bench: Bench) -> None:
 
 
 def rows_held_out_are_scored(bench: Bench) -> None:
-    """``--test-share`` holds rows out of the fit, and its history tells how well these are predicted; folds are compared."""
+    """``--test-share`` holds rows out of the fit, and the history has their score; folds can be compared."""
     case, info = bench.case, METHODS[bench.case.method]
     if not info.config.has_scores:
         return
@@ -325,7 +329,7 @@ def rows_held_out_are_scored(bench: Bench) -> None:
 
 
 def states_are_plain_arrays(bench: Bench) -> None:
-    """No state needs pickle."""
+    """States contain nothing that needs pickle."""
     run = bench.scratch / "run"
     bench.start_and_stop(run, 1)
     with np.load(max((run / "checkpoints").glob("*.npz")), allow_pickle=False) as content:
@@ -333,7 +337,7 @@ def states_are_plain_arrays(bench: Bench) -> None:
 
 
 def a_finished_run_is_left_alone(bench: Bench) -> None:
-    """Started again or resumed, nothing is touched and nothing is told."""
+    """Starting or resuming a finished run changes no file and emits no events."""
     before, events = _snapshot(bench.straight), list[Any]()
     for again in (bench.start(bench.straight, on_event=events.append), bench.resume(bench.straight, on_event=events.append)):
         assert again.status == "already-done"
@@ -342,7 +346,7 @@ def a_finished_run_is_left_alone(bench: Bench) -> None:
 
 
 def another_configuration_is_refused_key_by_key(bench: Bench) -> None:
-    """A parameter, the seed, the memory, a further input."""
+    """Another parameter, seed, memory limit or input raises an error that names the key."""
     params, name = bench.case.other
     before, run = _snapshot(bench.straight), re.escape(str(bench.straight))
     with expect_error(ConfigMismatch, rf"{run} belongs to another configuration.*params\.{name} is .* there and"):
@@ -357,7 +361,7 @@ def another_configuration_is_refused_key_by_key(bench: Bench) -> None:
 
 
 def other_data_are_refused(bench: Bench) -> None:
-    """A store of other contents, given, or found in the place of the run's own."""
+    """Another store raises an error, whether given as an argument or replaced on disk."""
     run, other = bench.scratch / "run", bench.scratch / "data.zarr"
     shutil.copytree(bench.straight, run)
     ingest(([[float(i * j % 7) for j in range(30)] for i in range(20)], [i % 2 for i in range(20)]), str(other))
@@ -371,7 +375,7 @@ def other_data_are_refused(bench: Bench) -> None:
 
 
 def one_process_at_a_time(bench: Bench) -> None:
-    """A run that another process holds is refused."""
+    """A run directory that another process holds raises an error."""
     run = bench.scratch / "run"
     bench.start_and_stop(run, 1)
     with RunStore.open(str(run)).lock(), expect_error(RunLocked):
@@ -379,7 +383,7 @@ def one_process_at_a_time(bench: Bench) -> None:
 
 
 def a_dry_run_tells_the_plan_and_writes_nothing(bench: Bench) -> None:
-    """The plan is JSON, and what a run decides is in it."""
+    """The plan is JSON and contains the decisions of the run."""
     outcome = bench.start(bench.scratch / "run", dry_run=True)
     assert outcome.status == "planned" and not (bench.scratch / "run").exists()
     plan = outcome.plan or {}
@@ -389,10 +393,10 @@ def a_dry_run_tells_the_plan_and_writes_nothing(bench: Bench) -> None:
 
 
 def no_pass_takes_more_than_the_plan_says(bench: Bench) -> None:
-    """No step of any pass of a fit is bounded above the plan's ``task_bytes``, which are not far above the largest of them, either.
+    """No step of any pass exceeds the plan's ``task_bytes``, which in turn is not far above the largest step.
 
-    What is distributed on no account has no passes, though ``task_bytes`` may be those of a like step in this process: a fit whose kernels
-    of tasks are in memory takes the tasks in the same batches.
+    A fit that is never distributed has no passes, but may plan ``task_bytes`` for similar steps in this process: a fit with task kernels in
+    memory processes tasks in the same batches.
     """
     bounds: dict[str, int] = {}
 
@@ -414,7 +418,7 @@ def no_pass_takes_more_than_the_plan_says(bench: Bench) -> None:
 
 
 def _without_freed_bytes() -> dict[str, int]:
-    """Return the sizes at which steps of few rows differ: without the bytes that every bound has for what is freed, and not returned."""
+    """Return ``sizes`` that remove the allowance for freed memory, which would dominate steps of few rows."""
     package = importlib.import_module("..pipeline", __package__)
     for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         importlib.import_module(info.name)  # none may come later, and take the changed size for good
@@ -423,7 +427,7 @@ def _without_freed_bytes() -> dict[str, int]:
 
 
 def the_plan_lists_what_the_driver_holds(bench: Bench) -> None:
-    """Every thing with its bytes; the sum is theirs."""
+    """Every item of the driver has its bytes, and the total is their sum."""
     plan = bench.start(bench.scratch / "run", dry_run=True).plan or {}
     rows = plan["driver_holds"]
     assert all(set(row) == {"what", "bytes"} and row["what"] and row["bytes"] >= 0 for row in rows)
@@ -432,7 +436,7 @@ def the_plan_lists_what_the_driver_holds(bench: Bench) -> None:
 
 
 def too_little_memory_is_refused_before_work(bench: Bench) -> None:
-    """The refusal names need, limit and what would help, and nothing is written."""
+    """The error names need, limit and remedy, and nothing is written."""
     events, run = list[Any](), bench.scratch / "run"
     with expect_error(MemoryBoundExceeded, f"^{bench.case.method}: this process would hold .*it may hold driver_memory=1 KiB: ") as caught:
         bench.start(run, driver_memory="1KiB", on_event=events.append)
@@ -443,7 +447,7 @@ def too_little_memory_is_refused_before_work(bench: Bench) -> None:
 
 
 def the_loaded_estimator_decides_on_the_store(bench: Bench) -> None:
-    """A run's model is an estimator with the run's parameters and history, which decides on rows of the store."""
+    """The loaded model is an estimator with the run's parameters and history, and predicts the store's rows."""
     model, info = load_model(str(bench.straight)), METHODS[bench.case.method]
     name = info.estimator if hasattr(model, "classes_") or info.regressor is None else info.regressor
     assert type(model).__name__ == name and len(model.history_["iteration"]) == len(bench.steps())
@@ -457,7 +461,7 @@ def the_loaded_estimator_decides_on_the_store(bench: Bench) -> None:
 
 
 def tables_of_a_model_are_those_of_its_run(bench: Bench) -> None:
-    """What displays draw of an estimator is what the report draws of its run, which may say more of every row."""
+    """The tables for plots of an estimator agree with those of its run, which may have further columns."""
     model, run = load_model(str(bench.straight)), RunStore.open(str(bench.straight))
     names, stored = source_names(BlockStore.open(bench.data)), run.read_json("tables") or {}
     for name, rows in plain_json(type(model)._method.tables(model.model_, names)).items():
@@ -466,7 +470,7 @@ def tables_of_a_model_are_those_of_its_run(bench: Bench) -> None:
 
 
 def the_estimator_is_one_of_scikit_learn(bench: Bench) -> None:
-    """It is cloned by its parameters, and a copy of it decides the same."""
+    """The estimator can be cloned, and a clone gives the same predictions."""
     model = load_model(str(bench.straight))
     fresh = cast("BaseEstimator", clone(model))
     assert repr(fresh.get_params()) == repr(model.get_params()) and not hasattr(fresh, "model_")
@@ -478,7 +482,7 @@ def the_estimator_is_one_of_scikit_learn(bench: Bench) -> None:
 
 
 def the_command_fits_the_same_bits(bench: Bench) -> None:
-    """``gramplane fit`` with the parameters as settings; a plan before it, a report behind it."""
+    """``gramplane fit`` with these parameters gives the same bits; its plan and its report work."""
     from .cli import main
 
     if set(bench.case.extra) - {"test_share"}:
@@ -521,4 +525,4 @@ CHECKS: tuple[Callable[[Bench], None], ...] = (
     the_estimator_is_one_of_scikit_learn,
     the_command_fits_the_same_bits,
 )
-"""Every check."""
+"""All checks in one process."""

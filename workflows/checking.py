@@ -1,4 +1,4 @@
-"""Configuration errors that say where, what was found, and what may have been meant."""
+"""Configuration errors with place, value, and a suggestion."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _SHOWN = 10
 
 
 class ConfigError(ValueError):
-    """A workflow file, a parameter or an option is not valid; every line of the message names its place."""
+    """A workflow file, a parameter or an option is invalid; every line of the message names its place."""
 
 
 def choose(word: str, known: Iterable[str], what: str) -> str:
-    """Return ``word`` if it is known. Raises ConfigError if it is not, with the nearest known name."""
+    """Return ``word`` if it is known. Raises ConfigError with the closest known name otherwise."""
     names = list(known)
     if word not in names:
         raise ConfigError(f"unknown {what} {word!r}{nearest(word, names)}")
@@ -38,7 +38,7 @@ def dotted_path(loc: Sequence[str | int]) -> str:
 
 
 def by_name(prefix: str) -> Locator:
-    """Return a place function for values without a file: ``--set C`` and the like."""
+    """Return a locator for values without a file, such as ``--set C``."""
     return lambda loc: f"{prefix}{dotted_path(loc)}" if loc else ""
 
 
@@ -64,7 +64,7 @@ def _finding_message(error: Mapping[str, Any], known: Callable[[Loc], Iterable[s
 
 
 def describe_problem(problem: ValidationError, place: Locator, known: Callable[[Loc], Iterable[str]]) -> ConfigError:
-    """Turn pydantic's findings into one error: a line per finding, each with its place, where it has one."""
+    """Convert pydantic's errors to a single error, with one line and place for each."""
     rows = joined_branches(problem.errors(include_url=False))
     lines = [": ".join(filter(None, (place(row["loc"]), _finding_message(row, known)))) for row in rows[:_SHOWN]]
     if len(rows) > _SHOWN:
@@ -73,12 +73,12 @@ def describe_problem(problem: ValidationError, place: Locator, known: Callable[[
 
 
 def keys_of(model: type[BaseModel]) -> list[str]:
-    """Return the keys a model takes, as the user types them."""
+    """Return the keys of a model as users type them."""
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def validate_values(model: type[M], values: Mapping[str, Any], place: Locator) -> M:
-    """Return ``model`` made of ``values``. Raises ConfigError, naming each wrong key or value, its place and the nearest known name."""
+    """Return a ``model`` with these values. Raises ConfigError with each wrong key or value, its place and the closest known name."""
     from pydantic import ValidationError
 
     try:
@@ -92,8 +92,10 @@ _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
 
 def expand_variables(text: str, where: str, environ: Mapping[str, str] | None = None) -> str:
-    """Replace ``${NAME}`` and ``${NAME:-default}`` by the environment's values, ``$$`` by ``$``. Raises ConfigError if a variable is not
-    set and has no default, or ``${...}`` holds no name; ``where`` opens the message."""
+    """Replace ``${NAME}`` and ``${NAME:-default}`` by environment variables, and ``$$`` by ``$``.
+
+    Raises ConfigError, starting with ``where``, if a variable is unset and has no default, or if ``${...}`` contains no valid name.
+    """
     known = os.environ if environ is None else environ
 
     def value(found: re.Match[str]) -> str:

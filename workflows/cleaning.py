@@ -1,4 +1,4 @@
-"""What a store or run no longer needs, listed before anything is removed."""
+"""Files that a store or run no longer needs, listed before anything is removed."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ QUIET_SECONDS = 3600.0  # a file younger than this may belong to a writer at wor
 
 @dataclass(frozen=True)
 class LeftOver:
-    """A file nobody needs: where it is, its bytes, and why it is not needed."""
+    """A file that is no longer needed: path, bytes and reason."""
 
     path: Path
     nbytes: int
@@ -19,9 +19,11 @@ class LeftOver:
 
 
 def left_overs(root: Path) -> list[LeftOver]:
-    """Return what can be removed below a store, a run directory, or a folder of them: temporary files of killed writers, files inside a
-    finished store or model that its manifest does not list, and broadcast arrays of a finished run. Files written in the last hour,
-    checkpoints, histories and stores without a manifest (an ingest that can be continued) stay."""
+    """Return the files that can be removed below a store, a run directory, or a folder of them.
+
+    These are temporary files of killed processes, files of a finished store or model that its manifest does not list, and broadcast arrays
+    of a finished run. Files of the last hour, checkpoints, histories, and stores without a manifest (ingests that can resume) are kept.
+    """
     limit = time.time() - QUIET_SECONDS
     items: dict[Path, LeftOver] = {}
     for folder in [root, *(path for path in sorted(root.rglob("*")) if path.is_dir() and not path.is_symlink())]:
@@ -54,7 +56,7 @@ def _unlisted_files(store: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class OldVersion:
-    """A version of a store that was replaced: its store, its name, its bytes, and whether somebody still reads it."""
+    """A replaced version of a store: store, name, bytes, and whether a process still reads it."""
 
     store: str
     name: str
@@ -77,7 +79,7 @@ def old_versions(root: str) -> list[OldVersion]:
 
 
 def remove_old_versions(found: Iterable[OldVersion]) -> None:
-    """Remove replaced versions; those that somebody reads stay."""
+    """Remove replaced versions, except those that a process still reads."""
     from ..storage.urls import open_objects
     from ..storage.versions import remove_versions
 

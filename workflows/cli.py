@@ -1,4 +1,4 @@
-"""The ``gramplane`` command. Importing this module imports no numerical library: ``gramplane --help`` must be quick."""
+"""The ``gramplane`` command. This module imports no numerical library, so that ``gramplane --help`` is quick."""
 
 import os
 import sys
@@ -34,27 +34,25 @@ _EXAMPLES = (
 
 
 class Grouped(click.Group):
-    """Lists commands by what they are for."""
+    """A click group that lists commands by purpose."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands in the order of `GROUPS`."""
         return [name for names in GROUPS.values() for name in names]
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what the program is, and three examples."""
+        """Write a description of the program and three examples."""
         super().format_help_text(ctx, formatter)
         with formatter.section("Examples"):
             for line in _EXAMPLES:
                 formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands by group."""
         for title, names in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(60)) for name in names])
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands, then the options."""
         self.format_commands(ctx, formatter)
         click.Command.format_options(self, ctx, formatter)
 
@@ -83,7 +81,7 @@ def _report_failure(error: BaseException, words: Sequence[str]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code. ``arguments``: words after ``gramplane``; those of the process by default."""
+    """Run the command line and return its exit code. ``arguments``: words after ``gramplane``, by default those of the process."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     open_closed_streams()
     try:

@@ -1,4 +1,4 @@
-"""What a command says: results on stdout, everything else on stderr; with ``--json`` the last stdout line is one small object."""
+"""Output of commands: results on stdout, everything else on stderr. With ``--json`` the last line on stdout is one small object."""
 
 import errno
 import json
@@ -30,8 +30,12 @@ _KEPT = ("status", "exit", "command", "kind", "truncated")
 
 @dataclass(frozen=True)
 class Result:
-    """What a command found. ``status``: ``done``, ``already-done``, ``planned``, ``damaged``, …; ``fields``: small JSON values shown with
-    ``--json``; ``text``: the same for a reader; a result can be bad news (a damaged store) without being an error of the command."""
+    """The result of a command.
+
+    ``status``: ``done``, ``already-done``, ``planned``, ``damaged``, …. ``fields``: small JSON values for ``--json``. ``text``: the same
+    for
+    users. A bad result (such as a damaged store) need not be an error of the command.
+    """
 
     status: str = "done"
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -50,7 +54,7 @@ def _halve_value(value: object) -> object:
 
 
 def one_line(payload: Mapping[str, Any], limit: int = JSON_LIMIT) -> str:
-    """Return ``payload`` as one JSON line of at most ``limit`` bytes: the largest values are cut in halves until it fits."""
+    """Return ``payload`` as one JSON line of at most ``limit`` bytes. The largest values are repeatedly halved until it fits."""
     fields = plain_json(payload)
     while True:
         text = json.dumps(fields, allow_nan=False, separators=(", ", ": "))
@@ -62,26 +66,28 @@ def one_line(payload: Mapping[str, Any], limit: int = JSON_LIMIT) -> str:
 
 
 def show_result(result: Result, command: str, as_json: bool) -> None:
-    """Write a result to stdout, for a reader or as the one JSON line. Raises OutputClosed if nobody reads it any more; OSError if it cannot
-    be written; its path says that it was the output."""
+    """Write a result to stdout, as text or as one JSON line.
+
+    Raises OutputClosed if the reader has closed the pipe; OSError if writing fails, with a path that names the output.
+    """
     text = one_line({"status": result.status, "exit": int(result.code), "command": command, **result.fields}) if as_json else result.text
     if text:
         write_output(text)
 
 
 class OutputClosed(Exception):
-    """Whoever read the standard output went away."""
+    """The reader of standard output has closed it."""
 
     def __init__(self) -> None:
         super().__init__("whoever read the standard output went away before it was written")
 
 
 class Carried(Exception):
-    """Brings an error of a command, its cause, past click, which takes some for a user who gave up or a reader who went away."""
+    """Carries an error through click, which would treat some kinds as an abort or a closed pipe. The error is its cause."""
 
 
 def settle_output() -> None:
-    """Let the end of the process say nothing of an output that cannot be written any more; what was wrong with it is told by now."""
+    """Prevent further messages at exit about an output that cannot be written; the error was reported already."""
     for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
             getattr(stream, "wrapped", stream).flush()
@@ -91,8 +97,10 @@ def settle_output() -> None:
 
 
 def open_closed_streams() -> None:
-    """Give descriptors 0, 1 and 2 that are closed to the null device: a file opened later must not stand in their place, and what is
-    written there must find a stream, which Python does not make for a closed one."""
+    """Open closed descriptors 0, 1 and 2 on the null device.
+
+    Otherwise a file opened later could get their number. Python makes no stream for a closed descriptor, so streams are made, too.
+    """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
@@ -103,7 +111,7 @@ def open_closed_streams() -> None:
 
 
 def write_output(text: str) -> None:
-    """Write text to stdout; what its encoding cannot write, such as a file name that is no text, is written as its code."""
+    """Write text to stdout. Characters that its encoding lacks, such as in invalid file names, are escaped."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
         click.echo(text.encode(encoding, "backslashreplace").decode(encoding))
@@ -115,7 +123,7 @@ def write_output(text: str) -> None:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the one message of an error; a bug names its class and how to see the traceback."""
+    """Return the message of an error. For a bug, it names the class and how to show the traceback."""
     if isinstance(error, click.ClickException):
         return _misplaced_option(error) or error.format_message()
     stop = find_signal(error)
@@ -132,11 +140,11 @@ _HELP = {
     Exit.DAMAGED: "`gramplane verify STORE` lists what is damaged",
     Exit.HELD: "wait for the other process, or end it",
 }
-"""What to do where a message does not say it."""
+"""Remedies for errors whose message has none."""
 
 
 def _misplaced_option(error: click.ClickException) -> str | None:
-    """Return which commands have an option that this one has not: nearer to what was meant than options of a like name."""
+    """Return which commands have an option that this one lacks; this helps more than options with similar names."""
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
         return None
     flag, words = error.option_name, error.ctx.command_path.partition(" ")[2]
@@ -148,7 +156,7 @@ def _misplaced_option(error: click.ClickException) -> str | None:
 
 
 def _path_trouble(error: BaseException) -> str | None:
-    """Return what is wrong with a path, without the system's number; errors of our own say it themselves."""
+    """Return the problem with a path, without the error number of the operating system. ``None`` for gramplane's own errors."""
     is_ours = type(error).__module__ != "builtins"
     if is_ours or not isinstance(error, OSError) or error.strerror is None:
         return None
@@ -162,7 +170,7 @@ def _path_trouble(error: BaseException) -> str | None:
 
 
 def show_error(error: BaseException, as_json: bool, command: str) -> Exit:
-    """Write an error: one message on stderr and, with ``--json``, the object on stdout; return the exit code."""
+    """Write an error: one message on stderr and, with ``--json``, the object on stdout. Returns the exit code."""
     code = exit_code(error)
     if type(error).__name__ == "NoArgsIsHelpError" and isinstance(error, click.UsageError):
         # A group without a command; older versions of click show the help themselves.
@@ -192,7 +200,7 @@ def _write_error(text: str, prefix: str = "", colour: str = "") -> None:
 
 
 def align_rows(rows: Sequence[tuple[str, Any]]) -> str:
-    """Return ``name  value`` lines with aligned values, bytes and seconds in units; rows whose value is None are left out."""
+    """Return ``name  value`` lines with aligned values, bytes and seconds in units. Rows with value ``None`` are omitted."""
     shown = [(name.replace("_", " "), _with_unit(name, value)) for name, value in rows if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
     return "\n".join(f"{name:<{width}}  {format_figure(value)}" for name, value in shown)
@@ -207,7 +215,7 @@ def _with_unit(name: str, value: object) -> object:
 
 
 def table_lines(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, digits: int = 3) -> list[str]:
-    """Return rows as aligned lines under their headings, numbers to the right; columns without a value are left out."""
+    """Return rows as aligned lines below a header, numbers right-aligned. Columns without values are omitted."""
     names = list(columns or dict.fromkeys(key for row in rows for key in row))
     names = [name for name in names if any(row.get(name) not in (None, "") for row in rows)]
     columns_cells = [_column([row.get(name) for row in rows], digits) for name in names]
@@ -222,19 +230,19 @@ def table_lines(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None
 
 
 def _column(values: Sequence[object], digits: int) -> list[str]:
-    """Return the cells of a column; of fractions all have as many digits."""
+    """Return the cells of a column; fractions all have the same number of digits."""
     is_fraction = any(isinstance(value, float) and not value.is_integer() and math.isfinite(value) for value in values)
     pad = is_fraction and all(isinstance(value, float) and 1e-3 <= abs(value) < 10**digits for value in values)
     return [f"{value:#.{digits}g}".rstrip(".") if pad else format_figure(value, digits) for value in values]
 
 
 def plan_result(plan: Mapping[str, Any]) -> Result:
-    """Return what to say of a plan: its figures, and each thing that is held on a line of its own."""
+    """Return the result of a dry run: its figures, and one line per memory item."""
     return Result("planned", {"plan": plan}, plan_text(plan))
 
 
 def plan_text(plan: Mapping[str, Any]) -> str:
-    """Return a plan for a reader: whether it fits and what it reads, then its figures, then what is held, largest first."""
+    """Return a plan as text: first whether it fits and how much it reads, then its figures, then memory items, largest first."""
     fit = plan.get("first_fit") or plan
     figures = {key: value for key, value in {**plan, **fit}.items() if key != "first_fit"}
     held = [item for key, value in figures.items() if key.endswith("_holds") for item in value]
@@ -250,7 +258,7 @@ _STEPS = {"passes_at_most": "pass", "passes": "pass", "rounds_at_most": "round",
 
 
 def verdict(plan: Mapping[str, Any]) -> str:
-    """Return the sentence on memory and reading that a plan begins with; one that does not fit has ended with an error before."""
+    """Return the first sentence of a plan, about memory and reading. A plan that does not fit has raised an error before."""
     needed, limit = plan.get("process_bytes") or plan.get("task_bytes"), plan.get("driver_memory") or plan.get("budget")
     is_here = plan.get("cluster", "sync") == "sync"
     needs = [f"{'this process' if is_here else 'the driver'} needs {size_text(needed)}"] if needed else []
@@ -265,7 +273,7 @@ def verdict(plan: Mapping[str, Any]) -> str:
 
 
 def size_text(nbytes: float) -> str:
-    """Return bytes for a reader, ``26.6 MiB``."""
+    """Return bytes in units, such as ``26.6 MiB``."""
     return bytes_text(nbytes, digits=3)
 
 
@@ -275,7 +283,7 @@ def count_text(count: float, word: str) -> str:
 
 
 def format_figure(value: object, digits: int = 6) -> str:
-    """Return a number with so many significant digits, what is not there as nothing, anything else as text."""
+    """Return a number with ``digits`` significant digits, ``None`` as an empty text, and other values as text."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -303,7 +311,7 @@ def version_text() -> str:
 
 
 def json_line(event: Mapping[str, Any]) -> None:
-    """Write the events that belong in a log as one JSON line each; work does not end because nobody reads them any more."""
+    """Write an event that belongs in a log as one JSON line. A closed output does not stop the run."""
     if event.get("event") in LINES:
         with suppress(OSError):
             click.echo(one_line(event), err=True)
@@ -311,7 +319,7 @@ def json_line(event: Mapping[str, Any]) -> None:
 
 @contextmanager
 def show_progress(quiet: bool = False, as_json: bool = False) -> Iterator[Emit]:
-    """Yield the sink of a run's events. ``quiet``: drop all of them; ``as_json``: what goes into a file or pipe are JSON lines."""
+    """Yield the sink of a run's events. ``quiet``: drop all of them. ``as_json``: write JSON lines to files and pipes."""
     if quiet:
         yield ignore_event
     elif sys.stderr.isatty():

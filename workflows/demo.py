@@ -1,4 +1,4 @@
-"""The demonstration: handwritten digits that come with scikit-learn, through the same workflow file a user would write."""
+"""The demonstration: handwritten digits from scikit-learn, run with an ordinary workflow file."""
 
 import time
 from importlib import resources
@@ -17,7 +17,7 @@ STEPS = ("train", "pairs", "score", "report")  # steps whose figures are shown
 
 
 def write_digits(folder: Path) -> None:
-    """Write ``train.npz``, ``test.npz`` (pixels in 0 ... 1, labels 3 and 8) and ``pixels.txt`` (their names), unless they are there."""
+    """Write ``train.npz``, ``test.npz`` (pixels from 0 to 1, labels 3 and 8) and ``pixels.txt`` (their names), unless they exist."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
@@ -34,8 +34,10 @@ def write_digits(folder: Path) -> None:
 
 
 def run_demo(out: Path, compute: ComputeOptions, emit: Emit) -> dict[str, Any]:
-    """Write data and workflow file to the folder ``out``, run the workflow, and return its main figures. What an earlier demonstration
-    finished there is not done again, and its workflow file is kept as it was edited."""
+    """Write data and workflow file to the folder ``out``, run the workflow, and return its main figures.
+
+    Steps finished by an earlier demonstration are skipped, and an edited workflow file is kept.
+    """
     from .runner import run_workflow
     from .schema import read_workflow
 
@@ -53,7 +55,7 @@ def run_demo(out: Path, compute: ComputeOptions, emit: Emit) -> dict[str, Any]:
 
 
 def write_workflow(path: Path, emit: Emit) -> None:
-    """Write the workflow file; one that was edited stays, and is told."""
+    """Write the workflow file. An edited file is kept, with an event."""
     packed = (resources.files(__package__ or "") / WORKFLOW).read_bytes()
     if not path.exists():
         path.write_bytes(packed)
@@ -62,5 +64,5 @@ def write_workflow(path: Path, emit: Emit) -> None:
 
 
 def count_candidates(width: int) -> int:
-    """Return how many linear and degree-2 features ``width`` columns have: themselves, their squares, and products of two."""
+    """Return the number of linear and degree-2 features of ``width`` columns: the columns, their squares, and products of two."""
     return 2 * width + width * (width - 1) // 2

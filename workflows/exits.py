@@ -1,4 +1,4 @@
-"""Exit codes: the one table from exceptions to what the shell, cron and Airflow see."""
+"""Exit codes: the table from exceptions to the codes that the shell, cron and Airflow see."""
 
 import errno
 from enum import IntEnum
@@ -63,10 +63,10 @@ EXIT_CODES: dict[str, Exit] = {
     "gramplane.cluster.errors:VersionMismatch": Exit.USAGE,
     "gramplane.cluster.errors:PreflightFailed": Exit.USAGE,
 }
-"""Class path -> code. Names, not classes: reading the table imports nothing, and an exception that was raised has its module loaded."""
+"""Exit code by class path. Names instead of classes avoid imports; the module of a raised exception is already loaded."""
 
 _BY_NUMBER = {**dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM), Exit.OUT_OF_SPACE), errno.EIO: Exit.DAMAGED}
-"""Errors of the system that mean the same wherever they show."""
+"""Operating system errors with the same exit code wherever they occur."""
 
 
 def _own_code(error: BaseException) -> Exit | None:
@@ -83,8 +83,11 @@ def _own_code(error: BaseException) -> Exit | None:
 
 
 def exit_code(error: BaseException) -> Exit:
-    """Return the exit code of an exception: its own class decides, then the exceptions that caused it, else it is a bug. ``error``: what
-    ended the command. The nearest class in its method resolution order that the table lists counts."""
+    """Return the exit code of the exception that ended a command.
+
+    The closest class in its method resolution order that the table lists decides; then the exceptions that caused it; otherwise it is a
+    bug.
+    """
     seen: BaseException | None = error
     while seen is not None:
         code = _own_code(seen)

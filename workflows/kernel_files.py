@@ -1,4 +1,4 @@
-"""Kernels as the command line and workflow files name them: short texts, records, grids, files of them."""
+"""Kernels in the command line and workflow files: kernel expressions, records, grids, and files of these."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ _GRID = ("features", "widths", "degrees", "subsets", "normalize", "centre")
 
 
 def names_file(text: str) -> bool:
-    """Return whether a text is the path of a file; one too long for a path is none."""
+    """Return whether a text is the path of an existing file; ``False`` if it is too long for a path."""
     try:
         return Path(text).is_file()
     except OSError:
@@ -18,8 +18,10 @@ def names_file(text: str) -> bool:
 
 
 def kernel_entries(text: str) -> tuple[list[Any], str]:
-    """Return the entries of ``--kernels``, and what to call their place: a YAML file, or short texts with ``;`` between them. Raises
-    ConfigError if the file does not exist or holds no list."""
+    """Return the entries of ``--kernels`` and the name of their place. The text is a YAML file, or expressions separated by ``;``.
+
+    Raises ConfigError if the file does not exist or contains no list.
+    """
     from ..storage.places import check_place
     from .yaml_source import read_yaml
 
@@ -38,9 +40,12 @@ def kernel_entries(text: str) -> tuple[list[Any], str]:
 
 
 def with_kernels(values: Mapping[str, Any], d: int | None, where: str) -> dict[str, Any]:
-    """Return the parameters of a method with its kernels as a list of short texts. ``kernels`` may be a file, texts with ``;`` between
-    them, or a list of texts, records and grids. ``d``: number of features, ``None`` if not known: then a grid is read as one over a single
-    feature, which is enough to check it; ``where``: opens the message of an error, a ConfigError that names the kernel."""
+    """Return the parameters of a method with its kernels as a list of kernel expressions.
+
+    ``kernels`` may be a file, expressions separated by ``;``, or a list of expressions, records and grids. ``d``: number of features; if it
+    is ``None``, grids are expanded over a single feature, which is enough to check them. Raises ConfigError, starting with ``where`` and
+    naming the kernel.
+    """
     parameters = dict(values)
     kernels = parameters.get("kernels")
     if isinstance(kernels, str) and kernels != "precomputed":
@@ -52,9 +57,13 @@ def with_kernels(values: Mapping[str, Any], d: int | None, where: str) -> dict[s
 
 
 def kernel_specs(entries: Sequence[Any], d: int | None, where: str, width: int | None = None) -> list[Any]:
-    """Return the kernels of a list of short texts (``rbf(gamma=0.5)[3,7:9]``), records (``name``, ``params``, ``columns``, …), and grids
-    (``{grid: {widths: …, degrees: …}}``) over ``d`` features, ``None`` if not known. ``where``: opens the message of an error, a
-    ConfigError that names the entry; ``width``: features of a grid where neither it nor ``d`` says: enough to check its other options."""
+    """Return the specs of a list of kernels over ``d`` features (``None`` if unknown).
+
+    Entries are expressions (``rbf(gamma=0.5)[3,7:9]``), records (``name``, ``params``, ``columns``, …) and grids
+    (``{grid: {widths: …, degrees: …}}``). ``width``: number of features of a grid if neither the grid nor ``d`` gives it, to check its
+    other
+    options. Raises ConfigError, starting with ``where`` and naming the entry.
+    """
     specs: list[Any] = []
     for position, entry in enumerate(entries):
         try:

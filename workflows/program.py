@@ -1,11 +1,15 @@
-"""What the installed ``gramplane`` runs: the command line, quiet from its first moment on when it is interrupted."""
+"""Entry point of the installed ``gramplane``: the command line, without tracebacks on Ctrl-C."""
 
 import signal
 
 
 def main() -> int:
-    """Run the command line of this process and return its exit code. While modules are imported, before the handlers of `signals` stand,
-    and after these are gone, Ctrl-C ends the process without a traceback: there is nothing to close."""
+    """Run the command line of this process and return its exit code.
+
+    The handlers of `signals` are active only after imports. Before and after that time, Ctrl-C ends the process without a traceback,
+    because
+    there is nothing to close.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     from .cli import main as run
 

@@ -1,4 +1,4 @@
-"""Running a workflow: steps in order of needs, finished ones skipped, one alone for a scheduler."""
+"""Runs a workflow: steps in order of their needs, skipping finished ones; or a single step for a scheduler."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _FIGURES = ".figures.json"
 
 @dataclass(frozen=True)
 class WorkflowOutcome:
-    """How a run of a workflow ended.
+    """The result of running a workflow.
 
     Attributes
     ----------
     status
         ``done``, ``already-done`` (nothing was left to do), ``checked`` or ``planned``.
     run_id, folder
-        The run, and where it lies.
+        Name and folder of the run.
     steps
-        State of each step looked at.
+        State of each step that was checked.
     last
         Figures of the steps that ran: ``results`` by step, or those of the only step.
     seconds
-        Of each step that ran.
+        Seconds of each step that ran.
     """
 
     status: str
@@ -54,7 +54,7 @@ class WorkflowOutcome:
 
 
 def merge_compute(read: Workflow, compute: ComputeOptions) -> ComputeOptions:
-    """Return cluster and memory: options and environment first, then the file."""
+    """Return cluster and memory: options and environment override the file."""
     spec = read.spec
     names = ("worker_memory", "driver_memory", "allow_plaintext", "stall_timeout")
     return compute.over(cluster=read.cluster(), **{name: getattr(spec, name) for name in names})
@@ -79,7 +79,7 @@ def _check_method(read: Workflow, index: int, step: FitStep | TuneStep) -> None:
 
 
 def _check_kernels(read: Workflow, index: int, step: GramStep) -> None:
-    """Check the kernels of a gram step as far as it can be done without the data: a grid takes its number of features from there."""
+    """Check the kernels of a gram step as far as possible without the data, which give a grid its number of features."""
     location = read.document.place(("steps", index, "with", "kernels"))
     kernels = gram_kernels(read, step)
     entries, source = kernel_entries(kernels) if isinstance(kernels, str) else (kernels, location)
@@ -87,8 +87,7 @@ def _check_kernels(read: Workflow, index: int, step: GramStep) -> None:
 
 
 def check_workflow(read: Workflow, compute: ComputeOptions) -> None:
-    """Check what the file's form does not show: methods, their parameters, sizes. Raises ConfigError, with ``file:line:column`` and the
-    nearest known name."""
+    """Check methods, parameters and sizes. Raises ConfigError with ``file:line:column`` and the closest known name."""
     sizes = ("worker_memory", "driver_memory")
     for key in sizes:
         parse_size(getattr(read.spec, key), read.document.place((key,)))
@@ -104,15 +103,17 @@ def check_workflow(read: Workflow, compute: ComputeOptions) -> None:
 
 
 def resolved_params(read: Workflow, step: Step) -> dict[str, Any]:
-    """Return every parameter of a fit or tune step, defaults filled in; nothing for other steps."""
+    """Return every parameter of a fit or tune step, including defaults; empty for other steps."""
     if not isinstance(step, FitStep | TuneStep):
         return {}
     return method_config(step.args.method, step_values(read, step)).model_dump(mode="json")
 
 
 def default_run_id(read: Workflow, compute: ComputeOptions) -> str:
-    """Return ``NAME-HASH`` of what the results depend on: the file, its sources, and the version of gramplane. A changed parameter or
-    source gives another run; the cluster does not count, since results do not depend on it."""
+    """Return ``NAME-HASH``, with a hash of the file, its sources, and the version of gramplane.
+
+    A changed parameter or source gives another run. The cluster is not included, because results do not depend on it.
+    """
     settings = {"cluster", "worker_memory", "driver_memory", "allow_plaintext", "stall_timeout", "runs"}
     spec = read.spec.model_dump(mode="json", exclude=settings)
     sources = [source_mark(source_of(read, step)) for step in read.spec.steps if isinstance(step, IngestStep)]
@@ -144,20 +145,20 @@ def run_workflow(
     run_id
         Name of the run; see `default_run_id`.
     only
-        Run this step alone; the steps it needs must be done.
+        Run only this step; the steps that it needs must be done.
     check
-        Check the file; run nothing.
+        Check the file without running anything.
     dry_run
-        Show which steps would run, and the plan of fits whose data are there.
+        Show which steps would run, and the plan of fits whose data exist.
     where
-        Cluster and memory that go before the file's.
+        Cluster and memory; they override the file.
     sink
-        Takes progress events.
+        Function that receives progress events.
 
     Raises
     ------
     ConfigError
-        For anything wrong with the file, before the first step starts.
+        For any error in the file, before the first step starts.
     """
     compute = merge_compute(read, where or ComputeOptions())
     check_workflow(read, compute)
@@ -204,8 +205,10 @@ def _requested_manifest(context: StepContext, step: Step) -> StepManifest:
 
 
 def run_step(context: StepContext, step: Step) -> tuple[str, dict[str, Any]]:
-    """Run one step unless its manifest shows the same inputs and parameters and complete outputs. Returns ``"done"`` or ``"already-done"``,
-    and the step's figures. Raises RunLocked if another process runs this step."""
+    """Run one step, unless its manifest has the same inputs and parameters and complete outputs.
+
+    Returns ``"done"`` or ``"already-done"``, and the step's figures. Raises RunLocked if another process runs this step.
+    """
     from ..storage.locks import lock_unless_done
     from ..storage.runs.files import read_step_json
 
@@ -254,8 +257,10 @@ def _run_action(context: StepContext, step: Step, manifest: StepManifest, record
 
 
 def _refuse_changed(context: StepContext, step: Step, manifest: StepManifest) -> None:
-    """Refuse what a step made if what it read was replaced meanwhile: nobody could say which of both it was made from. Raises
-    DigestMismatch, naming the first input that changed."""
+    """Check that the inputs of a step were not replaced while it ran, because its outputs could come from either version.
+
+    Raises DigestMismatch with the first changed input.
+    """
     from ..storage import DigestMismatch
 
     if step.do == "verify":  # its input is the time
@@ -286,7 +291,7 @@ def _is_done(context: StepContext, step: Step) -> bool:
 
 
 def _plan_step(context: StepContext, step: Step) -> dict[str, Any] | None:
-    """Return the plan of a step; ``None`` where it has none, or where what it reads is not there yet: an earlier step makes it."""
+    """Return the plan of a step; ``None`` if it has none, or if an earlier step has yet to make its inputs."""
     from ..storage import MissingBlock
 
     action = ACTIONS[step.do]

@@ -1,6 +1,6 @@
-"""The form of a workflow file (``schema: gramplane.workflow/1``), and reading one.
+"""The format of a workflow file (``schema: gramplane.workflow/1``), and its reader.
 
-Relative paths in a file are relative to the file's own folder, whatever the folder a scheduler starts from.
+Relative paths in a file are relative to the file's own folder, whatever the current folder.
 """
 
 from __future__ import annotations
@@ -123,13 +123,13 @@ class MethodArgs(Closed):
     seed: int = Field(0, ge=0, description="root of every random number")
 
     def params(self) -> dict[str, Any]:
-        """Return the method's own parameters as written; a word in place of a file is one."""
+        """Return the method's own parameters as written. A word in place of a file counts as a parameter."""
         files = self.inputs()
         words = {name: value for name in extra_inputs() if name not in files and (value := getattr(self, name)) is not None}
         return {**(self.model_extra or {}), **words}
 
     def inputs(self) -> dict[str, str]:
-        """Return what was given of all that methods take beside their data: store or file, by name."""
+        """Return the given inputs in addition to the data: store or file, by name."""
         given = {name: (getattr(self, name), item.words) for name, (item, _) in extra_inputs().items()}
         return {name: value for name, (value, words) in given.items() if value is not None and value not in words}
 
@@ -305,20 +305,20 @@ class WorkflowSpec(Closed):
     steps: list[Step] = Field(min_length=1, description="what to do")
 
     def model_steps(self, step: Step) -> list[str]:
-        """Return the ids of the fit and tune steps whose models ``step`` uses: those it names, else those it needs."""
+        """Return the ids of the fit and tune steps whose models ``step`` uses: those it names, otherwise those it needs."""
         fitted = {other.id for other in self.steps if isinstance(other, FitStep | TuneStep)}
         model = getattr(step.args, "model", None)
         named = getattr(step.args, "models", None) or ([model] if model else step.needs)
         return [name for name in named if name in fitted]
 
     def step_store(self, step: Step) -> str | None:
-        """Return the store a step works on: its own, else the workflow's; or the text it learns from."""
+        """Return the store or text of a step: its own, otherwise the workflow's."""
         stream = getattr(step.args, "stream", None)
         return getattr(step.args, "store", None) or self.store if stream is None else stream.source
 
 
 def _known_keys(loc: Loc) -> Iterable[str]:
-    """Return the keys allowed beside the one at ``loc`` (pydantic puts the step's ``do`` behind its index)."""
+    """Return the keys allowed next to the one at ``loc``. Pydantic puts the step's ``do`` after its index."""
     if loc[0] != "steps" or len(loc) < 4:
         return keys_of(WorkflowSpec)
     step = STEPS[str(loc[2])]
@@ -327,35 +327,35 @@ def _known_keys(loc: Loc) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class Workflow:
-    """A workflow file, checked: its contents, and where each value stands."""
+    """A checked workflow file: its contents, and the position of each value."""
 
     spec: WorkflowSpec
     document: Document
 
     @property
     def folder(self) -> Path:
-        """The folder relative paths start from."""
+        """The folder that relative paths start from."""
         return self.document.path.resolve().parent
 
     def path(self, text: str) -> str:
-        """Return a path of the file as an absolute path; URLs stay as they are."""
+        """Return a path of the file as an absolute path; URLs are returned unchanged."""
         path = placed(text).text if text else text
         return str(self.folder / path) if not text or is_local(text) else path
 
     def cluster(self) -> str:
-        """Return the cluster text, its scheduler file made absolute."""
+        """Return the cluster text with an absolute path of its scheduler file."""
         kind, _, address = self.spec.cluster.partition(":")
         return f"{kind}:{self.path(address)}" if kind == "scheduler-file" else self.spec.cluster
 
     def step(self, name: str) -> Step:
-        """Return the step called ``name``. Raises ConfigError if there is none, with the nearest name."""
+        """Return the step ``name``. Raises ConfigError with the closest name if there is none."""
         steps = {step.id: step for step in self.spec.steps}
         if name not in steps:
             raise ConfigError(f"{self.document.path}: no step {name!r}{nearest(name, steps)}")
         return steps[name]
 
     def order(self) -> list[Step]:
-        """Return the steps so that each follows those it needs, in the file's order where free."""
+        """Return the steps, each after those it needs, otherwise in the file's order."""
         done: list[Step] = []
         left = list(self.spec.steps)
         while left:
@@ -390,7 +390,7 @@ def _check_cycles(spec: WorkflowSpec, document: Document) -> None:
 
 
 def _check_models(spec: WorkflowSpec, document: Document) -> None:
-    """A step that uses a model must need the step that makes it."""
+    """Check that a step which uses a model needs the step that makes it."""
     for index, step in enumerate(spec.steps):
         named = [step.args.model] if isinstance(step, USING) and step.args.model else []
         named = list(step.args.models or []) if isinstance(step, ReportStep) else named
@@ -408,8 +408,9 @@ def _check_models(spec: WorkflowSpec, document: Document) -> None:
 
 
 def check_document(document: Document, allow_code: bool = False) -> Workflow:
-    """Return the workflow of a parsed file. Raises ConfigError: with ``file:line:column`` of every wrong key or value and the nearest known
-    name."""
+    """Return the workflow of a parsed file. Raises ConfigError with ``file:line:column`` of every wrong key or value and the closest known
+    name.
+    """
     if not isinstance(document.data, Mapping):
         raise ConfigError(f"{document.place()}: a workflow file is a mapping with schema, name and steps")
     if document.data.get("schema") != SCHEMA:
@@ -449,7 +450,7 @@ def read_workflow(path: str | Path, allow_code: bool = False, environ: Mapping[s
     Raises
     ------
     ConfigError
-        If it is not valid, with ``file:line:column`` of every wrong key or value and the nearest known name.
+        If it is not valid, with ``file:line:column`` of every wrong key or value and the closest known name.
     """
     return check_document(read_yaml(path, environ), allow_code)
 

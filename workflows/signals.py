@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP: leave through the ``finally`` blocks once, leave at once the second time."""
+"""SIGINT, SIGTERM and SIGHUP: the first one runs the ``finally`` blocks and exits, the second one exits immediately."""
 
 import os
 import signal
@@ -11,8 +11,10 @@ GRACE_SECONDS = 8.0  # time to close a cluster after the first signal; then the 
 
 
 class Interrupted(BaseException):
-    """A signal asked the process to stop. Not an ``Exception``: code that recovers from errors must not recover from this. ``signum``: the
-    signal, SIGTERM for SIGHUP; the exit code is 128 + signum; ``kept``: what is left of the work, and what to do."""
+    """A signal asked the process to stop. Not an ``Exception``, because code that recovers from errors must not catch it.
+
+    ``signum``: the signal, SIGTERM for SIGHUP; the exit code is 128 + signum. ``kept``: text on what was kept and how to continue.
+    """
 
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
@@ -24,12 +26,12 @@ class Interrupted(BaseException):
 
 
 def _taken_as(signum: int) -> int:
-    """Return SIGTERM for the end of a terminal or of a connection to one."""
+    """Return SIGTERM for SIGHUP, which means that a terminal or its connection was closed."""
     return signal.SIGTERM if signum == signal.SIGHUP else signum
 
 
 def find_signal(error: BaseException) -> Interrupted | None:
-    """Return the signal behind an error: one that arrives while a class is made comes wrapped in what Python makes of it."""
+    """Return the signal that caused an error. Python wraps a signal that arrives while a class is created."""
     seen: BaseException | None = error
     while seen is not None and not isinstance(seen, Interrupted):
         seen = seen.__cause__
@@ -37,7 +39,7 @@ def find_signal(error: BaseException) -> Interrupted | None:
 
 
 class _Stop:
-    """Signal handler: raise once, exit the second time."""
+    """Signal handler: raises the first time, exits the second time."""
 
     def __init__(self, grace: float) -> None:
         self.grace = grace
@@ -54,9 +56,11 @@ class _Stop:
 
 @contextmanager
 def interruptible(grace: float = GRACE_SECONDS) -> Iterator[None]:
-    """Turn the first SIGINT, SIGTERM or SIGHUP inside the block into `Interrupted`; a second one, or ``grace`` seconds, ends the process.
-    A SIGHUP that is ignored at the start (nohup) stays ignored. Outside the main thread, where Python allows no handlers, the block runs
-    as it is."""
+    """Turn the first SIGINT, SIGTERM or SIGHUP inside the block into `Interrupted`. A second one, or ``grace`` seconds, ends the process.
+
+    A SIGHUP that was ignored from the start (nohup) remains ignored. Outside the main thread, Python allows no handlers, and signals are
+    unchanged.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""What each kind of workflow step reads, does and leaves behind."""
+"""Inputs, action and outputs of each kind of workflow step."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StepContext:
-    """Where the steps of one run of a workflow work. In ``folder`` every step has a folder of its name; ``written``: outputs of an earlier
-    try of the step at work, which it may replace."""
+    """The context of the steps of one run. Every step has a subfolder of ``folder`` with its name.
+
+    ``written``: outputs of an earlier attempt of the current step, which it may replace.
+    """
 
     read: Workflow
     folder: Path
@@ -32,15 +34,14 @@ class StepContext:
     written: frozenset[str] = frozenset()
 
     def step_folder(self, step: str) -> Path:
-        """Return a step's folder; of a fit or tune step it is the run directory."""
+        """Return a step's folder; for a fit or tune step it is the run directory."""
         return self.folder / step
 
     def store(self, step: Step) -> str:
-        """Return the store a step works on."""
         return self.read.path(self.read.spec.step_store(step) or "")
 
     def models(self, step: Step) -> list[Path]:
-        """Return the run directories whose models a step uses."""
+        """Return the run directories of the models that a step uses."""
         from .report.collect import model_run
 
         return [Path(model_run(run)) for run in self.runs(step)]
@@ -51,15 +52,17 @@ class StepContext:
 
 
 class StepResult(NamedTuple):
-    """What a step left: figures for the reader, and the digests of its outputs by path."""
+    """The figures of a finished step, and the digests of its outputs by path."""
 
     figures: Mapping[str, Any]
     outputs: Mapping[str, str]
 
 
 class Action(NamedTuple):
-    """A kind of step: digests of what it reads (by path), and the work ``(context, step)``. Where there is a plan of tasks and memory,
-    ``dry_run=True`` returns it as figures, and nothing is done."""
+    """A kind of step: digests of its inputs (by path), and its action ``(context, step)``.
+
+    If it can be planned, ``dry_run=True`` returns the plan of tasks and memory as figures.
+    """
 
     inputs: Callable[[StepContext, Any], dict[str, str]]
     work: Callable[..., StepResult]
@@ -67,7 +70,9 @@ class Action(NamedTuple):
 
 
 def source_mark(path: str) -> str:
-    """Return size and time of a source file: like make, a source counts as changed when it was written again; of an object its mark."""
+    """Return size and modification time of a source file, so that a rewritten file counts as changed, as in make. For an object,
+    its ETag.
+    """
     if not is_local(path):
         from ..storage.urls import object_mark
 
@@ -80,7 +85,6 @@ def source_mark(path: str) -> str:
 
 
 def source_of(read: Workflow, step: IngestStep) -> str:
-    """Return the source of an ingest step as an absolute path."""
     return read.path(step.args.source)
 
 
@@ -91,7 +95,7 @@ def _digest_paths(*paths: str | Path) -> dict[str, str]:
 
 
 def _named_files(context: StepContext, step: Step, *keys: str) -> list[str]:
-    """Return the paths a step's arguments name, as far as they are given."""
+    """Return the paths in the given arguments of a step."""
     return [context.read.path(getattr(step.args, key)) for key in keys if getattr(step.args, key) is not None]
 
 
@@ -110,7 +114,7 @@ def _ingest(context: StepContext, step: IngestStep, dry_run: bool = False) -> St
 
 
 def gram_kernels(read: Workflow, step: GramStep) -> str | list[Any]:
-    """Return the kernels of a gram step: its list, or its file or texts."""
+    """Return the kernels of a gram step: a list, a file or expressions."""
     kernels = step.args.kernels
     return read.path(kernels) if isinstance(kernels, str) and names_file(read.path(kernels)) else kernels
 
@@ -129,13 +133,13 @@ def _gram(context: StepContext, step: GramStep, dry_run: bool = False) -> StepRe
 
 
 def kernel_file(read: Workflow, step: FitStep | TuneStep) -> str | None:
-    """Return the file a fit or tune step takes its kernels from, if there is one."""
+    """Return the kernel file of a fit or tune step, if there is one."""
     kernels = step.args.params().get("kernels")
     return read.path(kernels) if isinstance(kernels, str) and names_file(read.path(kernels)) else None
 
 
 def step_values(read: Workflow, step: FitStep | TuneStep) -> dict[str, Any]:
-    """Return the parameters of a fit or tune step as written, paths absolute."""
+    """Return the parameters of a fit or tune step as written, with absolute paths."""
     values = step.args.params()
     store, file = values.get("gram_store"), kernel_file(read, step)
     changed = {"gram_store": read.path(store) if isinstance(store, str) else None, "kernels": file}
@@ -143,7 +147,7 @@ def step_values(read: Workflow, step: FitStep | TuneStep) -> dict[str, Any]:
 
 
 def fit_params(read: Workflow, step: FitStep | TuneStep) -> dict[str, Any]:
-    """Return the method's parameters of a fit step, coerced to their types, checked already; paths absolute."""
+    """Return the checked parameters of a fit step, converted to their types, with absolute paths."""
     from ..storage import BlockStore
 
     values, store = step_values(read, step), read.path(read.spec.step_store(step) or "")
@@ -151,7 +155,7 @@ def fit_params(read: Workflow, step: FitStep | TuneStep) -> dict[str, Any]:
 
 
 def fit_files(read: Workflow, step: FitStep | TuneStep) -> list[str]:
-    """Return the paths of what a fit or tune step reads beside its store."""
+    """Return the paths that a fit or tune step reads in addition to its store."""
     kernels = kernel_file(read, step)
     named = [read.path(getattr(step.args, key)) for key in step.args.inputs()]
     return named if kernels is None else [*named, kernels]
@@ -162,7 +166,7 @@ def _fit_inputs(context: StepContext, step: FitStep | TuneStep) -> dict[str, str
 
 
 def _training_arguments(context: StepContext, step: FitStep | TuneStep) -> dict[str, Any]:
-    """Return the arguments that fits and searches of a step have in common."""
+    """Return the common arguments of fits and searches of a step."""
     store = context.store(step)
     extra = collect_extras(step.args, store, context.read.path)
     places = {"data": store, "run": str(context.step_folder(step.id))}

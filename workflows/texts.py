@@ -1,4 +1,4 @@
-"""What commands say of runs, for a reader: what was found, how well it does, how far from the optimum it is, and what comes next."""
+"""Texts about runs for users: selection, scores, certificate, and the next commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FALL = 0.01  # by so much less accuracy at the end of the path than before it is
 
 
 def run_text(path: str, status: str = "done", warnings: bool = True) -> str:
-    """Return the closing summary of a run. ``status``: of the command; ``warnings``: whether those of the fit are repeated."""
+    """Return the closing summary of a run. ``status``: of the command. ``warnings``: whether to repeat the warnings of the fit."""
     if not is_run(model_run(path)):
         return f"{path}: the grid is not finished\n\nnext: the tune command again"
     run = view_run(path, path)
@@ -76,7 +76,7 @@ def _found_lines(run: RunView) -> list[str]:
 
 
 def trial_lines(run: RunView) -> list[str]:
-    """Return a row for every point of a grid, at its best number of rounds; the one that was chosen is marked."""
+    """Return a row for every point of a grid, at its best number of rounds; the chosen one is marked."""
     if not run.trials:
         return []
     measure, best = measure_of(run.trials[0]), {}
@@ -98,7 +98,7 @@ def trial_lines(run: RunView) -> list[str]:
 
 
 def quality_lines(run: RunView) -> list[str]:
-    """Return how well a run does, and on which rows; and that fewer features do better, where they do."""
+    """Return the scores of a run, the rows they are measured on, and a note if fewer features score better."""
     measure = next((name for name in MEASURES if math.isfinite(best_known(run, name).value)), None)
     if measure is None:
         return []
@@ -115,7 +115,7 @@ def quality_lines(run: RunView) -> list[str]:
 
 
 def _falling(run: RunView, measure: str) -> list[str]:
-    """Say so where a model with fewer features did better on rows held out, and what chooses their number."""
+    """Return a note if a model with fewer features scored better on held-out rows, with the command that chooses their number."""
     points = [(row["n_selected"], number(row.get(f"test_{measure}"))) for row in run.history if row.get("n_selected") is not None]
     points += [(row["n_selected"], number(row.get(measure))) for score in run.shown_scores[-1:] for row in score.get("path") or ()]
     points = [point for point in points if math.isfinite(point[1])]
@@ -130,18 +130,18 @@ def _falling(run: RunView, measure: str) -> list[str]:
 
 
 def _tune_command(run: RunView) -> str:
-    """Return the command that chooses how many features the Feature Generating Machine takes."""
+    """Return the command that chooses the number of features for the Feature Generating Machine."""
     return tune_command(run) if run.method == "fgm" and not run.trials else ""
 
 
 def _short(path: object) -> str:
-    """Return a path as it is typed: below this folder without it."""
+    """Return a path relative to the current folder if it is inside."""
     place = Path(str(path))
     return shlex.quote(str(place.relative_to(Path.cwd()) if place.is_absolute() and place.is_relative_to(Path.cwd()) else place))
 
 
 def _certificate(run: RunView) -> list[str]:
-    """Return how far the objective is from the optimum in one sentence."""
+    """Return one sentence on the distance of the objective from the optimum."""
     if (found := certified_share(run)) is not None:
         return [f"certified within {found[0]} of the optimum ({found[1]})"]
     gap, over = number(run.summary.get("gap")), run.summary.get("certified_over")
@@ -153,7 +153,7 @@ def _certificate(run: RunView) -> list[str]:
 
 
 def _held_out(run: RunView) -> float:
-    """Return accuracy or R2 on rows held out of the fit, NaN where none were."""
+    """Return accuracy or R2 on held-out rows, NaN if there are none."""
     return next((value for name in MEASURES if math.isfinite(value := unseen(run, name).value)), math.nan)
 
 
@@ -175,7 +175,7 @@ def _next(run: RunView) -> list[str]:
 
 
 def score_text(score: Row, store: str) -> str:
-    """Return a metric table for a reader: the score with what to compare it with, then by class, by task, and along the path."""
+    """Return a metric table: the score and its baseline, then by class, by task, and along the path."""
     left = dict(score)
     rows, which = left.pop("rows", 0), {OTHER_ROWS: f"rows of {store}"}.get(str(left.get("rows_are")), left.get("rows_are"))
     optimistic = " (optimistic)" if left.pop("rows_are", None) == TRAINING_ROWS else ""
@@ -219,7 +219,7 @@ def _with_interval(left: Row, key: str) -> object:
 
 
 def stability_text(found: Row, path: str) -> str:
-    """Return how stable the features of a run are, the steadiest first."""
+    """Return the stability of a run's features, most stable first."""
     features, resamples = found["features"], found["resamples"]
     rows = [{"feature": row["feature"], "selected in": percent(row["frequency"]), "in the fit": row["in_the_fit"]} for row in features]
     told = f"{path}: {found['steady']} features are stable (selected in at least 80 % of {resamples} resamples)"
@@ -232,7 +232,7 @@ def stability_text(found: Row, path: str) -> str:
 
 
 def workflow_text(read: Workflow, outcome: WorkflowOutcome) -> str:
-    """Return a line for each step of a workflow: its state, what it came to, and the file or folder it wrote."""
+    """Return a line for each step of a workflow: state, main result, and the path it wrote."""
     results, plans = outcome.last.get("results"), outcome.last.get("plans", {})
     results = dict.fromkeys(outcome.steps, outcome.last) if results is None else results
     rows = []
@@ -244,7 +244,7 @@ def workflow_text(read: Workflow, outcome: WorkflowOutcome) -> str:
 
 
 def _step_words(folder: Path, figures: Row) -> str:
-    """Return what a step came to in a few words, and where it is."""
+    """Return the main result of a step in a few words, and its path."""
     best = figures.get("fit", figures)
     majority = f" (most frequent class: {percent(figures['majority'])})" if figures.get("majority") is not None else ""
     words = [

@@ -1,4 +1,4 @@
-"""What every method must do on worker processes, and the whole battery for a method of one's own: ``gramplane.testing.check_method``."""
+"""Checks that every method must pass on worker processes, and all checks for your own method: ``gramplane.testing.check_method``."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ from .battery import CHECKS, Bench, MethodCase, assert_equal_runs, prepare_case
 
 @dataclass
 class Passes:
-    """What a run on workers tells of its passes: tasks and workers of each, the largest step, and how many workers there are."""
+    """Collects events about passes: tasks and workers of each, the largest step, and the number of workers."""
 
     tasks: list[int] = field(default_factory=list)
     used: list[int] = field(default_factory=list)
@@ -26,7 +26,6 @@ class Passes:
     largest: int = 0
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        """Note an event."""
         self.n_workers = max(self.n_workers, event.get("n_workers", 1) if event["event"] == "phase" else 1)
         if event["event"] == "plan":
             self.largest = max(self.largest, event["memory_bound"])
@@ -35,7 +34,7 @@ class Passes:
             self.used.append(event["workers_used"])
 
     def check(self, distributed: Sequence[str], disturbed: int | None = None) -> None:
-        """Check that what a plan calls distributed was: some pass has two tasks, and one that was not ``disturbed`` had two workers."""
+        """Check that planned distribution took place: some pass has two tasks, and some pass other than ``disturbed`` used two workers."""
         told = f"the plan calls {distributed} distributed; tasks of the passes: {self.tasks}, workers: {self.used}"
         assert max(self.tasks, default=0) >= 2 if distributed else not self.tasks, told
         seen = [used for k, (tasks, used) in enumerate(zip(self.tasks, self.used, strict=True)) if tasks >= 2 and k != disturbed]
@@ -43,9 +42,9 @@ class Passes:
 
 
 def workers_find_the_same_bits(bench: Bench, cluster: str) -> None:
-    """A run on workers ends like the undisturbed one; what the plan calls distributed takes two tasks, and two workers where they are.
+    """A run on workers ends like the uninterrupted run. Distributed passes have two tasks, and use two workers if there are two.
 
-    No task takes more than the plan says.
+    No task exceeds the planned memory.
     """
     passes, run = Passes(), bench.scratch / "on-workers"
     plan = bench.start(run, dry_run=True, cluster=cluster).plan or {}
@@ -58,13 +57,12 @@ def workers_find_the_same_bits(bench: Bench, cluster: str) -> None:
 
 @dataclass(frozen=True)
 class Deadly:
-    """A step of a pass of whose calls, counted over all processes, the second one ends its process by SIGKILL."""
+    """A step of a pass that kills its process with SIGKILL at its second call, counted over all processes."""
 
     step: Callable[..., Any]
     folder: str  # where the calls leave a file
 
     def __call__(self, *args: Any) -> Any:
-        """Return the step's result."""
         if not self._is_new("first") and self._is_new("second"):
             os.kill(os.getpid(), signal.SIGKILL)
         return self.step(*args)
@@ -79,7 +77,7 @@ class Deadly:
 
 @contextlib.contextmanager
 def _deadly_pass(number: int, folder: Path) -> Iterator[None]:
-    """Make the chunk steps of one pass of a run deadly."""
+    """Replace the chunk steps of one pass of a run by such steps."""
     folder.mkdir()
     run, count, owner = Executor.run, iter(range(1 << 30)), cast("Any", Executor)
 
@@ -96,9 +94,9 @@ def _deadly_pass(number: int, folder: Path) -> Iterator[None]:
 
 
 def a_worker_killed_within_a_pass_changes_nothing(bench: Bench, cluster: str) -> bool:
-    """A worker ends by SIGKILL in a task of a pass amid the run, when another task has begun; the pass goes on, to the same bits.
+    """A worker that is killed during a pass, after another task has begun, does not change the bits.
 
-    Returns whether one was killed: nothing is where no pass has two tasks.
+    Returns whether a worker was killed; none is if no pass has two tasks.
     """
     told = bench.folder / "passes.json"  # tasks of the passes of a run that nothing disturbed
     if not told.exists():
@@ -116,7 +114,7 @@ def a_worker_killed_within_a_pass_changes_nothing(bench: Bench, cluster: str) ->
 
 
 def a_killed_driver_resumes_on_workers(bench: Bench, cluster: str) -> None:
-    """The process that runs the loop ends by SIGKILL after its first step; another one goes on, on the same workers."""
+    """The driver is killed with SIGKILL after its first step; another driver resumes the run on the same workers."""
     run = bench.scratch / "killed"
     # Forked from a process that has imported everything and has no threads.
     spawn = multiprocessing.get_context("forkserver")
@@ -142,13 +140,14 @@ WORKER_CHECKS: tuple[Callable[..., Any], ...] = (
     a_worker_killed_within_a_pass_changes_nothing,
     a_killed_driver_resumes_on_workers,
 )
-"""Every check that takes a cluster, too."""
+"""All checks on a cluster."""
 
 
 def check_method(case: MethodCase, clusters: Sequence[str] = ()) -> None:
-    """Check that a method keeps what every method of the registry keeps. ``case``: the method by name, with parameters, a small data set,
-    and parameters that differ in one value; ``clusters``: where it must find the same bits, such as ``("local:1", "local:2")``. Raises
-    AssertionError: the first check that fails is named.
+    """Check that a method passes all checks of the registry's methods.
+
+    ``case``: the method with parameters, a small data set, and parameters that differ in one value. ``clusters``: clusters on which it must
+    compute the same bits, such as ``("local:1", "local:2")``. Raises AssertionError with the first failed check.
 
     Examples
     --------

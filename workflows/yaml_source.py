@@ -1,4 +1,4 @@
-"""Reading YAML that may come from anybody: plain data only, bounded, no duplicate keys, every value with its line."""
+"""Reads YAML from untrusted sources: plain data only, bounded size, no duplicate keys, and the line of every value."""
 
 import re
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Loader(_Base):
-    """Safe loader with the scalars of YAML 1.2: ``no`` is a word, ``1e3`` a number, ``2026-11-21`` a word."""
+    """Safe loader with the scalars of YAML 1.2: ``no`` and ``2026-11-21`` are strings, ``1e3`` is a number."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}
 
@@ -42,15 +42,18 @@ for _tag, _pattern, _first in (
 
 @dataclass(frozen=True)
 class Document:
-    """A parsed file and the place of each of its values. ``path``: the file; ``data``: plain dicts, lists, strings, numbers, booleans and
-    None, variables expanded; ``marks``: ``loc -> (line, column)``, counted from one; the key's place for entries of a mapping."""
+    """A parsed file and the position of each of its values.
+
+    ``path``: the file. ``data``: plain dicts, lists, strings, numbers, booleans and None, with variables expanded. ``marks``:
+    ``loc -> (line, column)``, counted from one; for entries of a mapping, the position of the key.
+    """
 
     path: Path
     data: Json
     marks: Mapping[Loc, tuple[int, int]]
 
     def place(self, loc: Loc = ()) -> str:
-        """Return ``file:line:column: steps[1].with.C``, the nearest enclosing entry's position when ``loc`` has none."""
+        """Return ``file:line:column: steps[1].with.C``. If ``loc`` has no position, that of the innermost enclosing entry is used."""
         known = loc
         while known and known not in self.marks:
             known = known[:-1]
@@ -64,7 +67,7 @@ def _position_text(path: Path, mark: yaml.Mark) -> str:
 
 
 def _check_events(text: str, path: Path) -> None:
-    """Refuse depth, aliases and size before anything recursive sees the file."""
+    """Check depth, aliases and size before any recursive function reads the file."""
     depth = aliases = nodes = 0
     for event in yaml.parse(text, Loader=Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -80,7 +83,7 @@ def _check_events(text: str, path: Path) -> None:
 
 
 class _Builder:
-    """Plain data out of a node graph, with marks; aliases are copied, and every copy counts."""
+    """Converts a node graph to plain data with positions. Aliases are copied, and every copy counts towards the limits."""
 
     def __init__(self, loader: yaml.SafeLoader, path: Path, environ: Mapping[str, str] | None) -> None:
         self.loader, self.path, self.environ = loader, path, environ
@@ -144,8 +147,11 @@ class _Builder:
 
 
 def parse_yaml(text: str, path: str | Path = "<text>", environ: Mapping[str, str] | None = None) -> Document:
-    """Parse YAML text to plain data: at most 1 MiB, 32 levels, 100 aliases, 100,000 values; no tags, no duplicate keys. ``path``: shown in
-    errors; ``environ``: variables for ``${NAME}``; the process environment by default. Raises ConfigError, with ``file:line:column``."""
+    """Parse YAML text to plain data: at most 1 MiB, 32 levels, 100 aliases, 100,000 values; no tags, no duplicate keys.
+
+    ``path``: shown in errors. ``environ``: variables for ``${NAME}``; the process environment by default. Raises ConfigError with
+    ``file:line:column``.
+    """
     path = Path(path)
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise ConfigError(f"{path}:1:1: larger than {MAX_BYTES} bytes; a workflow file may not be that large")
@@ -167,8 +173,10 @@ def parse_yaml(text: str, path: str | Path = "<text>", environ: Mapping[str, str
 
 
 def read_yaml(path: str | Path, environ: Mapping[str, str] | None = None) -> Document:
-    """Read and parse a YAML file (see `parse_yaml`). Raises ConfigError if it is not valid, with ``file:line:column``;
-    ``FileNotFoundError`` if it does not exist."""
+    """Read and parse a YAML file (see `parse_yaml`). Raises ConfigError with ``file:line:column`` if it is invalid, and
+    ``FileNotFoundError`` if
+    it does not exist.
+    """
     path = Path(path)
     with path.open("rb") as handle:
         raw = handle.read(MAX_BYTES + 1)
@@ -181,6 +189,8 @@ def read_yaml(path: str | Path, environ: Mapping[str, str] | None = None) -> Doc
 
 
 def read_scalar(text: str, where: str) -> Json:
-    """Return the value of one option text, read as YAML: ``10``, ``1e3``, ``true``, ``null``, ``[1, 2]``, ``a word``. Raises ConfigError if
-    it is not valid YAML; ``where`` opens the message."""
+    """Return the value of an option's text, read as YAML: ``10``, ``1e3``, ``true``, ``null``, ``[1, 2]``, ``a word``.
+
+    Raises ConfigError, starting with ``where``, if it is not valid YAML.
+    """
     return parse_yaml(text, where).data if text.strip() else ""

@@ -1,4 +1,4 @@
-"""What commands and workflow steps have in common: each action once, with its inputs checked before work starts."""
+"""Actions shared by commands and workflow steps. Each checks its inputs before work starts."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 
 def require_path(path: str, what: str) -> str:
-    """Return ``path`` if something is there. Raises ConfigError if nothing is there; StorageError if nothing is there in an object store,
-    or it cannot be asked."""
+    """Return ``path`` if it exists. Raises ConfigError if it does not; StorageError if an object store has no such object or does not
+    answer.
+    """
     from ...storage.places import is_local
 
     if is_local(path):
@@ -34,8 +35,11 @@ def require_path(path: str, what: str) -> str:
 
 
 def require_run(path: str) -> str:
-    """Return the path of a run that has begun, its records checked against their checksums. Raises ConfigError if nothing is there, or a
-    run that was stopped before it wrote anything; DigestMismatch if one of its records is damaged, with what can be done about it."""
+    """Return the path of a run that has begun, after checking its records against their checksums.
+
+    Raises ConfigError if nothing is there, or the run was stopped before it wrote anything; DigestMismatch with a remedy if a record is
+    damaged.
+    """
     from ...storage import RunStore
 
     require_path(path, "run")
@@ -49,7 +53,7 @@ def require_run(path: str) -> str:
 
 @contextmanager
 def explain_unbegun(path: str) -> Iterator[None]:
-    """Let the message of a signal inside the block say what `require_run` says afterwards, if the run had not begun by then."""
+    """If a signal inside the block stops a run that has not begun, add to its message what `require_run` will say."""
     try:
         yield
     except BaseException as error:
@@ -68,7 +72,7 @@ def _not_begun(path: str) -> str:
 
 
 def parse_size(text: str | int | None, what: str) -> int | None:
-    """Return the bytes of ``256MiB``. Raises ConfigError if it is no size; ``what`` opens the message."""
+    """Return the bytes of a text such as ``256MiB``. Raises ConfigError, starting with ``what``, if it is no size."""
     from ...cluster import parse_bytes
 
     try:
@@ -78,14 +82,14 @@ def parse_size(text: str | int | None, what: str) -> int | None:
 
 
 def plan_source(args: IngestArgs, store: str) -> dict[str, Any]:
-    """Return the plan of an ingest; nothing is written."""
+    """Return the plan of an ingest without writing anything."""
     from ...storage.ingest import ingest
 
     return ingest(args.source, store, dry_run=True, **_ingest_options(args))
 
 
 def _ingest_options(args: IngestArgs) -> dict[str, Any]:
-    """Return the options of an ingest, its inputs checked to be there."""
+    """Return the options of an ingest, after checking that its inputs exist."""
     from ...storage.ingest.tables.parquet import has_parquet
 
     if args.source != "-" and Path(require_path(args.source, "source")).is_dir() and not has_parquet(Path(args.source)):
@@ -97,7 +101,7 @@ def _ingest_options(args: IngestArgs) -> dict[str, Any]:
 
 
 def ingest_source(args: IngestArgs, store: str, emit: Emit) -> dict[str, Any]:
-    """Write a block store from a source, paths as they are; return its figures."""
+    """Write a block store from a source, with paths unchanged, and return its figures."""
     from ...storage.encoding.record import as_number
     from ...storage.ingest import ingest
 
@@ -119,7 +123,6 @@ def ingest_source(args: IngestArgs, store: str, emit: Emit) -> dict[str, Any]:
 
 
 def store_figures(store: BlockStore) -> dict[str, Any]:
-    """Return the figures of an open block store."""
     from ...storage.encoding.record import describe_encoding
 
     meta = store.meta
@@ -137,8 +140,10 @@ def store_figures(store: BlockStore) -> dict[str, Any]:
 def collect_extras(
     args: MethodArgs, store: str, path: Callable[[str], str] = str, width: int | None = None, spell: Locator = dotted_path
 ) -> dict[str, Any]:
-    """Return the further inputs of a fit on a store, as far as they were given; ``width``: features of a text that is read instead;
-    ``spell``: what an input is called where it was typed."""
+    """Return the given inputs of a fit in addition to its data.
+
+    ``width``: number of features of a text that is read instead of a store. ``spell``: names an input as the user typed it.
+    """
     width = width if args.stream is None else args.stream.n_features
     if args.task is not None and width is None:
         _check_task(args.task, store, spell)
@@ -151,7 +156,7 @@ def collect_extras(
 
 
 def _check_task(task: str, store: str, spell: Locator) -> None:
-    """Refuse a store whose target is not what was said. Raises ConfigError, which names both and what helps."""
+    """Check that a store's target is of the stated kind. Raises ConfigError with both kinds and a remedy."""
     from ...storage import BlockStore
 
     opened = BlockStore.open(store)
@@ -163,8 +168,10 @@ def _check_task(task: str, store: str, spell: Locator) -> None:
 def tune_plan(
     method: str, params: dict[str, Any], grid: dict[str, list[Any]], split: dict[str, Any], training: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the size of a grid, what workers do of it, and the plan of its first fit; ``split``: folds, repetitions, groups;
-    ``training``: arguments of ``run_method`` that all fits have in common."""
+    """Return the size of a grid, its tasks on workers, and the plan of its first fit.
+
+    ``split``: folds, repetitions, groups. ``training``: common arguments of ``run_method`` for all fits.
+    """
     from ...pipeline import run_method
     from ...pipeline.runs.tune import plan_search
 
@@ -175,7 +182,9 @@ def tune_plan(
 
 
 def further_inputs(args: MethodArgs, store: str, path: Callable[[str], str], width: int | None, spell: Locator) -> dict[str, Any]:
-    """Return what was given of all that methods take beside their data: a store by its place, what files say of rows or features."""
+    """Return the given inputs that any method takes in addition to its data: stores by path, and contents of files about rows or
+    features.
+    """
     from ...pipeline.registry import METHODS, check_inputs, extra_inputs
 
     known, given = extra_inputs(), args.inputs()
@@ -213,8 +222,9 @@ def _further_input(item: ExtraInput, file: str, store: str, width: int | None, c
 def user_questions(
     recommend: int | None, members: str | None, labels: str | None, store: str, *, three_way: bool = False, proba: bool = False
 ) -> dict[str, Any]:
-    """Return what is asked of the users of a fit, files read. Raises ConfigError: what does not go together, or nothing there; DataError,
-    which names file and line: a file that says none of this.
+    """Return the request for recommendations or labels of users, with its files read.
+
+    Raises ConfigError for options that exclude each other, or missing files; DataError with file and line for invalid contents.
     """
     from ...storage import BlockStore, DataError, read_named_rows, read_row_texts
 
@@ -234,15 +244,19 @@ def user_questions(
 
 
 def answer_users(run: str, store: str, out: str, asked: dict[str, Any], **settings: Any) -> dict[str, Any]:
-    """Write the candidates or labels of users to a file; return its figures, or with ``dry_run`` the plan."""
+    """Write the candidates or labels of users to a file. Returns its figures, or with ``dry_run`` the plan."""
     from ...pipeline.runs.recommend import use_store
 
     return use_store(str(run), store, out, **asked, **settings)
 
 
 def read_groups(file: str) -> UserData:
-    """Return the groups of the features from a file: ``.json`` holds a list of lists of feature ids (overlapping or nested groups), or a
-    list of labels; other text one label per line. Raises ConfigError if it holds neither."""
+    """Return the groups of the features from a file.
+
+    A ``.json`` file holds a list of lists of feature ids (groups may overlap or be nested), or a list of labels. A text file holds one
+    label
+    per line. Raises ConfigError for other contents.
+    """
     import json
 
     from ...storage.ingest.options import read_groups as read_labels

@@ -1,4 +1,4 @@
-"""Commands around the work: config, warmup, completion, demo."""
+"""Commands for set-up: config, warmup, completion, demo."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 @click.option("--allow-code", is_flag=True, help="Accept a factory: cluster named in the file.")
 @cluster_options
 def show(frame: Frame, target: str, settings: tuple[str, ...], resolved: bool, allow_code: bool, compute: ComputeOptions) -> Result:
-    """Show the parameters of TARGET, a method or a workflow file, as they would be used.
+    """Show the parameters of TARGET, a method or a workflow file, as a run would use them.
 
-    In a workflow file, variables are expanded; environment and options go before the file's cluster and memory.
+    For a workflow file, variables are expanded. Environment and options override the file's cluster and memory.
     """
     from ...storage.places import check_place
 
@@ -55,7 +55,7 @@ def show(frame: Frame, target: str, settings: tuple[str, ...], resolved: bool, a
 
 
 def explained_text(config: MethodConfig) -> str:
-    """Return all parameters as YAML, each with what it means; those that were given first."""
+    """Return all parameters as YAML with their meaning, given ones first."""
     values, given = config.model_dump(mode="json"), config.model_fields_set
     lines = {name: yaml_text({name: value}) for name, value in values.items()}
     width = min(max(map(len, lines.values())), 40)
@@ -64,7 +64,7 @@ def explained_text(config: MethodConfig) -> str:
 
 
 def yaml_text(value: object) -> str:
-    """Return plain data as YAML, in the order given."""
+    """Return plain data as YAML, in the given order."""
     import yaml
 
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True).rstrip()
@@ -114,7 +114,7 @@ def warmup(frame: Frame) -> Result:
 def completion(frame: Frame, shell: str) -> Result:
     """Write the script that completes commands, options, methods and parameters in SHELL.
 
-    bash: eval "$(gramplane completion bash)" in ~/.bashrc. zsh: eval "$(gramplane completion zsh)" in ~/.zshrc, behind compinit. fish:
+    bash: eval "$(gramplane completion bash)" in ~/.bashrc. zsh: eval "$(gramplane completion zsh)" in ~/.zshrc, after compinit. fish:
     gramplane completion fish > ~/.config/fish/completions/gramplane.fish, once.
     """
     from click.shell_completion import get_completion_class
@@ -153,8 +153,8 @@ def explain(frame: Frame, topic: str) -> Result:
 def demo(frame: Frame, out: str, compute: ComputeOptions) -> Result:
     """Classify handwritten 3s and 8s by pairs of pixels, on a small Dask cluster, and write a report.
 
-    The data come with scikit-learn. The cluster is local:2 unless --cluster names another one. The workflow file in DIR may be edited:
-    the next demo runs it as it is.
+    The data come with scikit-learn. The cluster is local:2 unless --cluster names another one. You may edit the workflow file in DIR; the
+    next demo runs it unchanged.
     """
     from ..demo import run_demo
 

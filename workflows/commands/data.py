@@ -90,7 +90,7 @@ _SHOWN_COLUMNS = 40
 
 
 def _encoding_text(encoding: list[dict[str, Any]]) -> str:
-    """Return a line for each of the first columns of a source: its kind, levels, and what missing values become."""
+    """Return one line for each of the first columns of a source: kind, categories, and the treatment of missing values."""
     lines = []
     for row in encoding[:_SHOWN_COLUMNS]:
         words = [row["kind"], *([", ".join(row["levels"])] if row["levels"] else [])]
@@ -128,7 +128,7 @@ def inspect(frame: Frame, path: str) -> Result:
 @command("verify", short_help="Check a store against its checksums.")
 @click.argument("store", type=Url("store"))
 def verify(frame: Frame, store: str) -> Result:
-    """Re-read every object of STORE (a block store or a Gram store) against its checksum; exit 6 if any differs or is gone."""
+    """Re-read every object of STORE (a block store or a Gram store) and compare checksums; exit 6 if any differs or is missing."""
     with frame.progress() as emit:
         opened = open_store(require_path(store, "store"))
         report = opened.verify(lambda n, total: emit({"event": "phase", "phase": f"{size_text(n)} of {size_text(total)}"}))
@@ -145,10 +145,11 @@ def verify(frame: Frame, store: str) -> Result:
 @click.option("--yes", is_flag=True, help="Remove what is listed; without it nothing is removed.")
 @click.option("--keep", metavar="FILE|TEXT", help="Of a Gram store: the kernels in use, as for gram --kernels; the others are unused.")
 def clean(frame: Frame, path: str, yes: bool, keep: str | None) -> Result:
-    """List what PATH (a store, a run, or a folder of them) no longer needs: left-over partial files, unlisted objects, old arrays,
-    and versions of a store that were replaced. Of a store at a URL only the latter; give it nothing to read meanwhile.
+    """List the files that PATH (a store, a run, or a folder of them) no longer needs: left-over partial files, unlisted objects, old
+    arrays,
+    and replaced versions of a store. For a store at a URL only the latter; no process may read it meanwhile.
 
-    Of a Gram store: blocks that belong to nothing and, with --keep, the kernels that are not named there.
+    For a Gram store: unlisted blocks and, with --keep, the kernels not named there.
     """
     from ...storage.places import is_local
     from ..cleaning import left_overs, old_versions, remove_old_versions

@@ -49,7 +49,7 @@ def outcome_result(outcome: RunOutcome, run: str, frame: Frame) -> Result:
 def fit(frame: Frame, method: str, data: str | None, run: str, compute: ComputeOptions, dry_run: bool, **options: Any) -> Result:
     """Fit METHOD to a store and keep everything in a run directory.
 
-    Give the same command again to resume an interrupted run; a finished run is left alone.
+    Give the same command again to resume an interrupted run; a finished run is left unchanged.
     """
     from ...pipeline import run_method
 
@@ -65,8 +65,10 @@ def fit(frame: Frame, method: str, data: str | None, run: str, compute: ComputeO
 
 
 def training_data(data: str | None, stream: str | None, text: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the store or text to learn from, and what is said of a text. Raises ConfigError: not exactly one of both, no width of a text,
-    an option of texts for a store, or nothing there."""
+    """Return the store or text to learn from, and the options of a text.
+
+    Raises ConfigError unless exactly one of both is given and exists; also if a text has no width, or a store has options of texts.
+    """
     options = {key: value for key, value in text.items() if value is not None}
     if stream is None:
         if data is None:
@@ -91,8 +93,9 @@ def training_data(data: str | None, stream: str | None, text: dict[str, Any]) ->
 
 
 class Asked(NamedTuple):
-    """What the options of a fit say: its inputs, the parameters of its method as typed, what an error calls each of them, and the number
-    of features, where kernels are to be checked against it."""
+    """The options of a fit: inputs, parameters as typed, their names in error messages, and the number of features to check kernels
+    against.
+    """
 
     args: FitArgs
     values: dict[str, Any]
@@ -100,14 +103,14 @@ class Asked(NamedTuple):
     d: int | None
 
     def config(self, changed: Mapping[str, Any] | None = None, place: Locator | None = None) -> MethodConfig:
-        """Return the checked parameters of the method, some of them changed. Raises ConfigError: a key or value that is not allowed."""
+        """Return the checked parameters of the method, with some changed. Raises ConfigError for an invalid key or value."""
         return shared.method_config(self.args.method, {**self.values, **(changed or {})}, place or self.place, self.d)
 
 
 def read_options(method: str, data: str, options: dict[str, Any]) -> Asked:
-    """Return what the options of a fit on a store or text say; those of parameters are told by their names.
+    """Return the options of a fit on a store or text, with parameters identified by their names.
 
-    Raises ConfigError: a parameter that is given twice.
+    Raises ConfigError if a parameter is given twice.
     """
     from ...storage import BlockStore
     from ..schema import FitArgs
@@ -132,7 +135,7 @@ _SCORING = "Compare by this score of scikit-learn, such as roc_auc or neg_mean_a
 
 
 def check_scoring(names: Sequence[str], refit: str | None) -> dict[str, Any]:
-    """Return the arguments of a search that say what settings are compared by. Raises ConfigError: an unknown score, or one of none."""
+    """Return the scoring arguments of a search. Raises ConfigError for an unknown score, or a ``refit`` that is not among the names."""
     if not names and refit is None:
         return {}
     from ...pipeline.models.held_out_scores import read_scoring
@@ -187,11 +190,11 @@ def tune(
     dry_run: bool,
     **options: Any,
 ) -> Result:
-    """Compare the parameters of a grid by cross-validation, and fit METHOD with the best on all rows.
+    """Compare the parameters of a grid by cross-validation, and fit METHOD with the best ones on all rows.
 
     Settings are compared by accuracy, or R2, or by a score of scikit-learn (--scoring roc_auc).
 
-    Of fgm the number of rounds is chosen, too: every number up to max_rounds is compared, at no cost, and the best replaces max_rounds.
+    For fgm, every number of rounds up to max_rounds is compared at no extra cost, and the best one replaces max_rounds.
     """
     from ...pipeline import tune as tune_method
 
@@ -213,9 +216,9 @@ def tune(
 
 
 def check_grid(asked: Asked, grid: dict[str, list[Any]]) -> dict[str, Any]:
-    """Check every value of a grid before the first fit; return the fixed parameters, coerced to their types.
+    """Check every value of a grid before the first fit. Returns the fixed parameters, converted to their types.
 
-    Raises ConfigError: for a key that is given twice, unknown, or has a value that is not allowed.
+    Raises ConfigError if a key is given twice or unknown, or a value is not allowed.
     """
     from ...pipeline.runs.tune import check_tunable
 
@@ -238,7 +241,7 @@ def check_grid(asked: Asked, grid: dict[str, list[Any]]) -> dict[str, Any]:
 @click.argument("run", type=Url("run"))
 @cluster_options
 def resume(frame: Frame, run: str, compute: ComputeOptions) -> Result:
-    """Resume RUN at its last checkpoint, on the same cluster or another one, with as much --driver-memory as before or more."""
+    """Resume RUN from its last checkpoint, on the same cluster or another one, with the same --driver-memory or more."""
     from ...pipeline import resume_run
     from ..report.collect import is_tuned
 
@@ -284,11 +287,11 @@ def predict(
     compute: ComputeOptions,
     dry_run: bool,
 ) -> Result:
-    """Write predictions and decision values of the rows of STORE to OUT (.npz, .csv, .parquet or .zarr), each with its id or number.
+    """Write predictions and decision values of the rows of STORE to OUT (.npz, .csv, .parquet or .zarr), with ids or row numbers.
 
-    A file in place of STORE, such as a CSV, is made into a store as the training data were, and the store is removed afterwards.
+    STORE may be a file, such as a CSV; it is converted to a temporary store like the training data.
 
-    Probabilities of the classes are among them where the model has them (loss logistic, or fitted with --set probability=sigmoid).
+    Class probabilities are included if the model has them (loss logistic, or fitted with --set probability=sigmoid).
     """
     from ...pipeline import predict_store
     from ..report.collect import model_run
@@ -313,7 +316,7 @@ def predict(
 @cluster_options
 @dry_run_option
 def score(frame: Frame, run: str, store: str, covariates: str | None, compute: ComputeOptions, dry_run: bool) -> Result:
-    """Show the metrics of RUN on STORE, or on a file as of predict, and keep them for its report."""
+    """Show the metrics of RUN on STORE (or a file, as in predict), and keep them for its report."""
     from ...pipeline import score_store
     from ...pipeline.runs.evaluation import told_figures
     from ...storage.objects import require_writable
@@ -373,9 +376,9 @@ _AGREE = "The run's store, to compare its labels with the clusters (Rand accurac
 def cluster(
     frame: Frame, run: str, out: str, n_clusters: int, normalize: bool, store: str | None, driver_memory: str | None, seed: int
 ) -> Result:
-    """Write the cluster of every row of RUN's data to OUT (.npz, .csv, .parquet or .zarr): k-means under the kernel that npkl learnt.
+    """Write the cluster of every row of RUN's data to OUT (.npz, .csv, .parquet or .zarr), by k-means under the kernel that npkl learnt.
 
-    All of it is done by this process.
+    This process does all the work.
     """
     from ...cluster import driver_bytes
     from ...pipeline.runs.clusters import cluster_run

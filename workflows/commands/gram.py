@@ -1,4 +1,4 @@
-"""Commands on Gram stores: gram, repair; and what other commands and workflow steps do with them."""
+"""Commands on Gram stores (gram, repair), and functions on Gram stores for other commands and workflow steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SCALES = ("auto", "none", "standard", "max-abs", "unit-column")
 
 
 def is_gram_store(path: str) -> bool:
-    """Tell a Gram store from a block store by the schema in its root; by its folders where the root cannot be read."""
+    """Return whether a path is a Gram store, by the schema in its root; by its folders if the root cannot be read."""
     from ...storage import GramStore, SchemaError, StorageError
     from ...storage.urls import open_objects
     from ...storage.versions import open_version
@@ -46,7 +46,7 @@ def is_gram_store(path: str) -> bool:
 
 
 def open_store(path: str) -> BlockStore | GramStore:
-    """Open a block store or a Gram store, whichever it is."""
+    """Open a block store or a Gram store."""
     from ...storage import BlockStore, GramStore
 
     return GramStore.open(path) if is_gram_store(path) else BlockStore.open(path)
@@ -62,7 +62,7 @@ def build_store(
     overwrite: bool = False,
     scale: str | None = "auto",
 ) -> tuple[str, dict[str, Any]]:
-    """Build (or plan, or replace) a Gram store; return status and figures."""
+    """Build, plan or replace a Gram store. Returns status and figures."""
     from ...pipeline.runs.gram_stores import build_grams
     from ...storage import BlockStore
 
@@ -73,8 +73,9 @@ def build_store(
 
 
 def ingest_precomputed(source: str, store: str | None, out: str, emit: Emit, overwrite: bool = False) -> dict[str, Any]:
-    """Put matrices computed elsewhere into a Gram store; return its figures. Raises SchemaError if the matrices have another number of rows
-    than the block store."""
+    """Write precomputed matrices to a Gram store and return its figures. Raises SchemaError if their number of rows differs from the block
+    store's.
+    """
     from ...storage import BlockStore, SchemaError
     from ...storage.ingest.files import make_local
     from ...storage.ingest.grams import ingest_grams, read_order
@@ -94,7 +95,6 @@ def ingest_precomputed(source: str, store: str | None, out: str, emit: Emit, ove
 
 
 def gram_figures(store: GramStore) -> dict[str, Any]:
-    """Return the figures of an open Gram store."""
     meta, missing = store.meta, store.missing()
     blocks = meta.layout.n_pairs * len(store.bundles)
     sizes = {"rows": meta.n, "kernels": len(store.kernels), "block_rows": meta.block, "dtype": meta.dtype}
@@ -103,7 +103,7 @@ def gram_figures(store: GramStore) -> dict[str, Any]:
 
 
 def kernel_name(record: Mapping[str, Any]) -> str:
-    """Return the short text of a stored kernel; of one computed elsewhere its label."""
+    """Return the text of a stored kernel; for a precomputed one, its label."""
     from ...pipeline.runs.gram_stores import KernelSpec
 
     if record.get("name") == "precomputed":
@@ -112,7 +112,7 @@ def kernel_name(record: Mapping[str, Any]) -> str:
 
 
 def gram_left_overs(store: GramStore, keep: str | None) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-    """Return the kernels not among those to keep, and the orphans, each with bytes. Without ``keep`` every kernel is kept."""
+    """Return the kernels that are not to be kept, and the unlisted blocks, each with bytes. Without ``keep`` all kernels are kept."""
     if keep is None:
         return [], store.orphans()
     entries, location = kernel_entries(keep)
@@ -147,9 +147,9 @@ def gram(
     compute: ComputeOptions,
     dry_run: bool,
 ) -> Result:
-    """Compute the kernel matrices of the rows of STORE into a Gram store; blocks that are there are not computed again.
+    """Compute the kernel matrices of the rows of STORE into a Gram store. Existing blocks are not computed again.
 
-    With --precomputed the matrices come from a file; STORE, if given, says whose rows they belong to.
+    With --precomputed the matrices come from a file; STORE, if given, is the store of their rows.
     """
     if (kernels is None) == (precomputed is None):
         hint = "a file with the line '- grid: {}' holds the kernels that a fit has by default"

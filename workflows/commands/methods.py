@@ -1,4 +1,4 @@
-"""``fit`` and ``tune``: a subcommand for each method, made when it is named, with an option for each of its parameters."""
+"""``fit`` and ``tune``: a subcommand per method, made when it is used, with an option for each parameter of the method."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STREAM = ("stream", "n_features", "labels", "zero_based")
 
 
 def type_words(hint: object) -> list[str]:
-    """Return what may be written for a type: words, or what stands for a number, a list, ….
+    """Return the accepted words of a type, and placeholders for numbers, lists and so on.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def type_words(hint: object) -> list[str]:
 
 
 class Value(click.ParamType):
-    """Text of a parameter, read as YAML; ``none`` is YAML's ``null`` where no value can be called so."""
+    """Text of a parameter, read as YAML. ``none`` means ``null``, unless a value may have this name."""
 
     name = "value"
 
@@ -57,13 +57,13 @@ class Value(click.ParamType):
         self.named = [word for word in self.words if not word.isupper()]
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> object:
-        """Return the value; the parameter model checks it."""
+        """Return the parsed value; the parameter model checks it later."""
         from ..yaml_source import read_scalar
 
         return None if value == self.none else read_scalar(value, "" if param is None else param.opts[0])
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the words that may be written, for a shell."""
+        """Return the accepted words for shell completion."""
         return [CompletionItem(word) for word in self.named if word.startswith(incomplete)]
 
 
@@ -72,7 +72,7 @@ class Parameter(click.Option):
 
 
 def parameter_option(name: str, field: FieldInfo) -> Parameter:
-    """Return the option of a parameter. It has no default, since what was not given is not part of a run."""
+    """Return the option of a parameter. It has no default, because only given parameters become part of a run."""
     flag, default, kind = f"--{name.replace('_', '-')}", field.default, Value(field)
     shown = kind.none if default is None else str(default).lower() if isinstance(default, bool) else str(default)
     settings: dict[str, Any] = {"default": None, "help": f"{field.description}  [default: {shown}]"}
@@ -86,7 +86,7 @@ def parameter_option(name: str, field: FieldInfo) -> Parameter:
 
 
 def input_option(item: ExtraInput) -> click.Option:
-    """Return the option of something that a method takes beside its data."""
+    """Return the option of an input in addition to the data."""
     use = "store" if item.reads == "store" else "file"
     return click.Option([item.flag, item.name], type=Url(use), metavar="|".join([*item.words, use.upper()]), help=f"{item.form}.")
 
@@ -95,7 +95,7 @@ class MethodCommand(Command):
     """The command of one method."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the words of a call; an option that only other methods have is refused with their names."""
+        """Parse the arguments. The error for an option of other methods names these methods."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -113,16 +113,16 @@ class MethodCommand(Command):
 
 
 class MethodGroup(click.Group):
-    """A command over methods, ``gramplane fit fgm``: its subcommands have the options of a template and those of their method."""
+    """A command over methods, such as ``gramplane fit fgm``. Subcommands have the options of a template and those of their method."""
 
     def __init__(self, template: click.Command, methods: Callable[[], Iterable[str]] = METHODS.keys) -> None:
-        """``template``: the command without a method, whose name is handed over as ``method``; ``methods``: which of them are listed."""
+        """``template``: the command without a method; it receives the name as ``method``. ``methods``: the methods to list."""
         text = f"{cleandoc(template.help or '')}\n\n`gramplane {template.name} METHOD --help` shows the parameters of a method."
         super().__init__(template.name, help=text, short_help=template.short_help, subcommand_metavar="METHOD [OPTIONS]")
         self.template, self.methods = template, methods
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the words of a call; an option in front of the method is told where it belongs."""
+        """Parse the arguments. The error for an option before the method says where to put it."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -136,7 +136,7 @@ class MethodGroup(click.Group):
         return [*self.methods()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of a method. Raises ConfigError: there is none of this name; the nearest is told."""
+        """Return the command of a method. Raises ConfigError with the closest name if there is none."""
         if ctx.resilient_parsing and cmd_name not in METHODS:
             return None
         info, template = METHODS[choose(cmd_name, METHODS, "method")], self.template
@@ -152,7 +152,7 @@ class MethodGroup(click.Group):
         return MethodCommand(cmd_name, callback=run, params=params, help=text, short_help=info.title)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the methods with what they are."""
+        """Write the methods with their titles."""
         with formatter.section("Methods"):
             formatter.write_dl([(name, METHODS[name].title) for name in self.list_commands(ctx)])
 
@@ -163,5 +163,5 @@ class MethodGroup(click.Group):
 
 
 def method_group(methods: Callable[[], Iterable[str]] = METHODS.keys) -> Callable[[click.Command], MethodGroup]:
-    """Make a command a group with a subcommand for each of ``methods``."""
+    """Convert a command to a group with a subcommand for each of ``methods``."""
     return lambda template: MethodGroup(template, methods)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the frame every command runs in."""
+"""Common options of commands, and the frame that runs every command."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Frame:
-    """How a command talks: whether its progress is shown, and whether what is not for a terminal is JSON."""
+    """Output settings of a command: whether progress is shown, and whether other output is JSON."""
 
     quiet: bool
     as_json: bool = False
@@ -41,10 +41,10 @@ class Frame:
 
 
 class Command(click.Command):
-    """A command whose help has the options of the cluster as one line."""
+    """A command whose help shows the cluster options in one line."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, those of the cluster apart."""
+        """Write the options, with the cluster options separate."""
         self.write_options("Options", [param for param in self.get_params(ctx) if isinstance(param, click.Option)], ctx, formatter)
 
     @staticmethod
@@ -60,8 +60,10 @@ class Command(click.Command):
 
 
 def command(name: str, **settings: Any) -> Callable[[Callable[..., Result]], click.Command]:
-    """Make ``function(frame, **options) -> Result`` a command with ``--json``, ``--quiet`` and ``--debug``. The frame writes the result:
-    text for a reader, or one JSON object as the last line on stdout."""
+    """Convert ``function(frame, **options) -> Result`` to a command with ``--json``, ``--quiet`` and ``--debug``.
+
+    The result is written as text, or as one JSON object in the last line on stdout.
+    """
 
     def register(function: Callable[..., Result]) -> click.Command:
         @click.option(
@@ -88,7 +90,7 @@ def command(name: str, **settings: Any) -> Callable[[Callable[..., Result]], cli
 
 
 def _refuse_no_text(ctx: click.Context) -> None:
-    """Refuse texts that are empty, which would name the folder one is in, or hold what no file name can."""
+    """Check that texts are not empty, which would mean the current folder, and contain no characters that are invalid in file names."""
     for param in ctx.command.params:
         value = ctx.params.get(param.name or "")
         for text in value if isinstance(value, tuple) else (value,):
@@ -106,14 +108,14 @@ class Url(click.ParamType):
         self.use = use
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the path or URL to go on with, if it serves this use."""
+        """Return the path or URL, after checking that it suits this use."""
         from ...storage.places import check_place
 
         what = "url" if param is None else param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
         return check_place(value, self.use, what)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the runs or stores that begin so, with their state; elsewhere leave it to the shell to complete the path."""
+        """Return matching runs or stores with their state; otherwise the shell completes the path."""
         folder, _, begin = incomplete.rpartition("/")
         marks = _MARKS.get(self.use, {})
         found = []
@@ -127,17 +129,16 @@ class Url(click.ParamType):
 
 _RUNS, _STORES = {"summary.json": "finished run", "config.json": "unfinished run"}, {"current.json": "store", "manifest.json": "store"}
 _MARKS: Mapping[str, Mapping[str, str]] = {"run": _RUNS, "store": _STORES, "anything": {**_RUNS, **_STORES}}
-"""Files that tell what a folder holds, the one that says most first."""
+"""Files that identify the contents of a folder, most specific first."""
 _FOLDERS = frozenset({"store", "new-store", "run", "folder", "anything", "left-overs"})  # uses of what lies in a folder
 
 
 class ColumnNames(click.ParamType):
-    """Names of columns with commas between them, as in a line of CSV."""
+    """Names of columns separated by commas, as in a line of CSV."""
 
     name = "columns"
 
     def convert(self, value: str | list[str], param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
-        """Return the names."""
         if isinstance(value, list):
             return value
         names = next(csv.reader([value], skipinitialspace=True), [])
@@ -168,7 +169,7 @@ CLUSTER_OPTIONS = {"cluster", "worker_memory", "driver_memory", "allow_plaintext
 
 
 def cluster_options(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Add the cluster options, handed over as one `ComputeOptions` named ``compute``."""
+    """Add the cluster options; the function receives them as one `ComputeOptions` named ``compute``."""
 
     @functools.wraps(function)
     def gather(*args: Any, **options: Any) -> Result:
@@ -193,12 +194,12 @@ def _tls_files(ca: str | None, cert: str | None, key: str | None) -> TLSFiles | 
 
 
 def complete_method(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the methods whose names begin so, for a shell."""
+    """Return the matching methods for shell completion."""
     return [CompletionItem(name, help=info.title) for name, info in METHODS.items() if name.startswith(incomplete)]
 
 
 def complete_setting(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the parameters of the method, and behind ``loss=`` the values that have a name, for a shell."""
+    """Return the matching parameters of the method for shell completion, and after ``loss=`` the named values."""
     # What stands before the option is not sorted into parameters yet, the option lacking its value.
     words = (ctx.info_name, *ctx.params.values(), *ctx.args)
     method = next((word for word in words if isinstance(word, str) and word in METHODS), None)
@@ -213,12 +214,12 @@ def complete_setting(ctx: click.Context, param: click.Parameter, incomplete: str
 
 
 class Bash(BashComplete):
-    """Completion in bash, which takes ``loss=hinge`` for three words and replaces the last of them."""
+    """Completion in bash, which splits ``loss=hinge`` into three words and replaces the last one."""
 
     _head = ""
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """Return the words before the one that is typed, and that one."""
+        """Return the words before the current one, and the current one."""
         args, incomplete = super().get_completion_args()
         if incomplete == "=":
             args, incomplete = [*args, "="], ""
@@ -228,7 +229,7 @@ class Bash(BashComplete):
         return args, self._head + incomplete
 
     def format_completion(self, item: CompletionItem) -> str:
-        """Return a completion as the script reads it."""
+        """Return a completion in the format that the script reads."""
         return f"{item.type},{item.value.removeprefix(self._head)}"
 
 
@@ -236,7 +237,7 @@ add_completion_class(Bash)
 
 
 def complete_scoring(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the scores whose names begin so, for a shell; names before a comma stay."""
+    """Return the matching scores for shell completion; names before a comma are kept."""
     from ...pipeline.models.held_out_scores import scorer_names
 
     before, comma, word = incomplete.rpartition(",")
@@ -260,8 +261,10 @@ seed_option = click.option("--seed", type=_seed, metavar="N", default=0, show_de
 
 
 def split_settings(texts: Sequence[str], option: str = "--set") -> dict[str, Any]:
-    """Return ``{key: value}`` of ``KEY=VALUE`` texts, values read as YAML (``10``, ``1e-3``, ``true``, ``null``, ``[1, 2]``). Raises
-    ConfigError if a text has no ``=`` or a key comes twice."""
+    """Return ``{key: value}`` of ``KEY=VALUE`` texts, with values read as YAML (``10``, ``1e-3``, ``true``, ``null``, ``[1, 2]``).
+
+    Raises ConfigError if a text has no ``=`` or a key is repeated.
+    """
     from ..yaml_source import read_scalar
 
     values: dict[str, Any] = {}
@@ -276,8 +279,10 @@ def split_settings(texts: Sequence[str], option: str = "--set") -> dict[str, Any
 
 
 def method_config(method: str, values: Mapping[str, Any], place: Locator | None = None, d: int | None = None) -> MethodConfig:
-    """Return the parameters of ``method``, checked; kernels may be named in every way `with_kernels` reads, for ``d`` features. Raises
-    ConfigError if the method or a key is unknown (with the nearest name) or a value is not allowed."""
+    """Return the checked parameters of ``method``. Kernels may have any form that `with_kernels` reads, for ``d`` features.
+
+    Raises ConfigError if the method or a key is unknown (with the closest name), or a value is not allowed.
+    """
     from ..kernel_files import with_kernels
 
     choose(method, METHODS, "method")
@@ -286,5 +291,5 @@ def method_config(method: str, values: Mapping[str, Any], place: Locator | None 
 
 
 def explicit_values(config: MethodConfig) -> dict[str, Any]:
-    """Return the parameters that were given, coerced to their types."""
+    """Return the given parameters, converted to their types."""
     return config.model_dump(exclude_unset=True)

@@ -14,7 +14,7 @@ from .options import ComputeOptions, Frame, Url, cluster_options, command, dry_r
 @command("status", short_help="Show what a run found, or how far it is.")
 @click.argument("run", type=Url("run"))
 def status(frame: Frame, run: str) -> Result:
-    """Show what RUN found, or how far it is. Needs no cluster and no data."""
+    """Show what RUN found, or its progress. Needs no cluster and no data."""
     from ..report.collect import run_figures
     from ..texts import run_text
 
@@ -39,7 +39,7 @@ _SHOWN += ("seconds", "tasks", "bytes")
 
 
 def columns_text(rows: list[dict[str, Any]]) -> str:
-    """Return the main figures of history rows as a table."""
+    """Return the main figures of history rows as a text table."""
     names = [name for name in _SHOWN if any(row.get(name) is not None for row in rows)]
     return "\n".join(table_lines([{name: _figure(name, row.get(name)) for name in names} for row in rows], names, digits=6))
 
@@ -83,7 +83,7 @@ def report(frame: Frame, runs: tuple[str, ...], out: str | None, names: tuple[st
 def run(
     frame: Frame, workflow: str, run_id: str | None, check: bool, step: str | None, allow_code: bool, compute: ComputeOptions, dry_run: bool
 ) -> Result:
-    """Run the steps of WORKFLOW (a YAML file) that are not done yet, each after those it needs."""
+    """Run the steps of WORKFLOW (a YAML file) that are not done yet, each after the steps that it needs."""
     from ..runner import run_workflow
     from ..schema import read_workflow
     from ..texts import workflow_text
