@@ -1,6 +1,6 @@
-"""Disk: block stores, run stores and records, in plain Zarr v3 and JSON. No Dask, no mathematics.
+"""Storage on disk: block stores, run directories and records, in plain Zarr v3 and JSON. It uses neither Dask nor numerical code.
 
-Names are imported on first use, so that ``import gramplane.storage.errors`` costs nothing.
+Names are imported on first use, so that ``import gramplane.storage.errors`` stays cheap.
 """
 
 from importlib import import_module

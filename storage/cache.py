@@ -1,4 +1,4 @@
-"""Loaded blocks kept in memory within a number of bytes per process: those that are used again soonest."""
+"""Cache of loaded blocks, limited in bytes per process; it keeps the blocks that are reused soonest."""
 
 import threading
 from collections import OrderedDict
@@ -9,7 +9,7 @@ from .errors import Matrix
 DEFAULT_LIMIT = 256 << 20
 
 REMEMBERED = 100_000
-"""Blocks not held whose last use is remembered."""
+"""Number of evicted blocks whose last use is remembered."""
 
 
 class _Loadable(Protocol):
@@ -20,11 +20,11 @@ class _Loadable(Protocol):
 
 
 class BlockCache:
-    """Cache of blocks, bounded to ``limit`` bytes. Blocks are shared: nobody may change them.
+    """Cache of blocks, limited to ``limit`` bytes. Blocks are shared and must not be modified.
 
-    Passes read all blocks in turn. Were the least recently used block always the one to go, a cache a little smaller than the data would
-    never hit. So a block takes the place of older ones only if it comes back sooner than they have been lying unused: of a cycle that does
-    not fit, what fits stays; blocks nobody reads any more go.
+    Passes read all blocks in turn. If the least recently used block were always evicted, a cache slightly smaller than the data would never
+    hit. A block therefore replaces older ones only if the time since its own last use is shorter than they have been unused. For a cycle
+    that does not fit, the part that fits stays; blocks that are no longer read are evicted.
     """
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
@@ -37,7 +37,7 @@ class BlockCache:
         self._lock = threading.Lock()
 
     def load(self, ref: _Loadable) -> Matrix:
-        """Return the block, from memory if it is held; references to blocks in memory are passed through."""
+        """Return the block, from memory if it is cached. References to blocks in memory are not cached."""
         if hasattr(ref, "source"):
             return ref.load()
         with self._lock:
@@ -53,12 +53,12 @@ class BlockCache:
         return block
 
     def held(self, ref: _Loadable) -> Matrix:
-        """Return the block if it is in memory, else None; nothing is read."""
+        """Return the block if it is in memory, else None, without reading."""
         with self._lock:
             return self._blocks.get(ref)
 
     def _ask(self, ref: _Loadable) -> float:
-        """Note that a block is asked for; return the loads since the last time."""
+        """Record a request for a block; return the number of loads since the previous request."""
         self._clock += 1
         before = self._asked.pop(ref, None)
         self._asked[ref] = self._clock
@@ -89,13 +89,13 @@ class BlockCache:
             self.nbytes -= old.nbytes
 
     def set_limit(self, nbytes: int) -> None:
-        """Change the limit, dropping the least recently used blocks beyond it."""
+        """Change the limit and evict the least recently used blocks beyond it."""
         with self._lock:
             self.limit = max(0, int(nbytes))
             self._shrink()
 
     def clear(self) -> None:
-        """Forget every block and the counters."""
+        """Remove all blocks and reset the counters."""
         with self._lock:
             self._blocks.clear()
             self._asked.clear()
@@ -106,15 +106,14 @@ _cache = BlockCache()
 
 
 def block_cache() -> BlockCache:
-    """Return the cache of this process."""
     return _cache
 
 
 def cached_bytes() -> int:
-    """Return the bytes this process keeps in loaded blocks."""
+    """Return the bytes of blocks cached in this process."""
     return _cache.nbytes
 
 
 def set_cache_limit(nbytes: int) -> None:
-    """Set the bytes this process may keep in loaded blocks (0: none)."""
+    """Set how many bytes of blocks this process may cache (0: none)."""
     _cache.set_limit(nbytes)

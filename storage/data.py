@@ -1,4 +1,4 @@
-"""The one entrance for what users hand over: arrays, masked ones too, sparse matrices, frames, Dask collections, data of xarray, stores."""
+"""Checks and conversion of user data: arrays (also masked), sparse matrices, data frames, Dask collections, xarray data and stores."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from .grams.store import GramStore
 from .sparse_door import admit, gather
 
 NUMBERS = [np.float64, np.float32]
-"""Types of numbers that rows may have; others become the first."""
+"""Supported number types of rows; all others are converted to the first one."""
 
 
 def is_store(X: object) -> bool:
@@ -26,10 +26,10 @@ def is_store(X: object) -> bool:
 
 
 def opened(X: UserData, reader: str = "", digest: str | None = None) -> BlockStore:
-    """Return the block store behind a path or object; with a ``digest`` the version that has it.
+    """Return the block store at a path or behind an object; with ``digest``, the version that has it. Only the store's description is read.
 
-    Nothing but its description is read. Raises DataError: it has missing values, and there is a ``reader`` that takes none; DigestMismatch:
-    the version with the digest is gone.
+    Raises DataError if it has missing values and ``reader`` names a consumer that does not accept them; DigestMismatch if the version with
+    the digest no longer exists.
     """
     store = X if isinstance(X, BlockStore) else BlockStore.open(X, digest)
     if reader and store.meta.n_missing:
@@ -61,12 +61,12 @@ def as_data(
     name: str = "",
     **checks: Any,
 ) -> tuple[Any, Any]:
-    """Return the data behind what users hand over, a block store or rows in memory, and the target beside it.
+    """Return user data as a block store or rows in memory, together with the target.
 
-    Rows are what scikit-learn's ``validate_data`` makes of them; of frames with columns of names ``encode`` makes features first, which
-    are looked at alone. The first number that is not finite is named by row and column, and by ``name`` where it is none of ``X``.
-    ``checks``: of scikit-learn. Raises DataError: a store with missing values, and the estimator's tags do not allow NaN; ValueError: rows
-    or a target that scikit-learn refuses.
+    Rows are validated by scikit-learn's ``validate_data``. Data frames with named columns are first converted to features by ``encode``.
+    The first number that is not finite is reported by row and column, and by ``name`` if it is not in ``X``. ``checks`` are passed to
+    scikit-learn. Raises DataError if a store has missing values and the estimator does not accept NaN; ValueError if scikit-learn rejects
+    rows or target.
     """
     if is_store(X):
         from sklearn.utils import get_tags
@@ -99,9 +99,11 @@ def as_data(
 
 
 def _is_sound(estimator: Any, rows: UserData, y: UserData, checks: Mapping[str, Any], reset: bool) -> bool:
-    """Return whether rows are a plain array or compressed matrix of finite numbers, as wide as those of a fit without names, and the target
-    plain numbers, which ``validate_data`` returns as they are: it takes several times as long as the decision of a linear model on a row.
-    With ``reset`` what it keeps of them is set. All else is for it to judge.
+    """Return whether validation can be skipped, because ``validate_data`` would return the rows and the target unchanged.
+
+    This holds for a plain array or compressed matrix of finite numbers, as wide as at a fit without feature names, and a target of plain
+    numbers. The shortcut matters because ``validate_data`` takes several times as long as the decision value of a linear model on one row.
+    With ``reset`` the attributes that validation would set are set.
     """
     is_sparse = sp.issparse(rows) and rows.format in (checks.get("accept_sparse") or ()) and rows.indices.dtype == np.int32
     if not is_sparse and type(rows) is not np.ndarray:
@@ -123,8 +125,10 @@ def _is_sound(estimator: Any, rows: UserData, y: UserData, checks: Mapping[str, 
 
 
 def as_grams(X: UserData, name: str = "X", estimator: Any = None, *, reset: bool = True) -> UserData:
-    """Return kernel matrices: a Gram store, arrays (k, rows, columns) or a list of them, or one matrix, which scikit-learn validates for an
-    estimator. Raises ValueError: scikit-learn refuses it, or at a fit (``reset``) names stand in another order.
+    """Return kernel matrices: a Gram store, arrays (k, rows, columns) or a list of them, or one matrix, validated by scikit-learn for an
+    estimator.
+
+    Raises ValueError if scikit-learn rejects it or if, at a fit (``reset``), row and column names are in different orders.
     """
     if isinstance(X, GramStore | str | os.PathLike):
         return X if isinstance(X, GramStore) else GramStore.open(X)
@@ -134,11 +138,11 @@ def as_grams(X: UserData, name: str = "X", estimator: Any = None, *, reset: bool
 
 
 def in_memory(X: UserData, name: str = "X") -> UserData:
-    """Return what users hand over as it lies in memory: of Dask, xarray and plans of polars what they hold, NaN where an array
-    is masked (None among names), sparse matrices and frames through the one door; lists of arrays part by part.
+    """Return user data as arrays, sparse matrices or frames in memory; lists of arrays are converted element by element.
 
-    Raises DataError: a sparse matrix with a place outside of it, a masked integer that float64 does not hold, or an xarray data set that is
-    no table, by ``name`` and position.
+    Dask collections, xarray data and lazy polars frames are computed. Masked numbers become NaN and masked names None. Sparse matrices are
+    checked by ``sparse_door``. Raises DataError, with ``name`` and position, for a sparse matrix with an index out of range, a masked
+    integer that float64 cannot represent, or an xarray data set that is not a table.
     """
     if type(X) is np.ndarray or X is None:
         return X
@@ -155,7 +159,7 @@ def in_memory(X: UserData, name: str = "X") -> UserData:
 
 
 def _of_xarray(X: Foreign, name: str) -> Foreign:
-    """Return a data set, or a matrix whose columns have names, as a frame; other arrays as they lie."""
+    """Return an xarray data set, or a matrix with named columns, as a frame; other arrays are returned without a copy."""
     if hasattr(X, "data_vars"):
         row_dimension(X, name)
         return X.reset_coords(drop=True).to_dataframe()
@@ -163,7 +167,7 @@ def _of_xarray(X: Foreign, name: str) -> Foreign:
 
 
 def row_dimension(data: Foreign, name: str) -> str:
-    """The dimension that all variables of a data set lie along. Raises SchemaError: there is none."""
+    """Return the dimension shared by all variables of a data set. Raises SchemaError if there is none."""
     if not len(data.data_vars):
         raise SchemaError(f"{name} has no variables")
     odd = [str(column) for column in data.data_vars if len(data[column].dims) != 1]
@@ -177,9 +181,9 @@ def row_dimension(data: Foreign, name: str) -> str:
 
 
 def unmasked(X: np.ma.MaskedArray, name: str = "X") -> npt.NDArray[Any]:
-    """Return a masked array as a plain one: numbers with NaN, names with None where they are masked.
+    """Return a masked array as a plain one; masked numbers become NaN and masked names None.
 
-    Raises DataError: an integer that float64 does not hold, where some are masked.
+    Raises DataError if some integers are masked and another one cannot be represented in float64.
     """
     if not np.ma.is_masked(X):
         return X.data
@@ -196,7 +200,9 @@ def unmasked(X: np.ma.MaskedArray, name: str = "X") -> npt.NDArray[Any]:
 
 
 def first_fault(X: UserData, allow_nan: bool = False) -> str:
-    """Return where the first number lies that is not finite, row by row; nothing where there is none, or ``X`` holds no numbers."""
+    """Return the position of the first number that is not finite, row by row, as text. The text is empty if there is none or ``X`` holds no
+    numbers.
+    """
     faulty = np.isinf if allow_nan else lambda values: ~np.isfinite(values)
     if sp.issparse(X):
         entries = sp.coo_array(X)
@@ -216,8 +222,10 @@ def first_fault(X: UserData, allow_nan: bool = False) -> str:
 
 
 def square_in_memory(X: UserData, name: str = "X") -> UserData:
-    """Return similarities or kernel matrices of rows with themselves as :func:`in_memory` does. Raises ValueError: a frame names its rows
-    and its columns alike, but in another order."""
+    """Return similarities or kernel matrices of rows with themselves as :func:`in_memory` does.
+
+    Raises ValueError if a frame has the same names for rows and columns, but in different orders.
+    """
     found = in_memory(X, name)
     for part in found if isinstance(found, list | tuple) else [found]:
         if not hasattr(part, "iloc") or part.columns.equals(part.index) or {*part.columns} != {*part.index}:
@@ -229,8 +237,10 @@ def square_in_memory(X: UserData, name: str = "X") -> UserData:
 
 
 def column_numbers(given: UserData, n: int, name: str) -> list[Any]:
-    """Return columns as they are named by number or name; of a mask the numbers of those where it is True. Raises ValueError: a mask of
-    another length than the number of columns, ``n``."""
+    """Return columns as given by number or name; for a mask, the numbers of its True entries.
+
+    Raises ValueError if the length of a mask differs from the number of columns, ``n``.
+    """
     listed = given.tolist() if hasattr(given, "tolist") else list(given)
     if not listed or not all(isinstance(value, bool | np.bool_) for value in listed):
         return listed
@@ -240,10 +250,10 @@ def column_numbers(given: UserData, n: int, name: str) -> list[Any]:
 
 
 def feature_groups(given: Any, names: Sequence[Any] | None, columns: Sequence[Any] | None, n: int) -> UserData:
-    """Return groups of ``n`` features: those of a size, one after the other, as labels; labels that a Series has by name, of features or
-    of the ``columns`` that they are made from, in the order of the features.
+    """Return the group labels of ``n`` features, in feature order.
 
-    Raises ValueError: a size that does not divide them, or a Series that leaves some out.
+    ``given`` is a group size (consecutive groups), or a Series of labels by name, either of the features or of the ``columns`` they are
+    made from. Raises ValueError if the size does not divide the number of features, or a Series lacks some.
     """
     if given is None:
         return None

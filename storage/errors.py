@@ -1,4 +1,4 @@
-"""The StorageError tree: everything that can be wrong with stored data, input files, runs and disks."""
+"""Exceptions of the storage layer (subclasses of StorageError) for stored data, input files, runs and disks."""
 
 import errno
 import json
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 FORMAT = 6
-"""The number of every format on disk; files with another one are refused, never guessed at."""
+"""Version number of all on-disk formats; files with another number are rejected."""
 
 
 class StorageError(Exception):
@@ -17,58 +17,58 @@ class StorageError(Exception):
 
 
 class SchemaError(StorageError, ValueError):
-    """A store, record or argument does not have the declared form (unknown version, wrong dtype, name or shape)."""
+    """A store, record or argument does not have the declared form: unknown version, wrong dtype, name or shape."""
 
 
 def format_name(what: str) -> str:
-    """Return what files of a kind say of their format."""
+    """Return the format name that files of this kind contain."""
     return f"gramplane.{what}/{FORMAT}"
 
 
 def check_format(found: object, what: str, where: object, remedy: str) -> None:
-    """Raise SchemaError if a file of a kind says another format than that of this version."""
+    """Raise SchemaError if a file has another format version than this release writes."""
     if found != format_name(what):
         raise SchemaError(f"{where} has the format {found!r}; this version reads {format_name(what)!r}: {remedy}")
 
 
 class UrlError(SchemaError):
-    """A path or URL has a wrong form, holds credentials, or cannot serve what it is given for."""
+    """A path or URL is malformed, contains credentials, or cannot be used for this purpose."""
 
 
 class NothingThere(StorageError):
-    """A bucket, or what was looked for in it, does not exist."""
+    """A bucket or an object in it does not exist."""
 
 
 class AccessRefused(StorageError, PermissionError):
-    """An object store refuses the request: no credentials, or no right."""
+    """An object store denied the request: credentials are missing or lack permission."""
 
 
 class Unreachable(StorageError, ConnectionError):
-    """An object store does not answer, or answers that it cannot just now."""
+    """An object store does not answer, or is temporarily unavailable."""
 
 
 class UnalignedWrite(SchemaError):
-    """A write would not cover whole chunks: two writers could lose each other's data silently, so it is refused."""
+    """A write would not cover whole chunks. It is rejected because two writers could silently overwrite each other's data."""
 
 
 class DigestMismatch(StorageError):
-    """Stored bytes differ from what was written; the message names the array, the chunk and the byte range."""
+    """Stored bytes differ from the bytes written; the message names the array, the chunk and the byte range."""
 
 
 class MissingBlock(StorageError):
-    """An object that the manifest lists is absent."""
+    """An object listed in the manifest is missing."""
 
 
 class OtherRun(SchemaError):
-    """A folder holds a run of another configuration; the message lists the keys that differ."""
+    """A folder holds a run with another configuration; the message lists the keys that differ."""
 
 
 class RunLocked(StorageError):
-    """Another process holds this run; the message names its pid, host and starting time."""
+    """Another process holds the lock of this run; the message names its pid, host and start time."""
 
 
 class OutOfSpace(StorageError, OSError):
-    """The disk is full: ``needed`` bytes were to be written to ``path``, a file or folder."""
+    """The disk is full: ``needed`` bytes could not be written to ``path``, a file or folder."""
 
     def __init__(self, path: str, needed: int) -> None:
         OSError.__init__(self, errno.ENOSPC, f"no space left to write {needed} bytes to {path}; free space there and start again", path)
@@ -83,7 +83,7 @@ class OutOfSpace(StorageError, OSError):
 
 
 class DataError(StorageError, ValueError):
-    """Input data is invalid: ``reason`` names the value found and the rule it breaks; ``line`` and ``column`` count from one."""
+    """Input data are invalid: ``reason`` names the value found and the rule it breaks; ``line`` and ``column`` count from one."""
 
     def __init__(self, reason: str, file: str = "", line: int | None = None, column: int | None = None) -> None:
         position = ":".join(str(part) for part in (file or None, line, column) if part is not None)
@@ -99,9 +99,9 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextmanager
 def space_for(path: str | os.PathLike[str], needed: int) -> Iterator[None]:
-    """Turn "no space left", "quota exceeded" and "file too large" inside the block into `OutOfSpace`, with the bytes needed.
+    """Convert "no space left", "quota exceeded" and "file too large" inside the block into `OutOfSpace`, with the bytes needed.
 
-    Other errors of the system that name no path, such as those of an open file, are given this one.
+    Other operating-system errors without a path, such as those of an open file, get this path.
     """
     try:
         yield
@@ -119,19 +119,19 @@ def space_for(path: str | os.PathLike[str], needed: int) -> Iterator[None]:
 # Names of values whose type only a look at them tells: what users hand over, what JSON holds, SciPy's many sparse classes.
 
 UserData: TypeAlias = Any
-"""Whatever a user hands over: array, sparse matrix, frame, list of texts, path; who takes it looks at it first."""
+"""Data as passed by a user: array, sparse matrix, frame, list of texts, path. Check the type before use."""
 
 Json: TypeAlias = Any
-"""A value that JSON can hold, or may hold: who reads one checks its form."""
+"""A JSON value, or a value parsed from JSON whose form is not yet checked."""
 
 SparseMatrix: TypeAlias = Any
-"""A SciPy sparse matrix or array; its classes share no base with all that they have in common."""
+"""A SciPy sparse matrix or array; these classes have no common base class with all shared methods."""
 
 Matrix: TypeAlias = Any
 """Rows of data: an ndarray, or a SciPy sparse matrix."""
 
 Foreign: TypeAlias = Any
-"""An object of a library that need not be installed (Arrow, pandas, Dask, obstore), or has no types."""
+"""An object of an optional library (Arrow, pandas, Dask, obstore), or one without type annotations."""
 
 
 def plain_json(value: Json) -> Json:
@@ -148,7 +148,9 @@ def plain_json(value: Json) -> Json:
 
 
 def canonical_json(value: Json) -> bytes:
-    """JSON text in one fixed form (sorted keys, no spaces), the input of digests; SchemaError if JSON cannot hold the value."""
+    """Return JSON text in canonical form (sorted keys, no spaces), the input of digests. Raises SchemaError if JSON cannot represent the
+    value.
+    """
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError) as error:
@@ -156,7 +158,7 @@ def canonical_json(value: Json) -> bytes:
 
 
 def load_json(data: bytes | str, where: str) -> Json:
-    """Parse JSON of any depth and encoding that somebody may have left there; SchemaError with the position of a fault."""
+    """Parse JSON of any depth and encoding from an untrusted file. Raises SchemaError with the position of an error."""
     try:
         return json.loads(data)
     except RecursionError as error:
@@ -166,7 +168,7 @@ def load_json(data: bytes | str, where: str) -> Json:
 
 
 def parse_json(data: bytes, where: str) -> dict[str, Any]:
-    """Parse a JSON object; SchemaError if the text is none, with the position of the fault."""
+    """Parse a JSON object. Raises SchemaError, with the position of the error, if the text is not one."""
     fields = load_json(data, where)
     if not isinstance(fields, dict):
         raise SchemaError(f"{where} holds a JSON {type(fields).__name__}; it must be an object")

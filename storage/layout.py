@@ -1,6 +1,6 @@
-"""Pure planning: where stripes are cut and how long chunks are, from counts, shapes and a byte budget alone.
+"""Planning of stripes and chunks, from counts, shapes and a byte budget alone.
 
-Nothing here touches a disk, and nothing depends on the number of workers: the same data give the same layout everywhere.
+Nothing here accesses a disk, and nothing depends on the number of workers: the same data give the same layout everywhere.
 """
 
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ import numpy.typing as npt
 from .errors import SchemaError
 
 STRIPE_BYTES = 4 << 20
-"""Default bytes of the values of one stripe."""
+"""Default size of the values of one stripe, in bytes."""
 
 STRIPE_ENTRIES = 1 << 20
-"""Default of the most entries of one stripe."""
+"""Default largest number of entries in one stripe."""
 
 MEMORY_STRIPE_BYTES = 64 << 20
-"""Stripes of a fit in one process: blocks are views there, so fewer of them only save work."""
+"""Stripe size for fits in one process; blocks are views there, so fewer and larger stripes save work."""
 
 TABLE_CHUNK = 1 << 20
-"""Elements of one chunk of a table (a row or column vector beside the data)."""
+"""Number of elements in one chunk of a table (a row or column vector stored with the data)."""
 
 _INDEX_LIMIT = 2**31 - 1
 _MIN_DENSE_COLUMNS = 16
@@ -30,7 +30,7 @@ _MIN_DENSE_COLUMNS = 16
 
 @dataclass(frozen=True, eq=False)
 class StripeLayout:
-    """How a sparse matrix is cut into stripes along one axis (columns for CSC, rows for CSR).
+    """Division of a sparse matrix into stripes along one axis (columns for CSC, rows for CSR).
 
     Stripe s holds the columns (rows) ``edges[s]:edges[s + 1]`` with ``nnz[s]`` stored entries, in chunks of L = ``chunk`` elements.
     """
@@ -41,12 +41,11 @@ class StripeLayout:
 
     @property
     def n_stripes(self) -> int:
-        """Number of stripes."""
         return len(self.nnz)
 
     @cached_property
     def offsets(self) -> npt.NDArray[np.int64]:
-        """int64 array (n_stripes + 1,): stripe s owns the chunks ``offsets[s]:offsets[s + 1]``, and nobody else does."""
+        """int64 array (n_stripes + 1,): stripe s owns the chunks ``offsets[s]:offsets[s + 1]`` exclusively."""
         return np.concatenate([[0], np.cumsum(-(-self.nnz // self.chunk))]).astype(np.int64)
 
     @property
@@ -64,22 +63,22 @@ class DenseLayout:
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Number of chunks down and across."""
+        """Number of chunks along rows and columns."""
         return -(-self.shape[0] // self.chunk[0]), -(-self.shape[1] // self.chunk[1])
 
     def cell(self, i: int, j: int) -> tuple[slice, slice]:
-        """Rows and columns of chunk (i, j)."""
+        """Return the rows and columns of chunk (i, j)."""
         (n, d), (r, k) = self.shape, self.chunk
         return slice(i * r, min(n, (i + 1) * r)), slice(j * k, min(d, (j + 1) * k))
 
     def edges(self, axis: int) -> npt.NDArray[np.int64]:
-        """Cut positions along an axis, from 0 to the length."""
+        """Return the cut positions along an axis, from 0 to its length."""
         length, step = self.shape[axis], self.chunk[axis]
         return np.append(np.arange(0, length, step, dtype=np.int64), length).astype(np.int64)
 
 
 def _unit_ends(n: int, groups: npt.ArrayLike | None) -> npt.NDArray[np.int64]:
-    """Positions where a cut is allowed: everywhere, or only between runs of one group label."""
+    """Return the positions where a cut is allowed: all of them, or only those between runs of equal group labels."""
     if groups is None:
         return np.arange(1, n + 1, dtype=np.int64)
     labels = np.asarray(groups)
@@ -96,11 +95,11 @@ def plan_stripes(
     groups: npt.ArrayLike | None = None,
     entries: int = STRIPE_ENTRIES,
 ) -> StripeLayout:
-    """Cut columns with ``counts`` (n_cols,) stored entries into stripes of about equal non-zeros (rows, of a row-wise layout).
+    """Divide columns with ``counts`` (n_cols,) stored entries into stripes with about equal non-zeros (rows, for a row-wise layout).
 
-    The chunk length is L = min(entries, stripe_bytes / itemsize, what the data need). Every stripe holds at most L entries, but for one
-    that is a single heavier column or run of equal labels in ``groups`` (n_cols,), which no cut divides: it has several chunks. SchemaError
-    if one stripe would hold 2^31 entries.
+    The chunk length is L = min(entries, stripe_bytes / itemsize, number of entries needed). Each stripe holds at most L entries, unless it
+    is a single larger column or run of equal labels in ``groups`` (n_cols,), which are never divided; it then has several chunks. Raises
+    SchemaError if a stripe would hold 2^31 entries.
     """
     per_column = np.asarray(counts)
     if per_column.ndim != 1 or (per_column.size and int(per_column.min()) < 0):
@@ -125,14 +124,16 @@ def plan_stripes(
 
 
 def running_sums(counts: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-    """Return the int64 sums of the first 1, 2, … counts."""
+    """Return the int64 cumulative sums of the counts."""
     # Converted first: summing and converting at once goes through a small buffer, at an eighth of the speed.
     sums = counts.astype(np.int64)
     return np.cumsum(sums, out=sums)
 
 
 def _balanced_cuts(filled: npt.NDArray[np.int64], chunk: int) -> npt.NDArray[np.int64]:
-    """Index of the last unit of every stripe: the cut nearest to an equal share that still fits a chunk; at least one unit."""
+    """Return the index of the last unit of each stripe: the cut nearest to an equal share that still fits in a chunk, after at least one
+    unit.
+    """
     cuts: list[int] = []
     last, done, total = -1, 0, int(filled[-1]) if filled.size else 0
     while last < filled.size - 1:
@@ -148,7 +149,9 @@ def _balanced_cuts(filled: npt.NDArray[np.int64], chunk: int) -> npt.NDArray[np.
 
 
 def plan_dense(n_rows: int, n_cols: int, itemsize: int, *, stripe_bytes: int = STRIPE_BYTES) -> DenseLayout:
-    """Cut a dense array into column stripes: whole columns while a few of them fit one chunk, else row pieces of 16 columns."""
+    """Divide a dense array into column stripes: whole columns as long as a few of them fit in one chunk, otherwise row pieces of 16
+    columns.
+    """
     per_chunk = max(1, stripe_bytes // itemsize)
     columns = max(1, min(n_cols, max(_MIN_DENSE_COLUMNS, per_chunk // max(1, n_rows))))
     rows = max(1, min(n_rows, per_chunk // columns))
@@ -156,13 +159,13 @@ def plan_dense(n_rows: int, n_cols: int, itemsize: int, *, stripe_bytes: int = S
 
 
 def plan_dense_rows(n_rows: int, n_cols: int, itemsize: int, *, stripe_bytes: int = STRIPE_BYTES) -> DenseLayout:
-    """Cut a dense array into row blocks of all columns (the row-wise twin of `plan_dense`)."""
+    """Divide a dense array into row blocks of all columns (the row-wise counterpart of `plan_dense`)."""
     twin = plan_dense(n_cols, n_rows, itemsize, stripe_bytes=stripe_bytes)
     return DenseLayout((n_rows, n_cols), (twin.chunk[1], twin.chunk[0]))
 
 
 def table_chunk(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Chunk shape of a table: all of it while short, else 2^20 elements (whole rows of a 2-D table)."""
+    """Return the chunk shape of a table: the whole table if it is short, else 2^20 elements (whole rows of a 2-D table)."""
     width = int(np.prod(shape[1:], dtype=np.int64))
     return (max(1, min(shape[0], TABLE_CHUNK // max(1, width))), *(max(1, s) for s in shape[1:]))
 
@@ -171,7 +174,7 @@ BlockSpan = tuple[tuple[int, int], tuple[int, int], int, int]
 
 
 def place_blocks(name: str, layout: StripeLayout | DenseLayout, shape: tuple[int, int], itemsize: int) -> list[BlockSpan]:
-    """(rows, cols, nnz, bytes when loaded) of every block of the layout ``name`` ("columns" or "rows"), in order."""
+    """Return (rows, cols, nnz, bytes when loaded) of each block of the layout ``name`` ("columns" or "rows"), in order."""
     across = name == "columns"
     if isinstance(layout, DenseLayout):
         edges = layout.edges(1 if across else 0)

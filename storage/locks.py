@@ -1,4 +1,4 @@
-"""Who works on a run: flock on local files (freed by the kernel when the owner dies), a lease on object stores."""
+"""Locks of runs and stores: flock on local files (released by the kernel when the owner dies), a lease on object stores."""
 
 import errno
 import fcntl
@@ -17,7 +17,7 @@ from .errors import Foreign, RunLocked, SchemaError, StorageError, canonical_jso
 from .temporary import locked_files
 
 LOCK = "lock"
-"""File in a folder, or object below a URL, that whoever writes there holds."""
+"""Name of the lock file in a folder, or of the lock object below a URL, that a writer holds."""
 
 
 def _describe_holder() -> dict[str, Any]:
@@ -31,10 +31,10 @@ def _locked_error(where: str, found: dict[str, Any]) -> RunLocked:
 
 @contextmanager
 def file_lock(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file, which stays: its content names the holder, its lock lives and dies with the process.
+    """Hold an exclusive lock on a file. The file is never removed: its content names the holder, and the lock ends with the process.
 
-    Raises RunLocked at once if another process (or another block of this one) holds it, naming pid, host and starting time; StorageError if
-    the file is a symbolic link: the lock of another place would be held, and its file overwritten.
+    Raises RunLocked immediately if another process (or another block of this one) holds it, naming pid, host and start time. Raises
+    StorageError if the file is a symbolic link, because locking would overwrite its target.
     """
     fd = _open_lock(path)
     locked_files.add(fd)
@@ -59,7 +59,9 @@ _UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 @contextmanager
 def lock_unless_done(path: Path, done: Callable[[], bool]) -> Iterator[bool]:
-    """Hold `file_lock`; where nothing may be written (a read-only disk, say), do without if all is done. Yields whether it is held."""
+    """Hold `file_lock`. If writing is impossible (a read-only disk, for example) and all work is done, continue without it. Yields whether
+    the lock is held.
+    """
     with ExitStack() as stack:
         try:
             stack.enter_context(file_lock(path))
@@ -82,7 +84,7 @@ def _open_lock(path: Path) -> int:
 
 
 def is_lock(path: Path) -> bool:
-    """Return whether a file is a lock of ours: empty as it was made, or naming its holder."""
+    """Return whether a file is one of gramplane's locks: empty, as when it is created, or naming its holder."""
     try:
         with path.open("rb") as file:
             text = file.read(4096)
@@ -100,15 +102,15 @@ def _read_holder(text: bytes) -> dict[str, Any]:
 
 
 def object_version(meta: Foreign) -> dict[str, str]:
-    """Return what a conditional put compares, of what an object store says of an object."""
+    """Return the version fields for a conditional put, from an object store's metadata of an object."""
     return {name: meta[name] for name in ("e_tag", "version") if meta.get(name) is not None}
 
 
 class Lease:
     """A lock on an object store: an object created by conditional put and renewed every ``beat`` seconds by a thread.
 
-    A lease that was not renewed for three heartbeats, by the watcher's own monotonic clock, is taken over by a put conditional on its
-    version, so that of several watchers one wins.
+    If a lease is not renewed for three heartbeats, by the watcher's own monotonic clock, the watcher takes it over. The put is conditional
+    on the object's version, so exactly one of several watchers succeeds.
     """
 
     def __init__(self, store: Foreign, key: str, beat: float = 10.0) -> None:
@@ -120,9 +122,10 @@ class Lease:
 
     @contextmanager
     def held(self, wait: bool = False) -> Iterator["Lease"]:
-        """Hold the lease; RunLocked if another process does, naming pid, host and starting time.
+        """Hold the lease. Raises RunLocked if another process does, naming pid, host and start time.
 
-        ``wait``: watch a lease that exists for three heartbeats and take it over if its holder is silent; otherwise fail at once.
+        With ``wait``, an existing lease is watched for three heartbeats and taken over if it is not renewed; otherwise the call fails
+        immediately.
         """
         self._acquire(wait)
         self._stop.clear()
@@ -137,7 +140,7 @@ class Lease:
                 self.store.delete(self.key)
 
     def check(self) -> None:
-        """Raise RunLocked if the lease was lost to another process (call before writing something that must not be written twice)."""
+        """Raise RunLocked if another process took over the lease; call this before a write that must happen only once."""
         if self._lost.is_set():
             raise _locked_error(self.key, _read_holder(self._read()[0]))
 

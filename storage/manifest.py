@@ -1,4 +1,6 @@
-"""The manifest of a store: every object with its length and crc32c, sealed by a sha256 digest, written last. The journal of its writer."""
+"""The manifest of a store, which lists every object with its length and crc32c, is sealed by a sha256 digest and written last; and the
+writer's journal.
+"""
 
 import hashlib
 import os
@@ -24,7 +26,9 @@ def write_seal(objects: Objects, listed: Record) -> str:
 
 
 def read_seal(objects: Objects) -> tuple[Record, str]:
-    """Read and check ``manifest.json``; return the listed objects and the digest. MissingBlock if there is none: never finished."""
+    """Read and check ``manifest.json``; return the listed objects and the digest. Raises MissingBlock if there is none: the store was never
+    finished.
+    """
     try:
         data = objects.read(MANIFEST).tobytes()
     except MissingBlock as error:
@@ -58,7 +62,7 @@ def _check_entries(found: object, where: str) -> Record:
 
 
 class Journal:
-    """Lines of finished objects, continued if they were begun for the same plan (digest); a torn last line is ignored."""
+    """Journal of finished objects, one line each. A journal of the same plan (digest) is continued; an incomplete last line is ignored."""
 
     def __init__(self, path: Path, plan: str) -> None:
         self.path = path
@@ -71,7 +75,7 @@ class Journal:
             sync_folder(str(path.parent))
 
     def append(self, record: Record) -> None:
-        """Add a line; synced to the disk after every 64 MiB of objects."""
+        """Add a line; it is flushed to disk after every 64 MiB of objects."""
         line = canonical_json(record) + b"\n"
         with space_for(self.path, len(line)):
             write_all(self._fd, line)
@@ -87,7 +91,7 @@ class Journal:
 
     @staticmethod
     def read(path: Path, plan: str) -> Record | None:
-        """Objects noted for this plan; None if there is no journal or it belongs to another plan."""
+        """Return the objects recorded for this plan; None if there is no journal or it belongs to another plan."""
         notes = read_json_lines(path)
         record: Record = {}
         for entry in (note for note in notes or () if isinstance(note, dict)):

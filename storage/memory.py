@@ -1,4 +1,4 @@
-"""Blocks over arrays already in memory: the interface of a block store without disk, copies or checksums."""
+"""Block store interface for arrays in memory, without disk, copies or checksums."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ from .sparse_door import admit
 
 @dataclass(frozen=True)
 class MemoryRef:
-    """A block of a `MemoryBlocks`; same fields as `BlockRef`. It stays in its process: pickling is refused."""
+    """A block of a `MemoryBlocks`, with the same fields as `BlockRef`. It cannot be pickled, because it is valid only in its process."""
 
     url: str
     layout: str
@@ -38,7 +38,7 @@ class MemoryRef:
 
     @property
     def digest(self) -> str:
-        """Digest of the data (computed when first asked for)."""
+        """Digest of the data, computed on first use."""
         return self.source.digest
 
     def __reduce__(self) -> NoReturn:
@@ -46,12 +46,12 @@ class MemoryRef:
 
 
 class MemoryBlocks(BlockSource):
-    """The interface of `BlockStore` over arrays in memory.
+    """The interface of `BlockStore` for arrays in memory.
 
-    ``X`` (n_rows, n_cols): float32 and float64 are taken as they are, other numbers become float64; anything sparse but CSC is converted
-    once, when columns are first asked for. ``labels``: original label of class code 0, 1, …; ``groups`` (n_cols,): stripes do not cut runs
-    of one label; ``tables``: further row tables ("task", "group", "weight"). ``stripe_bytes`` as in `plan_stripes`; the default gives the
-    blocks a store of the same data has, `MEMORY_STRIPE_BYTES` fewer and larger ones.
+    ``X`` (n_rows, n_cols): float32 and float64 are used unchanged, other numbers become float64. Sparse matrices in other formats than CSC
+    are converted once, when columns are first needed. ``labels`` are the original labels of class codes 0, 1, …. Stripes do not divide runs
+    of equal labels in ``groups`` (n_cols,). ``tables`` are further row tables ("task", "group", "weight"). ``stripe_bytes`` is as in
+    `plan_stripes`: its default gives the blocks of a store of the same data, `MEMORY_STRIPE_BYTES` fewer and larger ones.
     """
 
     url = "memory"
@@ -81,9 +81,9 @@ class MemoryBlocks(BlockSource):
         self._entries = max(STRIPE_ENTRIES, stripe_bytes // self.meta.itemsize) if stripe_bytes > STRIPE_BYTES else STRIPE_ENTRIES
 
     def with_scale(self, kind: ScaleKind, *, centred: bool = True, weight: npt.ArrayLike | None = None) -> "MemoryBlocks":
-        """Return the same arrays under a scaling of their columns, as a store ingested with it has; no value is copied.
+        """Return the same arrays with a column scaling, as in a store ingested with it; no value is copied.
 
-        ``centred``: shift dense columns, too, where the kind does; ``weight`` (n_rows,): how often each row counts.
+        ``centred`` also shifts dense columns if the kind of scaling does; ``weight`` (n_rows,) says how often each row counts.
         """
         scaled = copy(self)
         scaled.scale = self._column_scale(kind, centred, None if weight is None else np.asarray(weight, np.float64))
@@ -99,7 +99,7 @@ class MemoryBlocks(BlockSource):
 
     @cached_property
     def look(self) -> Look:
-        """Whether all values are finite, and a mark that tells them from others: what one reading of the arrays shows."""
+        """Whether all values are finite, and a mark that identifies them; both come from one pass over the arrays."""
         return look(self.X)
 
     @cached_property
@@ -117,7 +117,7 @@ class MemoryBlocks(BlockSource):
 
     @cached_property
     def by_columns(self) -> npt.NDArray[Any] | sp.csc_array:
-        """The whole matrix as columns: an array, or CSC with int32 rows that ascend; a copy only of what was given in another form."""
+        """Return the whole matrix by columns: an array, or CSC with ascending int32 rows; copied only if it was given in another form."""
         return _canonical_csc(self.X) if sp.issparse(self.X) else self.X
 
     @cached_property
@@ -147,7 +147,7 @@ class MemoryBlocks(BlockSource):
         return self._blocks("columns", self._column_layout)
 
     def row_blocks(self) -> list[MemoryRef]:
-        """References to row blocks, in row order; sparse data are converted to CSR once."""
+        """Return references to row blocks, in row order; sparse data are converted to CSR once."""
         return self._blocks("rows", self._row_layout)
 
     def _blocks(self, name: str, layout: StripeLayout | DenseLayout) -> list[MemoryRef]:
@@ -166,8 +166,9 @@ class MemoryBlocks(BlockSource):
     def columns(
         self, ids: npt.ArrayLike, rows: tuple[int, int] | None = None, *, order: Literal["C", "F"] = "C"
     ) -> npt.NDArray[Any] | sp.csc_array:
-        """Raw values of chosen columns, (n_rows, len(ids)) in the order of ``ids``; dense ones in C or in Fortran order of memory; of a
-        range of rows if given.
+        """Return raw values of chosen columns, (n_rows, len(ids)) in the order of ``ids``, optionally for a range of rows.
+
+        Dense values are in C or Fortran order, as ``order`` says.
         """
         columns, span = check_ids(ids, self.n_cols), slice(*check_rows(rows, self.n_rows))
         if isinstance(self.X, np.ndarray):
@@ -183,7 +184,7 @@ class MemoryBlocks(BlockSource):
         return chosen if rows is None else mark_canonical(sp.csc_array(chosen[span]))
 
     def row_table(self, name: str) -> npt.NDArray[Any]:
-        """Table with one entry per row: "y", "task", "group", "weight", …."""
+        """Return a table with one entry per row: "y", "task", "group", "weight", …."""
         if name not in self._tables:
             raise SchemaError(f"these blocks have no row table {name!r}; they have {', '.join(sorted(self._tables)) or 'none'}")
         return self._tables[name]
@@ -197,14 +198,14 @@ class MemoryBlocks(BlockSource):
         return column_tables(self.by_columns, sizes=False)
 
     def column_table(self, name: str, lo: int = 0, hi: int | None = None) -> npt.NDArray[Any]:
-        """Table with one entry per column, "counts", "norm1", "sumsq", "minimum", "maximum", cut to columns ``lo:hi``."""
+        """Return a table with one entry per column ("counts", "norm1", "sumsq", "minimum", "maximum") for columns ``lo:hi``."""
         if name not in COLUMN_TABLES:
             raise SchemaError(f"these blocks have no column table {name!r}; they have {', '.join(COLUMN_TABLES)}")
         tables = self._extremes if name in ("minimum", "maximum") else self._column_tables
         return tables[name][lo:hi]
 
     def has_table(self, name: str, of: str = "rows") -> bool:
-        """Whether a row table (``of="rows"``) or column table (``of="columns"``) exists."""
+        """Return whether a row table (``of="rows"``) or column table (``of="columns"``) exists."""
         return name in (self._tables if of == "rows" else COLUMN_TABLES)
 
     def feature_names(self) -> list[str] | None:
@@ -216,7 +217,7 @@ class MemoryBlocks(BlockSource):
         return self._groups
 
     def verify(self, progress: object = None) -> VerifyReport:
-        """Report on nothing: memory has no checksums."""
+        """Return an empty report, because arrays in memory have no checksums."""
         return VerifyReport(0, 0, ())
 
 
@@ -254,7 +255,7 @@ def _as_int32(index: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
 
 
 def _line_range(lines: SparseMatrix, lo: int, hi: int) -> SparseMatrix:
-    """Rows ``lo:hi`` of a canonical CSR matrix, or columns of a CSC one, as a view."""
+    """Return a view of rows ``lo:hi`` of a canonical CSR matrix, or of columns of a CSC one."""
     if hi - lo == len(lines.indptr) - 1:
         return lines
     a, b = int(lines.indptr[lo]), int(lines.indptr[hi])
@@ -266,7 +267,9 @@ def _line_range(lines: SparseMatrix, lo: int, hi: int) -> SparseMatrix:
 
 
 def _ascends(lines: SparseMatrix) -> bool:
-    """Whether the places in every line ascend, all lines at once: what SciPy walks through line by line."""
+    """Return whether the indices in every row or column ascend. All are checked in one vectorised step, which is faster than
+    SciPy's loop.
+    """
     rises = np.empty(len(lines.indices) + 1, bool)
     np.greater(lines.indices[1:], lines.indices[:-1], out=rises[1:-1])
     rises[lines.indptr] = True
@@ -274,7 +277,7 @@ def _ascends(lines: SparseMatrix) -> bool:
 
 
 def _canonical_csc(given: SparseMatrix) -> sp.csc_array:
-    """CSC with int32 indices, sorted, without duplicates; the caller's arrays are never changed."""
+    """Return CSC with int32 indices, sorted, without duplicates; the caller's arrays are never changed."""
     canonical = given.format in ("csr", "csc") and _ascends(given)
     csc = given if given.format == "csc" else given.tocsc()
     if not canonical:

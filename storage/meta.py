@@ -1,4 +1,4 @@
-"""What a block store says about itself: shape, kind, labels, and the factors of its column scaling."""
+"""The description of a block store: shape, kind, labels, and the factors of its column scaling."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -18,9 +18,9 @@ _VALUES = ("float32", "float64")
 
 @dataclass(frozen=True, eq=False)
 class ColumnScale:
-    """Scaling as factors, never as a copy: x~_ij = r_i (x_ij - mu_j) s_j.
+    """Scaling as factors, applied when reading: x~_ij = r_i (x_ij - mu_j) s_j.
 
-    ``factor`` is s and ``shift`` mu, float64 (n_cols,), ``row_factor`` is r, (n_rows,); None means ones or zeros. Sparse data have no
+    ``factor`` is s and ``shift`` is mu, float64 (n_cols,); ``row_factor`` is r, (n_rows,). None means ones or zeros. Sparse data have no
     shift.
     """
 
@@ -38,13 +38,15 @@ class ColumnScale:
 class BlockMeta:
     """Description of a block store.
 
-    ``labels``: original label of class code 0, 1, …; None for a real-valued target. ``scale``: kind of the column scaling, whose factors
-    are `BlockStore.scale`. ``info``: free JSON values, such as source and options of the ingest. ``n_missing``: missing values (NaN) of a
-    dense store ingested with ``missing="keep"``, of all columns; the column table "missing" has them by column. Those of arrays in memory
-    are not counted. ``task_names``: name of task code 0, 1, …, ascending; None where the row table "task" holds the numbers of the tasks,
-    or is not there. ``n_coded``: columns that hold numbers of levels, as `BlockStore.encoding` names them. ``covariates``: names of the
-    columns of the row table "covariates", (n_rows, n_covariates), where there is one. ``digest``: sha256 of the manifest; empty before the
-    store is committed.
+    - ``labels``: original labels of class codes 0, 1, …; None for a real-valued target.
+    - ``scale``: kind of the column scaling, whose factors are `BlockStore.scale`.
+    - ``info``: free JSON values, such as source and options of the ingest.
+    - ``n_missing``: number of missing values (NaN) in a dense store ingested with ``missing="keep"``; the column table "missing" has them
+      by column. They are not counted for arrays in memory.
+    - ``task_names``: names of task codes 0, 1, …, ascending; None if the row table "task" holds task numbers or does not exist.
+    - ``n_coded``: number of columns that hold level numbers, named in `BlockStore.encoding`.
+    - ``covariates``: names of the columns of the row table "covariates", (n_rows, n_covariates), if it exists.
+    - ``digest``: sha256 of the manifest; empty until the store is committed.
     """
 
     n_rows: int
@@ -77,18 +79,17 @@ class BlockMeta:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one value."""
         return int(np.dtype(self.dtype).itemsize)
 
     def attributes(self) -> dict[str, Any]:
-        """Attributes of the root group; the digest is not among them, since it covers them."""
+        """Attributes of the root group, without the digest, which is computed from them."""
         values = asdict(self)
         del values["digest"]
         return {"gramplane": {"schema": format_name("blocks"), **values}}
 
     @classmethod
     def from_attributes(cls, attributes: Json, digest: str, where: str) -> "BlockMeta":
-        """Read the attributes of the root group; SchemaError if this is no block store, or one of another format."""
+        """Read the attributes of the root group. Raises SchemaError if this is not a block store, or one in another format."""
         stored = attributes.get("gramplane") if isinstance(attributes, dict) else None
         if not isinstance(stored, dict) or "schema" not in stored:
             raise SchemaError(f"{where} is not a block store: its attributes have no 'gramplane.schema'")
@@ -122,7 +123,7 @@ COLUMN_SCALES = ("standard", "max-abs", "unit-column")  # kinds that have a fact
 
 
 def inverse_root(squares: Floats) -> Floats:
-    """1 / sqrt, and 0 where the argument is 0: an empty or constant column gets the factor 0, so its scores are 0."""
+    """Return 1 / sqrt, and 0 where the argument is 0, so that empty and constant columns get the factor 0 and the score 0."""
     out = np.zeros_like(squares)
     np.divide(1.0, np.sqrt(squares), out=out, where=squares > 0)
     return out
@@ -131,10 +132,10 @@ def inverse_root(squares: Floats) -> Floats:
 def column_factors(
     kind: str, tables: Mapping[str, npt.NDArray[Any]], *, is_dense: bool
 ) -> tuple[Floats, Floats | None, npt.NDArray[np.int64]]:
-    """Return the factors of columns (all rows, zeros included) for a kind of scaling, their centres (dense "standard" only) and the columns
-    whose squares overflow, for which there are none.
+    """Return the factors of columns (all rows, zeros included) for a kind of scaling, their centres (dense "standard" only), and the
+    columns whose squares overflow.
 
-    ``tables``: their column tables, with means and variances for "standard".
+    ``tables`` are the column tables, with means and variances for "standard". Columns whose squares overflow have no factors.
     """
     low, high = (np.asarray(tables[name], np.float64) for name in ("minimum", "maximum"))
     if kind == "max-abs":
@@ -150,6 +151,6 @@ def column_factors(
 
 
 def factors_of(block: Matrix, kind: str, weight: Floats | None = None) -> tuple[Floats, Floats | None, npt.NDArray[np.int64]]:
-    """Return what :func:`column_factors` does, of a block without column tables; ``weight`` ``(n_rows,)``: how often rows count."""
+    """Return the same as :func:`column_factors` for a block without column tables; ``weight`` ``(n_rows,)`` says how often rows count."""
     tables = column_tables(block, weight, sizes=kind == "unit-column", moments=kind == "standard")
     return column_factors(kind, tables, is_dense=isinstance(block, np.ndarray))

@@ -1,6 +1,6 @@
-"""Whole objects by key: direct files for local stores; `remote.py` has those of object stores.
+"""Whole objects addressed by key, as local files; `remote.py` has the version for object stores.
 
-Both write the very bytes Zarr's ``bytes`` codec would write, so either kind can be read by any Zarr library.
+Both write exactly the bytes of Zarr's ``bytes`` codec, so any Zarr library can read them.
 """
 
 import errno
@@ -28,32 +28,33 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 
 
 def as_bytes(data: npt.NDArray | bytes) -> Bytes:
-    """View a C-contiguous array or a bytes object as uint8 without copying; other arrays are refused (a copy is no place to read into)."""
+    """View a C-contiguous array or a bytes object as uint8 without copying. Other arrays are rejected, because reading into a copy would
+    have no effect.
+    """
     return np.frombuffer(data, dtype=np.uint8)
 
 
 def total_bytes(*parts: npt.NDArray | bytes) -> int:
-    """Bytes of all parts together."""
     return sum(len(part) if isinstance(part, bytes) else part.nbytes for part in parts)
 
 
 def check_key(key: str) -> str:
-    """Return ``key`` if every part of it is a name in [A-Za-z0-9._-]{1,128} other than "." and ".."; else SchemaError."""
+    """Return ``key`` if each of its parts is a name in [A-Za-z0-9._-]{1,128} other than "." and "..". Raises SchemaError otherwise."""
     if not _KEY.fullmatch(key):
         raise SchemaError(f"object key {key!r}: every part between slashes must match [A-Za-z0-9._-]{{1,128}} and not be '.' or '..'")
     return key
 
 
 class Objects(Protocol):
-    """A flat name space of byte objects."""
+    """A flat collection of byte objects, addressed by key."""
 
     url: str
 
     def size(self, key: str) -> int | None:
-        """Bytes of an object; None if it is absent."""
+        """Return the bytes of an object; None if it is absent."""
 
     def read(self, key: str) -> Bytes:
-        """All bytes of an object."""
+        """Return the content of an object."""
         ...
 
     def read_into(self, key: str, out: Bytes, offset: int, nbytes: int) -> None:
@@ -63,30 +64,32 @@ class Objects(Protocol):
         """Replace an object, atomically, by the concatenated parts."""
 
     def delete(self, key: str) -> None:
-        """Remove an object if present."""
+        """Remove an object if it exists."""
 
     def listing(self) -> Iterator[str]:
-        """All keys, in no particular order."""
+        """Yield all keys, in no particular order."""
         ...
 
     def clear(self) -> None:
         """Remove every object."""
 
     def below(self, folder: str) -> "Objects":
-        """Objects whose keys begin with a folder."""
+        """Return the objects whose keys begin with a folder."""
         ...
 
     def folders(self) -> list[str]:
-        """Names of the folders directly below the URL."""
+        """Return the names of the folders directly below the URL."""
         ...
 
     def held(self) -> AbstractContextManager[None]:
-        """Hold the lock of what lies here. Raises RunLocked if another process holds it, or took it over meanwhile."""
+        """Hold the lock of this location. Raises RunLocked if another process holds it or took it over meanwhile."""
         ...
 
 
 class LocalObjects:
-    """Objects as files below a folder, made on the first write: written under a temporary name and renamed, read by positional reads."""
+    """Objects as files below a folder that is created by the first write. Files are written under a temporary name and renamed, and read by
+    positional reads.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -124,14 +127,14 @@ class LocalObjects:
         return fd
 
     def size(self, key: str) -> int | None:
-        """Bytes of an object; None if it is absent."""
+        """Return the bytes of an object; None if it is absent."""
         try:
             return os.lstat(self._path(key)).st_size
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def read(self, key: str) -> Bytes:
-        """All bytes of an object."""
+        """Return the content of an object."""
         fd = self._open(key)
         try:
             out = np.empty(os.fstat(fd).st_size, dtype=np.uint8)
@@ -152,7 +155,7 @@ class LocalObjects:
             os.close(fd)
 
     def write(self, key: str, *parts: npt.NDArray | bytes, fsync: bool = False) -> None:
-        """Replace an object, atomically: temporary name, optional fsync of file and folder, rename."""
+        """Replace an object atomically: temporary name, optional fsync of file and folder, rename."""
         path = self._path(key)
         try:
             write_atomic(path, parts, fsync=fsync)
@@ -160,11 +163,11 @@ class LocalObjects:
             raise MissingBlock(f"{path} is a folder where an object belongs: the store is damaged; remove the folder") from error
 
     def delete(self, key: str) -> None:
-        """Remove an object if present."""
+        """Remove an object if it exists."""
         Path(self._path(key)).unlink(missing_ok=True)
 
     def listing(self) -> Iterator[str]:
-        """All keys, in no particular order; temporary files are not objects."""
+        """Yield all keys, in no particular order, without temporary files."""
         for folder, _, files in os.walk(self.url):
             prefix = os.path.relpath(folder, self.url).replace(os.sep, "/")
             for name in files:
@@ -172,24 +175,23 @@ class LocalObjects:
                     yield name if prefix == "." else f"{prefix}/{name}"
 
     def force(self) -> None:
-        """Force every file and folder to the disk, also those that were written without."""
+        """Flush every file and folder to the disk, including those written without fsync."""
         for folder, _, files in os.walk(self.url):
             for name in files:
                 _sync(os.path.join(folder, name), os.O_NOFOLLOW)
             sync_folder(folder)
 
     def clear(self) -> None:
-        """Remove the folder, if it is there, and everything in it."""
+        """Remove the folder with everything in it, if it exists."""
         if self.root.exists():
             shutil.rmtree(self.url)
         self._inside.clear()
 
     def below(self, folder: str) -> "LocalObjects":
-        """Objects in a folder."""
         return LocalObjects(self.root / folder)
 
     def folders(self) -> list[str]:
-        """Names of the folders here."""
+        """Return the names of the folders directly below."""
         return [path.name for path in self.root.iterdir() if path.is_dir()] if self.root.is_dir() else []
 
     def held(self) -> AbstractContextManager[None]:
@@ -198,7 +200,7 @@ class LocalObjects:
 
 
 def write_atomic(path: str, parts: tuple[npt.NDArray | bytes, ...], *, fsync: bool) -> None:
-    """Write the parts to a temporary file beside ``path`` and rename it; nothing is left behind on failure, OutOfSpace for one."""
+    """Write the parts to a temporary file next to ``path`` and rename it. On failure, such as OutOfSpace, nothing is left."""
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
     try:
@@ -223,7 +225,7 @@ def _existing_folder(path: str | os.PathLike[str]) -> Path:
 
 
 def free_bytes(path: str | os.PathLike[str]) -> int:
-    """Bytes free on the disk of ``path``, which need not exist yet."""
+    """Return the free bytes on the disk of ``path``, which need not exist yet."""
     return shutil.disk_usage(_existing_folder(path)).free
 
 
@@ -234,7 +236,9 @@ def require_space(path: str | os.PathLike[str], needed: int) -> None:
 
 
 def require_writable(path: str | os.PathLike[str]) -> None:
-    """Raise the OSError of the system, before work starts, if nothing may be written at a path or below its nearest folder."""
+    """Raise the operating system's OSError, before work starts, if writing at a path, or below its nearest existing folder, is
+    not allowed.
+    """
     existing = _existing_folder(path)
     if not os.access(existing, os.W_OK):
         number = errno.EROFS if os.statvfs(existing).f_flag & os.ST_RDONLY else errno.EACCES
@@ -262,7 +266,7 @@ def _create_file(temporary: str, folder: str) -> int:
 
 
 def write_all(fd: int, data: npt.NDArray | bytes) -> None:
-    """Write every byte of ``data``; the system may take them in several pieces."""
+    """Write every byte of ``data``, in several calls if the system requires it."""
     view = as_bytes(data).data
     while view.nbytes:
         view = view[os.write(fd, view) :]
@@ -288,7 +292,7 @@ def file_digest(path: str | os.PathLike[str]) -> str:
 
 
 def read_json_lines(path: Path) -> list[Json] | None:
-    """Values of a file of JSON lines, without those that a kill tore; None if there is no file."""
+    """Return the values of a file of JSON lines, without an incomplete last line; None if the file does not exist."""
     if not path.exists():
         return None
     values: list[Json] = []
@@ -299,12 +303,12 @@ def read_json_lines(path: Path) -> list[Json] | None:
 
 
 def is_temporary_name(name: str) -> bool:
-    """Return whether a file of this name is one that `write_atomic` has not renamed yet."""
+    """Return whether this is the name of a temporary file of `write_atomic`."""
     return _TEMPORARY.fullmatch(name) is not None
 
 
 def sweep_temporaries(root: Path) -> int:
-    """Remove temporary files below ``root`` that a killed writer left behind; return how many."""
+    """Remove temporary files below ``root`` left by a killed writer; return their number."""
     orphans = [Path(folder, name) for folder, _, files in os.walk(root) for name in files if _TEMPORARY.fullmatch(name)]
     for orphan in orphans:
         orphan.unlink(missing_ok=True)
@@ -326,6 +330,6 @@ def wrong_length(url: str, key: str, found: int, expected: int) -> DigestMismatc
 
 
 def describe_key(key: str) -> str:
-    """Name the array and the chunk index behind an object key."""
+    """Return the array and the chunk index of an object key, as text."""
     array, mark, index = key.partition("/c/")
     return f"array {array}, chunk {index.replace('/', ',')}" if mark else f"object {key}"

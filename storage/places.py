@@ -1,6 +1,6 @@
-"""What a path or URL may be used for: the one table, asked before work by every command and entry.
+"""Table of the allowed uses of paths and URLs, checked by all commands and functions before they start.
 
-Nothing numerical is imported here, so that the command line can check its words as they are read.
+No numerical library is imported here, so that the command line can check its arguments while parsing them.
 """
 
 import os
@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from .errors import UrlError
 
 Kind = Literal["path", "file", "objects", "web"]
-"""A local path, the same as ``file://``, an object store, a web server (which is only read)."""
+"""A local path or ``file://`` URL, an object store, or a web server (read-only)."""
 
 SCHEMES: dict[str, Kind] = {
     **dict.fromkeys(("file",), "file"),
@@ -26,7 +26,7 @@ _READ: frozenset[Kind] = frozenset({"path", "file", "objects", "web"})
 
 @dataclass(frozen=True)
 class Use:
-    """A use of a place: its name for messages, the kinds of places that serve, and why the others do not."""
+    """A use of a place: its name in messages, the kinds of places allowed, and why others are not."""
 
     name: str
     kinds: frozenset[Kind]
@@ -47,7 +47,7 @@ USES: dict[str, Use] = {
     "anything": Use("a store or run", _READ, ""),
     "left-overs": Use("what clean looks through", _WRITTEN, "a web server is only read"),
 }
-"""Use of a place -> the kinds of places it works on. Who takes a path or URL names one of these."""
+"""Allowed kinds of places for each use; functions that take a path or URL name one of these uses."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?")
 _WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
@@ -56,16 +56,17 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 @dataclass(frozen=True)
 class Place:
-    """Where something is: a path (``file://`` becomes one), or a URL without a slash at its end."""
+    """A location: a path (also for ``file://``), or a URL without a trailing slash."""
 
     kind: Kind
     text: str
 
 
 def parse_place(url: str | os.PathLike[str], use: str | None = None, what: str = "url") -> Place:
-    """Return where a path or URL points to, if it may be used so: ``use`` is a key of `USES`; without one only the form is checked.
+    """Return the place of a path or URL, if it may be used in this way. ``use`` is a key of `USES`; without it only the form is checked.
 
-    UrlError for an unknown scheme, a form that is likely a mistake, credentials in the URL, or a place that does not serve this use.
+    Raises UrlError for an unknown scheme, a form that is probably a mistake, credentials in the URL, or a place that does not allow this
+    use.
     """
     text = os.fspath(url)
     parsed = _read_form(text, what)
@@ -77,12 +78,12 @@ def parse_place(url: str | os.PathLike[str], use: str | None = None, what: str =
 
 
 def check_place(url: str, use: str, what: str = "url") -> str:
-    """Return the text to go on with: a URL of an object store or web server, else a local path (see `parse_place`)."""
+    """Check a place (see `parse_place`) and return it as text: a URL of an object store or web server, else a local path."""
     return parse_place(url, use, what).text
 
 
 def is_local(url: str | os.PathLike[str]) -> bool:
-    """Tell a local path or ``file://`` from a place elsewhere."""
+    """Return whether this is a local path or a ``file://`` URL."""
     return parse_place(url).kind in _LOCAL
 
 

@@ -1,4 +1,4 @@
-"""Frozen dataclasses to arrays + JSON and back, exactly, with the declared types restored. No pickle."""
+"""Exact conversion of frozen dataclasses to arrays and JSON and back, restoring the declared types, without pickle."""
 
 import dataclasses
 import json
@@ -28,17 +28,17 @@ _SPARSE: dict[str, type] = {"csc": sp.csc_array, "csr": sp.csr_array}
 _ADVICE = "start again in a new folder, or install the gramplane version that wrote it"
 
 MAX_PLAIN_ARRAYS = 64
-"""Up to this many small arrays are left as they are: a record of ordinary size stays readable by name."""
+"""Up to this many small arrays are stored separately, so that a record of ordinary size can be read by name."""
 MAX_SMALL_BYTES = 1 << 16
-"""Bytes up to which an array is small, too small for a file (or two Zarr objects) of its own."""
+"""Size in bytes up to which an array counts as small: too small for its own file (or two Zarr objects)."""
 
 
 def to_arrays(obj: object) -> tuple[Arrays, dict[str, Any]]:
-    """Split a record into arrays, under names in [A-Za-z0-9._-]{1,128}, and a value for ``json.dumps(..., allow_nan=False)``.
+    """Split a record into arrays, with names in [A-Za-z0-9._-]{1,128}, and a value for ``json.dumps(..., allow_nan=False)``.
 
     Fields may be numeric ndarrays, SciPy csc/csr arrays, int, float (also inf and nan), str, bool, None, tuples, lists, dicts with str
-    keys, and nested dataclasses. A class may declare ``record_version: ClassVar[int]`` (default 1) and ``record_name: ClassVar[str]``,
-    under which it is stored (default: its own name). Raises SchemaError, naming the field whose value cannot be stored.
+    keys, and nested dataclasses. A class may declare ``record_version: ClassVar[int]`` (default 1) and ``record_name: ClassVar[str]``, the
+    name under which it is stored (default: the class name). Raises SchemaError, naming the field whose value cannot be stored.
     """
     if not _is_record(obj):
         raise SchemaError(f"a record must be a dataclass instance, not {type(obj).__name__}")
@@ -47,13 +47,15 @@ def to_arrays(obj: object) -> tuple[Arrays, dict[str, Any]]:
 
 
 def from_arrays(cls: type[T], arrays: Mapping[str, npt.NDArray[Any]], value: Mapping[str, Any]) -> T:
-    """Rebuild a record from `to_arrays`; SchemaError if format, class, version or a field is not what the class declares."""
+    """Rebuild a record from `to_arrays`. Raises SchemaError if format, class, version or a field differs from the declaration
+    of the class.
+    """
     check_format(value.get("format") if isinstance(value, Mapping) else value, "record", "record", _ADVICE)
     return _decode_record(cls, value.get("record"), arrays, record_name(cls))
 
 
 def record_class(value: Mapping[str, Any]) -> str | None:
-    """Name of the class of a stored record."""
+    """Return the class name of a stored record, or None."""
     record = value.get("record")
     return record.get("$class") if isinstance(record, Mapping) else None
 
@@ -63,7 +65,7 @@ def _is_record(obj: object) -> "TypeGuard[DataclassInstance]":
 
 
 def record_name(cls: type) -> str:
-    """Name that a class is stored under: its own, not one that it inherits."""
+    """Return the name under which a class is stored; an inherited ``record_name`` does not count."""
     return str(cls.__dict__.get("record_name", cls.__name__))
 
 
@@ -255,14 +257,16 @@ _DECODERS: tuple[tuple[tuple[Any, ...], Callable[..., Any]], ...] = (
 
 
 def dump_json(value: object) -> bytes:
-    """JSON text of a value for logs: NumPy scalars as numbers, arrays as lists, non-finite numbers as null (strict JSON has none)."""
+    """Return a value as JSON text for logs: NumPy scalars as numbers, arrays as lists, and non-finite numbers as null, because strict JSON
+    has none.
+    """
     return json.dumps(plain_json(value), allow_nan=False, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def pack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Arrays, Index]:
-    """Lay small arrays of one type end to end, in ``packed-TYPE``; the others keep their names.
+    """Concatenate small arrays of one type into ``packed-TYPE``; the others keep their names.
 
-    Returns the arrays to write, and ``{name: [type, shape, offset]}`` of the packed ones; empty when there are few.
+    Returns the arrays to write, and ``{name: [type, shape, offset]}`` of the packed ones, which is empty if there are few arrays.
     """
     small = {name: array for name, array in arrays.items() if array.nbytes <= MAX_SMALL_BYTES and isinstance(array, np.ndarray)}
     if len(small) <= MAX_PLAIN_ARRAYS:
@@ -280,7 +284,7 @@ def pack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Arrays, Index]:
 
 
 def unpack(arrays: Mapping[str, npt.NDArray[Any]], index: Mapping[str, Any]) -> Arrays:
-    """Undo `pack`. Raises SchemaError if an entry of the index does not fit the arrays."""
+    """Invert `pack`. Raises SchemaError if an entry of the index does not fit the arrays."""
     out = {name: array for name, array in arrays.items() if not (index and name.startswith("packed-"))}
     for name, entry in index.items():
         try:

@@ -1,8 +1,8 @@
-"""Objects in an object store or on a web server, by obstore's synchronous calls.
+"""Objects in an object store or on a web server, accessed by obstore's synchronous calls.
 
-Its asynchronous ones end in a thread of obstore's own that hands the result to Python; when the process ends at that moment, the thread
-touches an interpreter that is going away and aborts it (PyO3/pyo3-async-runtimes#40). The synchronous ones leave Python alone until they
-return.
+The asynchronous calls finish in one of obstore's own threads, which passes the result to Python. If the process ends at that moment, the
+thread accesses an interpreter that is shutting down and aborts the process (PyO3/pyo3-async-runtimes#40). The synchronous calls do not
+touch Python until they return.
 """
 
 import os
@@ -33,7 +33,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 _PIECE = 8 << 20
 ASK_THE_MACHINE = "GRAMPLANE_INSTANCE_CREDENTIALS"
-"""Variable that allows to ask the metadata address of a cloud machine for credentials."""
+"""Environment variable that permits requesting credentials from the metadata address of a cloud instance."""
 
 _CREDENTIALS = {
     "s3": r"AWS_(ACCESS_KEY_ID|WEB_IDENTITY_TOKEN_FILE|CONTAINER_CREDENTIALS_(RELATIVE|FULL)_URI)",
@@ -51,18 +51,20 @@ _RETRY: Foreign = {
     "retry_timeout": timedelta(seconds=45),  # longer than one request may take, so that one that hangs is sent again
     "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=3), "base": 2},
 }
-"""A moment's failure is passed over; a store that is not there is told within half a minute, one that hangs within two."""
+"""Retry settings: temporary failures are retried; an unreachable store is reported within half a minute, one that hangs within
+two minutes.
+"""
 
 _BODIES = 3
-"""Times that the body of an answer may begin."""
+"""How often the body of an answer may be started."""
 
 
 class _Broken(Unreachable):
-    """The body of an answer ended before its end."""
+    """The body of an answer ended early."""
 
 
 def _whole(read: Callable[P, T]) -> Callable[P, T]:
-    """Ask again where an answer is cut half way: the client asks for the rest by itself only of what has a tag."""
+    """Repeat a request if its answer is cut off; the client itself resumes only objects that have a tag."""
 
     @wraps(read)
     def whole(*args: P.args, **names: P.kwargs) -> T:
@@ -83,7 +85,9 @@ def _has_credentials(scheme: str, environment: Mapping[str, str] | None = None) 
 
 
 def is_unsigned(scheme: str, environment: Mapping[str, str] | None = None) -> bool:
-    """Tell whether requests go unsigned: without credentials, and without leave to ask the machine for some (SchemaError if malformed)."""
+    """Return whether requests are unsigned: no credentials are set, and asking the cloud instance for them is not permitted. Raises
+    SchemaError for malformed settings.
+    """
     variables = os.environ if environment is None else environment
     allowed = variables.get(ASK_THE_MACHINE, "").lower()
     if allowed not in ("", "0", "no", "false", "1", "yes", "true"):
@@ -92,7 +96,7 @@ def is_unsigned(scheme: str, environment: Mapping[str, str] | None = None) -> bo
 
 
 def connect_store(url: str) -> "ObjectStore":
-    """Return a client of the store behind a URL; SchemaError if obstore is not installed or does not take the URL."""
+    """Return a client of the store behind a URL. Raises SchemaError if obstore is not installed or does not accept the URL."""
     try:
         from obstore.exceptions import BaseError
         from obstore.store import HTTPStore, from_url
@@ -112,7 +116,7 @@ def connect_store(url: str) -> "ObjectStore":
 
 
 def _client_options(scheme: str) -> Foreign:
-    """Options of the client: those of the environment, which explicit ones would hide, over our own."""
+    """Return the client's options: our defaults, overridden by those of the environment, which explicit options would otherwise hide."""
     prefix = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_"}[_FAMILY[scheme]]
     variables = [(_CLIENT_VARIABLES.fullmatch(name), value) for name, value in os.environ.items() if name.startswith(prefix)]
     options: dict[str, Any] = {match[1].lower(): value for match, value in variables if match}
@@ -132,7 +136,7 @@ def _waiting_thread() -> ThreadPoolExecutor:
 
 
 def wait_for(call: Callable[[], T]) -> T:
-    """Return ``call()``; in the main thread so that a signal can interrupt the wait, which a native call would not let through."""
+    """Return ``call()``. In the main thread, the wait can be interrupted by a signal, which a native call would block."""
     if threading.current_thread() is not threading.main_thread():
         return call()
     return _waiting_thread().submit(call).result()
@@ -143,7 +147,7 @@ def _as_array(data: Foreign) -> Bytes:
 
 
 class RemoteObjects:
-    """Objects below a URL, by a client of its store."""
+    """Objects below a URL, accessed through a client of its store."""
 
     def __init__(self, url: str, store: "ObjectStore") -> None:
         self.url = url
@@ -152,14 +156,14 @@ class RemoteObjects:
         self._answered = False
 
     def below(self, folder: str) -> "RemoteObjects":
-        """Objects whose keys begin with a folder, by the same client."""
+        """Return the objects whose keys begin with a folder, using the same client."""
         made = copy(self)
         made.url, made._folder = f"{self.url}/{folder}", f"{self._folder}{folder}/"
         return made
 
     @contextmanager
     def asking(self, key: str) -> Iterator[None]:
-        """Turn what the store says into our errors; of an object that is not there, ``FileNotFoundError``."""
+        """Convert the store's errors into ours; an object that does not exist gives ``FileNotFoundError``."""
         from obstore.exceptions import BaseError
 
         try:
@@ -182,27 +186,27 @@ class RemoteObjects:
                 raise
 
     def any(self) -> bool:
-        """Tell whether there is any object below the URL."""
+        """Return whether there is any object below the URL."""
         import obstore
 
         with self.asking(""):
             return wait_for(lambda: next(iter(obstore.list(self.store, self._folder or None, chunk_size=1)), None)) is not None
 
     def about(self, key: str) -> Mapping[str, Any] | None:
-        """What the store says of an object (size, e_tag, last_modified); None if it is absent."""
+        """Return the store's metadata of an object (size, e_tag, last_modified); None if it is absent."""
         import obstore
 
         with suppress(FileNotFoundError), self.asking(key):
             return wait_for(lambda: obstore.head(self.store, self._folder + key))
 
     def size(self, key: str) -> int | None:
-        """Bytes of an object; None if it is absent."""
+        """Return the bytes of an object; None if it is absent."""
         about = self.about(check_key(key))
         return None if about is None else int(about["size"])
 
     @_whole
     def read(self, key: str) -> Bytes:
-        """All bytes of an object."""
+        """Return the content of an object."""
         import obstore
 
         try:
@@ -239,11 +243,11 @@ class RemoteObjects:
         return MissingBlock(f"{self.url}/{key} is absent: the store is incomplete or damaged")
 
     def write(self, key: str, *parts: npt.NDArray | bytes, fsync: bool = False) -> None:
-        """Replace an object by the concatenated parts; object stores do this atomically and durably by themselves."""
+        """Replace an object by the concatenated parts; object stores do this atomically and durably."""
         self.put(check_key(key), b"".join(as_bytes(part).tobytes() for part in parts), total_bytes(*parts))
 
     def put(self, key: str, data: bytes | Path, nbytes: int) -> None:
-        """Replace an object by bytes or by the content of a file."""
+        """Replace an object by bytes, or by the content of a file."""
         import obstore
 
         try:
@@ -253,7 +257,7 @@ class RemoteObjects:
             raise NothingThere(f"{self.url} does not exist") from error
 
     def replace(self, key: str, data: bytes, seen: Mapping[str, Any] | None) -> bool:
-        """Replace an object if it is still the one that was ``seen`` (by `about`; None: absent); tell whether it was."""
+        """Replace an object if it has not changed since it was ``seen`` (by `about`; None: absent); return whether it was replaced."""
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
@@ -268,13 +272,13 @@ class RemoteObjects:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lease of the store at the URL. Raises RunLocked if another process holds it, or took it over meanwhile."""
+        """Hold the lease of the store at the URL. Raises RunLocked if another process holds it or took it over meanwhile."""
         with self.asking(LOCK), Lease(self.store, self._folder + LOCK).held(wait=True) as lease:
             yield
             lease.check()
 
     def folders(self) -> list[str]:
-        """Names of the folders directly below the URL."""
+        """Return the names of the folders directly below the URL."""
         import obstore
 
         with self.asking(""):
@@ -282,14 +286,14 @@ class RemoteObjects:
         return [str(name).rstrip("/").rpartition("/")[2] for name in found]
 
     def delete(self, key: str) -> None:
-        """Remove an object if present."""
+        """Remove an object if it exists."""
         import obstore
 
         with suppress(FileNotFoundError), self.asking(check_key(key)):
             wait_for(lambda: obstore.delete(self.store, self._folder + key))
 
     def listing(self) -> Iterator[str]:
-        """All keys, in no particular order."""
+        """Yield all keys, in no particular order."""
         import obstore
 
         with self.asking(""):
@@ -305,7 +309,7 @@ class RemoteObjects:
                 wait_for(lambda: obstore.delete(self.store, [self._folder + key for key in keys]))
 
     def pieces(self, key: str) -> Iterator[bytes]:
-        """All bytes of an object, one piece after another; NothingThere if it is absent."""
+        """Yield the content of an object in pieces. Raises NothingThere if it is absent."""
         import obstore
 
         try:
@@ -322,7 +326,7 @@ class RemoteObjects:
 
     @_whole
     def fetch(self, key: str, path: Path) -> None:
-        """Copy an object into a file, piece by piece; NothingThere if it is absent."""
+        """Copy an object into a file in pieces. Raises NothingThere if it is absent."""
         with path.open("wb") as file:
             for piece in self.pieces(key):
                 with space_for(path, len(piece)):

@@ -1,4 +1,4 @@
-"""Source: how the rows of a store were read, so that every later file is read alike."""
+"""Source: the record of how a store's rows were read, so that later files are read in the same way."""
 
 from __future__ import annotations
 
@@ -17,50 +17,49 @@ from .meta import ColumnScale, Label
 from .records import from_arrays, to_arrays
 
 SOURCE = "source.json"
-"""Name of the object that holds it in a store."""
+"""Name of the object in a store that holds this record."""
 
 MAX_NAMED = 1 << 16  # columns of plain tables that are written down by name, so that frames can be matched
 MAX_KEPT_BYTES = 64 << 20
-"""Bytes of names, groups and factors that a run keeps; beyond them it names the store that has them."""
+"""Largest size of names, groups and factors that a run copies, in bytes; beyond it, the run refers to the store that has them."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """How a source was read: what belongs to what is learnt, not to one file.
+    """How a source was read: everything that belongs to the learnt model rather than to one file.
 
     Attributes
     ----------
     place : str
-        Where the rows are, for messages.
+        Location of the rows, for messages.
     digest : str
-        Identity of the store that was made of it; empty before there is one.
+        Identity of the store made from it; empty until there is one.
     format : str
         Format of the source ("svmlight", "csv", …; "array" for data in memory).
     kind : str
         "sparse", "dense" or "sequences".
     n_features : int
-        Width.
+        Number of features.
     first_index : int
         Index of the first column in SVMlight text, 0 or 1.
     options : mapping
-        What was asked for of the reading: task, missing values, columns with the target, tasks, weights, ids and covariates, query ids,
-        budget.
+        Options of the reading: task, missing values, columns with the target, tasks, weights, ids and covariates, query ids, budget.
     labels : tuple, optional
-        Label of class code 0, 1, …; None for a real-valued target.
+        Labels of class codes 0, 1, …; None for a real-valued target.
     has_target : bool
         Whether the rows have a target.
     are_named : bool
-        Whether names were given beside the source, and say nothing of its columns.
+        Whether feature names were given separately and are not those of the source's columns.
     named_tasks : bool, optional
-        Whether tasks are names; None where there are none.
+        Whether tasks are names; None if there are no tasks.
     encoding : TableColumns, optional
-        How the columns of a table became features; None where they are the features.
+        How the columns of a table became features; None if they are the features.
     scale : ColumnScale
         Factors of the columns.
     groups, letters, lengths : ndarray, optional
-        Group label of every feature; their names, UTF-8 end to end, and the bytes of each.
+        Group label of each feature; feature names as concatenated UTF-8, and the bytes of each.
     is_whole : bool
-        Whether names, groups and factors are here. A store has them as tables of its own (`BlockStore.whole_source`).
+        Whether names, groups and factors are included. A store has them as separate tables (`BlockStore.whole_source`).
     """
 
     record_name: ClassVar[str] = "Source"
@@ -84,7 +83,7 @@ class Source:
 
     @property
     def names(self) -> list[str] | None:
-        """Names of the features, if they have any."""
+        """Names of the features, or None."""
         return None if self.letters is None or self.lengths is None else split_texts(self.letters, self.lengths)
 
     @property
@@ -95,7 +94,7 @@ class Source:
 
     @property
     def table(self) -> TableColumns | None:
-        """How features came from the columns of a table (`table_of`)."""
+        """Return how features were made from the columns of a table (`table_of`)."""
         return table_of(self, lambda: self.names)
 
     def bare(self) -> Source:
@@ -103,20 +102,22 @@ class Source:
         return replace(self, is_whole=False, scale=ColumnScale(), groups=None, letters=None, lengths=None)
 
     def to_json(self) -> bytes:
-        """JSON text of the record without its arrays."""
+        """Return the record, without its arrays, as JSON text."""
         arrays, value = to_arrays(self.bare())
         assert not arrays
         return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
 
     @classmethod
     def from_json(cls, text: bytes, where: str) -> Source:
-        """Read the record. Raises SchemaError: it is none, or one of another version."""
+        """Read the record. Raises SchemaError if it is not one, or has another version."""
         return from_arrays(cls, {}, parse_json(text, where))
 
 
 def table_of(source: Source, names: Callable[[], list[str] | None]) -> TableColumns | None:
-    """Return how features came from the columns of a table; of a table of numbers, that they are its columns. None where they have no
-    names, or too many."""
+    """Return how features were made from the columns of a table; for a table of numbers, that they are its columns.
+
+    Returns None if columns have no names, or if there are too many.
+    """
     if source.encoding is not None or source.n_features > MAX_NAMED:
         return source.encoding
     known = names()

@@ -1,9 +1,9 @@
-"""The one door for sparse matrices from outside: nothing compiled, and nothing in place, touches one that has not passed.
+"""Validation of sparse matrices from outside; compiled code and in-place operations receive only validated matrices.
 
-SciPy and compiled loops read and write where the index arrays say, and SciPy's own check stops at ``indptr[-1]``: with a last pointer of 0
-it passes whatever lies before. So every number that names a place is looked at here, in NumPy, which cannot leave an array: one pass over
-the pointers and one over the indices, 1 % of the time of one conversion from rows to columns. Duplicates, and indices that do not ascend,
-are legal.
+SciPy and compiled loops read and write where the index arrays point, and SciPy's own check stops at ``indptr[-1]``: if the last pointer is
+0, it accepts anything before it. Every index is therefore checked here with NumPy, which cannot leave an array. This is one pass over the
+pointers and one over the indices, and takes 1 % of the time of a conversion from rows to columns. Duplicates, and indices that do not
+ascend, are allowed.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,11 +23,11 @@ _SHOWN = 40
 
 
 def admit(X: UserData, name: str = "X") -> UserData:
-    """Return what was handed over, if all of its places are sound; anything but a sparse matrix or a frame passes unseen.
+    """Return the given data if all indices are valid; anything but a sparse matrix or a frame is returned unchecked.
 
-    ``X`` itself where nothing about it has to change; else a plain matrix of the same format (COO for LIL and DOK) on the same arrays,
-    without what the given one claimed to know of itself: native byte order, indices int32 or int64, float32 for half precision. DataError
-    names ``name``, position and rule of the first place that breaks one.
+    ``X`` itself is returned if nothing has to change. Otherwise the result is a plain matrix of the same format (COO for LIL and DOK) on
+    the same arrays, without cached properties: native byte order, int32 or int64 indices, and float32 in place of half precision. Raises
+    DataError with ``name``, position and rule of the first invalid index.
     """
     if sp.issparse(X):
         return _ADMIT.get(X.format, _refuse_format)(X, check_shape(X.shape, "shape", name), name)
@@ -42,10 +42,11 @@ def admit(X: UserData, name: str = "X") -> UserData:
 def check_compressed(
     parts: tuple[Any, Any, Any], shape: tuple[int, int], by: str, name: str, parts_named: str = "", first: int = 0
 ) -> tuple[Array, Array, Array]:
-    """Return checked ``(data, indices, indptr)`` of a CSR or CSC matrix that is not put together yet; what the last pointer leaves is cut.
+    """Return checked ``(data, indices, indptr)`` of a CSR or CSC matrix before it is constructed; entries beyond the last pointer are
+    removed.
 
-    ``by``: "csr" or "csc". For messages: ``name`` of argument or file, ``parts_named`` before the names of the arrays there, and the number
-    ``first`` of the first entry, of a part of a matrix.
+    ``by`` is "csr" or "csc". For messages: ``name`` of the argument or file, ``parts_named`` as a prefix of the array names there, and, for
+    a part of a matrix, the number ``first`` of its first entry.
     """
     major, minor = shape if by == "csr" else shape[::-1]
     data = _check_numbers(parts[0], parts_named + "data", name)
@@ -68,12 +69,12 @@ def check_compressed(
 
 
 def admit_chunks(X: Foreign, name: str = "X") -> Foreign:
-    """Return a Dask array whose chunks pass the door as they are computed, before Dask or SciPy copies or joins them."""
+    """Return a Dask array whose chunks are checked as they are computed, before Dask or SciPy copies or joins them."""
     return X.map_blocks(_admit_chunk, name, dtype=X.dtype, meta=X._meta)
 
 
 def gather(X: Foreign, name: str = "X") -> Foreign:
-    """Return what a Dask collection holds, its sparse chunks checked one by one."""
+    """Return the content of a Dask collection, with its sparse chunks checked one by one."""
     return (admit_chunks(X, name) if hasattr(X, "map_blocks") else X).compute()
 
 
@@ -86,7 +87,7 @@ def _refuse_matrix(name: str, reason: str) -> NoReturn:
 
 
 def check_shape(given: UserData, what: str = "shape", name: str = "X") -> tuple[int, int]:
-    """Return rows and columns; DataError if they are not two whole numbers from 0 on."""
+    """Return the numbers of rows and columns. Raises DataError unless they are two integers >= 0."""
     lengths = np.asarray(given)
     if lengths.shape != (2,) or lengths.dtype.kind not in "iu" or not all(0 <= length < 2**63 for length in lengths.tolist()):
         _refuse_matrix(name, f"{what} is {str(lengths.tolist())[:_SHOWN]}; it must be two whole numbers, 0 or more")
@@ -95,7 +96,7 @@ def check_shape(given: UserData, what: str = "shape", name: str = "X") -> tuple[
 
 
 def _check_vector(given: UserData, what: str, name: str, ndim: int = 1) -> Array:
-    """Return an array as compiled code reads it: plain, in native byte order, aligned, without gaps."""
+    """Return an array in the form compiled code reads: plain, in native byte order, aligned and contiguous."""
     if not isinstance(given, np.ndarray):
         _refuse_matrix(name, f"{what} is a {type(given).__name__}; it must be an array")
     if given.ndim != ndim:
@@ -116,7 +117,7 @@ def _check_numbers(given: UserData, what: str, name: str, ndim: int = 1) -> Arra
 
 
 def _check_integers(given: UserData, what: str, name: str) -> Array:
-    """Return places as int32 or int64."""
+    """Return indices as int32 or int64."""
     kind = getattr(given, "dtype", None)
     if kind is not None and kind.kind not in "iu":
         _refuse_matrix(name, f"{what} has the type {kind}; whole numbers are expected")
@@ -129,7 +130,7 @@ def _check_integers(given: UserData, what: str, name: str) -> Array:
 
 
 def check_part_pointers(indptr: Array, before: int, end: int, first: int, what: str, name: str) -> None:
-    """Check pointers ``first``, ``first + 1``, … of a longer array over ``end`` entries; the part before ended with ``before``."""
+    """Check pointers ``first``, ``first + 1``, … of a longer array over ``end`` entries; the previous part ended with ``before``."""
     if indptr.dtype.kind not in "iu":
         _refuse_matrix(name, f"{what} has the type {indptr.dtype}; whole numbers are expected")
     _check_pointers(indptr, what, name, before, first)
@@ -147,7 +148,7 @@ def _check_pointers(indptr: Array, what: str, name: str, before: int = 0, first:
 
 
 def _check_range(places: Array, end: int, what: str, name: str, first: int = 0, where: Callable[[int], str] = lambda k: "") -> None:
-    """Refuse places outside 0 … end - 1."""
+    """Raise DataError for indices outside 0 … end - 1."""
     # As unsigned numbers negative ones are large ones: one pass finds both.
     unsigned = places.view(f"u{places.itemsize}")
     if places.size and int(unsigned.max()) >= end:
@@ -156,7 +157,7 @@ def _check_range(places: Array, end: int, what: str, name: str, first: int = 0, 
 
 
 def _plain_class(X: SparseMatrix) -> type:
-    """The plain class of a matrix: a subclass of the user's may do anything."""
+    """Return the plain class of a matrix, because a user's subclass may override anything."""
     return getattr(sp, f"{X.format}_{'array' if isinstance(X, sp.sparray) else 'matrix'}")
 
 

@@ -1,8 +1,8 @@
-"""Folders of one process: 0700, under a random name, gone with it. A killed process leaves its folders to the next start.
+"""Temporary folders of one process: mode 0700, random name, removed at exit. Folders of a killed process are removed at the next start.
 
-Whose a folder is, its lock says, never its age: a file in it is locked (flock) as long as its owner lives, and the kernel frees the lock
-with the process. Everything of gramplane that needs a temporary folder takes it from here, the cluster layer too; so this module knows
-nothing but the standard library.
+Ownership of a folder is determined by its lock, never by its age: a file in it is locked (flock) as long as its owner lives, and the kernel
+releases the lock with the process. All of gramplane, including the cluster layer, takes temporary folders from here, so this module imports
+only the standard library.
 """
 
 import fcntl
@@ -35,7 +35,7 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 @contextmanager
 def temporary_folder(parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
-    """Yield a new folder (default: below ``TMPDIR``) of this user alone; killed processes' folders there are removed first."""
+    """Yield a new private folder (default: below ``TMPDIR``), after removing the folders of killed processes there."""
     sweep_folders(parent)
     folder, fd = _make_folder(parent)
     locked_files.add(fd)
@@ -51,7 +51,7 @@ def temporary_folder(parent: str | os.PathLike[str] | None = None) -> Iterator[P
 def sweep_folders(parent: str | os.PathLike[str] | None = None) -> list[Path]:
     """Remove the folders below ``parent`` whose owners are gone; return them.
 
-    Left alone are those of living owners, of other users and of anybody else: a folder of ours has our form of name and holds our lock.
+    Folders of living owners, of other users and of other programs are kept: our folders have a fixed form of name and hold our lock.
     """
     parent_folder = Path(tempfile.gettempdir() if parent is None else parent)
     try:
@@ -79,7 +79,7 @@ def _make_folder(parent: str | os.PathLike[str] | None) -> tuple[Path, int]:
 
 
 def lock_file(path: Path, flags: int = os.O_RDWR, kind: int = fcntl.LOCK_EX) -> int | None:
-    """Open and lock a file; None where another process has it locked, or has removed it meanwhile."""
+    """Open and lock a file; return None if another process has locked it, or removed it meanwhile."""
     fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     is_ours = False
     try:
@@ -113,7 +113,7 @@ def _sweep_folder(folder: Path) -> bool:
 
 
 def _remove_folder(folder: Path) -> bool:
-    """Remove a folder, its lock last: what cannot be removed now, the next start finds by it."""
+    """Remove a folder, with its lock last, so that the next start finds a folder that cannot be removed completely now."""
     with suppress(OSError):
         for path in folder.iterdir():
             if path.name == _OWNER:

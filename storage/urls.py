@@ -1,4 +1,4 @@
-"""Where stores live: checked names, local folders and object-store URLs behind one small interface."""
+"""Locations of stores: checked names, and one interface for local folders and object-store URLs."""
 
 import os
 import re
@@ -21,20 +21,20 @@ _remotes: dict[str, RemoteObjects] = {}
 
 
 def check_name(name: str, what: str = "name") -> str:
-    """Return ``name`` if it is an allowed identifier, [A-Za-z0-9._-]{1,128} and neither "." nor ".."; else SchemaError."""
+    """Return ``name`` if it is a valid identifier, [A-Za-z0-9._-]{1,128} and neither "." nor "..". Raises SchemaError otherwise."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or set(name) == {"."}:
         raise SchemaError(f"{what} is {name!r}; it must match [A-Za-z0-9._-]{{1,128}} and not consist of dots")
     return name
 
 
 def local_path(url: str | os.PathLike[str]) -> Path | None:
-    """Absolute path of a local URL (a path or ``file://``); None for an object store or web server."""
+    """Return the absolute path of a local URL (a path or ``file://``); None for an object store or web server."""
     parsed = parse_place(url)
     return Path(os.path.abspath(parsed.text)) if parsed.kind in ("path", "file") else None
 
 
 def refuse_foreign(url: str | os.PathLike[str]) -> None:
-    """Raise SchemaError at a local path that never was a store, so that nobody looks for damage."""
+    """Raise SchemaError for a local path that was never a store, so that it is not reported as a damaged one."""
     path = local_path(url)
     if path is not None and path.is_file():
         raise SchemaError(f"{url} is a file, not a block store; `gramplane ingest {url} STORE` makes one of it")
@@ -44,7 +44,7 @@ def refuse_foreign(url: str | os.PathLike[str]) -> None:
 
 
 def open_objects(url: str | os.PathLike[str]) -> Objects:
-    """Return the objects below a path or URL (see `parse_place`); clients of object stores are kept for the life of the process."""
+    """Return the objects below a path or URL (see `parse_place`); clients of object stores are kept until the process ends."""
     path = local_path(url)
     return LocalObjects(path) if path is not None else _remote_objects(parse_place(url).text)
 
@@ -56,7 +56,9 @@ def _remote_objects(text: str) -> RemoteObjects:
 
 
 def open_object(url: str) -> tuple[RemoteObjects, str]:
-    """Return the objects beside one object of an object store or web server, and its key; UrlError if the URL names a bucket only."""
+    """Return the parent collection of an object in an object store or web server, and its key. Raises UrlError if the URL names only a
+    bucket.
+    """
     text = parse_place(url).text
     parent, _, key = text.rpartition("/")
     if not key or "://" not in parent or parent.endswith("/"):
@@ -65,12 +67,12 @@ def open_object(url: str) -> tuple[RemoteObjects, str]:
 
 
 def holds_store(url: str | os.PathLike[str]) -> bool:
-    """Tell whether a finished store is at a path or URL."""
+    """Return whether there is a finished store at a path or URL."""
     return is_finished(open_objects(url))
 
 
 def require_something(url: str, what: str) -> None:
-    """Raise NothingThere if nothing is at a URL of an object store; a web server, which lists nothing, is taken at its word."""
+    """Raise NothingThere if there is nothing at a URL of an object store. A web server cannot list objects and is not checked."""
     objects = open_objects(url)
     if not isinstance(objects, RemoteObjects) or parse_place(url).kind == "web" or objects.any():
         return
@@ -80,7 +82,7 @@ def require_something(url: str, what: str) -> None:
 
 
 def describe_source(url: str) -> Mapping[str, Any]:
-    """Return what the store says of an object that is to be read (see `RemoteObjects.about`); NothingThere if it is not there."""
+    """Return the metadata of an object to be read (see `RemoteObjects.about`). Raises NothingThere if it does not exist."""
     objects, key = open_object(url)
     about = objects.about(key)
     if about is None:
@@ -89,14 +91,16 @@ def describe_source(url: str) -> Mapping[str, Any]:
 
 
 def object_mark(url: str) -> str:
-    """Return what changes when an object is written again: its size and tag, or time. Raises NothingThere if it is not there."""
+    """Return a mark that changes when an object is rewritten: its size and tag, or time. Raises NothingThere if it does not exist."""
     about = describe_source(url)
     return f"{about['size']}-{about.get('e_tag') or about['last_modified']}"
 
 
 @contextmanager
 def whole_file(url: str | os.PathLike[str], nbytes: int) -> Iterator[Path]:
-    """Yield a path to write about ``nbytes`` to; at the end of the block the file takes its place. Nothing is there if the block raises."""
+    """Yield a path for writing about ``nbytes``; at the end of the block the file replaces the target. If the block raises, nothing is
+    left.
+    """
     path = local_path(url)
     if path is None:
         objects, key = open_object(os.fspath(url))
@@ -121,7 +125,7 @@ def whole_file(url: str | os.PathLike[str], nbytes: int) -> Iterator[Path]:
 
 
 def require_place(url: str | os.PathLike[str]) -> None:
-    """Check before work that a file can be written: the folder is there, the bucket is there and can be asked."""
+    """Check, before work starts, that a file can be written: the folder exists, or the bucket exists and can be accessed."""
     path = local_path(url)
     if path is None:
         objects, key = open_object(os.fspath(url))

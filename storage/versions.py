@@ -1,9 +1,9 @@
-"""Versions of a store: a folder each, and a pointer that names the one that counts.
+"""Versions of a store: one folder each, and a pointer that names the current one.
 
-A finished store never changes. New content is a new version beside the old one; replacing the pointer, one small file, makes it current.
-Who opens a store follows the pointer once and stays on that version, with a shared lock on its ``zarr.json`` on local files, so that
-whoever replaces the store can tell whether the old version is still read. Object stores have no such locks: old versions stay there until
-``gramplane clean``. The folder of one version can be opened as well: it is its own version ``""``.
+A finished store never changes. New content becomes a new version next to the old one, and replacing the pointer, one small file, makes it
+current. A reader follows the pointer once and stays on that version. On local files it holds a shared lock on the version's ``zarr.json``,
+so that a writer replacing the store knows whether the old version is still read. Object stores have no such locks: old versions stay there
+until ``gramplane clean``. The folder of one version can also be opened directly; it is then its own version ``""``.
 """
 
 import errno
@@ -39,7 +39,7 @@ ROOT = "zarr.json"
 JOURNAL = "journal.jsonl"
 GRAMS = "grams"
 IN_PLACE = ""
-"""Name of a version whose own folder is opened."""
+"""Name of a version whose own folder was opened."""
 
 _NAME = re.compile(r"v[1-9][0-9]{0,8}")
 _ARRAY = re.compile(r"(.*/)?(zarr\.json|c/[0-9/]+)")
@@ -48,13 +48,13 @@ _TRIES = 20
 
 @dataclass(frozen=True)
 class Versions:
-    """What a pointer says: the version that counts, and the digest of every version that may still be there."""
+    """Content of a pointer: the current version, and the digest of each version that may still exist."""
 
     current: str
     digests: Mapping[str, str]
 
     def encode(self) -> bytes:
-        """Content of the pointer."""
+        """Return the pointer as bytes."""
         said = {"format": format_name("store"), "current": self.current, "versions": dict(self.digests)}
         return canonical_json({**said, "digest": hashlib.sha256(canonical_json(said)).hexdigest()})
 
@@ -76,24 +76,23 @@ class Versions:
         return cls(current, digests)
 
     def holding(self, digest: str) -> str | None:
-        """Name of the version with a digest; None if there is none."""
+        """Return the name of the version with a digest; None if there is none."""
         return next((name for name, stored in self.digests.items() if stored == digest), None)
 
 
 def read_versions(base: Objects) -> Versions | None:
-    """Read which versions a store has; None if nothing was ever finished there. DigestMismatch if pointer or manifest is damaged."""
+    """Return the versions of a store, or None if none was ever finished. Raises DigestMismatch if pointer or manifest is damaged."""
     with suppress(MissingBlock):
         return Versions.decode(base.read(POINTER).tobytes(), f"{base.url}/{POINTER}")
     return None if base.size(MANIFEST) is None else Versions(IN_PLACE, {IN_PLACE: read_seal(base)[1]})
 
 
 def is_finished(base: Objects) -> bool:
-    """Whether there is a finished store, sound or not."""
+    """Return whether there is a finished store, intact or not."""
     return base.size(POINTER) is not None or base.size(MANIFEST) is not None
 
 
 def version_objects(base: Objects, name: str) -> Objects:
-    """Return the objects of one version."""
     if name == IN_PLACE:
         return base
     if not _NAME.fullmatch(name):
@@ -103,7 +102,7 @@ def version_objects(base: Objects, name: str) -> Objects:
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A version that somebody reads, with the digest it must have; on local files it is not removed while this lives."""
+    """A version opened for reading, with the digest it must have; on local files it is not removed while this object exists."""
 
     base: Objects
     objects: Objects
@@ -111,13 +110,13 @@ class Opened:
     digest: str
 
     def check(self, digest: str) -> None:
-        """Compare the digest of its manifest with the one it must have. Raises DigestMismatch if they differ."""
+        """Compare the digest of the manifest with the expected one. Raises DigestMismatch if they differ."""
         if digest != self.digest:
             pointed = f"{self.base.url}/{POINTER} says {self.digest}"
             raise DigestMismatch(f"{self.objects.url}/{MANIFEST} has the digest {digest}; {pointed}: one was changed")
 
     def confirm(self) -> None:
-        """Check that the store was not removed, or removed and made again, since it was opened; DigestMismatch if it was."""
+        """Check that the store was not removed, or removed and recreated, since it was opened. Raises DigestMismatch if it was."""
         try:
             versions = read_versions(self.base)
         except StorageError as error:
@@ -130,7 +129,9 @@ class Opened:
 
 
 def open_version(base: Objects, digest: str | None = None) -> Opened:
-    """Follow the pointer once, to the current version or to the one with a digest: DigestMismatch if it was replaced and is gone."""
+    """Follow the pointer once, to the current version or to the one with a digest. Raises DigestMismatch if that version was replaced and
+    removed.
+    """
     versions = None
     for _ in range(_TRIES):
         before, versions = versions, read_versions(base)
@@ -156,7 +157,7 @@ def _choose_version(base: Objects, found: Versions | None, digest: str | None) -
 
 
 def _shared_lock(objects: Objects) -> int | None:
-    """Lock a version for reading; None where that is impossible: it is gone or going, or its files know no locks."""
+    """Lock a version for reading; return None if that is impossible, because it is (being) removed or its file system has no locks."""
     if isinstance(objects, LocalObjects):
         with suppress(OSError):
             return lock_file(objects.root / ROOT, os.O_RDONLY, fcntl.LOCK_SH)
@@ -164,25 +165,25 @@ def _shared_lock(objects: Objects) -> int | None:
 
 
 def is_version(name: str) -> bool:
-    """Whether a folder of this name holds a version."""
+    """Return whether a folder name is that of a version."""
     return _NAME.fullmatch(name) is not None
 
 
 def next_version(found: Versions | None, begun: Iterable[str] = ()) -> str:
-    """Name of the version that comes after those there are, and after those that were ``begun``."""
+    """Return the name of the next version, after the existing ones and those that were ``begun``."""
     numbers = [int(name[1:]) for name in (*(found.digests if found else ()), *begun) if _NAME.fullmatch(name)]
     return f"v{1 + max(numbers, default=0)}"
 
 
 def pointer_tag(base: Objects) -> Mapping[str, Any] | None:
-    """Return what tells the pointer of a store from any other that replaces it; None where there is none, or files are local."""
+    """Return the metadata that identify the present pointer of an object store; None if there is none, or files are local."""
     return base.about(POINTER) if isinstance(base, RemoteObjects) else None
 
 
 def publish_version(base: Objects, name: str, digest: str, seen: Mapping[str, Any] | None) -> None:
-    """Make a finished version the current one, durably, and remove those that nobody reads any more.
+    """Make a finished version the current one, durably, and remove versions without readers.
 
-    ``seen``: `pointer_tag` when the version was begun. Raises RunLocked if the pointer of an object store was replaced since.
+    ``seen`` is the `pointer_tag` at the time the version was begun. Raises RunLocked if the pointer of an object store was replaced since.
     """
     versions = read_versions_or_none(base)
     digests = {} if versions is None else dict(versions.digests)
@@ -203,14 +204,14 @@ def publish_version(base: Objects, name: str, digest: str, seen: Mapping[str, An
 
 
 def _clear_begun(base: RemoteObjects, known: set[str]) -> None:
-    """Remove what killed writers began: who holds the lease of an object store is its only writer."""
+    """Remove the unfinished versions of killed writers; the holder of an object store's lease is its only writer."""
     for name in base.folders():
         if is_version(name) and name not in known:
             version_objects(base, name).clear()
 
 
 def read_versions_or_none(base: Objects) -> Versions | None:
-    """As `read_versions`, but a damaged store counts as one without a digest: it can still be replaced."""
+    """Like `read_versions`, but a damaged store counts as one without a digest, so that it can be replaced."""
     try:
         return read_versions(base)
     except StorageError:
@@ -219,19 +220,19 @@ def read_versions_or_none(base: Objects) -> Versions | None:
 
 
 def _version_folders(base: Objects) -> list[str]:
-    """Names of versions that have a manifest, whatever a pointer says, the newest last."""
+    """Return the names of versions that have a manifest, whatever the pointer says, the newest last."""
     finished = [name for name in base.folders() if _NAME.fullmatch(name) and version_objects(base, name).size(MANIFEST) is not None]
     return sorted(finished, key=lambda name: int(name[1:]))
 
 
 def replaced_versions(base: Objects) -> list[str]:
-    """Names of the versions that are no longer current."""
+    """Return the names of the versions that are no longer current."""
     versions = read_versions(base)
     return [] if versions is None else [name for name in versions.digests if name != versions.current]
 
 
 def remove_versions(base: Objects, names: list[str]) -> list[str]:
-    """Remove versions that are not current, but none that somebody reads; return those that are gone."""
+    """Remove versions that are neither current nor being read; return those removed."""
     gone = []
     for name in names:
         with _hold_unread(version_objects(base, name)) as free:
@@ -247,7 +248,7 @@ def remove_versions(base: Objects, names: list[str]) -> list[str]:
 
 @contextmanager
 def _hold_unread(objects: Objects) -> Iterator[bool]:
-    """Tell whether nobody reads a version, and keep it so for the duration of the block."""
+    """Yield whether a version has no readers, and keep new readers out during the block."""
     fd, is_free = None, True
     if isinstance(objects, LocalObjects):
         try:
@@ -264,13 +265,13 @@ def _hold_unread(objects: Objects) -> Iterator[bool]:
 
 
 def version_bytes(base: Objects, name: str) -> int:
-    """Bytes of what a version wrote."""
+    """Return the bytes written by a version."""
     objects = version_objects(base, name)
     return sum(objects.size(key) or 0 for key in _own_keys(objects))
 
 
 def is_read(base: Objects, name: str) -> bool:
-    """Whether somebody reads a version, as far as locks tell."""
+    """Return whether a version is being read, as far as locks show."""
     with _hold_unread(version_objects(base, name)) as free:
         return not free
 
@@ -289,7 +290,9 @@ def _remove_version(base: Objects, name: str) -> None:
 
 
 def _own_keys(objects: Objects) -> list[str]:
-    """Keys of what a version wrote: those its manifest lists (if damaged: the form of an array decides), and chunks that a kill left."""
+    """Return the keys that a version wrote: those in its manifest (if it is damaged, those that look like an array), and chunks left by a
+    killed writer.
+    """
     there = list(objects.listing())
     try:
         written = set(read_seal(objects)[0])
@@ -303,7 +306,9 @@ def _own_keys(objects: Objects) -> list[str]:
 
 
 def _foreign_keys(base: LocalObjects, versions: Versions | None) -> list[str]:
-    """Files in the folder of a store that no version of it wrote: none the pointer knows, and none being written, which has a journal."""
+    """Return the files in a store's folder that no version of it wrote, neither one in the pointer nor one being written, which has a
+    journal.
+    """
     begun = [path.name for path in base.root.iterdir() if _NAME.fullmatch(path.name) and (path / JOURNAL).exists()]
     known = {POINTER, "lock"}
     for name in {*(versions.digests if versions else ()), *_version_folders(base), *begun}:
@@ -317,7 +322,7 @@ _SIGNS = {"columns": "a block store", GRAMS: "a Gram store"}
 
 
 def refuse_other_stores(base: LocalObjects, found: Versions | None, wanted: str = "a block store") -> None:
-    """Refuse to replace a store of another kind, saying what is there."""
+    """Raise SchemaError before replacing a store of another kind; the message says what is there."""
     current = None if found is None else version_objects(base, found.current)
     if not isinstance(current, LocalObjects):
         return
@@ -327,7 +332,7 @@ def refuse_other_stores(base: LocalObjects, found: Versions | None, wanted: str 
 
 
 def refuse_foreign_files(base: LocalObjects, found: Versions | None) -> None:
-    """Refuse to replace a store whose folder holds files that it did not write. Raises SchemaError, naming the first of them."""
+    """Raise SchemaError before replacing a store whose folder holds other files; the message names the first."""
     foreign = _foreign_keys(base, found)
     if foreign:
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""

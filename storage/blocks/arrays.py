@@ -16,7 +16,7 @@ from ..layout import table_chunk
 from ..objects import Bytes, Objects, as_bytes, describe_key, total_bytes
 
 MAX_CHUNK_BYTES = 512 << 20
-"""Largest chunk a store may declare; a larger one is refused before memory is allocated for it."""
+"""Largest chunk that a store may declare; larger ones are rejected before memory is allocated."""
 
 Record = dict[str, tuple[int, int]]
 """Written objects: key -> (bytes, crc32c)."""
@@ -26,7 +26,7 @@ _DTYPES = {name: np.dtype(name).newbyteorder("<") for name in _NUMBERS}
 
 
 def crc32c(*parts: npt.NDArray | bytes) -> int:
-    """crc32c of the concatenated parts."""
+    """Return the crc32c of the concatenated parts."""
     value = 0
     for part in parts:
         value = google_crc32c.extend(value, as_bytes(part))  # pyright: ignore[reportArgumentType] (any contiguous buffer)
@@ -43,30 +43,29 @@ class ArraySpec:
 
     @cached_property
     def numpy_dtype(self) -> np.dtype:
-        """Little-endian NumPy type of the elements on disk."""
+        """NumPy type of the stored elements, little-endian."""
         return _DTYPES[self.dtype]
 
     @cached_property
     def chunk_bytes(self) -> int:
-        """Bytes of one chunk object."""
         return prod(self.chunk) * self.numpy_dtype.itemsize
 
     @property
     def grid(self) -> tuple[int, ...]:
-        """Number of chunks along every axis."""
+        """Number of chunks along each axis."""
         return tuple(-(-s // c) for s, c in zip(self.shape, self.chunk, strict=True))
 
     @property
     def fill(self) -> float | int | bool:
-        """Value of padding: NaN for floats, so that it cannot pass for data; zero otherwise."""
+        """Value used for padding: NaN for floats, so that it cannot be mistaken for data; zero otherwise."""
         return float("nan") if self.numpy_dtype.kind == "f" else self.numpy_dtype.type(0).item()
 
     def keys(self, prefix: str) -> list[str]:
-        """Keys of all chunk objects of the array stored at ``prefix``."""
+        """Return the keys of all chunk objects of the array stored at ``prefix``."""
         return [f"{prefix}/c/{'/'.join(map(str, index))}" for index in np.ndindex(*self.grid)]
 
     def to_json(self) -> bytes:
-        """``zarr.json`` of the array."""
+        """Return the ``zarr.json`` of the array."""
         codec: dict[str, Any] = {"name": "bytes"}
         if self.numpy_dtype.itemsize > 1:
             codec["configuration"] = {"endian": "little"}
@@ -78,7 +77,7 @@ class ArraySpec:
 
     @classmethod
     def from_json(cls, data: bytes, where: str) -> "ArraySpec":
-        """Read ``zarr.json`` of an array; SchemaError at anything but plain little-endian chunks of a bounded size."""
+        """Read the ``zarr.json`` of an array. Raises SchemaError unless it has plain little-endian chunks of limited size."""
         fields = parse_json(data, where)
         shape = _read_lengths(fields, "shape", where)
         spec = cls(shape, _read_lengths(_inner_config(fields.get("chunk_grid")), "chunk_shape", where), str(fields.get("data_type")))
@@ -119,7 +118,7 @@ def _read_lengths(fields: Mapping[str, Any], name: str, where: str) -> tuple[int
 
 
 def group_json(attributes: Mapping[str, Any] | None = None) -> bytes:
-    """``zarr.json`` of a group."""
+    """Return the ``zarr.json`` of a group."""
     return json.dumps({"zarr_format": 3, "node_type": "group", "attributes": dict(attributes or {})}, indent=1).encode()
 
 
@@ -130,22 +129,18 @@ def write_object(objects: Objects, key: str, *parts: npt.NDArray | bytes, fsync:
 
 
 class Pieces(Protocol):
-    """An array that is read piece by piece."""
+    """An array that is read in pieces."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Lengths of its axes."""
+        """Lengths of the axes."""
         ...
 
     @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        ...
+    def ndim(self) -> int: ...
 
     @property
-    def size(self) -> int:
-        """Number of entries."""
-        ...
+    def size(self) -> int: ...
 
     dtype: np.dtype[Any]
 
@@ -155,8 +150,10 @@ class Pieces(Protocol):
 
 
 def write_array(objects: Objects, prefix: str, values: npt.NDArray | Pieces, *, fsync: bool) -> Record:
-    """Write a whole array of numbers or booleans, chunked along its first axis; return the records of its objects. One in pieces is read
-    chunk by chunk."""
+    """Write a whole array of numbers or booleans, chunked along its first axis; return the records of its objects.
+
+    A `Pieces` array is read chunk by chunk.
+    """
     if values.dtype.name not in _DTYPES:
         raise SchemaError(f"array {prefix!r} has the type {values.dtype}; storable are {', '.join(_NUMBERS)}")
     spec = ArraySpec(values.shape, table_chunk(values.shape), values.dtype.name)
@@ -172,14 +169,14 @@ def write_array(objects: Objects, prefix: str, values: npt.NDArray | Pieces, *, 
 
 
 def fill_values(dtype: np.dtype, count: int) -> npt.NDArray:
-    """``count`` fill values of a type."""
+    """Return ``count`` fill values of a type."""
     return np.full(count, np.nan if dtype.kind == "f" else 0, dtype=dtype)
 
 
 class ChunkedArray:
-    """One array of a committed store. The first read of a chunk checks its crc32c, every read its length.
+    """One array of a committed store. The first read of a chunk checks its crc32c, each read its length.
 
-    ``listed``: manifest of the store; ``verified``: keys checked in this process already, shared by the arrays of a store.
+    ``listed`` is the manifest of the store; ``verified`` are the keys already checked in this process, shared by the arrays of a store.
     """
 
     def __init__(self, objects: Objects, prefix: str, spec: ArraySpec, listed: Mapping[str, tuple[int, int]], verified: set[str]) -> None:
@@ -204,7 +201,7 @@ class ChunkedArray:
         self.objects.read_into(key, out, offset, self.spec.chunk_bytes)
 
     def read(self, lo: int, hi: int) -> npt.NDArray:
-        """Rows ``lo:hi`` of an array chunked along its first axis only; elements outside the range are read only to be checked."""
+        """Return rows ``lo:hi`` of an array chunked along its first axis only; elements outside the range are read only for the check."""
         width, step, dtype = self.spec.shape[1:], self.spec.chunk[0], self.spec.numpy_dtype
         span = range(lo // step, -(-hi // step)) if hi > lo and 0 not in width else range(0)
         keys = [self._key(c, *[0] * len(width)) for c in span]
@@ -226,7 +223,9 @@ class ChunkedArray:
         return out
 
     def gather(self, base: int, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], gap: int = 1 << 14) -> npt.NDArray:
-        """Concatenate the ranges ``base + starts[k] : … + lengths[k]`` of a 1-D array; ranges ascend, near ones are read at once."""
+        """Concatenate the ranges ``base + starts[k] : … + lengths[k]`` of a 1-D array; ranges must ascend, and nearby ones are read
+        together.
+        """
         if len(starts) == 1:
             return self.read(base + int(starts[0]), base + int(starts[0] + lengths[0]))
         ends = starts + lengths
@@ -240,7 +239,7 @@ class ChunkedArray:
         return joined[concatenate_ranges(starts + origin[np.cumsum(new) - 1], lengths)]
 
     def read_cell(self, i: int, j: int, rows: int) -> npt.NDArray:
-        """First ``rows`` rows of chunk (i, j) of a 2-D array, padding columns included."""
+        """Return the first ``rows`` rows of chunk (i, j) of a 2-D array, including padding columns."""
         key = self._key(i, j)
         if key in self.verified:
             out = np.empty((rows, self.spec.chunk[1]), self.spec.numpy_dtype)
@@ -252,13 +251,13 @@ class ChunkedArray:
 
 
 def concatenate_ranges(starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Positions ``starts[0], …, starts[0] + lengths[0] - 1, starts[1], …`` as one vector."""
+    """Return the positions ``starts[0], …, starts[0] + lengths[0] - 1, starts[1], …`` as one vector."""
     before = np.cumsum(lengths) - lengths
     return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()), dtype=np.int64)
 
 
 def check_crc(url: str, key: str, data: Bytes, listed: tuple[int, int]) -> None:
-    """Compare length and crc32c of an object with the manifest; DigestMismatch names array, chunk and byte range."""
+    """Compare length and crc32c of an object with the manifest. Raises DigestMismatch with array, chunk and byte range."""
     nbytes, expected = listed
     checksum = crc32c(data)
     if data.nbytes != nbytes or checksum != expected:
@@ -267,7 +266,7 @@ def check_crc(url: str, key: str, data: Bytes, listed: tuple[int, int]) -> None:
 
 
 def read_listed(objects: Objects, listed: Mapping[str, tuple[int, int]], key: str) -> bytes:
-    """Read a small object that the manifest lists, and check it."""
+    """Read and check a small object that the manifest lists."""
     if key not in listed:
         raise MissingBlock(f"{objects.url}: {key} is not listed in the manifest")
     data = objects.read(key)

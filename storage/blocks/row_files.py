@@ -1,4 +1,4 @@
-"""Small text files that say something of the rows of a store: pairs of rows with a value, and one text per row."""
+"""Small text files about the rows of a store: pairs of rows with a value, or one text per row."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _APART = re.compile(r"[,;\s]+")
 
 
 def read_pairs(path: str, n_rows: int, allowed: tuple[int, ...], *, ordered: bool = False) -> np.ndarray:
-    """Return pairs of rows with their values, int64 (m, 3), in the order of a text file; a pair that is repeated stands once.
+    """Return pairs of rows with their values, int64 (m, 3), in the order of a text file; repeated pairs are returned once.
 
-    A line has two rows, counted from 0, and a value, with commas or blanks between them (``3,17,-1``). A first line of names, empty lines
-    and what follows a ``#`` do not count. ``allowed``: values a pair may have; ``ordered``: (i, j) and (j, i) are different pairs.
-    DataError names file and line of what is no such pair, or is given two values.
+    A line has two rows, counted from 0, and a value, separated by commas or blanks (``3,17,-1``). A header line, empty lines and text after
+    ``#`` are ignored. ``allowed`` lists the values a pair may have. With ``ordered``, (i, j) and (j, i) are different pairs. Raises
+    DataError, with file and line, for an invalid pair or one with two values.
     """
     seen: dict[tuple[int, int], tuple[int, int]] = {}
     for line, words in _split_rows(path):
@@ -38,9 +38,9 @@ def read_pairs(path: str, n_rows: int, allowed: tuple[int, ...], *, ordered: boo
 def read_edges(path: str, n: int | None = None, what: str = "feature") -> np.ndarray:
     """Return the edges of a graph, int64 (m, 2), rows < columns, in the order of a text file.
 
-    A line has two nodes, counted from 0, with a comma or blanks between them (``3,17``); what does not count is as for `read_pairs`.
-    ``n``: nodes there are, where that is known; ``what`` they are. DataError names file and line of what is no such edge, or is repeated,
-    in this order or the other.
+    A line has two nodes, counted from 0, separated by a comma or blanks (``3,17``); the same text is ignored as in `read_pairs`. ``n`` is
+    the number of nodes, if known, and ``what`` is their name in messages. Raises DataError, with file and line, for an invalid edge or one
+    that is repeated, in either order.
     """
     seen: dict[tuple[int, int], int] = {}
     for line, words in _split_rows(path):
@@ -62,11 +62,12 @@ def read_edges(path: str, n: int | None = None, what: str = "feature") -> np.nda
 
 
 def read_named_rows(path: str, n_rows: int, *, numbers: bool = False, least: int = 1) -> list[list[str | int | float]]:
-    """Return the lines of a text file that give names to rows, in their order: ``[name, row]``, or ``[name, row, number]`` in every line.
+    """Return the lines of a text file that assign names to rows, in order: ``[name, row]``, or ``[name, row, number]`` in every line.
 
-    A name (of a query, a group) has no commas or blanks; rows count from 0. ``numbers``: lines may have one, finite and not negative, not
-    0 in all lines of a name. ``least``: rows that every name must have. A first line without any digit, empty lines and what follows a
-    ``#`` do not count. DataError names file and line of what is no such line, repeats one, or is the first of a name with too few.
+    A name (of a query or group) has no commas or blanks; rows count from 0. With ``numbers``, lines may have a number, finite and not
+    negative, and not 0 in all lines of a name. ``least`` is the smallest number of rows per name. A first line without digits, empty lines
+    and text after ``#`` are ignored. Raises DataError, with file and line, for an invalid or repeated line, or for the first line of a name
+    with too few rows.
     """
     rows: list[list[str | int | float]] = []
     seen: dict[tuple[str, int], int] = {}
@@ -85,7 +86,7 @@ def read_named_rows(path: str, n_rows: int, *, numbers: bool = False, least: int
 
 
 def _check_names(rows: list[list[str | int | float]], lines: list[int], path: str, least: int) -> None:
-    """Refuse names of too few rows, and those whose numbers are all 0, at their first line."""
+    """Raise DataError, with its first line, for a name that has too few rows or only zeros as numbers."""
     firsts, counts = dict[str, int](), Counter[str]()
     weighty = {str(name) for name, _, *more in rows if not more or float(more[0])}
     for (name, *_), line in zip(rows, lines, strict=True):
@@ -112,7 +113,9 @@ def _read_named_row(words: list[str], path: str, line: int, n_rows: int, numbers
 
 
 def matrix_file(path: str, n_rows: int) -> dict[str, str]:
-    """Return path and sha256 of a ``.npy`` file with a matrix of all rows; `load_matrix` reads it. DataError: it is none."""
+    """Return path and sha256 of a ``.npy`` file with a matrix of all rows; `load_matrix` reads it. Raises DataError if it is not such a
+    file.
+    """
     try:
         matrix = np.lib.format.open_memmap(path, mode="r")
     except (OSError, ValueError, EOFError) as error:
@@ -128,14 +131,14 @@ def matrix_file(path: str, n_rows: int) -> dict[str, str]:
 
 
 def load_matrix(record: Mapping[str, str]) -> np.ndarray:
-    """Return the matrix of a file as float64; DigestMismatch: it was changed since."""
+    """Return the matrix of a file as float64. Raises DigestMismatch if it was changed since."""
     if file_digest(record["file"]) != record["sha256"]:
         raise DigestMismatch(f"{record['file']} is not the file that the run began with: its sha256 differs")
     return np.asarray(np.load(record["file"], allow_pickle=False), dtype=np.float64)
 
 
 def _split_rows(path: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield line number and words of every line that holds something, but for a first one of names, without any number."""
+    """Yield line number and words of each non-empty line, except a header line without any number."""
     plain = [text.partition("#")[0].strip() for text in read_row_texts(path)]
     lines = [(line, _APART.split(text)) for line, text in enumerate(plain, start=1) if text]
     named = bool(lines) and not any(character.isdigit() for word in lines[0][1] for character in word)
@@ -158,7 +161,7 @@ def _read_pair(words: list[str], path: str, line: int, n_rows: int, allowed: tup
 
 
 def read_row_texts(path: str, n_rows: int | None = None) -> list[str]:
-    """Return the lines of a UTF-8 text file, one per row of a store; DataError if it cannot be read or has not ``n_rows`` lines."""
+    """Return the lines of a UTF-8 text file, one per row of a store. Raises DataError if it cannot be read or has not ``n_rows`` lines."""
     lines = read_lines(path)
     if n_rows is not None and len(lines) != n_rows:
         reason = f"the file has {len(lines)} lines; there must be one for each of the {n_rows} rows of the store"

@@ -1,6 +1,6 @@
-"""Block stores: a samples x features matrix on disk in column stripes (and, if asked, row blocks), with its tables.
+"""Block stores: a samples x features matrix on disk in column stripes (optionally also in row blocks), with its tables.
 
-A store is a Zarr v3 group with plain chunks. What exists is what ``manifest.json`` lists, never what can be read.
+A store is a Zarr v3 group with plain chunks. Only objects listed in ``manifest.json`` belong to it.
 """
 
 import os
@@ -35,7 +35,7 @@ INDEX_NAME = {"columns": "rows", "rows": "columns"}
 
 
 class Damage(NamedTuple):
-    """A damaged object: its key and what is wrong."""
+    """A damaged object: its key and the damage."""
 
     key: str
     reason: str
@@ -43,7 +43,7 @@ class Damage(NamedTuple):
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """Result of re-reading a store: how much the manifest lists, and the objects that are absent or differ."""
+    """Result of re-reading a store: how much the manifest lists, and the objects that are missing or differ."""
 
     n_objects: int
     nbytes: int
@@ -51,12 +51,12 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
-        """Whether every object is as it was written."""
+        """Whether every object is unchanged."""
         return not self.damaged
 
 
 def verify_all(sizes: Mapping[str, int], check: Callable[[str], None], progress: Callable[[int, int], None] | None) -> VerifyReport:
-    """Check objects by key, given with their bytes; the StorageError of one says what is wrong with it."""
+    """Check objects by key; ``sizes`` gives their bytes. A StorageError raised for an object describes its damage."""
     total, seen, damaged = sum(sizes.values()), 0, []
     for key in sorted(sizes):
         try:
@@ -71,10 +71,10 @@ def verify_all(sizes: Mapping[str, int], check: Callable[[str], None], progress:
 
 @dataclass(frozen=True)
 class BlockRef:
-    """A block by name: what a task receives instead of data.
+    """Reference to a block, passed to tasks in place of data.
 
-    ``layout``: "columns" (all rows of a range of columns) or "rows" (all columns of a range of rows), of which this is the block ``index``.
-    ``nnz``: stored entries; ``nbytes``: bytes when loaded; ``digest``: of the store.
+    ``layout`` is "columns" (all rows of a range of columns) or "rows" (all columns of a range of rows); this is its block ``index``.
+    ``nnz`` counts stored entries, ``nbytes`` is the size when loaded, and ``digest`` is that of the store.
     """
 
     url: str
@@ -90,30 +90,29 @@ class BlockRef:
         return BlockRef, astuple(self)
 
     def load(self) -> Block:
-        """Read the block, raw values: ndarray (dense), csc_array (column stripe) or csr_array (row block)."""
+        """Return the block with raw values: ndarray (dense), csc_array (column stripe) or csr_array (row block)."""
         return open_shared(self.url, self.digest).load(self)
 
 
 class BlockSource:
-    """What block stores and blocks in memory have in common. ``encoding``: how the columns of a table became features; None where they are
-    the features."""
+    """Common interface of block stores and blocks in memory.
+
+    ``encoding`` describes how the columns of a table became features; None if they are the features.
+    """
 
     meta: BlockMeta
     encoding: TableColumns | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
         return self.meta.n_rows, self.meta.n_cols
 
     @property
     def n_rows(self) -> int:
-        """Number of rows (samples)."""
         return self.meta.n_rows
 
     @property
     def n_cols(self) -> int:
-        """Number of columns (features)."""
         return self.meta.n_cols
 
     @property
@@ -123,23 +122,23 @@ class BlockSource:
 
     @property
     def holds(self) -> Literal["columns", "strings"]:
-        """What its rows are: numbers in columns, or strings."""
+        """Whether its rows are numbers in columns, or strings."""
         return "columns" if self.n_cols else "strings"
 
     def row_table(self, name: str) -> npt.NDArray[Any]:
-        """Table with one entry per row: "y", "task", "group", "weight", …."""
+        """Return a table with one entry per row: "y", "task", "group", "weight", …."""
         raise NotImplementedError
 
     def target(self) -> npt.NDArray[np.float64]:
-        """Target of every row, float64 (n_rows,): class codes when ``meta.labels`` is set."""
+        """Return the target of each row, float64 (n_rows,); class codes if ``meta.labels`` is set."""
         return np.asarray(self.row_table("y"), dtype=np.float64)
 
 
 class BlockStore(BlockSource):
-    """A committed version of a block store, read-only; it lies at ``place`` below ``url``. Open it with `BlockStore.open`.
+    """A committed version of a block store, read-only, at ``place`` below ``url``; open it with `BlockStore.open`.
 
-    Its digest is that of the manifest. Behind a colon follows the scaling that its columns are shown under (`with_scale`), so that whoever
-    opens it by URL and digest reads the same numbers.
+    Its digest is that of the manifest, followed by a colon and the column scaling, if one is applied (`with_scale`). Opening it by URL and
+    digest therefore gives the same numbers.
     """
 
     shown: tuple[ScaleKind, bool] | None = None  # kind, and whether dense columns are centred
@@ -158,10 +157,9 @@ class BlockStore(BlockSource):
 
     @classmethod
     def open(cls, url: str | os.PathLike[str], digest: str | None = None) -> "BlockStore":
-        """Open the version that is current now at a path or URL, and stay on it; or the one with a digest, which may have been replaced
-        since.
+        """Open the current version at a path or URL and stay on it, or open the version with a digest, which may have been replaced since.
 
-        Raises MissingBlock if there is no manifest or an object is absent; SchemaError if it is no block store, or one of an unknown form;
+        Raises MissingBlock if there is no manifest or an object is absent; SchemaError if it is not a block store, or in an unknown format;
         DigestMismatch if the manifest or a description is damaged, or no version has the digest.
         """
         refuse_foreign(url)
@@ -173,10 +171,10 @@ class BlockStore(BlockSource):
         return _kept_open(store)
 
     def with_scale(self, kind: ScaleKind, *, centred: bool = True) -> "BlockStore":
-        """Return this version as one ingested with a scaling of its columns shows them; no block is read, nothing is written.
+        """Return this version with another column scaling, as if it had been ingested with it; nothing is read or written.
 
-        ``centred``: shift dense columns, too, where the kind does. Raises SchemaError: a store that does not know what the factors follow
-        from; DataError: a column whose squares overflow.
+        ``centred`` also shifts dense columns if the kind of scaling does. Raises SchemaError if the store lacks the tables for the factors;
+        DataError if the squares of a column overflow.
         """
         scaled = object.__new__(BlockStore)  # (a copy would be this store, as it is opened by its digest)
         vars(scaled).update(vars(self))
@@ -198,7 +196,7 @@ class BlockStore(BlockSource):
         return factors
 
     def confirm(self) -> None:
-        """Raise DigestMismatch if the store was removed, or removed and made again, since it was opened."""
+        """Raise DigestMismatch if the store was removed, or removed and recreated, since it was opened."""
         self._opened.confirm()
 
     def __reduce__(self) -> tuple[Callable[[str, str], "BlockStore"], tuple[str, str]]:
@@ -221,7 +219,7 @@ class BlockStore(BlockSource):
         return arrays
 
     def _array(self, prefix: str, *lengths: int) -> ChunkedArray:
-        """The array of a name, whose first axes have these lengths."""
+        """Return the array with this name, whose first axes have these lengths."""
         if prefix not in self._arrays:
             raise SchemaError(f"{self.url} has no array {prefix!r}; it has {', '.join(sorted(self._arrays))}")
         array = self._arrays[prefix]
@@ -245,11 +243,11 @@ class BlockStore(BlockSource):
         return layout
 
     def column_blocks(self) -> list[BlockRef]:
-        """References to the column stripes, in feature order."""
+        """Return references to the column stripes, in feature order."""
         return self._blocks("columns")
 
     def row_blocks(self) -> list[BlockRef]:
-        """References to the row blocks, in row order. Raises SchemaError if the store was made without the row-wise layout."""
+        """Return references to the row blocks, in row order. Raises SchemaError if the store has no row-wise layout."""
         if "rows" not in self._layouts:
             raise SchemaError(f"{self.url} has no row-wise layout; ingest it again with layout='both'")
         return self._blocks("rows")
@@ -294,9 +292,10 @@ class BlockStore(BlockSource):
         return out
 
     def columns(self, ids: npt.ArrayLike, rows: tuple[int, int] | None = None) -> npt.NDArray[Any] | sp.csc_array:
-        """Raw values of chosen columns, in the order of ``ids``, with duplicates; of a half-open range of rows if given.
+        """Return raw values of chosen columns, in the order of ``ids`` (duplicates allowed), optionally for a half-open range of rows.
 
-        CSC with int32 indices, or a dense array in C order. Sparse stripes checked before in this process are read by byte ranges only.
+        The result is CSC with int32 indices, or a dense array in C order. Of sparse stripes already checked in this process, only the
+        needed byte ranges are read.
         """
         columns = check_ids(ids, self.meta.n_cols)
         layout, span = self._layouts["columns"], check_rows(rows, self.meta.n_rows)
@@ -343,7 +342,7 @@ class BlockStore(BlockSource):
     def _within(
         self, base: int, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], first: int, last: int
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Narrow columns' ranges of entries to rows ``first:last``: a binary search that reads a few numbers of each column."""
+        """Narrow the columns' ranges of entries to rows ``first:last``, by a binary search that reads a few numbers of each column."""
         if (first, last) == (0, self.meta.n_rows):
             return starts, ends - starts
 
@@ -356,16 +355,20 @@ class BlockStore(BlockSource):
         return np.array(lows, np.int64), np.array(highs, np.int64) - np.array(lows, np.int64)
 
     def row_table(self, name: str) -> npt.NDArray[Any]:
-        """Table with one entry per row: "y", "task", "group", "weight", …; of "covariates" a row of numbers, see ``meta.covariates``."""
+        """Return a table with one entry per row: "y", "task", "group", "weight", …; "covariates" has one row of numbers each, see
+        ``meta.covariates``.
+        """
         return self._table(check_name(name), self.meta.n_rows)
 
     def column_table(self, name: str, lo: int = 0, hi: int | None = None) -> npt.NDArray[Any]:
-        """Table with one entry per column, "counts", "norm1", "sumsq", "minimum", "maximum", …; only columns ``lo:hi`` are read."""
+        """Return a table with one entry per column, "counts", "norm1", "sumsq", "minimum", "maximum", …; only columns ``lo:hi``
+        are read.
+        """
         array = self._array(f"columns/{check_name(name)}", self.meta.n_cols)
         return array.read(lo, self.meta.n_cols if hi is None else hi)
 
     def has_table(self, name: str, of: str = "rows") -> bool:
-        """Whether a row table (``of="rows"``) or column table (``of="columns"``) exists."""
+        """Return whether a row table (``of="rows"``) or column table (``of="columns"``) exists."""
         return (check_name(name) if of == "rows" else f"columns/{check_name(name)}") in self._arrays
 
     def _table(self, prefix: str, *lengths: int) -> npt.NDArray[Any]:
@@ -373,18 +376,20 @@ class BlockStore(BlockSource):
         return array.read(0, array.spec.shape[0])
 
     def feature_names(self) -> list[str] | None:
-        """Names of the columns, if they were stored."""
+        """Return the names of the columns, or None if they were not stored."""
         if "names/offsets" not in self._arrays:
             return None
         ends = self._table("names/offsets", self.meta.n_cols + 1)
         return split_texts(self._table("names/bytes"), np.diff(ends))
 
     def sequences(self, lo: int = 0, hi: int | None = None) -> npt.NDArray[np.object_] | None:
-        """Texts of rows ``lo:hi`` as an object array of str, if this is a store of sequences; only their bytes are read."""
+        """Return the texts of rows ``lo:hi`` as an object array of str, or None if this is not a store of sequences; only their bytes are
+        read.
+        """
         return self._row_texts("sequences", "letters", lo, hi) if "sequences/offsets" in self._arrays else None
 
     def ids(self, lo: int = 0, hi: int | None = None) -> npt.NDArray[np.int64] | npt.NDArray[np.object_] | None:
-        """What names rows ``lo:hi``, whole numbers or an object array of str; None if nothing does."""
+        """Return the names of rows ``lo:hi``, integers or an object array of str; None if rows have no names."""
         if "id" in self._arrays:
             first, last = check_rows((lo, self.meta.n_rows if hi is None else hi), self.meta.n_rows)
             return self._array("id", self.meta.n_rows).read(first, last)
@@ -392,12 +397,12 @@ class BlockStore(BlockSource):
 
     @property
     def has_ids(self) -> bool:
-        """Whether something names the rows."""
+        """Whether rows have names."""
         return "id" in self._arrays or "ids/offsets" in self._arrays
 
     @property
     def id_letters(self) -> int:
-        """Bytes of the texts that name the rows; 0 where numbers do, or nothing."""
+        """Return the bytes of the texts that name the rows; 0 if names are numbers, or there are none."""
         return self._array("ids/bytes").spec.shape[0] if "ids/offsets" in self._arrays else 0
 
     def _row_texts(self, group: str, letters: str, lo: int, hi: int | None) -> npt.NDArray[np.object_]:
@@ -415,7 +420,7 @@ class BlockStore(BlockSource):
         return Source.from_json(read_listed(self._objects, self._listed, SOURCE), f"{self.url}/{SOURCE}")
 
     def whole_source(self) -> Source:
-        """Return how the rows were read, with names, groups and the factors that they were read with."""
+        """Return how the rows were read, with names, groups and the factors used."""
         names = self.feature_names()
         letters, lengths = (None, None) if names is None else join_texts(names)
         about: dict[str, Any] = {"labels": self.meta.labels, "has_target": self.has_table("y"), "place": self.url}
@@ -430,26 +435,28 @@ class BlockStore(BlockSource):
 
     @cached_property
     def encoding(self) -> TableColumns | None:
-        """How the columns of the source became features; None where they are the features."""
+        """How the columns of the source became features; None if they are the features."""
         return self.source.encoding
 
     @cached_property
     def table(self) -> TableColumns | None:
-        """How the columns of a table became features, or that they are the features; None where they have no names, or too many."""
+        """Return how the columns of a table became features, or that they are the features; None if they have no names, or there are too
+        many.
+        """
         return table_of(self.source, self.feature_names)
 
     @property
     def first_feature(self) -> int:
-        """Number of the first column in the source: 1 of SVMlight text that counts from one."""
+        """Number of the first column in the source; 1 for SVMlight text that counts from one."""
         return self.source.first_index
 
     def groups(self) -> npt.NDArray[np.int64] | None:
-        """Group label of every column, int64 (n_cols,), if they were stored."""
+        """Return the group label of each column, int64 (n_cols,), or None if they were not stored."""
         return self._table("groups", self.meta.n_cols) if "groups" in self._arrays else None
 
     @property
     def scale(self) -> ColumnScale:
-        """Factors of the column scaling; to be applied by the reader."""
+        """Factors of the column scaling, to be applied by the reader."""
         if self.shown is not None:
             kind, centred = self.shown
             has_shift = kind == "standard" and centred and self.has_table("centre", "columns")
@@ -459,7 +466,7 @@ class BlockStore(BlockSource):
         return ColumnScale(self.meta.scale, *factors)
 
     def verify(self, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
-        """Compare every listed object with its checksum; ``progress`` is called with (bytes read, bytes in total) after each."""
+        """Compare every listed object with its checksum; ``progress`` is called with (bytes read, total bytes) after each."""
         sizes = {key: size for key, (size, _) in self._listed.items()}
         scratch = np.empty(max(sizes.values(), default=0), dtype=np.uint8)
 
@@ -483,12 +490,12 @@ def _kept_open(store: BlockStore) -> BlockStore:
 
 
 def open_shared(url: str, digest: str) -> BlockStore:
-    """Return the version opened before in this process, or open it, current or not."""
+    """Return a version opened before in this process, or open it, whether it is current or not."""
     store = _shared.get((url, digest))
     return BlockStore.open(url, digest) if store is None else store
 
 
 def forget_shared(url: str) -> None:
-    """Let go of the versions of a store that this process keeps open for references alone."""
+    """Close the versions of a store that this process keeps open only for references."""
     for key in [key for key in _shared if key[0] == url]:
         del _shared[key]

@@ -1,4 +1,4 @@
-"""Columns of a block: chosen ones in the order asked for, and the tables of them that ingest writes beside the stripes."""
+"""Columns of a block, in any order, and the column tables that ingest writes with the stripes."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -15,22 +15,22 @@ from .arrays import concatenate_ranges
 COLUMN_TABLES = ("counts", "norm1", "sumsq", "minimum", "maximum")
 _FILLED = 4  # rows are filled up to a multiple of so many for the compiled loop
 SparsePart = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[Any]]
-"""Entries of sparse columns, column by column: where each ends, from 0 on, rows and values."""
+"""Entries of sparse columns, column by column: the end of each (beginning with 0), rows and values."""
 _PIECE = 1 << 16  # rows whose places and weights are laid out at once
 
 
 def column_tables(
     block: npt.NDArray[Any] | sp.csc_array, weight: npt.NDArray[np.float64] | None = None, *, sizes: bool = True, moments: bool = False
 ) -> dict[str, npt.NDArray[Any]]:
-    """Summarise every column of a block (n_rows, k) that holds all its rows; missing values (NaN, of dense blocks) take no part.
+    """Summarise each column of a block (n_rows, k) that holds all its rows; missing values (NaN, dense blocks only) are ignored.
 
     ``counts`` uint32: stored entries (sparse) or non-zeros (dense). ``norm1`` float32: sum_i |x_ij|, rounded up so that it is an upper
-    bound. ``sumsq`` float64: sum_i x_ij^2. ``minimum``, ``maximum`` in the type of the values, zeros included; 0 where all values are
-    missing. ``mean``, ``variance`` float64. All come from one look at a dense block. Each sum of a column runs down its rows, so the tables
-    depend neither on where stripes are cut nor on the order of a dense block in memory.
+    bound. ``sumsq`` float64: sum_i x_ij^2. ``minimum``, ``maximum`` in the type of the values, zeros included; 0 if all values are missing.
+    ``mean``, ``variance`` float64. A dense block is read once. Each sum of a column runs over its rows in order, so the tables depend
+    neither on where stripes are cut nor on the memory order of a dense block.
 
-    ``weight`` (n_rows,): how often each row counts in means and variances; rows of weight 0 are not there. ``sizes``: counts and sums, too;
-    ``moments``: means and variances, too.
+    ``weight`` (n_rows,) says how often each row counts in means and variances; rows of weight 0 are ignored. ``sizes`` adds counts and
+    sums; ``moments`` adds means and variances.
     """
     if isinstance(block, np.ndarray):
         sums = DenseSums(block.shape[1], sizes=sizes)
@@ -42,7 +42,7 @@ def column_tables(
 
 
 class _Vector:
-    """The memory of an array under a flat description."""
+    """Describes the memory of an array as a flat vector."""
 
     def __init__(self, array: npt.NDArray[Any], size: int) -> None:
         self.owner = array
@@ -50,20 +50,24 @@ class _Vector:
 
 
 def flat_vector(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    """Return ``size`` numbers of memory as a flat vector: to compiled code read-only arrays and strips of wider ones are other types."""
+    """Return ``size`` numbers of memory as a flat vector, because compiled code treats read-only arrays and strips of wider ones as other
+    types.
+    """
     return np.asarray(_Vector(array, size))
 
 
 class DenseSums:
-    """Sums of ``k`` dense columns whose rows come in pieces, in order: their tables have the bits of those of all rows at once. ``sizes``:
-    counts and sums of sizes, too."""
+    """Sums over ``k`` dense columns whose rows come in pieces, in order, with the same bits as from all rows at once.
+
+    ``sizes`` adds counts and sums of sizes.
+    """
 
     def __init__(self, k: int, *, sizes: bool = True) -> None:
         self._out, self._sizes, self._rows, self._is_begun = np.zeros((8, k)), sizes, 0, False
         self._out[1], self._out[2] = np.inf, -np.inf
 
     def add(self, block: npt.NDArray[Any], weight: npt.NDArray[np.float64] | None = None) -> None:
-        """Add the next rows, ``(m, k)``, each as often as ``weight`` (m,) says."""
+        """Add the next rows, ``(m, k)``, each counted as often as ``weight`` (m,) says."""
         from ..ingest.tables.columns import dense_tables  # compiled code, which those who only open a store do without
 
         self._rows += len(block)
@@ -84,7 +88,7 @@ class DenseSums:
             dense_tables(vector, starts, len(rows), across, counted, self._sizes, self._out)
 
     def tables(self, dtype: np.dtype[Any], total: float, *, moments: bool = False) -> dict[str, npt.NDArray[Any]]:
-        """Return the tables of `column_tables` of values of a type; ``total``: the sum of the weights."""
+        """Return the tables of `column_tables` for values of a type; ``total`` is the sum of the weights."""
         first, low, high, linear, square, counts, sums, squares = self._out
         known, native = low <= high, dtype.newbyteorder("=")
         tables = {"minimum": np.where(known, low, 0.0).astype(native), "maximum": np.where(known, high, 0.0).astype(native)}
@@ -105,8 +109,11 @@ def sparse_tables(
     sizes: bool = True,
     moments: bool = False,
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return the tables of `column_tables` of sparse columns of ``n`` rows, whose entries ``parts`` yields, in order; every time that it is
-    called. Only a column that is alone may have entries in more than one part."""
+    """Return the tables of `column_tables` for sparse columns of ``n`` rows.
+
+    Each call of ``parts`` yields the entries in order. Entries of a column may be in several parts only if these parts hold no other
+    column.
+    """
     from ..ingest.tables.columns import column_sums, sparse_linear, sparse_squares
 
     has_idle = weight is not None and not weight.all()
@@ -140,14 +147,16 @@ def sparse_tables(
 
 
 def _without_idle(part: SparsePart, weight: npt.NDArray[np.float64]) -> SparsePart:
-    """Entries of rows whose weight is not 0."""
+    """Return the entries of rows whose weight is not 0."""
     ends, rows, values = part
     keep = weight[rows] != 0
     return np.concatenate([[0], np.cumsum(keep)])[ends].astype(np.int32), rows[keep], values[keep]
 
 
 def _round_up(sums: npt.NDArray[np.float64], terms: npt.ArrayLike) -> npt.NDArray[np.float32]:
-    """Smallest float32 at least the exact sum, given that a float64 sum of m terms is off by less than m 2^-53 relative."""
+    """Return the smallest float32 that is at least the exact sum, given that a float64 sum of m terms has a relative error
+    below m 2^-53.
+    """
     bound = np.nextafter(sums * (1.0 + 2.0**-52 * np.asarray(terms)), np.inf, where=sums > 0, out=np.zeros_like(sums))
     with np.errstate(over="ignore"):
         single = bound.astype(np.float32)
@@ -155,7 +164,7 @@ def _round_up(sums: npt.NDArray[np.float64], terms: npt.ArrayLike) -> npt.NDArra
 
 
 def check_ids(ids: npt.ArrayLike, n_cols: int) -> npt.NDArray[np.int64]:
-    """Return feature ids as int64 (k,); SchemaError if they are not integers inside 0 … n_cols - 1."""
+    """Return feature ids as int64 (k,). Raises SchemaError unless they are integers in 0 … n_cols - 1."""
     array = np.atleast_1d(np.asarray(ids))
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise SchemaError(f"ids has the type {array.dtype} and shape {array.shape}; it must be a vector of integers")
@@ -167,7 +176,7 @@ def check_ids(ids: npt.ArrayLike, n_cols: int) -> npt.NDArray[np.int64]:
 
 
 def check_rows(rows: tuple[int, int] | None, n_rows: int) -> tuple[int, int]:
-    """Return a half-open range of rows, all of them by default; SchemaError if it is not inside 0 … n_rows."""
+    """Return a half-open range of rows (default: all). Raises SchemaError if it is not within 0 … n_rows."""
     first, last = (0, n_rows) if rows is None else rows
     if not 0 <= first <= last <= n_rows:
         raise SchemaError(f"rows is {rows}; it must be a range inside 0 … {n_rows}")
@@ -175,13 +184,17 @@ def check_rows(rows: tuple[int, int] | None, n_rows: int) -> tuple[int, int]:
 
 
 def mark_canonical(block: SparseMatrix) -> SparseMatrix:
-    """Mark a sparse block as sorted and free of duplicates, which it is by construction: spares SciPy a pass over the indices."""
+    """Mark a sparse block, which is sorted and free of duplicates by construction, as canonical; this saves SciPy a pass over
+    the indices.
+    """
     block.has_canonical_format = True
     return block
 
 
 def pick_columns(block: sp.csc_array, chosen: npt.NDArray[np.int64]) -> sp.csc_array:
-    """Return some columns of a canonical block in the order given: what SciPy's indexing does, without its checks of a small result."""
+    """Return some columns of a canonical block in the given order, as SciPy's indexing does, but without its checks, which dominate for
+    small results.
+    """
     starts = block.indptr[chosen]
     lengths = block.indptr[chosen + 1] - starts
     take = concatenate_ranges(starts.astype(np.int64), lengths.astype(np.int64))
@@ -194,7 +207,7 @@ def pick_columns(block: sp.csc_array, chosen: npt.NDArray[np.int64]) -> sp.csc_a
 def reorder_columns(
     parts: tuple[npt.NDArray[Any], npt.NDArray[Any]], lengths: npt.NDArray[np.int64], order: npt.NDArray[np.intp], shape: tuple[int, int]
 ) -> sp.csc_array:
-    """Put columns stored end to end, ``lengths`` entries each (fewer than 2^31), in the given order (with repetition)."""
+    """Put concatenated columns of ``lengths`` entries each (in total fewer than 2^31) in the given order, with repetition."""
     indices, values = parts
     if not np.array_equal(order, np.arange(lengths.size)):
         starts = np.cumsum(lengths) - lengths
@@ -220,8 +233,10 @@ _EXPONENTS = {
 
 
 class Look(NamedTuple):
-    """``mark`` tells the numbers of arrays from others: another value in any one place is always seen, other changes all but surely. It
-    holds within a process, and is no checksum of stored bytes.
+    """A fingerprint of arrays in memory.
+
+    ``mark`` always differs if a single value differs, and almost surely for other changes. It is valid within a process and is not a
+    checksum of stored bytes.
     """
 
     is_finite: bool
@@ -229,7 +244,7 @@ class Look(NamedTuple):
 
 
 def look(X: Matrix) -> Look:
-    """Return whether all numbers are finite, and a mark of them and of their places, at the speed of memory."""
+    """Return whether all numbers are finite, and a mark of the numbers and their positions, at memory speed."""
     if sp.issparse(X):
         parts = [np.ascontiguousarray(getattr(X, name)) for name in ("data", "indices", "indptr") if hasattr(X, name)]
     elif X.ndim == 2 and min(X.strides) == X.itemsize and max(X.strides) % X.itemsize == 0:
@@ -260,19 +275,19 @@ _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def split_texts(letters: npt.NDArray[np.uint8], lengths: npt.NDArray[np.integer]) -> list[str]:
-    """Return the texts of UTF-8 bytes that lie end to end."""
+    """Return the texts in concatenated UTF-8 bytes."""
     data, ends = letters.tobytes(), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).tolist()
     return [data[a:b].decode("utf-8", errors="replace") for a, b in pairwise(ends)]
 
 
 def join_texts(texts: Sequence[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Return the UTF-8 bytes of texts end to end, and the bytes of each."""
+    """Return the concatenated UTF-8 bytes of texts, and the bytes of each."""
     coded = [text.encode() for text in texts]
     return np.frombuffer(b"".join(coded), np.uint8), np.array([len(code) for code in coded], np.int64)
 
 
 def whole_numbers(texts: Sequence[str]) -> npt.NDArray[np.int64] | None:
-    """Return texts as whole numbers, if all of them are written as such; None otherwise: "007" is a name."""
+    """Return texts as integers if all are written as such, else None; "007" counts as a name."""
     if not all(map(_WHOLE.fullmatch, texts)):
         return None
     return np.array([int(text) for text in texts], np.int64)

@@ -1,4 +1,4 @@
-"""Writing a block store: whole chunks only, a journal of what is done, the manifest last."""
+"""Writing of a block store: whole chunks only, with a journal of finished objects, and the manifest last."""
 
 import hashlib
 import os
@@ -30,10 +30,10 @@ _RESERVED = {"columns", "rows", "names", "sequences", "ids", "groups", "row_scal
 
 
 class BlockWriter:
-    """Writes one block store. Make it with `BlockWriter.create`; the owner calls `commit` at the end.
+    """Writes one block store. Create it with `BlockWriter.create`; its owner calls `commit` at the end.
 
-    A pickled copy can write blocks in another process; it has no journal, so the owner passes the records it returns to `record` (or to
-    `commit`). Writing the same block twice gives the same bytes. ``done``: objects known to be written.
+    A pickled copy can write blocks in another process. It has no journal, so its owner passes the records it returns to `record` (or to
+    `commit`). Writing the same block twice gives the same bytes. ``done`` holds the objects known to be written.
     """
 
     def __init__(self, url: str, meta: BlockMeta, layouts: dict[str, Layout], fsync: bool, version: str) -> None:
@@ -57,12 +57,12 @@ class BlockWriter:
         resume: bool = False,
         overwrite: bool = False,
     ) -> "BlockWriter":
-        """Begin a store cut into column stripes and, if wanted, row blocks; SchemaError if a finished store or foreign files are there.
+        """Begin a store with column stripes and, optionally, row blocks. Raises SchemaError if a finished store or other files are there.
 
-        ``fsync``: force every object to the disk before its name appears; without it a power loss can lose objects, and their checksums
-        tell. ``resume``: keep what a killed writer of the same plan finished (local stores): its objects are checked and appear in
-        ``done``. ``overwrite``: replace a finished store, which stays as it is, and what readers see, until `commit`. OutOfSpace if the
-        disk has no room for the blocks, beside those of a store to be replaced.
+        ``fsync`` forces every object to disk before its name appears; without it a power loss can lose objects, which their checksums
+        reveal. ``resume`` keeps the objects that a killed writer of the same plan finished (local stores); they are checked and appear in
+        ``done``. ``overwrite`` replaces a finished store, which stays unchanged and visible to readers until `commit`. Raises OutOfSpace if
+        the disk has no room for the blocks in addition to a store to be replaced.
         """
         layouts = {"columns": columns} if rows is None else {"columns": columns, "rows": rows}
         described = replace(meta, layouts=tuple(layouts), digest="")
@@ -89,7 +89,7 @@ class BlockWriter:
         self._describe()
 
     def _take_over(self, objects: LocalObjects, plan: str, resume: bool) -> None:
-        """Keep what a killed writer of the same plan left of this version, or remove it."""
+        """Keep or remove the objects that a killed writer of the same plan left of this version."""
         finished = Journal.read(objects.root / JOURNAL, plan) if resume else None
         if finished is None:
             objects.clear()
@@ -99,7 +99,7 @@ class BlockWriter:
         self.done.update({key: entry for key, entry in finished.items() if self._is_sound(key, entry)})
 
     def _bytes_to_write(self) -> int:
-        """Bytes of the blocks that are not there yet."""
+        """Return the bytes of the blocks that do not exist yet."""
         total = 0
         for layout in self._layouts.values():
             if isinstance(layout, DenseLayout):
@@ -134,7 +134,7 @@ class BlockWriter:
         return self.record(write_object(self._objects, key, *parts, fsync=self.fsync))
 
     def record(self, record: Record) -> Record:
-        """Note objects as written (also those another process wrote) in ``done`` and in the journal; return the record."""
+        """Record objects as written (including those written by another process) in ``done`` and in the journal; return the record."""
         fresh = {key: (int(entry[0]), int(entry[1])) for key, entry in record.items() if self.done.get(key) != tuple(entry)}
         if self._journal is not None and fresh:
             self._journal.append(fresh)
@@ -144,10 +144,10 @@ class BlockWriter:
     def write_stripe(
         self, index: int, counts: npt.ArrayLike, indices: npt.NDArray[Any], values: npt.NDArray[Any], *, layout: str = "columns"
     ) -> Record:
-        """Write one sparse stripe: all entries of its columns (of its rows for ``layout="rows"``).
+        """Write one sparse stripe: all entries of its columns (for ``layout="rows"``, of its rows).
 
-        ``counts`` (n_stripe,): entries of each column; ``indices`` (nnz,): row numbers, ascending inside a column, without duplicates;
-        ``values`` (nnz,), which are never rounded. UnalignedWrite if the lengths are not those the layout gives this stripe.
+        ``counts`` (n_stripe,) are the entries per column. ``indices`` (nnz,) are row numbers, ascending within a column, without
+        duplicates. ``values`` (nnz,) are never rounded. Raises UnalignedWrite if the lengths differ from those in the layout.
         """
         plan = self._stripes(layout)
         if not 0 <= index < plan.n_stripes:
@@ -164,7 +164,9 @@ class BlockWriter:
         return written
 
     def write_chunk(self, index: int, c: int, indices: npt.NDArray[Any], values: npt.NDArray[Any], *, layout: str = "columns") -> Record:
-        """Write chunk ``c`` of a sparse stripe: its entries as for `write_stripe`. UnalignedWrite if they are not as many as it holds."""
+        """Write chunk ``c`` of a sparse stripe, with entries as in `write_stripe`. Raises UnalignedWrite if their number is not that of the
+        chunk.
+        """
         plan = self._stripes(layout)
         length = min(plan.chunk, int(plan.nnz[index]) - c * plan.chunk)
         if not (len(indices) == len(values) == length):
@@ -177,7 +179,7 @@ class BlockWriter:
         return written
 
     def stripe_done(self, index: int, *, layout: str = "columns") -> bool:
-        """Whether every object of a sparse stripe is in ``done`` (after a resume)."""
+        """Return whether every object of a sparse stripe is in ``done`` (after a resume)."""
         plan = self._stripes(layout)
         chunks = range(int(plan.offsets[index]), int(plan.offsets[index + 1]))
         return all(f"{layout}/{name}/c/{c}" in self.done for name in (INDEX_NAME[layout], "values") for c in chunks)
@@ -215,11 +217,11 @@ class BlockWriter:
         return np.ascontiguousarray(array, dtype=np.dtype(self.meta.dtype).newbyteorder("<"))
 
     def write_table(self, name: str, values: npt.ArrayLike | Pieces, *, of: str = "rows") -> Record:
-        """Write a table with one number (or one row of numbers) per row or column of the data, in its own type; one in pieces is read chunk
-        by chunk.
+        """Write a table with one number (or one row of numbers) per row or column of the data, in its own type; `Pieces` are read chunk by
+        chunk.
 
-        ``name``: "y", "task", "group", "weight", … of rows; "counts", "norm1", "sumsq", "minimum", "maximum", … of columns. The row-wise
-        sparse layout needs its counts too: ``of="row-layout"``.
+        ``name`` is "y", "task", "group", "weight", … for rows, or "counts", "norm1", "sumsq", "minimum", "maximum", … for columns. The
+        row-wise sparse layout also needs its counts: ``of="row-layout"``.
         """
         length = self.meta.n_cols if of == "columns" else self.meta.n_rows
         prefix = {"rows": "", "columns": "columns/", "row-layout": "rows/"}[of]
@@ -231,7 +233,6 @@ class BlockWriter:
         return self._write_array(prefix + name, table)
 
     def write_names(self, names: Sequence[str]) -> Record:
-        """Write the feature names."""
         if len(names) != self.meta.n_cols:
             raise SchemaError(f"names has {len(names)} entries; the data have {self.meta.n_cols} columns")
         letters, lengths = join_texts(names)
@@ -240,11 +241,11 @@ class BlockWriter:
         return group | self._write_array("names/bytes", letters) | self._write_array("names/offsets", ends)
 
     def write_sequences(self, letters: Pieces, ends: Pieces) -> Record:
-        """Write one text per row, UTF-8 end to end, with 0 and where each ends."""
+        """Write one text per row: concatenated UTF-8, and the end of each text, beginning with 0."""
         return self._write_texts("sequences", "letters", letters, ends)
 
     def write_ids(self, letters: Pieces, ends: Pieces) -> Record:
-        """Write the name of every row, UTF-8 end to end, with 0 and where each ends."""
+        """Write the name of each row: concatenated UTF-8, and the end of each name, beginning with 0."""
         return self._write_texts("ids", "bytes", letters, ends)
 
     def _write_texts(self, group: str, name: str, letters: Pieces, ends: Pieces) -> Record:
@@ -262,14 +263,14 @@ class BlockWriter:
         return self._object(SOURCE, source.to_json())
 
     def write_groups(self, labels: npt.ArrayLike) -> Record:
-        """Write the group label of every column, int64."""
+        """Write the group label of each column, int64."""
         table = np.asarray(labels, dtype=np.int64)
         if table.shape != (self.meta.n_cols,):
             raise SchemaError(f"groups has the shape {table.shape}; it must be ({self.meta.n_cols},)")
         return self._write_array("groups", table)
 
     def write_missing(self, counts: npt.ArrayLike) -> Record:
-        """Write the number of missing values of every column, if there are any; ``meta.n_missing`` becomes their sum."""
+        """Write the number of missing values of each column, if there are any; ``meta.n_missing`` becomes their sum."""
         table = np.asarray(counts)
         total = int(table.sum(dtype=np.int64))
         self.meta = replace(self.meta, n_missing=total)
@@ -292,9 +293,9 @@ class BlockWriter:
         return self.record(write_array(self._objects, prefix, table, fsync=self.fsync))
 
     def commit(self, records: Iterable[Record] = ()) -> BlockStore:
-        """Write the manifest and open the store; MissingBlock, and nothing is committed, if a chunk or the counts were not written.
+        """Write the manifest and open the store. If a chunk or the counts are missing, raises MissingBlock and commits nothing.
 
-        ``records``: what other processes wrote; what this writer wrote is known to it.
+        ``records`` are the objects that other processes wrote; those of this writer are known to it.
         """
         for record in records:
             self.record(record)
@@ -314,7 +315,7 @@ class BlockWriter:
         return BlockStore.open(self.url, digest)
 
     def discard(self) -> None:
-        """Remove what was written of this version; a store that was to be replaced stays as it is."""
+        """Remove the objects written for this version; a store to be replaced stays unchanged."""
         self._close_journal()
         self._objects.clear()
         if isinstance(self._base, LocalObjects):
@@ -368,13 +369,15 @@ def _index_array(indices: npt.NDArray[Any], limit: int) -> npt.NDArray[np.int32]
 
 
 def drop_journal(url: str) -> None:
-    """Remove the journal of a finished version, which a writer killed after its last step leaves behind."""
+    """Remove the journal of a finished version, left by a writer that was killed after its last step."""
     if local_path(url) is not None:
         versions.open_version(open_objects(url)).objects.delete(JOURNAL)
 
 
 def _new_version(base: Objects, overwrite: bool) -> str:
-    """Name of the version to write; SchemaError if a store is there and is not to be replaced, or files that it did not write."""
+    """Return the name of the version to write. Raises SchemaError if a store is there that must not be replaced, or files that it did not
+    write.
+    """
     if versions.is_finished(base) and not overwrite:
         raise SchemaError(f"{base.url} already holds a finished store; choose another place or overwrite it")
     current = versions.read_versions_or_none(base)

@@ -1,1 +1,1 @@
-"""Columns of a table as features: what each is, how its values become numbers, and the record that applies it again."""
+"""Encoding of table columns as features: the kind of each column, the conversion of its values, and the record that applies it again."""

@@ -1,4 +1,4 @@
-"""Parts of a column as readers of tables hand them on, whatever the library: numbers, words with codes, or what cannot be a feature."""
+"""Parts of a column in a form independent of the library that read them: numbers, words with codes, or unreadable values."""
 
 import datetime
 import re
@@ -15,8 +15,10 @@ from .record import BEYOND, EXACT_INTEGERS
 
 
 class Words(NamedTuple):
-    """Texts: the one of row i is ``words[codes[i]]``, or missing where the code is negative. ``is_type``: the column is of a type whose
-    values are names (a category); ``is_ordered``: and these stand in an order that means something."""
+    """Texts: row i has ``words[codes[i]]``, or is missing if the code is negative.
+
+    ``is_type``: the type of the column has names as values (a category). ``is_ordered``: the order of these names is meaningful.
+    """
 
     codes: npt.NDArray[np.integer[Any]]
     words: Sequence[str]
@@ -25,7 +27,7 @@ class Words(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """Values that are neither numbers nor names: their type, and whether it is one of times."""
+    """Values that are neither numbers nor names: their type, and whether it is a time type."""
 
     type: str
     is_time: bool
@@ -33,17 +35,16 @@ class Unreadable(NamedTuple):
 
 
 class Coded(NamedTuple):
-    """Numbers that the reader of the column made before."""
+    """Numbers that the reader of the column has already encoded."""
 
     values: npt.NDArray[Any]
 
 
 Chunk: TypeAlias = npt.NDArray[Any] | Words | Unreadable
-"""Some rows of a column; arrays are of numbers or booleans, masked where values are missing whose type has no NaN."""
+"""Some rows of a column. Arrays hold numbers or booleans; they are masked if values are missing and the type has no NaN."""
 
 
 def chunk_length(chunk: Chunk) -> int:
-    """Number of rows."""
     if isinstance(chunk, Unreadable):
         return chunk.length
     return len(chunk.codes if isinstance(chunk, Words) else chunk)
@@ -57,17 +58,17 @@ _TIMES = (datetime.date, datetime.time, datetime.timedelta)
 
 
 def truth_value(word: str) -> float | None:
-    """1 or 0 of a text such as ``true`` or ``FALSE``; None for any other."""
+    """Return 1 or 0 for a text such as ``true`` or ``FALSE``; None for any other."""
     return _TRUTH.get(word.strip())
 
 
 def looks_like_date(word: str) -> bool:
-    """Whether a text is written as a date."""
+    """Return whether a text looks like a date."""
     return _DATE.fullmatch(word.strip()) is not None
 
 
 def name_of_number(value: Foreign) -> str:
-    """A number or truth value as the name of a level; 2.0 is "2", for missing values turn whole numbers into others."""
+    """Return a number or truth value as the name of a level; 2.0 becomes "2", because missing values turn integers into floats."""
     if isinstance(value, bool | np.bool_):
         return str(bool(value))
     if isinstance(value, int | np.integer):
@@ -77,7 +78,7 @@ def name_of_number(value: Foreign) -> str:
 
 
 def words_of_numbers(values: npt.NDArray[Any], is_type: bool) -> Words:
-    """Numbers or truth values as names."""
+    """Return numbers or truth values as names."""
     gone, data = missing_in(values), np.ma.getdata(values)
     distinct, places = np.unique(data[~gone], return_inverse=True)
     codes = np.full(len(values), -1, np.int64)
@@ -86,14 +87,16 @@ def words_of_numbers(values: npt.NDArray[Any], is_type: bool) -> Words:
 
 
 def missing_in(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Where numbers are missing."""
+    """Return where numbers are missing."""
     gone = np.isnan(np.ma.getdata(values)) if values.dtype.kind == "f" else np.zeros(values.shape, dtype=bool)
     return gone | np.ma.getmaskarray(values)
 
 
 def chunk_of_objects(values: npt.NDArray[Any]) -> Chunk:
-    """Objects of Python as numbers, truth values or words, by what they are. Raises TypeError: one is neither text nor a number;
-    ValueError: float64 does not hold it."""
+    """Return Python objects as numbers, truth values or words, by their types.
+
+    Raises TypeError if one is neither text nor a number; ValueError if float64 cannot represent it.
+    """
     items = [None if is_missing(value) else value for value in values.tolist()]
     kinds = {type(item) for item in items} - {type(None)}
     if any(issubclass(kind, _TIMES) or hasattr(kind, "to_period") or kind.__name__ == "Period" for kind in kinds):
@@ -114,7 +117,7 @@ def chunk_of_objects(values: npt.NDArray[Any]) -> Chunk:
 
 
 def first_rows(codes: npt.NDArray[Any], n_words: int) -> npt.NDArray[np.int64]:
-    """First row of every word, the number of rows for one that does not occur."""
+    """Return the first row of each word, or the number of rows for a word that does not occur."""
     first = np.full(n_words + 1, len(codes), np.int64)
     # Assigned from the last row on: the first one stays.
     first[np.where(codes < 0, n_words, codes)[::-1]] = np.arange(len(codes) - 1, -1, -1)
@@ -122,37 +125,37 @@ def first_rows(codes: npt.NDArray[Any], n_words: int) -> npt.NDArray[np.int64]:
 
 
 def in_order(first: npt.NDArray[np.int64], n_rows: int) -> list[int]:
-    """Words that occur, by their first rows (`first_rows`)."""
+    """Return the words that occur, ordered by their first rows (`first_rows`)."""
     return [k for k in np.argsort(first, kind="stable").tolist() if first[k] < n_rows]
 
 
 def is_inexact(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Where integers are beyond 2^53, so that float64 may not hold them."""
+    """Return where integers exceed 2^53, so that float64 may not represent them."""
     if values.dtype.kind not in "iu" or values.dtype.itemsize < 8:
         return np.zeros(values.shape, dtype=bool)
     return (values > EXACT_INTEGERS) | (values < -EXACT_INTEGERS)
 
 
 def fill_masked(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return numbers, NaN where they are masked."""
+    """Return numbers with NaN in place of masked ones."""
     return np.ma.filled(values.astype(np.float64), np.nan) if isinstance(values, np.ma.MaskedArray) else values
 
 
 def words_of_texts(texts: Iterable[str | None]) -> Words:
-    """Texts as words with codes; None is missing."""
+    """Return texts as words with codes; None is missing."""
     known: dict[str, int] = {}
     codes = np.array([-1 if text is None else known.setdefault(text, len(known)) for text in texts], np.int64)
     return Words(codes, list(known))
 
 
 def is_missing(value: object) -> bool:
-    """Whether an object stands for a missing value: None, NaN, and pandas' NA and NaT."""
+    """Return whether an object is a missing value: None, NaN, or pandas' NA and NaT."""
     # pandas.NA is equal to nothing and has no truth value either.
     return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float | np.floating) and value != value)
 
 
 def objects_of_words(chunk: Words) -> npt.NDArray[Any]:
-    """Words as an array of texts, None where they are missing or empty."""
+    """Return words as an array of texts, None where they are missing or empty."""
     words = np.array([*(word or None for word in chunk.words), None], dtype=object)
     return words[np.where(chunk.codes < 0, len(chunk.words), chunk.codes)]
 
@@ -161,28 +164,30 @@ def objects_of_words(chunk: Words) -> npt.NDArray[Any]:
 
 
 def is_number_type(kind: Foreign) -> bool:
-    """Whether all values of a type are numbers, missing ones aside."""
+    """Return whether all non-missing values of a type are numbers."""
     from pyarrow import types as kinds
 
     return kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind)
 
 
 def is_word_type(kind: Foreign) -> bool:
-    """Whether values of a type are texts."""
+    """Return whether values of a type are texts."""
     from pyarrow import types as kinds
 
     return kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind)
 
 
 def has_fixed_width(kind: Foreign) -> bool:
-    """Whether every value of a type takes the same few bytes."""
+    """Return whether every value of a type takes the same small number of bytes."""
     from pyarrow import types as kinds
 
     return is_number_type(kind) or kinds.is_boolean(kind) or kinds.is_temporal(kind) or kinds.is_null(kind)
 
 
 def chunk_of_arrow(column: Foreign) -> Chunk:
-    """Part of a column; masked where whole numbers or truth values are missing, which pyarrow would round or turn into objects."""
+    """Return part of an Arrow column, masked where integers or truth values are missing, because pyarrow would round them or turn them into
+    objects.
+    """
     import pyarrow as pa
     from pyarrow import types as kinds
 

@@ -1,4 +1,4 @@
-"""One column of a table as numbers: what it is follows from its values, or is known from an encoding."""
+"""Conversion of one table column to numbers; its kind follows from its values, or is known from an encoding."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -36,13 +36,12 @@ ColumnKind = Literal["numeric", "boolean", "nominal"]
 
 @dataclass
 class ColumnReader:
-    """Turns a column into numbers, piece by piece: numbers as they are, 0 and 1 for false and true, codes for names, NaN for what is
-    missing.
+    """Converts a column to numbers, piece by piece: numbers are kept, truth values become 0 and 1, names become codes, missing values NaN.
 
-    A column of texts is numeric if the first of its cells that is not missing is a number, boolean if it is ``true`` or ``false``, else
-    nominal; a later cell that does not fit is refused. Codes are given in order of appearance until `final` turns them into numbers of
-    the sorted levels. ``is_named``: the user says that the values are names; ``is_known``: kind and levels are those of an encoding;
-    ``refuses``: missing values are refused; ``limit``: bytes of the levels at most.
+    A column of texts is numeric if its first non-missing cell is a number, boolean if it is ``true`` or ``false``, else nominal; a later
+    cell that does not fit is rejected. Codes are assigned in order of appearance, until `final` replaces them by the numbers of the sorted
+    levels. ``is_named``: the user declared the values to be names. ``is_known``: kind and levels are those of an encoding. ``refuses``:
+    missing values are rejected. ``limit``: largest size of the levels in bytes.
     """
 
     name: str
@@ -63,7 +62,9 @@ class ColumnReader:
     padded: str = ""
 
     def read(self, chunk: Chunk, fault: Fault) -> Floats:
-        """Return the numbers of some rows. Raises what ``fault`` builds: values that the column cannot have, too many names."""
+        """Return the numbers of some rows. Raises the exception built by ``fault`` for values that the column cannot have, or too many
+        names.
+        """
         if isinstance(chunk, Unreadable):
             reason = f"the values have the type {chunk.type}; numbers, truth values and names are expected"
             times = f"the values are dates or times ({chunk.type}), which are no features; {self._date_advice}"
@@ -147,7 +148,7 @@ class ColumnReader:
         return _shown(next(iter(self.levels), ""))
 
     def _take_order(self, chunk: Words, fault: Fault) -> None:
-        """Take the names of a type, which count whether they occur or not, and their order if it means something."""
+        """Store the names of a category type, including unused ones, and their order if it is meaningful."""
         for word in chunk.words:
             if word and word not in self.levels:
                 self._add(word, 0, fault)
@@ -163,7 +164,7 @@ class ColumnReader:
             raise fault(missing_refusal(), int(gone.argmax()))
 
     def check_end(self, fault: Fault) -> None:
-        """Refuse what only the whole column tells: nothing but dates, or words for missing values only; rows count from the first one."""
+        """Reject what only the whole column reveals: only dates, or only words for missing values. Rows count from the first one."""
         if self.kind is None and self.refuses and self.doubtful is not None:
             raise fault(missing_refusal(self.doubtful[1]), self.doubtful[0])
         is_free = self.kind == "nominal" and not (self.is_named or self.is_typed or self.is_known)
@@ -171,7 +172,7 @@ class ColumnReader:
             raise fault(f"the values are dates such as {self._example()}, which are no features; {self._date_advice}", 0)
 
     def messages(self, form: str) -> list[str]:
-        """What to say of the column, all rows read."""
+        """Return messages about the column once all rows are read."""
         said = [unseen_message(self.name, self.unseen, form)] if self.unseen else []
         if self.padded:
             told = f"column {self.name!r}: values such as {_shown(self.padded)} are numbers here, without the zeros in front"
@@ -211,11 +212,11 @@ class ColumnReader:
 
     @property
     def final_kind(self) -> ColumnKind:
-        """What the column is, all rows read; one without any value is numeric."""
+        """Return the kind of the column once all rows are read; a column without any value is numeric."""
         return self.kind or "numeric"
 
     def sorted_levels(self) -> list[str]:
-        """The levels in their order: that of the type if it means something, by number if all are numbers, else by letters."""
+        """Return the levels in order: that of the type if it is meaningful, numerical if all are numbers, else alphabetical."""
         if self.is_known:
             return list(self.levels)
         order = list(self.order or ())
@@ -227,11 +228,11 @@ class ColumnReader:
 
     @property
     def is_final(self) -> bool:
-        """Whether what was read stays as it is: no codes, and no words that turned out to be missing values."""
+        """Return whether the numbers read are final: no codes, and no words that turned out to be missing values."""
         return self.is_known or (self.final_kind != "nominal" and not self.n_undecided and not (self.kind is None and self.levels))
 
     def final(self, values: Floats, first: int) -> Floats:
-        """Return what `read` gave, from row ``first`` on, with codes of the sorted levels."""
+        """Return the result of `read`, from row ``first`` on, with codes of the sorted levels."""
         if self.is_known:
             return values
         if self.final_kind != "nominal":
@@ -242,12 +243,12 @@ class ColumnReader:
         return table[np.where(np.isnan(values), len(self.levels), values).astype(np.int64)]
 
     def to_json(self) -> dict[str, Any]:
-        """What was learnt, for the journal."""
+        """Return the learnt state, for the journal."""
         plain = ("kind", "order", "is_typed", "n_rows", "n_undecided", "n_bytes", "padded")
         return {**{name: getattr(self, name) for name in plain}, "levels": list(self.levels), "unseen": dict(self.unseen)}
 
     def restore(self, fields: dict[str, Any]) -> None:
-        """Take over what the journal holds."""
+        """Restore the state from the journal."""
         for name, value in fields.items():
             setattr(self, name, value)
         self.levels = {level: k for k, level in enumerate(fields["levels"])}
@@ -255,7 +256,7 @@ class ColumnReader:
 
 
 def unseen_message(column: str, counts: Mapping[str, int], form: str) -> str:
-    """What to say of levels of a column that an encoding does not know."""
+    """Return the message about levels of a column that an encoding does not know."""
     first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     levels = ", ".join(f"{level[:40]!r} ({count})" for level, count in first[:_SHOWN_LEVELS])
     more = f", and {len(first) - _SHOWN_LEVELS} more" if len(first) > _SHOWN_LEVELS else ""
@@ -265,12 +266,12 @@ def unseen_message(column: str, counts: Mapping[str, int], form: str) -> str:
 
 
 def missing_refusal(word: str = "") -> str:
-    """What to say of a missing value that is refused."""
+    """Return the message about a rejected missing value."""
     return f"{f'value {_shown(word)}' if word else 'the value'} is missing; {REFUSAL}"
 
 
 def _kind_of(chunk: Chunk) -> ColumnKind | None:
-    """What the first value says; None where all are missing, or may be."""
+    """Return the kind given by the first value; None if all are (or may be) missing."""
     if isinstance(chunk, Words):
         first = first_rows(chunk.codes, len(chunk.words))
         words = (str(chunk.words[k]) for k in in_order(first, len(chunk.codes)))

@@ -1,4 +1,4 @@
-"""scikit-learn's encoders, fitted on what is known of the columns of a table; scikit-learn is imported when there is one to encode."""
+"""scikit-learn encoders fitted from the known encoding of a table; scikit-learn is imported on first use."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,10 +21,11 @@ def encoder_of(table: TableColumns) -> Foreign:
 
 
 def _fitted_encoder(table: TableColumns) -> Foreign:
-    """Return a fitted ``Pipeline`` from a table with source columns, found by their names (numbers alone by place), to its features.
+    """Return a fitted ``Pipeline`` from a table with source columns, identified by name (in a purely numeric table, by position), to its
+    features.
 
-    Its ``ColumnTransformer`` has one encoder for all names, their levels its ``categories``, and a transformer for all numbers; a
-    second step puts the features into the order of the columns.
+    Its ``ColumnTransformer`` has one encoder for all names, with their levels as ``categories``, and one transformer for all numbers. A
+    second step puts the features in the order of the columns.
     """
     from sklearn.compose import ColumnTransformer
     from sklearn.pipeline import Pipeline
@@ -45,12 +46,12 @@ def _fitted_encoder(table: TableColumns) -> Foreign:
 
 
 def feature_names(names: Sequence[str], transformer: object, inputs: object) -> Sequence[str]:
-    """Return the names of all features, whatever those of the step before are."""
+    """Return the names of all features, whatever the names from the previous step are."""
     return names
 
 
 def take_features(features: Foreign, order: Sequence[int]) -> Foreign:
-    """Return features in their order."""
+    """Return features in the given order."""
     return features[:, order] if sp.issparse(features) else np.take(features, order, axis=1)
 
 
@@ -72,7 +73,7 @@ def _encoder_of_levels(table: TableColumns, columns: Sequence[ColumnEncoding]) -
 
 
 def nan_for_none(X: Foreign) -> npt.NDArray[np.object_]:
-    """Return texts with NaN for None, as which Arrow and polars hold a missing one: the encoders tell the two apart."""
+    """Return texts with NaN for None, which is how Arrow and polars represent missing texts; the encoders distinguish the two."""
     texts = np.array(X, dtype=object)
     texts[texts == None] = np.nan  # noqa: E711
     return texts
@@ -88,15 +89,19 @@ def _encoder_of_numbers(_: TableColumns, columns: Sequence[ColumnEncoding]) -> F
 
 
 def _example(table: TableColumns) -> Foreign:
-    """Return two rows from which what was learnt of all rows is learnt again: what is filled in, and where an indicator is."""
+    """Return two example rows from which fitting reproduces what was learnt from all rows: fill values, and which columns have an
+    indicator.
+    """
     rows = np.array([[column.fill or 0.0] * 2 for column in table.sources])
     rows[[column.has_indicator and column.kind != "nominal" for column in table.sources], 1] = np.nan
     return _input(table, rows)
 
 
 def _input(table: TableColumns, block: npt.NDArray[np.floating]) -> Foreign:
-    """Return source columns ``(n_sources, n)`` with numbers of levels as a table of numbers and texts; numbers alone stay an array, for
-    10,000 columns of a table take .3 s whatever is done with them."""
+    """Return source columns ``(n_sources, n)``, with level numbers, as a table of numbers and texts.
+
+    Purely numeric columns stay an array, because a table with 10,000 columns takes 0.3 s for any operation.
+    """
     if all(column.kind != "nominal" for column in table.sources):
         return np.asarray(block.T, np.float64)
     import pyarrow as pa
@@ -114,7 +119,7 @@ def _input(table: TableColumns, block: npt.NDArray[np.floating]) -> Foreign:
 
 
 def encode(table: TableColumns, block: npt.NDArray[np.floating]) -> npt.NDArray[np.float64] | sp.csr_array:
-    """Return rows ``(n, n_features)`` of the source columns ``(n_sources, n)``, without zeros where the table is sparse."""
+    """Return rows ``(n, n_features)`` for the source columns ``(n_sources, n)``, without stored zeros if the table is sparse."""
     if table.is_plain:
         return np.ascontiguousarray(block.T, dtype=np.float64)
     rows = encoder_of(table).transform(_input(table, block))

@@ -1,4 +1,4 @@
-"""Data frames in memory, of any library, read through narwhals: their columns, part by part."""
+"""Data frames of any library in memory, read through narwhals in parts of columns."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -16,8 +16,9 @@ _LONG = ("int64", "int128")
 
 
 class Frame:
-    """A table in memory: its rows, the names of its columns, and those whose type is one of numbers. ``frame``: of narwhals; ``name``: for
-    messages."""
+    """A table in memory: its rows, column names, and the columns of a numeric type. ``frame`` is a narwhals frame; ``name`` is used in
+    messages.
+    """
 
     def __init__(self, frame: Foreign, name: str) -> None:
         self._frame, self.n_rows, self.name, self._names = frame, len(frame), name, list(frame.columns)
@@ -30,7 +31,7 @@ class Frame:
 
     @cached_property
     def _blocks(self) -> tuple[list[int], list[int]]:
-        """Columns of numbers that are read side by side: those that float64 holds, and integers that it may not hold."""
+        """Numeric columns that are read together: those that float64 can represent, and integers that it may not."""
         numbers = [k for k in self.numbers if self._types[k].startswith(_NUMBERS)]
         return [k for k in numbers if not self._types[k].endswith(_LONG)], [k for k in numbers if self._types[k].endswith(_LONG)]
 
@@ -43,12 +44,12 @@ class Frame:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the types of all columns are of numbers or booleans."""
+        """Whether all columns have number or boolean types."""
         return all(kind.startswith((*_NUMBERS, "bool")) for kind in self._types)
 
     @cached_property
     def integers(self) -> Sequence[int]:
-        """Columns with an integer that float64 may not hold."""
+        """Columns with an integer that float64 may not represent."""
         if not self._blocks[True] or not self.n_rows:
             return []
         values = self._block(True, 0, self.n_rows)
@@ -58,7 +59,9 @@ class Frame:
         return [k for k, column in columns.items() if is_inexact(np.ma.getdata(column)).any()]
 
     def content(self, k: int) -> npt.NDArray[Any]:
-        """Column ``k`` as an array that tells columns apart; the names of a category, too, of which some may not occur."""
+        """Return column ``k`` as an array that identifies its content, including the names of a category type, some of which
+        may not occur.
+        """
         if k in self._places and self.n_rows < len(self.columns):  # (of tall frames columns side by side are a large copy)
             chunk = self.chunk(k, 0, self.n_rows)
             if isinstance(chunk, np.ndarray) and chunk.dtype.name == self._types[k] and not np.ma.isMA(chunk):
@@ -72,8 +75,10 @@ class Frame:
         return values if values.dtype.kind in "biufcmM" else values.astype(object)
 
     def chunk(self, k: int, lo: int, hi: int) -> Chunk:
-        """Rows ``lo:hi`` of column ``k``; masked where its type marks missing numbers beside the values. Raises TypeError or ValueError: a
-        value cannot be one of a table."""
+        """Return rows ``lo:hi`` of column ``k``, masked if its type marks missing numbers separately from the values.
+
+        Raises TypeError or ValueError for a value that a table cannot hold.
+        """
         import pyarrow as pa
 
         if k in self._places:
@@ -103,7 +108,9 @@ class Frame:
 
 
 def _type_names(frame: Foreign) -> list[str]:
-    """Names of the types of columns, in small letters, as narwhals has them; of numbers that pandas keeps in arrays of NumPy, NumPy's."""
+    """Return the names of column types, in lower case, as narwhals gives them; for numbers that pandas keeps in NumPy arrays, NumPy's
+    names.
+    """
     types = list(getattr(frame.to_native(), "dtypes", frame.columns))
     numbers = {dtype: dtype.name for dtype in set(types) if isinstance(dtype, np.dtype) and dtype.kind in "biuf"}
     others = [k for k, dtype in enumerate(types) if dtype not in numbers]
@@ -113,25 +120,26 @@ def _type_names(frame: Foreign) -> list[str]:
 
 
 def _type_of_unknown(frame: Foreign, name: Foreign) -> str:
-    """What NumPy calls the values of a sparse column of pandas, or of another one that narwhals has no type for."""
+    """Return NumPy's name for the values of a sparse pandas column, or of another column without a narwhals type."""
     dtype = getattr(frame.get_column(name).to_native(), "dtype", None)
     dtype = getattr(dtype, "subtype", dtype) if type(dtype).__name__ == "SparseDtype" else dtype
     return dtype.name if isinstance(dtype, np.dtype) else "unknown"
 
 
 def is_labelled(X: object) -> bool:
-    """Whether something is an array or a data set of xarray."""
+    """Return whether an object is an xarray array or data set."""
     return hasattr(X, "dims") and hasattr(X, "coords")
 
 
 def is_frame(X: object) -> bool:
-    """Whether something is a data frame in memory, or a stream of its rows: it hands on its columns as Arrow arrays."""
+    """Return whether an object is a data frame in memory or a stream of rows, that is, whether it exports Arrow arrays."""
     return hasattr(X, "__arrow_c_stream__") and not is_labelled(X)
 
 
 def open_frame(X: UserData) -> Frame:
-    """Return the frame behind a data frame of any library; a stream of Arrow is read to its end. Raises SchemaError: two columns have one
-    name."""
+    """Return the frame behind a data frame of any library; an Arrow stream is read to its end. Raises SchemaError if two columns have the
+    same name.
+    """
     import narwhals as nw
     import pyarrow as pa
 
@@ -149,8 +157,7 @@ def open_frame(X: UserData) -> Frame:
 
 
 def frame_columns(X: UserData) -> dict[str, np.ndarray]:
-    """Return the columns of a frame by name: numbers, NaN where they are missing, or objects where they are none. Raises SchemaError: two
-    have one name."""
+    """Return the columns of a frame by name: numbers with NaN where missing, or objects. Raises SchemaError if two have the same name."""
     frame, columns = open_frame(X), dict[str, np.ndarray]()
     for k, name in enumerate(frame.columns):
         chunk = frame.chunk(k, 0, frame.n_rows)

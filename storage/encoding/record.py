@@ -1,4 +1,4 @@
-"""The stored encoding of a table: which features the columns of the source yield, and how."""
+"""The stored encoding of a table: which features each column of the source yields, and how."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -12,21 +12,21 @@ Kind = Literal["numeric", "boolean", "nominal", "dropped", "id"]
 Missing = Literal["refuse", "keep", "mean", "median", "indicator"]
 Form = Literal["one-hot", "codes"]
 FILLS = ("mean", "median", "indicator")
-"""What to do with missing values, where they become numbers."""
+"""Treatments of missing values that result in numbers."""
 
 REFUSAL = (
     "missing and infinite values are refused (--missing mean, median or indicator fills missing ones in; --missing keep stores them, for "
     "rule-ensemble alone)"
 )
-"""What to say of a value that is missing."""
+"""Message about a missing value that is rejected."""
 COVARIATE_RULE = "covariates are numbers, none missing: fill them in, write categories as columns of 0 and 1, or make them features"
-"""What to say of a covariate that is missing, or a text."""
+"""Message about a covariate that is missing or a text."""
 
 _DENSE_FEATURES = 16  # features for each source column up to which rows stay dense
 
 
 class Origin(NamedTuple):
-    """What a feature says of a source column: that it has a level, that it is missing (``level`` None), or (``is_plain``) its value."""
+    """Meaning of a feature: that its source column has a level, that it is missing (``level`` None), or (``is_plain``) its value."""
 
     column: str
     level: str | None
@@ -35,11 +35,11 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class ColumnEncoding:
-    """What becomes of one column of the source.
+    """Encoding of one source column.
 
-    ``levels``: of a nominal column, in order; ``missing``: what is done with missing values; ``fill``: the number that stands for them
-    where they are filled in; ``features``: names of the features that it yields; ``has_indicator``: whether the last of them says where
-    values are missing.
+    ``levels`` are those of a nominal column, in order. ``missing`` is the treatment of missing values, and ``fill`` the number that
+    replaces them, if any. ``features`` are the names of the features it yields. ``has_indicator`` says whether the last of them marks
+    missing values.
     """
 
     record_name: ClassVar[str] = "ColumnEncoding"
@@ -54,10 +54,10 @@ class ColumnEncoding:
 
 @dataclass(frozen=True)
 class TableColumns:
-    """What is known of every column of a table, in the order of the source; columns with the target, tasks or weights are not among them.
+    """Encoding of every column of a table, in source order, without columns for the target, tasks or weights.
 
-    ``form``: nominal columns yield a feature of zeros and ones for each level ("one-hot"), or one with the number of the level ("codes"),
-    which only rules can read. ``is_sparse``: rows are stored without their zeros.
+    ``form``: nominal columns yield one 0/1 feature per level ("one-hot"), or one feature with the level number ("codes"), which only rules
+    can read. ``is_sparse``: rows are stored without zeros.
     """
 
     record_name: ClassVar[str] = "TableEncoding"
@@ -72,27 +72,25 @@ class TableColumns:
 
     @cached_property
     def feature_names(self) -> list[str]:
-        """Names of all features."""
         return [name for column in self.sources for name in column.features]
 
     @property
     def is_plain(self) -> bool:
-        """Whether the numbers in the columns are the features: no levels, nothing to fill in."""
+        """Whether the numbers in the columns are the features: no levels, and no values to fill in."""
         return all(column.kind != "nominal" and column.fill is None and not column.has_indicator for column in self.sources)
 
     @property
     def n_features(self) -> int:
-        """Number of features."""
         return sum(len(column.features) for column in self.sources)
 
     @property
     def n_coded(self) -> int:
-        """Number of features that hold numbers of levels."""
+        """Number of features that hold level numbers."""
         return len(self.coded_levels)
 
     @cached_property
     def coded_levels(self) -> dict[int, tuple[str, ...]]:
-        """Names of level 0, 1, … of every feature that holds numbers of levels."""
+        """Return the names of levels 0, 1, … of each feature that holds level numbers."""
         if self.form != "codes":
             return {}
         starts = _starts(self.sources)
@@ -100,7 +98,7 @@ class TableColumns:
 
     @cached_property
     def origins(self) -> dict[int, Origin]:
-        """What features of zeros and ones say, by number; booleans, numbers and numbers of levels are left out."""
+        """Return the meanings of 0/1 features, by number, without booleans, numbers and level numbers."""
         known: dict[int, Origin] = {}
         for start, column in zip(_starts(self.sources), self.sources, strict=True):
             if column.kind == "nominal" and self.form == "one-hot":
@@ -116,7 +114,7 @@ class TableColumns:
 
 
 def _starts(columns: Iterable[ColumnEncoding]) -> list[int]:
-    """Number of the first feature of every column."""
+    """Return the number of the first feature of each column."""
     starts, at = [], 0
     for column in columns:
         starts.append(at)
@@ -125,7 +123,7 @@ def _starts(columns: Iterable[ColumnEncoding]) -> list[int]:
 
 
 def make_encoding(columns: Iterable[ColumnEncoding], form: Form) -> TableColumns:
-    """Put columns together, whose features are named here: no two names are alike."""
+    """Combine columns and give their features distinct names."""
     named, known = [], dict[str, int]()
     for column in columns:
         features = tuple(_distinct(name, known) for name in _feature_names(column, form))
@@ -144,13 +142,13 @@ def _feature_names(column: ColumnEncoding, form: str) -> list[str]:
 
 
 def _distinct(name: str, known: dict[str, int]) -> str:
-    """The name, with a number behind it where another feature has it already: a column may be called as a level of another one."""
+    """Return the name, with a number appended if another feature has it already; a column can have the name of another column's level."""
     known[name] = known.get(name, 0) + 1
     return name if known[name] == 1 else _distinct(f"{name} ({known[name]})", known)
 
 
 def first_difference(encoding: TableColumns, other: TableColumns) -> str | None:
-    """What differs first between the features of two encodings, in words; None if they mean the same."""
+    """Return the first difference between the features of two encodings, in words; None if they are equivalent."""
     if encoding.form != other.form:
         return f"nominal columns as {encoding.form} and as {other.form}"
     for a, b in zip(encoding.sources, other.sources, strict=False):
@@ -166,7 +164,7 @@ def _shown(value: Any) -> str:
 
 
 def describe_encoding(encoding: TableColumns) -> list[Mapping[str, Any]]:
-    """One row for every source column, for people: kind, levels, missing values and the features that it yields."""
+    """Return one readable row per source column: kind, levels, missing values and the features that it yields."""
     rows = []
     for column in encoding.columns:
         fill = "" if column.fill is None else f" {column.fill:.6g}"
@@ -184,10 +182,10 @@ def describe_encoding(encoding: TableColumns) -> list[Mapping[str, Any]]:
 
 EXACT_INTEGERS = 2**53
 BEYOND = "is beyond 2^53 and cannot be stored exactly"
-"""What to say of an integer that float64 does not hold."""
+"""Message about an integer that float64 cannot represent."""
 
 MISSING_WORDS = frozenset(("", "na", "nan", "-nan", "null", "none", "?", ".", "n/a", "#n/a", "<na>"))
-"""What stands for a missing number, in small letters; in a column of names only an empty text is missing."""
+"""Words for a missing number, in lower case; in a column of names only an empty text is missing."""
 
 _DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -195,29 +193,29 @@ _INFINITE = ("inf", "infinity")
 
 
 def is_decimal(text: str) -> bool:
-    """Whether a text is written as a decimal number, however large."""
+    """Return whether a text is a decimal number of any size."""
     return _DECIMAL.fullmatch(text.strip()) is not None
 
 
 def is_number_like(text: str) -> bool:
-    """Whether a text is written as a number, finite or not."""
+    """Return whether a text is a number, finite or not."""
     return is_decimal(text) or text.strip().lstrip("+-").lower() in _INFINITE
 
 
 def is_large_integer(text: str) -> bool:
-    """Whether a text is written as an integer beyond 2^53."""
+    """Return whether a text is an integer beyond 2^53."""
     word = text.strip()
     return _WHOLE.fullmatch(word) is not None and abs(int(word)) > EXACT_INTEGERS
 
 
 def has_leading_zero(text: str) -> bool:
-    """Whether a text is a numeral with a zero in front that says nothing of a number: 007."""
+    """Return whether a text has digits with a meaningless leading zero, as in 007."""
     bare = text.strip().lstrip("+-")
     return bare[:1] == "0" and bare[1:2].isdigit() and is_decimal(bare)
 
 
 def as_number(text: str) -> float | None:
-    """Value of a numeral; None for any other text."""
+    """Return the value of a numeral; None for any other text."""
     if not is_decimal(text) or is_large_integer(text):
         return None
     value = float(text.strip())  # (float itself takes fewer characters for blanks)
@@ -225,12 +223,12 @@ def as_number(text: str) -> float | None:
 
 
 def is_missing_word(word: str) -> bool:
-    """Whether a text stands for a missing number."""
+    """Return whether a text represents a missing number."""
     return word.strip().lower() in MISSING_WORDS
 
 
 def exact_number(text: str) -> int | float | None:
-    """Number that reads back as the text was written; None where it does not."""
+    """Return a number that prints exactly as the text; None if there is none."""
     word, value = text.strip(), as_number(text)
     if value is None:
         return None
@@ -239,11 +237,11 @@ def exact_number(text: str) -> int | float | None:
 
 
 def are_numbers(texts: Collection[str]) -> bool:
-    """Whether texts that are compared for equality are numbers: each reads back as it was written, and no two mean the same one."""
+    """Return whether texts compared for equality can be numbers: each prints exactly as it was written, and no two have the same value."""
     numbers = {exact_number(text) for text in texts}
     return None not in numbers and len(numbers) == len({text.strip() for text in texts})
 
 
 def labels_of_words(words: Collection[str]) -> list[str | int | float]:
-    """Labels that words mean: numbers, if the rule makes numbers of them, else names."""
+    """Return the labels for words: numbers if `are_numbers` holds, else names."""
     return [float(word.strip()) for word in words] if are_numbers(words) else list(words)

@@ -1,4 +1,4 @@
-"""A table as numbers: a reader for every column, and in the end the encoding that was learnt."""
+"""Conversion of a table to numbers: one reader per column, and the encoding learnt from all rows."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from .record import FILLS, ColumnEncoding, Form, Missing, TableColumns, make_enc
 
 
 class Other(NamedTuple):
-    """A column of the source that is no feature: ``kind`` "dropped" or "id"; ``before``: features in front of it."""
+    """A source column that is not a feature: ``kind`` is "dropped" or "id", ``before`` the number of features in front of it."""
 
     name: str
     kind: Literal["dropped", "id"]
@@ -22,18 +22,19 @@ class Other(NamedTuple):
 
 @dataclass(frozen=True)
 class Summary:
-    """What is known of a column once all rows are read: the number that stands for missing values, and whether there are any."""
+    """What is known of a column once all rows are read: the number that replaces missing values, and whether there are any."""
 
     fill: float
     is_missing: bool
 
 
 class TableReader:
-    """Turns the feature columns of a table into numbers, and learns their encoding, or follows a ``known`` one, whose sources they are.
+    """Converts the feature columns of a table to numbers, and learns their encoding or follows a ``known`` one with the same sources.
 
-    ``names``: of the columns; ``plain``: those that hold numbers by their type, of which nothing need be kept; ``named``: columns whose
-    values are names, the user says; ``missing``: what is done with missing values; ``limit``: bytes of the levels of a column;
-    ``is_frame``: for messages, a frame in memory, not the source of an ingest."""
+    ``names`` are those of the columns. ``plain`` columns have a numeric type, so that no state is kept for them. ``named`` columns have
+    names as values, according to the user. ``missing`` is the treatment of missing values, and ``limit`` the largest size of a column's
+    levels in bytes. ``is_frame`` selects messages for a frame in memory instead of the source of an ingest.
+    """
 
     def __init__(
         self,
@@ -68,23 +69,25 @@ class TableReader:
         return ColumnReader(name, is_named=is_named, refuses=self.missing == "refuse", limit=self._limit, is_frame=self._is_frame)
 
     def is_plain_number(self, k: int) -> bool:
-        """Whether a column holds numbers by its type, and nothing is kept of it."""
+        """Return whether a column has a numeric type and needs no state."""
         return k not in self.columns
 
     def read(self, k: int, chunk: Chunk, fault: Fault) -> Floats:
-        """Return the numbers of some rows of column ``k``. Raises what ``fault`` builds: values that the column cannot have."""
+        """Return the numbers of some rows of column ``k``. Raises the exception built by ``fault`` for values that the column
+        cannot have.
+        """
         if k not in self.columns:
             self.columns[k] = self._new(self.names[k], False)
             self.columns[k].kind = "numeric"
         return self.columns[k].read(chunk, fault)
 
     def check_end(self, fault: Callable[[str, int, int], Exception]) -> None:
-        """Refuse what only whole columns tell; ``fault`` takes reason, row and column."""
+        """Reject what only whole columns reveal; ``fault`` takes reason, row and column."""
         for k, column in self.columns.items():
             column.check_end(lambda reason, row, k=k: fault(reason, row, k))
 
     def final(self, block: npt.NDArray[np.floating], first: int) -> npt.NDArray[np.floating]:
-        """Return what was read, ``(n_columns, n)`` from row ``first`` on, with the numbers of the sorted levels."""
+        """Return the numbers read, ``(n_columns, n)`` from row ``first`` on, with the numbers of the sorted levels."""
         changing = {k: column for k, column in self.columns.items() if not column.is_final}
         out = np.array(block) if changing else block
         for k, column in changing.items():
@@ -92,19 +95,20 @@ class TableReader:
         return out
 
     def final_columns(self, columns: Floats, first: int) -> Floats:
-        """Return whole columns from column ``first`` on in the same way."""
+        """Return whole columns, from column ``first`` on, in the same form."""
         return np.array([self.columns[k].final(values, 0) if k in self.columns else values for k, values in enumerate(columns, first)])
 
     @property
     def is_plain(self) -> bool:
-        """Whether the numbers that were read are the features: no levels, nothing to fill in."""
+        """Return whether the numbers read are the features: no levels, and no values to fill in."""
         if self.known is not None:
             return self.known.is_plain
         return self.missing not in FILLS and all(column.is_final for column in self.columns.values())
 
     def finish(self, summaries: Mapping[int, Summary]) -> TableColumns | None:
-        """Return the encoding; None for a table of numbers that are the features. ``summaries``: of the columns, where missing values are
-        filled in."""
+        """Return the encoding, or None for a table whose numbers are the features. ``summaries`` are those of columns with filled missing
+        values.
+        """
         if self.known is not None:
             return self.known
         if self.is_plain and not self.others and all(column.final_kind == "numeric" for column in self.columns.values()):
@@ -112,7 +116,7 @@ class TableReader:
         return self.encoding(summaries)
 
     def encoding(self, summaries: Mapping[int, Summary]) -> TableColumns:
-        """Return the encoding that was learnt, also of a table of numbers alone."""
+        """Return the encoding that was learnt, also for a purely numeric table."""
         columns = [self._encoding(k, summaries.get(k)) for k in range(len(self.names))]
         for other in reversed(self.others):
             columns.insert(other.before, ColumnEncoding(other.name, other.kind))
@@ -130,22 +134,24 @@ class TableReader:
         return replace(encoding, fill=None if kind == "nominal" else summary.fill, has_indicator=has_indicator)
 
     def messages(self) -> list[str]:
-        """What to say of columns, all rows read: levels that the encoding does not know, zeros in front of numbers, too many levels."""
+        """Return messages about columns once all rows are read: levels unknown to the encoding, numbers with leading zeros, too many
+        levels.
+        """
         form = self.form if self.known is None else self.known.form
         return [message for column in self.columns.values() for message in column.messages(form)]
 
     def to_json(self) -> dict[str, Any]:
-        """What was learnt, for the journal."""
+        """Return the learnt state, for the journal."""
         return {str(k): column.to_json() for k, column in self.columns.items()}
 
     def restore(self, fields: Mapping[str, Any]) -> None:
-        """Take over what the journal holds."""
+        """Restore the state from the journal."""
         for k, values in fields.items():
             self.columns.setdefault(int(k), self._new(self.names[int(k)], False)).restore(values)
 
 
 def summarise(values: npt.NDArray[np.floating], missing: Missing) -> Summary:
-    """Return what stands for missing values of a column, all its rows at hand: mean or median of the others, 0 where there are none."""
+    """Return the replacement for missing values of a column, given all its rows: mean or median of the others, 0 if there are none."""
     gone = np.isnan(values)
     known = values[~gone].astype(np.float64) if gone.any() else values.astype(np.float64)
     centre = np.median if missing == "median" else np.mean

@@ -1,1 +1,1 @@
-"""Reading text: one way for data and for all files beside them."""
+"""Reading of text files, for data and for all accompanying files."""

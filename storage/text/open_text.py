@@ -1,4 +1,4 @@
-"""One way to open text: unpacked by its content, without a byte order mark, in UTF-8, with lines that end with a line feed."""
+"""Opening of text files: decompressed by content, converted to UTF-8 without a byte order mark, with line feeds as line ends."""
 
 import bz2
 import codecs
@@ -36,15 +36,16 @@ _FAULTS = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
 
 def detect_compression(path: Path) -> str | None:
-    """Name of the compression a file has, judged by its first bytes, not its name."""
+    """Return the compression of a file, judged by its first bytes and not by its name."""
     with path.open("rb") as file:
         head = file.read(8)
     return next((name for magic, name, _ in _OPENERS if head.startswith(magic)), None)
 
 
 class Expanded(io.RawIOBase):
-    """A stream of ``kind`` "gzip", "bzip2", "xz" or "zstd" that refuses damage and explosive ratios by DataError; ``offset``: text bytes so
-    far."""
+    """A stream of ``kind`` "gzip", "bzip2", "xz" or "zstd"; damage and extreme compression ratios raise DataError. ``offset`` counts the
+    bytes of text so far.
+    """
 
     def __init__(self, raw: IO[bytes], kind: str, name: str) -> None:
         self._raw, self._name, self._kind = raw, name, kind
@@ -52,12 +53,10 @@ class Expanded(io.RawIOBase):
         self.offset = 0
 
     def readable(self) -> bool:
-        """Whether the stream can be read: yes."""
         return True
 
     def readinto(self, out: Buffer) -> int:
-        """Fill a buffer as far as one read goes. Raises DataError if the stream is damaged, cut short, or expands more than a
-        thousandfold."""
+        """Read once into a buffer. Raises DataError if the stream is damaged, truncated, or expands more than a thousandfold."""
         view = memoryview(out)
         try:
             # Large reads pay: BufferedReader-sized ones spend their time in Python.
@@ -82,19 +81,19 @@ class Readable(Protocol):
     """A stream of bytes that fills buffers."""
 
     def readinto(self, buffer: Buffer, /) -> int | None:
-        """Fill a buffer as far as one read goes; 0 at the end."""
+        """Read once into a buffer; returns 0 at the end."""
         ...
 
 
 class ByteSource(NamedTuple):
-    """An opened input: the stream of its text and how many bytes of the file have been read for it."""
+    """An opened input: the stream of its text, and the number of bytes of the file read for it."""
 
     stream: io.RawIOBase
     done: Callable[[], int]
 
 
 def check_encoding(encoding: str | None) -> str | None:
-    """Return the name of an encoding as Python knows it. Raises SchemaError: there is none of that name."""
+    """Return Python's name of an encoding. Raises SchemaError if it is unknown."""
     try:
         return None if encoding is None else codecs.lookup(encoding).name
     except LookupError:
@@ -102,7 +101,9 @@ def check_encoding(encoding: str | None) -> str | None:
 
 
 def is_plain(path: Path, encoding: str | None = None) -> bool:
-    """Whether the bytes of a file can be read as they are: neither packed nor marked, in UTF-8, and with line feeds, by its beginning."""
+    """Return whether a file can be read without conversion, judging by its beginning: not compressed, no byte order mark, UTF-8, line
+    feeds.
+    """
     with path.open("rb") as file:
         head = file.read(_PIECE)
     plain = encoding in (None, "utf-8", "ascii") and detect_compression(path) is None
@@ -110,10 +111,10 @@ def is_plain(path: Path, encoding: str | None = None) -> bool:
 
 
 def open_text(source: str | Path, name: str, encoding: str | None = None) -> ByteSource:
-    """Open a file, plain or packed, or standard input ("-") as UTF-8 bytes without a mark whose lines end with a line feed.
+    """Open a file, plain or compressed, or standard input ("-") as UTF-8 bytes without a byte order mark, with line feeds as line ends.
 
-    ``name``: for messages; ``encoding``: of bytes that have no mark; default UTF-8. Raises DataError: the file cannot be opened, and while
-    it is read, zeros and bytes that are no text, by line and column.
+    ``name`` is used in messages; ``encoding`` applies to bytes without a mark (default UTF-8). Raises DataError if the file cannot be
+    opened and, while reading, for zero bytes and invalid text, with line and column.
     """
     if source == "-" and sys.stdin is None:
         raise DataError("the standard input is closed; give a file, or a pipe that is open", name)
@@ -126,7 +127,9 @@ def open_text(source: str | Path, name: str, encoding: str | None = None) -> Byt
 
 
 def read_lines(path: str | Path, what: str = "") -> list[str]:
-    """Return the lines of a small text file, without their ends. Raises DataError: it cannot be read, or is no text; ``what`` it is."""
+    """Return the lines of a small text file, without line ends. Raises DataError if it cannot be read or is not text; ``what`` names it in
+    the message.
+    """
     try:
         with open_text(path, str(path)).stream as stream:
             text = stream.read().decode()
@@ -138,7 +141,7 @@ def read_lines(path: str | Path, what: str = "") -> list[str]:
 
 
 class _Text(io.RawIOBase):
-    """The text of a stream of bytes, as `open_text` gives it."""
+    """The text of a stream of bytes, in the form that `open_text` returns."""
 
     def __init__(self, raw: io.RawIOBase, name: str, encoding: str | None) -> None:
         self._raw, self._name, self._encoding = raw, name, encoding or "utf-8"
@@ -160,7 +163,7 @@ class _Text(io.RawIOBase):
         return got
 
     def _next(self) -> bytes:
-        """Return the next piece of the text, which may be empty."""
+        """Return the next piece of the text, possibly empty."""
         piece = self._raw.read(_PIECE) or b""
         if not self._began and len(piece) < 3:  # a pipe gives what it has
             while len(piece) < 3 and (more := self._raw.read(_PIECE)):
@@ -193,7 +196,7 @@ class _Text(io.RawIOBase):
         return piece
 
     def _decoded(self, piece: bytes) -> bytes:
-        """Return a piece in UTF-8, but for a character that is not whole yet."""
+        """Return a piece in UTF-8, without an incomplete character at the end."""
         if self._decoder is None:
             if self._encoding in ("utf-8", "ascii") and piece.isascii():
                 return piece
@@ -208,7 +211,7 @@ class _Text(io.RawIOBase):
             raise self._fault(why, before.decode(self._encoding, "replace").encode()) from error
 
     def _fault(self, reason: str, before: bytes) -> DataError:
-        """Return the error for what follows some bytes behind the lines that were counted."""
+        """Return the error at the position after ``before``, the bytes since the lines counted so far."""
         line, ends = before.rpartition(b"\n")[2], before.count(b"\n")
         column = len(line.decode("utf-8", "replace")) + (0 if ends else self._at) + 1
         return DataError(reason, self._name, self._lines + ends + 1, column)
@@ -228,7 +231,7 @@ def open_file(path: Path) -> io.FileIO:
 
 
 class _Counted(io.RawIOBase):
-    """A pipe that counts what it gave; standard input is kept open."""
+    """A pipe that counts the bytes it delivered; standard input is not closed."""
 
     def __init__(self, inner: Foreign, keep: bool) -> None:
         self._inner, self._keep = inner, keep
