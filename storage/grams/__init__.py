@@ -1,1 +1,1 @@
-"""Gram stores: symmetric matrices in blocks of pairs."""
+"""Gram stores: symmetric kernel matrices stored as blocks of row pairs."""

@@ -1,4 +1,4 @@
-"""Bundles of kernels computed together, and the plain values that name their blocks: tasks, references, attributes."""
+"""Bundles of kernels that are computed together, and the values that identify their blocks: tasks, references, attributes."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ from .layout import GramLayout, record_length
 FOLDER = "grams"
 ROOT = "zarr.json"
 Kernel = tuple[str, Any]
-"""Digest of a raw kernel, and what it is in JSON."""
+"""Digest of a raw kernel, and its JSON description."""
 
 
 @dataclass(frozen=True)
 class GramTask:
     """One object still to be computed: the block pair (i, j), i <= j, of all kernels of a bundle.
 
-    ``rows``, ``cols``: half-open ranges of samples; ``digests``: kernels, in the order the block must have along its first axis.
+    ``rows`` and ``cols`` are half-open ranges of samples; ``digests`` are the kernels, in the order of the block's first axis.
     """
 
     url: str
@@ -37,16 +37,15 @@ class GramTask:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Shape of the block: kernels, rows, columns."""
         return len(self.digests), self.rows[1] - self.rows[0], self.cols[1] - self.cols[0]
 
 
 @dataclass(frozen=True)
 class GramMeta:
-    """Description of a Gram store of n samples, in blocks of ``block`` rows; ``data``: digest of the samples.
+    """Description of a Gram store of n samples, in blocks of ``block`` rows; ``data`` is the digest of the samples.
 
-    ``budget``: bytes of one object, about; ``groups``: sizes of consecutive groups of samples of which only the squares on the diagonal are
-    kept; empty: the whole matrices.
+    ``budget`` is the approximate size of one object in bytes. ``groups`` are sizes of consecutive groups of samples, of which only the
+    squares on the diagonal are stored; if empty, the whole matrices are.
     """
 
     n: int
@@ -69,12 +68,11 @@ class GramMeta:
 
     @cached_property
     def layout(self) -> GramLayout:
-        """How the matrices are cut."""
+        """Division of the matrices into blocks."""
         return GramLayout(self.n, self.block, self.groups)
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one value."""
         return int(np.dtype(self.dtype).itemsize)
 
     def attributes(self) -> dict[str, Any]:
@@ -83,12 +81,12 @@ class GramMeta:
         return {"gramplane": {"schema": format_name("grams"), **values, **({"groups": list(self.groups)} if self.groups else {})}}
 
     def texts(self) -> dict[str, bytes]:
-        """Descriptions that every store has: key -> content."""
+        """Return the descriptions that every store has: key -> content."""
         return {ROOT: group_json(self.attributes()), f"{FOLDER}/zarr.json": group_json()}
 
     @classmethod
     def from_attributes(cls, attributes: Json, where: str) -> "GramMeta":
-        """Read the attributes of the root group; SchemaError if this is no Gram store, or one of an unknown version."""
+        """Read the attributes of the root group. Raises SchemaError if this is not a Gram store, or has an unknown version."""
         values = _read_fields(attributes, "grams", where, "a Gram store")
         try:
             return cls(values["n"], values["block"], values["dtype"], values["data"], values["budget"], tuple(values.get("groups", ())))
@@ -98,7 +96,9 @@ class GramMeta:
 
 @dataclass(frozen=True)
 class Bundle:
-    """Kernels (digest, JSON) whose blocks lie in the same objects, in this order along the first axis; the ``number``-th of a store."""
+    """Kernels (digest, JSON) whose blocks are in the same objects, in this order along the first axis; ``number`` counts the bundles of a
+    store.
+    """
 
     meta: GramMeta
     number: int
@@ -106,7 +106,7 @@ class Bundle:
 
     @cached_property
     def id(self) -> str:
-        """Content key: data, kernels, and how they are stored."""
+        """Content key: a digest of data, kernels and storage format."""
         meta = self.meta
         content = [format_name("bundle"), meta.data, meta.n, meta.block, meta.dtype, list(self.digests)]
         content += [list(meta.groups)] if meta.groups else []
@@ -114,34 +114,33 @@ class Bundle:
 
     @cached_property
     def digests(self) -> tuple[str, ...]:
-        """Kernel digests."""
         return tuple(digest for digest, _ in self.kernels)
 
     @property
     def prefix(self) -> str:
-        """Folder."""
+        """Folder of the bundle."""
         return f"{FOLDER}/{self.id}"
 
     @property
     def sums_prefix(self) -> str:
-        """Beginning of the keys of its sums; the crc32c of the records they were made from follows."""
+        """Prefix of the keys of its sums; it is followed by the crc32c of the records they were computed from."""
         return f"{self.prefix}/sums-"
 
     def without(self, digests: set[str]) -> "Bundle | None":
-        """The bundle of its other kernels, if there are any."""
+        """Return the bundle of its other kernels, or None if there are none."""
         others = tuple(kernel for kernel in self.kernels if kernel[0] not in digests)
         return Bundle(self.meta, self.number, others) if others else None
 
     def texts(self) -> dict[str, bytes]:
-        """Descriptions: key -> content."""
+        """Return the descriptions: key -> content."""
         arrays = {f"{self.prefix}/{name}/zarr.json": spec.to_json() for name, spec in (("blocks", self.blocks), ("records", self.records))}
         return {**arrays, f"{self.prefix}/zarr.json": group_json(self.attributes())}
 
     @cached_property
     def blocks(self) -> ArraySpec:
-        """The array of the blocks, (k, n, n), of which the lower block triangle is never written and reads as NaN.
+        """The array of the blocks, (k, n, n); the blocks below the diagonal are never written and read as NaN.
 
-        With groups block i begins at row i * block: what its rows do not fill, and what lies between groups, reads as NaN too.
+        With groups, block i begins at row i * block; rows beyond those of its group read as NaN, too.
         """
         side, b, k = self.meta.layout.side, self.meta.block, len(self.kernels)
         return ArraySpec((k, side, side), (k, b, b), self.meta.dtype)
@@ -158,31 +157,30 @@ class Bundle:
         return self.blocks.chunk_bytes // len(self.kernels)
 
     def block_key(self, i: int, j: int) -> str:
-        """Key of an object."""
+        """Return the key of an object."""
         return f"{self.prefix}/blocks/c/0/{i}/{j}"
 
     def record_key(self, i: int, j: int) -> str:
-        """Key of its record."""
+        """Return the key of an object's record."""
         return f"{self.prefix}/records/c/{i}/{j}/0"
 
     def identity(self, i: int, j: int) -> str:
-        """What a record is about; part of its checksum, so that records cannot be exchanged unnoticed."""
+        """Return the identity of a record, which is part of its checksum, so that swapped records are noticed."""
         return f"{self.id}/{i}/{j}"
 
     def task(self, url: str, i: int, j: int) -> GramTask:
-        """The task of computing one object."""
+        """Return the task of computing one object."""
         layout = self.meta.layout
         (rows, cols) = layout.shape(i, j)
         nbytes = len(self.kernels) * rows * cols * self.meta.itemsize
         return GramTask(url, i, j, layout.span(i), layout.span(j), self.digests, self.id, nbytes)
 
     def attributes(self) -> dict[str, Any]:
-        """Attributes of its group."""
         return {"gramplane": {"schema": format_name("bundle"), "number": self.number, "kernels": [list(kernel) for kernel in self.kernels]}}
 
     @classmethod
     def from_attributes(cls, attributes: Json, meta: GramMeta, where: str) -> "Bundle":
-        """Read the attributes of its group; SchemaError if they do not describe a bundle."""
+        """Read the attributes of the bundle's group. Raises SchemaError if they do not describe a bundle."""
         values = _read_fields(attributes, "bundle", where, "a bundle of Gram matrices")
         number, kernels = values.get("number"), values.get("kernels")
         if type(number) is not int or not isinstance(kernels, list) or not kernels:
@@ -199,7 +197,7 @@ def _read_fields(attributes: Json, kind: str, where: str, what: str) -> Mapping[
 
 
 def check_kernels(kernels: Sequence[Any]) -> tuple[Kernel, ...]:
-    """Return kernels as (digest, JSON) pairs, each digest once; SchemaError if one is no such pair."""
+    """Return kernels as (digest, JSON) pairs, each digest once. Raises SchemaError if an element is not such a pair."""
     descriptions: dict[str, Any] = {}
     for number, kernel in enumerate(kernels):
         if not isinstance(kernel, list | tuple) or len(kernel) != 2:
@@ -211,7 +209,7 @@ def check_kernels(kernels: Sequence[Any]) -> tuple[Kernel, ...]:
 
 
 def merge_runs(places: Sequence[tuple[str, int]]) -> tuple[tuple[str, int, int], ...]:
-    """Merge (bundle, position) into (bundle, start, stop) where neighbours lie side by side."""
+    """Merge (bundle, position) into (bundle, start, stop) for adjacent positions."""
     merged: list[tuple[str, int, int]] = []
     for bundle, q in places:
         if merged and merged[-1][0] == bundle and merged[-1][2] == q:

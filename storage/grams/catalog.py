@@ -1,4 +1,4 @@
-"""What a Gram store has: its manifest, bundles and kernels, and which blocks are recorded."""
+"""Contents of a Gram store: its manifest, bundles and kernels, and the recorded blocks."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -16,10 +16,10 @@ Digests = str | Sequence[str]
 
 
 class GramCatalog:
-    """The contents of a Gram store; the base of `GramStore`.
+    """The contents of a Gram store; the base class of `GramStore`.
 
-    ``url``: of a store that was replaced once, the folder of the version that was opened; ``digest``: sha256 of the manifest, the identity
-    of what was committed.
+    ``url`` is the folder of the opened version if the store was ever replaced. ``digest`` is the sha256 of the manifest, which identifies
+    the committed content.
     """
 
     def __init__(self, objects: Objects, opened: Opened | None = None) -> None:
@@ -33,7 +33,7 @@ class GramCatalog:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the manifest again, which another process may have replaced."""
+        """Read the manifest again, because another process may have replaced it."""
         self.sealed, self.digest = read_seal(self.objects)
         self.listed = dict(self.sealed)
         self.meta = GramMeta.from_attributes(self._group(ROOT), f"{self.url}/{ROOT}")
@@ -45,7 +45,7 @@ class GramCatalog:
                 raise SchemaError(f"{self.url}/{key} describes the bundle {bundle.id}; the folder has another name")
 
     def set_bundles(self, bundles: Iterable[Bundle]) -> None:
-        """Take over the bundles, in this order."""
+        """Set the bundles, in this order."""
         self.bundles = {bundle.id: bundle for bundle in bundles}
         self.places = {digest: (bundle.id, q) for bundle in self.bundles.values() for q, digest in enumerate(bundle.digests)}
 
@@ -55,7 +55,7 @@ class GramCatalog:
         return parse_json(read_listed(self.objects, self.listed, key), f"{self.url}/{key}").get("attributes")
 
     def extend(self, kernels: Sequence[tuple[str, Any]]) -> None:
-        """Declare bundles for new kernels; the manifest that lists them comes last."""
+        """Declare bundles for new kernels; the manifest that lists them is written last."""
         sizes = self.meta.layout.bundle_sizes(len(kernels), self.meta.itemsize, self.meta.budget) if kernels else []
         number = 1 + max((bundle.number for bundle in self.bundles.values()), default=-1)
         made, at, listed = [], 0, dict(self.listed)
@@ -67,7 +67,7 @@ class GramCatalog:
         self.seal(listed)
 
     def seal(self, listed: Record) -> str:
-        """Write the manifest, unless it says the same already; sums that it lists no longer are removed after it."""
+        """Write the manifest unless it is unchanged; sums that it no longer lists are removed afterwards."""
         if listed != self.sealed:
             self.digest = write_seal(self.objects, listed)
         for key in self.sealed.keys() - listed.keys():
@@ -79,7 +79,6 @@ class GramCatalog:
 
     @property
     def n(self) -> int:
-        """Number of samples."""
         return self.meta.n
 
     @property
@@ -89,32 +88,32 @@ class GramCatalog:
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """Digests of the kernels, in the order they were added."""
+        """Digests of the kernels, in the order in which they were added."""
         return tuple(self.places)
 
     def describe(self, digest: str) -> Json:
-        """What a kernel is, as given when it was added (JSON)."""
+        """Return the JSON description of a kernel, as given when it was added."""
         bundle, q = self.find(digest)
         return bundle.kernels[q][1]
 
     def find(self, digest: str) -> tuple[Bundle, int]:
-        """Return the bundle of a kernel and its position there."""
+        """Return the bundle of a kernel and the kernel's position in it."""
         if digest not in self.places:
             raise MissingBlock(f"{self.url} has no kernel {digest}; it has {len(self.places)}: add it with GramStore.create")
         bundle, q = self.places[digest]
         return self.bundles[bundle], q
 
     def bundles_of(self, digests: Digests | None) -> list[Bundle]:
-        """Return the bundles of some kernels (of all), in order."""
+        """Return the bundles of some kernels (default: all), in order."""
         if digests is None:
             return list(self.bundles.values())
         ids = {bundle.id for bundle, _ in map(self.find, as_digests(digests))}
         return [bundle for bundle in self.bundles.values() if bundle.id in ids]
 
     def missing(self, digests: Digests | None = None) -> list[GramTask]:
-        """Objects of some kernels (of all) that are not recorded yet, as tasks, each of all kernels of a bundle.
+        """Return the tasks for objects of some kernels (default: all) that are not recorded yet; each covers all kernels of a bundle.
 
-        By block pair, so that tasks that read the same samples follow one another.
+        Tasks are ordered by block pair, so that tasks with the same samples are consecutive.
         """
         bundles = self.bundles_of(digests)
         done = self.recorded(bundles)
@@ -122,7 +121,7 @@ class GramCatalog:
         return [bundle.task(self.url, i, j) for i, j in pairs for bundle in bundles if bundle.record_key(i, j) not in done]
 
     def recorded(self, bundles: Iterable[Bundle]) -> set[str]:
-        """Keys of the records that are there: those listed, those written here, and those found by looking."""
+        """Return the keys of the existing records: those in the manifest, those written by this object, and those found in the folder."""
         expected = {bundle.record_key(i, j): bundle for bundle in bundles for i, j in self.meta.layout.pairs()}
         known = {key for key in expected if key in self.listed or key in self.written}
         if len(known) == len(expected):
@@ -134,13 +133,13 @@ class GramCatalog:
         return known | seen
 
     def require(self, bundles: list[Bundle]) -> None:
-        """Refuse bundles that are not complete."""
+        """Raise MissingBlock for bundles that are not complete."""
         lacking = len(bundles) * self.meta.layout.n_pairs - len(self.recorded(bundles))
         if lacking:
             raise MissingBlock(f"{self.url}: {lacking} blocks of these kernels were not computed yet (GramStore.missing lists them)")
 
     def known_places(self) -> dict[str, BlockPair]:
-        """Keys of recorded objects and of their records, each with its bundle and block pair."""
+        """Return the keys of recorded objects and of their records, each with its bundle and block pair."""
         places: dict[str, BlockPair] = {}
         recorded = self.recorded(self.bundles.values())
         for bundle in self.bundles.values():
@@ -150,19 +149,18 @@ class GramCatalog:
         return places
 
     def unused(self, keep: Collection[str]) -> list[tuple[str, int]]:
-        """Kernels not among those to keep, each with the bytes of its blocks."""
+        """Return the kernels that are not to be kept, each with the bytes of its blocks."""
         sizes = {bundle.id: bundle.plane_bytes * self.meta.layout.n_pairs for bundle in self.bundles.values()}
         return [(digest, sizes[bundle]) for digest, (bundle, _) in self.places.items() if digest not in keep]
 
     def orphans(self) -> list[tuple[str, int]]:
-        """Objects that belong to nothing, with their bytes: blocks without a record, remains of a removal that was cut short."""
+        """Return objects that belong to nothing, with their bytes: blocks without a record, and remains of an interrupted removal."""
         known = {*self.listed, *self.known_places(), MANIFEST, LOCK, POINTER}
         keys = (key for key in self.objects.listing() if key not in known and not is_version(key.partition("/")[0]))
         return [(key, self.objects.size(key) or 0) for key in sorted(keys)]
 
 
 def create_store(objects: Objects, meta: GramMeta) -> None:
-    """Make an empty store."""
     if isinstance(objects, LocalObjects):
         _make_folder(objects)
     with objects.held():
@@ -180,7 +178,7 @@ def _make_folder(objects: LocalObjects) -> None:
 
 
 def check_same(store: GramCatalog, data_digest: str, wanted: dict[str, Any], groups: tuple[int, ...] = ()) -> None:
-    """Refuse a store of other samples (DigestMismatch), or one laid out otherwise (SchemaError)."""
+    """Raise DigestMismatch for a store of other samples, or SchemaError for one with another layout."""
     meta = store.meta
     if meta.data != data_digest:
         stored = f"{store.url} holds kernels of the data {meta.data}"
@@ -197,7 +195,7 @@ def check_same(store: GramCatalog, data_digest: str, wanted: dict[str, Any], gro
 
 
 def write_texts(objects: Objects, part: GramMeta | Bundle, listed: Record) -> Record:
-    """Write the groups every store has, or those of a bundle, as far as they are not listed."""
+    """Write the groups that every store has, or those of a bundle, unless they are listed already."""
     written: Record = {}
     for key, text in part.texts().items():
         if key not in listed:
@@ -206,5 +204,4 @@ def write_texts(objects: Objects, part: GramMeta | Bundle, listed: Record) -> Re
 
 
 def as_digests(digests: Digests) -> tuple[str, ...]:
-    """Return the digests as a tuple."""
     return (digests,) if isinstance(digests, str) else tuple(digests)

@@ -1,4 +1,4 @@
-"""How Gram matrices are cut into blocks: from their order, their number, the element type and a byte budget alone."""
+"""Division of Gram matrices into blocks, from their order, their number, the element type and a byte budget alone."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -20,15 +20,15 @@ OBJECT_BYTES = 32 << 20
 """Default bytes of one object: the blocks of all kernels of a bundle at one block pair."""
 
 MAX_BLOCKS = 4096
-"""Most row blocks: the pairs are listed one by one."""
+"""Largest number of row blocks; it is limited because the pairs are listed one by one."""
 
 _STEP = 16
 _LEAST = 256
-"""Blocks are not cut smaller than this: kernels are divided into several bundles instead."""
+"""Smallest block size; instead of smaller blocks, kernels are divided into several bundles."""
 
 
 def plan_block(n: int, n_kernels: int, itemsize: int, budget: int = OBJECT_BYTES) -> int:
-    """Rows of one block: as many as ``budget`` bytes allow for all kernels at once, then evened out, so that little is padding."""
+    """Return the rows of one block: as many as ``budget`` bytes allow for all kernels together, then equalised to reduce padding."""
     fits = isqrt(max(0, budget) // (itemsize * max(1, n_kernels)))
     fewest = -(-n // (MAX_BLOCKS * _STEP)) * _STEP
     max_rows = max(_LEAST, fewest, fits // _STEP * _STEP)
@@ -40,9 +40,9 @@ def plan_block(n: int, n_kernels: int, itemsize: int, budget: int = OBJECT_BYTES
 
 @dataclass(frozen=True)
 class GramLayout:
-    """Symmetric n x n matrices in square blocks, of which the upper triangle is kept.
+    """Symmetric n x n matrices in square blocks, of which the upper triangle is stored.
 
-    With groups (their sizes), only the squares of the groups on the diagonal are kept, each cut from its own beginning: no block holds rows
+    With groups (given by size), only their squares on the diagonal are stored, each divided from its own first row: no block contains rows
     of two groups, and no block pair joins two. The last block of a group may have fewer rows.
     """
 
@@ -61,12 +61,12 @@ class GramLayout:
 
     @cached_property
     def _starts(self) -> tuple[int, ...]:
-        """First rows of the groups, and n."""
+        """First rows of the groups, followed by n."""
         return (0, *accumulate(self.groups or (self.n,)))
 
     @cached_property
     def _firsts(self) -> tuple[int, ...]:
-        """First blocks of the groups, and their number."""
+        """First blocks of the groups, followed by the number of blocks."""
         return (0, *accumulate(-(-(hi - lo) // self.block) for lo, hi in pairwise(self._starts)))
 
     @cached_property
@@ -76,17 +76,16 @@ class GramLayout:
 
     @property
     def n_blocks(self) -> int:
-        """Number of row blocks."""
         return self._firsts[-1]
 
     @property
     def n_pairs(self) -> int:
-        """Number of block pairs: m (m + 1) / 2 for m blocks of a group, added up."""
+        """Number of block pairs: the sum over groups of m (m + 1) / 2 for m blocks."""
         return sum((hi - lo) * (hi - lo + 1) // 2 for lo, hi in pairwise(self._firsts))
 
     @property
     def side(self) -> int:
-        """Order of the stored array: with groups every block has the full size, what its rows leave is padding."""
+        """Order of the stored array; with groups each block has the full size, including padding."""
         return self.n_blocks * self.block if self.groups else self.n
 
     @property
@@ -99,23 +98,23 @@ class GramLayout:
         return ((i, j) for lo, hi in pairwise(self._firsts) for i in range(lo, hi) for j in range(i, hi))
 
     def span(self, i: int) -> tuple[int, int]:
-        """Half-open range of the rows of block i."""
+        """Return the half-open range of rows of block i."""
         return self._spans[i]
 
     def shape(self, i: int, j: int) -> tuple[int, int]:
-        """Rows and columns of block pair (i, j), without padding."""
+        """Return the rows and columns of block pair (i, j), without padding."""
         (a, b), (c, d) = self.span(i), self.span(j)
         return b - a, d - c
 
     def check(self, i: int, j: int) -> None:
-        """Raise SchemaError at block numbers outside the matrix, naming the limit."""
+        """Raise SchemaError for block numbers outside the matrix, naming the limit."""
         if not (0 <= i < self.n_blocks and 0 <= j < self.n_blocks):
             raise SchemaError(f"block pair ({i}, {j}) does not exist: the Gram matrix has {self.n_blocks} row blocks of {self.block}")
         if self.groups and bisect_right(self._firsts, i) != bisect_right(self._firsts, j):
             raise SchemaError(f"block pair ({i}, {j}) joins two groups of rows, of which only the squares on the diagonal are kept")
 
     def bundle_sizes(self, n_kernels: int, itemsize: int, budget: int) -> list[int]:
-        """Divide kernels into bundles of about equal size whose objects keep to the budget, at least one kernel each."""
+        """Divide kernels into bundles of about equal size whose objects stay within the budget, with at least one kernel each."""
         plane = self.block * self.block * itemsize
         if plane > MAX_CHUNK_BYTES:
             raise SchemaError(f"block {self.block} makes objects of {plane} bytes; the limit is {MAX_CHUNK_BYTES}")
@@ -130,7 +129,7 @@ Vector = npt.NDArray[np.float64]
 
 
 class GramSums(NamedTuple):
-    """Sums over one raw Gram matrix K, from which every centring and normalization follows.
+    """Sums over one raw Gram matrix K, sufficient for every centring and normalisation.
 
     ``trace`` sum_i K_ii; ``diagonal`` (n,) K_ii; ``row_sums`` (n,) sum_j K_ij; ``total`` sum_ij K_ij.
     """
@@ -143,24 +142,24 @@ class GramSums(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BlockRecord:
-    """Record of one written object, itself a chunk of a Zarr array of float64.
+    """Record of one written object, stored as a chunk of a float64 Zarr array.
 
-    ``running`` uint32 (k,): crc32c of the object up to the end of every kernel. A kernel in the middle is checked alone: extending the
-    checksum before it by its bytes must give the one after it. ``sums`` (k, 2, b): ``[:, 0]`` over the columns of the block, ``[:, 1]``
-    over its rows or, for a diagonal block, the diagonal; NaN beyond the edges.
+    ``running``, uint32 (k,), is the crc32c of the object up to the end of each kernel. A single kernel is checked by extending the previous
+    checksum by its bytes, which must give the next one. ``sums``, (k, 2, b): ``[:, 0]`` over the columns of the block, ``[:, 1]`` over its
+    rows or, for a diagonal block, the diagonal; NaN beyond the edges.
     """
 
     running: npt.NDArray[np.uint32]
     sums: Vector
 
     def encode(self, identity: str) -> Vector:
-        """The stored form: [checksum of identity and rest, running, sums]."""
+        """Return the stored form: [checksum of identity and rest, running, sums]."""
         payload = np.concatenate([self.running.astype(np.float64), self.sums.reshape(-1)]).astype("<f8")
         return np.concatenate([[float(crc32c(identity.encode(), payload))], payload]).astype("<f8")
 
     @classmethod
     def decode(cls, data: Bytes, identity: str, k: int, block: int, where: str) -> "BlockRecord":
-        """Read the stored form; DigestMismatch if its length or checksum is wrong, or it belongs to another block."""
+        """Read the stored form. Raises DigestMismatch if its length or checksum is wrong, or it belongs to another block."""
         length = record_length(k, block)
         if data.nbytes != 8 * length:
             raise DigestMismatch(f"{where}, bytes 0:{8 * length}: the object has {data.nbytes} bytes instead of {8 * length}")
@@ -171,12 +170,12 @@ class BlockRecord:
 
 
 def record_length(k: int, block: int) -> int:
-    """Float64 numbers in the record of a bundle of k kernels."""
+    """Return the number of float64 values in the record of a bundle of k kernels."""
     return 1 + k + 2 * k * block
 
 
 def running_crcs(planes: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
-    """crc32c of (k, …) planes laid end to end, after each of them."""
+    """Return the crc32c of concatenated planes (k, …), after each of them."""
     checksums, value = np.empty(len(planes), np.uint32), 0
     for q, plane in enumerate(planes):
         checksums[q] = value = google_crc32c.extend(value, as_bytes(plane))  # pyright: ignore[reportArgumentType] (any contiguous buffer)
@@ -184,7 +183,7 @@ def running_crcs(planes: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
 
 
 def block_sums(values: npt.NDArray[Any], block: int, diagonal: bool) -> Vector:
-    """Share of one block pair in the sums: see `BlockRecord`; float64 accumulation."""
+    """Return the contribution of one block pair to the sums, accumulated in float64; see `BlockRecord`."""
     k, rows, cols = values.shape
     sums = np.full((k, 2, block), np.nan)
     # Infinities and NaN are looked for in the result, and named by the caller.
@@ -198,7 +197,7 @@ def block_sums(values: npt.NDArray[Any], block: int, diagonal: bool) -> Vector:
 
 
 def add_up(layout: GramLayout, k: int, sums_of: Callable[[int, int], Vector]) -> tuple[Vector, Vector]:
-    """Diagonals and row sums of k matrices, each (k, n), from the shares of all block pairs, in one fixed order."""
+    """Return diagonals and row sums of k matrices, each (k, n), from the contributions of all block pairs, added in a fixed order."""
     diagonal, row_sums = np.empty((k, layout.n)), np.zeros((k, layout.n))
     for i, j in layout.pairs():
         share, (a, b), (c, d) = sums_of(i, j), layout.span(i), layout.span(j)

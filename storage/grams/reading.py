@@ -1,5 +1,7 @@
-"""Reading blocks of Gram matrices: only the bytes of the kernels asked for, each checked the first time in a process; and the checks of
-the arrays that go into a store and come out of it."""
+"""Reading of Gram matrix blocks, and checks of arrays that enter or leave a store.
+
+Only the bytes of the requested kernels are read, and each kernel is checked once per process.
+"""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -21,7 +23,7 @@ BlockPair = tuple[Bundle, int, int]
 
 
 class BlockReader:
-    """Reads objects and records of a Gram store, remembering which kernels of which objects were checked."""
+    """Reads objects and records of a Gram store, and remembers which kernels of which objects were checked."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -29,13 +31,15 @@ class BlockReader:
         self._checked: dict[str, int] = {}
 
     def forget(self, bundle: Bundle, i: int, j: int) -> None:
-        """Check an object anew when it is read next: it was written again."""
+        """Check an object again at its next read, because it was rewritten."""
         key = bundle.block_key(i, j)
         self._running.pop(key, None)
         self._checked.pop(key, None)
 
     def read(self, bundle: Bundle, i: int, j: int, start: int, stop: int, out: npt.NDArray) -> None:
-        """Fill ``out`` (stop - start, rows, cols) with the blocks of kernels ``start:stop``; DigestMismatch names one that changed."""
+        """Fill ``out`` (stop - start, rows, cols) with the blocks of kernels ``start:stop``. Raises DigestMismatch, which names a kernel
+        whose bytes changed.
+        """
         b, key = bundle.meta.block, bundle.block_key(i, j)
         whole = out if out.shape[1:] == (b, b) else np.empty((stop - start, b, b), out.dtype)
         requested = (1 << stop) - (1 << start)
@@ -66,7 +70,7 @@ class BlockReader:
         return self._running[key]
 
     def record(self, bundle: Bundle, i: int, j: int) -> BlockRecord:
-        """Read the record of an object; MissingBlock if there is none: the block was not computed."""
+        """Return the record of an object. Raises MissingBlock if there is none: the block was not computed."""
         try:
             data = self._objects.read(bundle.record_key(i, j))
         except MissingBlock as error:
@@ -75,12 +79,12 @@ class BlockReader:
         return self.decode(bundle, i, j, data)
 
     def decode(self, bundle: Bundle, i: int, j: int, data: Bytes) -> BlockRecord:
-        """Check the bytes of a record."""
+        """Check and decode the bytes of a record."""
         location = f"{self._objects.url}: {describe_key(bundle.record_key(i, j))}"
         return BlockRecord.decode(data, bundle.identity(i, j), len(bundle.kernels), bundle.meta.block, location)
 
     def verify(self, bundle: Bundle, i: int, j: int, listed: tuple[int, int] | None) -> None:
-        """Compare every kernel of an object with the record, and the whole with the manifest if it lists it."""
+        """Compare each kernel of an object with the record, and the whole object with the manifest if it is listed there."""
         key = bundle.block_key(i, j)
         planes = np.empty((len(bundle.kernels), bundle.plane_bytes), np.uint8)
         running = self.record(bundle, i, j).running
@@ -95,7 +99,7 @@ class BlockReader:
 def verify_objects(
     objects: Objects, listed: Record, places: dict[str, BlockPair], progress: Callable[[int, int], None] | None = None
 ) -> VerifyReport:
-    """Re-read everything (see `GramStore.verify`)."""
+    """Re-read and check everything (see `GramStore.verify`)."""
     reader = BlockReader(objects)
     sizes = {key: (b.blocks if key == b.block_key(i, j) else b.records).chunk_bytes for key, (b, i, j) in places.items()}
     sizes |= {key: size for key, (size, _) in listed.items()}
@@ -116,7 +120,7 @@ def verify_objects(
 def copy_kernels(
     url: str, reader: BlockReader, write: Callable[[GramTask, npt.NDArray[Any]], Record], old: Bundle, new: Bundle, recorded: set[str]
 ) -> Record:
-    """Write the blocks of the kernels of ``new``, all of which ``old`` has; damaged and missing ones are left out."""
+    """Write the blocks of the kernels of ``new``, which are all in ``old``; damaged and missing ones are skipped."""
     written: Record = {}
     for i, j in old.meta.layout.pairs():
         if old.record_key(i, j) not in recorded:
@@ -134,7 +138,7 @@ def copy_kernels(
 
 
 def _wrong_planes(running: npt.NDArray[np.uint32], start: int, planes: npt.NDArray) -> list[int]:
-    """Positions of planes, the first being number ``start``, whose bytes do not lead from one running checksum to the next."""
+    """Return the positions of planes, counted from ``start``, whose bytes do not lead from one running checksum to the next."""
     before = [int(running[start - 1]) if start else 0, *running[start : start + len(planes)].tolist()]
     steps = zip(planes, pairwise(before), strict=True)
     return [start + k for k, (plane, (last, now)) in enumerate(steps) if google_crc32c.extend(last, as_bytes(plane)) != now]
@@ -148,7 +152,9 @@ def _describe_planes(bundle: Bundle, key: str, wrong: list[int]) -> str:
 
 
 def whole_block(task: GramTask, values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
-    """Return the values as they are stored; refuse what is not the whole block of every kernel, or would be rounded."""
+    """Return the values in stored form. Raises UnalignedWrite unless they are the whole block of each kernel, and SchemaError if a value
+    would be rounded.
+    """
     if np.shape(values) != task.shape:
         whole = f"the whole block of {task.shape[0]} kernels is {task.shape}"
         raise UnalignedWrite(f"block ({task.i}, {task.j}): the array has the shape {np.shape(values)}; {whole}")
@@ -158,7 +164,7 @@ def whole_block(task: GramTask, values: npt.NDArray[Any], dtype: str) -> npt.NDA
 
 
 def refuse_values(task: GramTask, values: npt.NDArray[Any], sums: npt.NDArray[np.float64]) -> None:
-    """Refuse values that are not finite, and diagonal blocks that are not symmetric to the bit."""
+    """Raise DataError for values that are not finite, and SchemaError for diagonal blocks that are not exactly symmetric."""
     if not np.isfinite(sums[:, 0, : values.shape[1]]).all() and not np.isfinite(values).all():
         q, row, col = (int(axis[0]) for axis in np.nonzero(~np.isfinite(values)))
         rows = f"rows {task.rows[0] + row} and {task.cols[0] + col}"
@@ -176,7 +182,7 @@ def _is_symmetric(square: npt.NDArray[Any]) -> bool:
 
 
 def pad_planes(planes: npt.NDArray[Any], block: int) -> npt.NDArray[Any]:
-    """Planes filled up with NaN to the size every object has."""
+    """Return planes padded with NaN to the size of every object."""
     if planes.shape[1:] == (block, block):
         return planes
     out = np.full((len(planes), block, block), np.nan, dtype=planes.dtype)
@@ -185,7 +191,7 @@ def pad_planes(planes: npt.NDArray[Any], block: int) -> npt.NDArray[Any]:
 
 
 def output_array(out: npt.NDArray[Any] | None, shape: tuple[int, ...], dtype: np.dtype) -> npt.NDArray[Any]:
-    """Return ``out`` if it can be read into, a new array if it is None."""
+    """Return ``out`` if it is suitable for reading into, or a new array if it is None."""
     if out is None:
         return np.empty(shape, dtype)
     if out.shape != shape or out.dtype != dtype or not out.flags.c_contiguous or not out.flags.writeable:

@@ -1,8 +1,8 @@
-"""Gram stores: many kernels over the same samples, as upper triangles of blocks on disk, kept from run to run.
+"""Gram stores: many kernels over the same samples, stored on disk as upper triangles of blocks and reused between runs.
 
-A store is a Zarr v3 group. One object holds the blocks of all kernels of a bundle (kernels computed together) at one block pair; the
-task that wrote it writes a record beside it, and only a recorded object counts. Further kernels make further bundles: nothing that is
-there is written again. ``manifest.json`` lists everything with its crc32c; what was finished after it was written is found by its record.
+A store is a Zarr v3 group. One object holds the blocks of all kernels of a bundle (kernels computed together) at one block pair. The task
+that wrote it also writes a record, and only recorded objects count. Further kernels form further bundles, and nothing existing is
+rewritten. ``manifest.json`` lists everything with its crc32c; objects finished later are found by their records.
 """
 
 import os
@@ -32,10 +32,10 @@ __all__ = ["GramRef", "GramStore", "GramSums", "GramTask", "open_gram"]
 
 @dataclass(frozen=True)
 class GramRef:
-    """A stored block pair (i, j), i <= j, of chosen kernels by name: what a task receives instead of data.
+    """Reference to a stored block pair (i, j), i <= j, of chosen kernels, passed to tasks in place of data.
 
-    ``parts``: (bundle, start, stop) of the kernels, in order; ids of bundles are content keys, so they also say which data and kernels
-    these are. ``nbytes``: bytes of the loaded block.
+    ``parts`` are (bundle, start, stop) of the kernels, in order. Bundle ids are content keys, so they also identify data and kernels.
+    ``nbytes`` is the size of the loaded block.
     """
 
     url: str
@@ -50,19 +50,19 @@ class GramRef:
         return GramRef, astuple(self)
 
     def load(self, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
-        """Read the block (k, rows, cols); ``out`` as in `GramStore.block`."""
+        """Return the block (k, rows, cols); ``out`` is as in `GramStore.block`."""
         return open_gram(self.url, [bundle for bundle, _, _ in self.parts])._read(self.parts, self.i, self.j, out)
 
     def select(self, which: Sequence[int]) -> "GramRef":
-        """Return the same block pair of some of its kernels, by their places."""
+        """Return the same block pair for some of its kernels, by position."""
         places = [(bundle, q) for bundle, start, stop in self.parts for q in range(start, stop)]
         return replace(self, parts=merge_runs([places[k] for k in which]), nbytes=self.nbytes // len(places) * len(which))
 
 
 class GramStore(GramCatalog):
-    """Gram matrices of many kernels over the same samples. Make it with `GramStore.create` or `GramStore.open`.
+    """Gram matrices of many kernels over the same samples; create it with `GramStore.create` or `GramStore.open`.
 
-    Writing needs no lock as long as every block pair is written by one process at a time; who hands out the tasks holds `lock`.
+    Writing needs no lock as long as each block pair is written by one process at a time; the process that assigns the tasks holds `lock`.
     """
 
     @classmethod
@@ -78,14 +78,15 @@ class GramStore(GramCatalog):
         budget: int = OBJECT_BYTES,
         groups: Sequence[int] = (),
     ) -> "GramStore":
-        """Make a store for some kernels, or open the one that is there and add the kernels it lacks.
+        """Create a store for some kernels, or open an existing one and add the kernels it lacks.
 
-        ``data_digest``: of the samples, and of everything else the kernels were computed from; ``kernels``: (digest, JSON) of raw kernels,
-        before any centring and normalization; ``block``: rows of a block, planned if not given; a store that is there keeps its own;
-        ``budget``: bytes of one object, about: what a task that computes or reads one must hold; ``groups``: sizes of consecutive groups of
-        samples, if only their squares on the diagonal are wanted. Raises DigestMismatch if the store was made from other data; SchemaError
-        if it has another n, type or block size, or other files are there; RunLocked if kernels are to be added while another process
-        builds.
+        ``data_digest`` identifies the samples and everything else the kernels were computed from. ``kernels`` are (digest, JSON) of raw
+        kernels, before centring and normalisation. ``block`` is the number of rows of a block [default: planned]; an existing store keeps
+        its own. ``budget`` is the approximate size of one object in bytes, which a task that computes or reads one must hold. ``groups``
+        are sizes of consecutive groups of samples, if only their squares on the diagonal are needed.
+
+        Raises DigestMismatch if the store was made from other data; SchemaError if it has another n, type or block size, or other files are
+        there; RunLocked if kernels have to be added while another process writes.
         """
         checked, objects = check_kernels(kernels), open_objects(url)
         if not versions.is_finished(objects):
@@ -104,7 +105,7 @@ class GramStore(GramCatalog):
 
     @classmethod
     def open(cls, url: str | os.PathLike[str]) -> "GramStore":
-        """Open a store, finished or not, in the version that is current now, and stay on it; MissingBlock if there is none."""
+        """Open the current version of a store, finished or not, and stay on it. Raises MissingBlock if there is none."""
         base = open_objects(url)
         if not versions.is_finished(base):
             return cls(base)
@@ -112,11 +113,11 @@ class GramStore(GramCatalog):
         return cls(opened.objects, opened)
 
     def write(self, task: GramTask, values: npt.NDArray[Any]) -> Record:
-        """Write the whole block (k, rows, cols) of a task and its record; only then the block counts. Any process may call it.
+        """Write the whole block (k, rows, cols) of a task, and then its record, which makes the block count. Any process may call this.
 
-        Returns the records of both objects, for `commit`. UnalignedWrite if the values are not the whole block; SchemaError if a value
-        would be rounded, or a diagonal block is not symmetric to the bit; DataError if a value is not finite, naming kernel, row and
-        column. When the disk is full (OutOfSpace) the block is missing, and everything else stays.
+        Returns the records of both objects, for `commit`. Raises UnalignedWrite if the values are not the whole block; SchemaError if a
+        value would be rounded, or a diagonal block is not exactly symmetric; DataError, with kernel, row and column, if a value is not
+        finite. If the disk is full (OutOfSpace) the block is missing, and everything else stays.
         """
         bundle = self._bundle(task)
         planes = whole_block(task, values, self.meta.dtype)
@@ -143,7 +144,7 @@ class GramStore(GramCatalog):
 
     @contextmanager
     def lock(self) -> Iterator["GramStore"]:
-        """Hold the store, as the one who hands out tasks, for the duration of the block; what was finished is committed at the end."""
+        """Hold the store during the block, as the process that assigns tasks; finished objects are committed at the end."""
         with self.objects.held():
             if isinstance(self.objects, LocalObjects):
                 sweep_temporaries(self.objects.root)
@@ -152,9 +153,9 @@ class GramStore(GramCatalog):
             self.commit()
 
     def commit(self, records: Iterable[Record] = ()) -> str:
-        """List everything that is recorded in the manifest, write the sums of kernels that became complete; return the digest.
+        """List everything recorded in the manifest, write the sums of kernels that became complete, and return the digest.
 
-        ``records``: what `write` returned in other processes; needed only for blocks that were written again (see `damaged`).
+        ``records`` are the results of `write` in other processes; they are needed only for rewritten blocks (see `damaged`).
         """
         if read_seal(self.objects)[1] != self.digest:
             self.refresh()
@@ -170,7 +171,9 @@ class GramStore(GramCatalog):
         return self.seal(listed)
 
     def _note_records(self, bundle: Bundle) -> None:
-        """Check records that are not listed yet and note them; a torn one (after a power loss) is removed, its block missing."""
+        """Check and note records that are not listed yet; an incomplete one (after a power loss) is removed, so its block counts as
+        missing.
+        """
         recorded = self.recorded([bundle])
         for i, j in self.meta.layout.pairs():
             noted = bundle.record_key(i, j)
@@ -186,7 +189,7 @@ class GramStore(GramCatalog):
             self.written[bundle.block_key(i, j)] = (bundle.blocks.chunk_bytes, int(record.running[-1]))
 
     def _note_sums(self, bundle: Bundle, listed: Record) -> Record:
-        """Write the sums of a complete bundle unless they are there, made from these very records."""
+        """Write the sums of a complete bundle, unless they exist and were computed from these records."""
         entries = [listed.get(bundle.record_key(i, j)) for i, j in self.meta.layout.pairs()]
         prefix = None if None in entries else f"{bundle.sums_prefix}{crc32c(np.array(entries, dtype='<u8')):08x}"
         if prefix is not None and f"{prefix}/zarr.json" in listed:
@@ -204,10 +207,11 @@ class GramStore(GramCatalog):
         return add_up(self.meta.layout, len(bundle.kernels), lambda i, j: self.reader.record(bundle, i, j).sums)
 
     def block(self, digests: Digests, i: int, j: int, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
-        """Block pair (i, j) of chosen kernels, raw values (k, rows, cols); below the diagonal the stored block is transposed (a view).
+        """Return block pair (i, j) of chosen kernels, raw values (k, rows, cols); below the diagonal it is a transposed view of the stored
+        block.
 
-        ``out``: C-contiguous array to read into (for i <= j only): fresh memory costs as much as reading. MissingBlock if it was not
-        computed, or its object is gone; DigestMismatch if its bytes changed; the kernel is named.
+        ``out`` is a C-contiguous array to read into (for i <= j only), because allocating memory takes as long as reading. Raises
+        MissingBlock if the block was not computed or its object is missing; DigestMismatch, which names the kernel, if its bytes changed.
         """
         self.meta.layout.check(i, j)
         if i > j:
@@ -215,7 +219,9 @@ class GramStore(GramCatalog):
         return self._read(self._parts(digests), i, j, out)
 
     def refs(self, digests: Digests | None = None) -> list[GramRef]:
-        """References to all block pairs of chosen kernels (all by default), row by row; MissingBlock if some were not computed yet."""
+        """Return references to all block pairs of chosen kernels (default: all), row by row. Raises MissingBlock if some were not computed
+        yet.
+        """
         chosen = self.kernels if digests is None else as_digests(digests)
         self.require(self.bundles_of(chosen))
         parts, layout = self._parts(chosen), self.meta.layout
@@ -240,7 +246,7 @@ class GramStore(GramCatalog):
         return block
 
     def sums(self, digest: str) -> GramSums:
-        """Trace, diagonal, row sums and total of a kernel's raw matrix; MissingBlock if blocks were not computed yet."""
+        """Return trace, diagonal, row sums and total of a kernel's raw matrix. Raises MissingBlock if blocks were not computed yet."""
         bundle, q = self.find(digest)
         sums = (key for key in self.listed if key.startswith(bundle.sums_prefix) and key.endswith("/zarr.json") and key.count("/") == 3)
         prefix = next((key.rpartition("/")[0] for key in sums), None)
@@ -256,11 +262,13 @@ class GramStore(GramCatalog):
         return GramSums(float(trace), diagonal, row_sums, float(total))
 
     def verify(self, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
-        """Compare all listed or recorded objects with their checksums; ``progress`` is called with (bytes read, bytes in total)."""
+        """Compare all listed or recorded objects with their checksums; ``progress`` is called with (bytes read, total bytes)."""
         return verify_objects(self.objects, self.listed, self.known_places(), progress)
 
     def damaged(self, report: VerifyReport | None = None) -> list[GramTask]:
-        """Tasks that write damaged blocks again; pass what `write` returns for them to `commit`, which writes the rest again itself."""
+        """Return tasks that rewrite damaged blocks. Pass the results of `write` for them to `commit`, which rewrites the remaining objects
+        itself.
+        """
         keys = [damage.key for damage in (report or self.verify()).damaged]
         places = self.known_places()
         for key in keys:
@@ -273,7 +281,7 @@ class GramStore(GramCatalog):
         return [bundle.task(self.url, i, j) for _, (bundle, i, j) in sorted(blocks.items())]
 
     def drop(self, digests: Digests) -> None:
-        """Remove kernels and free their space; the other kernels of their bundles are written anew, into smaller bundles."""
+        """Remove kernels and free their space; the other kernels of their bundles are rewritten into smaller bundles."""
         gone = set(as_digests(digests))
         self.bundles_of(tuple(gone))
         with self.objects.held():
@@ -300,7 +308,9 @@ class GramStore(GramCatalog):
             self.objects.below(bundle.prefix).clear()
 
     def remove_orphans(self) -> list[tuple[str, int]]:
-        """Remove orphans and temporary files of killed writers, and return them; not while another process builds (RunLocked)."""
+        """Remove orphaned objects and temporary files of killed writers, and return them. Raises RunLocked while another
+        process writes.
+        """
         with self.objects.held():
             self.refresh()
             if isinstance(self.objects, LocalObjects):
@@ -316,7 +326,7 @@ _shared: "OrderedDict[str, GramStore]" = OrderedDict()
 
 
 def open_gram(url: str, bundles: Iterable[str] = ()) -> GramStore:
-    """Return the store opened before in this process, or open it; MissingBlock if it does not have the given bundles (any more)."""
+    """Return the store opened before in this process, or open it. Raises MissingBlock if it lacks one of the given bundles."""
     store = _shared.get(url) or GramStore.open(url)
     if any(bundle not in store.bundles for bundle in bundles):
         store.refresh()
@@ -334,15 +344,15 @@ def open_gram(url: str, bundles: Iterable[str] = ()) -> GramStore:
 
 
 def forget_grams() -> None:
-    """Let go of the stores that this process keeps open for references alone."""
+    """Close the stores that this process keeps open only for references."""
     _shared.clear()
 
 
 def begin_replacement(url: str | os.PathLike[str], data_digest: str, dtype: str) -> str | None:
-    """Return the place of a new version of a Gram store, or None where kernels can be added to what is there, or nothing is.
+    """Return the location for a new version of a Gram store; None if kernels can be added to the existing store, or there is no store.
 
-    The new version is built there like any store; `end_replacement` makes it current. A killed build is found again, and goes on, if it was
-    of the same samples and type. SchemaError if the place holds something else, or files that it did not write.
+    The new version is built there like any store, and `end_replacement` makes it current. The unfinished version of a killed process is
+    resumed if it has the same samples and type. Raises SchemaError if the location holds something else, or files that it did not write.
     """
     base = open_objects(url)
     if not versions.is_finished(base) or _is_compatible(base.url, data_digest, dtype):
@@ -366,7 +376,7 @@ def _is_compatible(url: str, data_digest: str, dtype: str) -> bool:
 
 
 def end_replacement(url: str | os.PathLike[str], place: str) -> None:
-    """Make a version current that `begin_replacement` named; the old one goes when nobody reads it."""
+    """Make the version from `begin_replacement` current; the old one is removed when it has no more readers."""
     forget_grams()
     base = open_objects(url)
     versions.publish_version(base, place.rpartition("/")[2], GramStore.open(place).meta.data, versions.pointer_tag(base))

@@ -11,9 +11,11 @@ T = TypeVar("T")
 
 
 def compile_kernel(function: F) -> F:
-    """Compile with numba: without the interpreter lock, IEEE arithmetic in program order, cached on disk where there is a place to write
-    to; a cache that is full or may not be written costs time only. No fast-math: sums must come out in the written order, so that the bits
-    do not depend on how the input was cut."""
+    """Compile with numba: without the interpreter lock, with IEEE arithmetic in program order, cached on disk if possible.
+
+    A full or read-only cache only costs time. Fast-math is off, because sums must be added in the written order, so that the bits do not
+    depend on how the input was divided.
+    """
     compile_it: Any = numba.njit
     try:
         made = compile_it(cache=True, nogil=True, error_model="numpy")(function)

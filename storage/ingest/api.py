@@ -88,122 +88,124 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     warn: Callable[[str], None] | None = None,
     dry_run: bool = False,
 ) -> BlockStore | dict[str, Any]:
-    """Turn any input into a block store, in bounded memory.
+    """Convert any input to a block store, in bounded memory.
 
     SVMlight text is parsed once into binary rows on scratch, then sorted into column stripes by a two-phase external sort; dense
-    input keeps its dense form. The bytes of the store depend on the input and the options alone, not on ``jobs`` or on interruptions.
+    input stays dense. The bytes of the store depend only on the input and the options, not on ``jobs`` or on interruptions.
 
     Parameters
     ----------
     source : path, URL, "-", array, frame, or (X, y)
-        SVMlight text, CSV or TSV (plain, .gz, .bz2, .xz, .zst, or standard input), Parquet (also a folder of files), Feather and Arrow,
-        .npz, .npy or .mat files, also in an object store or on a web server, from where they are copied to scratch; sequences for string
-        kernels in FASTA (label: the word ``label=VALUE`` of the header) or one a line (``LABEL<tab>STRING``, or the string alone); an
-        ndarray, SciPy sparse matrix or list of texts; a data frame of pandas, polars, Arrow or Dask (one partition at a time), a stream of
-        record batches (``__arrow_c_stream__``), data of xarray, or a ``dask.array`` (one row block at a time); or a pair of features and
-        target. What becomes of the columns of a table: docs/tables.md.
+        SVMlight text, CSV or TSV (plain, .gz, .bz2, .xz, .zst, or standard input); Parquet (also a folder of files), Feather and Arrow;
+        .npz, .npy or .mat files. Files may be in an object store or on a web server, from where they are copied to scratch. Sequences for
+        string kernels in FASTA (label: the word ``label=VALUE`` of the header) or one per line (``LABEL<tab>STRING``, or the string alone).
+        An ndarray, SciPy sparse matrix or list of texts; a data frame of pandas, polars, Arrow or Dask (one partition at a time); a stream
+        of record batches (``__arrow_c_stream__``); xarray data; or a ``dask.array`` (one row block at a time). Or a pair of features and
+        target. How the columns of a table are treated: docs/tables.md.
     store_url : path or URL
         The store; see `BlockStore`.
     format : str
-        "svmlight", "csv", "tsv", "parquet", "feather", "npz", "npy", "mat", "fasta" or "strings"; "auto" goes by the ending of the name,
-        with SVMlight for names without one.
+        "svmlight", "csv", "tsv", "parquet", "feather", "npz", "npy", "mat", "fasta" or "strings"; "auto" uses the ending of the name,
+        and SVMlight for names without one.
     encoding : str, optional
-        Encoding of text that has no byte order mark, such as "latin-1". Default: as ``like`` says, else UTF-8.
+        Encoding of text without a byte order mark, such as "latin-1" [default: as in ``like``, else UTF-8].
     n_features : int, optional
-        Width; SVMlight indices beyond it are refused. Default: the greatest index.
+        Number of features; larger SVMlight indices are rejected [default: the largest index].
     like : path, URL or Source, optional
-        A store that test data follow (or what a run keeps of one): its features, labels and column scaling; how SVMlight indices count,
-        query ids, the budget; the columns with the target, tasks, weights, ids and covariates, where the source has them; and what became
-        of the columns of its table, which are found by name: levels, missing values and what stands for them. Levels that it does not know
-        are zeros, and warned of. Options that say otherwise are refused.
+        A store that test data follow (or what a run keeps of one). It determines features, labels and column scaling; how SVMlight indices
+        count, query ids and the budget; the columns with the target, tasks, weights, ids and covariates, if the source has them; and the
+        encoding of table columns, found by name: levels, missing values and their replacements. Unknown levels become zeros, with a
+        warning. Options that contradict it are rejected.
     zero_based : str, optional
-        Whether SVMlight indices count from zero: "no" (index 0 is an error), "yes", or "auto" (they do if index 0 occurs). Default: as
-        ``like`` says, else "no".
+        Whether SVMlight indices count from zero: "no" (index 0 is an error), "yes", or "auto" (yes if index 0 occurs)
+        [default: as in ``like``, else "no"].
     dtype : str
-        "float32" or "float64"; "auto" is float32 when every value survives the round trip and float64 otherwise.
+        "float32" or "float64"; "auto" is float32 if every value survives the round trip and float64 otherwise.
     task : str
-        "classification": the target is stored as codes 0, 1, … of the sorted labels; "regression": as it is; "auto": as classes, and more
-        than 20 different numbers are refused.
+        "classification": the target is stored as codes 0, 1, … of the sorted labels. "regression": the target is stored unchanged. "auto":
+        classification, but more than 20 different numbers are rejected.
     labels : iterable, optional
         The only labels allowed.
     qid : str, optional
-        "refuse" or "ignore" ``qid:`` in SVMlight text. Default: as ``like`` says, else "refuse".
+        "refuse" or "ignore" ``qid:`` in SVMlight text [default: as in ``like``, else "refuse"].
     no_labels : bool
-        The SVMlight text has no labels: a line starts with its first entry, or with a word without a colon (such as 0 or ?) that is passed
-        over. The store has no target. Blank lines are no rows here either: a row without entries needs such a word.
+        The SVMlight text has no labels: a line starts with its first entry, or with a word without a colon (such as 0 or ?), which is
+        ignored. The store has no target. Blank lines are not rows: a row without entries needs such a word.
     scale : str
-        "unit-column" (s_j = 1/|x_j|), "standard" (s_j = 1/deviation; dense data are centred too, sparse data are not), "max-abs"
+        "unit-column" (s_j = 1/|x_j|), "standard" (s_j = 1/deviation; dense data are also centred, sparse data are not), "max-abs"
         (s_j = 1/max |x_ij|), "unit-row" (r_i = 1/|x_i|), "none", or factors. They are stored beside the raw values; the factor of an empty
         or constant column is 0 ("max-abs": of an empty one).
     target, task_column, weight_column : str or array, optional
         Target, task and weight of the rows: a column name (CSV, Parquet, frames), a variable name (.npz, .mat; default "y"), or an array.
         Tasks are whole numbers or names (``BlockMeta.task_names``).
     id_column : str or array, optional
-        What names the rows, likewise; whole numbers or texts (`BlockStore.ids`).
+        Names of the rows, given in the same way; whole numbers or texts (`BlockStore.ids`).
     covariates : list of str or array, optional
-        Columns that are no features but covariates, kept apart as the row table "covariates" with their names (``BlockMeta.covariates``):
-        names of columns of a table or of variables (.npz, .mat), or an array or frame (n_rows, n_covariates). Numbers, none missing.
+        Columns that are covariates instead of features, stored as the row table "covariates" with their names (``BlockMeta.covariates``):
+        names of columns of a table or of variables (.npz, .mat), or an array or frame (n_rows, n_covariates). They must be numbers without
+        missing values.
     categorical, drop, columns : list of str, optional
-        Of a table: columns whose values are names, although they look like numbers; those to leave out; the only ones that are features.
+        For tables: columns whose values are names although they look like numbers; columns to leave out; the only columns to use as
+        features.
     groups : array or path, optional
-        One label per feature, integers or texts; a file has one a line. Stripes do not cut runs of equal labels.
+        One label per feature, integers or texts; a file has one per line. Stripes do not divide runs of equal labels.
     names : list or path, optional
-        Feature names; a file has one a line. Default: those the source has.
+        Feature names; a file has one per line [default: those of the source].
     layout : str
-        "columns", or "both" for row blocks too.
+        "columns", or "both" to store row blocks as well.
     missing : str
-        What is done with missing values of dense input (NaN, empty cells of CSV, NULL of Parquet, masked ones): "refuse"; "mean" or
-        "median" stands for them, of the column; "indicator", the mean, and features that say what is missing; or "keep", for rules alone:
-        they become NaN, ``BlockMeta.n_missing`` counts them, and the column table "missing" does so by column; nominal columns become
-        numbers of levels (``n_coded``). Infinity is refused always, sparse input and scaling with "keep".
+        Treatment of missing values in dense input (NaN, empty cells of CSV, NULL of Parquet, masked ones). "refuse" rejects them. "mean" or
+        "median" replaces them by that of the column. "indicator" replaces them by the mean and adds features that mark missing values.
+        "keep", for rules only, stores NaN: ``BlockMeta.n_missing`` counts them, the column table "missing" counts them by column, and
+        nominal columns become level numbers (``n_coded``). Infinity is always rejected; sparse input and scaling are rejected with "keep".
     missing_words : list of str, optional
-        Texts that stand for a missing value in any column, beside NA, NaN, NULL, None, ? and . (any case) among numbers.
+        Texts that mean a missing value in any column, in addition to NA, NaN, NULL, None, ? and . (any case) among numbers.
     decimal : str, optional
         Decimal sign of CSV and TSV text: "." or ",".
     drop_missing_targets : bool
-        Leave out the rows of a table or arrays whose target is missing, which are refused otherwise; how many is said.
+        Leave out the rows of a table or arrays whose target is missing, and report their number; otherwise they are rejected.
     budget : int, optional
-        Bytes of memory to work in, beyond the interpreter and its libraries. Default: as ``like`` says, else 256 MiB. SVMlight lines may
-        be an eighth of it, and without ``n_features`` indices a quarter. What goes with the rows beyond it is in the
-        plan. Files that no way within it leads through are refused before they take memory (docs/storage-formats.md).
+        Bytes of working memory, in addition to the interpreter and its libraries [default: as in ``like``, else 256 MiB]. SVMlight lines
+        may take an eighth of it and, without ``n_features``, indices a quarter. The plan lists the memory for row tables beyond it. Files
+        that cannot be read within it are rejected before they take memory (docs/storage-formats.md).
     jobs : int, optional
-        Threads parsing a plain SVMlight file. Default: two if it has more than 64 MiB and there are two processors, else one.
+        Threads parsing a plain SVMlight file [default: two if it has more than 64 MiB and there are two processors, else one].
     scratch : path, optional
-        Folder in which to make the scratch folder, of a random name and mode 0700; default beside a local store (``STORE.ingest``), else
-        the system's.
+        Folder for the scratch folder, which has a random name and mode 0700 [default: next to a local store (``STORE.ingest``), else the
+        system's].
     resume : bool
-        Continue what a killed ingest of the same source and options left in the scratch folder.
+        Resume from what a killed ingest of the same source and options left in the scratch folder.
     overwrite : bool
-        Replace a store that is there.
+        Replace an existing store.
     progress : callable, optional
-        Called with (bytes done, bytes in all, phase), in the calling thread.
+        Called with (bytes done, total bytes, phase), in the calling thread.
     warn : callable, optional
-        Called with what is to be said of the data, such as levels that are new; default: a Python warning.
+        Called with messages about the data, such as new levels [default: a Python warning].
     dry_run : bool
-        Return the plan, and write no store: sizes as far as the source declares them, what the process will hold (``process_holds``:
-        what, bytes; ``process_bytes`` in all), scratch and layout. What the ingest would refuse is refused.
+        Return the plan without writing a store: sizes as far as the source declares them, the memory of the process (``process_holds``:
+        item, bytes; ``process_bytes``: total), scratch and layout. Invalid input or options are rejected as in the ingest itself.
 
     Returns
     -------
     BlockStore or dict
-        The plan with ``dry_run``. Else the finished store; if it was there already, made from the same bytes with the same
-        options, nothing is done.
+        The plan with ``dry_run``, else the finished store. If the store exists already, made from the same bytes with the same options,
+        nothing is done.
 
     Raises
     ------
     DataError
-        For invalid input, by file, line and column (or row and column): nothing half-written is left.
+        For invalid input, with file, line and column (or row and column); nothing half-written is left.
     SchemaError
-        For invalid options, or if another store is there.
+        For invalid options, or if another store exists.
     RunLocked
         If another process is writing this store.
     OutOfSpace
-        If the disk is full; what was done is kept for the next attempt.
+        If the disk is full; finished work is kept for the next attempt.
 
     Notes
     -----
-    Entries that are zero are dropped from sparse data. Time: text is parsed at 150 to 400 MB/s and sorted at 10 to 20 million entries
-    per second on one core. Scratch: about 12 + 12 bytes per entry for float32 values, 16 + 16 for float64.
+    Zero entries are dropped from sparse data. Time: text is parsed at 150 to 400 MB/s and sorted at 10 to 20 million entries per second on
+    one core. Scratch: about 12 + 12 bytes per entry for float32 values, 16 + 16 for float64.
 
     Examples
     --------
@@ -263,7 +265,9 @@ def _guide(store: BlockStore) -> Origin:
 
 
 def _writing_alone(url: str) -> contextlib.AbstractContextManager[None]:
-    """Return what keeps other processes from writing a store: its lease in an object store; beside a local one the scratch has a lock."""
+    """Return a context manager that keeps other processes from writing a store: its lease in an object store. A local store is protected by
+    the scratch lock.
+    """
     objects = open_objects(url)
     return objects.held() if isinstance(objects, RemoteObjects) else contextlib.nullcontext()
 
@@ -271,7 +275,7 @@ def _writing_alone(url: str) -> contextlib.AbstractContextManager[None]:
 def _write_store(
     source: Source, target: Target, options: Options, extras: Extras, folder: Path, place: tuple[str, Progress, bool, int], resume: bool
 ) -> BlockStore:
-    """Read a source, make features of the columns of a table, and write the store."""
+    """Read a source, convert table columns to features, and write the store."""
     (url, progress, overwrite, threads), hint = place, source.hint()
     with Scratch(folder, {**comparison_key(extras.info), "hint": hint}, resume=resume and hint is not None) as space:
         reading = source.read(space, options, target, threads, progress)
@@ -307,7 +311,9 @@ def _open_finished(url: str, wanted: dict[str, Any], source: Source) -> BlockSto
 
 
 def _scratch_folder(url: str, parent: str | os.PathLike[str] | None, *, make: bool) -> Path:
-    """A folder that another attempt at the same store finds again: beside a local store, else a private one, made if need be."""
+    """Return a folder that another attempt at the same store finds again: next to a local store, else a private one, created if
+    ``make``.
+    """
     local = local_path(url)
     if local is not None and parent is None:
         return local.with_name(local.name + ".ingest")
@@ -321,9 +327,9 @@ _TABLE_FORMS = (".csv", ".tsv", ".parquet", ".pq", ".npz", ".npy", ".mat")
 
 
 def columns_file(path: str, n_rows: int) -> dict[str, str]:
-    """Return path and sha256 of a file with a table of numbers, whose rows are those of a store; `load_columns` reads it.
+    """Return path and sha256 of a file with a table of numbers, one row per row of a store; `load_columns` reads it.
 
-    DataError: it has another form or number of rows, or a value that is no finite number, by line or row and column.
+    Raises DataError, with line or row and column, if it has another form or number of rows, or a value that is not a finite number.
     """
     record = {"file": os.path.abspath(path), "sha256": file_digest(path)}
     values, _ = load_columns(record)
@@ -333,9 +339,9 @@ def columns_file(path: str, n_rows: int) -> dict[str, str]:
 
 
 def load_columns(record: Mapping[str, str]) -> tuple[np.ndarray, list[str] | None]:
-    """Return the table of a file, float64 ``(n_rows, n_columns)``, and the names of its columns, where it has some.
+    """Return the table of a file, float64 ``(n_rows, n_columns)``, and the names of its columns, if any.
 
-    DigestMismatch: it was changed since.
+    Raises DigestMismatch if the file was changed since.
     """
     path = record["file"]
     if not path.lower().endswith(_TABLE_FORMS):

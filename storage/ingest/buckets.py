@@ -1,8 +1,8 @@
 """The two-phase external sort from rows to columns.
 
-Phase one cuts every piece of rows into a few hundred buckets of columns, stably, with one positional write per piece and bucket into one
-preallocated file. Phase two counting-sorts one bucket at a time; a bucket fits the second-level cache, which is what makes the scattered
-writes cheap. Pieces come in row order, so rows ascend inside a column without comparing any.
+Phase one distributes every piece of rows over a few hundred buckets of columns, stably, with one positional write per piece and bucket into
+one preallocated file. Phase two counting-sorts one bucket at a time; a bucket fits in the second-level cache, which makes the scattered
+writes cheap. Pieces come in row order, so rows ascend within a column without comparisons.
 
 Memory: about 40 bytes per entry of a piece, 20 per entry of a bucket, 4 per column.
 """
@@ -30,7 +30,7 @@ from .tables.columns import partition_entries, scatter_records
 from .text.spool import Spool
 
 BUCKET_NNZ = 400_000
-"""Entries of a bucket: sorting slows down thirteenfold between 0.4 M (fits 1 MB of second-level cache) and 1.6 M entries."""
+"""Entries of a bucket. Sorting slows down thirteenfold between 0.4 M (fits in 1 MB of second-level cache) and 1.6 M entries."""
 
 BUCKET_COLUMNS = 1 << 18
 _CELLS = 1 << 15
@@ -42,8 +42,11 @@ Longs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class BucketPlan:
-    """Column ranges small enough to sort in cache; no bucket crosses a stripe. Bucket b holds the columns ``edges[b]:edges[b + 1]``, with
-    ``nnz[b]`` entries; stripe s consists of the buckets ``stripe[s]:stripe[s + 1]``."""
+    """Column ranges small enough to sort in the cache; no bucket crosses a stripe.
+
+    Bucket b holds the columns ``edges[b]:edges[b + 1]``, with ``nnz[b]`` entries; stripe s consists of the buckets ``stripe[s]:stripe[s +
+    1]``.
+    """
 
     edges: Longs
     nnz: Longs
@@ -51,17 +54,17 @@ class BucketPlan:
 
     @cached_property
     def starts(self) -> Longs:
-        """First record of every bucket, and the end."""
+        """First record of each bucket, followed by the end."""
         return np.concatenate([[0], np.cumsum(self.nnz)]).astype(np.int64)
 
     @cached_property
     def digest(self) -> str:
-        """Name of the plan: records in a file belong to it alone."""
+        """Digest of the plan; records in a file belong to this plan alone."""
         return hashlib.sha256(np.concatenate([self.edges, self.nnz]).tobytes()).hexdigest()[:16]
 
     @cached_property
     def lookup(self) -> tuple[Ints, int]:
-        """Bucket of the first column of every cell of 2^bits columns, and the bits."""
+        """Return the bucket of the first column of each cell of 2^bits columns, and ``bits``."""
         n_cols, bits = int(self.edges[-1]), 0
         while (n_cols >> bits) >= _CELLS:
             bits += 1
@@ -70,7 +73,7 @@ class BucketPlan:
 
 
 def plan_buckets(counts: npt.NDArray[np.uint32], stripes: StripeLayout) -> BucketPlan:
-    """Divide every stripe into buckets of at most `BUCKET_NNZ` entries (or one column) and `BUCKET_COLUMNS` columns."""
+    """Divide each stripe into buckets of at most `BUCKET_NNZ` entries (or one column) and `BUCKET_COLUMNS` columns."""
     edges, totals, first = [0], [], [0]
     for lo, hi in zip(stripes.edges[:-1].tolist(), stripes.edges[1:].tolist(), strict=True):
         for end, total in _cut_stripe(counts[lo:hi]):
@@ -81,7 +84,7 @@ def plan_buckets(counts: npt.NDArray[np.uint32], stripes: StripeLayout) -> Bucke
 
 
 def _cut_stripe(counts: npt.NDArray[np.uint32]) -> Iterator[tuple[int, int]]:
-    """Ends of the buckets of one stripe, and their entries."""
+    """Yield the ends of the buckets of one stripe, and their entries."""
     filled = running_sums(counts)
     pieces = max(1, -(-int(filled[-1]) // BUCKET_NNZ))
     share = -(-int(filled[-1]) // pieces)
@@ -94,8 +97,11 @@ def _cut_stripe(counts: npt.NDArray[np.uint32]) -> Iterator[tuple[int, int]]:
 
 
 class Column:
-    """A table with an entry (or a row of ``width`` of them) per column (or row), written and read piece by piece: in memory, or a file when
-    a path is given; an existing one of the right size is kept, so that a resumed ingest finds what it wrote."""
+    """A table with one entry (or ``width`` entries) per column or row, read and written in pieces.
+
+    It is in memory, or in a file if a path is given. An existing file of the right size is kept, so that a resumed ingest finds its earlier
+    results.
+    """
 
     def __init__(self, length: int, dtype: npt.DTypeLike, path: Path | None, width: int | None = None) -> None:
         self.dtype, self.path = np.dtype(dtype), path
@@ -117,12 +123,10 @@ class Column:
 
     @property
     def ndim(self) -> int:
-        """Number of axes."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """Number of entries."""
         return prod(self.shape)
 
     def put(self, lo: int, values: npt.NDArray[Any]) -> None:
@@ -138,22 +142,22 @@ class Column:
                 view, offset = view[done:], offset + done
 
     def read(self, lo: int, hi: int) -> npt.NDArray[Any]:
-        """Entries (or rows) ``lo:hi``."""
+        """Return entries (or rows) ``lo:hi``."""
         return self._held[lo:hi]
 
     def pieces(self) -> Iterable[npt.NDArray[Any]]:
-        """All entries, some at a time."""
+        """Yield all entries, some at a time."""
         return (self.read(lo, min(len(self), lo + _PIECE)) for lo in range(0, len(self), _PIECE))
 
     def sum(self, lo: int = 0, hi: int | None = None) -> float:
-        """The sum of entries with the bits of NumPy's, which adds halves whose lengths are multiples of eight."""
+        """Return the sum of entries with the bits of NumPy's pairwise sum, which adds halves whose lengths are multiples of eight."""
         hi = len(self) if hi is None else hi
         half = (hi - lo) // 16 * 8
         return float(self.read(lo, hi).sum()) if hi - lo <= _PIECE else self.sum(lo, lo + half) + self.sum(lo + half, hi)
 
 
 class Records(Column):
-    """All (column, row, value) records, bucket after bucket; ``width``: int32 words of a value."""
+    """All (column, row, value) records, bucket after bucket; ``width`` is the number of int32 words per value."""
 
     def __init__(self, plan: BucketPlan, width: int, path: Path | None) -> None:
         super().__init__(int(plan.starts[-1]), np.int32, path, 2 + width)
@@ -161,8 +165,10 @@ class Records(Column):
 
 
 def row_pieces(spool: Spool, dtype: np.dtype, max_nnz: int) -> Iterator[tuple[Ints, Ints, npt.NDArray[Any], int]]:
-    """Consecutive rows as (lengths, cols, values, first row), blocks joined up to ``max_nnz`` entries. Few large pieces make few large
-    writes per bucket."""
+    """Yield consecutive rows as (lengths, cols, values, first row), with blocks joined up to ``max_nnz`` entries.
+
+    Few large pieces give few large writes per bucket.
+    """
     waiting: list[Any] = []
     first, nnz = 0, 0
     for handle in spool.handles:
@@ -184,13 +190,16 @@ def _join_blocks(handles: list[Any], dtype: np.dtype) -> tuple[Ints, Ints, npt.N
 
 
 def as_words(values: npt.NDArray[Any]) -> Ints:
-    """View values as int32 words, (nnz, 1) or (nnz, 2)."""
+    """Return a view of values as int32 words, (nnz, 1) or (nnz, 2)."""
     return values.view(np.int32).reshape(len(values), values.dtype.itemsize // 4)
 
 
 def fill_buckets(spool: Spool, records: Records, dtype: np.dtype, shift: int, max_nnz: int, progress: Callable[[int], None]) -> None:
-    """Phase one: move every entry of sparse blocks to its bucket. ``shift``: index of the first column in the source; ``max_nnz``: entries
-    of one piece; ``progress``: called with the entries moved so far. Raises StorageError if the blocks hold other entries than counted."""
+    """Phase one: move every entry of sparse blocks to its bucket.
+
+    ``shift`` is the index of the first column in the source, ``max_nnz`` the entries of one piece; ``progress`` is called with the number
+    of entries moved so far. Raises StorageError if the blocks hold other entries than were counted.
+    """
     plan = records.plan
     cells, bits = plan.lookup
     cursor, ends, done = plan.starts[:-1].copy(), np.empty(len(plan.nnz), np.int64), 0
@@ -210,8 +219,10 @@ def fill_buckets(spool: Spool, records: Records, dtype: np.dtype, shift: int, ma
 
 
 def sort_bucket(records: Records, bucket: int, ends: Longs, rows: Ints, words: Ints) -> None:
-    """Phase two: counting sort of one bucket by column into ``rows`` (nnz,) and ``words`` (nnz, w); column k ends at ``ends[k + 1]``.
-    Raises StorageError if the records disagree with the counts."""
+    """Phase two: counting-sort one bucket by column into ``rows`` (nnz,) and ``words`` (nnz, w); column k ends at ``ends[k + 1]``.
+
+    Raises StorageError if the records disagree with the counts.
+    """
     plan, cursor = records.plan, ends[:-1].copy()
     lo, hi = int(plan.starts[bucket]), int(plan.starts[bucket + 1])
     base = int(plan.edges[bucket])
@@ -228,12 +239,12 @@ _IN_MEMORY = 1 << 24
 
 
 class ColumnSummary:
-    """The column tables and the column factors of the scaling ``scale``, collected for some columns at a time. ``folder``: where long
-    tables wait, and if ``resumable`` short ones, too; ``missing``: count the missing values of dense columns; ``weight``: how often each
-    row counts in factors.
+    """Column tables and column factors of the scaling ``scale``, collected for some columns at a time.
 
-    A store without a scaling has the factors of those that fits may show it under (`BlockStore.with_scale`) as column tables, where they do
-    not follow from the others; NaN where a column's squares overflow."""
+    ``folder`` holds long tables and, if ``resumable``, short ones too. ``missing`` counts the missing values of dense columns. ``weight``
+    says how often each row counts in factors. A store without a scaling stores, as column tables, the factors of the scalings that fits may
+    apply (`BlockStore.with_scale`) if they do not follow from other tables; they are NaN where a column's squares overflow.
+    """
 
     def __init__(
         self, meta: BlockMeta, scale: str, folder: Path, *, resumable: bool, missing: bool = False, weight: Column | None = None
@@ -260,7 +271,7 @@ class ColumnSummary:
             self._row_weight = self._weight.read(0, meta.n_rows) if meta.kind == "sparse" else None
 
     def put_sparse(self, lo: int, parts: Callable[[], Iterable[SparsePart]]) -> None:
-        """Summarise the sparse columns from ``lo`` on, whose entries come as for `sparse_tables`."""
+        """Summarise the sparse columns from ``lo`` on, with entries as in `sparse_tables`."""
         n, weight = self.meta.n_rows, self._row_weight
         with np.errstate(over="ignore", invalid="ignore"):
             tables = sparse_tables(parts, n, moments=self._moments and self._weight is None)
@@ -283,7 +294,7 @@ class ColumnSummary:
             self._put(lo, tables, tables if weight is None else counted.tables(dtype, self._total, moments=moments))
 
     def _put(self, lo: int, tables: dict[str, npt.NDArray[Any]], seen: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Write tables, with factors from those that are ``seen`` under the weights of rows."""
+        """Write tables, with factors computed from the tables ``seen`` under the row weights."""
         for kind in self._kinds:
             factor, shift, beyond = column_factors(kind, seen, is_dense=self.meta.kind == "dense")
             if beyond.size and kind == self.scale:
@@ -295,7 +306,6 @@ class ColumnSummary:
             column.put(lo, tables[name])
 
     def write(self, writer: BlockWriter) -> None:
-        """Write the tables."""
         for name, column in self._columns.items():
             if name == "missing":
                 writer.write_missing(column.read(0, len(column)))
@@ -303,20 +313,20 @@ class ColumnSummary:
                 writer.write_table(name, column, of="columns")
 
     def scaling(self, row_factor: Column | None) -> ColumnScale:
-        """The scaling with the given row factors, as it is written."""
+        """Return the scaling with the given row factors, as it is written."""
         factor, shift = (self._columns.get(name) for name in (self.scale, "centre"))
         return ColumnScale(self.scale, factor, shift, row_factor)  # pyright: ignore[reportArgumentType]
 
 
 def _uneven(weight: Column) -> tuple[Column | None, bool]:
-    """Return weights of rows unless all are equal, and whether none is 0 where they are not."""
+    """Return the row weights, or None if all are equal, and, if they differ, whether none is 0."""
     ends = [(part.min(), part.max()) for part in weight.pieces()]
     low, high = min(end[0] for end in ends), max(end[1] for end in ends)
     return (None, True) if low == high else (weight, bool(low > 0))
 
 
 def _sum_used(weight: Column) -> float:
-    """Return the sum of the weights that are not 0, as NumPy has it of all at once."""
+    """Return the sum of the non-zero weights, with the bits of NumPy's sum over all at once."""
     count = sum(int(np.count_nonzero(part)) for part in weight.pieces())
     used, at = Column(count, np.float64, weight.path and weight.path.with_suffix(".used")), 0
     for part in weight.pieces():

@@ -1,4 +1,4 @@
-"""From blocks of rows to a finished store: the layout, the column stripes, the row blocks, the tables, the manifest."""
+"""From blocks of rows to a finished store: layout, column stripes, row blocks, tables, manifest."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -35,8 +35,11 @@ _SUMS_SHARE = 4096  # columns whose tables are made together, as a part of the b
 
 @dataclass
 class Extras:
-    """What goes into the store beside the data: feature names, a group label per feature, column factors taken over from another store
-    (None: made from these data), what ``BlockMeta.info`` says, whether names were given aside, and the encoding of a table."""
+    """Contents of the store beyond the data.
+
+    These are feature names, a group label per feature, column factors of another store (None: computed from these data), the content of
+    ``BlockMeta.info``, whether names were given separately, and the encoding of a table.
+    """
 
     names: list[str] | None
     groups: npt.NDArray[np.int64] | None
@@ -48,7 +51,7 @@ class Extras:
 
 @dataclass
 class Job:
-    """Everything the second half of an ingest needs."""
+    """Inputs of the second half of an ingest."""
 
     url: str
     reading: Reading
@@ -63,20 +66,19 @@ class Job:
 
     @cached_property
     def spool(self) -> Spool:
-        """The rows that were read."""
         return self.reading.spool
 
     @property
     def on_disk(self) -> bool:
-        """Whether the blocks are in the scratch folder; then everything else large goes there too."""
+        """Whether the blocks are in the scratch folder; other large data then go there, too."""
         return any(handle.path is not None for handle in self.spool.handles)
 
     def column(self, name: str, length: int, dtype: npt.DTypeLike, width: int | None = None) -> Column:
-        """A table that is written piece by piece; ``name``: of its file, if there is one."""
+        """Return a table that is written in pieces; ``name`` is that of its file, if there is one."""
         return Column(length, dtype, self.scratch.path(f"{name}.bin") if self.on_disk else None, width)
 
     def ends(self, name: str, lengths: str) -> Column:
-        """Zero and where each text ends; ``lengths``: the array of blocks with the bytes of each."""
+        """Return zero followed by the end of each text; ``lengths`` names the array of blocks with the bytes of each."""
         column, row, at = self.column(name, self.spool.n_rows + 1, np.int64), 1, 0
         for handle in self.spool.handles:
             ends = at + np.cumsum(handle.get(lengths), dtype=np.int64)
@@ -85,13 +87,12 @@ class Job:
         return column
 
     def dtype(self, name: str) -> str:
-        """Type of the stored values: float32 if all of them survive it."""
+        """Return the type of the stored values: float32 if it represents all of them exactly."""
         if self.options.dtype != "auto":
             return self.options.dtype
         return "float32" if self.spool.single(name) else "float64"
 
     def meta(self, kind: Literal["sparse", "dense"], n_cols: int, dtype: str) -> BlockMeta:
-        """Description of the store."""
         target = self.reading.target
         labels, tasks = (target.labels() if self.spool.has("y") else None), (target.tasks.names() if self.spool.has("task") else None)
         # The kind of scaling is noted here, before the plan is sealed in the journal, and its factors follow.
@@ -102,14 +103,14 @@ class Job:
         return BlockMeta(self.spool.n_rows, n_cols, kind, dtype, labels, scale, **named)
 
     def writer(self, meta: BlockMeta, columns: StripeLayout | DenseLayout, rows: StripeLayout | DenseLayout | None) -> BlockWriter:
-        """Begin the store, or continue it."""
+        """Begin or resume writing the store."""
         # Tables kept in memory die with the process, and stripes without their share of them are worth nothing.
         resume = self.scratch.resumed and self.on_disk
         self.begun = BlockWriter.create(self.url, meta, columns, rows, resume=resume, overwrite=self.overwrite)
         return self.begun
 
     def tables(self, meta: BlockMeta) -> ColumnSummary:
-        """Empty column tables."""
+        """Return empty column tables."""
         # Factors that are taken from elsewhere are none of the columns', as those of rows.
         scale = meta.scale if self.extras.scale is None or meta.scale == "none" else "unit-row"
         weight = _row_table(self, "weight", np.float64) if self.spool.has("weight") else None
@@ -118,7 +119,6 @@ class Job:
 
 
 def build_sparse(job: Job) -> BlockStore:
-    """Build a store of sparse columns."""
     shift = _first_index(job)
     counts = _column_counts(job, shift)
     meta = job.meta("sparse", counts.size, job.dtype("vals"))
@@ -194,7 +194,7 @@ def _write_columns(job: Job, writer: BlockWriter, stripes: StripeLayout, counts:
 
 
 def _run_ahead(pool: ThreadPoolExecutor, width: int, make: Callable[[int], T], items: Iterable[int]) -> Iterator[T]:
-    """Yield what ``make`` returns for every item, in order, with up to ``width`` of them under way."""
+    """Yield the result of ``make`` for each item, in order, with up to ``width`` of them being computed."""
     waiting: deque[Future[T]] = deque()
     for item in items:
         waiting.append(pool.submit(make, item))
@@ -204,13 +204,13 @@ def _run_ahead(pool: ThreadPoolExecutor, width: int, make: Callable[[int], T], i
 
 
 def _is_heavy(stripes: StripeLayout, s: int, counts: Counts) -> bool:
-    """Whether a stripe has several chunks and but one column with entries, which are in order as they are."""
+    """Return whether a stripe has several chunks but only one column with entries, which are then in order already."""
     columns = counts[int(stripes.edges[s]) : int(stripes.edges[s + 1])]
     return bool(stripes.nnz[s] > stripes.chunk and np.count_nonzero(columns) == 1)
 
 
 def _write_heavy(writer: BlockWriter, records: Records, stripes: StripeLayout, s: int, counts: Counts, tables: ColumnSummary) -> None:
-    """Write a stripe of one heavy column chunk by chunk, after its statistics."""
+    """Write a stripe with one large column chunk by chunk, after its statistics."""
     first, last = (int(edge) for edge in stripes.edges[s : s + 2])
     place, lo = int(counts[first:last].argmax()), int(records.plan.starts[records.plan.stripe[s]])
 
@@ -228,7 +228,7 @@ def _write_heavy(writer: BlockWriter, records: Records, stripes: StripeLayout, s
 
 
 def _sort_stripe(meta: BlockMeta, records: Records, s: int, counts: Counts, tables: ColumnSummary) -> list[npt.NDArray[Any]]:
-    """Return the entries of a stripe, column by column, and note the statistics of its columns."""
+    """Return the entries of a stripe, column by column, and record the statistics of its columns."""
     plan = records.plan
     first, last = int(plan.stripe[s]), int(plan.stripe[s + 1])
     origin, nnz = int(plan.starts[first]), int(plan.starts[last] - plan.starts[first])
@@ -267,7 +267,6 @@ def _gather_rows(spool: Spool, lo: int, hi: int, nnz: int, dtype: str, shift: in
 
 
 def build_dense(job: Job) -> BlockStore:
-    """Build a store of dense columns."""
     width = int(job.reading.n_cols or 0)
     _check_extras(job, width)
     meta = job.meta("dense", width, job.dtype("dense"))
@@ -295,7 +294,7 @@ def _write_cells(job: Job, writer: BlockWriter, layout: DenseLayout, name: str) 
 
 
 def _summarise_columns(job: Job, meta: BlockMeta, tables: ColumnSummary) -> None:
-    """Column tables of dense data, block by block, of as many columns at a time as there is room for the sums of."""
+    """Compute column tables of dense data block by block, for as many columns at a time as there is memory for their sums."""
     step = job.options.budget // _SUMS_SHARE
     for lo in range(0, meta.n_cols, step):
         hi = min(meta.n_cols, lo + step)
@@ -304,7 +303,7 @@ def _summarise_columns(job: Job, meta: BlockMeta, tables: ColumnSummary) -> None
 
 
 def dense_cell(spool: Spool, rows: slice, cols: slice, dtype: str) -> npt.NDArray[Any]:
-    """Rows and columns of dense data as an array (n_cols, n_rows)."""
+    """Return rows and columns of dense data as an array (n_cols, n_rows)."""
     out = np.empty((cols.stop - cols.start, rows.stop - rows.start), dtype)
     for handle, first, last, row in spool.between(rows.start, rows.stop):
         out[:, row - rows.start : row - rows.start + last - first] = handle.get("dense", cols.start, cols.stop)[:, first:last]
@@ -312,7 +311,7 @@ def dense_cell(spool: Spool, rows: slice, cols: slice, dtype: str) -> npt.NDArra
 
 
 def finish_store(job: Job, writer: BlockWriter, tables: ColumnSummary) -> BlockStore:
-    """Write the tables and everything else beside the data, and commit."""
+    """Write the tables and everything else besides the data, and commit."""
     tables.write(writer)
     for name, dtype in (("y", np.float64), ("task", np.int64), ("weight", np.float64)):
         if job.spool.has(name):
@@ -335,7 +334,6 @@ def finish_store(job: Job, writer: BlockWriter, tables: ColumnSummary) -> BlockS
 
 
 def source_record(job: Job, meta: BlockMeta) -> Source:
-    """Return how the source was read."""
     kind = "sequences" if job.spool.has("letters") else meta.kind
     first = _first_index(job) if meta.kind == "sparse" and kind != "sequences" else 0
     tasks = meta.task_names is not None if job.spool.has("task") else None
@@ -344,7 +342,7 @@ def source_record(job: Job, meta: BlockMeta) -> Source:
 
 
 def _write_ids(job: Job, writer: BlockWriter) -> None:
-    """Write what names the rows: whole numbers, if all are written as such, else texts."""
+    """Write the names of the rows: integers if all are written as such, else texts."""
     letters = job.column("rows-id-bytes", sum(handle.shape("id_bytes")[0] for handle in job.spool.handles), np.uint8)
     numbers = job.column("rows-id", job.spool.n_rows, np.int64)
     are_numbers, at = True, 0
@@ -372,7 +370,7 @@ def _row_table(job: Job, name: str, dtype: npt.DTypeLike) -> Column:
 
 
 def _covariate_table(job: Job) -> Column:
-    """Covariates side by side, (n_rows, n_covariates)."""
+    """Return the covariates as columns of one table, (n_rows, n_covariates)."""
     names = job.spool.names(COVARIATE)
     column = job.column("rows-covariates", job.spool.n_rows, np.float64, len(names))
     for handle, start in job.spool.blocks():

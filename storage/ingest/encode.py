@@ -1,7 +1,7 @@
-"""The second phase of a table whose columns are not all numbers: from the columns that were read to its features.
+"""The second phase for a table whose columns are not all numbers: from the columns read to features.
 
-What was read is numbers, with codes for names in order of appearance, and NaN for what is missing. Only when all of it is there, levels are
-known, and means and medians; so features are made of the binary rows, not of the source, which is read once.
+The rows read are numbers, with codes for names in order of appearance and NaN for missing values. Levels, means and medians are known only
+after the last row, so features are made from these binary rows, and the source is read once.
 """
 
 from collections.abc import Iterator
@@ -27,8 +27,11 @@ _COLUMN_SHARE = 64
 def encode_rows(
     reading: Reading, source: Source, options: Options, scratch: Scratch, progress: Progress
 ) -> tuple[Reading, TableColumns | None]:
-    """Return the rows as features, and their encoding; None, and the rows as they are, for tables that hold numbers alone. Raises
-    DataError: values that no column can have; SchemaError: the width is not the declared one, or a row of features is beyond the budget."""
+    """Return the rows as features with their encoding; for purely numeric tables, the unchanged rows and None.
+
+    Raises DataError for values that no column can have; SchemaError if the number of features is not the declared one, or a row of features
+    exceeds the budget.
+    """
     coder = reading.coder or _coder_of_numbers(reading, source, options)
     if coder is None:
         return reading, None
@@ -49,7 +52,7 @@ def encode_rows(
 
 
 def _coder_of_numbers(reading: Reading, source: Source, options: Options) -> TableReader | None:
-    """The reader of the columns of an array whose missing values are filled in."""
+    """Return the reader for the columns of an array whose missing values are filled in."""
     if options.missing not in FILLS or reading.counts is not None or not reading.spool.has("dense"):
         return None
     width = int(reading.n_cols or 0)
@@ -68,7 +71,7 @@ def _check_features(encoding: TableColumns, options: Options, name: str) -> None
 
 
 def _summaries(spool: Spool, coder: TableReader, options: Options) -> dict[int, Summary]:
-    """What stands for missing values of every column, some whole columns at a time."""
+    """Return the replacement for missing values of each column, reading some whole columns at a time."""
     if coder.known is not None or coder.missing not in FILLS:
         return {}
     n, count = spool.n_rows, len(coder.names)
@@ -84,7 +87,7 @@ def _summaries(spool: Spool, coder: TableReader, options: Options) -> dict[int, 
 
 
 class _EncodedRows(RowSource):
-    """Rows of features, made of the rows that were read."""
+    """Rows of features, made from the rows that were read."""
 
     format = "encoded"
     phase = "encode"
@@ -112,7 +115,7 @@ class _EncodedRows(RowSource):
 
 
 def cut_tables(tables: Block, lo: int, hi: int) -> Block:
-    """Rows ``lo:hi`` of row tables, one of which may be texts of different lengths."""
+    """Return rows ``lo:hi`` of row tables, one of which may be texts of different lengths."""
     part = {name: values[lo:hi] for name, values in tables.items() if name != "id_bytes"}
     if "id_bytes" in tables:
         ends = np.concatenate([[0], np.cumsum(tables["id_lengths"], dtype=np.int64)])

@@ -1,6 +1,6 @@
-"""Arrays in files, read by pieces, and archives (.npz) unpacked to scratch: nothing is in memory but the piece at hand.
+"""Arrays in files, read in pieces, and archives (.npz) unpacked to scratch; only the current piece is in memory.
 
-Files are read, not mapped: mapped pages count as the process's memory until the system wants them back.
+Files are read, not mapped, because mapped pages count as memory of the process until the system reclaims them.
 """
 
 import mmap
@@ -32,8 +32,11 @@ _RUN = 512  # rows of a piece from which on columns of a file are read run by ru
 
 @dataclass(frozen=True)
 class FileArray:
-    """An array that stays in a file. ``offset``: first byte of the entries; ``by_columns``: whether the first index runs fastest;
-    ``as_type``: type that entries are meant to have; default: the one they have."""
+    """An array that stays in a file.
+
+    ``offset`` is the first byte of the entries. ``by_columns`` says whether the first index varies fastest. ``as_type`` is the type to
+    convert entries to [default: their own].
+    """
 
     path: Path
     offset: int
@@ -44,7 +47,6 @@ class FileArray:
 
     @property
     def size(self) -> int:
-        """Number of entries."""
         return prod(self.shape)
 
     @property
@@ -54,14 +56,13 @@ class FileArray:
 
     @property
     def ndim(self) -> int:
-        """Number of axes."""
         return len(self.shape)
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def flat(self, lo: int, hi: int) -> npt.NDArray[Any]:
-        """Entries ``lo:hi`` in the order of the file."""
+        """Return entries ``lo:hi`` in file order."""
         entries = np.fromfile(self.path, self.dtype, hi - lo, offset=self.offset + lo * self.dtype.itemsize)
         if entries.size != hi - lo:
             raise StorageError(f"{self.path} was cut short while it was in use; start again (of scratch, remove the folder first)")
@@ -82,20 +83,20 @@ class FileArray:
         return out
 
     def first(self, count: int) -> "FileArray":
-        """The first entries of a vector."""
+        """Return the first entries of a vector."""
         return replace(self, shape=(count,))
 
     def vector(self) -> "FileArray":
-        """A matrix of one row or column as a vector."""
+        """Return a matrix of one row or column as a vector."""
         return replace(self, shape=(self.size,))
 
     def whole(self) -> npt.NDArray[Any]:
-        """The array in memory."""
+        """Return the array in memory."""
         return self.flat(0, self.size).reshape(self.shape, order="F" if self.by_columns else "C")
 
 
 def release_pages(array: npt.NDArray[Any]) -> None:
-    """Give back the pages of the file that an array maps, unless they hold changes of their own: they count as memory."""
+    """Release the pages of the file that an array maps, because they count as memory; modified pages are kept."""
     base: Any = array
     while isinstance(base, np.ndarray):
         if isinstance(base, np.memmap) and isinstance(base.base, mmap.mmap) and base.mode != "c":
@@ -104,7 +105,7 @@ def release_pages(array: npt.NDArray[Any]) -> None:
 
 
 class Panels:
-    """A matrix in a file as panels of columns, each by rows: rows of a wide matrix are read with few reads."""
+    """A matrix in a file as panels of columns, each stored by rows, so that rows of a wide matrix need few reads."""
 
     def __init__(self, path: Path, n_rows: int) -> None:
         self.path, self.n_rows, self._at = path, n_rows, 0
@@ -128,7 +129,9 @@ class Panels:
 
 
 def by_rows(array: FileArray, step: int, path: Path, budget: int) -> FileArray | Panels:
-    """A matrix that ``step`` rows at a time are read of: as it is, or turned to panels where that would be a read per number."""
+    """Return a matrix suitable for reading ``step`` rows at a time: unchanged, or converted to panels if it would need one read
+    per number.
+    """
     n, d = array.shape
     if not array.by_columns or min(step, n) >= _RUN or d == 1:
         return array
@@ -141,7 +144,7 @@ def by_rows(array: FileArray, step: int, path: Path, budget: int) -> FileArray |
 
 
 class Header(NamedTuple):
-    """What the first bytes of a .npy file say, and how many they are."""
+    """The content of a .npy header, and its length in bytes."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -150,12 +153,12 @@ class Header(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that must follow."""
+        """Bytes that must follow the header."""
         return self.dtype.itemsize * prod(self.shape)
 
 
 def npy_header(stream: IO[bytes]) -> Header:
-    """Read the header of a .npy file. Raises ValueError: it is none, or of pickled objects."""
+    """Read the header of a .npy file. Raises ValueError if it is not one, or holds pickled objects."""
     version = np.lib.format.read_magic(stream)
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
     if read is None:
@@ -169,7 +172,7 @@ def npy_header(stream: IO[bytes]) -> Header:
 
 
 def npy_file(path: Path, name: str) -> FileArray:
-    """A .npy file as an array that stays there. Raises DataError if its bytes are fewer than its header declares."""
+    """Return a .npy file as an array that stays there. Raises DataError if it has fewer bytes than its header declares."""
     with path.open("rb") as file:
         header = npy_header(file)
         there = os.fstat(file.fileno()).st_size - header.length
@@ -179,8 +182,11 @@ def npy_file(path: Path, name: str) -> FileArray:
 
 
 def unpack_arrays(path: Path, folder: Path) -> dict[str, FileArray]:
-    """Unpack the arrays of a .npz file, piece by piece. Raises DataError: a member is damaged, expands more than a thousandfold, or has
-    other bytes than it declares; OutOfSpace: the scratch folder's disk is full."""
+    """Unpack the arrays of a .npz file, piece by piece.
+
+    Raises DataError if a member is damaged, expands more than a thousandfold, or has other bytes than it declares; OutOfSpace if the
+    scratch disk is full.
+    """
     arrays: dict[str, FileArray] = {}
     with zipfile.ZipFile(path) as archive:
         for number, item in enumerate(_list_members(archive, path)):
@@ -191,8 +197,10 @@ def unpack_arrays(path: Path, folder: Path) -> dict[str, FileArray]:
 
 
 def read_declared(path: Path) -> dict[str, Any]:
-    """What the members of a .npz file declare, held against the bytes that the archive lists; shapes and formats in memory. Raises
-    DataError: a member declares other bytes than there are."""
+    """Return the declarations of a .npz file's members, compared with the sizes in the archive; shapes and formats are returned as values.
+
+    Raises DataError if a member declares other bytes than there are.
+    """
     arrays: dict[str, Any] = {}
     with zipfile.ZipFile(path) as archive:
         for item in _list_members(archive, path):
@@ -232,9 +240,12 @@ def _unpack_member(archive: zipfile.ZipFile, item: zipfile.ZipInfo, place: Path,
 
 @contextmanager
 def make_local(source: object, parent: str | os.PathLike[str] | None = None, folders: bool = False) -> Iterator[object]:
-    """Yield a source that can be read here: itself, or for a URL the path of a copy, which goes with the block. ``parent``: folder for the
-    copy, the system's for temporary files by default; ``folders``: take all objects below the URL if there is none of this very name, a
-    Zarr array. Raises NothingThere if nothing is at the URL; OutOfSpace if the disk has no room for the copy."""
+    """Yield a source that can be read locally: the source itself or, for a URL, the path of a copy that is removed after the block.
+
+    ``parent`` is the folder for the copy [default: the system's temporary folder]. ``folders``: if no object has exactly this name, take
+    all objects below the URL, which form a Zarr array. Raises NothingThere if nothing is at the URL; OutOfSpace if the disk has no room for
+    the copy.
+    """
     if not isinstance(source, str | os.PathLike):
         yield source
     elif is_local(source):
@@ -273,7 +284,7 @@ def _copy_source(url: str, folder: Path, folders: bool) -> Path:
 
 @contextmanager
 def _naming_url(path: Path, url: str) -> Iterator[None]:
-    """Let messages name the URL, not the copy."""
+    """Replace the path of the copy by the URL in messages."""
     try:
         yield
     except DataError as error:

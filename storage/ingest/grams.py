@@ -1,4 +1,4 @@
-"""Gram matrices computed elsewhere: arrays, .npy and .npz files, dask and Zarr arrays to a Gram store, block by block."""
+"""Precomputed Gram matrices: arrays, .npy and .npz files, Dask and Zarr arrays to a Gram store, block by block."""
 
 import hashlib
 import os
@@ -25,7 +25,9 @@ from .options import Progress, no_progress
 
 _TILE = 512
 _TOLERANCE = {True: 1e-5, False: 1e-9}
-"""Relative asymmetry allowed of single and of double precision: what products of matrices leave, not what errors leave."""
+"""Relative asymmetry allowed in single and in double precision: larger than the rounding of matrix products, smaller than errors in the
+data.
+"""
 
 
 def ingest_grams(
@@ -43,41 +45,41 @@ def ingest_grams(
 ) -> GramStore:
     """Put precomputed Gram matrices into a store, reading them block by block.
 
-    Every form of the same matrices gives the same bytes; a second call writes nothing. Values are stored as they are above the
-    diagonal; below it they may differ by rounding.
+    All input forms of the same matrices give the same bytes, and a second call writes nothing. Values above the diagonal are stored
+    unchanged; values below it may differ from them by rounding.
 
     Parameters
     ----------
-    source : array, path, dask array or Zarr array
+    source : array, path, Dask array or Zarr array
         (k, n, n), or (n, n) for one kernel. A .npy file is mapped. A .npz file holds one (k, n, n) array, or one (n, n) array per kernel
-        under its name. A folder is a Zarr array; so is a URL that names no object, and what lies there is copied to scratch first.
-        Compressed and chunked forms are first copied to scratch, piece by piece.
+        under its name. A folder is read as a Zarr array; so is a URL that names no object, whose content is copied to scratch first.
+        Compressed and chunked forms are copied to scratch piece by piece.
     store_url : path or URL
-        The store; kernels are added to one that is there.
+        The store; kernels are added to an existing one.
     names : sequence of str, optional
-        Names of the kernels; default: those of the .npz file, else "0", "1", ….
+        Names of the kernels [default: those of the .npz file, else "0", "1", …].
     data_digest : str, optional
-        Digest of the samples, such as that of their block store, so that kernels of other samples are refused.
+        Digest of the samples, for example that of their block store, so that kernels of other samples are rejected.
     dtype : str
-        "float32" or "float64"; "auto" is float32 when every value survives the round trip (a store that is there keeps its type).
+        "float32" or "float64"; "auto" is float32 if every value survives the round trip (an existing store keeps its type).
     block, budget
         As for `GramStore.create`.
     scratch : path, optional
-        Folder for the copy; default beside a local store, else the system's.
+        Folder for the copy [default: next to a local store, else the system's].
     overwrite : bool
-        Replace a store of other samples or of another type; it stays as it is until the new one is complete.
+        Replace a store of other samples or of another type; it stays unchanged until the new one is complete.
     progress : callable, optional
-        Called with (kernels or blocks done, all, phase).
+        Called with (kernels or blocks done, total, phase).
 
     Returns
     -------
     GramStore
-        The committed store; `GramStore.describe` gives the name and the sha256 of every kernel's values.
+        The committed store; `GramStore.describe` gives the name and the sha256 of each kernel's values.
 
     Raises
     ------
     DataError
-        For values that are not finite and matrices that are not symmetric, by kernel, row and column: nothing is written.
+        For values that are not finite and matrices that are not symmetric, with kernel, row and column; nothing is written.
     SchemaError
         If the source has another form, or a value would be rounded.
     OutOfSpace
@@ -153,7 +155,7 @@ def _choose_dtype(url: str | os.PathLike[str], wanted: str, single: bool, found:
 
 
 def _scan_kernel(grams: "_Grams", q: int) -> tuple[str, bool]:
-    """First pass over a kernel: sha256 of its values, and whether float32 holds them all."""
+    """Make the first pass over a kernel: return the sha256 of its values, and whether float32 represents them all."""
     digest, single, scale = hashlib.sha256(f"{grams.n}".encode()), True, 0.0
     spans = [slice(a, min(grams.n, a + _TILE)) for a in range(0, grams.n, _TILE)]
     for rows in spans:
@@ -262,7 +264,7 @@ def _open_npz(path: Path, folder: Path, names: Sequence[str] | None) -> _Grams:
 
 
 def _spool_array(array: Foreign, folder: Path, name: str) -> npt.NDArray[Any]:
-    """Copy a dask or Zarr array to a file piece by piece, each read once, and map it."""
+    """Copy a Dask or Zarr array to a file piece by piece, reading each once, and map the file."""
     shape, dtype = array.shape, np.dtype(array.dtype)
     if any(not isinstance(length, int | np.integer) for length in shape):
         raise SchemaError(f"{name} has the shape {shape}; compute its chunk sizes first")
@@ -277,7 +279,7 @@ def _spool_array(array: Foreign, folder: Path, name: str) -> npt.NDArray[Any]:
 
 
 def _chunk_regions(array: Foreign) -> Iterator[tuple[slice, ...]]:
-    """Yield the place of every chunk of a dask or Zarr array (of every shard)."""
+    """Yield the region of each chunk of a Dask or Zarr array (or of each shard)."""
     if hasattr(array, "dask"):
         edges = [[0, *np.cumsum(lengths).tolist()] for lengths in array.chunks]
     else:
@@ -299,7 +301,9 @@ def _scratch_parent(url: str | os.PathLike[str], parent: str | os.PathLike[str] 
 
 
 def read_order(source: str) -> int | None:
-    """Return the order of the matrices of a file from its head; ``None`` where reading it whole will say what is wrong."""
+    """Return the order of the matrices of a file from its header; ``None`` if the header is invalid, so that the error is found when the
+    file is read.
+    """
     import zarr
 
     try:

@@ -23,7 +23,7 @@ _TRUTH = {"true": True, "false": False}
 
 
 def tidy_label(label: UserData) -> Label:
-    """Label as text, truth value or a Python number: an int where it is one, a text where float64 does not hold it."""
+    """Return a label as text, truth value or Python number: an int if possible, or text if float64 cannot represent it."""
     if isinstance(label, str | bool | np.bool_):
         return label if isinstance(label, str) else bool(label)
     if isinstance(label, int | np.integer):
@@ -33,7 +33,7 @@ def tidy_label(label: UserData) -> Label:
 
 
 def check_declared(labels: Iterable[Any] | None) -> tuple[Label, ...] | None:
-    """Sort declared labels. Raises SchemaError if one is not a finite number or text, they mix both, or there are none."""
+    """Sort declared labels. Raises SchemaError if one is not a finite number or text, both occur, or there are none."""
     if labels is None:
         return None
     tidied = [tidy_label(label) for label in labels]
@@ -46,9 +46,12 @@ def check_declared(labels: Iterable[Any] | None) -> tuple[Label, ...] | None:
 
 @dataclass
 class Distinct:
-    """Collects values that are compared for equality, while they are read: as texts with a provisional code each (order of appearance),
-    which stands in the blocks until the end. ``are_numbers``: what is known of them from another source, None where they tell; ``doubts``:
-    what to raise at the end if all of them are written as numbers ("missing"), or are numbers ("odd")."""
+    """Collects distinct values during reading, as texts with provisional codes in order of appearance; blocks hold these codes until the
+    end.
+
+    ``are_numbers`` is known from another source, or None to decide from the values. ``doubts`` selects an error to raise at the end if all
+    values are written as numbers ("missing"), or are numbers ("odd").
+    """
 
     what: str
     are_numbers: bool | None = None
@@ -59,8 +62,10 @@ class Distinct:
     doubts: dict[str, DataError] = field(default_factory=dict)
 
     def add(self, values: Words, fault: Fault, are_truths: bool = False) -> Vector:
-        """Note the values of some rows; return their codes, NaN of those that are dropped because they are missing. Raises DataError from
-        ``fault(reason, row)``: one is missing, is refused, or there are too many."""
+        """Record the values of some rows; return their codes, with NaN for missing ones that are dropped.
+
+        Raises DataError from ``fault(reason, row)`` if a value is missing or not allowed, or there are too many.
+        """
         self.are_truths = are_truths and self.are_truths is not False
         gone = values.codes < 0
         if gone.any() and not self.drops:
@@ -94,7 +99,7 @@ class Distinct:
         raise fault(_TOO_MANY, 0)
 
     def check_end(self) -> None:
-        """Refuse what only all values together tell."""
+        """Reject what only all values together reveal."""
         if "name" in self.doubts and self.has_name:
             raise self.doubts["name"]
         if "missing" in self.doubts and not self.has_name:
@@ -102,22 +107,22 @@ class Distinct:
 
     @property
     def advice(self) -> str:
-        """What can be done with rows where the value is missing."""
+        """Return advice on rows whose value is missing."""
         return DROP_ADVICE if self.what == "label" else ""
 
     @property
     def are_numeric(self) -> bool:
-        """Whether the values are numbers, not names."""
+        """Return whether the values are numbers, not names."""
         return are_numbers(self.codes) if self.are_numbers is None else self.are_numbers
 
     def restore(self, words: Iterable[str]) -> None:
-        """Take over what the journal holds."""
+        """Restore the state from the journal."""
         for word in words:
             self.codes.setdefault(word, len(self.codes))
 
 
 class Labels(Distinct):
-    """Labels of a source where these may be names; ``declared``: the only ones allowed."""
+    """Labels of a source in which they may be names; ``declared`` are the only ones allowed."""
 
     declared: tuple[Label, ...] | None = None
 
@@ -129,18 +134,18 @@ class Labels(Distinct):
         super()._meet(word, row, fault)
 
     def read(self, word: str, is_numeric: bool) -> Label:
-        """Label that a text means, among numbers and truth values or names."""
+        """Return the label for a text, among numbers and truth values or among names."""
         value = as_number(word) if is_numeric else None
         return tidy_label(value) if value is not None else _TRUTH.get(word.lower(), word) if is_numeric else word
 
     def labels(self) -> list[Label]:
-        """Label of every provisional code."""
+        """Return the label of each provisional code."""
         is_numeric = bool(self.are_truths) or self.are_numeric
         return [self.read(word, is_numeric) for word in self.codes]
 
 
 class Tasks(Distinct):
-    """Tasks: whole numbers, or names."""
+    """Tasks, given as integers or names."""
 
     def _meet(self, word: str, row: int, fault: Fault) -> None:
         number = as_number(word)
@@ -155,17 +160,17 @@ class Tasks(Distinct):
             raise fault(f"more than {MAX_CLASSES} task names", 0)
 
     def check_end(self) -> None:
-        """Refuse a missing task and a fraction, among numbers."""
+        """Raise an error for a missing task and, among numbers, for a fraction."""
         super().check_end()
         if "odd" in self.doubts and self.are_numeric:
             raise self.doubts["odd"]
 
     def names(self) -> tuple[str, ...] | None:
-        """Names in ascending order; None where tasks are numbers."""
+        """Return the names in ascending order; None if tasks are numbers."""
         return None if self.are_numeric else tuple(sorted(self.codes))
 
     def encoder(self) -> Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
-        """Function from what stands in the blocks to numbers of tasks, or to codes of their names."""
+        """Return a function from the values in blocks to task numbers, or to codes of their names."""
         names = self.names()
         codes = {} if names is None else {name: code for code, name in enumerate(names)}
         table = np.array([int(float(word.strip())) if names is None else codes[word] for word in self.codes], np.int64)
@@ -174,10 +179,12 @@ class Tasks(Distinct):
 
 @dataclass
 class Target:
-    """Collects the labels of a source while it is read, then turns them into codes. ``task``: "classification", "regression", or "auto";
-    ``declared``: the only labels allowed; ``numbers``: distinct labels of a source whose labels are numbers by its format, which stand in
-    the blocks themselves; ``met``: those of any other; ``tasks``: the tasks; ``missing_words``: texts that stand for a missing value;
-    ``drops_missing``: rows without a target are left out, ``n_dropped`` of them."""
+    """Collects the labels of a source during reading, then converts them to codes.
+
+    ``task`` is "classification", "regression" or "auto"; ``declared`` are the only labels allowed. ``numbers`` are distinct labels of a
+    source whose format has numeric labels, which blocks hold directly; ``met`` are those of other sources. ``tasks`` are the tasks, and
+    ``missing_words`` the texts for a missing value. ``drops_missing`` leaves out rows without a target, of which there are ``n_dropped``.
+    """
 
     task: str = "classification"
     declared: tuple[Label, ...] | None = None
@@ -194,7 +201,7 @@ class Target:
         self.met.are_numbers = None if self.declared is None else not isinstance(self.declared[0], str)
 
     def allowed_numbers(self) -> Vector:
-        """Declared labels as numbers; empty when any number is allowed. Raises SchemaError if the declared labels are texts."""
+        """Return declared labels as numbers; empty if any number is allowed. Raises SchemaError if they are texts."""
         if self.declared is None or self.task == "regression":
             return np.zeros(0)
         if isinstance(self.declared[0], str):
@@ -202,8 +209,9 @@ class Target:
         return np.array(self.declared, dtype=np.float64)
 
     def add_numbers(self, values: Vector, fault: Fault) -> None:
-        """Note the labels of some rows of a source whose labels are numbers. Raises DataError: one is beyond 2^53, or there are too many
-        for classes."""
+        """Record the labels of some rows of a source with numeric labels. Raises DataError if one is beyond 2^53, or there are too many for
+        classes.
+        """
         if self.task == "regression":
             return
         large = np.abs(values) > EXACT_INTEGERS
@@ -212,18 +220,18 @@ class Target:
         self.merge(np.unique(values).tolist(), fault)
 
     def merge(self, numbers: Iterable[float], fault: Fault) -> None:
-        """Note distinct labels that were checked before. Raises DataError if there are too many for classes."""
+        """Record distinct labels that were checked before. Raises DataError if there are too many for classes."""
         self.numbers.update(numbers)
         if len(self.numbers) > MAX_CLASSES:
             raise fault(_TOO_MANY, 0)
 
     def check_end(self) -> None:
-        """Refuse what only all labels and tasks together tell."""
+        """Reject what only all labels and tasks together reveal."""
         self.met.check_end()
         self.tasks.check_end()
 
     def labels(self) -> tuple[Label, ...] | None:
-        """Label of code 0, 1, …: the declared ones, else those met, sorted; None for regression."""
+        """Return the labels of codes 0, 1, …: the declared ones, else those found, sorted; None for regression."""
         if self.task == "regression":
             return None
         if self.declared is not None:
@@ -237,7 +245,7 @@ class Target:
         return tuple(sorted(met))  # pyright: ignore[reportArgumentType, reportReturnType]
 
     def encoder(self) -> Callable[[Vector], Vector]:
-        """Function from raw targets (numbers, or provisional codes) to class codes; the identity for regression."""
+        """Return a function from raw targets (numbers, or provisional codes) to class codes; the identity for regression."""
         labels = self.labels()
         if labels is None:
             return lambda values: values
@@ -249,12 +257,12 @@ class Target:
         return lambda values: np.searchsorted(known, values).astype(np.float64)
 
     def to_json(self) -> dict[str, Any]:
-        """What was met, for the journal."""
+        """Return the collected state, for the journal."""
         met = {"met": list(self.met.codes), "truths": self.met.are_truths, "tasks": list(self.tasks.codes)}
         return {"numbers": sorted(self.numbers), "dropped": self.n_dropped, **met}
 
     def restore(self, fields: dict[str, Any]) -> None:
-        """Take over what the journal holds."""
+        """Restore the state from the journal."""
         self.numbers.update(fields["numbers"])
         self.n_dropped = fields["dropped"]
         self.met.are_truths = fields["truths"]
@@ -263,6 +271,6 @@ class Target:
 
 
 def describe_labels(labels: Sequence[Label] | None) -> str:
-    """Labels as a short list."""
+    """Return labels as a short list for messages."""
     shown = [repr(label) for label in (labels or ())]
     return ", ".join(shown[:10]) + (", …" if len(shown) > 10 else "")

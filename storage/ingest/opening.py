@@ -1,5 +1,6 @@
-"""Which reader a source has (by its kind in memory, by the format that is named, else by the ending of its name), and what an ingest takes
-over from the store that it follows."""
+"""Choice of the reader for a source (by its type in memory, the given format, or the ending of its name), and options inherited from a
+followed store.
+"""
 
 import hashlib
 import os
@@ -47,7 +48,7 @@ ENDINGS = {
     "mat": (".mat",),
     "fasta": (".fasta", ".fa", ".fna", ".faa"),
 }
-"""Formats by the ending of a name, which may be packed; a name without an ending is SVMlight text."""
+"""Formats by the ending of a name, which may be followed by that of a compression; a name without an ending is SVMlight text."""
 
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zstd")
 _TEXTS = ("svmlight", "csv", "tsv", "fasta", "strings")
@@ -56,8 +57,10 @@ _SUFFIXES = {ending: kind for kind, endings in ENDINGS.items() for ending in end
 
 
 def open_input(source: UserData, options: Options) -> Source:
-    """Choose and open the reader for a path, "-" or an object in memory. Raises SchemaError if the format does not fit the source, or
-    options do not fit the format; DataError if a file cannot be read."""
+    """Choose and open the reader for a path, "-" or an object in memory.
+
+    Raises SchemaError if the format does not fit the source, or options do not fit the format; DataError if a file cannot be read.
+    """
     opened = _open_reader(source, options)
     if options.drop_missing_targets and opened.format in ("svmlight", "fasta", "strings"):
         raise SchemaError(f"drop_missing_targets is for tables and arrays; {opened.name} is {opened.format} text")
@@ -73,7 +76,7 @@ def open_input(source: UserData, options: Options) -> Source:
 
 
 def _check_filling(source: Source, options: Options) -> None:
-    """Refuse an array without names where the store to follow was made of a table of names, or of other columns, and fills in."""
+    """Reject an array without names if the followed store was made from named or other columns, and fills in missing values."""
     encoding = options.table_encoding
     if encoding is None or options.missing not in FILLS:
         return
@@ -132,7 +135,9 @@ def _kind(source: UserData, options: Options) -> str:
 
 
 def guess_format(name: str) -> str:
-    """Return the format that a name speaks of, which may end with that of a packer. Raises SchemaError: nothing is known of its ending."""
+    """Return the format given by the ending of a name, which may be followed by that of a compression. Raises SchemaError for an unknown
+    ending.
+    """
     ending = _ending(name)
     if not ending or ending in _SUFFIXES:
         return _SUFFIXES.get(ending, "svmlight")
@@ -151,8 +156,10 @@ def _ending(name: str) -> str:
 
 
 def follow_guide(guide: Followed | None, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options with those that follow from the source that is followed: width, first index, query ids, task, labels, missing
-    values, budget; what nobody gives has its default. Raises SchemaError: one is given and says otherwise."""
+    """Return the options completed from the followed source: width, first index, query ids, task, labels, missing values, budget.
+
+    Options given nowhere get their defaults. Raises SchemaError if a given option contradicts the source.
+    """
     if guide is None:
         return {**asked, **{name: value for name, value in _DEFAULTS.items() if asked[name] is None}}
     like, made = guide.place, guide.options
@@ -184,8 +191,10 @@ _DEFAULTS: dict[str, Any] = {**_KNOWN, "zero_based": "no", "budget": 256 << 20}
 
 
 def collect_extras(source: Source, guide: Followed | None, options: Options, names: UserData, groups: UserData) -> Extras:
-    """Return what goes beside the data, as far as it is known before these are read. Raises SchemaError: names, scaling or content do not
-    go together with those of the store to follow."""
+    """Return the contents beyond the data, as far as they are known before the data are read.
+
+    Raises SchemaError if names, scaling or content do not match those of the followed store.
+    """
     own_names = read_names(names)
     feature_names = own_names or source.names
     labels = read_groups(groups)
@@ -235,5 +244,5 @@ def _check_names(known: list[str] | None, found: list[str] | None, place: str) -
 
 
 def comparison_key(info: Mapping[str, Any]) -> dict[str, Any]:
-    """What tells whether a store was made in the same way: without the name of the source, which may be moved."""
+    """Return the information that identifies how a store was made, without the name of the source, which may have moved."""
     return {**info, "source": dict(info["source"] or {}).get("format")}

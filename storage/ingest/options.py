@@ -1,4 +1,4 @@
-"""What an ingest was asked to do, checked before any work."""
+"""Options of an ingest, checked before any work."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +23,7 @@ Progress = Callable[[int, int, str], None]
 
 
 def no_progress(done: int, total: int, phase: str) -> None:
-    """Report to nobody."""
+    """A progress callback that does nothing."""
 
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
@@ -55,9 +55,11 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Options:
-    """Checked options; everything here can change the stored bytes (the number of jobs cannot). See `gramplane.storage.ingest.ingest` for
-    their meaning. ``follow``, ``encoding``, ``guided``: of the store given as like, the roles of columns, the encoding, and the source
-    columns that its features come from."""
+    """Checked options that can change the stored bytes (the number of jobs cannot); `gramplane.storage.ingest.ingest` explains them.
+
+    ``follow``, ``encoding`` and ``guided`` come from the store given as ``like``: the roles of columns, the encoding, and the source
+    columns of its features.
+    """
 
     format: str = "auto"
     encoding: str | None = None
@@ -113,12 +115,12 @@ class Options:
 
     @property
     def table_encoding(self) -> TableColumns | None:
-        """How columns became features in the source that is followed."""
+        """The encoding of table columns in the followed source."""
         return None if self.guide is None else self.guide.encoding
 
     @cached_property
     def guided(self) -> list[str] | None:
-        """Columns of the source that is followed, which its features come from; None where their names are not known."""
+        """Columns of the followed source from which its features come; None if their names are not known."""
         if self.guide is None or self.table_encoding is not None:
             return None if self.table_encoding is None else [column.name for column in self.table_encoding.sources]
         # Names that were given aside do not tell which columns of the source they are of.
@@ -126,19 +128,19 @@ class Options:
 
     @property
     def follow(self) -> dict[str, Any]:
-        """Columns with the target, tasks, weights, ids and covariates in the source that is followed."""
+        """Columns with the target, tasks, weights, ids and covariates in the followed source."""
         made = {} if self.guide is None else self.guide.options
         found: dict[str, Any] = {name: made[option] for name, option in ROW_OPTIONS.items() if isinstance(made.get(option), str)}
         return found | ({"covariates": made["covariates"]} if isinstance(made.get("covariates"), list) else {})
 
     @property
     def reads_missing(self) -> bool:
-        """Whether missing values are read: to be kept, or to be filled in."""
+        """Whether missing values are accepted, to be kept or filled in."""
         return self.missing != "refuse"
 
     @property
     def numeric_tasks(self) -> bool | None:
-        """Whether tasks are numbers, as those of the store given as like; None where there is none."""
+        """Whether tasks are numbers, as in the store given as ``like``; None if there is none."""
         return None if self.guide is None or self.guide.named_tasks is None else not self.guide.named_tasks
 
     @property
@@ -147,8 +149,10 @@ class Options:
         return min(STRIPE_BYTES, self.budget // 64)
 
     def row_columns(self, there: Iterable[str] = ()) -> dict[str, Any]:
-        """Where the row tables come from: "y", "task", "weight", "covariate:NAME" -> column name or array, as far as they are given. Those
-        of the store given as like (``follow``) count too, if they are among the names ``there``."""
+        """Return the given sources of row tables: "y", "task", "weight", "covariate:NAME" -> column name or array.
+
+        Those of the store given as ``like`` (``follow``) count as well, if they are among the names ``there``.
+        """
         given = {name: getattr(self, option) for name, option in ROW_OPTIONS.items()}
         columns = {name: unmasked(value, name) if isinstance(value, np.ma.MaskedArray) else value for name, value in given.items()}
         known, covariates = set(there), self.covariates
@@ -159,7 +163,9 @@ class Options:
         return {**followed, **{name: value for name, value in columns.items() if value is not None}}
 
     def describe(self) -> dict[str, Any]:
-        """JSON form. Tables given as arrays belong to the source, whose digest covers them, so only their presence is noted."""
+        """Return the options as JSON values. For tables given as arrays only their presence is stored, because the digest of the source
+        covers them.
+        """
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "guide"}
         for name in ROW_OPTIONS.values():
             if values[name] is not None and not isinstance(values[name], str):
@@ -169,7 +175,7 @@ class Options:
         return {**values, "labels": None if self.labels is None else list(self.labels)}
 
     def learnt(self) -> dict[str, Any]:
-        """JSON form of what is no matter of one file but of all that follow: they are read by it."""
+        """Return, as JSON values, the options that apply to all later files rather than to one file."""
         made = self.describe()
         known = {**(self.guide.options if self.guide is not None else {}), **{name: made[name] for name in _LEARNT}}
         named = {name: made[name] for name in (*ROW_OPTIONS.values(), "covariates") if made[name] not in (None, "array")}
@@ -180,7 +186,7 @@ _LEARNT = ("task", "missing", "missing_words", "decimal", "qid", "encoding", "bu
 
 
 def _check_covariates(covariates: UserData) -> list[str] | dict[str, np.ndarray] | None:
-    """Return names of columns as a list, or the columns of an array or frame by name. Raises SchemaError if they are neither."""
+    """Return names of columns as a list, or the columns of an array or frame by name. Raises SchemaError for anything else."""
     if covariates is None or isinstance(covariates, dict):  # by name already: these options were copied
         return covariates
     if isinstance(covariates, str):
@@ -200,20 +206,20 @@ def _check_covariates(covariates: UserData) -> list[str] | dict[str, np.ndarray]
 
 
 def covariate_tables(covariates: UserData) -> dict[str, Any]:
-    """Return the row tables of covariates: by name the column, named or as an array."""
+    """Return the row tables of covariates: each name with its column, given by name or as an array."""
     columns = covariates.items() if isinstance(covariates, dict) else ((name, name) for name in covariates or ())
     return {COVARIATE + name: column for name, column in columns}
 
 
 def check_integer(name: str, value: object, low: int, high: int) -> int:
-    """Return an integer argument inside ``low … high``. Raises SchemaError: otherwise, naming the argument."""
+    """Return an integer argument in ``low … high``. Raises SchemaError, which names the argument, otherwise."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= int(value) <= high:
         raise SchemaError(f"{name} is {value!r}; it must be an integer in {low} … {high}")
     return int(value)
 
 
 def _check_columns(name: str, columns: Iterable[str] | str) -> tuple[str, ...]:
-    """Names of columns: a list, or one name. Raises SchemaError: one is no text, or stands twice."""
+    """Return names of columns: a list, or one name. Raises SchemaError if one is not text or is repeated."""
     names = (columns,) if isinstance(columns, str) else tuple(columns)
     for k, column in enumerate(names):
         if not isinstance(column, str):
@@ -225,8 +231,10 @@ def _check_columns(name: str, columns: Iterable[str] | str) -> tuple[str, ...]:
 
 
 def read_names(names: Sequence[str] | str | Path | None) -> list[str] | None:
-    """Feature names: a list, or a file with one name a line. Raises SchemaError if a name is no text or stands twice; DataError if the file
-    cannot be read."""
+    """Return feature names from a list, or from a file with one name per line.
+
+    Raises SchemaError if a name is not text or is repeated; DataError if the file cannot be read.
+    """
     if names is None:
         return None
     texts = read_lines(names, "names file") if isinstance(names, str | Path) else list(names)
@@ -240,8 +248,11 @@ def read_names(names: Sequence[str] | str | Path | None) -> list[str] | None:
 
 
 def read_groups(groups: UserData) -> np.ndarray | None:
-    """Group label of every feature as int64: integers as they are, texts numbered in order of appearance; a file has one label a line.
-    Raises SchemaError if the labels are neither integers nor texts, or lines of a file are pairs; DataError if it cannot be read."""
+    """Return the group label of each feature as int64: integers unchanged, texts numbered in order of appearance; a file has one label per
+    line.
+
+    Raises SchemaError if the labels are neither integers nor texts, or lines of a file are pairs; DataError if it cannot be read.
+    """
     if groups is None:
         return None
     labels = read_lines(groups, "groups file") if isinstance(groups, str | Path) else list(np.asarray(groups).tolist())
@@ -258,7 +269,7 @@ def read_groups(groups: UserData) -> np.ndarray | None:
 
 
 def _refuse_pairs(labels: Sequence[str], path: str | Path) -> None:
-    """Refuse a file whose lines are a feature and its group: each would be a group of its own."""
+    """Reject a file whose lines are a feature and its group, because each line would become its own group."""
     for mark in ",;\t":
         if labels and len(set(labels)) == len(labels) and all(label.count(mark) == 1 for label in labels):
             rule = "a line has two cells; write the group's label alone, one line for each feature, in the order of the features"

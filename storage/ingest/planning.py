@@ -1,4 +1,4 @@
-"""What an ingest will hold and write, told before any of it is done: from what the source declares, the options and the budget."""
+"""The plan of an ingest: memory and disk it will need, from the declarations of the source, the options and the budget."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -32,8 +32,11 @@ _STORED, _SCRATCHED = 12, 32  # bytes at most per entry of a sparse matrix: in t
 
 @dataclass
 class Sizes:
-    """What a source declares; None where only reading it tells: sizes of the features (of sparse ones entries at most), bytes of the
-    source, bytes on scratch at most (0 if all stays in memory), what the process holds while it reads, and the number of covariates."""
+    """Sizes declared by a source; None if they are known only after reading.
+
+    These are the sizes of the features (for sparse ones an upper bound of the entries), bytes of the source, an upper bound of the bytes on
+    scratch (0 if all stays in memory), memory of the process during reading, and the number of covariates.
+    """
 
     rows: int | None = None
     columns: int | None = None
@@ -45,13 +48,16 @@ class Sizes:
 
 
 def holding_row(what: str, nbytes: int) -> dict[str, Any]:
-    """Return a row of the list of what the process holds."""
+    """Return one row of the list of the process's memory."""
     return {"what": what, "bytes": int(nbytes)}
 
 
 def plan_ingest(source: Source, options: Options, url: str, scratch: Path, jobs: int) -> dict[str, Any]:
-    """Return the plan of an ingest of an opened source, whose declared sizes have been held against budget and bytes, and which is left
-    unread. ``url``: the store; ``scratch``: the scratch folder, which need not exist; ``jobs``: parser threads."""
+    """Return the plan of an ingest of an opened source, whose declared sizes have been checked against budget and bytes; the source is not
+    read.
+
+    ``url`` is the store, ``scratch`` the scratch folder, which need not exist, and ``jobs`` the number of parser threads.
+    """
     sizes = sizes_of(source, options)
     sizes.covariates = sum(name.startswith(COVARIATE) for name in source.tables)
     source.close()
@@ -66,12 +72,12 @@ def plan_ingest(source: Source, options: Options, url: str, scratch: Path, jobs:
 
 
 def is_sparse(source: Source, options: Options) -> bool:
-    """Whether the store will be sparse, as far as that is known before the source is read."""
+    """Return whether the store will be sparse, as far as that is known before reading."""
     return source.sparse or (isinstance(source, Table) and options.table_encoding is not None and options.table_encoding.is_sparse)
 
 
 def plan_remote(source: str, nbytes: int | None, options: Options, url: str, scratch: Path) -> dict[str, Any]:
-    """Return the plan of an ingest of a source at a URL, of which nothing but its size is known before it is copied."""
+    """Return the plan of an ingest from a URL, for which only the size is known before it is copied."""
     holds = [holding_row("a copy is made on scratch; what it declares is planned within the budget then", options.budget)]
     memory = {"budget": options.budget, **_total_bytes(holds, options)}
     disk = {"scratch": str(scratch), "copy_bytes": nbytes, "scratch_bytes_free": free_bytes(scratch)}
@@ -79,7 +85,7 @@ def plan_remote(source: str, nbytes: int | None, options: Options, url: str, scr
 
 
 def _held_outside(kind: str, tables: Sequence[str], rows: int, options: Options) -> list[dict[str, Any]]:
-    """What goes with the rows, whatever the budget."""
+    """Return the memory for row data, which is not limited by the budget."""
     if kind == "sparse":
         weights = [holding_row("weights of rows; outside the budget", 16 * rows)] if "weight" in tables else []
         cuts = [holding_row("entries of rows, and where rows are cut; outside the budget", 24 * rows)]
@@ -90,14 +96,14 @@ def _held_outside(kind: str, tables: Sequence[str], rows: int, options: Options)
 
 
 def _total_bytes(holds: list[dict[str, Any]], options: Options, outside: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-    """Sum of what is held, which the budget bounds, and of what it does not."""
+    """Return the totals of memory limited by the budget, and of memory outside it."""
     inside = sum(row["bytes"] for row in holds)
     total = min(inside, options.budget) + sum(row["bytes"] for row in outside)
     return {"process_bytes": total, "process_holds": [*holds, *outside]}
 
 
 def _plan_layout(kind: str, sizes: Sizes, options: Options) -> dict[str, Any]:
-    """What is known of the store: stripes of dense data by their shape, of sparse data by their bytes alone."""
+    """Return what is known of the store: stripes of dense data from their shape, of sparse data from their bytes alone."""
     layout: dict[str, Any] = {"layout": options.layout, "stripe_bytes": options.stripe_bytes, "store_bytes_at_most": None}
     if kind == "dense" and sizes.rows and sizes.columns:
         items = {"auto": (8, 4), "float64": (8,), "float32": (4,)}[options.dtype]
@@ -121,10 +127,12 @@ def _plan_layout(kind: str, sizes: Sizes, options: Options) -> dict[str, Any]:
 
 
 def _stripes_at_most(entries: int, lines: int | None, stripe_bytes: int) -> int:
-    """Bytes of the stripes of sparse data, each of which is filled up to whole chunks. A chunk has 2 ``stripe_bytes`` at most (float32 and
-    its index), and less than one is filled up for each stripe. There are no more stripes than lines (columns, or rows); and as two
-    neighbours, the last one aside, hold more than half a chunk, or one of them fills a chunk by itself, chunks are no more than 4 entries /
-    chunk + 1 (`plan_stripes`)."""
+    """Return an upper bound of the bytes of the stripes of sparse data, each of which is padded to whole chunks.
+
+    A chunk has at most 2 ``stripe_bytes`` (float32 and its index), and each stripe has less than one chunk of padding. There are no more
+    stripes than lines (columns, or rows). Of two neighbouring stripes, except the last one, together more than half a chunk is used, or one
+    fills a chunk by itself. Hence there are at most 4 entries / chunk + 1 chunks (`plan_stripes`).
+    """
     if 8 * entries <= stripe_bytes:
         return _STORED * entries
     spare = 3 * _STORED * entries + 2 * stripe_bytes
@@ -137,16 +145,17 @@ def _table_bytes(sizes: Sizes) -> int:
 
 
 def _in_chunks(length: int) -> int:
-    """Entries of a table on disk: long ones are filled up to whole chunks."""
+    """Return the entries of a table on disk; long tables are padded to whole chunks."""
     return length if length <= TABLE_CHUNK else -(-length // TABLE_CHUNK) * TABLE_CHUNK
 
 
 _COLUMN_TABLES, _ROW_TABLES, _DESCRIPTIONS, _LISTED = 128, 32, 1 << 16, 128
-"""Bytes in a store beside the data: of tables and the name of a column, of tables of a row, of all ``zarr.json`` and a short manifest, and
-of a further object in it."""
+"""Bytes in a store besides the data: tables and the name of a column, tables of a row, all ``zarr.json`` with a short manifest, and a
+further object in the manifest.
+"""
 
 _LINE_TABLES = 20
-"""The same of a line of text, which has two bytes at least: few tables, and the letter of a sequence. Entries of a line come to more."""
+"""The same for a line of text, which has at least two bytes: few tables, and the letter of a sequence. Entries of a line take more."""
 
 
 def _held_while_writing(kind: str, sizes: Sizes, options: Options, jobs: int) -> list[dict[str, Any]]:
@@ -165,14 +174,14 @@ def _held_while_writing(kind: str, sizes: Sizes, options: Options, jobs: int) ->
 
 
 def _rows_at_hand(share: int, columns: int | None, options: Options) -> dict[str, Any]:
-    """The rows of dense data that are read at once: a share of the budget, or one row."""
+    """Return the memory of the rows of dense data read at a time: a share of the budget, or one row."""
     nbytes = max(_ROW_COPIES * (options.budget // share), ROW_BYTES * (columns or 0))
     return holding_row("rows at hand, checked and turned to a block", nbytes)
 
 
 @singledispatch
 def sizes_of(source: Source, options: Options) -> Sizes:
-    """Return what a source declares, and what is held while it is read."""
+    """Return the sizes declared by a source, and the memory needed while it is read."""
     raise TypeError(f"{type(source).__name__} is no source")
 
 
@@ -225,7 +234,7 @@ def _of_groups(source: Table, rows: int, holds: list[dict[str, Any]], options: O
 
 
 def _with_features(sizes: Sizes, source: Table, cells: int | None, options: Options) -> Sizes:
-    """Add the features of a table whose columns are not all numbers: their blocks beside those of what was read."""
+    """Add the features of a table whose columns are not all numbers: their blocks exist in addition to those of the rows read."""
     if source.n_cols is None or options.table_encoding is not None:
         known = source.n_cols is not None and source.n_cols <= len(source.columns)
         sizes.scratch = sizes.scratch + 8 * cells if known and sizes.scratch is not None and cells is not None else None
@@ -259,7 +268,7 @@ def _blocks_held(nbytes: int, options: Options) -> list[dict[str, Any]]:
 
 
 def _of_pieces(sizes: Sizes, scratch: int, options: Options, sparse: bool = False) -> Sizes:
-    """Of data in memory, which is not counted itself: blocks stay there too if they are small."""
+    """Return the sizes for data in memory, which do not count themselves; small blocks stay in memory, too."""
     sizes.holds += _blocks_held(sizes.nbytes or 0, options)
     sizes.scratch = scratch
     sizes.holds.append(_rows_at_hand(16, 0 if sparse else sizes.columns, options))

@@ -1,4 +1,4 @@
-"""The first phase: source to blocks of rows, and what was learnt on the way."""
+"""The first phase: from a source to blocks of rows, and the information collected while reading."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,13 +25,13 @@ HELD_SHARE = 4  # blocks stay in memory if they take at most this part of the bu
 
 
 class ColumnCounts:
-    """A table that grows with the greatest index met. ``table``: entries per column; it may be longer than the width."""
+    """A table of entries per column that grows with the largest index found; it may be longer than the number of columns."""
 
     def __init__(self) -> None:
         self.table: npt.NDArray[np.uint32] = np.zeros(1 << 12, np.uint32)
 
     def add(self, cols: npt.NDArray[np.int32], highest: int) -> None:
-        """Count entries of columns up to ``highest``."""
+        """Count the entries of columns up to ``highest``."""
         self._reach(highest + 1)
         count_columns(cols, self.table)
 
@@ -48,15 +48,18 @@ class ColumnCounts:
             self.table = grown
 
     def width(self, lo: int, hi: int) -> npt.NDArray[np.uint32]:
-        """Counts of columns ``lo:hi``, zero beyond the table."""
+        """Return the counts of columns ``lo:hi``, zero beyond the table."""
         self._reach(hi)
         return self.table[lo:hi]
 
 
 @dataclass
 class Reading:
-    """What the first phase hands on: the blocks in row order, the labels met, entries per index as written in the source and the least
-    and greatest index met (all three sparse only), the width where the source knows it, and of tables what the columns are."""
+    """Result of the first phase.
+
+    It has the blocks in row order, the labels found, the entries per index as written in the source with the smallest and largest index
+    (all three for sparse sources only), the number of columns if the source knows it, and for tables the readers of the columns.
+    """
 
     handles: list[Handle] = field(default_factory=list)
     target: Target = field(default_factory=Target)
@@ -72,13 +75,16 @@ class Reading:
         return Spool(self.handles)
 
     def meet(self, lowest: int, highest: int) -> None:
-        """Note a range of indices."""
+        """Record a range of indices."""
         self.lowest, self.highest = min(self.lowest, lowest), max(self.highest, highest)
 
 
 class Source(ABC):
-    """An input that can be read: its name, shown in messages and noted in the store, its format, whether it goes to the sparse layout, the
-    feature names it carries, of a file its content, of a table the reader of its columns, and what is to be said of it."""
+    """An input that can be read.
+
+    It has a name (used in messages and stored), a format, whether it is stored as sparse, its feature names, for a file its content, for a
+    table the reader of its columns, and messages about it.
+    """
 
     name: str
     format: str
@@ -90,23 +96,25 @@ class Source(ABC):
     messages: Sequence[str] = ()
 
     def hint(self) -> str | None:
-        """Cheap identity for resuming; None if the source cannot be read twice."""
+        """Cheap identity used for resuming; None if the source cannot be read twice."""
         return self.identity()
 
     def identity(self) -> str | None:
-        """Identity by content, to recognise finished work; None if the source cannot be read twice."""
+        """Identity by content, used to recognise finished work; None if the source cannot be read twice."""
         return None if self.digest is None else self.digest.value()
 
     @abstractmethod
     def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
-        """Read everything. Raises DataError at the first fault, by file, line and column (or row and column)."""
+        """Read everything. Raises DataError for the first error, with file, line and column (or row and column)."""
 
     def close(self) -> None:  # noqa: B027 (most have nothing to close)
-        """Leave it unread."""
+        """Close the source without reading it."""
 
 
 class RowSource(Source):
-    """A source that yields rows (everything but text): its width, and the bytes of its blocks, about, where they are known before."""
+    """A source that yields rows (all formats except text): its number of columns, and the approximate bytes of its blocks, if known in
+    advance.
+    """
 
     n_cols: int | None
     nbytes: int | None = None
@@ -115,14 +123,13 @@ class RowSource(Source):
 
     @abstractmethod
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
-        """Yield (X, row tables), about a sixteenth of the budget at a time: X an ndarray (rows, n_cols) or a CSR matrix."""
+        """Yield (X, row tables), about a sixteenth of the budget at a time; X is an ndarray (rows, n_cols) or a CSR matrix."""
 
     def fault(self, reason: str, row: int, column: int | None = None) -> DataError:
-        """Build the error for a row and column, counted from zero."""
+        """Return the error for a row and column, counted from zero."""
         return at_row(self.name, reason, row, None if column is None else column + 1)
 
     def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
-        """Read everything."""
         self.scratch = scratch
         # The columns of a table are as many as the source has, until they are encoded.
         width = self.n_cols if self.coder is None else None
@@ -131,7 +138,7 @@ class RowSource(Source):
         return read_blocks(reading, _check_blocks(self, options, reading, progress), scratch, small, self.phase)
 
     def check_table(self, table: str, shape: tuple[int, ...], n: int) -> None:
-        """Refuse a row table that is no vector of ``n`` entries."""
+        """Raise an error for a row table that is not a vector of ``n`` entries."""
         if shape != (n,):
             raise SchemaError(f"{self.name}: {table} has the shape {shape}; it must be ({n},), one entry per row")
 
@@ -142,7 +149,7 @@ class RowSource(Source):
 
 
 def read_blocks(reading: Reading, blocks: Iterable[Block], scratch: Scratch, small: bool, phase: str = "read") -> Reading:
-    """Keep blocks in memory if they are small, else in the scratch folder; those that a killed ingest left there are not asked for."""
+    """Keep blocks in memory if they are small, else in the scratch folder; blocks left there by a killed ingest are not read again."""
     done = scratch.notes(phase)
     if done:
         reading.handles = [Handle.from_json(scratch.folder, fields) for fields in done[-1]["blocks"]]
@@ -166,7 +173,7 @@ def read_blocks(reading: Reading, blocks: Iterable[Block], scratch: Scratch, sma
 
 
 def recount_columns(reading: Reading) -> None:
-    """Count the columns of blocks that were read before."""
+    """Count the columns of blocks that were read earlier."""
     assert reading.counts is not None
     for handle in reading.handles:
         cols = handle.get("cols")
@@ -204,7 +211,7 @@ def _check_blocks(source: RowSource, options: Options, reading: Reading, progres
 
 
 def _with_target(block: Block, target: Target) -> Block:
-    """Return a block without the rows whose target is missing, where these are to be dropped."""
+    """Return a block without the rows whose target is missing, if these are to be dropped."""
     if not target.drops_missing or "y" not in block or not np.isnan(block["y"]).any():
         return block
     keep = ~np.isnan(block["y"])
@@ -217,8 +224,11 @@ def _with_target(block: Block, target: Target) -> Block:
 def as_floats(
     values: npt.NDArray[Any], dtype: str, place: Callable[[int], tuple[int, int | None]], fault: CellFault, missing: str | None = None
 ) -> npt.NDArray[Any]:
-    """Finite float32 or float64 values that equal the given ones (for ``dtype="float32"``: the nearest). ``place``: row and column of a
-    position in the flattened values; ``missing``: "keep" lets NaN through; "refuse" names the way to keep it; None: there is none."""
+    """Return finite float32 or float64 values equal to the given ones (for ``dtype="float32"``: the nearest ones).
+
+    ``place`` maps a position in the flattened values to row and column. ``missing="keep"`` accepts NaN; "refuse" rejects it with advice on
+    how to keep it; None rejects it without advice.
+    """
     if values.dtype.kind not in "biuf" or values.dtype.itemsize > 8:
         raise fault(f"values have the type {values.dtype}; numbers of at most 64 bits are expected", 0, None)
     wide = values.astype(np.float64, copy=False)
@@ -248,14 +258,14 @@ def _refusal_reason(value: np.generic, missing: str | None) -> str:
 
 
 def dense_block(x: npt.NDArray[Any], options: Options, fault: CellFault) -> npt.NDArray[Any]:
-    """Dense rows (rows, n_cols) as a checked block (n_cols, rows)."""
+    """Return dense rows (rows, n_cols) as a checked block (n_cols, rows)."""
     width = max(1, x.shape[1])
     missing = "keep" if options.reads_missing else "refuse"
     return np.ascontiguousarray(as_floats(x, options.dtype, lambda k: (k // width, k % width), fault, missing).T)
 
 
 def sparse_block(x: sp.csr_array, dtype: str, fault: CellFault) -> Block:
-    """CSR rows as a checked block: sorted, no duplicates, no zeros."""
+    """Return CSR rows as a checked block: sorted, without duplicates and zeros."""
     if not x.has_canonical_format:
         x = x.copy()
         x.sum_duplicates()
@@ -272,7 +282,7 @@ def sparse_block(x: sp.csr_array, dtype: str, fault: CellFault) -> Block:
 
 
 def check_width(found: int, options: Options, name: str, sparse: bool = False) -> None:
-    """Refuse a source whose width is not the declared one; a sparse one may be narrower. Raises SchemaError, naming both."""
+    """Raise SchemaError, with both numbers, if a source does not have the declared number of columns; a sparse one may have fewer."""
     if options.table_encoding is not None and options.missing in FILLS and found == len(options.table_encoding.sources):
         return  # features that say what is missing are added
     if options.n_features not in (None, found) and (not sparse or options.n_features < found):
@@ -282,7 +292,7 @@ def check_width(found: int, options: Options, name: str, sparse: bool = False) -
 
 
 def check_row_fits(columns: int, options: Options, name: str) -> None:
-    """Refuse dense rows so wide that one of them, with what becomes of it, is more than the budget. Raises SchemaError, naming both."""
+    """Raise SchemaError, with both sizes, if a single dense row, with what is computed from it, exceeds the budget."""
     need = ROW_BYTES * columns
     if need > options.budget:
         row = f"to read one row takes {need} bytes, more than the budget of {options.budget}"

@@ -1,7 +1,8 @@
-"""The scratch folder of one ingest: its lock, its journal of finished steps, its end.
+"""The scratch folder of one ingest: its lock, its journal of finished steps, and its removal.
 
-A killed process loses nothing that it wrote, since the system keeps the pages; a restarted machine may. So the journal carries the boot
-it was written under, and a scratch folder of another boot is started afresh: no data has to be forced to the disk meanwhile.
+A killed process loses nothing that it wrote, because the system keeps the pages, but a rebooted computer may. The journal therefore
+contains the id of the boot in which it was written, and a scratch folder of another boot is started anew. No data have to be flushed to
+disk meanwhile.
 """
 
 import fcntl
@@ -30,20 +31,22 @@ _FORMAT = "gramplane.scratch/1"
 _LOCK, _JOURNAL = "lock", "journal.jsonl"
 _PRIVATE = re.compile(r"gramplane-[0-9a-f]{16}-\w+\.ingest")
 _KEPT_SECONDS = 86_400.0
-"""Time for which the scratch of an ingest into an object store that failed waits for the next attempt."""
+"""How long, in seconds, the scratch of a failed ingest into an object store is kept for the next attempt."""
 
 
 def boot_id() -> str:
-    """Name of the machine and of its present boot."""
+    """Return an identifier of the computer and its current boot."""
     boot = _BOOT.read_text().strip() if _BOOT.exists() else str(int(psutil.boot_time()))
     return f"{socket.gethostname()} {boot}"
 
 
 class Scratch:
-    """A locked folder with a journal; use it as a context manager. The folder is made if absent; it must be empty or one of ours. A
-    journal of another ``identity`` (source and options), or of another boot, is discarded with everything beside it; ``resume`` keeps what
-    a killed ingest left, and ``resumed`` tells whether there was something. Raises RunLocked if another process is writing here;
-    SchemaError if the folder holds foreign files."""
+    """A locked folder with a journal; use it as a context manager.
+
+    The folder is created if absent; it must be empty or one of ours. A journal of another ``identity`` (source and options), or of another
+    boot, is discarded together with all other files. ``resume`` keeps what a killed ingest left, and ``resumed`` says whether there was
+    something. Raises RunLocked if another process is writing here; SchemaError if the folder holds other files.
+    """
 
     def __init__(self, folder: Path, identity: Mapping[str, Any], *, resume: bool) -> None:
         self.folder = folder
@@ -61,14 +64,14 @@ class Scratch:
             raise
 
     def restart(self) -> None:
-        """Forget everything that was done."""
+        """Discard everything that was done."""
         self.resumed = False
         self._empty()
         self._notes = []
         self._append(self._head)
 
     def _read(self) -> list[dict[str, Any]] | None:
-        """Notes of the journal; None unless it was begun for the same data and options in this boot."""
+        """Return the entries of the journal; None unless it was begun for the same data and options in this boot."""
         notes = read_json_lines(self.folder / _JOURNAL)
         return notes[1:] if notes and notes[0] == json.loads(json.dumps(self._head)) else None
 
@@ -87,15 +90,15 @@ class Scratch:
         self._notes.append(entry)
 
     def notes(self, step: str) -> list[dict[str, Any]]:
-        """All entries of a step, oldest first."""
+        """Return all entries of a step, oldest first."""
         return [note for note in self._notes or [] if note.get("step") == step]
 
     def path(self, name: str) -> Path:
-        """Path of a file in the folder."""
+        """Return the path of a file in the folder."""
         return self.folder / name
 
     def remove(self) -> None:
-        """Delete the folder; its lock last, by which a later ingest knows what a kill here left as ours."""
+        """Delete the folder, with its lock last, so that a later ingest recognises the remains of a killed process."""
         with suppress(OSError):
             self._empty()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -130,9 +133,12 @@ def _lock_folder(folder: Path, held: ExitStack) -> None:
 
 
 def private_folder(parent: Path, prefix: str, *, make: bool) -> Path:
-    """Return the folder of this user that an earlier attempt made, else a new one (``make``; otherwise a path that need not exist) of a
-    random name that only this user may enter: one that can be guessed would let another user of the machine put a folder or a link there
-    first. ``prefix``: start of the name, which tells what is in the folder."""
+    """Return this user's folder from an earlier attempt, or a new one (created only if ``make``) with a random name and access for this
+    user only.
+
+    A predictable name would let another user of the computer put a folder or a link there first. ``prefix`` is the start of the name and
+    tells what is in the folder.
+    """
     if not make:
         return _own_folder(parent, prefix) or parent / f"{prefix}.ingest"
     with space_for(parent, 0):
@@ -144,7 +150,7 @@ def private_folder(parent: Path, prefix: str, *, make: bool) -> Path:
 
 
 def _own_folder(parent: Path, prefix: str) -> Path | None:
-    """A folder of this user that nobody else may enter."""
+    """Return a folder of this user that no other user may enter, or None."""
     return next((path for path in sorted(parent.glob(f"{prefix}*.ingest")) if _is_private(path)), None)
 
 
@@ -156,7 +162,9 @@ def _is_private(path: Path) -> bool:
 
 
 def _sweep_abandoned(parent: Path, prefix: str) -> None:
-    """Remove what failed ingests of this user into other stores left: no attempt followed for a day, or it is of an earlier boot."""
+    """Remove the remains of this user's failed ingests into other stores, if no attempt followed for a day or they are from an earlier
+    boot.
+    """
     oldest = max(time.time() - _KEPT_SECONDS, psutil.boot_time())
     for path in parent.iterdir():
         if _PRIVATE.fullmatch(path.name) and not path.name.startswith(prefix) and _is_private(path):
@@ -167,7 +175,7 @@ def _sweep_abandoned(parent: Path, prefix: str) -> None:
 
 @contextmanager
 def _take_turns(parent: Path) -> Iterator[None]:
-    """Hold the folder itself for a moment; who cannot within a second (another user keeps it) goes on."""
+    """Hold the folder itself briefly; if that fails for a second (another user holds it), continue without."""
     fd = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for _ in range(100):
@@ -181,7 +189,7 @@ def _take_turns(parent: Path) -> Iterator[None]:
 
 
 def sweep_scratch(folder: Path) -> None:
-    """Remove the scratch of an ingest that was killed after its last step; foreign folders and those in use stay."""
+    """Remove the scratch of an ingest that was killed after its last step; other folders and those in use are kept."""
     if folder.is_dir():
         with suppress(RunLocked, SchemaError), Scratch(folder, {}, resume=False):
             pass

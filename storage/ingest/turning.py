@@ -1,4 +1,4 @@
-"""Sparse matrices in files as rows, by pieces: those that lie by rows as they are, those by columns through buckets of rows on scratch."""
+"""Sparse matrices in files as rows, in pieces; those stored by columns are transposed through buckets of rows on scratch."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ TURNED_ROW_BYTES = 24  # bytes of tables for every row of a matrix that lies by 
 
 @dataclass(frozen=True)
 class Compressed:
-    """A matrix in a file; ``form``: "csr" or "csc"; ``prefix``: what stands before the names of its three arrays there."""
+    """A matrix in a file; ``form`` is "csr" or "csc", and ``prefix`` precedes the names of its three arrays there."""
 
     data: FileArray
     indices: FileArray
@@ -36,7 +36,7 @@ class Compressed:
     prefix: str
 
     def check(self) -> None:
-        """Hold lengths against each other. Raises DataError: they disagree."""
+        """Raise DataError if the lengths of the arrays disagree."""
         major = self.shape[0] if self.form == "csr" else self.shape[1]
         if self.indptr.shape != (major + 1,):
             raise DataError(f"{self.prefix}indptr has the shape {self.indptr.shape}; {major + 1} entries are expected", self.name)
@@ -45,7 +45,7 @@ class Compressed:
             raise DataError(f"{shapes}; they must be vectors of one length", self.name)
 
     def pieces(self, most: int) -> Iterator["CompressedPiece"]:
-        """Yield consecutive rows (or columns) of at most ``most`` entries (or one row), pointers checked."""
+        """Yield consecutive rows (or columns) with at most ``most`` entries (or one row), with checked pointers."""
         major, before = len(self.indptr) - 1, 0
         for lo in range(0, major, most):
             hi = min(major, lo + most)
@@ -63,7 +63,7 @@ class Compressed:
 
 @dataclass(frozen=True)
 class CompressedPiece:
-    """Some consecutive rows (of CSR; columns of CSC): the first of them, and their pointers."""
+    """Consecutive rows (of CSR; columns of CSC): the first one, and their pointers."""
 
     source: Compressed
     first: int
@@ -71,12 +71,11 @@ class CompressedPiece:
 
     @property
     def length(self) -> int:
-        """Rows or columns."""
+        """Number of rows or columns."""
         return len(self.pointers) - 1
 
     @property
     def nnz(self) -> int:
-        """Entries."""
         return int(self.pointers[-1] - self.pointers[0])
 
     def parts(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
@@ -89,7 +88,7 @@ class CompressedPiece:
 
 
 class _Handle:
-    """A piece of columns as a block of rows of the transpose: what the sort into buckets reads."""
+    """A piece of columns as a block of rows of the transpose, which is the input of the sort into buckets."""
 
     def __init__(self, piece: CompressedPiece, fault: CellFault) -> None:
         self._piece, self._fault = piece, fault
@@ -112,8 +111,9 @@ class _Handle:
 
 
 def check_turning(source: Compressed, options: Options) -> None:
-    """Refuse a matrix by columns with so many rows that the tables for turning them are more than half of the budget. Raises DataError,
-    naming the bytes and the budget."""
+    """Raise DataError, with the bytes and the budget, for a matrix by columns with so many rows that the tables for transposing it exceed
+    half of the budget.
+    """
     need = 0 if source.form == "csr" else TURNED_ROW_BYTES * source.shape[0]
     if need > options.budget // 2:
         tables = f"to turn its {source.shape[0]} rows takes {need} bytes of tables, more than half of the budget of {options.budget}"
@@ -121,8 +121,9 @@ def check_turning(source: Compressed, options: Options) -> None:
 
 
 def csr_pieces(source: Compressed, scratch: Scratch, options: Options, fault: CellFault) -> Iterator[Any]:
-    """Yield a matrix in files as CSR pieces of consecutive rows. Raises DataError at the first place that breaks a rule, by array and
-    position."""
+    """Yield a matrix in files as CSR pieces of consecutive rows. Raises DataError, with array and position, for the first index that breaks
+    a rule.
+    """
     max_nnz = max(1, options.budget // PIECE_SHARE)
     if source.form == "csr":
         for piece in source.pieces(max_nnz):

@@ -1,1 +1,1 @@
-"""Run directories: checkpoints, models, records of steps."""
+"""Run directories: checkpoints, models and records of workflow steps."""

@@ -1,6 +1,6 @@
-"""The JSON files of a run: each carries its own crc32c, as its last key, and each has a way to get it back when its bytes changed.
+"""The JSON files of a run. Each has its own crc32c as its last key, and a known remedy if its bytes changed.
 
-The text stays plain JSON for any reader. The checksum covers the bytes before it, so that a changed blank is noticed, too.
+The text stays plain JSON for any reader. The checksum covers the bytes before it, so even a changed blank is noticed.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from ..versions import open_version
 
 KEY = "crc32c"
 ROWS = "rows"
-"""Where a list stands in a file that must be an object to have a last key."""
+"""Key of a list in a sealed file, which must be a JSON object."""
 
 FILE, LINE = b',\n "crc32c": "%08x"\n}', b',"crc32c":"%08x"}'
 _SEAL = re.compile(rb',?\n? ?"crc32c": ?"[0-9a-f]{8}"\n?\}\Z')
@@ -40,11 +40,11 @@ REMEDIES = {
     "tune": f"remove it and summary.json and {_AGAIN}: fits that are done are not done again",
     "scores": "remove it; `gramplane score` writes the scores of a store again",
 }
-"""JSON files of a run by name, and what to do about a damaged one."""
+"""JSON files of a run by name, with the remedy for a damaged one."""
 
 
 def seal_file(value: Mapping[str, Any] | list[Any]) -> bytes:
-    """Return the text of a sealed JSON file; a list becomes ``{"rows": [...]}``. SchemaError if JSON cannot hold the value."""
+    """Return the text of a sealed JSON file; a list becomes ``{"rows": [...]}``. Raises SchemaError if JSON cannot represent the value."""
     fields = dict(value) if isinstance(value, Mapping) else {ROWS: value}
     try:
         return seal_text(json.dumps(fields, indent=1).encode(), FILE)
@@ -53,7 +53,9 @@ def seal_file(value: Mapping[str, Any] | list[Any]) -> bytes:
 
 
 def seal_text(text: bytes, form: bytes) -> bytes:
-    """Return the text of a JSON object with its checksum as last key, a key of no object itself, in the form of a file or of a line."""
+    """Return the text of a JSON object with its checksum as last key, formatted as a file or as a line; the object must not have this key
+    itself.
+    """
     body = text[:-1].rstrip()
     if f'"{KEY}":'.encode() in body and KEY in json.loads(text):
         raise SchemaError(f"a record has the key {KEY!r}, which belongs to its checksum")
@@ -66,7 +68,7 @@ def _make_seal(body: bytes, form: bytes) -> bytes:
 
 
 def read_sealed(data: bytes, where: str) -> Json:
-    """Return what `seal_file` or `seal_text` wrote; DigestMismatch if it is not JSON or does not have its checksum."""
+    """Return the value written by `seal_file` or `seal_text`. Raises DigestMismatch if it is not JSON or its checksum is wrong."""
     seal = _SEAL.search(data, max(0, len(data) - 32))
     if seal is None:
         raise DigestMismatch(f"{where} does not end with its crc32c: it is cut short or changed")
@@ -83,12 +85,12 @@ def read_sealed(data: bytes, where: str) -> Json:
 
 
 def has_strangers(folder: Path, own: tuple[str, ...]) -> bool:
-    """Return whether a folder holds anything but the names given and temporary files of writers."""
+    """Return whether a folder holds anything other than the given names and temporary files of writers."""
     return any(entry.name not in own and not is_temporary_name(entry.name) for entry in folder.iterdir())
 
 
 def read_run_json(file: Path) -> Json:
-    """Read a JSON file of a run; None if there is none, DigestMismatch says what can be done about a damaged one."""
+    """Read a JSON file of a run; None if there is none. Raises DigestMismatch, with the remedy, if it is damaged."""
     return _read_file(file, REMEDIES.get(file.stem))
 
 
@@ -105,9 +107,9 @@ def _read_file(file: Path, remedy: str | None) -> Json:
 
 
 def read_lines(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Yield every line of a sealed history with its entry; a last line torn by a kill, which has no end, is left out.
+    """Yield each line of a sealed history with its entry; an incomplete last line, left by a killed writer, is skipped.
 
-    DigestMismatch at a damaged line.
+    Raises DigestMismatch for a damaged line.
     """
     try:
         lines = file.read_bytes().split(b"\n")
@@ -128,7 +130,7 @@ def read_lines(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
 
 
 def checkpoint_names(folder: Path) -> list[str]:
-    """Names of complete checkpoints of a run, newest first; the JSON file is the completion mark."""
+    """Return the names of complete checkpoints of a run, newest first; a checkpoint is complete once its JSON file exists."""
     matches = (re.fullmatch(r"(\d{10})\.json", file.name) for file in (folder / "checkpoints").glob("*.json"))
     return sorted((match[1] for match in matches if match), reverse=True)
 
@@ -163,24 +165,24 @@ class StepManifest:
 
     @property
     def key(self) -> str:
-        """sha256 (hex) of step, inputs and parameters: two steps with the same key do the same work."""
+        """sha256 (hex) of step, inputs and parameters; steps with the same key do the same work."""
         return hashlib.sha256(canonical_json([self.step, dict(self.inputs), dict(self.params)])).hexdigest()
 
     @classmethod
     def begin(cls, step: str, inputs: Mapping[str, str], params: Mapping[str, Any]) -> "StepManifest":
-        """Manifest of a step that starts now."""
+        """Return the manifest of a step that starts now."""
         return cls(step, dict(inputs), json.loads(canonical_json(dict(params))), started=_time_now())
 
     def done(self, outputs: Mapping[str, str]) -> "StepManifest":
-        """The same step, finished now with these outputs."""
+        """Return the manifest of the same step, finished now with these outputs."""
         return replace(self, outputs=dict(outputs), status="done", finished=_time_now())
 
     def failed(self, message: str) -> "StepManifest":
-        """The same step, failed now."""
+        """Return the manifest of the same step, failed now."""
         return replace(self, status="failed", finished=_time_now(), message=message)
 
     def covers(self, wanted: "StepManifest") -> bool:
-        """Whether this step is done, had the inputs and parameters of ``wanted``, and its outputs are still there unchanged."""
+        """Return whether this step is done, had the inputs and parameters of ``wanted``, and its outputs are unchanged."""
         if self.status != "done" or self.key != wanted.key:
             return False
         with suppress(MissingBlock):
@@ -193,7 +195,7 @@ class StepManifest:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "StepManifest | None":
-        """Read a manifest; None if there is none. DigestMismatch if it is damaged, SchemaError if it is of another form."""
+        """Read a manifest; None if there is none. Raises DigestMismatch if it is damaged, SchemaError if it has another form."""
         stored = read_step_json(path)
         if stored is None:
             return None
@@ -209,12 +211,15 @@ def write_sealed(path: str | os.PathLike[str], value: Mapping[str, Any] | list[A
 
 
 def read_step_json(path: str | os.PathLike[str]) -> Json:
-    """Read a JSON file of a workflow step; None if there is none, DigestMismatch if it is damaged."""
+    """Read a JSON file of a workflow step; None if there is none. Raises DigestMismatch if it is damaged."""
     return _read_file(Path(path), "remove it: the step runs again, finished runs and stores are found as they are")
 
 
 def digest_of(path: str | os.PathLike[str]) -> str:
-    """Digest of a path or URL: of the manifest of a store or model, sha256 of a file or of a folder's files; MissingBlock if none."""
+    """Return the digest of a path or URL: that of the manifest of a store or model, or the sha256 of a file or of a folder's files.
+
+    Raises MissingBlock if there is nothing.
+    """
     local = local_path(path)
     if local is None and not holds_store(path):
         return _object_digest(os.fspath(path))

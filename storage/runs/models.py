@@ -1,4 +1,4 @@
-"""Saved models: one record in a Zarr group, its arrays as Zarr arrays, the rest as JSON attributes, sealed by a manifest."""
+"""Saved models: one record in a Zarr group, with its arrays as Zarr arrays and the rest as JSON attributes, sealed by a manifest."""
 
 import os
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def write_model(url: str | os.PathLike[str], record: object) -> str:
-    """Write a record as a model, in place of a model that is there, never of anything else; return its digest."""
+    """Write a record as a model and return its digest. It replaces an existing model, but never anything else."""
     named, value = to_arrays(record)
     arrays, index = pack(named)
     objects = open_objects(url)
@@ -29,7 +29,7 @@ def write_model(url: str | os.PathLike[str], record: object) -> str:
 
 
 def _clear_place(objects: Objects) -> None:
-    """Remove a model that is there, or what an unfinished one left; anything else stays and is named."""
+    """Remove an existing model, or the remains of an unfinished one. Raises an error that names anything else found there."""
     keys = set(objects.listing())
     inside = keys or objects.folders()  # (empty folders, and links to folders, hold no keys)
     if inside and model_class(objects.url) is None:
@@ -44,7 +44,7 @@ def _clear_place(objects: Objects) -> None:
 
 
 def _foreign_files(objects: Objects) -> set[str]:
-    """Return what a finished model does not list; of an unfinished one nobody knows."""
+    """Return the files that a finished model does not list; of an unfinished model this is not known."""
     try:
         listed, _ = read_seal(objects)
     except StorageError:
@@ -53,7 +53,7 @@ def _foreign_files(objects: Objects) -> set[str]:
 
 
 def model_class(url: str | os.PathLike[str]) -> str | None:
-    """Return the class of the model at a place; None if there is none, whatever else it holds. Nothing but its root is read."""
+    """Return the class of the model at this location, or None if there is none; only its root is read."""
     try:
         return record_class(_model_fields(open_objects(url).read(ROOT).tobytes(), os.fspath(url))) or ""
     except (OSError, StorageError):
@@ -71,7 +71,7 @@ def _model_fields(root: bytes, where: str) -> dict[str, Any]:
 def read_model(url: str | os.PathLike[str], cls: type[T] | Sequence[type[T]]) -> T:
     """Read a model of one of these classes.
 
-    Raises MissingBlock or DigestMismatch if it is unfinished or damaged; SchemaError if it is no model, or one of another class or version.
+    Raises MissingBlock or DigestMismatch if it is unfinished or damaged; SchemaError if it is not a model, or has another class or version.
     """
     objects = open_objects(url)
     listed, _ = read_seal(objects)

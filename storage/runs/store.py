@@ -1,4 +1,4 @@
-"""One folder per run: configuration, lock, checkpoints, history, broadcast arrays, model, events."""
+"""One folder per run: configuration, lock, checkpoints, history, broadcast arrays, model and events."""
 
 import contextlib
 import hashlib
@@ -57,7 +57,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ArrayRef:
-    """An array written once into a run folder, by the sha256 of its file: what tasks receive instead of a large vector."""
+    """An array written once into a run folder, identified by the sha256 of its file; tasks receive this reference in place of a large
+    vector.
+    """
 
     path: str
     digest: str
@@ -67,7 +69,7 @@ class ArrayRef:
         return ArrayRef, (self.path, self.digest, self.nbytes)
 
     def load(self) -> npt.NDArray[Any]:
-        """Return the array; the newest of every name is kept in the process and shared, so nobody may change it."""
+        """Return the array. The newest array of each name is cached and shared in the process, so it must not be modified."""
         name = self.path.rpartition("=")[0]
         newest = _newest.get(name)
         if newest is None or newest[0] != self.digest:
@@ -88,7 +90,7 @@ _newest: dict[str, tuple[str, npt.NDArray[Any]]] = {}
 
 
 class RunStore:
-    """The folder of one run; use `create` or `open`. Reading needs no lock; whoever writes holds `lock`."""
+    """The folder of one run; use `create` or `open`. Reading needs no lock; writers hold `lock`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -96,7 +98,7 @@ class RunStore:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], config: Mapping[str, Any]) -> "RunStore":
-        """Make the folder of a run, or open it if it was made with the same configuration; who goes on to write takes `begin`."""
+        """Create the folder of a run, or open it if it was created with the same configuration; use `begin` to write afterwards."""
         run = cls(_run_folder(path))
         if not run._was_made(_plain_json(config)):
             with cls.begin(path, config):
@@ -106,11 +108,11 @@ class RunStore:
     @classmethod
     @contextmanager
     def begin(cls, path: str | os.PathLike[str], config: Mapping[str, Any]) -> Iterator["RunStore"]:
-        """Hold the folder of a run from its first moment on: it is made, or was made with the same configuration.
+        """Hold the folder of a run from its creation on; it may exist already with the same configuration.
 
-        Of several processes that begin one run at once, one makes it; the others see its lock before they look at anything else. ``born``
-        tells whether this call wrote the configuration. Raises RunLocked if another process holds it, naming pid, host and starting time;
-        OtherRun if the folder holds a run of another configuration, with the differing keys; SchemaError if it holds other files.
+        If several processes begin one run at the same time, one creates it, and the others see its lock before anything else. ``born`` says
+        whether this call wrote the configuration. Raises RunLocked if another process holds it, naming pid, host and start time; OtherRun,
+        with the differing keys, if the folder holds a run with another configuration; SchemaError if it holds other files.
         """
         run, requested = cls(_run_folder(path)), _plain_json(config)
         run._refuse_strangers()
@@ -125,7 +127,7 @@ class RunStore:
             yield run
 
     def _was_made(self, wanted: Mapping[str, Any]) -> bool:
-        """Return whether the folder holds the run of a configuration already; OtherRun if it holds another one."""
+        """Return whether the folder holds the run of this configuration already. Raises OtherRun if it holds another one."""
         if not (self.path / "config.json").exists():
             return False
         stored = self.config
@@ -143,14 +145,14 @@ class RunStore:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "RunStore":
-        """Open the folder of a run; MissingBlock if there is none, DigestMismatch if its configuration is damaged."""
+        """Open the folder of a run. Raises MissingBlock if there is none, DigestMismatch if its configuration is damaged."""
         run = cls(_run_folder(path))
         _ = run.config
         return run
 
     @property
     def config(self) -> dict[str, Any]:
-        """The configuration the run was made with."""
+        """The configuration with which the run was created."""
         return self._head()["config"]
 
     def _head(self) -> dict[str, Any]:
@@ -166,7 +168,7 @@ class RunStore:
         return fields
 
     def check(self) -> None:
-        """Read all JSON files of the run against their checksums; DigestMismatch says what can be done about the first damaged one."""
+        """Check all JSON files of the run against their checksums. Raises DigestMismatch, with the remedy, for the first damaged one."""
         for name in REMEDIES:
             read_run_json(self.path / f"{name}.json")
         for _ in read_lines(self.path / HISTORY):
@@ -181,7 +183,7 @@ class RunStore:
         self._write(f"{check_name(name, 'file name')}.json", seal_file(value))
 
     def read_json(self, name: str) -> Json:
-        """Return what `write_json` wrote, or None; DigestMismatch says what can be done about a damaged file."""
+        """Return the value written by `write_json`, or None. Raises DigestMismatch, with the remedy, if the file is damaged."""
         return read_run_json(self.path / f"{check_name(name, 'file name')}.json")
 
     def _write(self, name: str, data: bytes) -> None:
@@ -189,9 +191,9 @@ class RunStore:
 
     @contextmanager
     def lock(self) -> Iterator["RunStore"]:
-        """Hold the run for the duration of the block; what a killed writer left half-written or half-removed is removed first.
+        """Hold the run during the block; first remove what a killed writer left half-written or half-removed.
 
-        A finished run that nobody may write to, on a read-only disk say, needs no lock: there is nothing left to do.
+        A finished run that cannot be written to (on a read-only disk, for example) needs no lock, because nothing is left to do.
         """
         with lock_unless_done(self.path / "lock", self._is_finished) as is_locked:
             if is_locked:
@@ -203,7 +205,7 @@ class RunStore:
         return (self.path / "config.json").is_file() and self.read_json("summary") is not None
 
     def reset(self) -> None:
-        """Forget everything but the configuration: checkpoints, history, events, arrays, model and calibration (to start the run anew)."""
+        """Remove everything except the configuration: checkpoints, history, events, arrays, model and calibration (to restart the run)."""
         for name in ("checkpoints", "arrays", "scratch", "model", "source", "calibration"):
             self._remove_folder(name)
         for file in self.path.iterdir():
@@ -212,11 +214,11 @@ class RunStore:
 
     @property
     def scratch(self) -> Path:
-        """Folder of what a run needs only while it computes; it may be made anew at any time."""
+        """Return the folder for files that a run needs only while it computes; they can be recreated at any time."""
         return self.path / "scratch"
 
     def drop_scratch(self) -> None:
-        """Remove the scratch folder, if there is one."""
+        """Remove the scratch folder, if it exists."""
         self._remove_folder("scratch")
 
     def _remove_folder(self, name: str) -> None:
@@ -224,12 +226,14 @@ class RunStore:
             shutil.rmtree(self.path / name)
 
     def withdraw(self) -> None:
-        """Forget the configuration, too: the folder can be used for another run."""
+        """Remove the configuration as well, so that the folder can be used for another run."""
         self.reset()
         (self.path / "config.json").unlink(missing_ok=True)
 
     def save_checkpoint(self, iteration: int, state: object, about: Mapping[str, Any] | None = None) -> None:
-        """Write the state after ``iteration`` iterations, and JSON values about it; the last two are kept, also when the disk is full."""
+        """Write the state after ``iteration`` iterations, with JSON values about it. The last two checkpoints are kept, even if the disk is
+        full.
+        """
         named_arrays, value = to_arrays(state)
         arrays, index = pack(named_arrays)
         packed = io.BytesIO()
@@ -252,7 +256,9 @@ class RunStore:
             file.unlink(missing_ok=True)
 
     def load_checkpoint(self, cls: type[T]) -> tuple[int, T] | None:
-        """Newest sound checkpoint: (iteration, state), or None if none was written; DigestMismatch if all are damaged."""
+        """Return (iteration, state) of the newest intact checkpoint, or None if none was written. Raises DigestMismatch if all
+        are damaged.
+        """
         names, damage = checkpoint_names(self.path), []
         for name in names:
             try:
@@ -267,7 +273,7 @@ class RunStore:
         return None
 
     def checkpoint_about(self) -> dict[str, Any] | None:
-        """The ``about`` of the newest sound checkpoint, or None."""
+        """Return the ``about`` of the newest intact checkpoint, or None."""
         for name in checkpoint_names(self.path):
             with contextlib.suppress(StorageError):
                 return self._read_checkpoint(name)[0]["about"]
@@ -301,11 +307,11 @@ class RunStore:
                 os.close(fd)
 
     def history(self) -> list[dict[str, Any]]:
-        """Entries of ``history.jsonl``; a line torn by a kill is left out, a damaged one is a DigestMismatch."""
+        """Return the entries of ``history.jsonl`` without an incomplete last line. Raises DigestMismatch for a damaged line."""
         return [entry for _, entry in read_lines(self.path / HISTORY)]
 
     def truncate_history(self, iteration: int) -> None:
-        """Cut ``history.jsonl`` before the first entry whose "iteration" is larger; called on resume."""
+        """Truncate ``history.jsonl`` before the first entry whose "iteration" is larger; called when a run resumes."""
         lines = []
         for line, entry in read_lines(self.path / HISTORY):
             if (entry.get("iteration") or 0) > iteration:
@@ -315,7 +321,7 @@ class RunStore:
             self._write(HISTORY, b"".join(lines))
 
     def put_array(self, name: str, array: npt.NDArray[Any], keep: int = KEPT_ARRAYS) -> ArrayRef:
-        """Write an array once, under its content's digest; of older arrays of the name ``keep`` - 1 stay."""
+        """Write an array once, under the digest of its content; ``keep`` - 1 older arrays of the name are kept."""
         check_name(name, "array name")
         packed = io.BytesIO()
         np.save(packed, array, allow_pickle=False)
@@ -332,17 +338,17 @@ class RunStore:
         return ArrayRef(str(path), digest, array.nbytes)
 
     def write_model(self, record: object) -> str:
-        """Write the model of the run in place of any that is there; return its digest."""
+        """Write the model of the run, replacing an existing one; return its digest."""
         self._remove_folder("model")
         return models.write_model(self.path / "model", record)
 
     def write_source(self, source: Source) -> None:
-        """Write how the data were read that the run learnt from; beyond 64 MiB without names, groups and factors."""
+        """Write how the training data were read; beyond 64 MiB without names, groups and factors."""
         self._remove_folder("source")
         models.write_model(self.path / "source", source if source.nbytes <= MAX_KEPT_BYTES else source.bare())
 
     def read_source(self) -> Source:
-        """Return how the data were read that the run learnt from."""
+        """Return how the training data were read."""
         return models.read_model(self.path / "source", Source)
 
     def read_model(self, cls: type[T] | Sequence[type[T]]) -> T:

@@ -1,4 +1,4 @@
-"""A tall matrix in tiles, files of some rows and 64 columns each with their crc32c: tasks write and read it piece by piece."""
+"""A tall matrix in tiles: files of some rows and 64 columns each, with their crc32c, which tasks read and write separately."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ _CRC_BYTES = 4
 
 @dataclass(frozen=True)
 class TiledMatrix:
-    """A matrix in a folder that every process sees. Tiles that were never written are missing, not zero."""
+    """A matrix in a folder that all processes can access. Tiles that were never written are missing, not zero."""
 
     path: str
     shape: tuple[int, int]
@@ -28,25 +28,22 @@ class TiledMatrix:
 
     @property
     def ndim(self) -> int:
-        """Number of axes."""
         return 2
 
     @property
     def size(self) -> int:
-        """Number of entries."""
         return self.shape[0] * self.shape[1]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all entries."""
         return self.size * self.dtype.itemsize
 
     def row_spans(self) -> list[tuple[int, int]]:
-        """Return the ranges of rows of its tiles."""
+        """Return the ranges of rows of the tiles."""
         return [(lo, min(lo + self.tile_rows, self.shape[0])) for lo in range(0, self.shape[0], self.tile_rows)]
 
     def write(self, row: int, column: int, values: npt.NDArray[Any]) -> None:
-        """Write entries from ``row`` and ``column`` on, where a tile begins; they end where one ends."""
+        """Write entries from ``row`` and ``column`` on; they must begin and end at tile borders."""
         for lo in range(row, row + values.shape[0], self.tile_rows):
             for first in range(column, column + values.shape[1], PANEL_COLUMNS):
                 tile = values[lo - row : lo - row + self.tile_rows, first - column : first - column + PANEL_COLUMNS]
@@ -55,7 +52,9 @@ class TiledMatrix:
                 write_atomic(self._file(lo, first), (data, crc), fsync=False)
 
     def read(self, lo: int, hi: int, first: int = 0, last: int | None = None) -> npt.NDArray[Any]:
-        """Return rows ``lo:hi`` of columns ``first:last``, C-ordered. Raises MissingBlock, DigestMismatch: a tile is absent or damaged."""
+        """Return rows ``lo:hi`` of columns ``first:last``, C-ordered. Raises MissingBlock or DigestMismatch if a tile is absent
+        or damaged.
+        """
         last = self.shape[1] if last is None else last
         out = np.empty((hi - lo, last - first), self.dtype)
         for row in range(lo // self.tile_rows * self.tile_rows, hi, self.tile_rows):
@@ -68,7 +67,7 @@ class TiledMatrix:
         return out
 
     def take(self, columns: Sequence[int] | npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return all rows of some columns, ascending or not."""
+        """Return all rows of some columns, in any order."""
         ids = np.asarray(columns, dtype=np.int64)
         out = np.empty((self.shape[0], len(ids)), self.dtype)
         for column in np.unique(ids // PANEL_COLUMNS) * PANEL_COLUMNS:
@@ -78,18 +77,17 @@ class TiledMatrix:
         return out
 
     def column_pieces(self) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
-        """Yield all rows of some columns at a time, with the place of the columns."""
+        """Yield all rows of some columns at a time, with the positions of the columns."""
         for first in range(0, self.shape[1], PANEL_COLUMNS):
             last = min(self.shape[1], first + PANEL_COLUMNS)
             yield slice(first, last), self.read(0, self.shape[0], first, last)
 
     def leading(self, count: int) -> "TiledMatrix":
-        """Return its first columns."""
+        """Return the first ``count`` columns of the matrix."""
         shape = (self.shape[0], count)
         return self if shape == self.shape else LeadingColumns(self.path, shape, self.tile_rows, self.dtype, self._stored_columns)
 
     def remove(self) -> None:
-        """Remove its files."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     @property

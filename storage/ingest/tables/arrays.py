@@ -1,4 +1,4 @@
-"""Arrays as input: NumPy and SciPy sparse in memory, dask arrays one row block at a time (dask itself is never imported)."""
+"""Arrays as input: NumPy and SciPy sparse in memory, and Dask arrays one row block at a time (Dask itself is never imported)."""
 
 import subprocess
 import sys
@@ -54,7 +54,6 @@ class ArraySource(RowSource):
 
     @property
     def all_bytes(self) -> int:
-        """Bytes of features and row tables."""
         return sum(int(values.nbytes) for values in self._arrays().values())
 
     @cached_property
@@ -62,7 +61,6 @@ class ArraySource(RowSource):
         return array_digest(self._arrays().items())
 
     def identity(self) -> str | None:
-        """Identity by content."""
         return self._content
 
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
@@ -75,7 +73,7 @@ class ArraySource(RowSource):
 
 
 def check_matrix(x: Matrix, name: str) -> Matrix:
-    """Return an array, in memory or in a file, if it can hold features. Raises SchemaError if it is no matrix of real numbers."""
+    """Return an array, in memory or in a file, if it can hold features. Raises SchemaError if it is not a matrix of real numbers."""
     if x.ndim != 2:
         raise SchemaError(f"{name} has the shape {x.shape}; features must be a matrix (n_rows, n_cols)")
     if x.dtype.kind not in "biuf":
@@ -96,8 +94,10 @@ def _check_csr(x: SparseMatrix, name: str) -> SparseMatrix:
 
 
 class DaskSource(RowSource):
-    """A 2-D dask array of dense or SciPy sparse blocks; chunk sizes may be unknown. A row of blocks is computed at once and must fit
-    memory. ``tables``: "y", "task", "weight" -> vectors, NumPy or dask."""
+    """A 2-D Dask array of dense or SciPy sparse blocks, whose chunk sizes may be unknown.
+
+    A row of blocks is computed at a time and must fit in memory. ``tables`` are "y", "task", "weight" -> vectors, NumPy or Dask.
+    """
 
     format = "array"
 
@@ -120,12 +120,11 @@ class DaskSource(RowSource):
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the first row of blocks."""
+        """Return the bytes of the first row of blocks."""
         first: Matrix = self._first
         return int(first.data.nbytes + first.indices.nbytes + first.indptr.nbytes if self.sparse else first.nbytes)
 
     def identity(self) -> str | None:
-        """dask's own name of the computation, which is a hash of it, with the tables."""
         names = [str(getattr(values, "name", "")) or array_digest([(name, values)]) for name, values in self._tables.items()]
         return " ".join(["dask", self._x.name, *names])
 
@@ -174,7 +173,7 @@ def object_source(source: UserData, options: Options) -> ArraySource | Table | D
 
 
 def _names_of_array(data: Foreign) -> list[str] | None:
-    """Labels of the columns of an xarray array, if it has any."""
+    """Return the column labels of an xarray array, or None."""
     dim = data.dims[1] if len(data.dims) == 2 else None
     return [str(label) for label in data[dim].values.tolist()] if dim is not None and dim in data.coords else None
 
@@ -190,7 +189,7 @@ COLUMN_BYTES = 16  # bytes of tables for every column of a sparse matrix
 
 @contextmanager
 def _telling_damage(path: Path, kind: str) -> Iterator[None]:
-    """Name the file that cannot be read: damaged ones make NumPy and SciPy raise almost anything."""
+    """Convert any exception into an error that names the file, because NumPy and SciPy raise many different ones for damaged files."""
     try:
         yield
     except (DataError, SchemaError):
@@ -202,7 +201,7 @@ def _telling_damage(path: Path, kind: str) -> Iterator[None]:
 
 
 def _read_file(path: Path, kind: str, folder: Path | None) -> dict[str, Any]:
-    """Unpack the arrays of a file to a folder; without one, see only what they declare."""
+    """Unpack the arrays of a file to a folder; without a folder, return only their declarations."""
     if kind == "npy":
         return {"X": npy_file(path, str(path))}
     if kind == "mat":
@@ -215,7 +214,7 @@ def _as_array(array: FileArray | npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _check_declared(choice: "Choice", found: Mapping[str, Any], options: Options, name: str) -> None:
-    """Refuse widths whose tables alone do not fit the budget: a shape is a few bytes, whatever it says."""
+    """Reject numbers of columns whose tables alone exceed the budget, because a shape takes only a few bytes and can declare any size."""
     if not choice.sparse:
         shape = found[choice.key].shape
         if len(shape) == 2:
@@ -228,7 +227,7 @@ def _check_declared(choice: "Choice", found: Mapping[str, Any], options: Options
 
 
 class Choice(NamedTuple):
-    """Which arrays of a file are the features: a triple by its prefix, or one by its name; and those that are left."""
+    """The arrays of a file that are the features (a triple by its prefix, or one array by its name), and the remaining arrays."""
 
     sparse: bool
     key: str
@@ -259,7 +258,7 @@ def _sparse_form(found: Mapping[str, Any], prefix: str, name: str) -> str:
 
 
 def _row_vectors(rest: dict[str, Any], options: Options, name: str, *, are_there: bool) -> dict[str, Any]:
-    """Row tables of a file; of arrays that are only declared (not ``are_there``) the lengths alone count."""
+    """Return the row tables of a file; for arrays that are only declared (not ``are_there``) only the lengths are checked."""
     tables: dict[str, Any] = {}
     for table, source in ({"y": next((key for key in ("y", "Y") if key in rest), None)} | options.row_columns(rest)).items():
         if source is None:
@@ -280,9 +279,11 @@ def _row_vectors(rest: dict[str, Any], options: Options, name: str, *, are_there
 
 
 class FileSource(RowSource):
-    """Features and row tables in a .npz, .npy or .mat file (``kind``), unpacked to scratch and read by pieces. Features are "X", or a CSR
-    or CSC triple (with or without the prefix "X_"); ``matrix``: the features as they are declared. Raises DataError if the file is
-    damaged, pickled, has no features, or declares more than is there."""
+    """Features and row tables in a .npz, .npy or .mat file (``kind``), unpacked to scratch and read in pieces.
+
+    Features are "X", or a CSR or CSC triple (with or without the prefix "X_"); ``matrix`` holds their declaration. Raises DataError if the
+    file is damaged or pickled, has no features, or declares more than there is.
+    """
 
     def __init__(self, path: Path, kind: str, options: Options) -> None:
         self.name, self.format, self.digest = str(path), kind, FileDigest(path)
@@ -306,7 +307,7 @@ class FileSource(RowSource):
                 self.check_table(table, values.shape, n)
 
     def close(self) -> None:
-        """Leave it unread."""
+        """Close the source without reading it."""
         self._held.close()
 
     def _matrix(self, choice: Choice, found: Mapping[str, Any]) -> "FileArray | Compressed":
@@ -341,7 +342,7 @@ class FileSource(RowSource):
 
 
 def _convert_old_mat(path: Path, folder: Path, options: Options) -> Path:
-    """Convert a file of version 4, which is as long as its numbers, to .npz; read whole by SciPy, in a process of its own."""
+    """Convert a file of version 4, which is as long as its numbers, to .npz; SciPy reads it as a whole, in a separate process."""
     need = _OLD_MAT_SHARE * path.stat().st_size
     if need > options.budget + (64 << 20):
         whole = f"to read it whole takes about {need} bytes, more than the budget of {options.budget}"

@@ -1,6 +1,6 @@
 """Compiled passes over entries: counting, partition into buckets, counting sort.
 
-A value travels as one (float32) or two (float64) int32 words, so that one compiled form serves both types.
+A value is moved as one (float32) or two (float64) int32 words, so that one compiled version serves both types.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ def count_columns(cols: Ints, table: npt.NDArray[np.uint32]) -> None:
 
 @compile_kernel
 def _find_bucket(col: int, cells: Ints, bits: int, edges: Longs) -> int:
-    """Bucket of a column: by table for the cell of 2^bits columns it is in, by bisection where edges fall inside the cell."""
+    """Return the bucket of a column: from a table for its cell of 2^bits columns, and by bisection if bucket edges are inside the cell."""
     cell = col >> bits
     lo, hi = cells[cell], cells[cell + 1]
     while lo < hi:
@@ -40,9 +40,12 @@ def _find_bucket(col: int, cells: Ints, bits: int, edges: Longs) -> int:
 def partition_entries(
     lengths: Ints, cols: Ints, words: Ints, first_row: int, shift: int, cells: Ints, bits: int, edges: Longs, ends: Longs, records: Ints
 ) -> None:
-    """Sort entries stably by bucket. ``lengths`` (n_rows,): entries of every row; ``cols`` (nnz,), ``words`` (nnz, w): column, plus
-    ``shift``, and value of every entry; ``cells``, ``bits``, ``edges``: buckets by column (see `_find_bucket`); out: ``ends`` (n_buckets,),
-    where each bucket ends in ``records`` (nnz, 2 + w), the (column, row, value words), bucket after bucket."""
+    """Sort entries stably by bucket.
+
+    ``lengths`` (n_rows,) are the entries per row; ``cols`` (nnz,) and ``words`` (nnz, w) are column, plus ``shift``, and value of each
+    entry. ``cells``, ``bits`` and ``edges`` determine buckets by column (see `_find_bucket`). Outputs: ``ends`` (n_buckets,), where each
+    bucket ends in ``records`` (nnz, 2 + w), the (column, row, value words), bucket after bucket.
+    """
     width, buckets = words.shape[1], np.empty(cols.size, np.int32)
     ends[:] = 0
     for k in range(cols.size):
@@ -69,8 +72,10 @@ def partition_entries(
 
 @compile_kernel
 def scatter_records(records: Ints, base: int, cursor: Longs, rows: Ints, words: Ints) -> bool:
-    """Put records at their column's cursor and move it on; False if a column is out of range or runs over the arrays. Records of a column
-    come in row order, so rows come out ascending."""
+    """Put records at the cursor of their column and advance it; return False if a column is out of range or exceeds the arrays.
+
+    Records of a column come in row order, so rows are ascending.
+    """
     width = words.shape[1]
     for k in range(records.shape[0]):
         col = records[k, 0] - base
@@ -87,7 +92,7 @@ def scatter_records(records: Ints, base: int, cursor: Longs, rows: Ints, words: 
 
 @compile_kernel
 def column_sums(values: npt.NDArray[Any], ends: Ints, norm1: Floats, sumsq: Floats, low: npt.NDArray[Any], high: npt.NDArray[Any]) -> None:
-    """Add entries of sparse columns, in row order, to the sums of |x| and of x^2 and to the extremes of each."""
+    """Add entries of sparse columns, in row order, to each column's sums of |x| and x^2 and to its extremes."""
     first = 0
     for j in range(norm1.size):
         last = ends[j + 1]
@@ -104,7 +109,7 @@ def column_sums(values: npt.NDArray[Any], ends: Ints, norm1: Floats, sumsq: Floa
 
 @compile_kernel
 def sparse_linear(values: npt.NDArray[Any], rows: Ints, ends: Ints, weights: Floats, linear: Floats, present: Floats) -> None:
-    """Add entries of sparse columns to their weighted sums and sums of weights; ``weights`` (n_rows,), or none where all are 1."""
+    """Add entries of sparse columns to their weighted sums and sums of weights; ``weights`` is (n_rows,), or empty if all are 1."""
     plain = not weights.size
     for j in range(linear.size):
         total, there = linear[j], present[j]
@@ -117,7 +122,7 @@ def sparse_linear(values: npt.NDArray[Any], rows: Ints, ends: Ints, weights: Flo
 
 @compile_kernel
 def sparse_squares(values: npt.NDArray[Any], rows: Ints, ends: Ints, weights: Floats, mean: Floats, square: Floats) -> None:
-    """Add entries of sparse columns to their weighted sums of squared deviations from ``mean``; ``weights`` as for `sparse_linear`."""
+    """Add entries of sparse columns to their weighted sums of squared deviations from ``mean``; ``weights`` as in `sparse_linear`."""
     plain = not weights.size
     for j in range(mean.size):
         total = square[j]
@@ -143,7 +148,7 @@ def _add(x: float, weight: float, sums: tuple[float, float, float, float, float]
 
 @compile_kernel
 def _add_rows(rows: Floats, sums: Floats, a: float, b: float, c: float, d: float) -> None:
-    """Add four rows, of the weights a to d, to the extremes and deviations of a strip."""
+    """Add four rows, with weights a to d, to the extremes and deviations of a strip."""
     for j in range(_WIDE):
         held = sums[j], sums[_WIDE + j], sums[2 * _WIDE + j], sums[3 * _WIDE + j], sums[4 * _WIDE + j]
         held = _add(rows[_WIDE + j], b, _add(rows[j], a, held))
@@ -153,7 +158,7 @@ def _add_rows(rows: Floats, sums: Floats, a: float, b: float, c: float, d: float
 
 @compile_kernel
 def _add_sizes(rows: Floats, n_rows: int, sums: Floats) -> None:
-    """Add rows to the counts, sums of |x| and sums of x^2 of a strip; missing values take no part."""
+    """Add rows to the counts, sums of |x| and sums of x^2 of a strip; missing values are ignored."""
     for i in range(n_rows):
         row = rows[i * _WIDE : (i + 1) * _WIDE]
         for j in range(_WIDE):
@@ -178,12 +183,14 @@ def _copy_strip(x: npt.NDArray[Any], starts: Longs, across: int, width: int, row
 
 @compile_kernel
 def dense_tables(x: npt.NDArray[Any], starts: Longs, n_rows: int, across: int, weights: Floats, sizes: bool, out: Floats) -> None:
-    """Add some rows to the sums of dense columns, ``out`` (8, k), in one look at the data: first value f, which stands there before, least
-    and largest value, sums of w (x - f) and of w (x - f)^2, and if ``sizes`` number of non-zeros, sums of |x| and of x^2. Every sum runs
-    down its rows: the bits depend neither on the order of the memory, nor on the other columns, nor on where rows are cut.
+    """Add some rows to the sums of dense columns, ``out`` (8, k), in one pass over the data.
 
-    ``x`` (m,): the values, row i of column j at ``starts[i] + j * across``; ``starts`` and ``weights`` are filled up to a multiple of
-    four rows by the first row, of weight 0.
+    The rows of ``out`` are: the first value f, which is set before; smallest and largest value; sums of w (x - f) and of w (x - f)^2; and,
+    if ``sizes``, the number of non-zeros and sums of |x| and of x^2. Each sum runs over its rows in order, so the bits depend neither on
+    the memory order, nor on the other columns, nor on how rows are divided.
+
+    ``x`` (m,) holds the values, row i of column j at ``starts[i] + j * across``. ``starts`` and ``weights`` are padded to a multiple of
+    four rows by the first row with weight 0.
     """
     n_cols = out.shape[1]
     n_strips = (n_cols + _WIDE - 1) // _WIDE
@@ -215,7 +222,7 @@ def dense_tables(x: npt.NDArray[Any], starts: Longs, n_rows: int, across: int, w
 
 @compile_kernel
 def gather_columns(x: npt.NDArray[Any], width: int, columns: npt.NDArray[np.uint64], out: npt.NDArray[Any]) -> None:
-    """Copy columns of rows of ``width`` numbers to the lines of ``out``, four rows together: enough to wait for memory at once."""
+    """Copy columns of rows of ``width`` numbers to the lines of ``out``, four rows at a time to overlap memory accesses."""
     for low in range(0, out.shape[1], 4):
         high = min(low + 4, out.shape[1])
         for k in range(columns.size):
@@ -227,8 +234,11 @@ def gather_columns(x: npt.NDArray[Any], width: int, columns: npt.NDArray[np.uint
 def mix_words(
     words: npt.NDArray[Any], lines: int, width: int, step: int, exponent: np.uint64, one: np.uint64, lanes: npt.NDArray[np.uint64]
 ) -> np.uint64:
-    """Mix lines of ``width`` words, ``step`` words apart, into ``lanes``, 32 of uint64: another word in any one place is always seen.
-    Return the bits that are set in any ``(word & exponent) + one``: where the exponent of a float has ones alone, it carries.
+    """Mix lines of ``width`` words, ``step`` words apart, into ``lanes``, 32 of uint64; a change of any single word always changes the
+    result.
+
+    Returns the bits that are set in any ``(word & exponent) + one``: if the exponent bits of a float are all ones (NaN or infinity), the
+    addition carries.
     """
     carries, whole = np.zeros(32, np.uint64), width // 32 * 32
     for i in range(lines):
@@ -254,7 +264,7 @@ def mix_words(
 
 @compile_kernel
 def row_squares(lengths: Ints, values: Floats, out: Floats) -> None:
-    """Sum of squares of every sparse row."""
+    """Write the sum of squares of each sparse row."""
     k = 0
     for i in range(lengths.size):
         total = 0.0

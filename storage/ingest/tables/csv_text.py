@@ -1,4 +1,4 @@
-"""CSV and TSV through pyarrow's streaming reader; rows that are too wide for it in parts."""
+"""CSV and TSV through pyarrow's streaming reader; rows too wide for it are read in parts."""
 
 import csv
 import io
@@ -29,14 +29,14 @@ NAME_BYTES = 360  # bytes that the name of a column takes in lists, tables and t
 
 
 class WideRow(NamedTuple):
-    """Numbers of a row, 0 where a text stands, and the texts by column."""
+    """Numbers of a row, with 0 in place of texts, and the texts by column."""
 
     values: npt.NDArray[np.float64]
     texts: dict[int, str]
 
 
 class CsvSource(Table):
-    """Comma, semicolon or tab separated text with a header line; plain, compressed or from standard input."""
+    """Comma-, semicolon- or tab-separated text with a header line; plain, compressed or from standard input."""
 
     format = "csv"
 
@@ -60,14 +60,16 @@ class CsvSource(Table):
         self._follow_encoding()
 
     def _head(self) -> Iterator[list[str]]:
-        """Rows at the beginning of the text."""
+        """Yield the rows at the beginning of the text."""
         head = self._text.peek(_LOOKED_AT)[:_LOOKED_AT]
         whole = io.StringIO(head[: head.rfind(b"\n") + 1].decode("utf-8", "replace"), newline="")
         with suppress(csv.Error):
             yield from (row for row in csv.reader(whole, delimiter=self._delimiter) if row)
 
     def _text_columns(self, columns: Sequence[str]) -> set[int]:
-        """Columns whose first value is no number, as far as the beginning of the text tells; the readers of columns go by all of it."""
+        """Return columns whose first value is not a number, judging by the beginning of the text; the column readers later use
+        all of it.
+        """
         texts = {k for k, column in enumerate(columns) if column in self._options.categorical}
         undecided = set(range(len(columns))) - texts
         for row in self._head():
@@ -80,15 +82,16 @@ class CsvSource(Table):
         return texts if self.is_wide else texts | undecided
 
     def _row_index(self, columns: Sequence[str]) -> str | None:
-        """Name of the first column where it is the index of a frame: nobody named it, and it counts the rows from 0 or 1 on, as far as the
-        beginning of the text tells."""
+        """Return the name of the first column if it is a data frame index, judging by the beginning of the text: it has no name and counts
+        the rows from 0 or 1.
+        """
         if columns[0] not in _NO_NAMES:
             return None
         cells = [row[0] for row in self._head()]
         return columns[0] if len(cells) > 1 and cells in ([str(k + first) for k in range(len(cells))] for first in (0, 1)) else None
 
     def _follow_encoding(self) -> None:
-        """Read those columns as texts that are names in the store to follow, and the others as numbers."""
+        """Read as texts the columns that are names in the followed store, and the others as numbers."""
         if self._options.guided is None:
             return
         for k, column in enumerate(self._roles.features):
@@ -97,15 +100,15 @@ class CsvSource(Table):
 
     @property
     def text_bytes(self) -> int | None:
-        """Bytes of the text; None of what is packed or comes from standard input, where only its end would tell."""
+        """Bytes of the text; None for compressed text and standard input, where they are known only at the end."""
         return None if self.digest is None or not is_plain(Path(self.name), self._options.encoding) else self.digest.size
 
     def close(self) -> None:
-        """Leave it unread."""
+        """Close the source without reading it."""
         self._text.close()
 
     def pieces(self, options: Options) -> Iterator[tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any] | Words]]]:
-        """Yield blocks of rows; of very many columns row by row, each in parts."""
+        """Yield blocks of rows; with very many columns row by row, each in parts."""
         if not self.is_wide:
             yield from super().pieces(options)
             return
@@ -124,7 +127,7 @@ class CsvSource(Table):
                 first += len(batch)
 
     def _located(self, read: Callable[[], list[WideRow]]) -> list[WideRow]:
-        """Return rows; what is wrong with a cell names its column and a remedy."""
+        """Return rows; an error in a cell is reported with its column and a remedy."""
         try:
             return read()
         except DataError as error:
@@ -135,7 +138,7 @@ class CsvSource(Table):
             raise DataError(f"column {name!r}: {error.reason}; {remedy}", self.name, error.line, error.column) from error
 
     def _cells(self, rows: Sequence[WideRow], k: int) -> npt.NDArray[Any]:
-        """Texts of a column, as the other reader gives them."""
+        """Return the texts of a column in the form of the other reader."""
         import pyarrow as pa
 
         cells = self._plain(self.columns[k], pa.array([row.texts[k] for row in rows]))
@@ -147,12 +150,12 @@ class CsvSource(Table):
 
     @property
     def _blank_rows(self) -> bool:
-        """Whether an empty line is a row: one whose only cell is empty."""
+        """Return whether an empty line is a row, which has a single, empty cell."""
         return self._options.reads_missing and len(self.columns) == 1
 
     @property
     def _word_columns(self) -> set[str]:
-        """Columns that are read as texts."""
+        """Return the columns that are read as texts."""
         roles = self._roles.columns
         tables = {k for table, k in roles.items() if self._holds_names(table, self._options)}
         return {self.columns[k] for k in tables | (self._texts - {*roles.values()})}
@@ -178,12 +181,12 @@ class CsvSource(Table):
                 raise self._locate(str(error)) from error
 
     def _plain(self, name: str, column: Foreign) -> Foreign:
-        """Cells without the decimal comma and words for missing values that the options tell of; ids and names stay as they are."""
+        """Return cells with decimal commas and words for missing values replaced, as the options say; ids and names are unchanged."""
         is_comma = self._options.decimal == "," and name not in (self._options.id_column, *self._options.categorical)
         return plain_cells(column, self._options.missing_words, is_comma)
 
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
-        """Rows with the number of their last line, read again by the standard library: slow, but it knows where it is."""
+        """Yield rows with the number of their last line, read again with the standard library, which is slow but knows positions."""
         with open_text(self._source, self.name, self._options.encoding).stream as stream:
             text = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8", newline="")
             reader = csv.reader(text, delimiter=self._delimiter)
@@ -194,7 +197,7 @@ class CsvSource(Table):
                 raise DataError(str(error), self.name, reader.line_num) from error
 
     def _locate(self, why: str) -> DataError:
-        """Build the error for the first row that does not fit, after pyarrow refused the text."""
+        """Return the error for the first invalid row, after pyarrow rejected the text."""
         if self.digest is None:
             return DataError(why, self.name)
         for line, row in self._lines():
@@ -211,18 +214,18 @@ class CsvSource(Table):
 
 
 def is_too_wide(columns: int, options: Options) -> bool:
-    """Whether what pyarrow keeps of so many columns of CSV does not fit half of the budget."""
+    """Return whether pyarrow's memory for this many CSV columns exceeds half of the budget."""
     return 2 * COLUMN_BYTES * columns > options.budget
 
 
 def _columns_wanted(columns: Sequence[str], options: Options) -> int:
-    """Number of columns that are read: those chosen, or all that are not left out."""
+    """Return the number of columns that are read: those chosen, or all that are not left out."""
     chosen = options.guided if options.columns is None else options.columns
     return len(columns) - len(options.drop) if chosen is None else len(chosen) + len(options.row_columns(columns))
 
 
 def _check_header_fits(line: bytes, options: Options, name: str) -> None:
-    """Refuse a header of so many columns that not even their names fit the budget. Raises SchemaError."""
+    """Raise SchemaError for a header with so many columns that their names alone exceed the budget."""
     columns = 1 + max(map(line.count, (mark.encode() for mark in _DELIMITERS)))
     need = NAME_BYTES * columns + 4 * len(line)
     if need > options.budget or (not line.endswith(b"\n") and len(line) >= options.budget // 4):
@@ -232,7 +235,7 @@ def _check_header_fits(line: bytes, options: Options, name: str) -> None:
 
 
 def _read_header(line: bytes, name: str, delimiter: str | None) -> tuple[str, list[str]]:
-    """Delimiter, if it is not known, and column names. Raises DataError if the line is no header."""
+    """Return the delimiter, if it is not known, and the column names. Raises DataError if the line is not a header."""
     try:
         text = line.decode().removesuffix("\n")
         delimiter = delimiter or max(_DELIMITERS, key=text.count)
@@ -252,9 +255,11 @@ _LONGEST = 1 << 16  # bytes of a cell
 
 
 class WideRows:
-    """Rows of a text whose header was read; an iterator of `WideRow`. ``columns``: cells of a row; ``texts``: columns kept as texts;
-    ``plain``: cells of a column, by its name, as the rule for numbers reads them. Raises DataError at a row with another number of cells,
-    or a cell that is no number, by line."""
+    """Iterator of `WideRow` over a text whose header was read.
+
+    ``columns`` is the number of cells per row, ``texts`` are the columns kept as texts, and ``plain`` prepares the cells of a column, given
+    by name, for the number rules. Raises DataError, with the line, for a row with another number of cells, or a cell that is not a number.
+    """
 
     def __init__(
         self,
@@ -286,7 +291,7 @@ class WideRows:
                 self._line += 1
 
     def _parts(self) -> Iterator[tuple[bytes, bool]]:
-        """Yield whole cells of one row, and whether the row ends with them."""
+        """Yield whole cells of one row, and whether they complete the row."""
         pending = b""
         while True:
             piece = self._stream.read(self._size)

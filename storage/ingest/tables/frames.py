@@ -1,4 +1,4 @@
-"""Tables in memory, or handed over part by part: data frames, streams of Arrow, frames of Dask, data sets of xarray."""
+"""Tables in memory or delivered in parts: data frames, Arrow streams, Dask frames, xarray data sets."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -14,8 +14,10 @@ from .tabular import Table
 
 
 def table_source(source: UserData, options: Options) -> Table | None:
-    """Open a data frame of any library, a stream of record batches, a Dask frame or an xarray data set; None for anything else. Raises
-    SchemaError: it cannot be a table."""
+    """Open a data frame of any library, a stream of record batches, a Dask frame or an xarray data set; None for anything else.
+
+    Raises SchemaError if it cannot be a table.
+    """
     if is_labelled(source):
         return DataSet(source, options) if hasattr(source, "data_vars") else None
     if hasattr(source, "dask") and hasattr(source, "npartitions") and hasattr(source, "columns"):
@@ -30,7 +32,7 @@ def table_source(source: UserData, options: Options) -> Table | None:
 
 
 class FrameSource(Table):
-    """A data frame of any library, in memory; or the ``outline`` of one that comes part by part, each of which must fit memory."""
+    """A data frame of any library in memory, or the ``outline`` of one that comes in parts, each of which must fit in memory."""
 
     format = "array"
 
@@ -39,11 +41,11 @@ class FrameSource(Table):
         super().__init__(outline.name, outline.columns, outline.numbers, options)
 
     def parts(self, step: int) -> Iterator[Frame]:
-        """Yield the frame, or its parts; ``step``: rows of one that need not be larger."""
+        """Yield the frame, or its parts; ``step`` is the preferred number of rows of a part."""
         yield self._frame
 
     def batches(self, step: int, options: Options) -> Iterator[list[Chunk]]:
-        """Yield slices of the rows of every part."""
+        """Yield slices of the rows of each part."""
         for part in self.parts(step):
             for lo in range(0, part.n_rows, step):
                 hi = min(part.n_rows, lo + step)
@@ -64,7 +66,6 @@ class WholeFrame(FrameSource):
         super().__init__(frame, options)
 
     def identity(self) -> str | None:
-        """Identity by content."""
         # One column after the other: of some libraries each is a copy.
         columns = ((name, self._frame.content(k)) for k, name in enumerate(self.columns))
         return array_digest(chain(columns, self._roles.arrays.items()))
@@ -78,7 +79,6 @@ class DaskFrame(FrameSource):
         super().__init__(open_frame(frame._meta), options)
 
     def identity(self) -> str | None:
-        """Dask's own name of the computation, which is a hash of it, with the tables given as arrays."""
         return f"dask {self._dask._name} {array_digest(self._roles.arrays.items())}"
 
     def parts(self, step: int) -> Iterator[Frame]:
@@ -88,7 +88,7 @@ class DaskFrame(FrameSource):
 
 
 class Stream(FrameSource):
-    """A stream of record batches of Arrow, which is read once."""
+    """A stream of Arrow record batches, which is read once."""
 
     def __init__(self, stream: Foreign, options: Options) -> None:
         import pyarrow as pa
@@ -99,11 +99,11 @@ class Stream(FrameSource):
         super().__init__(outline, options)
 
     def identity(self) -> str | None:
-        """None: a stream cannot be read twice."""
+        """None, because a stream cannot be read twice."""
         return None
 
     def close(self) -> None:
-        """Leave it unread."""
+        """Close the stream without reading it."""
         self._stream.close()
 
     def parts(self, step: int) -> Iterator[Frame]:
@@ -113,7 +113,7 @@ class Stream(FrameSource):
 
 
 class DataSet(FrameSource):
-    """An xarray data set whose variables lie along one dimension, the rows; values are loaded some rows at a time."""
+    """An xarray data set whose variables share one dimension, the rows; values are loaded some rows at a time."""
 
     def __init__(self, data: Foreign, options: Options) -> None:
         name = f"<{type(data).__name__}>"
@@ -128,7 +128,6 @@ class DataSet(FrameSource):
         return open_frame(self._data.isel({self._dim: slice(lo, hi)}).to_dataframe())
 
     def identity(self) -> str | None:
-        """Identity by content."""
         return array_digest(chain(((name, self._data[name].values) for name in self._data.data_vars), self._roles.arrays.items()))
 
     def parts(self, step: int) -> Iterator[Frame]:

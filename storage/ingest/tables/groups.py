@@ -1,6 +1,8 @@
-"""Files of tables in groups of rows (Parquet, Arrow). A group that fits an eighth of the budget is read by rows; of a larger one, some
-columns at a time go to scratch, from where rows are put together again: what pyarrow holds of a group grows with the columns that are read
-side by side."""
+"""Files of tables in groups of rows (Parquet, Arrow).
+
+A group that fits in an eighth of the budget is read by rows. For a larger one, some columns at a time are written to scratch and combined
+to rows from there, because pyarrow's memory for a group grows with the number of columns read together.
+"""
 
 import struct
 from abc import abstractmethod
@@ -27,7 +29,7 @@ _INDEX = "__index_level_0__"  # what pandas calls an index without a name
 
 
 class GroupedTable(Table):
-    """A file of groups of rows, whose columns can be read apart from one another. ``schema``: its Arrow schema."""
+    """A file of row groups whose columns can be read separately; ``schema`` is its Arrow schema."""
 
     digest: FileDigest
     n_rows: int
@@ -52,18 +54,19 @@ class GroupedTable(Table):
 
     @abstractmethod
     def group_bytes(self, group: int) -> int:
-        """Bytes that a group takes at most, packed and unpacked."""
+        """Upper bound of the bytes of a group, compressed and decompressed."""
 
     def stays_in_file(self, group: int) -> bool:
-        """Whether nothing of a group is in memory but the rows at hand."""
+        """Return whether only the current rows of a group are in memory."""
         return False
 
     @abstractmethod
     def read_group(self, group: int, names: Sequence[str], step: int, alone: bool) -> Iterator[list[Chunk]]:
-        """Yield about ``step`` rows of some columns of a group; ``alone``: one whose column does not fit the share of a group."""
+        """Yield about ``step`` rows of some columns of a group; ``alone`` marks a single column that exceeds the group's share
+        of memory.
+        """
 
     def batches(self, step: int, options: Options) -> Iterator[list[Chunk]]:
-        """Yield batches of rows."""
         try:
             row = 0
             for group in range(self.n_groups):
@@ -75,7 +78,7 @@ class GroupedTable(Table):
             raise self.unreadable(error) from error
 
     def unreadable(self, error: Exception) -> DataError:
-        """Build the error for a file that cannot be read."""
+        """Return the error for a file that cannot be read."""
         return DataError(f"cannot be read as {self.format.capitalize()}: {error}", self.name)
 
     def _group(self, group: int, row: int, step: int, options: Options) -> Iterator[list[Chunk]]:
@@ -87,14 +90,16 @@ class GroupedTable(Table):
             yield from self._by_columns(group, sizes, row, step, options)
 
     def _sizes(self, group: int) -> dict[str, int]:
-        """Bytes that reading every column of a group takes at most: packed, unpacked, and what pyarrow keeps. From the numbers of rows and
-        bytes alone: what the footer says of single columns ends the process where it is damaged."""
+        """Return upper bounds of the bytes needed to read each column of a group: compressed, decompressed, and pyarrow's own memory.
+
+        Only the numbers of rows and bytes are used, because reading details of single columns from a damaged footer can crash the process.
+        """
         whole, long = self.group_bytes(group), set(self.long)
         number = min(whole, 2 * CELL_BYTES * max(0, self.group_rows(group)))
         return {name: COLUMN_BYTES + (whole if name in long else number) for name in self.columns}
 
     def _rows(self, group: int, sizes: dict[str, int], step: int) -> int:
-        """Rows of a batch: fewer where texts are long."""
+        """Return the number of rows in a batch; fewer if texts are long."""
         width = 8 * len(self.columns) + sum(sizes[name] for name in self.long) // max(1, self.group_rows(group))
         return max(1, step * 8 * len(self.columns) // width)
 
@@ -107,7 +112,7 @@ class GroupedTable(Table):
             yield chunks
 
     def _by_columns(self, group: int, sizes: dict[str, int], row: int, step: int, options: Options) -> Iterator[list[Chunk]]:
-        """Yield batches of a large group by way of panels of columns on scratch."""
+        """Yield batches of a large group, through panels of columns on scratch."""
         assert self.scratch is not None
         count = self.group_rows(group)
         panels = Panels(self.scratch.path("panels.bin"), count)
@@ -140,7 +145,9 @@ _MAGIC = b"ARROW1\0\0"  # what a file for random access begins with, before a st
 
 
 class _Declared(NamedTuple):
-    """What the header of a record batch says: its rows, its bytes in the file, and those of every buffer unpacked (none: not packed)."""
+    """Content of a record batch header: its rows, its bytes in the file, and the decompressed bytes of each buffer (none if not
+    compressed).
+    """
 
     rows: int
     nbytes: int
@@ -148,14 +155,13 @@ class _Declared(NamedTuple):
 
 
 class _BatchStream:
-    """A stream of record batches that is read as a file of them is: those before the one asked for are passed over."""
+    """A stream of record batches with the interface of a file of them: batches before the requested one are skipped."""
 
     def __init__(self, begin: Callable[[], Foreign]) -> None:
         self._begin, self._reader, self._next = begin, begin(), 0
         self.schema = self._reader.schema
 
     def get_batch(self, group: int) -> Foreign:
-        """Return a record batch."""
         if group < self._next:
             self._reader, self._next = self._begin(), 0
         while self._next < group:
@@ -166,7 +172,7 @@ class _BatchStream:
 
 
 class FeatherSource(GroupedTable):
-    """A file of record batches in Arrow's own format, for random access or a stream of them; packed or not."""
+    """A file of record batches in Arrow's own format, for random access or as a stream, compressed or not."""
 
     format = "feather"
 
@@ -204,7 +210,7 @@ class FeatherSource(GroupedTable):
         return np.memmap(self._path, np.uint8, "r")
 
     def _declared(self, options: Options) -> list[_Declared]:
-        """Read the headers of the record batches. Raises SchemaError: the columns of one that are unpacked at once exceed the budget."""
+        """Read the headers of the record batches. Raises SchemaError if the columns decompressed together exceed the budget."""
         from pyarrow import ipc
 
         batches, at_once = list[_Declared](), max(1, len(self._roles.columns))
@@ -224,24 +230,22 @@ class FeatherSource(GroupedTable):
         return batches
 
     def unreadable(self, error: Exception) -> DataError:
-        """Build the error for a file that cannot be read."""
+        """Return the error for a file that cannot be read."""
         return DataError(f"cannot be read as an Arrow (Feather) file: {error}", self.name)
 
     @property
     def n_groups(self) -> int:
-        """Number of record batches."""
         return len(self._batches)
 
     def group_rows(self, group: int) -> int:
-        """Rows of a record batch."""
         return self._batches[group].rows
 
     def group_bytes(self, group: int) -> int:
-        """Bytes of a record batch, packed and unpacked."""
+        """Return the bytes of a record batch, compressed and decompressed."""
         return self._batches[group].nbytes + sum(self._batches[group].unpacked)
 
     def stays_in_file(self, group: int) -> bool:
-        """Whether a record batch is not packed: its rows are seen where they lie."""
+        """Return whether a record batch is not compressed, so that its rows are views of the file."""
         return not self._batches[group].unpacked
 
     def read_group(self, group: int, names: Sequence[str], step: int, alone: bool) -> Iterator[list[Chunk]]:
@@ -257,14 +261,14 @@ class FeatherSource(GroupedTable):
 
 
 def _read_header(message: Foreign) -> _Declared:
-    """Read the header of the message of a record batch, a table of FlatBuffers (source: Message.fbs and Schema.fbs of Apache Arrow)."""
+    """Read the header of a record batch message, a FlatBuffers table (source: Message.fbs and Schema.fbs of Apache Arrow)."""
     metadata, body = message.metadata, message.body
 
     def number(kind: str, at: int) -> int:
         return int(struct.unpack_from(f"<{kind}", metadata, at)[0])
 
     def field(table: int, place: int) -> int:
-        """Where a field of a table lies; 0: it is left out."""
+        """Return the position of a field of a table; 0 if it is absent."""
         listed = table - number("i", table)
         offset = number("H", listed + 4 + 2 * place) if 4 + 2 * place < number("H", listed) else 0
         return table + offset if offset else 0

@@ -1,6 +1,6 @@
-"""Run as a program: variables of a .mat file to a .npz file.
+"""Program that converts the variables of a .mat file to a .npz file.
 
-``scipy.io.loadmat`` can end the whole process on a damaged file (scipy/scipy#6072), so it runs in one of its own.
+``scipy.io.loadmat`` can crash the whole process on a damaged file (scipy/scipy#6072), so it runs in a separate one.
 """
 
 import sys
@@ -12,7 +12,7 @@ from scipy.io import loadmat
 
 
 def plain_arrays(name: str, value: Any) -> dict[str, Any]:
-    """Arrays that stand for one variable: itself, or the parts of a sparse matrix; nothing for structures and cells."""
+    """Return the arrays of one variable: itself, or the parts of a sparse matrix; nothing for structures and cells."""
     if sp.issparse(value):
         csc = sp.csc_array(value)
         parts = {"data": csc.data, "indices": csc.indices, "indptr": csc.indptr, "shape": csc.shape, "format": "csc"}
@@ -21,7 +21,7 @@ def plain_arrays(name: str, value: Any) -> dict[str, Any]:
 
 
 def main(source: str, target: str) -> None:
-    """Convert a file; the reason goes to standard error if it cannot be read."""
+    """Convert a file; if it cannot be read, the reason is written to standard error."""
     arrays: dict[str, Any] = {}
     try:
         for name, value in loadmat(source, appendmat=False).items():

@@ -1,8 +1,8 @@
-"""Variables of MATLAB files of version 5 (saved by -v6 or -v7), unpacked to scratch piece by piece.
+"""Variables of MATLAB files of version 5 (saved with -v6 or -v7), unpacked to scratch piece by piece.
 
-A file is a row of elements, each a type, a length and bytes; a compressed element holds one other. Of a matrix element are read: flags,
-lengths, name, then the numbers, which may be stored in a smaller type than the one they have. Nothing is believed before it was read:
-lengths that disagree with the bytes there are refused.
+A file is a sequence of elements, each with a type, a length and bytes; a compressed element contains one other. Of a matrix element, flags,
+lengths, name and then the numbers are read; these may be stored in a smaller type than their own. Declared lengths are never trusted: if
+they disagree with the bytes, the file is rejected.
 """
 
 import struct
@@ -27,7 +27,7 @@ _GRACE = 16 << 20
 
 
 class _Bytes:
-    """Bytes of the file, or of a compressed element in it, in order; more than are there cannot be read."""
+    """Bytes of the file, or of a compressed element in it, in order; reading beyond the end is an error."""
 
     def __init__(self, file: BinaryIO, length: int, name: str, packed: bool) -> None:
         self._file, self._left, self._name, self._held = file, length, name, b""
@@ -35,7 +35,7 @@ class _Bytes:
         self._taken, self._limit = 0, MAX_RATIO * length + _GRACE
 
     def read(self, count: int) -> bytes:
-        """Return exactly so many bytes; for small counts only."""
+        """Return exactly ``count`` bytes; for small counts only."""
         return b"".join(self.pieces(count))
 
     def pieces(self, count: int) -> Iterator[bytes]:
@@ -66,7 +66,7 @@ class _Bytes:
                     return b""
 
     def element(self, order: str) -> tuple[int, int, bytes]:
-        """Return type and length of the next tag, and its bytes where they stand in the tag itself."""
+        """Return type and length of the next tag, and its bytes if they are in the tag itself."""
         tag = self.read(8)
         kind, length = struct.unpack(f"{order}II", tag)
         return (kind & 0xFFFF, kind >> 16, tag[4 : 4 + min(4, kind >> 16)]) if kind >> 16 else (kind, length, b"")
@@ -84,16 +84,17 @@ class _Bytes:
 
 
 def is_version_5(path: Path) -> bool:
-    """Whether a file is a MATLAB file of version 5."""
     with path.open("rb") as file:
         head = file.read(128)
     return len(head) == 128 and head[126:128] in (b"IM", b"MI") and head[124:126] in (b"\x00\x01", b"\x01\x00")
 
 
 def read_variables(path: Path, folder: Path | None) -> dict[str, Any]:
-    """Unpack the numbers of a file, or only check and list them (``folder=None``); cells are read where they hold texts, structures and
-    functions are passed over. Returns arrays by name; a sparse matrix as ``NAME_data``, ``NAME_indices``, ``NAME_indptr``, ``NAME_shape``
-    and ``NAME_format`` ("csc"). Raises DataError: an element disagrees with the bytes there."""
+    """Unpack the numbers of a file, or only check and list them (``folder=None``).
+
+    Cells are read if they hold texts; structures and functions are skipped. Returns arrays by name; a sparse matrix as ``NAME_data``,
+    ``NAME_indices``, ``NAME_indptr``, ``NAME_shape`` and ``NAME_format`` ("csc"). Raises DataError if an element disagrees with its bytes.
+    """
     arrays: dict[str, Any] = {}
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -115,7 +116,7 @@ def read_variables(path: Path, folder: Path | None) -> dict[str, Any]:
 
 
 class _Target(NamedTuple):
-    """Where numbers go, and the name of the file for messages."""
+    """Destination of numbers, with the name of the file for messages."""
 
     folder: Path | None
     number: int
@@ -171,7 +172,7 @@ def _read_variable(source: _Bytes, order: str, place: _Target) -> dict[str, Any]
 
 
 def _read_cells(source: _Bytes, order: str, shape: tuple[int, ...]) -> list[str] | None:
-    """Texts of a row or column of cells; None where these hold anything else."""
+    """Return the texts of a row or column of cells; None if these hold anything else."""
     count = int(np.prod(shape, dtype=np.float64))
     if len(shape) != 2 or 1 not in shape or count > _PIECE:
         return None

@@ -1,4 +1,4 @@
-"""Parquet as input: a file, or a folder of files of one form."""
+"""Parquet as input: a file, or a folder of files with the same columns."""
 
 import hashlib
 import os
@@ -35,26 +35,26 @@ class ParquetSource(GroupedTable):
 
     @property
     def n_groups(self) -> int:
-        """Number of row groups."""
         return int(self._file.metadata.num_row_groups)
 
     def group_rows(self, group: int) -> int:
-        """Rows of a row group."""
         return int(self._file.metadata.row_group(group).num_rows)
 
     def group_bytes(self, group: int) -> int:
-        """Bytes of a row group, packed and unpacked."""
+        """Return the bytes of a row group, compressed and decompressed."""
         return max(0, int(self._file.metadata.row_group(group).total_byte_size)) + self.digest.size
 
     def read_group(self, group: int, names: Sequence[str], step: int, alone: bool) -> Iterator[list[Chunk]]:
-        """Yield some rows; a column that is too large by itself is read through a buffer, which would be too many for many."""
+        """Yield some rows. A column that is too large is read through a buffer; with many columns these buffers would take too
+        much memory.
+        """
         file = _open_parquet(self._path, [], _BUFFER) if alone else self._file
         for batch in file.iter_batches(batch_size=step, row_groups=[group], columns=list(names), use_threads=False):
             yield [chunk_of_arrow(batch.column(name)) for name in names]
 
 
 def parquet_outline(path: Path, options: Options) -> tuple[list[str], int]:
-    """Return the names of the columns of a file, and its number of rows. Raises DataError or SchemaError: it cannot be read."""
+    """Return the column names and the number of rows of a file. Raises DataError or SchemaError if it cannot be read."""
     _check_footer(path, options)
     file = _open_parquet(path, [], 0)
     return list(file.schema_arrow.names), int(file.metadata.num_rows)
@@ -70,8 +70,10 @@ def _open_parquet(path: Path, texts: list[str], buffer: int) -> Foreign:
 
 
 def _check_footer(path: Path, options: Options) -> int:
-    """Return the bytes of the footer, which is read whole when the file is opened. Raises DataError: it is longer than the file;
-    SchemaError: the budget does not hold it."""
+    """Return the bytes of the footer, which is read as a whole when the file is opened.
+
+    Raises DataError if it is longer than the file; SchemaError if it exceeds the budget.
+    """
     size = path.stat().st_size
     with path.open("rb") as file:
         file.seek(max(0, size - 8))
@@ -92,13 +94,15 @@ ENDINGS = (".parquet", ".pq")
 
 
 def has_parquet(folder: Path) -> bool:
-    """Whether a folder has Parquet files, in it or in folders of it."""
+    """Return whether a folder or its subfolders contain Parquet files."""
     return any(path.suffix.lower() in ENDINGS for path in folder.rglob("*"))
 
 
 def parquet_files(folder: Path) -> list[Path]:
-    """Parquet files of a folder by name; hidden files and those that mark the end of a job are none. Raises DataError: there are none;
-    SchemaError: folders with some are inside, whose names may be values of a column."""
+    """Return the Parquet files of a folder, sorted by name, without hidden files and job markers.
+
+    Raises DataError if there are none; SchemaError if subfolders contain some, because their names may be values of a column.
+    """
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in ENDINGS and path.name[0] not in "._")
     inside = [path for path in folder.iterdir() if path.is_dir() and path.name[0] not in "._"]
     nested = next((path for path in inside if any(path.rglob("*.parquet"))), None)
@@ -110,7 +114,7 @@ def parquet_files(folder: Path) -> list[Path]:
 
 
 class ParquetFolder(Table):
-    """Parquet files with the same columns, one after the other."""
+    """Parquet files with the same columns, read one after the other."""
 
     format = "parquet"
 
@@ -139,7 +143,6 @@ class ParquetFolder(Table):
         return f"folder:{hashlib.sha256(chr(10).join(texts).encode()).hexdigest()[:32]}"
 
     def batches(self, step: int, options: Options) -> Iterator[list[Chunk]]:
-        """Yield batches of the files."""
         for path in self.paths:
             file = ParquetSource(path, options)
             # What the columns are is learnt over all files.

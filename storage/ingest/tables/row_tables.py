@@ -1,4 +1,4 @@
-"""Row tables of any source that is not text, checked: targets, task numbers, weights; and the identity of arrays."""
+"""Checks of row tables of all sources except text: targets, task numbers, weights; and the identity of arrays."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
@@ -30,7 +30,7 @@ _TEXTS = "OUST"  # kinds of arrays that hold texts
 
 
 def array_digest(arrays: Iterable[tuple[str, Any]]) -> str:
-    """sha256 over name, type, shape and bytes of arrays."""
+    """Return the sha256 of name, type, shape and bytes of arrays."""
     digest = hashlib.sha256()
     for name, array in arrays:
         values = np.atleast_1d(np.asarray(array))
@@ -46,15 +46,18 @@ def array_digest(arrays: Iterable[tuple[str, Any]]) -> str:
 
 
 def at_row(name: str, reason: str, row: int, column: int | str | None) -> DataError:
-    """Build the error for data without lines: rows count from one, columns go by name or count from one."""
+    """Return the error for data without lines; rows count from one, and columns are given by name or count from one."""
     position = f"row {row + 1}" + ("" if column is None else f", column {column!r}")
     return DataError(f"{position}: {reason}", name)
 
 
 def row_tables(parts: Mapping[str, Any], target: Target, fault: Fault) -> Block:
-    """Check some rows of the row tables: "y" float64 (or codes of texts), "task" int64 (or codes of names), "weight" and "covariate:NAME"
-    float64. Raises DataError if a target, weight, covariate or task number is not a finite number (or, a task, no integer), or a name is
-    missing. "id" becomes texts, as "id_lengths" and "id_bytes"."""
+    """Check some rows of the row tables and return them in stored form.
+
+    "y" becomes float64 (or codes of texts), "task" int64 (or codes of names), "weight" and "covariate:NAME" float64, and "id" texts, as
+    "id_lengths" and "id_bytes". Raises DataError if a target, weight, covariate or task number is not a finite number (or a task is not an
+    integer), or a name is missing.
+    """
     block: Block = {}
     for name, values in parts.items():
         array = values if isinstance(values, Words) else np.asanyarray(values)
@@ -97,7 +100,7 @@ def _check_tasks(values: Words | npt.NDArray[Any], fault: Fault) -> Words:
 
 
 def _as_words(values: Words | npt.NDArray[Any], what: str, fault: Fault, is_dropped: bool = False) -> Words:
-    """Values that are compared for equality as texts; integers are not made floats of on the way."""
+    """Return values, compared for equality as texts; integers are not converted to floats on the way."""
     if isinstance(values, Words):
         return values
     numbers = _check_numbers(values, what, fault, is_dropped=is_dropped)
@@ -130,7 +133,7 @@ def _check_numbers(
 
 
 def _read_numbers(values: Words, what: str, fault: Fault, advice: str, is_dropped: bool) -> npt.NDArray[np.float64]:
-    """Numbers that texts, or other objects, are."""
+    """Return the numbers represented by texts or other objects."""
     words = [*values.words, ""]
     codes, table = np.where(values.codes < 0, len(values.words), values.codes), np.empty(len(words))
     first = first_rows(codes, len(words))

@@ -1,5 +1,8 @@
-"""Tables as input: what their readers share. Columns are features, row tables, ids, or left out; features become numbers, and in the end
-the encoding of the table. They go to the dense layout, or where levels are many to the sparse one."""
+"""Tables as input: the part shared by all readers.
+
+Columns are features, row tables, ids, or left out. Features become numbers and finally, with the encoding of the table, dense columns, or
+sparse ones if there are many levels.
+"""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,8 +28,9 @@ _SHOWN = 20
 
 
 class Roles(NamedTuple):
-    """Positions of the feature columns, and of the row tables among the columns; tables given as arrays; the columns that are neither, and
-    what is to be said of those that nobody asked for."""
+    """Positions of feature columns and row tables among the columns, tables given as arrays, the remaining columns, and messages about
+    columns that nobody asked for.
+    """
 
     features: list[int]
     columns: dict[str, int]
@@ -36,8 +40,10 @@ class Roles(NamedTuple):
 
 
 def assign_roles(names: Sequence[str], options: Options, source: str, index: str | None = None) -> Roles:
-    """Divide the columns of a table, by their names; ``index``, that of a frame, is left out unless the options name it. Raises SchemaError
-    if a named column does not exist, names repeat, or no feature is left."""
+    """Assign the columns of a table, by name, to roles; ``index``, that of a frame, is left out unless the options name it.
+
+    Raises SchemaError if a named column does not exist, names repeat, or no feature is left.
+    """
     positions = {name: k for k, name in enumerate(names)}
     if len(positions) != len(names):
         twice = next(name for k, name in enumerate(names) if positions[name] != k)
@@ -71,7 +77,7 @@ def _find(column: str, positions: dict[str, int], source: str) -> int:
 
 
 def _as_before(positions: dict[str, int], options: Options, source: str) -> list[int]:
-    """Positions of the columns that another store has features of, in its order."""
+    """Return the positions of the columns from which another store has features, in its order."""
     assert options.guided is not None
     missing = [name for name in options.guided if name not in positions]
     if missing:
@@ -92,7 +98,7 @@ def _left_out(names: Sequence[str], used: set[int], options: Options) -> list[st
 def _chosen_others(
     names: Sequence[str], positions: dict[str, int], tables: dict[str, int], options: Options, source: str, index: set[str | None]
 ) -> list[Other]:
-    """The columns that are no features, as the user chooses."""
+    """Return the columns that are not features according to the options."""
     for name in (*options.categorical, *options.drop, *(options.columns or ())):
         _find(name, positions, source)
     busy = [name for name in (*options.drop, *options.categorical) if positions[name] in tables.values()]
@@ -126,8 +132,10 @@ _LEVEL_SHARE = 16  # the levels of a column take at most this part of the budget
 
 
 class Table(RowSource):
-    """What the readers of tables share: columns to rows, and the checks. ``columns``: names of all columns; ``numbers``: those that hold
-    numbers by their type; ``index``: the one that is the index of a frame."""
+    """Common part of the readers of tables: from columns to rows, with checks.
+
+    ``columns`` are the names of all columns, ``numbers`` those with a numeric type, and ``index`` the one that is the index of a frame.
+    """
 
     def __init__(self, name: str, columns: Sequence[str], numbers: Sequence[int], options: Options, index: str | None = None) -> None:
         self.name, self.columns, self._missing_words = name, list(columns), frozenset(options.missing_words)
@@ -161,15 +169,15 @@ class Table(RowSource):
 
     @abstractmethod
     def batches(self, step: int, options: Options) -> Iterator[list[Chunk]]:
-        """Yield about ``step`` rows as one part of every column; there may be none of columns that are left out (`in_places`)."""
+        """Yield about ``step`` rows, with one part per column; columns that are left out may be absent (`in_places`)."""
 
     @staticmethod
     def step(options: Options, columns: int) -> int:
-        """Rows of so many columns that are read at once."""
+        """Return how many rows of this many columns are read at a time."""
         return max(1, options.budget // 16 // (8 * columns))
 
     def pieces(self, options: Options) -> Iterator[tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any] | Words]]]:
-        """Yield some rows as the matrix of their features and the row tables that are columns."""
+        """Yield some rows as the matrix of their features, with the row tables that are columns."""
         row = 0
         for columns in self.batches(self.step(options, len(self.columns)), options):
             tables: dict[str, npt.NDArray[Any] | Words] = {}
@@ -185,11 +193,11 @@ class Table(RowSource):
 
     @cached_property
     def columns_read(self) -> list[int]:
-        """The columns that are read: features and row tables."""
+        """Return the columns that are read: features and row tables."""
         return sorted({*self._roles.features, *self._roles.columns.values()})
 
     def in_places(self, chunks: Sequence[Chunk]) -> list[Chunk]:
-        """Put the columns that were read into their places among all columns."""
+        """Put the columns that were read at their positions among all columns."""
         places: list[Any] = [None] * len(self.columns)
         for k, chunk in zip(self.columns_read, chunks, strict=True):
             places[k] = chunk
@@ -220,7 +228,7 @@ class Table(RowSource):
             raise SchemaError(f"{self.name}: the array given for {table} does not have one entry per row")
 
     def _numbers(self, chunk: Chunk | Coded, first: int, k: int) -> npt.NDArray[Any]:
-        """Part of a feature as numbers; 64-bit integers are checked here, before their type is lost."""
+        """Return part of a feature as numbers; 64-bit integers are checked here, before their type is lost."""
         if isinstance(chunk, Coded):
             return chunk.values
         if isinstance(chunk, Words) and self._missing_words:
@@ -235,7 +243,7 @@ class Table(RowSource):
         return self.coder.read(k, chunk, lambda reason, row: self.fault(reason, first + row, k))
 
     def fault(self, reason: str, row: int, column: int | None = None) -> DataError:
-        """Build the error for a row and feature, counted from zero."""
+        """Return the error for a row and feature, counted from zero."""
         return self._fault(reason, row, None if column is None else self._roles.features[column])
 
     def _fault(self, reason: str, row: int, column: int | None) -> DataError:

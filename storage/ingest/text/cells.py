@@ -1,4 +1,4 @@
-"""Cells of text as numbers, by the one rule for numbers, many at a time: pyarrow converts, compiled code looks at how they are written."""
+"""Conversion of many cells of text to numbers at a time: pyarrow converts them, and compiled code checks how they are written."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ SHORT_ROWS = 1024  # Rows up to which the calls for a column take longer than co
 
 
 def plain_cells(column: Foreign, missing_words: Sequence[str], is_comma: bool) -> Foreign:
-    """Part of a column of texts, empty where they are a word for a missing value; numerals with a decimal comma with a point."""
+    """Return part of a column of texts, empty in place of words for a missing value, and with decimal points in place of commas."""
     import pyarrow as pa
 
     compute = _compute()
@@ -33,7 +33,7 @@ def plain_cells(column: Foreign, missing_words: Sequence[str], is_comma: bool) -
 
 
 def chunks_of_cells(columns: Sequence[Foreign]) -> list[Chunk]:
-    """Parts of columns of texts as `chunk_of_cells` has them; short ones that are all numerals are converted at once."""
+    """Return parts of columns of texts as `chunk_of_cells` does; short columns of numerals only are converted together."""
     import pyarrow as pa
 
     if len(columns) > 1 and len(columns[0]) <= SHORT_ROWS:
@@ -44,14 +44,17 @@ def chunks_of_cells(columns: Sequence[Foreign]) -> list[Chunk]:
 
 
 def chunk_of_cells(column: Foreign) -> Chunk:
-    """Part of a column of texts, most of which are numerals: numbers, NaN where they are missing; or words with codes where one is none, is
-    an integer beyond 2^53 or has leading zeros, so that it is looked at by itself."""
+    """Return part of a column of texts, most of which are numerals, as numbers with NaN for missing values.
+
+    If a cell is not a number, is an integer beyond 2^53 or has leading zeros, the part is returned as words with codes, so that the cell is
+    examined individually.
+    """
     values = _numbers(column)
     return chunk_of_arrow(column) if values is None else values
 
 
 def _numbers(column: Foreign) -> npt.NDArray[np.float64] | None:
-    """Numerals as numbers, NaN where they are missing; None where a cell is a word or may be a name."""
+    """Return numerals as numbers, NaN if missing; None if a cell is a word or may be a name."""
     import pyarrow as pa
 
     compute = _compute()
@@ -80,8 +83,10 @@ def _compute() -> Foreign:
 
 @compile_kernel
 def _is_odd(letters: npt.NDArray[np.uint8], ends: npt.NDArray[np.int32], values: npt.NDArray[Any]) -> bool:
-    """Whether a numeral has a zero in front that says nothing of a number (007), or is an integer that float64 may not hold; cell i is
-    ``letters[ends[i] : ends[i + 1]]``, its value ``values[i]``."""
+    """Return whether a numeral has a meaningless leading zero (007), or is an integer that float64 may not represent.
+
+    Cell i is ``letters[ends[i] : ends[i + 1]]`` with the value ``values[i]``.
+    """
     last = np.uint64(letters.size - 1)
     for i in range(values.size):
         p, end = np.uint64(ends[i]), np.uint64(ends[i + 1])
@@ -113,7 +118,7 @@ _Q_MIN, _Q_MAX = -342, 308
 
 
 def _powers_of_five() -> npt.NDArray[np.uint64]:
-    """High and low words of 5^q scaled into [2^127, 2^128): rounded up for -27 <= q < 0, else truncated."""
+    """Return high and low words of 5^q scaled into [2^127, 2^128): rounded up for -27 <= q < 0, else truncated."""
     table = np.empty((_Q_MAX - _Q_MIN + 1, 2), dtype=np.uint64)
     for row, q in enumerate(range(_Q_MIN, _Q_MAX + 1)):
         table[row] = divmod(_scaled_power(q), 1 << 64)
@@ -139,7 +144,7 @@ _CLINGER = np.uint64(1 << 53)
 
 @compile_kernel
 def _wide_product(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """High and low word of a * b."""
+    """Return the high and low word of a * b."""
     a1, a0, b1, b0 = a >> _32, a & _LOW, b >> _32, b & _LOW
     low, mid = a0 * b0, a1 * b0
     mid2 = a0 * b1 + (low >> _32) + (mid & _LOW)
@@ -158,7 +163,7 @@ def _leading_zeros(w: np.uint64) -> int:
 
 @compile_kernel
 def _round_product(w: np.uint64, q: int) -> float:
-    """Nearest float64 of w * 10^q for w != 0 (Lemire's algorithm)."""
+    """Return the nearest float64 of w * 10^q for w != 0 (Lemire's algorithm)."""
     if q < _Q_MIN:
         return 0.0
     if q > _Q_MAX:
@@ -191,7 +196,7 @@ def _round_product(w: np.uint64, q: int) -> float:
 
 @compile_kernel
 def to_double(w: np.uint64, q: int) -> float:
-    """Nearest float64 of w * 10^q, infinity above the largest. ``w``: integer of at most 19 decimal digits; ``q``: decimal exponent."""
+    """Return the nearest float64 of w * 10^q, infinity above the largest; w is an integer of at most 19 decimal digits."""
     if w == _0:
         return 0.0
     if w <= _CLINGER and -22 <= q <= 22:

@@ -1,4 +1,4 @@
-"""SVMlight lines to arrays, compiled: a status code and a byte offset out, never an exception."""
+"""Compiled conversion of SVMlight lines to arrays; it returns a status code and a byte offset and never raises an exception."""
 
 from typing import Any, NamedTuple
 
@@ -9,11 +9,12 @@ from .._jit import compile_kernel
 from .cells import to_double
 
 OK, MORE, BAD_LABEL, UNKNOWN_LABEL, MISSING_COLON, BAD_INDEX, INDEX_LOW, INDEX_HIGH, NOT_ASCENDING, BAD_VALUE, TOO_LARGE = range(11)
-"""Status of a call; MORE: stop, settle the deferred numbers, call again."""
+"""Status of a call. MORE means: stop, read the deferred numbers, call again."""
 
 AT, ROWS, NNZ, LINES, DEFERRED, LOWEST, HIGHEST, EXACT32, N_STATE = range(9)
-"""Places in ``state``: next (or offending) byte, rows, entries, line ends and deferred numbers of this call; least and greatest index so
-far; 1 while every value survives the round trip through float32."""
+"""Positions in ``state``: next (or invalid) byte; rows, entries, line ends and deferred numbers of this call; smallest and largest index so
+far; and 1 while float32 represents every value.
+"""
 
 _SPACE, _TAB, _CR, _LF, _HASH, _PLUS, _MINUS, _DOT, _COLON = 32, 9, 13, 10, 35, 43, 45, 46, 58
 _GOOD, _BAD, _DEFER = 0, 1, 2
@@ -24,8 +25,11 @@ Pair = tuple[Any, int]
 
 
 class Rules(NamedTuple):
-    """What a line may hold: least and greatest index, whether values are rounded to float32 first, whether ``qid:`` is passed over, the
-    labels allowed (empty: any), and whether there are labels at all (else a first word without a colon is passed over)."""
+    """Rules for lines: smallest and largest index, whether values are first rounded to float32, whether ``qid:`` is ignored, the labels
+    allowed (empty: any), and whether there are labels.
+
+    Without labels, a first word without a colon is ignored.
+    """
 
     low: int
     high: int
@@ -36,8 +40,10 @@ class Rules(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """Where lines go: entries and label of every row, index and value of every entry that is not zero, and the numbers left to the exact
-    parser as (first byte, end, place in ``vals``, or -1 - row for a label)."""
+    """Output arrays: entries and label of each row, index and value of each non-zero entry, and the numbers left to the exact parser.
+
+    The latter are (first byte, end, position in ``vals``, or -1 - row for a label).
+    """
 
     lengths: npt.NDArray[np.int32]
     labels: npt.NDArray[np.float64]
@@ -63,7 +69,7 @@ def _ends_token(c: int) -> bool:
 
 @compile_kernel
 def _read_exponent(buf: npt.NDArray[np.uint8], p: int) -> Pair:
-    """Value of the digits after "e" and the position behind them; position -1 when there are none."""
+    """Return the value of the digits after "e" and the position after them; position -1 if there are none."""
     negative = buf[p] == _MINUS
     if negative or buf[p] == _PLUS:
         p += 1
@@ -78,7 +84,7 @@ def _read_exponent(buf: npt.NDArray[np.uint8], p: int) -> Pair:
 
 @compile_kernel
 def _many_digits(buf: npt.NDArray[np.uint8], p: int) -> tuple[np.uint64, int, bool]:
-    """First 19 significant digits, the exponent that goes with them, and whether a digit was left out."""
+    """Return the first 19 significant digits, the corresponding exponent, and whether a digit was omitted."""
     w, q, n_digits, fraction, cut = np.uint64(0), 0, 0, False, False
     while True:
         c = buf[p]
@@ -99,7 +105,7 @@ def _many_digits(buf: npt.NDArray[np.uint8], p: int) -> tuple[np.uint64, int, bo
 
 @compile_kernel
 def _read_number(buf: npt.NDArray[np.uint8], p: int) -> tuple[float, int, int]:
-    """Value of the number at p, the position behind it, and whether it is good, bad, or to be read by the exact parser."""
+    """Return the value of the number at p, the position after it, and whether it is valid, invalid, or needs the exact parser."""
     negative = buf[p] == _MINUS
     if negative or buf[p] == _PLUS:
         p += 1
@@ -134,7 +140,7 @@ def _read_number(buf: npt.NDArray[np.uint8], p: int) -> tuple[float, int, int]:
 
 @compile_kernel
 def _read_index(buf: npt.NDArray[np.uint8], p: int) -> Pair:
-    """Unsigned integer at p, held below 2^41, and the position behind it."""
+    """Return the unsigned integer at p, limited to values below 2^41, and the position after it."""
     value = 0
     while _is_digit(buf[p]):
         value = min(value * 10 + (np.int64(buf[p]) - 48), _FAR)
@@ -152,7 +158,7 @@ def _is_declared(declared: npt.NDArray[np.float64], value: float) -> bool:
 
 @compile_kernel
 def _pass_qid(buf: npt.NDArray[np.uint8], p: int) -> int:
-    """Position behind ``qid:integer`` at p, or -1."""
+    """Return the position after ``qid:integer`` at p, or -1."""
     if not (buf[p] == 113 and buf[p + 1] == 105 and buf[p + 2] == 100 and buf[p + 3] == _COLON):
         return -1
     _, q = _read_index(buf, p + 4)
@@ -180,7 +186,7 @@ def _defer_number(lines: Lines, state: npt.NDArray[np.int64], p: int, q: int, pl
 
 @compile_kernel
 def _read_label(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, state: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """Read the label at p; status and the position behind it, or of the fault."""
+    """Read the label at p; return the status and the position after it, or of the error."""
     value, q, kind = _read_number(buf, p)
     if kind == _BAD or not _ends_token(buf[q]):
         return BAD_LABEL, p
@@ -194,7 +200,7 @@ def _read_label(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, 
 
 @compile_kernel
 def _pass_label(buf: npt.NDArray[np.uint8], p: int) -> int:
-    """Position behind the word at p; p itself if the word is an entry, which its colon tells."""
+    """Return the position after the word at p; p itself if the word has a colon, so that it is an entry."""
     q = p
     while not _ends_token(buf[q]):
         if buf[q] == _COLON:
@@ -205,7 +211,7 @@ def _pass_label(buf: npt.NDArray[np.uint8], p: int) -> int:
 
 @compile_kernel
 def _read_entries(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, state: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """Read index:value pairs up to a line end or comment; status and the position there, or of the fault."""
+    """Read index:value pairs up to a line end or comment; return the status and the position there, or of the error."""
     previous, nnz, exact32 = np.int64(-1), state[NNZ], True
     while True:
         while _is_space(buf[p]):
@@ -247,7 +253,7 @@ def _read_entries(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines
 
 @compile_kernel
 def _read_row(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, state: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """Read one row; nothing of it is counted unless all of it is good."""
+    """Read one row; nothing of it is counted unless all of it is valid."""
     first, waiting = state[NNZ], state[DEFERRED]
     status, q = OK, p
     if rules.labelled:
@@ -266,9 +272,11 @@ def _read_row(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, st
 
 @compile_kernel
 def parse_lines(buf: npt.NDArray[np.uint8], stop: int, rules: Rules, lines: Lines, state: npt.NDArray[np.int64]) -> int:
-    """Parse the lines that start in ``buf[state[AT]:stop]``; all of them end in ``buf``, at least 4 bytes before its end. ``lines``, out:
-    room for half as many rows and a quarter as many entries as there are bytes; ``state`` (N_STATE,): in and out. Returns the status;
-    unless it is OK, ``state[AT]`` is the offending byte (for MORE: the start of the line)."""
+    """Parse the lines that start in ``buf[state[AT]:stop]``; they must all end in ``buf``, at least 4 bytes before its end.
+
+    ``lines`` is output, with space for half as many rows and a quarter as many entries as there are bytes; ``state`` (N_STATE,) is input
+    and output. Returns the status. Unless it is OK, ``state[AT]`` is the invalid byte (for MORE: the start of the line).
+    """
     p = state[AT]
     for counter in (ROWS, NNZ, LINES, DEFERRED):
         state[counter] = 0

@@ -1,6 +1,6 @@
-"""Sequences for string kernels: FASTA, or one string a line, with labels, to a store of sequences.
+"""Sequences for string kernels: FASTA, or one string per line, with labels, to a store of sequences.
 
-A store of sequences is a block store without columns: rows, target and tables as usual, and the letters end to end beside them
+A store of sequences is a block store without columns: it has rows, target and tables as usual, and the concatenated letters
 (`BlockStore.sequences`).
 """
 
@@ -32,7 +32,7 @@ _TEXT_TO_MEMORY = 4  # bytes that a byte of text may take until the store is wri
 
 
 class Sequence(NamedTuple):
-    """One sequence: its letters, the words that came with it ("label", "task", …), and the line it begins on."""
+    """One sequence: its letters, its attributes ("label", "task", …), and the line on which it begins."""
 
     letters: bytes
     words: dict[str, str]
@@ -40,9 +40,12 @@ class Sequence(NamedTuple):
 
 
 class SequenceSource(Source):
-    """FASTA or one string a line, from a file, plain or compressed, or from standard input ("-"). FASTA: a header line ``>name key=value
-    …`` and lines of letters; the label is the word ``label=VALUE`` of the header (or another key, given as ``target``). Strings: a line is
-    a string, or a label, a tab and a string; all lines have a label or none has. SchemaError if an option has no meaning for sequences."""
+    """FASTA or one string per line, from a file, plain or compressed, or from standard input ("-").
+
+    FASTA: a header line ``>name key=value …`` and lines of letters; the label is the word ``label=VALUE`` of the header (or another key,
+    given as ``target``). Strings: a line is a string, or a label, a tab and a string; either all lines have a label or none has. Raises
+    SchemaError for options that do not apply to sequences.
+    """
 
     def __init__(self, source: str | Path, form: str, options: Options) -> None:
         self.stdin = source == "-"
@@ -53,13 +56,12 @@ class SequenceSource(Source):
         _refuse_options(options, self.name)
 
     def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
-        """Read everything."""
         small = self.format == "array" or (self.memory is not None and self.memory <= options.budget)
         return read_blocks(Reading(target=target, n_cols=0), self._blocks(options, target, progress), scratch, small)
 
     @property
     def memory(self) -> int | None:
-        """Bytes that the text may take until the store is written; None if its end is not known before."""
+        """Upper bound of the text's bytes in memory until the store is written; None if its length is not known in advance."""
         return None if self.digest is None or not is_plain(self.path, self._encoding) else _TEXT_TO_MEMORY * self.digest.size
 
     def _blocks(self, options: Options, target: Target, progress: Progress) -> Iterator[Block]:
@@ -112,7 +114,6 @@ class StringArraySource(SequenceSource):
                 raise DataError(f"row {row + 1}: {text!r} is not a text with at least one character", self.name)
 
     def identity(self) -> str | None:
-        """Identity by content."""
         return array_digest([("texts", np.array(self._texts, dtype=object)), *self._tables.items()])
 
     def _blocks(self, options: Options, target: Target, progress: Progress) -> Iterator[Block]:
@@ -127,7 +128,7 @@ def are_texts(x: UserData) -> bool:
 
 
 def text_source(source: UserData, options: Options) -> StringArraySource | None:
-    """Open a list of texts, or a pair of one and a target; None for anything else."""
+    """Open a list of texts, or a pair of texts and target; None for anything else."""
     columns = options.row_columns()
     x, y = source if isinstance(source, tuple) and len(source) == 2 else (source, None)
     if not are_texts(x):
@@ -138,7 +139,7 @@ def text_source(source: UserData, options: Options) -> StringArraySource | None:
 
 
 def _table_keys(options: Options, form: str) -> dict[str, Any]:
-    """Where the row tables come from: a key of the header, or an array."""
+    """Return the source of each row table: a key of the header, or an array."""
     columns = options.row_columns()
     if form == "strings":
         named = [name for name, values in columns.items() if isinstance(values, str)]
@@ -168,7 +169,7 @@ def _group_sequences(sequences: Iterator[Sequence]) -> Iterator[list[Sequence]]:
 
 
 def _key_values(found: list[Sequence], key: str, fault: Fault) -> npt.NDArray[Any] | None:
-    """Values of a key as texts; None if no sequence of the piece has it."""
+    """Return the values of a key as texts; None if no sequence of the piece has it."""
     values = [sequence.words.get(key) for sequence in found]
     if all(value is None for value in values):
         return None
@@ -180,7 +181,7 @@ def _key_values(found: list[Sequence], key: str, fault: Fault) -> npt.NDArray[An
 
 
 def _numbered_lines(stream: BinaryIO, name: str, limit: int) -> Iterator[tuple[int, bytes]]:
-    """Number and content of every line, without its end."""
+    """Yield number and content of each line, without its end."""
     number = 0
     while line := stream.readline(limit + 1):
         number += 1
@@ -190,8 +191,11 @@ def _numbered_lines(stream: BinaryIO, name: str, limit: int) -> Iterator[tuple[i
 
 
 def parse_fasta(stream: BinaryIO, name: str, limit: int) -> Iterator[Sequence]:
-    """Yield the sequences of FASTA text. Raises DataError for letters before the first header, characters that are no letters, sequences
-    without letters or beyond ``limit`` bytes."""
+    """Yield the sequences of FASTA text.
+
+    Raises DataError for letters before the first header, characters that are not letters, and sequences that are empty or longer than
+    ``limit`` bytes.
+    """
     head, at, parts, size = None, 0, [], 0
     for number, line in _numbered_lines(stream, name, limit):
         if line.startswith(b">"):
@@ -226,8 +230,10 @@ def _make_sequence(words: dict[str, str], parts: list[bytes], line: int, name: s
 
 
 def parse_strings(stream: BinaryIO, name: str, limit: int) -> Iterator[Sequence]:
-    """Yield one string a line, with the label before its tab. Raises DataError for empty lines inside the text, more than one tab, text
-    that is not UTF-8, or labels in some lines only."""
+    """Yield one string per line, with the label before its tab.
+
+    Raises DataError for empty lines inside the text, more than one tab, text that is not UTF-8, or labels in some lines only.
+    """
     labelled, blank = None, 0
     for number, line in _numbered_lines(stream, name, limit):
         if not line:
@@ -249,7 +255,6 @@ _PARSERS = {"fasta": parse_fasta, "strings": parse_strings}
 
 
 def build_sequences(job: Job) -> BlockStore:
-    """Write a store of sequences."""
     letters = job.column("letters", sum(handle.shape("letters")[0] for handle in job.spool.handles), np.uint8)
     at = 0
     for handle in job.spool.handles:

@@ -1,9 +1,9 @@
-"""Blocks of rows between reading and writing: held in memory, or appended to files of the scratch folder.
+"""Blocks of rows between reading and writing, in memory or appended to files in the scratch folder.
 
 A block is a mapping of arrays. Sparse: ``lengths`` int32 (rows,), ``cols`` int32, ``vals`` float32 or float64 (CSR without pointers).
-Dense: ``dense`` (n_cols, rows), that is transposed, so that a range of columns is one contiguous piece. Either: row tables ``y`` float64,
-``task`` int64, ``weight`` float64, ``covariate:NAME`` float64. Values are float32 in blocks where all of them survive the round trip,
-float64 in the others; the type of the store follows from all blocks together.
+Dense: ``dense`` (n_cols, rows), which is transposed so that a range of columns is contiguous. Both have row tables ``y`` float64, ``task``
+int64, ``weight`` float64, ``covariate:NAME`` float64. Values are float32 in blocks where it represents all of them, and float64 in others;
+the type of the store follows from all blocks together.
 """
 
 import hashlib
@@ -26,31 +26,30 @@ Block = dict[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class Handle:
-    """A block: its arrays, in memory or in the file ``path`` of the scratch folder."""
+    """A block whose arrays are in memory or in the file ``path`` of the scratch folder."""
 
     arrays: Mapping[str, npt.NDArray[Any] | FileArray]
     path: Path | None = None
 
     def get(self, name: str, lo: int = 0, hi: int | None = None) -> npt.NDArray[Any]:
-        """Entries ``lo:hi`` along the first axis of an array."""
+        """Return entries ``lo:hi`` of an array along its first axis."""
         return self.arrays[name][lo:hi]
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Shape of an array."""
         return self.arrays[name].shape
 
     def __contains__(self, name: str) -> bool:
         return name in self.arrays
 
     def to_json(self) -> dict[str, Any]:
-        """Form for the journal, of a block in a file: type, shape and first byte of every array."""
+        """Return the journal form of a block in a file: type, shape and first byte of each array."""
         assert self.path is not None
         pieces = {name: (piece.dtype.str, piece.shape, piece.offset) for name, piece in self.arrays.items() if isinstance(piece, FileArray)}
         return {"path": self.path.name, "pieces": pieces}
 
     @classmethod
     def from_json(cls, folder: Path, fields: dict[str, Any]) -> "Handle":
-        """Read the form of the journal."""
+        """Read the journal form."""
         path = folder / fields["path"]
         pieces = fields["pieces"].items()
         return cls({name: FileArray(path, offset, np.dtype(kind), tuple(shape)) for name, (kind, shape, offset) in pieces}, path)
@@ -60,7 +59,7 @@ PutBlock = Callable[[Block], Handle]
 
 
 def hold_block(block: Block) -> Handle:
-    """Keep a copy of a block in memory (readers reuse their arrays)."""
+    """Copy a block into memory, because readers reuse their arrays."""
     return Handle({name: np.array(array) for name, array in block.items()})
 
 
@@ -94,7 +93,7 @@ class Part:
 
 
 class Spool:
-    """All blocks of the input, in row order. ``starts``: int64 array (n_blocks + 1,), first row of every block."""
+    """All blocks of the input, in row order; ``starts``, int64 (n_blocks + 1,), is the first row of each block."""
 
     def __init__(self, handles: Sequence[Handle]) -> None:
         self.handles = list(handles)
@@ -103,23 +102,24 @@ class Spool:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
         return int(self.starts[-1])
 
     def has(self, name: str) -> bool:
-        """Whether every block has an array."""
+        """Return whether every block has an array."""
         return bool(self.handles) and all(name in handle for handle in self.handles)
 
     def names(self, prefix: str) -> list[str]:
-        """Names of the arrays of every block that begin with a prefix, in order."""
+        """Return the names, in order, of arrays in every block that begin with a prefix."""
         return [name for handle in self.handles[:1] for name in handle.arrays if name.startswith(prefix) and self.has(name)]
 
     def single(self, name: str) -> bool:
-        """Whether an array is float32 in every block."""
+        """Return whether an array is float32 in every block."""
         return all(handle.arrays[name].dtype == np.float32 for handle in self.handles)
 
     def between(self, lo: int, hi: int) -> Iterator[tuple[Handle, int, int, int]]:
-        """Blocks that hold rows ``lo:hi``, each with its first and last wanted row (counted inside it) and the row of the first."""
+        """Yield the blocks that hold rows ``lo:hi``, each with its first and last wanted row (within the block) and the row number of the
+        first.
+        """
         first = int(np.searchsorted(self.starts, lo, side="right")) - 1
         for handle, start, end in zip(self.handles[first:], self.starts[first:].tolist(), self.starts[first + 1 :].tolist(), strict=False):
             if start >= hi:
@@ -128,7 +128,7 @@ class Spool:
                 yield handle, max(lo, start) - start, min(hi, end) - start, max(lo, start)
 
     def blocks(self) -> Iterator[tuple[Handle, int]]:
-        """Every block with its first row."""
+        """Yield each block with its first row."""
         return zip(self.handles, self.starts[:-1].tolist(), strict=True)
 
 
@@ -139,13 +139,13 @@ _BUFFER = 1 << 20
 
 
 class Window:
-    """Bytes ``lo:hi`` of a file as a stream; threads may hold windows on one file."""
+    """Bytes ``lo:hi`` of a file as a stream; several threads may use streams on one file."""
 
     def __init__(self, file: IO[bytes], lo: int, hi: int) -> None:
         self._fd, self._at, self._end = file.fileno(), lo, hi
 
     def readinto(self, out: Buffer) -> int:
-        """Fill a buffer as far as one read goes; 0 at the end."""
+        """Read once into a buffer; returns 0 at the end."""
         view = memoryview(out)[: self._end - self._at]
         got = os.preadv(self._fd, [view], self._at) if view.nbytes else 0
         self._at += got
@@ -153,8 +153,10 @@ class Window:
 
 
 def line_start(file: IO[bytes], at: int, size: int) -> int:
-    """First byte at or after ``at`` that begins a line; ``size`` if there is none. The owner of a line is the range that holds its first
-    byte, so ranges cut anywhere share the lines without overlap."""
+    """Return the first byte at or after ``at`` that begins a line, or ``size`` if there is none.
+
+    A line belongs to the range that holds its first byte, so ranges cut anywhere divide the lines without overlap.
+    """
     if at <= 0:
         return 0
     at -= 1
@@ -167,7 +169,7 @@ def line_start(file: IO[bytes], at: int, size: int) -> int:
 
 
 def count_lines(path: Path, end: int) -> int:
-    """Line ends in the first ``end`` bytes of a file."""
+    """Return the number of line ends in the first ``end`` bytes of a file."""
     total, buffer = 0, np.empty(_BUFFER, np.uint8)
     with path.open("rb", buffering=0) as file:
         window = Window(file, 0, end)
@@ -177,8 +179,10 @@ def count_lines(path: Path, end: int) -> int:
 
 
 class FileDigest:
-    """Identity of a file by content: its length and the crc32c of every 64 MiB piece. Pieces are read on demand, so that a range of text
-    can be checked while the system still has it in memory."""
+    """Identity of a file by content: its length and the crc32c of each 64 MiB piece.
+
+    Pieces are read on demand, so that a range of text can be checked while the system still has it in memory.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -187,11 +191,10 @@ class FileDigest:
 
     @property
     def n_pieces(self) -> int:
-        """Number of pieces."""
         return max(1, -(-self.size // PIECE))
 
     def piece(self, index: int) -> int:
-        """crc32c of a piece."""
+        """Return the crc32c of a piece."""
         if index not in self._pieces:
             buffer, value = np.empty(_BUFFER, np.uint8), 0
             with open_file(self.path) as file:
@@ -202,6 +205,6 @@ class FileDigest:
         return self._pieces[index]
 
     def value(self) -> str:
-        """The identity; reads the pieces not known yet."""
+        """Return the identity; reads the pieces that are not known yet."""
         crcs = np.array([self.piece(k) for k in range(self.n_pieces)], dtype="<u4")
         return f"file:{self.size}:{hashlib.sha256(crcs.tobytes()).hexdigest()[:32]}"

@@ -1,9 +1,9 @@
-"""SVMlight / LIBSVM text to blocks of rows: whole lines in a reused buffer, a compiled parser, faults by file, line and column.
+"""SVMlight / LIBSVM text to blocks of rows: whole lines in a reused buffer, a compiled parser, errors with file, line and column.
 
-A line is ``label index:value index:value … # comment``; indices ascend and count from one (see ``zero_based``). Entries that are zero are
-dropped, blank lines and comments are skipped, ``qid:`` is refused or passed over on request. Without labels (``no_labels``) a line starts
-with its first entry, or with a word without a colon that is passed over. Numbers are plain decimals, read to the nearest float64 (as
-`float` does), with the rare undecided case left to `float` itself; "nan", "inf", "1_000" and anything too large are refused.
+A line is ``label index:value index:value … # comment``; indices ascend and count from one (see ``zero_based``). Zero entries are dropped,
+blank lines and comments are skipped, and ``qid:`` is rejected or, on request, ignored. Without labels (``no_labels``) a line starts with
+its first entry, or with a word without a colon, which is ignored. Numbers are plain decimals, read to the nearest float64 (as by `float`);
+the rare undecided cases are left to `float` itself. "nan", "inf", "1_000" and numbers that are too large are rejected.
 """
 
 import io
@@ -33,8 +33,11 @@ _NAMED = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
 
 class LineParser:
-    """Parses streams of text; its arrays are reused from buffer to buffer, so a block must be copied before the next one is asked for.
-    ``high_rule``: why an index may be too large, for the message; ``buffer``, ``max_line``: bytes read at once, and of a line at most."""
+    """Parses streams of text. Its arrays are reused, so a block must be copied before the next one is requested.
+
+    ``high_rule`` explains in messages why an index is too large. ``buffer`` and ``max_line`` are the bytes read at a time, and the largest
+    length of a line.
+    """
 
     def __init__(self, name: str, rules: Rules, high_rule: str, buffer: int, max_line: int) -> None:
         self.name, self.rules, self.high_rule, self.max_line = name, rules, high_rule, max_line
@@ -53,18 +56,20 @@ class LineParser:
 
     @property
     def lowest(self) -> int:
-        """Least index so far; huge when there was none."""
+        """Smallest index so far; a huge number if there was none."""
         return int(self._state[codes.LOWEST])
 
     @property
     def highest(self) -> int:
-        """Greatest index so far, entries that are zero included; -1 when there was none."""
+        """Largest index so far, including zero entries; -1 if there was none."""
         return int(self._state[codes.HIGHEST])
 
     def blocks(self, stream: Readable, lines_before: Callable[[], int]) -> Iterator[tuple[Block, int, int]]:
-        """Parse a stream that starts with a line; ``lines_before``: number of lines before it, asked for only when an error is reported.
+        """Parse a stream that starts with a line; ``lines_before`` returns the number of lines before it and is called only for errors.
+
         Yields rows (``lengths``, ``cols``, ``vals``, and ``y`` if there are labels), and the bytes and lines of the stream parsed so far.
-        Raises DataError at the first line that breaks a rule."""
+        Raises DataError for the first line that breaks a rule.
+        """
         self._lines_before, self._passed = lines_before, 0
         carried = seen = lines = 0
         while True:
@@ -83,7 +88,7 @@ class LineParser:
             self.buffer[:carried] = self.buffer[end:have]
 
     def _fill(self, stream: Readable, have: int) -> tuple[int, int]:
-        """Read behind the ``have`` bytes kept; bytes now in the buffer, and the end of the last whole line among them."""
+        """Read after the ``have`` bytes kept; return the bytes now in the buffer, and the end of the last whole line."""
         while True:
             capacity = self.buffer.size - _SPARE
             while have < capacity and (got := stream.readinto(self.buffer[have:capacity].data)):
@@ -104,7 +109,6 @@ class LineParser:
             self.buffer[:have] = old[:have]
 
     def _parse(self, start: int, end: int) -> tuple[int, Block]:
-        """Parse ``buffer[start:end]``."""
         self._state[codes.AT], self._state[codes.EXACT32] = start, 1
         status = parse_lines(self.buffer, end, self.rules, self._lines, self._state)
         if status not in (codes.OK, codes.MORE):
@@ -123,7 +127,7 @@ class LineParser:
         return status, block
 
     def _settle(self, block: Block, waiting: int) -> None:
-        """Read with `float` the numbers of which 19 digits did not decide the last bit."""
+        """Read with `float` the numbers for which 19 digits did not determine the last bit."""
         for begin, end, slot in self._deferred[:waiting].tolist():
             value = float(self.buffer[begin:end].tobytes())
             if slot < 0:
@@ -182,7 +186,7 @@ class LineParser:
 
 
 def _last_line_end(buffer: npt.NDArray[np.uint8], end: int) -> int:
-    """Position behind the last line end in ``buffer[:end]``; 0 if there is none."""
+    """Return the position after the last line end in ``buffer[:end]``; 0 if there is none."""
     step = 1 << 12
     while end > 0:
         start = max(0, end - step)
@@ -194,7 +198,7 @@ def _last_line_end(buffer: npt.NDArray[np.uint8], end: int) -> int:
 
 
 def _drop_zeros(block: Block) -> None:
-    """Remove entries that turned out to be zero, in place of the block's arrays."""
+    """Remove entries that turned out to be zero, in place."""
     zero = np.flatnonzero(block["vals"] == 0.0)
     if zero.size:
         rows = np.searchsorted(np.cumsum(block["lengths"]), zero, side="right")
@@ -211,8 +215,9 @@ _LINE_END = b"\n"
 
 
 class TextPiece(NamedTuple):
-    """Some rows of a text in CSR form (indices from zero), their labels as they are written, the bytes and lines of the text up to the end
-    of the piece, and whether the text ends there."""
+    """Some rows of a text in CSR form (indices from zero), with their labels as written, the bytes and lines of the text up to the end of
+    the piece, and whether the text ends there.
+    """
 
     indptr: npt.NDArray[np.int64]
     indices: npt.NDArray[np.int32]
@@ -224,21 +229,24 @@ class TextPiece(NamedTuple):
 
 
 class Consumed(NamedTuple):
-    """The beginning of a text that was taken: its length and its crc32c."""
+    """The beginning of a text that was processed: its length and its crc32c."""
 
     nbytes: int
     crc: int
 
     def extended(self, text: bytes) -> "Consumed":
-        """Return it with more text behind."""
+        """Return the record extended by more text."""
         return Consumed(self.nbytes + len(text), google_crc32c.extend(self.crc, text))
 
 
 class RowText:
-    """Reads SVMlight text from a file (plain or compressed) or standard input ("-"): rows of ``n_features`` columns, with one of
-    ``labels`` (numbers; None: any number), indices from one or zero. ``consumed``: what was taken so far; a text that is opened behind its
-    beginning is read from there all the same, at some GB/s, so that this is known and can be compared (see `expect`). ``ended``: whether
-    the last piece was taken. Raises SchemaError if the width is no positive integer, or labels are not numbers."""
+    """Reads SVMlight text from a file (plain or compressed) or standard input ("-").
+
+    Rows have ``n_features`` columns, with one of ``labels`` (numbers; None: any number), and indices from one or zero. ``consumed`` is the
+    text processed so far. A text opened at a later position is still read from its beginning, at some GB/s, so that this is known and can
+    be compared (see `expect`). ``ended`` says whether the last piece was taken. Raises SchemaError if the number of features is not a
+    positive integer, or labels are not numbers.
+    """
 
     def __init__(self, source: str, n_features: int, labels: Iterable[Label] | None = None, zero_based: bool = False) -> None:
         self.source, self.name = source, "standard input" if source == "-" else source
@@ -258,9 +266,11 @@ class RowText:
         self.ended = False
 
     def piece(self, offset: int, lines: int) -> TextPiece:
-        """Return the rows that begin at a byte of the text; ``lines`` tells messages how many lines lie before. A line that breaks a rule
-        ends the piece before it, so that nothing is lost; a piece that would begin with it is refused. Raises DataError: the first line
-        breaks a rule; line and column are named. Or the source cannot be read."""
+        """Return the rows that begin at a byte of the text; ``lines`` is the number of lines before it, for messages.
+
+        A line that breaks a rule ends the piece before it, so that nothing is lost; if it comes first, the piece is rejected. Raises
+        DataError, with line and column, if the first line breaks a rule, or if the source cannot be read.
+        """
         text, last = self._text(offset)
         try:
             return self._take(text, offset, lines, last)
@@ -332,12 +342,14 @@ class RowText:
             raise DigestMismatch(f"{self.name}: {begin} instead of {known.crc:08x}: the text was changed; start a new run with it")
 
     def expect(self, known: "Consumed") -> None:
-        """Refuse the text when it is opened at the end of what was consumed, unless it still begins with that."""
+        """Require that the text, opened at the end of what was consumed, still begins with that; otherwise opening it is an error."""
         self._known = known
 
     def confirm(self) -> None:
-        """Check that what was consumed still stands there; it is read again if the file was written to since it was opened. Raises
-        DigestMismatch if it was changed; DataError if it is shorter now."""
+        """Check that the consumed text is unchanged; it is read again if the file was written to since it was opened.
+
+        Raises DigestMismatch if it was changed; DataError if the file is shorter now.
+        """
         if self._file_stamp() == self._stamp:
             return
         known = self.consumed
@@ -345,7 +357,7 @@ class RowText:
         self._open(known.nbytes)
 
     def _file_stamp(self) -> tuple[int, ...]:
-        """What changes when a file is written to; of standard input nothing."""
+        """Return values that change when a file is written to; empty for standard input."""
         if self.source == "-":
             return ()
         try:

@@ -1,4 +1,4 @@
-"""Reading SVMlight text: byte ranges in parallel for plain files, one stream for compressed ones and standard input."""
+"""Reading of SVMlight text: byte ranges in parallel for plain files, one stream for compressed ones and standard input."""
 
 import os
 import threading
@@ -26,7 +26,7 @@ _TEXT_TO_MEMORY = 8  # bytes of blocks, buckets and arrays that a byte of text m
 
 @dataclass
 class RangeRecord:
-    """A range of text that was parsed: where it ends and what it held (its lines, for a stream only)."""
+    """A range of text that was parsed: where it ends and what it contained (for a stream, also its lines)."""
 
     index: int
     end: int
@@ -39,7 +39,7 @@ class RangeRecord:
 
     @classmethod
     def noted(cls, scratch: Scratch) -> "list[RangeRecord]":
-        """Ranges that the journal holds."""
+        """Return the ranges in the journal."""
         return [cls(**{name: value for name, value in note.items() if name != "step"}) for note in scratch.notes("range")]
 
 
@@ -60,17 +60,18 @@ class SvmlightSource(Source):
 
     @property
     def memory(self) -> int | None:
-        """Bytes of blocks, buckets and arrays that the text may become, in memory or on scratch; None if its end is not known before."""
+        """Upper bound of the bytes of blocks, buckets and arrays for the text, in memory or on scratch; None if its length is not known in
+        advance.
+        """
         return None if self.digest is None or self.packed else _TEXT_TO_MEMORY * self.digest.size
 
     def hint(self) -> str | None:
-        """Cheap identity for resuming; ranges of a plain file carry their own checksums."""
+        """Cheap identity used for resuming; ranges of a plain file have their own checksums."""
         if self.digest is None:
             return None
         return self.digest.value() if self.packed else f"file:{self.digest.size}"
 
     def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
-        """Parse everything."""
         reading = Reading(target=target, counts=ColumnCounts())
         reader = _Reader(self, scratch, options, reading, progress)
         if self.digest is None or self.packed:
@@ -80,7 +81,6 @@ class SvmlightSource(Source):
         return reading
 
     def parser(self, options: Options, target: Target) -> LineParser:
-        """Make a parser for these options."""
         low = 1 if options.zero_based == "no" else 0
         allowed = np.zeros(0) if options.no_labels else target.allowed_numbers()
         if options.n_features is not None:
@@ -95,7 +95,7 @@ class SvmlightSource(Source):
 
 
 class _Reader:
-    """Reads a text 64 MiB after 64 MiB, without what the journal of a killed ingest holds."""
+    """Reads a text in steps of 64 MiB, except what the journal of a killed ingest holds."""
 
     def __init__(self, source: SvmlightSource, scratch: Scratch, options: Options, reading: Reading, progress: Progress) -> None:
         self.source, self.scratch, self.options, self.reading, self.progress = source, scratch, options, reading, progress
@@ -104,7 +104,7 @@ class _Reader:
         self._tables: dict[int, ColumnCounts] = {}
 
     def read_ranges(self, digest: FileDigest, jobs: int) -> None:
-        """Read a plain file: its ranges are parsed on their own, by threads (the parser holds no interpreter lock)."""
+        """Read a plain file; threads parse its ranges separately, because the parser holds no interpreter lock."""
         ready = RangeRecord.noted(self.scratch)
         if any(digest.piece(record.index) != record.crc for record in ready):
             self.scratch.restart()
@@ -181,7 +181,7 @@ class _Reader:
     def _count(
         self, blocks: Iterator[tuple[Block, int, int]], parser: LineParser, table: ColumnCounts | None, met: Target
     ) -> Iterator[tuple[Block, int, int]]:
-        """Pass blocks on, after their columns and labels were noted."""
+        """Yield the given blocks after recording their columns and labels."""
         assert table is not None
         for block, at, lines in blocks:
             table.add(block["cols"], parser.highest)
@@ -210,6 +210,8 @@ class _Reader:
 
 
 def default_jobs(path: Path) -> int:
-    """Threads worth using for a file: two at most, since one parser nearly fills the memory bandwidth of a small machine."""
+    """Return the number of threads worth using for a file: at most two, because one parser nearly fills the memory bandwidth of a small
+    computer.
+    """
     large = path.is_file() and path.stat().st_size > PIECE
     return min(2, os.cpu_count() or 1) if large else 1
