@@ -1,4 +1,4 @@
-"""Computers: programs over blocks, planned before they run, in this process or on a Dask cluster. No disk, no mathematics."""
+"""Executes planned programs over blocks, in this process or on a Dask cluster. It uses no disk and does no mathematics."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

@@ -172,9 +172,8 @@ def parse_cluster(
     """Parse a cluster text.
 
     Forms: ``sync`` (also ``None``; in this process), ``local:N`` (N worker processes on this computer), ``local:NxT`` (with T threads
-    each),
-    ``tcp://HOST:PORT``, ``tls://HOST:PORT``, ``scheduler-file:PATH``, or ``factory:PACKAGE.MODULE:CALLABLE``, a function without arguments
-    that returns a Dask cluster or client.
+    each), ``tcp://HOST:PORT``, ``tls://HOST:PORT``, ``scheduler-file:PATH``, or ``factory:PACKAGE.MODULE:CALLABLE``, a function without
+    arguments that returns a Dask cluster or client.
 
     ``allow_plaintext``: allow an unencrypted connection to another computer; otherwise it raises PlaintextRefused. ``allow_code``: allow
     ``factory:`` to import and call code; off for texts from data files. ``worker_memory``: bytes, or a text with a unit. ``limits``: by

@@ -89,8 +89,7 @@ class Executor:
         """Run a plan and return its finalized result.
 
         Raises MemoryBoundExceeded before anything runs; TaskFailed, caused by the exception of a chunk or combine function; and on a
-        cluster
-        ClusterLost.
+        cluster ClusterLost.
         """
         self.check(plan)
         if not self.is_heard:  # what nobody hears is not put together

@@ -28,10 +28,9 @@ class BlockProgram(Generic[R]):
 
     ``chunk(ref, *broadcast) -> R`` and ``combine(parts) -> R`` run on a worker. ``ref`` is an item of the plan's references: one block
     reference, or a tuple of them. ``combine`` is associative and called on two or more parts, in a fixed tree order. ``task_bytes`` bounds
-    the
-    memory of one chunk step from the reference alone, and ``result_bytes`` one ``R``. ``combine_bytes`` bounds one combine step if that is
-    less than fan-in + 1 results, as for programs that concatenate. ``finalize`` is applied to the last ``R`` on the driver. ``patient``: a
-    chunk step may take any time, such as a whole solve; otherwise a run without a finished task is aborted after ``stall_timeout``.
+    the memory of one chunk step from the reference alone, and ``result_bytes`` one ``R``. ``combine_bytes`` bounds one combine step if that
+    is less than fan-in + 1 results, as for programs that concatenate. ``finalize`` is applied to the last ``R`` on the driver. ``patient``:
+    a chunk step may take any time, such as a whole solve; otherwise a run without a finished task is aborted after ``stall_timeout``.
     """
 
     name: str

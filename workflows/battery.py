@@ -50,10 +50,8 @@ class MethodCase:
 
     ``method``, ``params``, ``extra``: as in :func:`~gramplane.pipeline.run_method`. ``data``: function that writes the store to a path.
     ``other``: parameters that differ in one value, and the name of that parameter. ``driver_memory``: a limit so small that rows or
-    matrices
-    do not fit in this process, to test the distributed code. ``sizes``: temporary values of module attributes, by dotted name, so that
-    small
-    data have several blocks.
+    matrices do not fit in this process, to test the distributed code. ``sizes``: temporary values of module attributes, by dotted name, so
+    that small data have several blocks.
 
     Examples
     --------

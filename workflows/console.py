@@ -33,8 +33,7 @@ class Result:
     """The result of a command.
 
     ``status``: ``done``, ``already-done``, ``planned``, ``damaged``, …. ``fields``: small JSON values for ``--json``. ``text``: the same
-    for
-    users. A bad result (such as a damaged store) need not be an error of the command.
+    for users. A bad result (such as a damaged store) need not be an error of the command.
     """
 
     status: str = "done"

@@ -61,8 +61,7 @@ def kernel_specs(entries: Sequence[Any], d: int | None, where: str, width: int |
 
     Entries are expressions (``rbf(gamma=0.5)[3,7:9]``), records (``name``, ``params``, ``columns``, …) and grids
     (``{grid: {widths: …, degrees: …}}``). ``width``: number of features of a grid if neither the grid nor ``d`` gives it, to check its
-    other
-    options. Raises ConfigError, starting with ``where`` and naming the entry.
+    other options. Raises ConfigError, starting with ``where`` and naming the entry.
     """
     specs: list[Any] = []
     for position, entry in enumerate(entries):

@@ -7,8 +7,7 @@ def main() -> int:
     """Run the command line of this process and return its exit code.
 
     The handlers of `signals` are active only after imports. Before and after that time, Ctrl-C ends the process without a traceback,
-    because
-    there is nothing to close.
+    because there is nothing to close.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     from .cli import main as run

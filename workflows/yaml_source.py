@@ -174,8 +174,7 @@ def parse_yaml(text: str, path: str | Path = "<text>", environ: Mapping[str, str
 
 def read_yaml(path: str | Path, environ: Mapping[str, str] | None = None) -> Document:
     """Read and parse a YAML file (see `parse_yaml`). Raises ConfigError with ``file:line:column`` if it is invalid, and
-    ``FileNotFoundError`` if
-    it does not exist.
+    ``FileNotFoundError`` if it does not exist.
     """
     path = Path(path)
     with path.open("rb") as handle:

@@ -65,8 +65,7 @@ class Link:
         call.
 
         Hanging workers are removed from the scheduler's list, so that their tasks go to others. Silence is counted from call to call, so
-        call
-        regularly.
+        call regularly.
         """
         return self._wait(self._look, ANSWER_SECONDS)
 
@@ -99,8 +98,7 @@ class Link:
         """Run ``function`` on every worker, or with ``one_alone`` on a single one. For a failure, the exception is the answer.
 
         Each worker gets its own request, so a hanging worker does not delay the answers of others; it is excluded after too long a silence.
-        A
-        live worker that does not answer within ``timeout`` seconds gets a ``TimeoutError`` as its answer.
+        A live worker that does not answer within ``timeout`` seconds gets a ``TimeoutError`` as its answer.
         """
 
         async def one(worker: str) -> object:
@@ -218,8 +216,7 @@ class Silence:
     """Counts how long the scheduler has not heard from each worker.
 
     At most two seconds count between two calls. After a long pause of this process (a stopped process, a sleeping laptop, a busy driver)
-    the
-    scheduler has not heard from anyone, which does not mean that workers hang. Clocks of different computers are never compared.
+    the scheduler has not heard from anyone, which does not mean that workers hang. Clocks of different computers are never compared.
     """
 
     def __init__(self, limit: float, clock: Callable[[], float] = time.monotonic) -> None:

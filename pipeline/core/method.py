@@ -115,8 +115,7 @@ class Method(ABC, Generic[C, P, S, M]):
         """Return one problem that combines fits with each config, on all rows and without the rows of each mask, if they can share passes.
 
         Returns ``None`` if they cannot, for example if fits with other parameters start better from one another. Raises MemoryBoundExceeded
-        if
-        the combined problem exceeds the memory limit.
+        if the combined problem exceeds the memory limit.
         """
         return None
 

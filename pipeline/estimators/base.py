@@ -65,8 +65,7 @@ class Estimator(BaseEstimator):
     """Base of all estimators: validates parameters, reads data, fits, warns and loads models.
 
     A subclass names its method and sets fitted attributes in :meth:`_set_model`. It overrides :meth:`_inputs` if it takes more than a
-    target
-    and weights, and :meth:`_values` if its model has no feature weights.
+    target and weights, and :meth:`_values` if its model has no feature weights.
     """
 
     _method: ClassVar[Any]
@@ -361,8 +360,7 @@ class Classifier(ClassifierMixin, Estimator):
         """Return the class probabilities, ``(n_samples, n_classes)``, in the order of ``classes_``.
 
         :meth:`predict` uses decision values, so after calibration it may differ from the most probable class. With ``probability="auto"``
-        and
-        a loss other than the logistic one, the first call after a fit takes as long as about five fits.
+        and a loss other than the logistic one, the first call after a fit takes as long as about five fits.
 
         Raises ValueError if the data for the calibration are missing, or were changed since the fit.
         """

@@ -60,8 +60,7 @@ class CrossValidated(Estimator):
 
     The chosen parameters have the best mean held-out score; all rows are then fitted with them. With few rows, scores are often equal; then
     the point with the least ``mean_margin_loss`` wins. This is the mean of ``max(0, 1 - m)``, where m is the margin of a held-out row's
-    true
-    class over the others.
+    true class over the others.
 
     Held-out rows have weight zero, so nothing is copied. Folds share passes over the data and Gram matrices, and the fits of a fold start
     from one another. Kernels are normalised over all rows, including held-out ones.
@@ -148,8 +147,7 @@ class CrossValidated(Estimator):
 
     def _search_rows(self) -> tuple[str, list[str], list[Json]]:
         """Return the name of the path's parameter, the names of all parameters that vary, and a row per point with its parameters, score
-        and
-        whether it was chosen.
+        and whether it was chosen.
         """
         results = self.cv_results_
         named = next(key for key in results if key.startswith("mean_test_")).removeprefix("mean_test_")

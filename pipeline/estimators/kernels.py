@@ -63,8 +63,7 @@ class KernelEstimator(Estimator):
             ``(n_samples,)`` target.
         sample_weight
             ``(n_samples,)`` multiplicities of rows: a row of weight 2 counts as two rows, a row of weight 0 as none. Weights scale ``C``
-            and
-            enter data-dependent kernel widths and traces. Folds are drawn over rows, regardless of weights.
+            and enter data-dependent kernel widths and traces. Folds are drawn over rows, regardless of weights.
 
         Raises
         ------

@@ -40,12 +40,10 @@ class TaskEstimator(KernelEstimator):
             ``(n_samples,)`` target.
         task
             ``(n_samples,)`` task of each row, as integers or strings in any order. ``None`` is a single task, or the tasks of a block
-            store.
-            For cross-validation, request metadata routing: ``set_fit_request(task=True)`` and ``set_score_request(task=True)``.
+            store. For cross-validation, request metadata routing: ``set_fit_request(task=True)`` and ``set_score_request(task=True)``.
         sample_weight
             ``(n_samples,)`` multiplicities of rows: a row of weight 2 counts as two rows, a row of weight 0 as none. Weights scale ``C``
-            and
-            enter data-dependent kernel widths and traces. Folds are drawn over rows, regardless of weights.
+            and enter data-dependent kernel widths and traces. Folds are drawn over rows, regardless of weights.
 
         Raises
         ------
@@ -95,8 +93,7 @@ class TaskClassifier(Classifier):
         ``task`` names the task of every row. One calibration serves all tasks.
 
         :meth:`predict` uses decision values, so after calibration it may differ from the most probable class. With ``probability="auto"``
-        and
-        a loss other than the logistic one, the first call after a fit takes as long as about five fits.
+        and a loss other than the logistic one, the first call after a fit takes as long as about five fits.
 
         Raises ValueError if the data for the calibration are missing, or were changed since the fit.
         """

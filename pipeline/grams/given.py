@@ -124,8 +124,7 @@ class GivenGrams:
 
     ``bank`` holds the matrices for passes in memory. Exactly symmetric float32 matrices in C order are used in place, read-only and without
     a copy. Other matrices are copied to packed float32, the type of all stored Gram matrices, in the same pass that checks them. ``bank``
-    is
-    ``None`` if ``room`` is too small.
+    is ``None`` if ``room`` is too small.
 
     Raises ValueError, naming the kernel, if a matrix is not square, finite, symmetric or (if required) positive semi-definite.
     """

@@ -93,11 +93,9 @@ class Grams:
     """k Gram matrices over the n rows of a data set, normalised by their specs.
 
     ``specs``: kernels. ``settings``: where the entries are stored; ``None`` decides from sizes. ``centre``: whether to apply the centring
-    of
-    the specs to the entries. Models with an unpenalised intercept do not need it: centring shifts decision values by a constant, which the
-    intercept absorbs; so only the scale is taken from the centred matrix. ``known``: matrices of the first of these kernels. Their memory
-    is
-    reused if possible, so they must not be used afterwards.
+    of the specs to the entries. Models with an unpenalised intercept do not need it: centring shifts decision values by a constant, which
+    the intercept absorbs; so only the scale is taken from the centred matrix. ``known``: matrices of the first of these kernels. Their
+    memory is reused if possible, so they must not be used afterwards.
     """
 
     grows = False  # whether a run comes to more kernels as it goes on
@@ -241,9 +239,8 @@ class Grams:
         """Return ``K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l]`` for a dual solver, where ``c_i`` is the task of row i.
 
         It is a matrix on the driver, or passes if it exceeds the driver's memory (:attr:`holds_sum`). ``weights``: ``(k, T, T)``, symmetric
-        in
-        the tasks. ``codes``: ``(n,)`` tasks of the rows; a pass is fastest if rows are sorted by task. The next call of this method or of
-        :meth:`combine` overwrites the matrix. Raises ValueError if the shapes of weights and codes do not match.
+        in the tasks. ``codes``: ``(n,)`` tasks of the rows; a pass is fastest if rows are sorted by task. The next call of this method or
+        of :meth:`combine` overwrites the matrix. Raises ValueError if the shapes of weights and codes do not match.
         """
         scaled = check_weights(weights, self.k) * self.scale[:, None, None]
         tasks = check_codes(codes, self.n, scaled.shape[1])
@@ -262,8 +259,7 @@ class Grams:
         """Return ``A_q[s, t] = beta_s' K_q[s, t] beta_t`` for all pairs of tasks, ``(k, T, T)``, exactly symmetric. One pass.
 
         ``beta``: ``(n,)``, or several vectors ``(m, n)``, which give ``(m, k, T, T)``. ``codes``: ``(n,)`` tasks of the rows. ``n_tasks``:
-        T;
-        by default the largest code plus one.
+        T; by default the largest code plus one.
         """
         n_tasks = int(np.max(codes)) + 1 if n_tasks is None else n_tasks
         vectors, tasks = np.ascontiguousarray(np.atleast_2d(beta), np.float64), check_codes(codes, self.n, n_tasks)

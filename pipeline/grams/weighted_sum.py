@@ -272,8 +272,7 @@ class CombinedGram:
         """Yield ``(row positions, column positions, values)`` for all pairs of variables with at least one in ``new``.
 
         Positions count the variables ``new``, then ``old``. Passes read only the block pairs that contain such entries, and return a
-        bounded
-        number of entries each.
+        bounded number of entries each.
         """
         ids = np.concatenate([np.asarray(new, np.int64), np.asarray(old, np.int64)])
         for batch, limit, whole in self._batches(ids, len(new)):

@@ -49,8 +49,7 @@ class Covariates:
 
     def refuse_dependent_in(self, rows: np.ndarray, has_bias: bool) -> None:
         """Check that columns are linearly independent on the rows of a mask, including the intercept. Raises DataError with the names of
-        dependent
-        columns.
+        dependent columns.
         """
         values, where = self.values[rows], " in the rows that are learned from"
         self._refuse(constant_columns(values) if has_bias else [], f"has one value{where}, which is the intercept")

@@ -131,8 +131,7 @@ def resolve_loss(loss: str, classes: Sequence[Any] | None, for_numbers: Sequence
     """Return the loss of a fit. ``"auto"`` is the first loss that suits the target.
 
     A target without ``classes`` is numeric. ``for_numbers`` and ``for_classes`` list the method's losses. Raises ValueError if the loss
-    does
-    not suit the target; the message names the kind of target and a suitable loss.
+    does not suit the target; the message names the kind of target and a suitable loss.
     """
     known = for_numbers if classes is None else for_classes
     if loss == "auto":

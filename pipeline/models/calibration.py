@@ -19,8 +19,7 @@ class Calibration:
     """The map from the decision value f of every binary model to the probability of its positive class.
 
     ``logistic``: ``1 / (1 + exp(-f))``, exact for the logistic loss. ``sigmoid``: ``1 / (1 + exp(a f + b))``. ``isotonic``: piecewise
-    linear,
-    and constant outside the range of its knots.
+    linear, and constant outside the range of its knots.
     """
 
     record_name: ClassVar[str] = "Calibration"

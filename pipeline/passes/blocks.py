@@ -145,8 +145,7 @@ def scale_of(data: Rows, features: np.ndarray | slice, *, centred: bool = True) 
     selected.
 
     A model must predict with the factors it was trained with. ``features``: the columns. ``centred``: whether there is an intercept;
-    without
-    one, constant columns are treated like any other.
+    without one, constant columns are treated like any other.
     """
     scale = scale_as_given(data, features)
     factor, shift = scale.factor, scale.shift

@@ -32,8 +32,7 @@ def confirm_grams(run: RunStore, place: str, holds: Mapping[str, Any], name: str
     """Record the contents of a run's Gram store, or compare them with the contents when the run began.
 
     ``holds``: JSON values that determine the bits read from the store at ``place``. A run with several stores records each under a
-    ``name``.
-    Raises DigestMismatch if the store was made again, has other data, layout or kernels.
+    ``name``. Raises DigestMismatch if the store was made again, has other data, layout or kernels.
     """
     noted = run.read_json(NAME) or {}
     before = noted.get(name)

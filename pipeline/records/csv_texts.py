@@ -16,8 +16,7 @@ class CsvTexts:
     """Converts the cells of one CSV output.
 
     With ``excel_safe``, texts that begin with = or @, or with + or - without being numbers, get a leading apostrophe. Spreadsheets then
-    show
-    them as text. Otherwise :meth:`tell` warns of them.
+    show them as text. Otherwise :meth:`tell` warns of them.
     """
 
     def __init__(self, excel_safe: bool, warn: Callable[[str], object]) -> None:

@@ -34,8 +34,7 @@ class GramOutcome:
     """Result of building or repairing a Gram store.
 
     ``status``: ``done``, ``already-done`` or ``planned``. ``figures``: small JSON object with kernels, blocks, bytes and seconds; after a
-    dry
-    run with tasks, bytes and memory.
+    dry run with tasks, bytes and memory.
     """
 
     status: str
@@ -70,8 +69,7 @@ def build_grams(
     Parameters
     ----------
     data, kernels
-        Block store (of sequences for string kernels), and kernels as in fits.
-        Matrices are stored without normalisation and centring.
+        Block store (of sequences for string kernels), and kernels as in fits. Matrices are stored without normalisation and centring.
     out, overwrite
         The Gram store. Kernels are added to an existing store of the same data. ``overwrite`` replaces a store of other data; readers see
         the old one until the new one is complete.

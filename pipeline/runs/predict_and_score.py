@@ -147,8 +147,7 @@ def predict_store(
     """Write predictions and decision values of a store's rows. The file ending of ``out`` selects the format (npz, csv, parquet, zarr).
 
     Rows are named by the ids of the store, or numbered from 0. Instead of a store, a file such as a table can be given. It is converted to
-    a
-    temporary store with the encoding of the training data.
+    a temporary store with the encoding of the training data.
 
     Options:
 
@@ -251,10 +250,8 @@ def score_store(
 
     Classification: accuracy; precision, recall and F1 per class; for two classes the area under the ROC curve; with probabilities also
     log-loss and Brier score. Regression: R2 and errors. Scores have 95 % bootstrap intervals, with a fixed seed. For comparison there is
-    the
-    score of always predicting the most frequent class (``majority``), or the mean. Multi-task models also have the mean over tasks and a
-    row
-    per task; other figures are over all rows. Further tables are for reports (confusion matrix, curves, calibration, predictions).
+    the score of always predicting the most frequent class (``majority``), or the mean. Multi-task models also have the mean over tasks and
+    a row per task; other figures are over all rows. Further tables are for reports (confusion matrix, curves, calibration, predictions).
 
     ``rows_are`` names the scored rows; on the training store of a run with ``test_share`` these are the held-out rows. ``store`` may be a
     file, and ``covariates`` and ``dry_run`` are as in :func:`predict_store`. Raises MemoryBoundExceeded if this process would exceed

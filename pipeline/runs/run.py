@@ -47,8 +47,7 @@ class RunOutcome:
     """Result of a run.
 
     ``status``: ``done``, ``already-done`` or ``planned``. ``summary``: small JSON object of figures. ``plan``: plan of a dry run. ``run``:
-    the
-    run directory.
+    the run directory.
 
     Examples
     --------
@@ -151,8 +150,7 @@ def run_method(
         Block store and run directory.
     cluster, worker_memory, driver_memory, allow_plaintext, tls
         Where passes run (``sync``, ``local:4``, ``tls://…``), and memory limits; see :class:`ComputeOptions`. A run may resume with a
-        larger
-        ``driver_memory``; its earlier decisions remain.
+        larger ``driver_memory``; its earlier decisions remain.
     stall_timeout
         Seconds without a finished task before the run is aborted. ``None``: as set by the environment, otherwise 300.
     dry_run, on_event

@@ -181,14 +181,12 @@ def cross_validate(
 
     ``method``, ``params``: name and parameters. ``data``: block store. ``folds``, ``seed``: number of stratified folds, and seed of the
     split. ``cluster``, ``where``: as in :func:`~gramplane.pipeline.run_method`. ``extra``: ``groups``. ``repeats``: number of times that
-    the
-    folds are drawn, with ``seed``, ``seed + 1`` and so on. ``scoring``, ``group_column``: as in :func:`tune`.
+    the folds are drawn, with ``seed``, ``seed + 1`` and so on. ``scoring``, ``group_column``: as in :func:`tune`.
 
     Rows have ``rounds`` (for ``fgm``) or ``p`` (for ``kta-path``), ``accuracy`` (mean over folds), ``deviation``, ``standard_error``,
     ``selected`` and ``folds``. Regressions have ``r2`` and ``mse`` instead of the accuracy. With ``scoring``, the first score replaces
-    these
-    under its own name; each further score has its mean, ``NAME_deviation`` and ``NAME_folds``. Raises ValueError for an unknown method or
-    score, a score that does not suit the target, or a method without a held-out score.
+    these under its own name; each further score has its mean, ``NAME_deviation`` and ``NAME_folds``. Raises ValueError for an unknown
+    method or score, a score that does not suit the target, or a method without a held-out score.
 
     Examples
     --------
@@ -231,20 +229,17 @@ def tune(
 ) -> RunOutcome:
     """Evaluate a grid by cross-validation, and fit the best point on all rows.
 
-    Points are compared by accuracy, by R2 for a numeric target, or by ``scoring``. Scores equal those of the cross-validated estimators.
-    Of two classes the second is positive, whatever the labels. For scores of probabilities, decision values of a logistic loss are log
-    odds;
+    Points are compared by accuracy, by R2 for a numeric target, or by ``scoring``. Scores equal those of the cross-validated estimators. Of
+    two classes the second is positive, whatever the labels. For scores of probabilities, decision values of a logistic loss are log odds;
     others are calibrated by a sigmoid on the held-out rows, in five folds.
 
     Held-out rows have weight zero. Kernels are normalised over all rows, including held-out ones. With several tasks, folds are drawn
-    within
-    tasks.
+    within tasks.
 
     Fits of different folds share passes and Gram matrices, or start from one another. The path of a Feature Generating Machine gives every
     number of rounds up to ``max_rounds`` without further fits, so the number of rounds is chosen as well; the same holds for ``p`` of a
     kernel selection path. A stream for the group lasso is read once for all fits. Finished fits are not repeated. On a cluster, fits
-    without
-    distributed passes run as tasks, with the same bits.
+    without distributed passes run as tasks, with the same bits.
 
     Parameters
     ----------

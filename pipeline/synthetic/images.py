@@ -15,8 +15,7 @@ class PlantedImages:
     """The images that a search returned for one query.
 
     ``X``: ``(n, 10)`` visual features. ``tags``: ``(n, 60)``, 1 if an image has a tag. ``relevant``: ``(n,)`` whether an image is relevant
-    to
-    the query. ``text_scores``: ``(n,)`` scores of the search engine, of any sign, hardly better than chance.
+    to the query. ``text_scores``: ``(n,)`` scores of the search engine, of any sign, hardly better than chance.
     """
 
     X: np.ndarray
@@ -34,8 +33,7 @@ def planted_images(n: int = 120, *, share: float = 0.45, n_relevant: int = 2, n_
 
     Features are a cluster centre, N(0, 1), plus N(0, 1.05^2). Clusters have a tag with probability 0.12; relevant clusters also have tags 1
     to 5. Then 30 % of the entries are replaced by noise of probability 0.1. All images have tag 0. With few irrelevant clusters (such as
-    5),
-    both kinds of images have similar features, and a kernel without a prior cannot distinguish majority from minority.
+    5), both kinds of images have similar features, and a kernel without a prior cannot distinguish majority from minority.
 
     ``n``: images. ``share``: share of relevant images. ``n_relevant``, ``n_scattered``: clusters of relevant and of irrelevant images.
     ``seed``: random seed.

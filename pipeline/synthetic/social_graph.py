@@ -19,10 +19,9 @@ class SocialGraph:
     """Users in seven views, and the truth about their ties.
 
     ``views``: ``(7, n, n)`` raw similarities in the order of ``VIEWS``. ``contacts``: ``(n, n)`` symmetric, True for contacts.
-    ``comments``:
-    ``(n, n)`` number of comments by the row's user on the column user's photos. ``groups``: ``(n, n_groups)`` True for groups that a user
-    joined. ``communities``: ``(n, n_communities)`` hidden shares; rows sum to 1. ``held_out``: ``(n,)`` True for users whose ties are test
-    data.
+    ``comments``: ``(n, n)`` number of comments by the row's user on the column user's photos. ``groups``: ``(n, n_groups)`` True for groups
+    that a user joined. ``communities``: ``(n, n_communities)`` hidden shares; rows sum to 1. ``held_out``: ``(n,)`` True for users whose
+    ties are test data.
     """
 
     views: np.ndarray

@@ -254,8 +254,7 @@ def read_groups(file: str) -> UserData:
     """Return the groups of the features from a file.
 
     A ``.json`` file holds a list of lists of feature ids (groups may overlap or be nested), or a list of labels. A text file holds one
-    label
-    per line. Raises ConfigError for other contents.
+    label per line. Raises ConfigError for other contents.
     """
     import json
 

@@ -146,8 +146,7 @@ def verify(frame: Frame, store: str) -> Result:
 @click.option("--keep", metavar="FILE|TEXT", help="Of a Gram store: the kernels in use, as for gram --kernels; the others are unused.")
 def clean(frame: Frame, path: str, yes: bool, keep: str | None) -> Result:
     """List the files that PATH (a store, a run, or a folder of them) no longer needs: left-over partial files, unlisted objects, old
-    arrays,
-    and replaced versions of a store. For a store at a URL only the latter; no process may read it meanwhile.
+    arrays, and replaced versions of a store. For a store at a URL only the latter; no process may read it meanwhile.
 
     For a Gram store: unlisted blocks and, with --keep, the kernels not named there.
     """
