@@ -10,7 +10,12 @@ from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 
 # What the converter does not know, in words that it knows.
-SPELLINGS = ((r"\\tfrac", r"\\frac"), (r"\\operatorname\*?\{(\w+)\}", r"\\mathrm{\1}"), (r"\\mathbb\{1\}", "1"))
+SPELLINGS = (
+    (r"\\arg\\min", r"\\mathrm{argmin}"),
+    (r"\\tfrac", r"\\frac"),
+    (r"\\operatorname\*?\{(\w+)\}", r"\\mathrm{\1}"),
+    (r"\\mathbb\{1\}", "1"),
+)
 
 
 def _spelled(text: str) -> str:
