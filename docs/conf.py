@@ -1,7 +1,13 @@
-"""How the site is built: ``python -m sphinx -W -b html docs docs/_build/html``. No step needs a network."""
+"""How the site is built: ``python -m sphinx -W -b html docs docs/_build/html``. No step needs a network.
+
+``-D repository_url=https://github.com/NAME/gramplane`` adds links to the repository. With the address of a JSON file in the environment
+variable ``SITE_VERSIONS``, pages have a list of versions: ``[{"version": "0.4.0", "url": "https://…/0.4.0/"}, …]``.
+"""
 
 from __future__ import annotations
 
+import inspect
+import os
 import re
 import sys
 from pathlib import Path
@@ -22,6 +28,7 @@ import make_cli  # noqa: E402
 import make_memory  # noqa: E402
 import make_reference  # noqa: E402
 import make_sample  # noqa: E402
+import make_theory  # noqa: E402
 import make_which_method  # noqa: E402
 
 project = "gramplane"
@@ -106,6 +113,9 @@ html_theme_options: dict[str, Any] = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
+if versions := os.environ.get("SITE_VERSIONS"):
+    html_theme_options |= {"switcher": {"json_url": versions, "version_match": version}, "check_switcher": False}
+    html_theme_options["navbar_end"].append("version-switcher")
 html_sidebars: dict[str, list[str]] = {"index": [], "which_method": [], "benchmarks": []}
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
@@ -162,6 +172,14 @@ def grouped(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: li
     lines[first - 1 : last] = [line for part in fields for line in part]
 
 
+def short_signature(app: Sphinx, what: str, name: str, obj: Any, options: Any, given: str | None, returned: str | None) -> Any:
+    """Show the first parameters of an estimator alone: all of them follow in groups."""
+    if what != "class" or name.rpartition(".")[2] not in SYSTEMS:
+        return None
+    parameters = [str(one.replace(annotation=one.empty)) for one in inspect.signature(obj).parameters.values()]
+    return f"({', '.join([*parameters[:3], '…'])})", returned
+
+
 def bibtex(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Close the page of an estimator with the BibTeX entries of the sources that its theory names."""
     info = SYSTEMS.get(name.rpartition(".")[2]) if what == "class" else None
@@ -191,7 +209,8 @@ def repository_links(app: Sphinx, config: Any) -> None:
             {"name": "Report an issue", "url": f"{url}/issues/new", "icon": "fa-solid fa-bug"},
         ]
         config.html_theme_options["secondary_sidebar_items"]["**"].append("edit-this-page")
-        config.html_theme_options |= {"use_edit_page_button": True, "navbar_end": ["theme-switcher", "navbar-icon-links"]}
+        config.html_theme_options["navbar_end"].append("navbar-icon-links")
+        config.html_theme_options["use_edit_page_button"] = True
         config.html_context |= {"edit_page_url_template": f"{url}/edit/main/docs/{{{{ file_name }}}}", "edit_page_provider_name": "GitHub"}
 
 
@@ -202,7 +221,7 @@ def page_context(app: Sphinx, page: str, template: str, context: dict[str, Any],
 
 def make_pages() -> None:
     """Write the pages that are not in the repository, where they changed: Sphinx reads again what is newer."""
-    pages = make_api.pages() | make_cli.pages() | make_reference.pages()
+    pages = make_api.pages() | make_cli.pages() | make_reference.pages() | make_theory.pages()
     pages |= {one.PAGE: one.page() for one in (make_memory, make_which_method)}
     for page, text in pages.items():
         if not page.exists() or page.read_text(encoding="utf-8") != text:
@@ -220,12 +239,11 @@ def setup(app: Sphinx) -> None:
     """Write what follows from the code, and connect what changes documentation on its way: before numpydoc reads it, and after."""
     make_pages()  # before Sphinx looks which pages there are
     app.connect("autodoc-process-docstring", data)
+    app.connect("autodoc-process-signature", short_signature)
     app.connect("autodoc-process-docstring", links, priority=650)
     app.connect("autodoc-process-docstring", grouped, priority=660)
     app.connect("autodoc-process-docstring", bibtex, priority=670)
-    app.add_config_value(
-        "repository_url", "", "html"
-    )  # of "edit this page" and issues: -D repository_url=https://github.com/NAME/gramplane
+    app.add_config_value("repository_url", "", "html")
     app.connect("config-inited", repository_links)
     app.connect("html-page-context", page_context)
     app.connect("build-finished", sample_report)
