@@ -123,8 +123,8 @@ def read_lines(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
         try:
             entry = read_sealed(line, f"{file}:{number}")
         except DigestMismatch as error:
-            advice = f"`sed -i '{number},$d' {file}` keeps the rows before it; checkpoints and model do not need them"
-            raise DigestMismatch(f"{error}; {advice}, so the run goes on as it is") from error
+            advice = f"keep the rows before it with `sed -i '{number},$d' {file}`, the run needs no others"
+            raise DigestMismatch(f"{error}; {advice}") from error
         if isinstance(entry, dict):
             yield line, entry
 

@@ -132,7 +132,7 @@ def test_a_damaged_record_of_a_run_is_6_for_every_command_and_says_what_to_do(be
         sound(found, f"{text}: {record} {kind}", str(place / "run"))
         assert found.code == code, f"{text}: {record} {kind}\n{found.err}"
         if code == 6:
-            remedies = ("remove it", "cannot be made again", "keeps the rows")
+            remedies = ("remove it", "cannot be made again", "keep the rows")
             assert record in found.err and any(word in found.err for word in remedies), found.err
 
 
