@@ -124,6 +124,7 @@ copybutton_prompt_is_regexp = True
 def foreign_words(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Take references out of documentation that scikit-learn wrote: they lead to pages of its site."""
     if not getattr(obj, "__module__", "").startswith("gramplane"):
+        lines[:] = re.sub(r"Refer to the :ref:`user guide.*?how to use the API\.", "", "\n".join(lines), flags=re.DOTALL).split("\n")
         text = re.sub(r":(?:ref|term|class|func|meth|mod|doc|user):`~?\.?([^`<]+?)(?:\s*<[^>]+>)?`", r"``\1``", "\n".join(lines))
         lines[:] = re.sub(r"^ *\.\. version\w+::.*$", "", text, flags=re.MULTILINE).split("\n")
 

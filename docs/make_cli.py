@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import cast
@@ -37,6 +38,11 @@ def leaves(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tupl
         yield path, command
 
 
+def _prose(text: str) -> str:
+    """Set options as code: two hyphens would become a dash."""
+    return re.sub(r"(?<![\w`-])--[a-z][a-z-]*", r"`\g<0>`", text)
+
+
 def _option_rows(options: list[click.Option]) -> list[str]:
     rows, escaped = ["| option | meaning |", "|---|---|"], "\\|"
     for option in options:
@@ -45,14 +51,14 @@ def _option_rows(options: list[click.Option]) -> list[str]:
         default = f" [default: {option.default}]" if option.show_default and not option.is_flag else ""
         variable = f" Environment: `{option.envvar}`." if option.envvar else ""
         needed = " Required." if option.required else ""
-        cells = (f"`{words}{value}`", f"{option.help}{default}{variable}{needed}")
+        cells = (f"`{words}{value}`", f"{_prose(option.help or '')}{default}{variable}{needed}")
         rows.append(f"| {' | '.join(cell.replace('|', escaped) for cell in cells)} |")
     return rows
 
 
 def summary(command: click.Command) -> str:
     """Return what a command does: the first paragraph of its help."""
-    return " ".join((command.help or "").split("\n\n")[0].split())
+    return _prose(" ".join((command.help or "").split("\n\n")[0].split()))
 
 
 def _index() -> list[str]:
@@ -79,7 +85,7 @@ def _section(path: tuple[str, ...], command: click.Command) -> list[str]:
     shared = {name: place for name, (place, group) in places.items() if names.issuperset(group)}
     own = [option for option in options if not any(option.name in places[name][1] for name in shared)]
     text = summary(command)
-    more = [" ".join(part.split()) for part in (command.help or "").split("\n\n")[1:]]
+    more = [_prose(" ".join(part.split())) for part in (command.help or "").split("\n\n")[1:]]
     lines = [f"## gramplane {' '.join(path)}", "", f"`gramplane {' '.join((*path, *words))}`", "", text, ""]
     lines += [line for part in more for line in (part, "")]
     lines += [*_option_rows(own), ""] if own else []
