@@ -12,6 +12,7 @@ from sphinx.application import Sphinx
 # What the converter does not know, in words that it knows.
 SPELLINGS = (
     (r"\\arg\\min", r"\\mathrm{argmin}"),
+    (r"\\[bB]ig(?=\\)", ""),  # before a brace, a bar or a name: parentheses alone can be large
     (r"\\tfrac", r"\\frac"),
     (r"\\operatorname\*?\{(\w+)\}", r"\\mathrm{\1}"),
     (r"\\mathbb\{1\}", "1"),
@@ -40,9 +41,9 @@ def _inline(translator: Any, node: nodes.math) -> None:
 
 def _block(translator: Any, node: nodes.math_block) -> None:
     text = node.astext()
-    if "\\\\" in text and "\\begin" not in text:
-        text = rf"\begin{{aligned}}{text}\end{{aligned}}"
-    translator.body.append(f'<div class="math-block" tabindex="0">{formula(text, "block")}</div>')
+    lines = [text] if "\\begin" in text else text.split(r"\\")
+    formulas = "".join(formula(line, "block") for line in lines)
+    translator.body.append(f'<div class="math-block" tabindex="0">{formulas}</div>')
     raise nodes.SkipNode
 
 
