@@ -25,9 +25,17 @@ def _spelled(text: str) -> str:
     return text
 
 
+def _primes(math: str) -> str:
+    """Set primes beside their letters: browsers without a font for formulas draw the superscript so small that it is lost."""
+    for tag, rest in (("msubsup", "msub"), ("msup", "mrow")):
+        pattern = rf"<{tag}>((?:(?!<{tag}>).)*?)<mi>&#x02032;</mi></{tag}>"
+        math = re.sub(pattern, rf'<mrow><{rest}>\1</{rest}><mo lspace="0" rspace="0.1em">&#x02032;</mo></mrow>', math)
+    return math
+
+
 def formula(text: str, display: str) -> str:
     """Return a formula of LaTeX as an element of MathML, which holds the text as well, for those who copy it."""
-    math = convert(_spelled(text), display=display)
+    math = _primes(convert(_spelled(text), display=display))
     note = text.replace("&", "&amp;").replace("<", "&lt;")
     return math.replace("</math>", f'<annotation encoding="application/x-tex">{note}</annotation></semantics></math>').replace(
         "<mrow>", "<semantics><mrow>", 1
