@@ -1,4 +1,4 @@
-"""Words of reports on hierarchical kernel learning."""
+"""Report texts of hierarchical kernel learning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graph of kernels of a fit: what the parameters say, and its nodes outside the hull, for the certificate."""
+"""The graph of kernels of a fit: built from the parameters, and searched for nodes outside the hull for the certificate."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ CONSTANT_SHARE = 1e-10  # a feature whose deviation is below this share of its m
 
 
 def resolve_graph(config: HKLConfig, inputs: Inputs, dag: KernelDag | None = None) -> KernelDag:
-    """Return the graph, its kernels checked against the data; ``dag`` is one that parameters cannot hold. Raises ValueError: a kernel that
-    does not suit the data.
+    """Return the graph, with its kernels validated against the data; ``dag`` is a graph that parameters cannot express. Raises ValueError
+    for a kernel that does not suit the data.
     """
     data, source = inputs.data, config.dag if dag is None else dag
     has_widths = "gaussian" in (DEFAULT_GRAPH if source is None else source if isinstance(source, str) else "")
@@ -49,7 +49,7 @@ def resolve_graph(config: HKLConfig, inputs: Inputs, dag: KernelDag | None = Non
 
 
 def associated_features(inputs: Inputs, count: int) -> np.ndarray:
-    """Return the features, ascending, whose values or squares correlate most with the target (any class against the rest)."""
+    """Return the ``count`` features, ascending, whose values or squares correlate most with the target (any class against the rest)."""
     weight = np.ones(len(inputs.target)) if inputs.sample_weight is None else inputs.sample_weight
     targets = np.stack([inputs.target if inputs.classes is None else labels_of(inputs, m) for m in range(inputs.n_machines)])
     targets = weight * (targets - np.average(targets, axis=1, weights=weight)[:, None])
@@ -69,7 +69,7 @@ def associated_features(inputs: Inputs, count: int) -> np.ndarray:
 
 
 def base_kernels(graph: KernelDag) -> list[KernelSpec]:
-    """Return the kernels that those of the nodes are products of."""
+    """Return the kernels whose products are the kernels of the nodes."""
     if isinstance(graph, KernelGrid):
         return [spec for chain in graph.chains for spec in chain]
     if isinstance(graph, KernelList):
@@ -78,7 +78,7 @@ def base_kernels(graph: KernelDag) -> list[KernelSpec]:
 
 
 def feature_deviations(data: RowData, weight: np.ndarray | None = None) -> np.ndarray:
-    """Return the standard deviations of the features as kernels read them, rows weighted, ``(d,)``; 0 of constant ones."""
+    """Return the weighted standard deviations of the features as kernels read them, ``(d,)``; 0 for constant ones."""
     mass, mean, square, lo = 0.0, np.zeros(data.n_cols), np.zeros(data.n_cols), 0
     for part in _row_blocks(data):
         block = np.asarray(part.toarray() if sp.issparse(part) else part, np.float64)
@@ -98,8 +98,8 @@ def _row_blocks(data: RowData) -> Iterator[Any]:
 
 
 def _scale_traces(graph: KernelDag, data: RowData, counts: np.ndarray | None) -> KernelDag:
-    """Return the graph with factors (or nodes of a list) of trace n, rows counted as often as ``counts`` says. Raises ValueError: a graph
-    of another class, or a kernel that is zero on the training rows.
+    """Return the graph with its factors (or the nodes of a list) scaled to trace n, where ``counts`` weights the rows. Raises ValueError
+    for a graph of another class, and for a kernel that is zero on the training rows.
     """
     if not isinstance(graph, (KernelGrid, KernelList)):
         raise ValueError(f"normalize='trace': {type(graph).__name__} is neither a grid nor a list; scale its kernels there")
@@ -123,13 +123,13 @@ MAX_VISITS_WITH_VIOLATORS = 1000  # nodes visited after which a search that has 
 
 @dataclass(frozen=True)
 class FrontierSearch:
-    """Searches for nodes outside the hull that break the certificate."""
+    """Searches for nodes outside the hull that violate the certificate."""
 
     dag: KernelDag
     max_visits: int  # nodes visited for a certificate at most
 
     def frontier_nodes(self, nodes: NodeSet) -> np.ndarray:
-        """Return the nodes outside all of whose parents are inside, in the order of the hull: ``(m, width)``."""
+        """Return the nodes outside the hull whose parents are all inside, in the order of the hull: ``(m, width)``."""
         n_parents: Counter[bytes] = Counter()
         children: dict[bytes, np.ndarray] = {key.tobytes(): key for key in self.dag.roots()}
         for key in nodes.keys:
@@ -141,7 +141,7 @@ class FrontierSearch:
         return np.array(keys, np.int64).reshape(len(keys), self.dag.width)
 
     def frontier(self, nodes: NodeSet, forms: NodeForms, threshold: float) -> Violations:
-        """Visit the frontier alone; without one, everything has been visited."""
+        """Search the frontier alone. If there is none, the search is complete."""
         keys = self.frontier_nodes(nodes)
         if not len(keys):
             return Violations(keys, np.zeros(0), 0.0, EVERYWHERE, 0)
@@ -151,7 +151,7 @@ class FrontierSearch:
         return Violations(keys[above], values[above], float(values.max(initial=0.0)), None, len(keys))
 
     def exhaustive(self, nodes: NodeSet, forms: NodeForms, threshold: float) -> Violations:
-        """Visit all nodes outside, depth by depth."""
+        """Search all nodes outside the hull, depth by depth."""
         queue = {key.tobytes(): key for key in self.frontier_nodes(nodes)}
         seen, violators, values = set(queue), [], []
         worst, visits, depth_reached = 0.0, 0, EVERYWHERE
@@ -180,7 +180,7 @@ class FrontierSearch:
         return Violations(keys, np.array(values), worst, depth_reached if is_certified else None, visits)
 
     def _values_and_bounds(self, keys: np.ndarray, forms: NodeForms, threshold: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the values of nodes, and bounds of those of all their strict descendants."""
+        """Return the values of nodes, and bounds of the values of all their strict descendants."""
         penalties, specs = self.dag.penalties(keys), [self.dag.kernel(key) for key in keys]
         is_leaf = np.array([len(self.dag.children(key)) == 0 for key in keys])
         if self.dag.shrinks > 0:
@@ -193,7 +193,7 @@ class FrontierSearch:
         return np.maximum(values, 0.0) / penalties**2, below
 
     def _tighten(self, below: np.ndarray, keys: np.ndarray, forms: NodeForms, threshold: float) -> None:
-        """Put the closed sums over descendants where another bound is above the threshold."""
+        """Replace bounds above the threshold by the closed sums over descendants."""
         if self.dag.width > MAX_SUM_WIDTH:
             return
         sums = [(i, spec) for i in np.flatnonzero(below > threshold).tolist() if (spec := self.dag.below(keys[i])) is not None]

@@ -1,7 +1,7 @@
-"""The machines that share one weighted sum of node kernels: one, or one per class against the rest, each over the rows of all tasks.
+"""SVMs that share one weighted sum of node kernels: one, or one per class against the rest, each over the rows of all tasks.
 
-With the task kernel B the matrix of node w is ``H_w[(t, i), (s, j)] = k_w(x_ti, x_sj) B[t, s]``. With ``B = sum_r b_r b_r'`` its form is
-the sum of the forms of ``b_r[task] beta`` in the matrix of k_w alone, so that no pass need know of tasks.
+With the task kernel B, the matrix of node w is ``H_w[(t, i), (s, j)] = k_w(x_ti, x_sj) B[t, s]``. With ``B = sum_r b_r b_r'``, its
+quadratic form is the sum of the forms of ``b_r[task] beta`` in the matrix of k_w alone, so that passes do not depend on tasks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BLOCK_ROWS = 1024  # rows of a matrix that are multiplied by the task kernel at 
 
 @dataclass(frozen=True)
 class SharedMachines:
-    """Duals that share the kernel."""
+    """Dual problems that share the kernel."""
 
     problems: tuple[DualProblem, ...]  # over all rows each; the rows of all tasks are one problem with an equality per task
     squared: bool = False  # the loss: a machine is a linear system
@@ -46,12 +46,11 @@ class SharedMachines:
 
     @property
     def n(self) -> int:
-        """Rows."""
         return self.problems[0].n
 
     @property
     def n_tasks(self) -> int:
-        """Tasks; without any all rows are of one."""
+        """Number of tasks; 1 without tasks."""
         return 1 if self.task_kernel is None else len(self.task_kernel)
 
     @cached_property
@@ -64,30 +63,30 @@ class SharedMachines:
         return vectors[:, positive] * np.sqrt(values[positive])
 
     def vectors(self, betas: np.ndarray) -> np.ndarray:
-        """Return the vectors whose forms add up to those of ``betas`` (m, n): ``(n, m)``, with tasks ``(n, m r)``."""
+        """Return the vectors whose forms add up to those of ``betas`` (m, n): ``(n, m)``, or with tasks ``(n, m r)``."""
         if self.roots is None:
             return np.ascontiguousarray(betas.T)
         return np.concatenate([self.roots[self.codes] * beta[:, None] for beta in betas], axis=1)
 
     @property
     def unit(self) -> TargetUnit:
-        """The unit of a real target; that of labels else."""
+        """Unit of a real target; for labels, the trivial unit."""
         return self.problems[0].unit
 
     @property
     def row_tasks(self) -> np.ndarray:
-        """Tasks of the rows, ``(n,)``; without tasks all are of one."""
+        """Tasks of the rows, ``(n,)``; without tasks, all rows belong to one."""
         return np.zeros(self.n, np.int64) if self.codes is None else self.codes
 
     @property
     def no_biases(self) -> np.ndarray:
-        """Zeros in the form of :meth:`biases`."""
+        """Zeros in the shape of :meth:`biases`."""
         count = len(self.problems)
         return np.zeros(count) if self.task_kernel is None else machine_stack([np.zeros(len(self.task_kernel))] * count)
 
     def forms(self, grams: Grams, betas: np.ndarray) -> np.ndarray:
-        """Return M_w of the nodes of ``grams``, summed over machines, ``(W,)``; of large matrices from sums over pairs of tasks, which
-        workers add up.
+        """Return M_w of the nodes of ``grams``, summed over machines, ``(W,)``. For large matrices, workers add up sums over pairs of
+        tasks.
         """
         if grams.holds_sum:
             return np.maximum(grams.forms(self.vectors(betas)), 0.0).sum(axis=1)
@@ -95,13 +94,13 @@ class SharedMachines:
         return np.maximum(np.einsum("st,mkst->mk", shares, grams.task_forms(betas, self.row_tasks, len(shares))), 0.0).sum(axis=0)
 
     def outside_forms(self, betas: np.ndarray, data: RowData, resources: Resources) -> NodeForms:
-        """Return what gives the forms of nodes outside the hull at dual variables ``(m, n)``."""
+        """Return an object that computes the forms of nodes outside the hull at dual variables ``(m, n)``."""
         if fits_driver(self.n, resources.driver_memory):
             return VectorForms(data, resources, self.vectors(betas))
         return SignedForms(data, resources, betas, self.row_tasks, np.ones((1, 1)) if self.roots is None else self.roots)
 
     def combine(self, grams: Grams, weights: np.ndarray) -> Gram:
-        """Return ``sum_w weights_w H_w`` for the solvers: a matrix on the driver, or passes when that is beyond its budget."""
+        """Return ``sum_w weights_w H_w`` for the solvers: a matrix in the driver, or passes if the matrix exceeds its memory."""
         if self.task_kernel is None:
             return grams.combine(weights)
         if not grams.holds_sum:
@@ -114,7 +113,7 @@ class SharedMachines:
         return DenseGram(gram.array, gram.scratch)
 
     def solve(self, gram: Gram, betas: np.ndarray, aim: float) -> list[DualSolution]:
-        """Solve every machine from ``betas`` (m, n) until the sum of their gaps is at most ``aim``, or as far as rounding allows."""
+        """Solve every machine from ``betas`` (m, n) until the sum of the gaps is at most ``aim``, or to rounding precision."""
         share, solutions = aim / len(self.problems), []
         for problem, beta in zip(self.problems, betas, strict=True):
             if self.squared:
@@ -125,12 +124,12 @@ class SharedMachines:
         return solutions
 
     def point(self, solutions: Sequence[DualSolution]) -> DualPoint:
-        """Return the dual point of all machines together."""
+        """Return the joint dual point of all machines."""
         points = [dual_point(problem, solution.beta) for problem, solution in zip(self.problems, solutions, strict=True)]
         return DualPoint(sum(p.linear for p in points), sum(p.square for p in points), min(p.step_bound for p in points))
 
     def biases(self, solutions: Sequence[DualSolution]) -> np.ndarray:
-        """Return the biases: one per machine; with tasks one per task, of several machines ``(m, T)``."""
+        """Return the biases: one per machine; with tasks one per task, with several machines ``(m, T)``."""
         if self.codes is not None:
             return machine_stack([np.asarray(solution.biases, np.float64) for solution in solutions])
         return np.array([solution.bias for solution in solutions])
@@ -144,12 +143,12 @@ class SharedMachines:
 
 
 def total_loss(solutions: Sequence[DualSolution]) -> float:
-    """Return the sum of the losses at the primal points of the solutions: their primal values without the norms."""
+    """Return the sum of the losses at the primal points of the solutions, which is their primal value without the norms."""
     return float(sum(solution.upper - 0.5 * float(solution.beta @ solution.decision) for solution in solutions))
 
 
 def build_machines(config: HKLConfig, loss: str, inputs: Inputs, task_kernel: np.ndarray | None = None) -> SharedMachines:
-    """Return the machines of a fit. Raises DataError: no row of positive weight, or a class without one."""
+    """Return the machines of a fit. Raises DataError if no row, or no row of a class, has positive weight."""
     cost, squared = row_costs(config, inputs), loss == "squared"
     make = svc_problem if loss == "hinge" else squared_hinge_problem
     if not isinstance(inputs, TaskInputs) and not np.any(cost > 0):

@@ -1,4 +1,4 @@
-"""Hierarchical kernel learning as a method: from a store to a problem, from its state to model, summary and tables."""
+"""Hierarchical kernel learning as a method: problem from a store, model, summary and tables from the final state."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Model = KernelModel | TaskModel
 
 
 class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
-    """Machines on kernels chosen from a graph of them, a kernel only together with its ancestors."""
+    """SVMs on kernels selected from a graph, each together with its ancestors."""
 
     name = "hierarchical-kernels"
     config = HKLConfig
@@ -57,8 +57,8 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
         return config, HKLInputs(rows if tasks is None else with_tasks(rows, tasks, resources.data.url))
 
     def decided(self, config: HKLConfig, inputs: HKLInputs, resources: Resources) -> HKLConfig:
-        """Return parameters with what they leave to the data filled in: how many nodes are looked at for a certificate, and the graph: of
-        many features their kernels, without products of them.
+        """Return the parameters with values that depend on the data filled in: the number of nodes visited for a certificate, and the
+        graph. With many features the graph has their kernels without products.
         """
         if config.max_visits == "auto":
             affordable = int(VISIT_SECONDS * VISIT_RATE / max(inputs.data.n_rows, 1) ** 2)
@@ -68,8 +68,8 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
         return config.model_copy(update={"dag": default_graph(inputs.rows, resources)})
 
     def problem(self, config: HKLConfig, inputs: HKLInputs, resources: Resources) -> HKLProblem:
-        """Return the problem of a fit. Raises ValueError: a graph, a task kernel or a loss that does not suit the data;
-        MemoryBoundExceeded: more rows or nodes than the driver's memory allows.
+        """Return the problem of a fit. Raises ValueError for a graph, task kernel or loss that does not suit the data, and
+        MemoryBoundExceeded if rows or nodes exceed the driver's memory.
         """
         config, rows = self.decided(config, inputs, resources), inputs.rows
         loss = resolve_loss(config.loss, rows.classes, ("epsilon_insensitive", "squared"), ("hinge", "squared_hinge"))
@@ -82,7 +82,7 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
         return problem
 
     def init(self, problem: HKLProblem, resources: Resources) -> HKLState:
-        """Return the sources, and where their kernels are constant their children: nothing is known of them before a solve."""
+        """Return the initial state: the sources of the graph, and the children of sources whose kernels are constant."""
         dag, at_most = problem.dag, problem.config.max_nodes
         roots = dag.roots()
         below = [dag.children(key) for key in roots if not dag.kernel(key).factors]
@@ -92,7 +92,7 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
         return HKLState(ActiveState(nodes), first_master(nodes.hull, problem.machines))
 
     def step(self, problem: HKLProblem, state: HKLState, resources: Resources) -> Step[HKLState]:
-        """Solve on over the hull; when that is done, look at the nodes outside and add the worst."""
+        """Continue to solve over the hull; once it is solved, search the nodes outside and add the worst."""
         config, unit = problem.config, problem.machines.unit
         active, master, figures = active_step(state.active, state.master, problem, problem.rule, resources)
         if active.stop is None and active.iteration >= config.max_iter:
@@ -102,7 +102,7 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
         return Step(HKLState(active, master), {**unit.figures(figures), **counts, **scores})
 
     def result(self, problem: HKLProblem, state: HKLState, resources: Resources) -> Result[Model]:
-        """Return the model of the least primal value, with its certificate, and how many nodes and rows were selected."""
+        """Return the model with the smallest primal value, with its certificate and the numbers of selected nodes and rows."""
         active, depth, solves = state.active, state.active.depth, state.master.solves
         over = "all nodes" if depth == EVERYWHERE else f"nodes of depth at most {depth}"
         model = self._model(problem, state, resources)
@@ -162,7 +162,7 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
         return problem.machines.unit.values(state.master.best_decisions)
 
     def tables(self, model: Model, names: Sequence[str] | None = None, fit: tuple[HKLProblem, HKLState] | None = None) -> Tables:
-        """Return kernels by weight; of a fit also what every depth holds."""
+        """Return the kernels in descending order of weight; if the fit is given, also the content of every depth."""
         arrays, names = model.arrays, kernel_names(model, names)
         weights, norms = arrays["weights"], arrays["norms"]
         total, rows = max(float(norms.sum()), 1e-300), []
@@ -185,8 +185,8 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
 
 
 def default_graph(rows: Inputs, resources: Resources) -> str | None:
-    """Return the graph of a fit that names none, what is left out being told: products of all features, ``None``, while searches among them
-    take a bounded time; else kernels of single features, of many rows of those alone that are associated most with the target.
+    """Return the default graph, and report what it omits: None (products of all features) if searches among them take a bounded time; else
+    kernels of single features, or with many rows, only of the features most associated with the target.
     """
     n, d = rows.data.n_rows, rows.data.n_cols
     visits = SEARCH_SECONDS * VISIT_RATE / max(n, 1) ** 2

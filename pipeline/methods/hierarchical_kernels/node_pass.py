@@ -1,4 +1,4 @@
-"""Quadratic forms in kernels whose matrices are not stored: computed block by block, summed, dropped."""
+"""Quadratic forms in kernels whose matrices are not stored: they are computed block by block, summed, and discarded."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ KERNELS_PER_PASS = 64  # kernels of a pass: with more of them blocks would be sm
 
 @dataclass(frozen=True)
 class VectorForms:
-    """Forms of vectors ``(n, m)``, tile by tile: their shares come to the driver. A fit on 300 rows takes 1.3 times as long with those
-    below, on 1,000 rows 1.0 times.
+    """Forms of vectors ``(n, m)`` by tiles, whose contributions are summed in the driver. A fit takes 1.3 times as long with
+    :class:`SignedForms` on 300 rows, and 1.0 times on 1,000 rows.
     """
 
     data: RowData
@@ -42,11 +42,11 @@ class VectorForms:
     vectors: np.ndarray
 
     def totals(self, specs: Sequence[AnyKernel]) -> np.ndarray:
-        """Return M_w, summed over the vectors, ``(k,)``; rounding may make them negative."""
+        """Return M_w, summed over the vectors, ``(k,)``; rounding may make entries negative."""
         return node_forms(self.data, self.resources, specs, self.vectors).sum(axis=1)
 
     def split_totals(self, specs: Sequence[AnyKernel]) -> tuple[np.ndarray, np.ndarray]:
-        """Return M_w, and the sums of the forms of the positive and of the negative parts of the vectors."""
+        """Return M_w, and the sums of the forms of the positive and negative parts of the vectors."""
         vectors, m = self.vectors, self.vectors.shape[1]
         forms = node_forms(self.data, self.resources, specs, np.hstack([vectors, np.maximum(vectors, 0.0), np.minimum(vectors, 0.0)]))
         return forms[:, :m].sum(axis=1), forms[:, m:].sum(axis=1)
@@ -54,10 +54,12 @@ class VectorForms:
 
 @dataclass(frozen=True)
 class SignedForms:
-    """The same by sums over pairs of tasks and signs, which workers add up: whatever the number of rows, little comes to the driver.
+    """The same forms by sums over pairs of tasks and signs, which workers add up, so that the driver receives little for any number of
+    rows.
 
-    ``betas``: ``(m, n)`` dual variables of machines; ``codes``: ``(n,)`` tasks of the rows; ``roots``: ``(T, r)`` the columns b_r of which
-    the vectors ``b_r[task] beta`` are made.
+    ``betas`` are the ``(m, n)`` dual variables of machines, ``codes`` the ``(n,)`` tasks of the rows, and ``roots`` the ``(T, r)`` columns
+    b_r
+    from which the vectors ``b_r[task] beta`` are computed.
     """
 
     data: RowData
@@ -73,18 +75,17 @@ class SignedForms:
 
     @cached_property
     def _shares(self) -> tuple[np.ndarray, np.ndarray]:
-        """How the forms of pairs of tasks and signs add up: to M_w, and to those of the parts, ``(2 T, 2 T)``."""
+        """Coefficients with which the forms of pairs of tasks and signs add up: to M_w, and to the forms of the parts, ``(2 T, 2 T)``."""
         columns = np.repeat(self.roots, 2, axis=0)
         signs = np.tile([1.0, -1.0], len(self.roots))[:, None]
         parts = [np.where(side * columns * signs > 0, columns, 0.0) for side in (1.0, -1.0)]
         return columns @ columns.T, sum((part @ part.T for part in parts), np.zeros((len(columns), len(columns))))
 
     def totals(self, specs: Sequence[AnyKernel]) -> np.ndarray:
-        """Return M_w."""
         return self.split_totals(specs)[0]
 
     def split_totals(self, specs: Sequence[AnyKernel]) -> tuple[np.ndarray, np.ndarray]:
-        """Return M_w, and those of the parts."""
+        """Return M_w, and the forms of the parts."""
         found = [np.zeros((2, 0))]
         for batch in _batches(specs, KERNELS_PER_PASS):
             forms = self._pair_forms(batch).sum(axis=0)
@@ -93,7 +94,7 @@ class SignedForms:
         return totals, parts
 
     def _pair_forms(self, specs: tuple[AnyKernel, ...]) -> np.ndarray:
-        """Return the forms of pairs of tasks and signs, ``(m, k, 2 T, 2 T)``: a pass over the diagonals, and one over all entries."""
+        """Return the forms of pairs of tasks and signs, ``(m, k, 2 T, 2 T)``, by a pass over the diagonals and one over all entries."""
         refs, n_codes = _node_pairs(self.data, specs), 2 * len(self.roots)
         tops = greatest_diagonals(self.resources, refs, len(specs))
         units = np.stack([task_units(tops, beta, codes, n_codes) for beta, codes in zip(self.betas, self._signed_codes, strict=True)])
@@ -104,7 +105,7 @@ NodeForms = VectorForms | SignedForms  # of one dual point in kernels of nodes
 
 
 def greatest_diagonals(resources: Resources, refs: Sequence[PairRef], k: int) -> np.ndarray:
-    """Return the greatest diagonal entry of each of the k kernels of all block pairs, ``(k,)``."""
+    """Return the largest diagonal entry of each of the k kernels over all block pairs, ``(k,)``."""
     return resources.run_pass(_diagonals_pass(refs, k))
 
 
@@ -113,17 +114,19 @@ def _diagonals_pass(refs: Sequence[PairRef], k: int) -> Plan[np.ndarray]:
 
 
 def tops_chunk(ref: PairRef) -> np.ndarray:
-    """Return the greatest diagonal entries of one block on the diagonal."""
+    """Return the largest diagonal entries of one diagonal block."""
     return diagonals_chunk(ref)[0].values.max(axis=1)
 
 
 def greatest(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Combine step: greatest entries."""
+    """Combine results by their largest entries."""
     return functools.reduce(np.maximum, parts)
 
 
 def node_forms(data: RowData, resources: Resources, specs: Sequence[AnyKernel], vectors: np.ndarray) -> np.ndarray:
-    """Return ``v' K v`` of kernels or products and vectors ``(n, m)``, ``(k, m)``; KERNELS_PER_PASS kernels a pass over the rows."""
+    """Return ``v' K v`` of kernels or products with vectors ``(n, m)``, as ``(k, m)``; one pass over the rows for every KERNELS_PER_PASS
+    kernels.
+    """
     columns = np.ascontiguousarray(np.asarray(vectors, np.float64).T)
     forms = [np.zeros((0, len(columns)))]
     for part in _batches(specs, KERNELS_PER_PASS):
@@ -134,7 +137,7 @@ def node_forms(data: RowData, resources: Resources, specs: Sequence[AnyKernel], 
 
 
 def _forms_pass(refs: Sequence[PairRef], k: int, m: int, share: float) -> Plan[list[TileSums]]:
-    """Return the pass over the forms of m vectors in k kernels."""
+    """Return the pass that computes the forms of m vectors in k kernels."""
     groups, result = pass_groups(refs), forms_bytes(k, m, refs[0].rows[1] - refs[0].rows[0])
 
     def memory(group: tuple[PairRef, ...]) -> int:
@@ -149,7 +152,7 @@ def _batches(specs: Sequence[AnyKernel], size: int) -> Iterator[tuple[AnyKernel,
 
 
 def _parts_share(specs: Sequence[AnyKernel]) -> float:
-    """Return how many kernels are computed for one: those that products are made of are computed with them."""
+    """Return the number of kernels computed per node; the factors of products are computed with them."""
     return 1.0 + len(distinct_kernels(specs)) / len(specs)
 
 
@@ -159,9 +162,9 @@ def _node_pairs(data: RowData, specs: tuple[AnyKernel, ...]) -> Sequence[PairRef
 
 
 def node_task_bytes(data: RowData, dag: KernelDag, n_base: int, vectors: int, tasks: tuple[int, int] | None) -> int:
-    """Return the bytes of the largest step of any of these passes: over kernels of as many nodes as one pass has at most, or of fewer in
-    larger blocks, made of at most ``n_base`` kernels. ``vectors``: of which the forms of :class:`VectorForms` are; ``tasks``: machines and
-    tasks of :class:`SignedForms` in their place.
+    """Return the memory in bytes of the largest step of these passes: over kernels of the largest number of nodes per pass, or of fewer in
+    larger blocks, computed from at most ``n_base`` kernels. ``vectors`` is the number of vectors of :class:`VectorForms`; ``tasks``, the
+    numbers of machines and tasks of :class:`SignedForms`, replaces it.
     """
     most, root, steps = min(KERNELS_PER_PASS, dag.size), dag.kernel(dag.roots()[0]), [0]
     # Kernels computed for a pass, by the rows of its blocks: of as many rows those of most kernels take most.

@@ -1,9 +1,10 @@
-"""Hierarchical kernel learning: kernels chosen from a graph of them, a node only together with its ancestors.
+"""Hierarchical kernel learning: selection of kernels from a graph, each node together with its ancestors.
 
 Problem (docs/theory/hierarchical_kernels.md):
 ``min 1/2 (sum_v d_v (sum_{w in D(v)} ||f_w||^rho)^(1/rho))^2 + C sum_i loss(y_i, sum_w f_w(x_i) + b)`` over
-functions f_w of the kernels of all nodes (Jawanpuria, PhD thesis, IIT Bombay, 2014, chapter 5; rho = 2: Bach, NIPS 2008). The graph may be
-too large to list: an active-set loop grows a hull of nodes, with the gap over the whole graph certified.
+functions f_w of the kernels of all nodes (Jawanpuria, PhD thesis, IIT Bombay, 2014, chapter 5; rho = 2: Bach, NIPS 2008). The graph may
+have too many nodes to enumerate. An active-set loop grows a hull: a set of nodes that contains all their ancestors. The gap is certified
+over the whole graph.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ MIN_STORED_ROWS = 256  # rows of a block in a Gram store, at least: with many no
 
 @dataclass(frozen=True)
 class HKLState(OverActiveSet):
-    """Hull and certificate, and what is known over the hull."""
+    """Hull, certificate, and the solution over the hull."""
 
     record_name: ClassVar[str] = "HKLState"
     active: ActiveState
@@ -54,7 +55,7 @@ class HullGrams(Grams):
 
 
 def hull_settings(config: HKLConfig, data: DataSet, specs: Sequence[Any], resources: Resources) -> GramSettings:
-    """Return where the matrices of a hull lie. A store is cut for all hulls alike."""
+    """Return the settings that decide where the matrices of a hull are kept. A store is divided in the same way for all hulls."""
     settings = GramSettings.of(data, resources, specs, config.grams, config.gram_store)
     if settings.policy != "store" or holds_store(str(config.gram_store)):
         return settings
@@ -63,7 +64,7 @@ def hull_settings(config: HKLConfig, data: DataSet, specs: Sequence[Any], resour
 
 @dataclass(frozen=True)
 class HKLInputs(AboutRows):
-    """Rows with their target (and tasks: :class:`TaskInputs`), and a graph that parameters cannot hold."""
+    """Rows with their target (and tasks: :class:`TaskInputs`), and a graph that parameters cannot express."""
 
     dag: KernelDag | None = None
 
@@ -75,7 +76,7 @@ class HKLInputs(AboutRows):
 
 @dataclass(eq=False)
 class HKLProblem:
-    """The choice from a graph of kernels, for machines that share them."""
+    """Selection from a graph of kernels, for SVMs that share them."""
 
     config: HKLConfig
     inputs: HKLInputs
@@ -99,7 +100,7 @@ class HKLProblem:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Size of the graph, matrices of the largest hull."""
+        """Size of the graph, and the matrices of the largest hull."""
         hull, machines = self._hulls[0], self.machines
         nodes = {"graph_nodes": json_count(self.dag.size), "nodes_at_most": hull.k}
         steps = {"machines": len(machines.problems), "learning_tasks": machines.n_tasks, "iterations_at_most": self.config.max_iter}
@@ -108,12 +109,12 @@ class HKLProblem:
 
     @property
     def largest_hull(self) -> int:
-        """The most nodes that a hull may have."""
+        """Largest number of nodes in a hull."""
         return min(self.config.max_nodes, self.dag.size)
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """What the driver holds of the kernels of the largest hull, one sum of them, and machines."""
+        """Memory of the driver: kernels of the largest hull, one sum of them, and SVMs."""
         n, count, memory = self.machines.n, self.largest_hull, self.planned.driver_memory
         hull: Item = "kernels of the hull as packed triangles", 2 * count * n * n
         if self.config.grams != "memory":
@@ -125,7 +126,7 @@ class HKLProblem:
 
     @cached_property
     def _hulls(self) -> list[GramPasses]:
-        """The passes over the matrices of the largest hull, and then of smaller ones, whose blocks are larger or lie elsewhere."""
+        """The passes over the matrices of the largest hull, and of smaller hulls whose blocks are larger or kept elsewhere."""
         root, hulls = self.dag.kernel(self.dag.roots()[0]), dict[tuple[int, str], GramPasses]()
         for count in range(self.largest_hull, 0, -1):
             specs: list[Any] = [root] * count
@@ -134,7 +135,9 @@ class HKLProblem:
         return list(hulls.values())
 
     def _step_bytes(self) -> Iterator[int]:
-        """Yield the bytes of what makes the matrices of any hull and of forms in its kernels, and of the nodes outside."""
+        """Yield the memory in bytes of the passes that compute the matrices of any hull, forms in its kernels, and forms of nodes
+        outside.
+        """
         machines = self.machines
         count, fits = len(machines.problems), fits_driver(machines.n, self.planned.driver_memory)
         vectors = count if machines.roots is None else machines.roots.shape[1]
@@ -150,7 +153,9 @@ class HKLProblem:
         return *work, "forms of kernels outside the hull"
 
     def grams(self, nodes: NodeSet, resources: Resources) -> Grams:
-        """Return the matrices of the hull's kernels: a function of data and nodes, made anew when nodes joined, or after a resume."""
+        """Return the matrices of the hull's kernels. They follow from data and nodes, and are computed again when nodes are added or a run
+        resumes.
+        """
         name, quiet = nodes.keys.tobytes(), replace(resources, emit=ignore)
         if self._hull_grams is None or self._hull_grams[0] != name:
             data, specs = self.inputs.data, list[Any](map(self.dag.kernel, nodes.keys))
@@ -163,21 +168,21 @@ class HKLProblem:
         return grams
 
     def solve(self, nodes: NodeSet, master: HKLMaster, tol: float, resources: Resources) -> tuple[HKLMaster, Restricted]:
-        """Work on the restricted problem."""
+        """Continue to solve the restricted problem."""
         config, constant = self.config, np.array([not self.dag.kernel(key).factors for key in nodes.keys])
         settings = config.rho, config.solver, config.max_solves
         return RestrictedProblem(nodes.hull, self.grams(nodes, resources), constant, self.machines, *settings).run(master, tol)
 
     def frontier(self, nodes: NodeSet, master: HKLMaster, threshold: float, resources: Resources) -> Violations:
-        """Look at the nodes next to the hull."""
+        """Search the nodes next to the hull."""
         return self.outside.frontier(nodes, self.machines.outside_forms(master.dual_betas, self.data, resources), threshold)
 
     def everywhere(self, nodes: NodeSet, master: HKLMaster, threshold: float, resources: Resources) -> Violations:
-        """Look at all nodes outside, as deep as ``max_visits`` goes."""
+        """Search all nodes outside the hull, up to ``max_visits`` nodes."""
         return self.outside.exhaustive(nodes, self.machines.outside_forms(master.dual_betas, self.data, resources), threshold)
 
     def enlarged(self, master: HKLMaster, before: NodeSet, after: NodeSet) -> HKLMaster:
-        """Return the record with entries for new nodes."""
+        """Return the state with entries for the new nodes."""
         return enlarge_master(master, after, self.config.rho)
 
 
@@ -188,7 +193,7 @@ def selected_nodes(active: ActiveState, master: HKLMaster, threshold: float) -> 
 
 
 def json_count(size: int) -> int | float | None:
-    """Return a count as a JSON number that every reader takes: rounded beyond 2^53; ``None`` beyond 2^1023."""
+    """Return a count as a JSON number that every reader accepts: rounded beyond 2^53; None beyond 2^1023."""
     if size <= 1 << 53:
         return size
     return float(size) if size.bit_length() < 1024 else None

@@ -1,9 +1,9 @@
-"""The restricted problem of hierarchical kernel learning: machines on a weighted sum of the hull's kernels, and the next weights.
+"""The restricted problem of hierarchical kernel learning: SVMs on a weighted sum of the hull's kernels, and the update of the weights.
 
-``auto`` alternates a solve at given weights delta with the closed form of the weights
+``auto`` alternates a solve at fixed weights delta with the closed form of the weights
 (:func:`~gramplane.kernels.graphs.norms.joint_weights`): both minimise ``1/2 sum_w Q_w^2 / delta_w + loss``, which is jointly convex.
-``mirror`` is Algorithm 2 of Jawanpuria's thesis (2014, chapter 5): mirror descent over eta on the simplex, an l_p kernel learning problem
-inside.
+``mirror`` is Algorithm 2 of Jawanpuria's thesis (2014, chapter 5): mirror descent over eta on the simplex, with an l_p kernel learning
+problem inside.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ MAX_INNER_SOLVES = 40  # mirror descent: solves of the problem inside
 
 @dataclass(frozen=True)
 class HKLMaster:
-    """What is known over the hull."""
+    """State of the restricted problem over the hull."""
 
     record_name: ClassVar[str] = "HKLMaster"
     weights: np.ndarray  # (W,) to be tried next
@@ -83,7 +83,7 @@ class HKLMaster:
 
     @property
     def restricted(self) -> Restricted:
-        """Bounds for the active-set loop."""
+        """Bounds of the restricted problem, for the active-set loop."""
         return Restricted(self.upper, DualPoint(self.linear, self.square, self.reach), self.bound)
 
 
@@ -92,7 +92,7 @@ NO_BOUND: dict[str, Any] = {"linear": 0.0, "square": 0.0, "reach": 1.0, "bound":
 
 
 def first_master(hull: Hull, machines: SharedMachines) -> HKLMaster:
-    """Return the start: weights that need no function, zero dual variables."""
+    """Return the initial state: weights of equal functions, and zero dual variables."""
     none, zeros = np.zeros(hull.size), np.zeros((len(machines.problems), machines.n))
     start: dict[str, Any] = {"weights": start_weights(hull), "smooth": FIRST_SMOOTH, "solves": 0, "since": 0, "stale": 0, "upper": np.inf}
     start |= dict.fromkeys(("betas", "best_betas", "best_decisions", "dual_betas"), zeros) | {"best_biases": machines.no_biases}
@@ -101,7 +101,7 @@ def first_master(hull: Hull, machines: SharedMachines) -> HKLMaster:
 
 
 def enlarge_master(master: HKLMaster, after: NodeSet, rho: float) -> HKLMaster:
-    """Return the record with entries for nodes that joined: their functions are zero, their weights those of a small norm."""
+    """Return the state with entries for added nodes: their functions are zero, and their weights those of a small norm."""
     hull, more = after.hull, after.size - len(master.norms)
     longer = {name: np.concatenate([getattr(master, name), np.zeros(more)]) for name in ("norms", "best_weights", "best_norms")}
     weights = joint_weights(hull, smooth_norms(longer["norms"], FIRST_SMOOTH), rho)
@@ -128,7 +128,7 @@ class RestrictedProblem:
     max_solves: int = 500  # over one hull at most
 
     def run(self, master: HKLMaster, tol: float, max_solves: int = SOLVES_PER_STEP) -> tuple[HKLMaster, Restricted]:
-        """Work until the gap is ``tol`` relative to the primal value, or for so many solves."""
+        """Iterate until the gap relative to the primal value is at most ``tol``, or for ``max_solves`` solves."""
         until = master.solves + max_solves
         while True:
             master = self._reweight(master, tol) if self.solver == "auto" else self._mirror(master, tol)
@@ -155,7 +155,7 @@ class RestrictedProblem:
         return replace(master, weights=weights, smooth=SMOOTH_DECAY * smooth)
 
     def _solve(self, master: HKLMaster, aim: float) -> tuple[HKLMaster, np.ndarray, list[DualSolution]]:
-        """Solve the machines at the weights, take in both bounds; also the forms, and the solutions."""
+        """Solve the SVMs at the current weights and update both bounds; also return the forms and the solutions."""
         used = np.where(self.constant, 0.0, master.weights)
         solutions = self.machines.solve(self.machines.combine(self.grams, used), master.betas, aim)
         betas = np.stack([solution.beta for solution in solutions])
@@ -178,7 +178,9 @@ class RestrictedProblem:
         return replace(master, stale=0 if fell else master.stale + 1), forms, solutions
 
     def _bound(self, forms: np.ndarray, norms: np.ndarray, eta: np.ndarray, aim: float) -> DualBound:
-        """Bound the squared dual gauge, to about ``aim``, from the shares of the norms mixed with where the last bound was found."""
+        """Bound the squared dual gauge, to about ``aim``. The search starts from the shares of the norms mixed with the previous
+        solution.
+        """
         start = dual_shares(self.hull, smooth_norms(norms, ETA_SMOOTH), self.rho)
         size = max(gauge(self.hull, norms, self.rho) ** 2, 1e-300)
         return dual_bound(self.hull, forms, self.rho, 0.5 * (start + eta), MAX_BOUND_PASSES, max(min(aim / size, 1e-2), BOUND_TOLERANCE))
@@ -186,7 +188,7 @@ class RestrictedProblem:
     # -- mirror descent ------------------------------------------------------------------------------------------------------------
 
     def _mirror(self, master: HKLMaster, tol: float) -> HKLMaster:
-        """Take one step over eta: solve the problem inside by closed forms of its own weights, then move against the gradient."""
+        """Take one step over eta: solve the inner problem by closed forms of its weights, then move against the gradient."""
         moves, eta = master.since, np.maximum(master.eta, MIN_ETA)
         master, forms = self._inside(replace(master, eta=eta), tol)
         _, slopes = psi_gradient(self.hull, eta, forms, self.rho)

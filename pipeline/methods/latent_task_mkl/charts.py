@@ -1,4 +1,4 @@
-"""What reports show of latent task structure: kernels by task, and tasks that learn together."""
+"""Charts of latent task structure in reports: kernels by task, and groups of tasks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ...records.shared_charts import MAX_WEIGHTS, column, ranking, task_heat_map
 
 
 def group_weights(run: RunView) -> list[Chart]:
-    """Return the groups of tasks by the weight of their kernels."""
+    """Return charts of the groups of tasks by the weight of their kernels."""
     rows = run.tables.get("groups", ())
     if not rows:
         return []

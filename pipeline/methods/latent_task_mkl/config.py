@@ -66,7 +66,7 @@ class LatentTaskConfig(GramConfig):
     probability: Probability = "auto"
 
     def for_tasks(self, count: int) -> LatentTaskConfig:
-        """Return parameters with the end of the lattice that the search starts from, for a number of tasks."""
+        """Return the parameters with ``inverted`` resolved for ``count`` tasks."""
         starts_from_all = self.max_size is not None and count > self.max_size if self.inverted == "auto" else self.inverted
         return self.model_copy(update={"inverted": starts_from_all})
 

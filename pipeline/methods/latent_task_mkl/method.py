@@ -1,4 +1,4 @@
-"""Latent groups of tasks as a method: from a store to a problem, from its state to model, certificate and tables."""
+"""Latent groups of tasks as a method: problem from a store, model, certificate and tables from the final state."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STOPS = {
 
 
 class LatentTask(Method[LatentTaskConfig, LatentProblem, LatentState, TaskModel]):
-    """Machines of many tasks whose kernels are shared by groups of tasks, of one class or target."""
+    """SVMs for many tasks with kernels shared by groups of tasks, for two classes, one class against the rest, or a real target."""
 
     name = "latent-task-mkl"
     config = LatentTaskConfig
@@ -56,10 +56,11 @@ class LatentTask(Method[LatentTaskConfig, LatentProblem, LatentState, TaskModel]
         return config, held_out_task_inputs(resources, self.name, extra)
 
     def problem(self, config: LatentTaskConfig, inputs: TaskInputs, resources: Resources, machine: int = 0) -> LatentProblem:
-        """Return the problem of a fit, of more than two classes that of one ``machine``.
+        """Return the problem of a fit; with more than two classes, that of the one-vs-rest model ``machine``.
 
-        Raises ValueError: kernels that do not suit the data, a loss that does not suit the target; MemoryBoundExceeded: more kernels or
-        rows than the memory allows.
+        Raises ValueError for kernels that do not suit the data or a loss that does not suit the target, and MemoryBoundExceeded if kernels
+        or
+        rows exceed the memory.
         """
         config = with_decided_kernels(config, inputs.data, resources, inputs.counts).for_tasks(inputs.n_tasks)
         specs = tuple(resolved_kernels(config.kernels, inputs.data, config.normalize))
@@ -71,13 +72,13 @@ class LatentTask(Method[LatentTaskConfig, LatentProblem, LatentState, TaskModel]
         return LatentProblem(config, inputs, specs, losses, settings, resources)
 
     def init(self, problem: LatentProblem, resources: Resources) -> LatentState:
-        """Return the sources of the lattice with equal weights."""
+        """Return the initial state: the sources of the lattice of groups with equal weights."""
         emit_warnings(problem.grams(resources), resources)
         nodes, machine = problem.first_machine()
         return LatentState(ActiveState(nodes), machine)
 
     def step(self, problem: LatentProblem, state: LatentState, resources: Resources) -> Step[LatentState]:
-        """Solve one machine; where the working set is solved, look at all groups outside and take in the worst, or stop."""
+        """Solve the SVMs once. When the working set is solved, search all groups outside and add the worst, or stop."""
         began, unit = time.perf_counter(), problem.unit
         active, machine, figures = active_step(state.active, state.machine, problem, problem.rule, resources)
         if active.stop is None and machine.solves >= problem.config.max_iter:
@@ -86,7 +87,7 @@ class LatentTask(Method[LatentTaskConfig, LatentProblem, LatentState, TaskModel]
         return Step(LatentState(active, machine), {**figures, "seconds_step": time.perf_counter() - began})
 
     def result(self, problem: LatentProblem, state: LatentState, resources: Resources) -> Result[TaskModel]:
-        """Return the model of the least primal value, with its certificate, and how many groups, kernels and rows were selected."""
+        """Return the model with the smallest primal value, with its certificate and the numbers of selected groups, kernels and rows."""
         machine, nodes, grams = state.machine, state.active.nodes, problem.grams(resources)
         groups, weights = problem.ranked_groups(state)
         certificate = problem.certify(state)
@@ -134,7 +135,7 @@ class LatentTask(Method[LatentTaskConfig, LatentProblem, LatentState, TaskModel]
         return problem.unit.values(state.machine.decision)[None]
 
     def tables(self, model: TaskModel, names: Sequence[str] | None = None, fit: tuple[LatentProblem, LatentState] | None = None) -> Tables:
-        """Return groups by weight, which tasks work together, kernels by weight, and their part in every task."""
+        """Return the groups by weight, the shared weights between tasks, the kernels by weight, and their weights in every task."""
         tasks, names = model.tasks, kernel_names(model, names)
         groups, weights = model.arrays["groups"].astype(bool), model.arrays["group_kernel_weights"]
         kernel_weights, parts = weights.sum(axis=0), np.diagonal(model.weights, axis1=1, axis2=2)

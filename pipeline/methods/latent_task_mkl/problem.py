@@ -1,11 +1,11 @@
-"""Multiple kernel learning on latent task structure: which kernels are shared by which groups of tasks, over all groups.
+"""Multiple kernel learning on latent task structure: selects the kernels that each group of tasks shares, over all groups.
 
 Problem (docs/theory/latent_task_mkl.md):
 ``min 1/2 Omega(f)^2 + C sum of losses`` over functions ``f_tw = h_0w + h_tw`` of every group w and task t in
-it, ``Omega = sum_v d_v ( sum_{w >= v} ||Theta_w||_p^q )^(1/q)`` (Jawanpuria, 2014, chapter 6). All that depends on the rows is, for each
-kernel, ``A_j[s, t] = beta_s' K_j beta_t``: forms of groups, weights and certificate cost no further pass. A step solves one machine on
-``sum_j S_j[s, t] K_j`` and takes the weights that are best for its functions; groups join where a search over all of them finds that
-they keep the certificate from closing.
+it, ``Omega = sum_v d_v ( sum_{w >= v} ||Theta_w||_p^q )^(1/q)`` (Jawanpuria, 2014, chapter 6). Everything that depends on the rows is,
+for each kernel, ``A_j[s, t] = beta_s' K_j beta_t``, so that forms of groups, weights and certificate cost no further pass. A step solves
+the joint SVM on ``sum_j S_j[s, t] K_j`` and computes the best weights for its functions. A search over all groups adds those that keep the
+gap from closing.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ RIDGE_TOL = 1e-6  # residual of squared-loss machines, as a share of the greates
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is proven of a fit over all groups of tasks.
+    """Certificate of a fit over all groups of tasks.
 
-    ``gap``: distance of the objective to the optimum over all groups, at most; ``relative_gap``: the same, as a share of the objective;
-    ``complete``: whether no group above the threshold escaped the search: neither its caps nor those of the fit cut it off;
-    ``sufficient``: relative gap by the thesis' sufficient condition, sums over descendants of the groups next to the working set (6.6);
-    usually useless; ``visits``: groups that the last search looked at, of ``2^T - 1``.
+    ``gap`` is an upper bound of the distance of the objective to the optimum over all groups, and ``relative_gap`` the same relative to the
+    objective. ``complete`` is True if the search missed no group above the threshold, neither by its limits nor by those of the fit.
+    ``sufficient`` is the relative gap by the sufficient condition of the thesis (6.6), sums over descendants of the groups next to the
+    working set; it is usually too large to be useful. ``visits`` is the number of groups that the last search visited, out of ``2^T - 1``.
     """
 
     gap: float
@@ -62,14 +62,14 @@ class Certificate:
 
     @classmethod
     def of(cls, figures: Mapping[str, float]) -> Certificate:
-        """Return what the figures of a model say."""
+        """Return the certificate that a model stores in its figures."""
         gaps, complete = (figures["certified_gap"], figures["certified_relative_gap"]), bool(figures["certificate_complete"])
         return cls(*gaps, complete, figures["sufficient_relative_gap"], int(figures["search_visits"]))
 
 
 @dataclass(frozen=True)
 class GroupMachine:
-    """The machine over the W groups of the working set: its newest point, and the best one so far."""
+    """The joint SVM over the W groups of the working set: its latest point, and the best one so far."""
 
     record_name: ClassVar[str] = "GroupMachine"
     weights: np.ndarray  # (W, k) to be tried next
@@ -86,7 +86,7 @@ class GroupMachine:
 
 @dataclass(frozen=True)
 class LatentState(OverActiveSet):
-    """The working set of groups, and the machine over it."""
+    """The working set of groups, and the joint SVM over it."""
 
     record_name: ClassVar[str] = "LatentState"
     active: ActiveState
@@ -102,7 +102,7 @@ class LatentClassesState(JointState[LatentState]):
 
 
 class LatentProblem(PooledTasks):
-    """The search for groups of tasks and the weights of their kernels; tasks of one label take no part in groups."""
+    """The search for groups of tasks and the weights of their kernels; tasks with a single label belong to no group."""
 
     config: LatentTaskConfig
 
@@ -142,7 +142,7 @@ class LatentProblem(PooledTasks):
     # -- what the active-set loop asks for -----------------------------------------------------------------------------------------
 
     def solve(self, nodes: NodeSet, master: GroupMachine, tol: float, ctx: Resources) -> tuple[GroupMachine, Restricted]:
-        """Solve one machine at the newest weights and take those that are best for its functions."""
+        """Solve the joint SVM at the latest weights and compute the best weights for its functions."""
         config, grams = self.config, self.grams(ctx)
         gram = grams.combine_tasks(self.pair_weights(nodes, master.weights), self.codes)
         solution = solve_machine(gram, self.dual, master.beta, min(tol, 0.1) * MACHINE_SHARE)
@@ -166,14 +166,14 @@ class LatentProblem(PooledTasks):
         return machine, Restricted(machine.upper, point, bound.value, done)
 
     def _with_best(self, machine: GroupMachine, upper: float, solution: DualSolution) -> GroupMachine:
-        """Return the record with the newest point as the best; its weights are those that the solution was found at."""
+        """Return the state with the latest point as the best; its weights are those at which the solution was found."""
         assert solution.biases is not None
         biases = np.where(self.constants != 0, self.constants, solution.biases)
         decision = solution.decision + biases[self.codes]
         return replace(machine, upper=upper, best_weights=machine.weights, best_beta=solution.beta, biases=biases, decision=decision)
 
     def frontier(self, nodes: NodeSet, master: GroupMachine, threshold: float, ctx: Resources) -> Violations:
-        """Look at all groups outside by branch and bound; a search that is cut off bounds what it did not see."""
+        """Search all groups outside by branch and bound; if the search is cut short, bound the groups that it did not visit."""
         search = self.search(nodes, master, threshold)
         keys = self.lattice.keys(search.groups)
         outside = ~nodes.holds(keys)
@@ -183,13 +183,13 @@ class LatentProblem(PooledTasks):
     everywhere = frontier
 
     def search(self, nodes: NodeSet, master: GroupMachine, threshold: float) -> GroupSearch:
-        """Return the groups above a threshold, those of the working set among them."""
+        """Return the groups above a threshold, including those of the working set."""
         # Of so many, as many as may join are not in the working set.
         count, config = MAX_ADDED + nodes.size, self.config
         return search_groups(self.lattice, master.forms, config.mu, config.p, threshold, count, config.max_size)
 
     def enlarged(self, master: GroupMachine, before: NodeSet, after: NodeSet) -> GroupMachine:
-        """Return the machine with weights for the groups that joined: a share of the median, divided as their forms ask for."""
+        """Return the state with weights for added groups: a share of the median, divided in proportion to their forms."""
         config, new = self.config, slice(before.size, after.size)
         squares = group_forms(self.lattice.groups(after.keys[new]), master.forms, config.mu)
         # At the optimum norms of functions are as forms to the power 1 / (2 (p - 1)).
@@ -202,13 +202,13 @@ class LatentProblem(PooledTasks):
         )
 
     def pair_weights(self, nodes: NodeSet, weights: np.ndarray) -> np.ndarray:
-        """Return the weight of every kernel between pairs of tasks, ``(k, T, T)``, of weights ``(W, k)`` of groups."""
+        """Return the weight of every kernel between pairs of tasks, ``(k, T, T)``, from weights ``(W, k)`` of groups."""
         pairs = np.zeros((weights.shape[1], self.n_tasks, self.n_tasks))
         pairs[:, self.learned[:, None], self.learned] = pair_weights(self.lattice.groups(nodes.keys), weights, self.config.mu)
         return pairs
 
     def certify(self, state: LatentState) -> Certificate:
-        """Return the certificate of a state: a function of it, so that a resumed run says the same."""
+        """Return the certificate of a state. It depends on the state alone, so that a resumed run returns the same."""
         active, machine, config, lattice = state.active, state.machine, self.config, self.lattice
         nodes = active.nodes
         norms = kernel_norms(group_forms(lattice.groups(nodes.keys), machine.forms, config.mu), dual_exponent(config.p))
@@ -224,7 +224,9 @@ class LatentProblem(PooledTasks):
         return Certificate(gap, gap / scale, complete, sound_gap(machine.upper - lower, machine.upper) / scale, search.visits)
 
     def ranked_groups(self, state: LatentState) -> tuple[np.ndarray, np.ndarray]:
-        """Return the groups with weight as ``(n_groups, T)``, the heaviest first, and the weights of their kernels ``(n_groups, k)``."""
+        """Return the groups with non-zero weight as ``(n_groups, T)``, in descending order of weight, and the weights of their kernels
+        ``(n_groups, k)``.
+        """
         nodes, weights = state.active.nodes, state.machine.best_weights
         totals = weights.sum(axis=1)
         heavy = np.flatnonzero(totals > self.config.threshold * totals.max(initial=0.0))
@@ -234,7 +236,7 @@ class LatentProblem(PooledTasks):
         return groups, weights[order]
 
     def _best_weights(self, nodes: NodeSet, norms: np.ndarray, steps: int) -> np.ndarray:
-        """Return the weights that are best for functions of given norms ``(W, k)``, after a little smoothing."""
+        """Return the best weights for functions with given norms ``(W, k)``, after slight smoothing."""
         smooth = SMOOTHING * 0.5**steps * float(norms.max(initial=0.0))
         norms = np.hypot(norms, smooth)
         group_norms = kernel_norms(norms, self.config.p)
@@ -242,8 +244,8 @@ class LatentProblem(PooledTasks):
 
 
 def refuse_negative(grams: Grams, forms: np.ndarray, solution: DualSolution, codes: np.ndarray) -> None:
-    """Refuse kernels that a machine has shown not to be positive semi-definite; ``forms`` are ``(k, T, T)``. Raises DataError: the kernel
-    is named where the rows of one task show it.
+    """Raise DataError if ``forms`` ``(k, T, T)`` show that a kernel is not positive semi-definite. The message names the kernel if the rows
+    of one task show it.
     """
     sums = np.bincount(codes, np.abs(solution.beta), forms.shape[1])
     diagonal = np.diagonal(forms, axis1=1, axis2=2)
@@ -257,12 +259,12 @@ def refuse_negative(grams: Grams, forms: np.ndarray, solution: DualSolution, cod
 
 
 def solve_machine(gram: Gram, problem: DualProblem, warm: np.ndarray, share: float) -> DualSolution:
-    """Solve a machine until its own gap is at most a share of its value."""
+    """Solve an SVM until its duality gap is at most ``share`` of its value."""
     if not np.isfinite(problem.hi).all():  # squared loss
         return solve_ridge(gram, problem, warm=warm, tol=RIDGE_TOL * max(float(np.abs(problem.c).max()), 1e-300))
     return solve_to_gap(gram, problem, warm=warm, tol=min(0.1, 10.0 * share), aim=lambda solution: share * abs(solution.upper))
 
 
 def driver_items(settings: GramSettings, n: int, k: int, n_tasks: int, driver_memory: int) -> tuple[Item, ...]:
-    """Return what the driver holds: kernels, a pooled sum or the solver's part of it, one machine, forms of pairs of tasks."""
+    """Return the memory of the driver: kernels, a pooled sum or the solver's part of it, the joint SVM, and forms of pairs of tasks."""
     return *machines_items(settings, n, k, 1, driver_memory), *task_forms_items(n, k, n_tasks, settings.policy)

@@ -64,5 +64,5 @@ class MKLConfig(GramConfig):
 
     @property
     def on_simplex(self) -> bool:
-        """Whether the weights lie on a simplex."""
+        """True if the weights lie on a simplex."""
         return {"elastic_net": self.v == 1, "lp": self.p == 1}.get(self.constraint, self.constraint == "simplex")

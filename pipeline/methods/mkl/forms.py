@@ -1,4 +1,6 @@
-"""What steps of multiple kernel learning compute with Gram matrices: forms over the working set, models, certificates over all kernels."""
+"""Computations of multiple kernel learning with Gram matrices: forms over the working set, second-order models, certificates over all
+kernels.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ CUT_BYTES = 32 << 20  # shares of all tiles in the forms of cuts that one pass b
 
 @dataclass(frozen=True)
 class Solved:
-    """A machine's solution; for a second-order model also its free rows and the matrix ``(K(theta) + diag(ridge))_FF``."""
+    """Solution of an SVM; for a second-order model, also its free rows and the matrix ``(K(theta) + diag(ridge))_FF``."""
 
     solution: DualSolution
     free: np.ndarray | None = None
@@ -26,7 +28,7 @@ class Solved:
 
 
 def with_second_order_model(gram: Gram, problem: DualProblem, solution: DualSolution, kernels: int) -> Solved:
-    """Return a solution with what a second-order model needs, if one is worth its arithmetic and the matrix is on the driver."""
+    """Return a solution with the matrix of a second-order model, if the model is worth its cost and the matrix is in the driver."""
     free = free_rows(problem, solution.beta)
     if not isinstance(gram, DenseGram) or not is_model_cheaper(problem.n, len(free), kernels):
         return Solved(solution)
@@ -34,7 +36,9 @@ def with_second_order_model(gram: Gram, problem: DualProblem, solution: DualSolu
 
 
 def quadratic_forms(grams: Grams, states: Sequence[WeightState], problems: Sequence[DualProblem], solved: Sequence[Solved]) -> list[Trial]:
-    """Return the trials of machines solved at the weights of their states' working sets: one pass for all, a second one for models."""
+    """Return the trials of SVMs that were solved at the weights of their working sets: one pass for all, and a second one for second-order
+    models.
+    """
     kernels = np.flatnonzero(np.any([state.active for state in states], axis=0))
     chosen = None if len(kernels) == grams.k else kernels
     betas = np.stack([one.solution.beta for one in solved], axis=1)
@@ -52,7 +56,7 @@ def quadratic_forms(grams: Grams, states: Sequence[WeightState], problems: Seque
 
 
 def _scatter(values: np.ndarray, kernels: np.ndarray, active: np.ndarray) -> np.ndarray:
-    """Return numbers of some kernels as those of all, zero for those out of the working set."""
+    """Return values of the ``active`` kernels as values of all kernels, zero for those outside the working set."""
     scattered = np.zeros(len(active))
     scattered[kernels] = values
     return np.where(active, scattered, 0.0)
@@ -67,7 +71,9 @@ def _trial_with_model(products: np.ndarray, kernels: np.ndarray, state: WeightSt
 
 
 def certify_with_all_kernels(grams: Grams, state: WeightState, problem: DualProblem, domain: NormDomain) -> WeightState:
-    """Return the state with the lower bound over all kernels, and with those that break it in the working set: one or two passes."""
+    """Return the state with the lower bound over all kernels, and with the kernels that violate it added to the working set; takes one or
+    two passes.
+    """
     if not len(state.mix):
         return state
     mean = average_dual(state)
@@ -83,6 +89,6 @@ def certify_with_all_kernels(grams: Grams, state: WeightState, problem: DualProb
 
 
 def cuts_at_once(k: int, n: int) -> int:
-    """Return of how many cuts one pass computes the forms in k kernels: as many as bring few bytes, tile by tile."""
+    """Return the number of cuts whose forms in k kernels one pass computes, tile by tile, within ``CUT_BYTES`` of results."""
     tiles = -(-n // 128)
     return max(1, CUT_BYTES // (8 * k * tiles**2))

@@ -1,7 +1,7 @@
-"""Generalized multiple kernel learning: one machine on a weighted sum of kernels whose weights are learnt with it.
+"""Generalized multiple kernel learning: an SVM on a weighted sum of kernels with learnt weights.
 
 Problem (docs/theory/mkl.md): ``min over theta in Theta of J(theta)``, J the value of a support vector machine with the kernel
-``sum_q theta_q K_q``, over an elastic net, a simplex, or an lp ball of weights (Yang, Xu, Ye, King, Lyu, 2011). Machines one-vs-rest have
+``sum_q theta_q K_q``, over an elastic net, a simplex, or an lp ball of weights (Yang, Xu, Ye, King, Lyu, 2011). One-vs-rest SVMs have
 their own weights and share the passes over the Gram matrices.
 """
 
@@ -41,7 +41,9 @@ FOLDS = 5
 
 
 def single_step(problem: MKLProblem, state: MKLState, grams: Grams, seed: int) -> Step[MKLState]:
-    """Score the next kernel by folds, as row masks; behind the last one fit the best, the first among equals, on all rows."""
+    """Score the next kernel by cross-validation, with folds as row masks; after the last kernel, fit the best (on ties the first) on all
+    rows.
+    """
     q = state.iteration
     if q == grams.k:
         return _fit_best(problem, state, grams)
@@ -80,7 +82,7 @@ def _fit_best(problem: MKLProblem, state: MKLState, grams: Grams) -> Step[MKLSta
 
 
 class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
-    """Support vector machines on a weighted sum of kernels, weights learnt with them."""
+    """Support vector machines on a weighted sum of kernels with learnt weights."""
 
     name = "mkl"
     config = MKLConfig
@@ -89,7 +91,7 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
     starts_from_whole = True
 
     def read_inputs(self, config: MKLConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[MKLConfig, Inputs]:
-        """Return parameters, and target and weights of a store; ``extra`` may hold ``test_share``."""
+        """Return the parameters, and the target and weights of a store; ``extra`` may contain ``test_share``."""
         config, inputs = with_gram_store(config, store_inputs(resources, self.name))
         return config, inputs.without(held_out_rows(extra, inputs.target, resources.seed, inputs.classes))
 
@@ -98,19 +100,19 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
         return with_decided_kernels(config, inputs.data, resources, inputs.counts)
 
     def problem(self, config: MKLConfig, inputs: Inputs, resources: Resources) -> MKLProblem:
-        """Return the problem of a fit. Raises ValueError: kernels that do not suit the data; MemoryBoundExceeded: more of them than the
-        memory allows.
+        """Return the problem of a fit. Raises ValueError for kernels that do not suit the data, and MemoryBoundExceeded if they exceed the
+        memory.
         """
         return shared_problem([self.decided(config, inputs, resources)], inputs, [inputs.held_out], resources)
 
     def init(self, problem: MKLProblem, resources: Resources) -> MKLState:
-        """Return equal weights for every machine."""
+        """Return the initial state: equal weights for every SVM."""
         grams = problem.grams(resources)
         emit_warnings(grams, resources)
         return MKLState(0, tuple(initial_state(domain, grams.k, grams.n) for domain in problem.domains))
 
     def step(self, problem: MKLProblem, state: MKLState, resources: Resources) -> Step[MKLState]:
-        """Solve every running machine at its weights, add the cuts, and choose the next weights."""
+        """Solve every running SVM at its weights, add the cuts, and choose the next weights."""
         began = time.perf_counter()
         grams, machines = problem.grams(resources), list(state.machines)
         if problem.config.solver == "single":
@@ -131,7 +133,7 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
         return Step(new, {**problem.metrics(new, running), **seconds})
 
     def result(self, problem: MKLProblem, state: MKLState, resources: Resources) -> Result[KernelModel]:
-        """Return the model of the best weights, with bounds, and how many kernels and rows were selected."""
+        """Return the model with the best weights, with bounds and the numbers of selected kernels and rows."""
         machines, grams = state.machines, problem.grams(resources)
         figures = bound_figures(machines, state, UNFINISHED)
         theta, beta = np.stack([one.best_theta for one in machines]), np.stack([one.best_beta for one in machines])
@@ -161,7 +163,7 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
         return problem.selected(state)
 
     def tables(self, model: KernelModel, names: Sequence[str] | None = None, fit: tuple[MKLProblem, MKLState] | None = None) -> Tables:
-        """Return kernels by weight, and the weights of the heaviest along the iterations; by class, where several."""
+        """Return the kernels by weight, and the largest weights along the iterations; by class if there are several."""
         return followed_tables(model, names)
 
     # -- fits that leave rows out ------------------------------------------------------------------------------------------------------
@@ -169,15 +171,15 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
     def shared_fits(
         self, configs: Sequence[MKLConfig], inputs: Inputs, masks: Sequence[np.ndarray], resources: Resources
     ) -> MKLProblem | None:
-        """Return one problem of fits without the rows of every mask: they share Gram matrices and passes. Fits that choose one kernel by
-        folds of their own do not.
+        """Return one problem for the fits without the rows of each mask, which share Gram matrices and passes. Return None for
+        ``solver="single"``, whose fits select a kernel by their own folds.
         """
         if len(configs) > 1 or configs[0].solver == "single":
             return None
         return shared_problem(configs, inputs, masks, resources)
 
     def restart(self, problem: MKLProblem, fresh: MKLState, before: MKLProblem, last: MKLState) -> MKLState:
-        """Return what the searches before ended with, as far as it holds for another C, or for a part of the rows."""
+        """Return the results of the previous searches that remain valid for another C, or for a part of the rows."""
         config = problem.config
         if config.solver == "uniform":
             return fresh
@@ -192,7 +194,7 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
 
 
 def shared_problem(configs: Sequence[MKLConfig], inputs: Inputs, masks: Sequence[np.ndarray | None], resources: Resources) -> MKLProblem:
-    """Return one problem for the fits with all parameters on all masks of rows held out; they share Gram matrices and passes."""
+    """Return one problem for the fits with all parameters on all masks of held-out rows; they share Gram matrices and passes."""
     first = configs[0]
     specs = resolved_kernels(first.kernels, inputs.data, first.normalize)
     settings = gram_settings(first, specs, inputs.data, resources, inputs.counts)

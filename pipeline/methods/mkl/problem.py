@@ -1,7 +1,7 @@
-"""The problem of generalized multiple kernel learning: machines on a weighted sum of kernels whose weights are learnt with them.
+"""The problem of generalized multiple kernel learning: SVMs on a weighted sum of kernels with learnt weights.
 
 Problem (docs/theory/mkl.md): ``min over theta in Theta of J(theta)``, J the value of a support vector machine with the kernel
-``sum_q theta_q K_q``, over an elastic net, a simplex, or an lp ball of weights (Yang, Xu, Ye, King, Lyu, 2011). Machines one-vs-rest have
+``sum_q theta_q K_q``, over an elastic net, a simplex, or an lp ball of weights (Yang, Xu, Ye, King, Lyu, 2011). One-vs-rest SVMs have
 their own weights and share the passes over the Gram matrices.
 """
 
@@ -55,7 +55,7 @@ N_CHECKED_ROWS = 512  # rows of the matrices whose eigenvalues tell which kernel
 
 @dataclass(frozen=True)
 class MKLState:
-    """One search for weights per machine; with ``solver="single"`` the scores of the kernels so far."""
+    """One search for weights per SVM; with ``solver="single"``, the scores of the kernels so far."""
 
     record_name: ClassVar[str] = "MKLState"
     iteration: int
@@ -69,7 +69,7 @@ class MKLState:
 
 
 def weight_set(config: MKLConfig) -> NormDomain:
-    """Return the set of weights."""
+    """Return the constraint set of the weights."""
     if config.constraint == "lp":
         return LpBall(config.p)
     return ElasticNetSet({"elastic_net": config.v, "simplex": 1.0, "l2": 0.0}[config.constraint])
@@ -77,7 +77,7 @@ def weight_set(config: MKLConfig) -> NormDomain:
 
 @dataclass(eq=False)
 class MKLProblem:
-    """Machines that share the passes over Gram matrices: classes, folds, grid points, each with its own weights."""
+    """SVMs that share the passes over Gram matrices: classes, folds, grid points, each with its own weights."""
 
     config: MKLConfig  # what concerns the matrices is the same for all machines
     inputs: Inputs
@@ -95,7 +95,7 @@ class MKLProblem:
 
     @property
     def data(self) -> DataSet:
-        """What the kernels are over: rows, or precomputed matrices."""
+        """Data of the kernels: rows, or precomputed matrices."""
         return self.inputs.data
 
     @cached_property
@@ -112,7 +112,9 @@ class MKLProblem:
         }
 
     def _form_bytes(self, passes: GramPasses) -> list[int]:
-        """Return the bytes of forms of all machines, of cuts where kernels may have left, and of products where models may be made."""
+        """Return the bytes of the results of the passes: forms of all SVMs, of cuts if kernels may be outside the working set, and of
+        products for second-order models.
+        """
         vectors = [len(self.problems)]
         if len(self.specs) >= MIN_KERNELS_TO_SHRINK:
             vectors.append(min(cuts_at_once(passes.k, passes.n), max(config.max_iter for config in self.configs)))
@@ -126,11 +128,11 @@ class MKLProblem:
         return sum_work(self.settings, self.data.n_rows, self.planned.driver_memory)
 
     def decision_values(self, state: MKLState) -> np.ndarray:
-        """Return what the best machines decide on all rows, ``(n_machines, n_samples)``, in the unit of the target."""
+        """Return the decision values of the best SVMs on all rows, ``(n_machines, n_samples)``, in the unit of the target."""
         return np.stack([problem.unit.values(one.best_decision) for problem, one in zip(self.problems, state.machines, strict=True)])
 
     def advance(self, grams: Grams, m: int, before: WeightState, trial: Trial, iteration: int) -> WeightState:
-        """Return a machine's state after a trial: one more cut, and the next weights or a reason to stop."""
+        """Return the state of an SVM after a trial: one more cut, and the next weights or a reason to stop."""
         problem, config, domain = self.problems[m], self.configs[m], self.domains[m]
         state = self._choose_weights(grams, m, before, trial)
         if state.stop is None and iteration >= config.max_iter:
@@ -148,7 +150,7 @@ class MKLProblem:
         return shrink_working_set(replace(state, slow=slow), trial.s, domain)
 
     def _choose_weights(self, grams: Grams, m: int, before: WeightState, trial: Trial) -> WeightState:
-        """Return the state with one more cut and its next weights; it stops with ``tol`` only if that is certified over all kernels."""
+        """Return the state with one more cut and its next weights. It stops with ``tol`` only if that is certified over all kernels."""
         config, domain = self.configs[m], self.domains[m]
         state = self._step(grams, m, before, add_cut(before, trial, domain), trial)
         while state.stop == "tol" and not state.whole:
@@ -170,7 +172,7 @@ class MKLProblem:
         return STEPPERS[config.solver](state, trial, WeightSearch(self.domains[m], config.tau, config.tol, evaluate))
 
     def solve(self, grams: Grams, m: int, state: WeightState, theta: np.ndarray) -> Solved:
-        """Return a machine's solution at some weights."""
+        """Return the solution of an SVM at the given weights."""
         config, problem, gram = self.configs[m], self.problems[m], grams.combine(theta)
         if config.solver == "uniform":
             solution = solve_fixed(gram, problem, config.tol)
@@ -212,7 +214,7 @@ class MKLProblem:
 
 
 def _refuse_indefinite(grams: Grams) -> None:
-    """Raise the ``DataError`` that names the kernel that is not positive semi-definite."""
+    """Raise a DataError that names the kernel that is not positive semi-definite."""
     block = grams.corner(N_CHECKED_ROWS)
     lowest = [float(np.linalg.eigvalsh(gram.astype(np.float64))[0]) for gram in block]
     q = int(np.argmin(lowest))
