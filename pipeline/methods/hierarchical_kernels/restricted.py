@@ -92,7 +92,7 @@ NO_BOUND: dict[str, Any] = {"linear": 0.0, "square": 0.0, "reach": 1.0, "bound":
 
 
 def first_master(hull: Hull, machines: SharedMachines) -> HKLMaster:
-    """Return the initial state: weights of equal functions, and zero dual variables."""
+    """Return the initial state: weights that depend on the hull alone, and zero dual variables."""
     none, zeros = np.zeros(hull.size), np.zeros((len(machines.problems), machines.n))
     start: dict[str, Any] = {"weights": start_weights(hull), "smooth": FIRST_SMOOTH, "solves": 0, "since": 0, "stale": 0, "upper": np.inf}
     start |= dict.fromkeys(("betas", "best_betas", "best_decisions", "dual_betas"), zeros) | {"best_biases": machines.no_biases}

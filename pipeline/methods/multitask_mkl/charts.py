@@ -1,4 +1,4 @@
-"""What reports show of kernels for many tasks: their weights in every task."""
+"""Charts of kernels for many tasks in reports: their weights in every task."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Gram matrices within tasks, wherever their entries lie, and machines on weighted sums of them.
+"""Gram matrices within tasks, wherever their entries are kept, and SVMs on weighted sums of them.
 
-Where the kernels are in memory, the steps of a pass run one after another in this process.
+If the kernels are in memory, the steps of a pass run one after another in this process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .task_blocks_pass import LoadedPair, TaskPair, load_pairs, task_pairs
 
 
 class TaskMachines(NamedTuple):
-    """Machines of all tasks, rows in the order of tasks."""
+    """SVMs of all tasks, with rows in the order of tasks."""
 
     beta: np.ndarray  # (n,)
     decision: np.ndarray  # (n,)
@@ -35,9 +35,9 @@ class TaskMachines(NamedTuple):
 
 
 class TaskGrams:
-    """k Gram matrices within T tasks, and machines on their weighted sums; ``order`` are the rows of the data task by task.
+    """k Gram matrices within T tasks, and SVMs on their weighted sums; ``order`` lists the rows of the data task by task.
 
-    Normalisation rests on pairs of rows within tasks: centring is by task, which the bias of a task takes up.
+    Normalisation uses pairs of rows within tasks. Centring is by task, and the intercept of the task absorbs it.
     """
 
     def __init__(
@@ -75,7 +75,9 @@ class TaskGrams:
         return self.layout.n
 
     def centred_sums(self) -> list[KernelSums]:
-        """Return sums whose total stands for centring by task: ``n sum_t total_t / m_t``, so that the trace left is that of all tasks."""
+        """Return sums whose total amounts to centring by task: ``n sum_t total_t / m_t``, so that the remaining trace is that of all
+        tasks.
+        """
         counts, starts = self.settings.counts, np.concatenate([[0], np.cumsum(self.layout.groups)[:-1]])
         sizes = np.array(self.layout.groups) if counts is None else np.add.reduceat(counts, starts)
         rows = [sums.row_sums if counts is None else sums.row_sums * counts for sums in self.sums]
@@ -85,11 +87,11 @@ class TaskGrams:
     def solve(
         self, problem: DualProblem, beta: np.ndarray, weights: np.ndarray, accuracy: Accuracy, partner: np.ndarray | None = None
     ) -> TaskMachines:
-        """Solve the machines of all tasks from coefficients ``beta`` at weights ``(k, T)`` of the normalised kernels; one pass.
+        """Solve the SVMs of all tasks from coefficients ``beta`` at weights ``(k, T)`` of the normalised kernels, in one pass.
 
         ``partner`` are ``(n,)`` coefficients for the joint forms.
 
-        Raises DataError: a kernel is not positive semi-definite.
+        Raises DataError if a kernel is not positive semi-definite.
         """
         whole = BatchProblem(problem, beta, weights * self.scale[:, None], accuracy, partner, self._norms)
         batches = [_with_problem(batch, whole) for batch in self.batches]
@@ -137,7 +139,7 @@ def _with_problem(batch: TaskBatch, whole: BatchProblem) -> TaskBatch:
 
 
 def ordered_digest(digest: str, order: np.ndarray) -> str:
-    """Return the digest of rows in another order; that of the data where the order is theirs."""
+    """Return the digest of rows in the given order; if the order is that of the data, the digest of the data."""
     if np.array_equal(order, np.arange(len(order))):
         return digest
     return hashlib.sha256(digest.encode() + np.ascontiguousarray(order, "<i8").tobytes()).hexdigest()

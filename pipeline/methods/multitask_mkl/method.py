@@ -1,4 +1,4 @@
-"""Multiple kernel learning for many tasks as a method: from a store to a problem, from its state to model, summary and tables."""
+"""Multiple kernel learning for many tasks as a method: problem from a store, model, summary and tables from the final state."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MAX_COLUMNS = 20  # kernels whose weights a report shows by task
 
 
 class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, TaskModel]):
-    """Machines of many tasks on kernels that they choose together."""
+    """SVMs for many tasks, which select their kernels jointly."""
 
     name = "multitask-mkl"
     config = MultiTaskMKLConfig
@@ -55,18 +55,18 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
         return with_decided_kernels(config, inputs.data, resources, inputs.counts)
 
     def problem(self, config: MultiTaskMKLConfig, inputs: TaskInputs, resources: Resources) -> MultiTaskProblem:
-        """Return the problem of a fit. Raises ValueError: kernels that do not suit the data or cannot be formed within tasks, or a loss
-        that does not suit the target; MemoryBoundExceeded: more kernels or rows than the memory allows.
+        """Return the problem of a fit. Raises ValueError for kernels that do not suit the data or cannot be computed within tasks, and for
+        a loss that does not suit the target; MemoryBoundExceeded if kernels or rows exceed the memory.
         """
         return shared_problem([self.decided(config, inputs, resources)], inputs, [inputs.held_out], resources)
 
     def init(self, problem: MultiTaskProblem, resources: Resources) -> MultiTaskState:
-        """Return equal weights and shares for every fit."""
+        """Return the initial state: equal weights and shares for every fit."""
         problem.grams(resources)
         return MultiTaskState(0, tuple(problem.initial_search(config) for config in problem.configs))
 
     def step(self, problem: MultiTaskProblem, state: MultiTaskState, resources: Resources) -> Step[MultiTaskState]:
-        """Solve the machines of every running fit, bound the optimum, and choose the next weights."""
+        """Solve the SVMs of every running fit, bound the optimum, and choose the next weights."""
         grams, searches = problem.grams(resources), list(state.searches)
         running = [m for m, search in enumerate(searches) if search.stop is None]
         seconds = 0.0
@@ -82,7 +82,7 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
         return Step(new, {**problem.metrics(new, len(running)), "seconds_machines": seconds})
 
     def result(self, problem: MultiTaskProblem, state: MultiTaskState, resources: Resources) -> Result[TaskModel]:
-        """Return the model of the least primal value, with bounds, and how many kernels and rows were selected."""
+        """Return the model with the smallest primal value, with bounds and the numbers of selected kernels and rows."""
         searches, inputs = state.searches, problem.inputs
         back = np.argsort(inputs.order)  # from the order of tasks to that of the data
         figures = bound_figures(searches, state, UNFINISHED)
@@ -115,7 +115,7 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
     def tables(
         self, model: TaskModel, names: Sequence[str] | None = None, fit: tuple[MultiTaskProblem, MultiTaskState] | None = None
     ) -> Tables:
-        """Return kernels by weight, and their part in every task; of a fit the tasks, too."""
+        """Return the kernels by weight, and their weights in every task; if the fit is given, also the tasks."""
         weights = np.atleast_2d(model.arrays["kernel_weights"])
         tables = [_tables(model.machine(m), one, names) for m, one in enumerate(weights)]
         own = tables[0] if len(tables) == 1 else by_class(tables, model.labels)
@@ -132,11 +132,11 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
     def shared_fits(
         self, configs: Sequence[MultiTaskMKLConfig], inputs: TaskInputs, masks: Sequence[np.ndarray], resources: Resources
     ) -> MultiTaskProblem | None:
-        """Return one problem of fits without the rows of every mask: they share Gram matrices, as do classes."""
+        """Return one problem for the fits without the rows of each mask. They share Gram matrices, as classes do."""
         return shared_problem(configs, inputs, masks, resources) if len(configs) == 1 else None
 
     def restart(self, problem: MultiTaskProblem, fresh: MultiTaskState, before: MultiTaskProblem, last: MultiTaskState) -> MultiTaskState:
-        """Return what the searches before ended with, as far as it holds for another C."""
+        """Return the results of the previous searches that remain valid for another C."""
         scale, parts = problem.config.C / before.config.C, zip(fresh.searches, last.searches, problem.losses, strict=True)
         bounds = before.config.model_copy(update={"C": problem.config.C}) == problem.config
         return replace(fresh, searches=tuple(one.continued(end, losses.problem, scale, bounds) for one, end, losses in parts))
@@ -145,7 +145,7 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
 def shared_problem(
     configs: Sequence[MultiTaskMKLConfig], inputs: TaskInputs, masks: Sequence[np.ndarray | None], resources: Resources
 ) -> MultiTaskProblem:
-    """Return one problem for the fits with all parameters on all masks of rows held out; they share Gram matrices, as do classes."""
+    """Return one problem for the fits with all parameters on all masks of held-out rows. They share Gram matrices, as classes do."""
     first, given = configs[0], inputs.data if isinstance(inputs.data, GivenGrams) else None
     specs = resolved_kernels(first.kernels, inputs.data, first.normalize)
     layout = task_layout(np.diff(inputs.edges).tolist(), len(specs))

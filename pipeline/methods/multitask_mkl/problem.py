@@ -1,10 +1,9 @@
-"""Multiple kernel learning for many tasks (MK-MTFL): one search for kernel weights and shares of tasks in them.
+"""Multiple kernel learning for many tasks (MK-MTFL): one search for kernel weights and for the shares of tasks in them.
 
 Problem, closed forms and certificate: :mod:`gramplane.kernels.tasks.multitask` and docs/theory/multitask_mkl.md.
-One step solves the machines of all
-tasks at the weights; then shares and weights follow in closed form from the quadratic forms, and primal and dual value bound the optimum.
-For p > 2 the optimum is a saddle point, so nothing falls monotonously: the best primal and the best dual point are kept, and the gap
-between them ends the search.
+One step solves the SVMs of all tasks at the current weights. Shares and weights then follow in closed form from the quadratic forms, and
+the primal and dual values bound the optimum. For p > 2 the optimum is a saddle point, so that no value decreases monotonically. The best
+primal and the best dual point are kept, and the gap between them ends the search.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ MAX_SLOW_STEPS = 20  # closed-form steps in a row without a better bound, after 
 
 @dataclass(frozen=True)
 class TaskSearch(Bounded):
-    """Where the search of one fit stands."""
+    """State of the search of one fit."""
 
     record_name: ClassVar[str] = "TaskSearch"
     weights: np.ndarray  # (k,) gamma to be tried next
@@ -72,7 +71,9 @@ class TaskSearch(Bounded):
     stop: str | None = None  # why it ended
 
     def machine_aim(self, tol: float) -> float:
-        """Return the gap at which the machines of the next step end, all together: infinite before the first one, if nothing is known."""
+        """Return the total gap to which the SVMs of the next step are solved: infinite before the first step, if there is no earlier
+        result.
+        """
         if self.nested:
             return NESTED_TOL * self.upper
         if np.isfinite(self.upper):
@@ -80,10 +81,11 @@ class TaskSearch(Bounded):
         return GAP_SHARE * tol * self.lower if self.lower > 0 else np.inf
 
     def continued(self, last: TaskSearch, problem: DualProblem, scale: float, bounds: bool) -> TaskSearch:
-        """Return the first search of a fit with what the last one of a fit with another C ended with; ``scale``: the new C over that one.
+        """Return the initial search of a fit from the last search of a fit with another C; ``scale`` is the ratio of the new C to that one.
 
-        A kernel that had left has a little weight again. Where the box grows, the best dual point is one here, too; ``bounds``: its value
-        is a bound, for C is all that changed.
+        Kernels with zero weight get a small weight again. If the box grows, the best dual point remains feasible. ``bounds``: its value is
+        a
+        bound, because only C has changed.
         """
         weights = (1.0 - RETURNING) * last.best_weights + RETURNING * self.weights
         beta = best_multiple(problem, last.best_beta, last.best_decision, scale)
@@ -103,7 +105,7 @@ class MultiTaskState:
 
     @property
     def stop(self) -> str | None:
-        """Reason why every search has stopped, or ``None``."""
+        """Reason for which all searches have stopped, or None."""
         return joint_stop([search.stop for search in self.searches], UNFINISHED)
 
 
@@ -128,7 +130,7 @@ class MultiTaskProblem:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Where the entries lie, tasks of a pass, memory of a step."""
+        """Where the entries are kept, number of tasks per pass, and memory of a step in bytes."""
         settings, layout, k, n_tasks = self.settings, self.layout, len(self.specs), self.inputs.n_tasks
         batches = split_batches(task_pairs(self.inputs.data, self.specs, layout, self.inputs.order, settings.dtype), layout)
         return {
@@ -153,18 +155,18 @@ class MultiTaskProblem:
 
     @property
     def unit(self) -> TargetUnit:
-        """Unit of the target, in which coefficients and decision values of the model are."""
+        """Unit of the target, used for coefficients and decision values of the model."""
         return self.losses[0].problem.unit
 
     def decision_values(self, state: MultiTaskState) -> np.ndarray:
-        """Return what the best machines decide on all rows, ``(n_searches, n_samples)``, in the order and unit of the data."""
+        """Return the decision values of the best SVMs on all rows, ``(n_searches, n_samples)``, in the order and unit of the data."""
         values = np.empty((len(state.searches), self.layout.n))
         for row, losses, search in zip(values, self.losses, state.searches, strict=True):
             row[self.inputs.order] = losses.problem.unit.values(search.best_decision)
         return values
 
     def initial_search(self, config: MultiTaskMKLConfig) -> TaskSearch:
-        """Return equal weights and shares."""
+        """Return a search with equal weights and shares."""
         k, n_tasks, zeros = len(self.specs), self.inputs.n_tasks, np.zeros(self.layout.n)
         weights, shares = multitask.even_weights(k, config.q), multitask.even_shares(k, n_tasks, config.p)
         best, dual = (weights, shares, zeros, np.zeros(n_tasks), zeros), (zeros, np.zeros_like(shares))
@@ -172,7 +174,7 @@ class MultiTaskProblem:
         return TaskSearch(weights, shares, zeros, np.zeros((0, k)), np.inf, 0.0, *best, *dual, paces, np.zeros(k), nested=nested)
 
     def advance(self, m: int, search: TaskSearch, machines: TaskMachines, iteration: int) -> TaskSearch:
-        """Return a search after its machines were solved: with bounds, and the next weights or a reason to stop."""
+        """Return a search after its SVMs were solved, with bounds and either the next weights or a reason to stop."""
         config, losses = self.configs[m], self.losses[m]
         search = choose_next(self._with_bounds(search, config, losses, machines), config, losses, machines)
         if search.gap <= config.tol * search.upper:
@@ -180,7 +182,7 @@ class MultiTaskProblem:
         return replace(search, stop="max_iter") if iteration >= config.max_iter else search
 
     def _with_bounds(self, search: TaskSearch, config: MultiTaskMKLConfig, losses: TaskProblem, machines: TaskMachines) -> TaskSearch:
-        """Return the search with bounds and best point brought up to date."""
+        """Return the search with updated bounds and best point."""
         weights, edges = multitask.task_kernel_weights(search.weights, search.shares), self.inputs.edges
         solution, p, q = (machines.beta, machines.decision, machines.forms), config.p, config.q
         bounds = multitask.certify_machine(losses.problem, edges, *solution, weights, p, q)
@@ -238,9 +240,9 @@ def choose_next(search: TaskSearch, config: MultiTaskMKLConfig, losses: TaskProb
 def _nested_step(
     search: TaskSearch, config: MultiTaskMKLConfig, losses: TaskProblem, machines: TaskMachines, shares: np.ndarray, strengths: np.ndarray
 ) -> TaskSearch:
-    """Alternate machines and shares until their value settles, then move the weights (q = 1: a mirror step on the simplex).
+    """Alternate SVMs and shares until their value converges, then update the weights (q = 1: a mirror step on the simplex).
 
-    For 1 < q < 2 the thesis turns the alternation inside out: weights and machines settle for given shares, then these follow.
+    For 1 < q < 2 the thesis alternates in the other order: weights and SVMs converge for given shares, then the shares are updated.
     """
     problem, beta = losses.problem, machines.beta
     linear = problem.linear(beta) - float(0.5 * (problem.ridges() * beta) @ beta)
@@ -257,7 +259,7 @@ def _nested_step(
 
 
 def driver_items(settings: GramSettings, layout: GramLayout, k: int, fits: int) -> tuple[Item, ...]:
-    """Return what the driver holds of k kernels within tasks: all entries or those of one step, a task's sum, vectors."""
+    """Return the memory of the driver for k kernels within tasks: all entries or those of one step, the sum of a task, and vectors."""
     b, whole, largest = np.dtype(settings.dtype).itemsize, entries_bytes(layout, k, settings.dtype), max(layout.groups)
     one_step = "kernels of the tasks of one step", min(whole, max(BATCH_BYTES, b * k * largest**2))
     return (

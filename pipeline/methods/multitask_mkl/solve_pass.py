@@ -1,6 +1,6 @@
-"""The machines of many tasks in one pass: a step takes a batch of tasks, forms or reads their kernels, solves, and returns their figures.
+"""The SVMs of many tasks in one pass. A step computes or reads the kernels of a batch of tasks, solves their SVMs, and returns the results.
 
-Batches follow from sizes alone, never from the number of workers.
+Batches depend on sizes alone, never on the number of workers.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class TaskPart:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all its blocks."""
+        """Bytes of all blocks of the task."""
         return sum(pair.nbytes for pair in self.pairs)
 
 
 @dataclass(frozen=True)
 class BatchProblem:
-    """What is to be solved for a batch of tasks."""
+    """Dual problems of a batch of tasks, and the accuracy of their solution."""
 
     problem: DualProblem  # losses of the rows of the batch
     beta: np.ndarray  # coefficients to start from
@@ -60,19 +60,19 @@ class BatchProblem:
 
 @dataclass(frozen=True)
 class TaskBatch:
-    """Consecutive tasks that one step takes, and what is to be solved for them."""
+    """Consecutive tasks that one step solves, and their problem."""
 
     parts: tuple[TaskPart, ...]
     problem: BatchProblem | None = field(default=None, compare=False, repr=False)
 
     @property
     def rows(self) -> tuple[int, int]:
-        """Range of their rows."""
+        """Range of the rows of the tasks."""
         return self.parts[0].rows[0], self.parts[-1].rows[1]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all their blocks."""
+        """Bytes of all blocks of the tasks."""
         return sum(part.nbytes for part in self.parts)
 
 
@@ -80,7 +80,7 @@ BatchChunk = Callable[..., list[Any]]
 
 
 class BatchSolution(NamedTuple):
-    """Machines of a batch: coefficients and values, without bias, of its rows."""
+    """SVMs of a batch: coefficients, and decision values without intercept, of its rows."""
 
     first: int  # first row of the batch
     beta: np.ndarray
@@ -90,7 +90,7 @@ class BatchSolution(NamedTuple):
 
 
 def split_batches(pairs: Sequence[TaskPair], layout: GramLayout) -> list[TaskBatch]:
-    """Return consecutive tasks in batches of a fixed number of bytes; a larger task is one of its own."""
+    """Return consecutive tasks in batches of a fixed number of bytes; a larger task forms its own batch."""
     edges = np.concatenate([[0], np.cumsum(layout.groups)])
     batches: list[TaskBatch] = []
     parts: list[TaskPart] = []
@@ -104,7 +104,7 @@ def split_batches(pairs: Sequence[TaskPair], layout: GramLayout) -> list[TaskBat
 
 
 def solve_chunk(batch: TaskBatch) -> list[BatchSolution]:
-    """Return the machines of a batch."""
+    """Return the SVMs of a batch."""
     todo = batch.problem
     assert todo is not None
     begin, end = batch.rows
@@ -129,7 +129,7 @@ def normalized_block(pair: TaskPair, norms: Norms, begin: int) -> np.ndarray:
 
 
 class _TaskKernels:
-    """The kernels of one task, its blocks in memory while they are few."""
+    """The kernels of one task; its blocks are kept in memory if they are small."""
 
     def __init__(self, part: TaskPart, norms: Norms, begin: int) -> None:
         self._part, self._norms, self._begin = part, norms, begin
@@ -155,20 +155,22 @@ class _TaskKernels:
         return matrix
 
     def forms(self, beta: np.ndarray, partner: np.ndarray | None) -> np.ndarray:
-        """Return ``beta' K_q beta`` of the coefficients and of their sum with others, ``(k, 2)``."""
+        """Return ``beta' K_q beta`` of the coefficients and of their sum with ``partner``, ``(k, 2)``."""
         vectors = beta[None] if partner is None else np.stack([beta, beta + partner])
         forms = total_forms([tile_sums(block, rows, cols, vectors) for block, rows, cols in self._blocks()])
         return np.maximum(np.broadcast_to(forms, (len(forms), 2)), 0.0)
 
 
 def sums_chunk(batch: TaskBatch, counts: Shared | None) -> list[BlockSums]:
-    """Return the sums of the raw blocks of a batch; ``counts``: how often rows count, ``(n,)`` in the order of tasks."""
+    """Return the sums of the raw blocks of a batch; ``counts`` are the row weights, ``(n,)`` in the order of tasks."""
     times = None if counts is None else resolve(counts)
     return [block_sums(pair.load(), pair.rows, pair.cols, times) for part in batch.parts for pair in part.pairs]
 
 
 def batch_bytes(batch: TaskBatch) -> int:
-    """Bound the memory of a step: the blocks of one task and a normalised copy, its matrix in double precision, rows, freed blocks."""
+    """Bound the memory of a step in bytes: the blocks of one task and a normalised copy, its matrix in double precision, rows, freed
+    blocks.
+    """
     needed = []
     for part in batch.parts:
         m, largest = part.rows[1] - part.rows[0], max(pair.nbytes for pair in part.pairs)
@@ -178,13 +180,13 @@ def batch_bytes(batch: TaskBatch) -> int:
 
 
 def solves_pass(chunk: BatchChunk, batches: Sequence[TaskBatch], k: int) -> Plan[list[Any]]:
-    """Return the pass that solves the machines of all tasks on k kernels."""
+    """Return the pass that solves the SVMs of all tasks on k kernels."""
     rows, tasks = max(batch.rows[1] - batch.rows[0] for batch in batches), max(len(batch.parts) for batch in batches)
     return _batches_pass("task-solves", chunk, 16 * rows + 16 * k * tasks + 512, batches)
 
 
 def sums_pass(chunk: BatchChunk, batches: Sequence[TaskBatch], k: int, counts: Shared | None = None) -> Plan[list[Any]]:
-    """Return the pass over the sums of k kernels within tasks; ``counts``: how often rows count."""
+    """Return the pass over the sums of k kernels within tasks; ``counts`` are the row weights."""
     rows = max(sum(pair.rows[1] - pair.rows[0] for part in batch.parts for pair in part.pairs) for batch in batches)
     return _batches_pass("task-sums", chunk, 24 * k * rows, batches, counts)
 
@@ -194,8 +196,8 @@ def _batches_pass(name: str, chunk: BatchChunk, result: int, batches: Sequence[T
 
 
 def largest_step(batches: Sequence[TaskBatch], k: int, policy: Policy) -> int:
-    """Return the bytes of the largest step on k kernels, whose entries lie where a policy says: of a pass, or of what this process does
-    batch by batch, where they are in its memory.
+    """Return the memory in bytes of the largest step on k kernels with entries kept as ``policy`` says: of a pass, or of the work that this
+    process does batch by batch if the entries are in its memory.
     """
     solves = solves_pass(solve_chunk, batches, k).memory_bound
     if policy == "memory":

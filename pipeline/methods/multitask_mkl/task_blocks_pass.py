@@ -1,7 +1,7 @@
-"""Gram matrices within tasks: the diagonal squares of every task, wherever their entries come from.
+"""Gram matrices within tasks: the diagonal squares of every task, from any source.
 
-Rows are counted task by task (row r of the order of tasks is row ``order[r]`` of the data), and no block joins two tasks. A reference of
-any kind loads to the raw kernels ``(k, rows, columns)`` in the same bits.
+Rows are counted task by task (row r in the order of tasks is row ``order[r]`` of the data), and no block contains rows of two tasks. A
+reference of any type loads the raw kernels ``(k, rows, columns)`` with the same bits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_ROWS_READ = 4  # rows of a task are read with those between them up to this 
 
 
 def task_layout(sizes: Sequence[int], k: int) -> GramLayout:
-    """Return how squares of the tasks are cut: whole where k kernels fit an object, else evenly at multiples of 128 rows."""
+    """Return how the squares of the tasks are divided: not at all if k kernels fit in an object, else evenly at multiples of 128 rows."""
     largest = max(sizes)
     longest = max(TILE, int((BLOCK_BYTES / (4 * max(1, k))) ** 0.5) // TILE * TILE)
     pieces = -(-largest // longest)
@@ -41,14 +41,13 @@ def task_layout(sizes: Sequence[int], k: int) -> GramLayout:
 
 
 def entries_bytes(layout: GramLayout, k: int, dtype: str) -> int:
-    """Return the bytes of the entries of k kernels."""
     return np.dtype(dtype).itemsize * k * sum(int(np.prod(layout.shape(i, j))) for i, j in layout.pairs())
 
 
 def task_settings(
     ctx: Resources, layout: GramLayout, k: int, policy: GramPolicy = "auto", store: str | None = None, dtype: str = "float32"
 ) -> GramSettings:
-    """Return where the entries lie: decided from sizes, or as ``policy`` says. Raises ValueError: a store is asked for without a path."""
+    """Return where the entries are kept, by their size or by ``policy``. Raises ValueError for a store without a path."""
     if policy == "store" and store is None:
         raise ValueError("grams='store' needs a path for the Gram store")
     needed, budget = entries_bytes(layout, k, dtype), int(BANK_SHARE * ctx.driver_memory)
@@ -80,11 +79,11 @@ class ComputedPair:
 
     @property
     def row_bytes(self) -> int:
-        """Bound of the rows read, in float64."""
+        """Bound of the bytes of the rows read, in float64."""
         return 8 * self.width * MAX_ROWS_READ * (len(self.left) + len(self.right))
 
     def load(self) -> np.ndarray:
-        """Compute the raw kernels ``(k, rows, columns)``."""
+        """Return the raw kernels ``(k, rows, columns)``, computed from the rows."""
         data = self.source or open_shared(self.url, self.digest)
         right = None if self.rows == self.cols else read_rows(data, self.right)
         return gram_block(self.specs, read_rows(data, self.left), right, dtype=self.dtype)
@@ -92,7 +91,7 @@ class ComputedPair:
 
 @dataclass(frozen=True)
 class GivenTaskPair:
-    """A block pair within a task of precomputed matrices; arrays stay in their process."""
+    """A block pair within a task of precomputed matrices. Arrays stay in their process."""
 
     rows: tuple[int, int]
     cols: tuple[int, int]
@@ -110,7 +109,7 @@ class GivenTaskPair:
         return np.dtype(self.dtype).itemsize * len(self.positions) * len(self.left) * len(self.right)
 
     def load(self) -> np.ndarray:
-        """Return the raw kernels ``(k, rows, columns)``; of a pair on the diagonal the upper triangle, mirrored."""
+        """Return the raw kernels ``(k, rows, columns)``; for a pair on the diagonal, the mirrored upper triangle."""
         block = np.asarray(self.source[np.ix_(np.array(self.positions), self.left, self.right)], self.dtype)
         if self.rows == self.cols:
             block = np.triu(block) + np.triu(block, 1).transpose(0, 2, 1)
@@ -129,7 +128,6 @@ class LoadedPair:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the block."""
         return self.block.nbytes
 
     def load(self) -> np.ndarray:
@@ -143,7 +141,7 @@ TaskPair = ComputedPair | GivenTaskPair | LoadedPair | StoredPair
 def task_pairs(
     data: RowData | GivenGrams, specs: Sequence[Any], layout: GramLayout, order: np.ndarray, dtype: str = "float32"
 ) -> Sequence[TaskPair]:
-    """Return references to the block pairs of all tasks, task by task; ``order`` are the rows of the data in that order."""
+    """Return references to the block pairs of all tasks, task by task; ``order`` lists the rows of the data in that order."""
     spans = [(layout.span(i), layout.span(j)) for i, j in layout.pairs()]
     if isinstance(data, GivenGrams):
         source, positions = data.source, tuple(spec.position for spec in specs)
@@ -160,7 +158,9 @@ def task_pairs(
 
 
 def _sort_rows(data: RowData, order: np.ndarray) -> tuple[RowData, np.ndarray]:
-    """Return arrays in memory with the rows of a task side by side, where they are not: one copy in place of one per task."""
+    """Return data in memory with the rows of each task contiguous, and the new order. This makes at most one copy instead of one per
+    task.
+    """
     scattered = np.any(np.diff(order) != 1)
     if not (scattered and isinstance(data, MemoryBlocks) and data.scale.kind == "none"):
         return data, order
@@ -169,7 +169,9 @@ def _sort_rows(data: RowData, order: np.ndarray) -> tuple[RowData, np.ndarray]:
 
 
 def load_pairs(pairs: Sequence[TaskPair]) -> list[np.ndarray]:
-    """Load block pairs; squares of small tasks that lie side by side are cut out of one computed square, which is the same bits sooner."""
+    """Return the loaded block pairs. Adjacent squares of small tasks are cut out of one computed square, which is faster and gives the same
+    bits.
+    """
     blocks: list[np.ndarray] = []
     while len(blocks) < len(pairs):
         group = _small_squares(pairs, len(blocks))
@@ -184,7 +186,7 @@ def load_pairs(pairs: Sequence[TaskPair]) -> list[np.ndarray]:
 
 
 def _small_squares(pairs: Sequence[TaskPair], start: int) -> list[ComputedPair]:
-    """Return the pairs from one on that may be computed together: squares of at most a tile of rows, ascending in the data."""
+    """Return the pairs from ``start`` on that may be computed together: squares of at most a tile of rows, ascending in the data."""
     first = pairs[start]
     if not isinstance(first, ComputedPair) or first.rows != first.cols:
         return []
@@ -199,7 +201,7 @@ def _small_squares(pairs: Sequence[TaskPair], start: int) -> list[ComputedPair]:
 
 
 def read_rows(data: RowData, ids: np.ndarray) -> Matrix:
-    """Return some rows (ascending ids) with the scaling applied: an array, a CSR array, or strings."""
+    """Return the scaled rows with the given ascending ids: an array, a CSR array, or strings."""
     if isinstance(data, TextRows):
         return data.texts[ids]
     lo, hi = int(ids[0]), int(ids[-1]) + 1

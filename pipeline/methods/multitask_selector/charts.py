@@ -1,4 +1,4 @@
-"""What reports show of feature selection over many tasks: its stream, and the features of every task."""
+"""Charts of feature selection over many tasks in reports: its stream, and the features of every task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What feature selection over many tasks learns from: rows, scaled, signed, about their offsets, and the objective over them."""
+"""Inputs of feature selection over many tasks: rows after scaling, signs and offsets, and the objective over them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Data = BlockStore | MemoryBlocks
 
 @dataclass(frozen=True)
 class SelectorData:
-    """What a fit knows of its rows; the rows themselves are read when a loop first asks for them."""
+    """Data of a fit; the rows are read when a loop first needs them."""
 
     data: Data
     codes: np.ndarray  # (n,) task of each row
@@ -47,7 +47,7 @@ class SelectorData:
 
     @cached_property
     def rows(self) -> TaskRows:
-        """All rows in memory, held-out ones among them."""
+        """All rows in memory, including held-out ones."""
         data = self.data
         # Rows in memory that have no scales stay as they lie.
         if isinstance(data, MemoryBlocks) and data.scale.kind == "none":
@@ -57,19 +57,19 @@ class SelectorData:
 
     @property
     def mean_weights(self) -> np.ndarray:
-        """``(n,)`` weights of the mean loss: those of every task sum to 1."""
+        """``(n,)`` weights of the mean loss; they sum to 1 for every task."""
         totals = np.bincount(self.codes, self.weight, self.n_tasks)
         return self.weight / np.where(totals > 0, totals, 1.0)[self.codes]
 
     @cached_property
     def used_rows(self) -> np.ndarray:
-        """Rows of positive weight, task by task, those of a task ascending."""
+        """Rows of positive weight, task by task, ascending within a task."""
         used = np.flatnonzero(self.weight > 0)
         return used[np.argsort(self.codes[used], kind="stable")]
 
 
 def task_rows(X: Array | sp.sparray, codes: np.ndarray, target: np.ndarray, weight: np.ndarray) -> TaskRows:
-    """Return rows ``(n, d)`` of any form with their tasks, as compiled loops read them; ``X`` is never changed."""
+    """Return rows ``(n, d)`` of any form with their tasks, in the form that compiled loops read; ``X`` is never changed."""
     rows: Any = sp.csr_array(X, dtype=np.float64)
     if not rows.has_canonical_format:
         rows = rows.copy()
@@ -79,8 +79,8 @@ def task_rows(X: Array | sp.sparray, codes: np.ndarray, target: np.ndarray, weig
 
 
 def selector_data(config: SelectorConfig, inputs: TaskInputs) -> SelectorData:
-    """Return the rows of a fit. Raises DataError: no row, or none of a class, has a positive weight; ValueError: class weights that do not
-    suit the target.
+    """Return the data of a fit. Raises DataError if no row, or no row of a class, has positive weight, and ValueError for class weights
+    that do not suit the target.
     """
     weight, data, d = row_weights(config, inputs), inputs.data, int(inputs.data.n_cols)
     signs = inputs.signs()
@@ -93,13 +93,13 @@ def selector_data(config: SelectorConfig, inputs: TaskInputs) -> SelectorData:
 
 
 def divergence_message(watch: StepWatch, rows: TaskRows, row: int, name: object, prefix: str = "") -> str:
-    """Return the message of a stream whose predictions diverge on rows."""
+    """Return the error message for a stream whose predictions diverge."""
     reason = f"gamma={watch.gamma:g}: predictions grow without bound ({prefix}row {row}, task {name!r})"
     return f"{reason}; {watch.remedy(rows.indptr, rows.values, rows.weight)}"
 
 
 def look_at(watch: StepWatch, rounds: Rounds, progress: Progress, rows: TaskRows, places: np.ndarray) -> None:
-    """Let the watch of a stream look at the rows that it learnt, which stand at some places."""
+    """Pass the rows at ``places``, which the stream has learned, to the watch that detects divergence."""
     places = places[places >= 0]
     if rounds.loss == "squared" and watch.look(progress.loss, progress.weight, rows.target[places]):
         learnt = rows.chosen(places)
@@ -107,10 +107,10 @@ def look_at(watch: StepWatch, rounds: Rounds, progress: Progress, rows: TaskRows
 
 
 def task_offsets(kind: str | None, codes: np.ndarray, target: np.ndarray, weight: np.ndarray, n_tasks: int) -> np.ndarray:
-    """Return what is subtracted from the target of every task, ``(n_tasks,)``.
+    """Return the offset that is subtracted from the target of every task, ``(n_tasks,)``.
 
-    ``"mean"`` is the mean m of all rows; ``"shrunken"`` is ``m + (m_q - m) v_b / (v_b + v_w / n_q)`` with the mean m_q of task q's n_q
-    rows, the variance v_w of rows within tasks and v_b that of the tasks' own means: the best linear predictor of a task's mean.
+    ``"mean"`` is the mean m of all rows. ``"shrunken"`` is ``m + (m_q - m) v_b / (v_b + v_w / n_q)``, the best linear predictor of a task's
+    mean: m_q is the mean of the n_q rows of task q, v_w the variance of rows within tasks, and v_b the variance of the task means.
     """
     if kind is None:
         return np.zeros(n_tasks)
@@ -128,7 +128,7 @@ def task_offsets(kind: str | None, codes: np.ndarray, target: np.ndarray, weight
 
 @dataclass(frozen=True)
 class Solution:
-    """Weights of scaled features and what they cost."""
+    """Weights of scaled features, with objective and gap."""
 
     weights: np.ndarray  # (Q, d)
     intercepts: np.ndarray  # (Q,), without offsets
@@ -137,14 +137,14 @@ class Solution:
 
 
 def objective_value(config: SelectorConfig, data: SelectorData, lam: float, weights: np.ndarray, values: np.ndarray) -> float:
-    """Return the sum over tasks of their mean losses at decision values ``(n,)``, and the penalty (4.3)."""
+    """Return the objective (4.3): mean losses at decision values ``(n,)``, summed over tasks, plus the penalty."""
     penalty = task_penalty(config.penalty, data.n_features, config.r)
     return float(data.mean_weights @ mean_loss(config.loss).values(data.target, values)) + lam * penalty.value(weights)
 
 
 def penalty_weight(config: SelectorConfig, phase: int, found: float = math.nan) -> float:
-    """Return the weight of the penalty while features are selected (phase 0), and when they are fitted again; ``found``: where it follows
-    from the data.
+    """Return the weight of the penalty of the selection (phase 0) or of the refit; ``found`` is the weight derived from the data, if it
+    is.
     """
     if phase and config.refit is not None:
         return config.refit
@@ -152,8 +152,8 @@ def penalty_weight(config: SelectorConfig, phase: int, found: float = math.nan) 
 
 
 def auto_lam(data: SelectorData, largest: float) -> float:
-    """Return ``lam="auto"``, ``12/10 Q log(2 d) / n`` of the least lam that selects nothing, at most 3/10 of it: of Q tasks, d features,
-    and n the sum of the weights of the rows.
+    """Return ``lam="auto"``: ``12/10 Q log(2 d) / n`` times the smallest lam that selects nothing, at most 3/10 of it, for Q tasks, d
+    features, and n the sum of the row weights.
     """
     share = 1.2 * data.n_tasks * math.log(2.0 * data.n_features) / float(data.weight.sum())
     size = float(np.abs(data.offsets).max(initial=0.0))

@@ -1,4 +1,4 @@
-"""Feature selection over many tasks as a method: which way a fit goes, and what its end says."""
+"""Feature selection over many tasks as a method: choice of the algorithm, and the results of a fit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ State = SelectorState | BatchState | WorkingState
 
 
 class Selector(Method[SelectorConfig, Any, Any, LinearModel]):
-    """Linear machines of many tasks that choose their features together."""
+    """Linear models for many tasks, which select their features jointly."""
 
     name = "multitask-selector"
     config = SelectorConfig
@@ -46,9 +46,9 @@ class Selector(Method[SelectorConfig, Any, Any, LinearModel]):
         return config, held_out_task_inputs(resources, self.name, extra)
 
     def problem(self, config: SelectorConfig, inputs: TaskInputs, resources: Resources) -> SelectorProblem:
-        """Return the problem of a fit; the lam of a batch is found when it begins. Raises ValueError: a loss that does not suit the
-        target; DataError: no row has a positive weight; MemoryBoundExceeded: weights, and rows or columns, are more than the driver may
-        hold.
+        """Return the problem of a fit; an automatic lam of a batch is computed in its first step. Raises ValueError for a loss that does
+        not suit the target, DataError if no row has positive weight, and MemoryBoundExceeded if weights and rows or columns exceed the
+        driver's memory.
         """
         config = config.resolved()
         refuse_more_classes(inputs)
@@ -58,7 +58,7 @@ class Selector(Method[SelectorConfig, Any, Any, LinearModel]):
         return (RoundsProblem if config.algorithm == "da" else batch)(config, inputs, resources, way)
 
     def init(self, problem: SelectorProblem, resources: Resources) -> State:
-        """Return weights of zero."""
+        """Return the initial state, with zero weights."""
         return problem.init(resources)
 
     def step(self, problem: SelectorProblem, state: State, resources: Resources) -> Step[State]:
@@ -66,7 +66,7 @@ class Selector(Method[SelectorConfig, Any, Any, LinearModel]):
         return problem.step(state, resources)
 
     def result(self, problem: SelectorProblem, state: State, resources: Resources) -> Result[LinearModel]:
-        """Return the model of the last weights, with the certificate of a batch; intercepts hold the offsets of the tasks."""
+        """Return the model with the last weights, with the certificate of a batch; intercepts include the offsets of the tasks."""
         solution, data, inputs = problem.solution(state), problem.data, problem.inputs
         scale, (lam, largest) = data.scale, problem.penalties(state)
         coef, intercepts = raw_coefficients(solution.weights, solution.intercepts + data.offsets, scale.factor, scale.shift)
@@ -101,11 +101,13 @@ class Selector(Method[SelectorConfig, Any, Any, LinearModel]):
         return scores_of(problem.inputs.labelled, _own_values(problem.inputs, model, resources))
 
     def decision_values(self, problem: SelectorProblem, state: Any, resources: Resources) -> np.ndarray:
-        """Return the decision value of each row's task, ``(1, n_samples)``."""
+        """Return the decision value of each row, by the model of its task, ``(1, n_samples)``."""
         return _own_values(problem.inputs, self.result(problem, state, resources).model, resources)
 
     def tables(self, model: LinearModel, names: Sequence[str] | None = None, fit: tuple[SelectorProblem, Any] | None = None) -> Tables:
-        """Return features by the norm of their weights over tasks, their weights by task; of a fit the tasks, of a stream its steps."""
+        """Return the features by the norm of their weights over tasks, and their weights by task. If the fit is given, also the tasks, and
+        the steps of a stream.
+        """
         features, weights = model.features, model.scaled_weights()
         texts, norms = name_features(features, names), np.sqrt(np.square(weights).sum(axis=0))
         order = np.lexsort((features, -norms))
@@ -146,7 +148,7 @@ def _unfinished(config: SelectorConfig, state: Any) -> str:
 
 
 def _warnings(problem: SelectorProblem, model: LinearModel) -> list[str]:
-    """Return that steps were too long, or that nothing was selected."""
+    """Return warnings: steps that were too long, or no feature selected."""
     lam = model.figures["lam"]
     if isinstance(problem, RoundsProblem) and problem.watch.message:
         return [problem.watch.message]
@@ -156,7 +158,7 @@ def _warnings(problem: SelectorProblem, model: LinearModel) -> list[str]:
 
 
 def _way(config: SelectorConfig, inputs: TaskInputs, resources: Resources) -> Way:
-    """Return the way that a run was decided to go, or goes if it begins now."""
+    """Return the algorithm chosen when the run began; for a new run, the one that it will use."""
     decided = None if resources.scratch is None else resources.scratch.read_json("decisions")
     if isinstance(decided, dict):
         return decided.get("engine", "memory")  # (runs of earlier versions have all rows in memory)
@@ -166,7 +168,7 @@ def _way(config: SelectorConfig, inputs: TaskInputs, resources: Resources) -> Wa
 
 
 def stream_model(config: SelectorConfig, learner: TaskLearner, names: Sequence[Any], classes: Sequence[Any] | None) -> LinearModel:
-    """Return the model of a stream of rows that are gone: its objective is not known."""
+    """Return the model of a stream whose rows are no longer available, so that its objective is unknown."""
     rounds, stream = learner.rounds, learner.stream
     figures = {"objective": np.nan, "gap": np.nan, "iterations": float(stream.t), "converged": 0.0, "lam": learner.rounds.lam}
     coef, intercepts = raw_coefficients(rounds.weights(stream), rounds.intercepts(stream), None, None)

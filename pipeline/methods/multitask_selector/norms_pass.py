@@ -1,6 +1,6 @@
-"""The pass over column stripes of feature selection over many tasks: dual norms of the gradients ``X_t'r`` of some features.
+"""The pass over column stripes of feature selection over many tasks: dual norms of the gradients ``X_t'r`` of given features.
 
-A task returns two numbers for every feature that can enter, and nothing of the others; no vector over rows comes back.
+A task returns two numbers for every feature that can enter, and nothing for the others; it returns no vector over rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ...passes.blocks import (
 
 
 class Query(NamedTuple):
-    """What a pass asks of every feature."""
+    """Parameters of a pass, the same for every feature."""
 
     n_tasks: int
     kappa: float  # weights of the penalty of a feature over all tasks
@@ -38,10 +38,10 @@ class Query(NamedTuple):
 
 
 def norms_chunk(task: Task, features: Shared, vectors: Shared, codes: Shared, query: Query) -> np.ndarray:
-    """Return dual norms and reaches ``(2, k)`` of the features that are looked at in the stripes of one task (on a worker).
+    """Return dual norms and reaches ``(2, k)`` of the given features in the stripes of one task (on a worker).
 
-    ``features``: sorted, of all stripes; ``vectors``: ``(2, n)`` costs times slopes and costs, with the factors of the rows; ``codes``:
-    ``(n,)`` task of each row.
+    ``features`` are sorted ids over all stripes; ``vectors`` ``(2, n)`` are costs times slopes, and costs, with the factors of the rows;
+    ``codes`` ``(n,)`` is the task of each row.
     """
     ids, weight, owners = resolve(features), resolve(vectors), resolve(codes)
     return join_norms([_stripe_norms(ref, features_inside(ref, ids), weight, owners, query) for ref in task])
@@ -56,7 +56,7 @@ def _stripe_norms(ref: Ref, ids: np.ndarray, vectors: np.ndarray, codes: np.ndar
 
 
 def join_norms(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Combine step: features side by side."""
+    """Combine results by concatenating features."""
     return np.concatenate(parts, axis=1)
 
 
@@ -64,9 +64,11 @@ def task_norms(
     data: BlockStore | MemoryBlocks, resources: Resources, features: np.ndarray, slopes: np.ndarray, cost: np.ndarray, codes: np.ndarray,
     n_tasks: int, penalty: GroupPenalty, with_reaches: bool,
 ) -> np.ndarray:  # fmt: skip
-    """Return dual norms and reaches ``(2, len(features))`` of sorted distinct features, in one pass over the stripes that hold them.
+    """Return dual norms and reaches ``(2, len(features))`` of sorted distinct features, in one pass over the stripes that contain them.
 
-    ``slopes``, ``cost``, ``codes``: ``(n,)`` minus the derivative, weight in the mean loss, and task of every row, in the data's order.
+    ``slopes``, ``cost`` and ``codes`` are ``(n,)``: minus the derivative of the loss, weight in the mean loss, and task of every row, in
+    the
+    order of the data.
     """
     row_factor = data.scale.row_factor
     vectors = np.stack([cost * slopes, cost])
@@ -82,7 +84,7 @@ def task_norms(
 
 
 def norms_pass(tasks: Sequence[Task], n: int, n_tasks: int, features: int, *broadcast: object) -> Plan[np.ndarray]:
-    """Return the pass over the dual norms of so many features."""
+    """Return the pass that computes the dual norms of ``features`` features."""
     result = 16 * features
 
     def memory(task: Task) -> int:

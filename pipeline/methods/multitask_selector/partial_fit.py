@@ -1,4 +1,4 @@
-"""What an estimator remembers between calls of ``partial_fit``: sums over complete rounds, and the rows of the open one."""
+"""State of an estimator between calls of ``partial_fit``: sums over complete rounds, and the rows of the current round."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .inputs import divergence_message, look_at, task_rows
 
 @dataclass
 class TaskLearner:
-    """What ``partial_fit`` goes on from."""
+    """State from which ``partial_fit`` continues."""
 
     stream: TaskStream  # sums over the closed rounds
     rows: TaskRows  # those of the open round, in the order of arrival
@@ -26,14 +26,14 @@ class TaskLearner:
 
     @classmethod
     def after(cls, config: SelectorConfig, stream: TaskStream) -> Self:
-        """Return what goes on from a stream whose last round is closed."""
+        """Return the state after a stream whose last round is complete."""
         penalty, none = task_penalty(config.penalty, len(stream.norms), config.r), np.zeros(0)
         rounds = Rounds(penalty, float(config.lam), config.gamma, config.loss, config.fit_intercept)
         return cls(stream, task_rows(np.zeros((0, 1)), none, none, none), none, rounds, StepWatch(config.gamma))
 
     def learn(self, rows: TaskRows, names: Sequence[Any]) -> None:
-        """Read rows behind those of the open round; ``names`` of the tasks are for messages. Raises ValueError: predictions grow without
-        bound.
+        """Learn rows after those of the current round; ``names`` of the tasks are used in messages. Raises ValueError if predictions
+        diverge.
         """
         n_open = self.rows.n
         self.watch.remember(rows.indptr, rows.values, rows.weight)

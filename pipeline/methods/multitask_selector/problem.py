@@ -1,6 +1,6 @@
-"""What every way to select features over many tasks has, what the driver holds of it, and the batch optimum in memory.
+"""Base of the problems of feature selection over many tasks, the memory of the driver, and the batch optimum in memory.
 
-The optimum on sparse rows takes 2.2 to 3.2 times as long by :mod:`.working_problem`; on dense ones half the time, to other bits.
+On sparse rows the optimum takes 2.2 to 3.2 times as long with :mod:`.working_problem`; on dense rows half the time, with other bits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .inputs import Solution, auto_lam, objective_value, penalty_weight, selecto
 
 
 class SelectorProblem(ABC):
-    """Features that are to be selected; ``trackers`` follow accuracy or R2, if any."""
+    """A feature selection problem; ``trackers`` record accuracy or R2, if any."""
 
     state_type: ClassVar[type[Any]]
     counter: ClassVar[str] = "sweeps"  # what the steps of a fit are counted in
@@ -48,22 +48,22 @@ class SelectorProblem(ABC):
         self.data = selector_data(config, inputs)
 
     def follow(self) -> None:
-        """Follow accuracy or R2, which takes decisions on all rows."""
+        """Record accuracy or R2, which needs decision values of all rows."""
         self.trackers = (fit_tracker(self.inputs, self.inputs.held_out),)
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Which way the fit goes, steps, rounds or sweeps, memory."""
+        """Algorithm and place of the fit, steps, rounds or sweeps, and memory in bytes."""
         first = {"learning_tasks": self.inputs.n_tasks, "task_bytes": 0, "engine": self.way}
         return {**first, **driver_plan(self.items), **self.steps_plan()}
 
     def penalties(self, state: Any) -> tuple[float, float]:
-        """Return the weight of the penalty of a phase, and the least that selects nothing, NaN where it was not asked for."""
+        """Return the weight of the penalty of a phase, and the smallest weight that selects nothing (NaN if it was not computed)."""
         return penalty_weight(self.config, state.phase, state.lam), state.lambda_max
 
     @abstractmethod
     def steps_plan(self) -> dict[str, Any]:
-        """Return what a plan says of the steps."""
+        """Return the entries of a plan about the steps."""
 
     @abstractmethod
     def init(self, resources: Resources) -> Any:
@@ -90,19 +90,19 @@ FEWER_COLUMNS = "a larger lam, or algorithm='da'"  # what helps where the column
 
 
 def moments_fit(d: int, n_tasks: int, driver_memory: int) -> bool:
-    """Return whether the moments of all tasks are within their share of the driver's memory."""
+    """Return whether the moments of all tasks fit in their share of the driver's memory."""
     return 8 * n_tasks * (d + 2) ** 2 <= MOMENT_SHARE * driver_memory
 
 
 def choose_way(data: Data, n_tasks: int, algorithm: str, driver_memory: int) -> Way:
-    """Return how a fit goes: with all rows in memory where the driver may hold them, else out of core."""
+    """Return the variant of a fit: with all rows in memory if the driver can hold them, else out of core."""
     if total_bytes(memory_items(data, n_tasks, algorithm, driver_memory)) <= driver_memory:
         return "memory"
     return "working_set" if algorithm == "fista" else "blocks"
 
 
 def driver_items(data: Data, n_tasks: int, algorithm: str, driver_memory: int, way: Way) -> tuple[Item, ...]:
-    """Return what the driver holds. How many columns join a working set shows only along the way: counted are those of the first set, and
+    """Return the memory of the driver. The number of columns in the working set is not known in advance: the initial set is counted, and
     each set that grows is checked.
     """
     if way == "memory":
@@ -123,7 +123,7 @@ def _moments_items(d: int, n_tasks: int, driver_memory: int) -> tuple[Item, ...]
 
 
 def memory_items(data: Data, n_tasks: int, algorithm: str, driver_memory: int) -> tuple[Item, ...]:
-    """Return what the driver holds where all rows lie in memory: rounds of one row per task read them from all over the data."""
+    """Return the memory of the driver if all rows are in memory; rounds of one row per task read rows from anywhere in the data."""
     entries = entry_count(data)
     items = ("rows in float64, by rows and while they are put in order", ENTRY_BYTES * entries), *_vector_items(data, n_tasks)
     if algorithm != "fista":
@@ -132,8 +132,7 @@ def memory_items(data: Data, n_tasks: int, algorithm: str, driver_memory: int) -
 
 
 def set_items(data: Data, features: np.ndarray, n_tasks: int, driver_memory: int) -> tuple[Item, ...]:
-    """Return what the driver holds with a working set of these features: its columns, and their moments where these are within their
-    share."""
+    """Return the memory of the driver with a working set of these features: its columns, and their moments if these fit in their share."""
     p = len(features)
     nbytes = 20 * data.n_rows * p if data.meta.kind == "dense" else 3 * int(column_sizes(data, features).sum())
     return (
@@ -146,7 +145,7 @@ def set_items(data: Data, features: np.ndarray, n_tasks: int, driver_memory: int
 
 
 def step_entries(data: Data, n_tasks: int, driver_memory: int) -> int:
-    """Return how many entries the rows of a step have that learns rows block by block: about those of a round at least."""
+    """Return the number of entries of the rows that one step learns by blocks: at least about those of a round."""
     return max(int(STEP_SHARE * driver_memory) // ENTRY_BYTES, n_tasks * -(-entry_count(data) // data.n_rows))
 
 
@@ -190,12 +189,12 @@ class BatchState:
 
 
 class BatchProblem(SelectorProblem):
-    """Descends until the gap closes; then, with ``refit``, on the selected features alone."""
+    """Batch optimum in memory: descends until the gap closes; then, with ``refit``, again on the selected features alone."""
 
     state_type = BatchState
 
     def init(self, resources: Resources) -> BatchState:
-        """Return weights of zero, and the weight of the penalty where it follows from the data."""
+        """Return the initial state: zero weights, and the weight of the penalty if it is derived from the data."""
         start = self._empty(0, 0, self.data.selectable)
         if self.config.lam != "auto":
             return start
@@ -212,7 +211,7 @@ class BatchProblem(SelectorProblem):
         return sp.csr_array((rows.values, rows.indices, rows.indptr), shape=(rows.n, self.data.n_features))[self.data.used_rows]
 
     def rows_problem(self, state: BatchState) -> RowProblem:
-        """Return the problem of a phase, over the features that may have weights."""
+        """Return the problem of a phase, over the features that may have non-zero weights."""
         config, rows, order = self.config, self.data.rows, self.data.used_rows
         edges = np.concatenate([[0], np.cumsum(np.bincount(rows.codes[order], minlength=self.data.n_tasks))]).astype(np.int64)
         X = self._sorted_rows if state.kept.all() else self._sorted_rows[:, np.flatnonzero(state.kept)]
@@ -221,12 +220,12 @@ class BatchProblem(SelectorProblem):
         return RowProblem(TaskRows(X, edges), *losses, penalty, self.penalties(state)[0], config.fit_intercept)
 
     def steps_plan(self) -> dict[str, Any]:
-        """Return the bytes of the moments of all tasks, and sweeps of both fits."""
+        """Return the bytes of the moments of all tasks, and the numbers of sweeps of both fits."""
         fits = 1 if self.config.refit is None else 2
         return {"moment_bytes": 8 * self.data.n_tasks * (self.data.n_features + 2) ** 2, "sweeps_at_most": self.config.max_iter * fits}
 
     def step(self, state: BatchState, resources: Resources) -> Step[BatchState]:
-        """Descend until the gap closes, or a fixed number of times."""
+        """Descend until the gap closes, or for a fixed number of sweeps."""
         config, columns = self.config, np.flatnonzero(state.kept)
         method = "auto" if moments_fit(self.data.n_features, self.data.n_tasks, resources.driver_memory) else "fista"
         limit = min(STEP_LIMITS[config.loss], config.max_iter - state.sweeps)
@@ -239,7 +238,7 @@ class BatchProblem(SelectorProblem):
         return Step(self._next_phase(after, solution.stop), self._metrics(after))
 
     def _next_phase(self, state: BatchState, reason: str) -> BatchState:
-        """Return the state with its reason to stop, or that of the second fit before its first step."""
+        """Return the state with its reason to stop, or the initial state of the refit."""
         if reason == "max_iter" and state.sweeps < self.config.max_iter:
             return state
         # A model without the second fit is of another problem. Where round-off forbids the tolerance the selection is as good as it gets.
@@ -264,7 +263,7 @@ class BatchProblem(SelectorProblem):
         }
 
     def solution(self, state: BatchState) -> Solution:
-        """Return the weights with their objective, summed anew over the rows, and their gap."""
+        """Return the weights with their objective, summed again over the rows, and their gap."""
         values = self.data.rows.decide(state.weights, state.intercepts)
         value = objective_value(self.config, self.data, self.penalties(state)[0], state.weights, values)
         return Solution(state.weights, state.intercepts, value, sound_gap(state.gap, state.objective))

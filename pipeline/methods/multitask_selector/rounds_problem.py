@@ -1,7 +1,7 @@
-"""Feature selection over many tasks by dual averaging: rounds of one row per task, epochs in seeded orders, a second fit on the selection.
+"""Feature selection over many tasks by dual averaging: rounds of one row per task, epochs in seeded orders, a refit of the selection.
 
-Arithmetic and references: :mod:`gramplane.kernels.group_lasso.task_selection`. A step of the loop is a number of whole epochs, or of whole
-rounds of a long one, fixed by the data alone; its state holds sums of subgradients, from which the weights follow.
+Arithmetic and references: :mod:`gramplane.kernels.group_lasso.task_selection`. A step is a number of whole epochs, or of whole rounds of a
+long epoch, which depends on the data alone. The state holds sums of subgradients, from which the weights follow.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ N_STEPS = 20  # a fit of few rows and many epochs takes about this many steps, s
 
 @dataclass(frozen=True)
 class SelectorState:
-    """State of the stream; sums, bias, paid and norms are those of a TaskStream after ``t`` rounds."""
+    """State of the stream. Sums, bias, paid and norms are those of a TaskStream after ``t`` rounds."""
 
     record_name: ClassVar[str] = "SelectorState"
     record_version: ClassVar[int] = 2
@@ -50,14 +50,14 @@ class SelectorState:
 
     @property
     def stream(self) -> TaskStream:
-        """The sums, to be changed in place."""
+        """The sums, which may be changed in place."""
         return TaskStream(self.t, self.sums.copy(), self.bias.copy(), self.paid.copy(), self.norms.copy())
 
 
 class RoundsProblem(SelectorProblem):
     """Rounds of one row per task, epoch after epoch, in orders drawn from the seed.
 
-    Where the rows come from, memory or blocks, changes steps and memory, and no weight.
+    The source of the rows, memory or blocks, affects steps and memory, but not the weights.
     """
 
     state_type = SelectorState
@@ -70,11 +70,11 @@ class RoundsProblem(SelectorProblem):
         self.watch = StepWatch(config.gamma)
 
     def penalties(self, state: SelectorState) -> tuple[float, float]:
-        """Return the weight of the penalty; the least that selects nothing is not asked for."""
+        """Return the weight of the penalty, and NaN: the smallest weight that selects nothing is not computed."""
         return float(self.config.lam), np.nan
 
     def init(self, resources: Resources) -> SelectorState:
-        """Return the state before the first round."""
+        """Return the initial state, before the first round."""
         return self._start_phase(0, 0, self.data.selectable, np.zeros((0, 6)))
 
     def _start_phase(self, iteration: int, phase: int, selectable: np.ndarray, along: np.ndarray) -> SelectorState:
@@ -82,13 +82,13 @@ class RoundsProblem(SelectorProblem):
         return SelectorState(iteration, phase, 0, 0, empty.t, empty.sums, empty.bias, empty.paid, empty.norms, selectable, along)
 
     def rounds(self, state: SelectorState) -> Rounds:
-        """Return what the steps of this phase minimise."""
+        """Return the objective that the steps of this phase minimise."""
         config, selectable = self.config, None if state.kept.all() else state.kept
         penalty = task_penalty(config.penalty, self.data.n_features, config.r)
         return Rounds(penalty, penalty_weight(config, state.phase), config.gamma, config.loss, config.fit_intercept, selectable)
 
     def step(self, state: SelectorState, resources: Resources) -> Step[SelectorState]:
-        """Read the next epochs, or the next part of one."""
+        """Learn the rows of the next epochs, or of the next part of one."""
         stream, rounds = state.stream, self.rounds(state)
         order, epoch, part = self.next_rows(state.epoch, state.part)
         rows, places = self.source.take(order, *self._window(state.epoch, state.part))
@@ -109,7 +109,7 @@ class RoundsProblem(SelectorProblem):
         return Step(self._next_phase(replace(after, along=np.vstack([state.along, newest])), weights), metrics)
 
     def _next_phase(self, state: SelectorState, weights: np.ndarray) -> SelectorState:
-        """Return the state with its reason to stop, or that of the second fit before its first round."""
+        """Return the state with its reason to stop, or the initial state of the refit."""
         if state.epoch < self.config.epochs:
             return state
         if state.phase == 0 and self.config.refit is not None:
@@ -124,7 +124,7 @@ class RoundsProblem(SelectorProblem):
         return {**figures, **counts, **self._evaluate(state, weights, rounds)}
 
     def _evaluate(self, state: SelectorState, weights: np.ndarray, rounds: Rounds) -> dict[str, Any]:
-        """Return objective and scores after whole epochs: they cost a pass over the rows."""
+        """Return objective and scores after whole epochs, because they cost a pass over the rows."""
         if state.part:
             zeros = {0: np.zeros(len(self.data.codes))}
             return {"objective": np.nan, **dict.fromkeys(accuracy_metrics(self.trackers, zeros), np.nan)}
@@ -144,8 +144,9 @@ class RoundsProblem(SelectorProblem):
     def regret_curve(self, state: SelectorState) -> list[dict[str, Any]]:
         """Return a row per step of a finished stream: rows so far, loss of the step and of all rows so far, average regret, features.
 
-        The regret is what was paid so far, losses before they were learnt from and penalties at the ends of steps, less what the last
-        model would have paid, per row: the joint form of Theorem 4 over the tasks. It is that of the last fit, where there are two.
+        The regret per row is the cost so far (losses before learning, and penalties at the ends of steps) minus the cost of the last model
+        on the
+        same rows: the joint form of Theorem 4 over the tasks. With a refit, it is that of the refit.
         """
         along, last = state.along, state.along[:, 0] == state.phase
         rows, totals = np.cumsum(along[:, 1]), np.cumsum(along[:, 3])
@@ -165,7 +166,7 @@ class RoundsProblem(SelectorProblem):
         ]
 
     def _last_losses(self, state: SelectorState, n_steps: int) -> np.ndarray:
-        """Return the sum of the last model's losses over the rows of every step of the last fit, ``(n_steps,)``."""
+        """Return the losses of the last model, summed over the rows of every step of the last fit, ``(n_steps,)``."""
         data, rounds, stream = self.data, self.rounds(state), state.stream
         values = self.source.decide(rounds.weights(stream), rounds.intercepts(stream))
         losses = data.weight * mean_loss(self.config.loss).values(data.target, values)
@@ -177,7 +178,7 @@ class RoundsProblem(SelectorProblem):
 
     @cached_property
     def _ranks(self) -> tuple[np.ndarray, np.ndarray]:
-        """Indices into the used rows of the rows of every round, round after round, and the edges of the rounds, ``(n_rounds + 1,)``."""
+        """Indices into the used rows of all rounds in their order, and the boundaries of the rounds, ``(n_rounds + 1,)``."""
         codes = self.data.codes[self.data.used_rows]
         counts = np.bincount(codes, minlength=self.data.n_tasks)
         ranks = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -185,22 +186,22 @@ class RoundsProblem(SelectorProblem):
 
     @property
     def n_rounds(self) -> int:
-        """Rounds of an epoch: the rows of the largest task."""
+        """Number of rounds per epoch, which is the number of rows of the largest task."""
         return len(self._ranks[1]) - 1
 
     @cached_property
     def schedule(self) -> tuple[int, int]:
-        """Return ``(epochs of a step, parts of an epoch)``; one of them is 1."""
+        """Return ``(epochs per step, parts per epoch)``; one of them is 1."""
         entries, limit = self.source.step_entries()
         return max(min(limit // entries, -(-self.config.epochs // N_STEPS)), 1), min(-(-entries // limit), self.n_rounds)
 
     def steps_plan(self) -> dict[str, Any]:
-        """Return rounds, steps and epochs."""
+        """Return the numbers of rounds, steps and epochs."""
         epochs, parts = self.schedule
         return {"rounds_per_epoch": self.n_rounds, "epochs_per_step": epochs, "steps_per_epoch": parts, "epochs": self.config.epochs}
 
     def epoch_order(self, epoch: int) -> np.ndarray:
-        """Return the rows of an epoch, round after round; the k-th rows of all tasks make up round k.
+        """Return the rows of an epoch, round after round; round k consists of the k-th rows of all tasks.
 
         The rows of every task are permuted anew from ``(seed, epoch)``, unless ``shuffle`` is off.
         """
@@ -218,7 +219,9 @@ class RoundsProblem(SelectorProblem):
         return used[self._ranks[0]]
 
     def next_rows(self, epoch: int, part: int) -> tuple[np.ndarray, int, int]:
-        """Return the rows of the step that begins at a part of an epoch, with ``CLOSE`` where a round must end, and what follows it."""
+        """Return the rows of the step that begins at a part of an epoch, with ``CLOSE`` where a round must end, and the epoch and part
+        after it.
+        """
         epochs, parts = self.schedule
         if parts == 1:
             last = min(epoch + epochs, self.config.epochs)
@@ -228,13 +231,15 @@ class RoundsProblem(SelectorProblem):
         return np.append(rows, CLOSE), epoch + ends_epoch, 0 if ends_epoch else part + 1
 
     def _rows_of_parts(self, epoch: int, first: int, last: int) -> np.ndarray:
-        """Return the rows of some parts of an epoch, round after round."""
+        """Return the rows of parts ``first`` to ``last`` of an epoch, round after round."""
         edges, parts = self._ranks[1], self.schedule[1]
         lo, hi = (edges[k * (len(edges) - 1) // parts] for k in (first, last))
         return self.epoch_order(epoch)[lo:hi]
 
     def _window(self, epoch: int, part: int) -> tuple[tuple[int, int], Callable[[], np.ndarray]]:
-        """Return the name of the window that a step is in, and what returns its rows: some parts of an epoch, or all rows of several."""
+        """Return the name of the window that contains a step, and a function that returns its rows: some parts of an epoch, or all rows of
+        several.
+        """
         parts = self.schedule[1]
         if parts == 1:
             return (-1, 0), lambda: self.data.used_rows

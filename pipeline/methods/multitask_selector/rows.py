@@ -1,8 +1,8 @@
-"""Where rounds get their rows from: all of them in memory, or those of the next rounds, gathered from blocks of rows.
+"""Sources of the rows of rounds: all rows in memory, or the rows of the next rounds, gathered from blocks of rows.
 
-Rounds take rows from all over the data, in an order that is drawn anew for every epoch. Out of core a window of this order, as long as the
-memory allows, is gathered in one sweep over the blocks that hold a row of it. The rows are the same numbers, so the bits are the same.
-Rows in memory are not gathered: a fit on dense ones takes 1.7 to 2.2 times as long if they are.
+Rounds use rows from anywhere in the data, in an order that is drawn anew for every epoch. Out of core, a window of this order, as long as
+the memory allows, is gathered in one sweep over the blocks that contain its rows. The values are the same, so the bits are the same. Rows
+in memory are not gathered: a fit on dense rows would take 1.7 to 2.2 times as long.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ class MemoryRows:
         self._data = data
 
     def step_entries(self) -> tuple[int, int]:
-        """Return the entries of the used rows, and those of a step."""
+        """Return the number of entries of the used rows, and of the rows of a step."""
         entries = int(np.diff(self._data.rows.indptr)[self._data.used_rows].sum())
         return max(entries, 1), max(STEP_ENTRIES, self._data.n_features * self._data.n_tasks)
 
     def windows(self, parts: int) -> int:
-        """Return all parts: nothing is gathered."""
+        """Return ``parts``, because nothing is gathered."""
         return parts
 
     def take(self, order: np.ndarray, window: tuple[int, int], ids: Callable[[], np.ndarray]) -> tuple[TaskRows, np.ndarray]:
-        """Return all rows, and the order."""
+        """Return all rows, and the given order."""
         return self._data.rows, order
 
     def row_number(self, order: np.ndarray, row: int) -> int:
-        """Return the row's number."""
+        """Return the row number itself."""
         return row
 
     def decide(self, weights: np.ndarray, intercepts: np.ndarray) -> np.ndarray:
@@ -53,7 +53,7 @@ class MemoryRows:
 
 
 class BlockRows:
-    """Rows gathered window by window; ``driver_memory``: bytes from which the lengths of windows and steps follow."""
+    """Rows gathered window by window. The lengths of windows and steps follow from ``driver_memory`` bytes."""
 
     def __init__(self, data: SelectorData, driver_memory: int) -> None:
         self._data, self._memory, self._row_factor = data, driver_memory, data.data.scale.row_factor
@@ -62,19 +62,19 @@ class BlockRows:
         self._rows: RawRows | None = None
 
     def step_entries(self) -> tuple[int, int]:
-        """Return about the entries of the used rows, zeros of dense data counted, and those of a step."""
+        """Return the approximate number of entries of the used rows, including zeros of dense data, and of the rows of a step."""
         data, share = self._data, len(self._data.used_rows) / max(len(self._data.codes), 1)
         return max(int(entry_count(data.data) * share), 1), step_entries(data.data, data.n_tasks, self._memory)
 
     def windows(self, parts: int) -> int:
-        """Return how many of the parts of an epoch are gathered at a time: as many as the memory holds rows of, and one at least."""
+        """Return the number of parts of an epoch that are gathered at a time: as many as fit in memory, and at least one."""
         data = self._data.data
         size = data.meta.itemsize if data.meta.kind == "dense" else data.meta.itemsize + 4
         return min(max(parts * window_bytes(data, self._memory) // max(entry_count(data) * size, 1), 1), parts)
 
     def take(self, order: np.ndarray, window: tuple[int, int], ids: Callable[[], np.ndarray]) -> tuple[TaskRows, np.ndarray]:
-        """Return the rows of an order, in this order, each once for every time it comes, and where they stand, ``CLOSE`` where it is.
-        ``window``: the name of the window they are in; ``ids``: returns the rows of that window.
+        """Return the rows of an order, repeated as often as they occur, and their positions, with ``CLOSE`` where the order has it.
+        ``window`` is the name of the window that contains them; ``ids`` returns the rows of that window.
         """
         is_row = order != CLOSE
         local = np.full(len(order), CLOSE, np.int64)
@@ -82,17 +82,17 @@ class BlockRows:
         return self._learned(self._raw(order[is_row], window, ids), order[is_row]), local
 
     def row_number(self, order: np.ndarray, row: int) -> int:
-        """Return the number of the row that was taken at some place."""
+        """Return the number in the data of a row at a position of ``order``."""
         return int(order[order != CLOSE][row])
 
     def _learned(self, raw: RawRows, ids: np.ndarray | slice) -> TaskRows:
-        """Return raw rows with these numbers as compiled loops read them."""
+        """Return raw rows with these numbers in the form that compiled loops read."""
         data, row_factor = self._data, None if self._row_factor is None else self._row_factor[ids]
         X = scaled(raw, data.scale, row_factor) if isinstance(raw, np.ndarray) else _scaled_rows(raw, data.scale.factor, row_factor)
         return task_rows(X, data.codes[ids], data.target[ids], data.weight[ids])
 
     def _raw(self, ids: np.ndarray, window: tuple[int, int], all_ids: Callable[[], np.ndarray]) -> RawRows:
-        """Return raw rows in the order of their numbers, from memory or from the window, which is gathered when it is first asked for."""
+        """Return raw rows in the order of their numbers, from memory or from the window, which is gathered at the first access."""
         if self._whole is not None:
             return self._whole[ids]
         if self._rows is None or window != self._window:
@@ -103,19 +103,19 @@ class BlockRows:
 
     @cached_property
     def _blocks(self) -> BlockStore | MemoryBlocks:
-        """What blocks of rows are read from: rows of a store that has none are made once."""
+        """Data from which blocks of rows are read; if a store has no row blocks, they are made once."""
         return by_rows(self._data.data)
 
     @cached_property
     def _whole(self) -> RawRows | None:
-        """All rows as they lie in memory; ``None`` where they are read from a store."""
+        """All rows as stored in memory; None if they are read from a store."""
         if not isinstance(self._blocks, MemoryBlocks):
             return None
         X = self._blocks.X
         return X if isinstance(X, np.ndarray) else sp.csr_array(X)
 
     def _gathered(self, ids: np.ndarray) -> RawRows:
-        """Return some rows, ascending, of all the blocks that hold one of them."""
+        """Return the rows with ascending ids, from all blocks that contain one of them."""
         data, parts = self._data.data, []
         rows = np.empty((len(ids), data.n_cols), data.meta.dtype) if data.meta.kind == "dense" else None
         for ref in data.row_blocks():
@@ -142,7 +142,7 @@ class BlockRows:
 
 
 def _scaled_rows(raw: sp.csr_array, factor: np.ndarray | None, row_factor: np.ndarray | None) -> sp.csr_array:
-    """Return sparse rows times the factors of columns and rows, in the order in which columns are scaled."""
+    """Return sparse rows times the factors of columns and rows, multiplied in the same order as for columns."""
     values = raw.data.astype(np.float64)
     if factor is not None:
         values *= factor[raw.indices]

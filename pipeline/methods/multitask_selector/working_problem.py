@@ -1,7 +1,8 @@
 """The batch optimum out of core: a working set of features in the driver, all others by passes over the column stripes.
 
-A step solves the problem of the working set, and asks the features that can have moved beyond lam since they were last looked at for the
-dual norm of their gradients. Those that violate the dual most join. A fit ends on norms of all features at one point: the gap is exact.
+A step solves the problem of the working set. It then computes the dual norms of the gradients of those other features that can have moved
+beyond lam since their last evaluation, and adds the features with the largest violations. A fit ends with norms of all features at one
+point, so that the gap is exact.
 
 Solver: :mod:`gramplane.kernels.group_lasso.on_rows`; bound of the moves: :mod:`gramplane.kernels.group_lasso.task_gradients`.
 """
@@ -44,7 +45,7 @@ BOUND_SLACK = 1e-9  # relative round-off granted to the bound of a feature's nor
 
 @dataclass(frozen=True)
 class WorkingState:
-    """State of the solver: what it has reached, and what it knows of the features outside its set."""
+    """State of the solver: weights and bounds, and the known norms of features outside the working set."""
 
     record_name: ClassVar[str] = "SelectorWorkingState"
     iteration: int
@@ -67,7 +68,7 @@ class WorkingState:
 
     @property
     def gap(self) -> float:
-        """Distance of the objective to the best dual value; round-off below zero is cut."""
+        """Distance of the objective to the best dual value. Negative values, which are rounding errors, are set to 0."""
         return sound_gap(self.objective - self.lower, self.objective)
 
 
@@ -79,7 +80,9 @@ class WorkingProblem(SelectorProblem):
     _columns: tuple[int, WorkingColumns] | None = None
 
     def init(self, resources: Resources) -> WorkingState:
-        """Return the state of an empty set; where the weight of the penalty follows from the data, a pass over all features finds it."""
+        """Return the initial state with an empty working set. If the weight of the penalty is derived from the data, a pass over all
+        features computes it.
+        """
         start = self._start_phase(0, 0, self.data.selectable, np.zeros(0, np.int64), np.zeros((self.data.n_tasks, 0)))
         if self.config.lam != "auto":
             return start
@@ -98,12 +101,12 @@ class WorkingProblem(SelectorProblem):
 
     @cached_property
     def order(self) -> np.ndarray:
-        """``(n,)`` all rows task by task, those of a task ascending."""
+        """``(n,)`` all rows task by task, ascending within a task."""
         return np.argsort(self.data.codes, kind="stable")
 
     @cached_property
     def edges(self) -> np.ndarray:
-        """``(n_tasks + 1,)`` where the tasks begin in the order."""
+        """``(n_tasks + 1,)`` positions in the order at which the tasks begin."""
         return np.concatenate([[0], np.cumsum(np.bincount(self.data.codes, minlength=self.data.n_tasks))]).astype(np.int64)
 
     @cached_property
@@ -115,7 +118,7 @@ class WorkingProblem(SelectorProblem):
         return self.data.mean_weights[self.order]
 
     def _working_columns(self, state: WorkingState, resources: Resources) -> WorkingColumns:
-        """Return the columns of a set; those that are missing are fetched, as they joined."""
+        """Return the columns of the working set; missing ones are fetched in the order in which they were added."""
         if self._columns is None or self._columns[0] != state.phase:
             self._columns = state.phase, WorkingColumns(self._cost, self.config.fit_intercept, self.edges)
         columns, ends = self._columns[1], np.cumsum(state.joined)
@@ -130,7 +133,7 @@ class WorkingProblem(SelectorProblem):
     # -- steps ---------------------------------------------------------------------------------------------------------------
 
     def step(self, state: WorkingState, resources: Resources) -> Step[WorkingState]:
-        """Solve the problem of the working set, look at the features that can violate, and let those join that do most."""
+        """Solve the problem of the working set, evaluate the features that can violate the dual, and add those that violate it most."""
         columns = self._working_columns(state, resources)
         solution = self._solve(state, columns, resources)
         intercepts = solution.biases - solution.copies @ columns.means
@@ -153,7 +156,7 @@ class WorkingProblem(SelectorProblem):
         return solve_rows(problem, **warm, tol=tol, max_iter=limit, method=method)
 
     def _certify(self, state: WorkingState, slopes: np.ndarray, resources: Resources) -> tuple[WorkingState, int]:
-        """Return the state with bounds and dual value at its slopes, and how many features were looked at."""
+        """Return the state with bounds and dual value at its slopes, and the number of features evaluated."""
         lam, penalty = self.penalties(state)[0], task_penalty(self.config.penalty, 1, self.config.r)
         moved = replace(state, bounds=state.bounds + norm_move(penalty, self._cost, state.slopes, slopes) * state.reaches, slopes=slopes)
         can_violate = state.kept & (moved.bounds * (1.0 + BOUND_SLACK) > lam)
@@ -165,7 +168,7 @@ class WorkingProblem(SelectorProblem):
         return after, int(sum(mask.sum() for mask in looked_at))
 
     def _look(self, state: WorkingState, which: np.ndarray, resources: Resources) -> WorkingState:
-        """Return the state with the norms of some features in the place of their bounds: a pass over the stripes that hold them."""
+        """Return the state with the norms of the given features instead of their bounds, by a pass over the stripes that contain them."""
         features = np.flatnonzero(which)
         if not len(features):
             return state
@@ -190,7 +193,7 @@ class WorkingProblem(SelectorProblem):
         return state.gap <= self.config.tol * state.objective
 
     def _next(self, state: WorkingState, inner_stop: str) -> WorkingState:
-        """Return the state with its reason to stop or the features that join, or that of the second fit before its first step."""
+        """Return the state with its reason to stop or with the features to add, or the initial state of the refit."""
         if self._is_closed(state):
             return self._end_phase(state, "gap")
         violates = state.kept & (state.bounds > self.penalties(state)[0])
@@ -239,7 +242,7 @@ class WorkingProblem(SelectorProblem):
         return accuracy_metrics(self.trackers, {0: values + biases[codes]})
 
     def steps_plan(self) -> dict[str, Any]:
-        """Return the tasks of a pass over all features, what they read and take, and steps of both fits."""
+        """Return the number of tasks of a pass over all features, the bytes that they read and use, and the steps of both fits."""
         data, tasks = self.data.data, column_tasks(self.data.data)
         passes = {"tasks_per_pass": len(tasks), "bytes_read_per_pass": int(sum(ref.nbytes for task in tasks for ref in task))}
         fits = 1 if self.config.refit is None else 2

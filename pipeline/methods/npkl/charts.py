@@ -1,4 +1,4 @@
-"""What reports show of a kernel from pairs of rows: its eigenvalues, and the ascent that found it."""
+"""Charts of a kernel learnt from pairs of rows in reports: its eigenvalues, and the ascent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Non-parametric kernel learning as a method: from a store and constraints to a problem, from its state to model and tables."""
+"""Non-parametric kernel learning as a method: problem from a store and constraints, model and tables from the final state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ACTIVE_CAP = 1.0 - 1e-6  # share of the cap from which it counts as active
 
 
 class NPKL(Method[NPKLConfig, NPKLProblem, SpectralState, SpectralModel]):
-    """A kernel of the rows of the fit, from pairs that belong together or apart."""
+    """A kernel of the training rows, from pairs of rows of the same or different clusters."""
 
     name = "npkl"
     config = NPKLConfig
@@ -37,8 +37,9 @@ class NPKL(Method[NPKLConfig, NPKLProblem, SpectralState, SpectralModel]):
         return config, NPKLInputs(resources.data, extra.get("constraints"))
 
     def problem(self, config: NPKLConfig, inputs: NPKLInputs, resources: Resources) -> NPKLProblem:
-        """Return the problem of a fit. Raises ValueError: fewer than two rows, constraints that are none, sizes that cannot be; DataError:
-        data without coordinates; MemoryBoundExceeded: graph, constraints and the least eigenpairs are more than the driver may hold.
+        """Return the problem of a fit. Raises ValueError for fewer than two rows, invalid constraints or impossible sizes, DataError for
+        data without coordinates, and MemoryBoundExceeded if graph, constraints and the smallest possible eigenpairs exceed the driver's
+        memory.
         """
         require(inputs.data, self.name, "columns")
         n = inputs.data.n_rows
@@ -55,18 +56,18 @@ class NPKL(Method[NPKLConfig, NPKLProblem, SpectralState, SpectralModel]):
         return problem
 
     def init(self, problem: NPKLProblem, resources: Resources) -> SpectralState:
-        """Return the start: alpha = C, whose kernel is that of the linear loss."""
+        """Return the initial state: alpha = C, whose kernel is that of the linear loss."""
         dual = problem.setting(resources).problem
         return begin_ascent(dual, np.full(dual.terms.size, problem.config.C))
 
     def step(self, problem: NPKLProblem, state: SpectralState, resources: Resources) -> Step[SpectralState]:
-        """Do one eigendecomposition and move."""
+        """Compute one eigendecomposition and take a step."""
         config, dual = problem.config, problem.setting(resources).problem
         state = advance_ascent(dual, state, tol=config.tol, max_iter=config.max_iter, evaluator=problem.evaluator)
         return Step(state, progress_figures(dual, state))
 
     def result(self, problem: NPKLProblem, state: SpectralState, resources: Resources) -> Result[SpectralModel]:
-        """Return the kernel of the least objective, and how many constraints it agrees with."""
+        """Return the kernel with the smallest objective, and the number of constraints that it satisfies."""
         config, data, setting = problem.config, problem.inputs.data, problem.setting(resources)
         best = kernel_at(setting.problem, state, tol=config.tol, evaluator=problem.evaluator)
         rank, dual = int(np.count_nonzero(best.spectrum > 0)), max(state.best_dual, best.dual)
@@ -110,7 +111,7 @@ class NPKL(Method[NPKLConfig, NPKLProblem, SpectralState, SpectralModel]):
     def tables(
         self, model: SpectralModel, names: Sequence[str] | None = None, fit: tuple[NPKLProblem, SpectralState] | None = None
     ) -> Tables:
-        """Return constraints by kind, and the eigenvalues of the kernel."""
+        """Return the constraints by type, and the eigenvalues of the kernel."""
         return {
             "constraints": constraint_counts(model),
             "spectrum": [{"rank": k, "eigenvalue": float(value)} for k, value in enumerate(model.eigenvalues, 1)],
@@ -118,7 +119,7 @@ class NPKL(Method[NPKLConfig, NPKLProblem, SpectralState, SpectralModel]):
 
 
 def _idle_parts(model: SpectralModel) -> list[str]:
-    """Return what of graph, constraints or cap has no effect."""
+    """Return the parts of graph, constraints or bound that have no effect."""
     figures, messages = model.figures, []
     if isolated := figures["isolated"]:
         messages.append(
@@ -133,7 +134,7 @@ def _idle_parts(model: SpectralModel) -> list[str]:
 
 
 def constraint_counts(model: SpectralModel) -> list[dict[str, Any]]:
-    """Return how many constraints of either kind the kernel agrees with: an entry with the sign of the constraint."""
+    """Return the number of constraints of either type that the kernel satisfies: the entry has the sign of the constraint."""
     signs, entries = model.arrays["constraints"][:, 2], model.arrays["entries"]
     rows = []
     for name, sign in (("together", 1), ("apart", -1)):

@@ -4,8 +4,8 @@ r"""Non-parametric kernel learning (Zhuang, thesis, 2011, chapter 3): a kernel m
 
     \min_{K \succeq 0, \; \mathrm{tr} K^p \le B} \mathrm{tr}(LK) + C \sum_{(i,j)} \ell(T_{ij} K_{ij}),
 
-L the normalised Laplacian of the graph, T the constraints, the sum over both orders of each pair. A step is one eigendecomposition of
-:math:`A = \alpha \circ T - L`; see :mod:`gramplane.kernels.spectral.dual_ascent`.
+with L the normalised Laplacian of the graph, T the constraints, and the sum over both orders of each pair. A step is one
+eigendecomposition of :math:`A = \alpha \circ T - L`; see :mod:`gramplane.kernels.spectral.dual_ascent`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def eigenpairs_item(n: int, columns: float, rank: float) -> Item:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a fit learns from: the constraints in use, the dual problem, rows without a neighbour, and parts of the graph."""
+    """Data of a fit: the constraints in use, the dual problem, rows without a neighbour, and connected components of the graph."""
 
     constraints: PairConstraints
     problem: SpectralProblem
@@ -53,7 +53,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class NPKLInputs(Reads):
-    """Rows, and constraints on their pairs: triples ``(m, 3)`` i, j, +1 or -1, or a sparse matrix."""
+    """Rows, and constraints on pairs of them: triples ``(m, 3)`` i, j, +1 or -1, or a sparse matrix."""
 
     data: Blocks
     constraints: Any
@@ -61,7 +61,7 @@ class NPKLInputs(Reads):
 
 @dataclass(eq=False)
 class NPKLProblem:
-    """The ascent on the rows of a fit, with ``n_neighbors`` in the graph, less than the rows."""
+    """The dual ascent on the rows of a fit; ``n_neighbors`` is smaller than the number of rows."""
 
     config: NPKLConfig
     inputs: NPKLInputs
@@ -75,7 +75,9 @@ class NPKLProblem:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """The graph's pass, and where the eigensolver's block lies; its columns show on the way, and with them the bytes of a task."""
+        """The pass of the graph, and where the eigensolver's block is kept. The number of its columns, and so the bytes of a task, is not
+        known in advance.
+        """
         data, solver = self.inputs.data, self._solver
         neighbours, others = plan_neighbours(data, self.n_neighbors), total_bytes(self._given_items())
         step = neighbours["task_bytes"]
@@ -100,7 +102,7 @@ class NPKLProblem:
         return ("neighbours", *judged, *(() if self._solver is None else self._solver.work()))
 
     def _given_items(self) -> tuple[Item, ...]:
-        """Return what the driver holds whatever the rank: graph, constraints, and a base."""
+        """Return the memory of the driver that does not depend on the rank: graph, constraints, and a base."""
         n, base = self.inputs.data.n_rows, self.config.base or 0
         found = dense_bytes(n) if base and n <= MAX_DENSE_BASIS_ROWS else 0
         return (
@@ -110,7 +112,7 @@ class NPKLProblem:
         )
 
     def driver_items(self) -> tuple[Item, ...]:
-        """Return what the driver holds, of the eigenpairs the least there can be: their number r shows only as they are found."""
+        """Return the memory of the driver, with the smallest possible eigenpairs, because their number r is not known in advance."""
         solver = self._solver
         return (*self._given_items(), dense_matrix_item(self.config.base or 0) if solver is None else solver.least_item())
 
@@ -120,7 +122,7 @@ class NPKLProblem:
 
     @property
     def _solver(self) -> EigenPlan | None:
-        """What is known of the eigensolver; ``None`` on a base, whose matrix is small and dense."""
+        """Plan of the eigensolver; None on a base, whose matrix is small and dense."""
         if self.config.base is not None:
             return None
         # A proximal step, where the cap may be idle, adds the eigenvalues of earlier kernels. Else L takes some away from those of a pair,
@@ -131,7 +133,7 @@ class NPKLProblem:
         return EigenPlan(n, rank, entries, eigenpairs_item, self._budget, is_here, adds=adds)
 
     def setting(self, resources: Resources) -> Setting:
-        """Return graph, constraints and problem: a function of data and parameters, made when first asked for."""
+        """Return graph, constraints and problem, which follow from data and parameters and are computed at the first access."""
         if self._setting is None:
             config, data = self.config, self.inputs.data
             graph: Any = neighbour_graph(nearest_neighbours(data, resources, self.n_neighbors).ids, config.graph)
@@ -149,7 +151,7 @@ class NPKLProblem:
 
 
 def select_constraints(config: NPKLConfig, pairs: PairConstraints, data: Blocks, resources: Resources) -> PairConstraints:
-    """Return the constraints that are used (section 3.4 of the thesis); the kernel that judges certainty is a Gaussian."""
+    """Return the selected constraints (section 3.4 of the thesis); a Gaussian kernel measures certainty."""
     if config.selection is None:
         return pairs
     rows = config.n_select or -(-int(np.count_nonzero(pairs.counts)) // 2)
@@ -159,14 +161,14 @@ def select_constraints(config: NPKLConfig, pairs: PairConstraints, data: Blocks,
 
 
 def gaussian_at(data: Blocks, resources: Resources, pairs: PairConstraints, rng: np.random.Generator) -> np.ndarray:
-    """Return ``exp(-||x_i - x_j||^2 / m)`` at constrained pairs, m the median over pairs of rows drawn at random."""
+    """Return ``exp(-||x_i - x_j||^2 / m)`` at constrained pairs, with m the median over random pairs of rows."""
     squares = squared_distances(data, resources, *judged_pairs(pairs, rng))
     width = float(np.median(squares[pairs.size :]))
     return np.exp(-squares[: pairs.size] / (width if width > 0 else 1.0))
 
 
 def judged_pairs(pairs: PairConstraints, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pairs of rows whose distances decide on constraints: those of constraints, and some drawn at random."""
+    """Return the pairs of rows whose distances determine the selection: those of constraints, and random ones."""
     i, j = rng.integers(0, pairs.n, (2, WIDTH_PAIRS))
     j = np.where(i == j, (j + 1) % pairs.n, j)
     return np.concatenate([pairs.rows, i]), np.concatenate([pairs.cols, j])

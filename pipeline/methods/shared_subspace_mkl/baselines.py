@@ -1,8 +1,8 @@
 """The thesis' searches for a shared subspace, in coordinates of the pooled feature space: mirror descent, and alternation (MTSFL).
 
-Both know the Gram matrices by their factors, made once by an eigendecomposition of every kernel. Their machines are independent tasks. A
-point W of theirs is turned into couplings and coefficients of :mod:`gramplane.pipeline.methods.shared_subspace_mkl.problem` at the end, by
-one solve that cannot be worse.
+Both use factors of the Gram matrices, computed once by an eigendecomposition of every kernel. Their SVMs are independent tasks. At the end,
+one solve, which cannot make it worse, converts their point W into couplings and coefficients of
+:mod:`gramplane.pipeline.methods.shared_subspace_mkl.problem`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .problem import SubspaceProblem, SubspaceState
 
 
 class FactoredProblem(SubspaceProblem):
-    """What both searches share: factors, and a step from matrices ``Q_j`` to machines, bounds and parts W."""
+    """Base of both searches: factors, and a step from matrices ``Q_j`` to SVMs, bounds and parts W."""
 
     _factors: list[np.ndarray] | None = None
 
     def factors(self, grams: Grams) -> list[np.ndarray]:
-        """Return the factors of the kernels of the search: a function of the data, made anew after a resume."""
+        """Return the factors of the kernels of the search. They follow from the data, and are computed again after a resume."""
         if self._factors is None:
             self._factors = []
             for weights in self.mix:
@@ -37,7 +37,7 @@ class FactoredProblem(SubspaceProblem):
     def solve_independent(
         self, state: SubspaceState, halves: list[pooled.Half], grams: Grams
     ) -> tuple[SubspaceState, list[np.ndarray], list[np.ndarray], float]:
-        """Return the state with the bounds at ``Q_j = H_j H_j'``, the parts ``G_j`` and ``W_j``, and the seconds of the machines."""
+        """Return the state with the bounds at ``Q_j = H_j H_j'``, the parts ``G_j`` and ``W_j``, and the time of the SVMs in seconds."""
         factors, q = self.factors(grams), self.config.q
         gram = DenseGram(pooled.independent_kernel(factors, halves, self.codes))
         began = time.perf_counter()
@@ -51,7 +51,7 @@ class FactoredProblem(SubspaceProblem):
         return self.with_bounds(replace(state, beta=solution.beta), coupling, solution.beta, solution.decision, limits), G, W, seconds
 
     def finish(self, state: SubspaceState, grams: Grams) -> SubspaceState:
-        """Return the state with the reason of its end, if it has one: then with the best point as couplings and their machine."""
+        """Return the state with its reason to stop, if there is one; then with the best point as couplings and their joint SVM."""
         state = super().finish(state, grams)
         if state.stop is None:
             return state
@@ -62,7 +62,7 @@ class FactoredProblem(SubspaceProblem):
 
 
 class MirrorProblem(FactoredProblem):
-    """Matrix mirror descent with the entropy as distance (chapter 4 of the thesis), bounded by the step-weighted mean of the machines."""
+    """Matrix mirror descent with the entropy as distance (chapter 4 of the thesis), bounded by the step-weighted mean of the SVMs."""
 
     def first_state(self, grams: Grams) -> SubspaceState:
         """Return the initial state, before the first SVM is solved."""
@@ -89,7 +89,7 @@ class AlternatingProblem(FactoredProblem):
 
     @property
     def mix(self) -> np.ndarray:
-        """One kernel, the average."""
+        """Weights ``(1, k)`` of one kernel, the average."""
         return np.full((1, len(self.specs)), 1.0 / len(self.specs))
 
     def advance(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:

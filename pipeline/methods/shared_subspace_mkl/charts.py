@@ -1,4 +1,4 @@
-"""What reports show of a subspace that tasks share: which tasks learn together."""
+"""Charts of a subspace that tasks share in reports: the couplings of tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared-subspace multiple kernel learning as a method: from a store to a problem, from its state to model, summary and tables."""
+"""Shared-subspace multiple kernel learning as a method: problem from a store, model, summary and tables from the final state."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ MAX_EIGENVALUES_SHOWN = 20  # eigenvalues of a coupling that a report shows
 
 
 class SharedSubspace(Method[SharedSubspaceConfig, SubspaceProblem, SubspaceState, TaskModel]):
-    """Machines of many tasks that share a subspace of every kernel's feature space, of one class or target."""
+    """SVMs for many tasks that share a subspace of every kernel's feature space, for two classes, one class against the rest, or a real
+    target.
+    """
 
     name = "shared-subspace-mkl"
     config = SharedSubspaceConfig
@@ -49,10 +51,11 @@ class SharedSubspace(Method[SharedSubspaceConfig, SubspaceProblem, SubspaceState
         return with_gram_store(config, held_out_task_inputs(resources, self.name, extra))
 
     def problem(self, config: SharedSubspaceConfig, inputs: TaskInputs, resources: Resources, machine: int = 0) -> SubspaceProblem:
-        """Return the problem of a fit, of more than two classes that of one ``machine``.
+        """Return the problem of a fit; with more than two classes, that of the one-vs-rest model ``machine``.
 
-        Raises ValueError: kernels that do not suit the data, or a loss that does not suit the target; MemoryBoundExceeded: what must
-        lie on the driver is more than it may hold.
+        Raises ValueError for kernels that do not suit the data or a loss that does not suit the target, and MemoryBoundExceeded if the
+        driver's
+        memory would be exceeded.
         """
         config = with_decided_kernels(config, inputs.data, resources, inputs.counts)
         specs = tuple(resolved_kernels(config.kernels, inputs.data, config.normalize))
@@ -71,7 +74,7 @@ class SharedSubspace(Method[SharedSubspaceConfig, SubspaceProblem, SubspaceState
         return problem.first_state(problem.grams(resources))
 
     def step(self, problem: SubspaceProblem, state: SubspaceState, resources: Resources) -> Step[SubspaceState]:
-        """Solve the machine, bound the optimum, and choose the next couplings."""
+        """Solve the joint SVM, bound the optimum, and choose the next couplings."""
         grams, unit = problem.grams(resources), problem.unit
         with one_thread():
             state, seconds = problem.advance(state, grams)
@@ -82,7 +85,7 @@ class SharedSubspace(Method[SharedSubspaceConfig, SubspaceProblem, SubspaceState
         return Step(state, {**figures, "seconds_machines": seconds})
 
     def result(self, problem: SubspaceProblem, state: SubspaceState, resources: Resources) -> Result[TaskModel]:
-        """Return the model of the least primal value, with bounds, and how many rows were selected."""
+        """Return the model with the smallest primal value, with bounds and the number of selected rows."""
         grams, weights = problem.grams(resources), np.einsum("mk,mst->kst", problem.mix, state.best_coupling)
         arrays, solution = {"kernel_weights": np.trace(weights, axis1=1, axis2=2)}, (state.best_beta, state.best_bias)
         figures, kernels = bound_figures([state], state, UNFINISHED), (problem.specs, grams.normalizations)
@@ -103,7 +106,7 @@ class SharedSubspace(Method[SharedSubspaceConfig, SubspaceProblem, SubspaceState
     def tables(
         self, model: TaskModel, names: Sequence[str] | None = None, fit: tuple[SubspaceProblem, SubspaceState] | None = None
     ) -> Tables:
-        """Return kernels by trace, eigenvalues of their couplings, and couplings of tasks; of a fit the tasks, too."""
+        """Return the kernels by trace, eigenvalues of their couplings, and couplings of tasks; if the fit is given, also the tasks."""
         weights, names, tasks = model.weights, kernel_names(model, names), model.tasks
         traces = np.trace(weights, axis1=1, axis2=2)
         order = np.argsort(-traces, kind="stable")

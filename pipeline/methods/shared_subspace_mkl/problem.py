@@ -1,13 +1,13 @@
 """Multiple kernel learning with a subspace that tasks share (MK-MTSFL): the search for couplings of tasks.
 
 Problem, closed forms and certificate: :mod:`gramplane.kernels.tasks.shared_subspace` and docs/theory/shared_subspace_mkl.md.
-One step solves the machine of
-all tasks at the couplings ``D_j``; primal and dual value bound the optimum, and the next couplings follow from the forms of pairs of tasks.
-Long steps are not monotone: the best point is kept, and when neither bound has moved for a while the search goes back to it and takes the
-steps of the alternation, which descend. A search that has not ended after some steps goes on by the interior path
-(:mod:`gramplane.kernels.tasks.subspace_interior`) where the rows are few enough for its systems. ``tol`` only ends the search: nothing on
-its way depends on it, so that a smaller one goes on from where a larger one would have ended and is never worse. The thesis' searches, in
-coordinates of the pooled feature space, are in :mod:`gramplane.pipeline.methods.shared_subspace_mkl.baselines`.
+One step solves the joint SVM of all tasks at the couplings ``D_j``. Primal and dual values bound the optimum, and the next couplings follow
+from the forms of pairs of tasks. Long steps are not monotone, so the best point is kept. When neither bound has moved for some steps, the
+search returns to that point and takes the steps of the alternation, which descend. A search that has not ended after a number of steps
+continues by the interior-point path (:mod:`gramplane.kernels.tasks.subspace_interior`), if the number of rows allows its systems. ``tol``
+only ends the search: its course does not depend on ``tol``, so that a smaller value continues where a larger one would have ended, and is
+never worse. The thesis' searches, in coordinates of the pooled feature space, are in
+:mod:`gramplane.pipeline.methods.shared_subspace_mkl.baselines`.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ MAX_SYSTEM_ROWS = 4000  # rows beyond which a system of the interior path, cubic
 
 
 def interior_fits(n: int, k: int, n_tasks: int, driver_memory: int) -> bool:
-    """Return whether the system of a step, some matrices of all rows, fits the driver together with the machine's."""
+    """Return whether the linear system of a step, some matrices of all rows, fits in the driver together with that of the SVM."""
     return n <= MAX_SYSTEM_ROWS and interior_bytes(n, k, n_tasks) <= MATRIX_SHARE * driver_memory
 
 
 def interior_bytes(n: int, k: int, n_tasks: int) -> int:
-    """Return the bytes of that system."""
+    """Return the bytes of the linear system of a step."""
     return 8 * (6 * n**2 + 5 * k * n * n_tasks)
 
 
@@ -69,7 +69,7 @@ class PathMatrices:
         return np.ascontiguousarray(columns.transpose(0, 2, 1))
 
     def matrix(self, coupling: np.ndarray) -> np.ndarray:
-        """Return the kernel of the pooled machine, in float64."""
+        """Return the kernel of the pooled SVM, in float64."""
         gram = self.grams.combine_tasks(coupling, self.codes)
         assert isinstance(gram, DenseGram), "the path begins where its system fits the driver"
         return gram.array.astype(np.float64)
@@ -95,7 +95,7 @@ no_entries = partial(np.zeros, 0)
 
 @dataclass(frozen=True)
 class SubspaceState(Bounded):
-    """State of the search over m kernels; one for the average kernel."""
+    """State of the search over m kernels; m is 1 for the average kernel."""
 
     record_name: ClassVar[str] = "SubspaceState"
     record_version: ClassVar[int] = 2
@@ -143,7 +143,7 @@ class SubspaceProblem(PooledTasks):
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Where the entries lie, and what the driver holds."""
+        """Where the entries are kept, and the memory of the driver in bytes."""
         n, k, n_tasks, memory = self.inputs.data.n_rows, len(self.specs), self.n_tasks, self.planned.driver_memory
         passes = GramPasses(self.inputs.data, self.specs, self.settings, self.planned)
         # Losses without curvature ask for the forms of two machines; the interior path for products of every task.
@@ -160,11 +160,11 @@ class SubspaceProblem(PooledTasks):
 
     @property
     def mix(self) -> np.ndarray:
-        """``(m, k)`` kernels of the search as sums of those of the fit."""
+        """``(m, k)`` coefficients of the kernels of the search as sums of those of the fit."""
         return np.eye(len(self.specs))
 
     def first_state(self, grams: Grams) -> SubspaceState:
-        """Return the state before the first machine: tasks that are not coupled, kernels with equal traces."""
+        """Return the initial state: uncoupled tasks, and kernels with equal traces."""
         m, n = len(self.mix), self.dual.n
         start, zeros = subspace.even_coupling(m, self.n_tasks, self.config.q), np.zeros(n)
         steps = MAX_SEARCH_STEPS if self.n_tasks < MANY_TASKS else MAX_DEAR_SEARCH_STEPS
@@ -173,7 +173,7 @@ class SubspaceProblem(PooledTasks):
         return SubspaceState(0, start, zeros, np.inf, 0.0, *best, pace=np.ones(m), slack=np.full(m, np.inf), takeover=takeover)
 
     def advance(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
-        """Return the state with the next machine, bounds and couplings, and the seconds of the machine."""
+        """Return the state after the next solve of the joint SVM, with bounds and couplings, and the time of the solve in seconds."""
         if state.iteration >= state.takeover:
             return self._interior_step(state, grams)
         solution, seconds = self.solve_coupled(state, state.coupling, grams)
@@ -186,7 +186,9 @@ class SubspaceProblem(PooledTasks):
         return self._choose_next(state, forms), seconds
 
     def _interior_step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
-        """Return the state after a step of the interior path, and the seconds of its system; without a step the search goes on."""
+        """Return the state after a step of the interior-point path, and the time of its linear system in seconds. If no step is possible,
+        the search continues.
+        """
         matrices = PathMatrices(grams, self.codes, self.n_tasks, partial(self.forms, grams=grams))
         path = InteriorPath(self.dual, self.n_tasks, self.config.q, matrices)
         began = time.perf_counter()
@@ -200,7 +202,7 @@ class SubspaceProblem(PooledTasks):
         return replace(state, interior=following), seconds
 
     def _with_view(self, state: SubspaceState, view: PointView, grams: Grams) -> SubspaceState:
-        """Return the state with the bounds of a point of the path: couplings scaled to norm one, coefficients with sums of zero."""
+        """Return the state with the bounds of a point of the path: couplings scaled to norm one, coefficients that sum to zero."""
         size, q = subspace.coupling_size(view.coupling, self.config.q), self.config.q
         beta = self.dual.feasible(view.beta)
         forms = view.forms if np.array_equal(beta, view.beta) else self.forms(beta, grams)
@@ -210,10 +212,10 @@ class SubspaceProblem(PooledTasks):
         return self.with_bounds(replace(state, beta=beta), coupling, view.beta, decision, limits)
 
     def _mix_machines(self, state: SubspaceState, forms: np.ndarray, joint: np.ndarray | None = None) -> SubspaceState:
-        """Return the state with the best dual value between the newest machine and the best mean of earlier ones, if there are some;
-        ``joint`` are the forms of their sum.
+        """Return the state with the best dual value between the latest SVM and the best mean of earlier ones, if there are any; ``joint``
+        are the forms of their sum.
 
-        Losses without curvature have machines that jump from corner to corner of the box; the dual value is concave.
+        With losses without curvature, the SVMs jump between corners of the box; the dual value is concave.
         """
         if joint is None:
             return replace(state, average=state.beta, average_forms=forms)
@@ -229,7 +231,7 @@ class SubspaceProblem(PooledTasks):
         return replace(state, average=average, average_forms=average_forms, slow=slow, lower=max(lower, state.lower))
 
     def solve_coupled(self, state: SubspaceState, coupling: np.ndarray, grams: Grams) -> tuple[DualSolution, float]:
-        """Return the machine at a coupling, and the seconds of its solve."""
+        """Return the joint SVM at a coupling, and the time of its solve in seconds."""
         gram = grams.combine_tasks(np.einsum("mk,mst->kst", self.mix, coupling), self.codes)
         began = time.perf_counter()
         solution = self.solve(gram, state)
@@ -244,7 +246,7 @@ class SubspaceProblem(PooledTasks):
         return [np.einsum("mk,kst->mst", self.mix, forms) for forms in grams.task_forms(np.stack(vectors), self.codes, self.n_tasks)]
 
     def solve(self, gram: Gram, state: SubspaceState) -> DualSolution:
-        """Return the machine on a matrix, as exact as the gap of the search asks for."""
+        """Return the SVM on a matrix, as exact as the gap of the search requires."""
         if self.dual.ridge is not None:
             scale = float(np.abs(self.dual.c).max()) or 1.0
             limit = MAX_REFINEMENTS if isinstance(gram, DenseGram) else None
@@ -256,14 +258,14 @@ class SubspaceProblem(PooledTasks):
         return solve_to_gap(gram, self.dual, warm=state.beta, tol=FIRST_TOL, aim=aim)
 
     def with_solution(self, state: SubspaceState, coupling: np.ndarray, solution: DualSolution, forms: np.ndarray) -> SubspaceState:
-        """Return the state with the machine at a coupling, bounds and best point brought up to date."""
+        """Return the state with the SVM at a coupling, and with updated bounds and best point."""
         limits = subspace.subspace_bounds(self.dual, solution.beta, solution.decision, forms, coupling, self.config.q)
         return self.with_bounds(replace(state, beta=solution.beta), coupling, solution.beta, solution.decision, limits)
 
     def with_bounds(
         self, state: SubspaceState, coupling: np.ndarray, beta: np.ndarray, decision: np.ndarray, limits: subspace.SubspaceBounds
     ) -> SubspaceState:
-        """Return the state with the bounds of a point, and with the point where it is the best so far."""
+        """Return the state with the bounds of a point, and with the point itself if it is the best so far."""
         better = limits.primal < state.upper
         slow = 0 if better or limits.dual > state.lower else state.slow + 1
         state = replace(state, slow=slow, lower=max(state.lower, limits.dual), value=limits.primal)
@@ -288,12 +290,12 @@ class SubspaceProblem(PooledTasks):
         return replace(state, coupling=subspace.long_step(state.coupling, forms, pace, q, smoothing), pace=pace, slack=slack)
 
     def smoothing(self, state: SubspaceState) -> float:
-        """Return the smoothing of a step, in units of the greatest singular value."""
+        """Return the smoothing of a step, in units of the largest singular value."""
         last = SMOOTHING_GAP_SHARE * min(state.relative_gap, 1.0) / self.n_tasks
         return max(FIRST_SMOOTHING * SMOOTHING_DECAY ** (state.iteration - state.since), last)
 
     def finish(self, state: SubspaceState, grams: Grams) -> SubspaceState:
-        """Return the state with the reason of its end, if it has one."""
+        """Return the state with its reason to stop, if there is one."""
         if state.gap <= self.config.tol * state.upper:
             return replace(state, stop="tol")
         return replace(state, stop="max_iter") if state.iteration >= self.config.max_iter else state
@@ -302,7 +304,7 @@ class SubspaceProblem(PooledTasks):
 def driver_items(
     config: SharedSubspaceConfig, settings: GramSettings, n: int, k: int, n_tasks: int, driver_memory: int
 ) -> tuple[Item, ...]:
-    """Return what the driver holds: kernels, the pooled sum and its machine, couplings, and what the chosen solver adds to them."""
+    """Return the memory of the driver: kernels, the pooled sum and its SVM, couplings, and the memory that the chosen solver adds."""
     forms = task_forms_items(n, k, n_tasks, settings.policy)
     couplings = "couplings of tasks, and copies of them", 96 * k * n_tasks**2
     common = (*machines_items(settings, n, k, 1, driver_memory), *forms, couplings)
