@@ -1,4 +1,4 @@
-"""The lattice of conjunctions over rows in blocks: every sum over rows is a pass; the driver holds numbers of rows and of nodes."""
+"""The lattice of conjunctions over rows in blocks. Every sum over rows is a pass; the driver holds arrays over rows and over nodes."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ ROUND = 16  # such tasks that start with the same limits
 
 
 def block_rows(p: int, n: int) -> int:
-    """Return the rows of a block for at most p propositions over n rows, from sizes alone."""
+    """Return the number of rows of a block for at most p propositions over n rows, from sizes alone."""
     return max(min(ROW_BLOCK, n, BLOCK_BYTES * 8 // max(p, 1) // 64 * 64), 64)
 
 
 def largest_step(p: int, n: int, machines: int, hull: int, max_visits: int) -> int:
-    """Return the bytes of the largest step of the passes below, with at most p propositions and ``hull`` conjunctions."""
+    """Return the memory in bytes of the largest step of the passes below, with at most p propositions and ``hull`` conjunctions."""
     rows, total = block_rows(p, n), n * machines
     blocks, bits = -(-n // rows), 8 * p * max(-(-rows // 64), 1)
     reading, signed = bits_bytes(bits, rows, rows, machines), signed_bytes(p, [rows] * machines)
@@ -107,13 +107,13 @@ def subtrees_step(bits: int, signed: int, max_visits: int, machines: int) -> Ste
 
 
 def fits_a_task(p: int, n: int) -> bool:
-    """Return whether one task may have the bits of all rows, for at most p propositions; from sizes alone."""
+    """Return whether one task can hold the bits of all rows, for at most p propositions; decided by sizes alone."""
     return p * -(-n // 8) <= SUBTREE_BYTES
 
 
 @dataclass(frozen=True)
 class RowBlocks:
-    """The rows in use in blocks of the data's rows: how many and which, and how tasks find what they need of them."""
+    """The rows in use, in blocks of the data's rows, and the references by which tasks load them."""
 
     data: Blocks
     resources: Resources
@@ -125,23 +125,23 @@ class RowBlocks:
 
     @cached_property
     def ranges(self) -> list[tuple[int, int]]:
-        """Ranges of the data's rows, one a block; blocks without a row in use are none."""
+        """Ranges of the data's rows, one per block; blocks without a row in use are omitted."""
         n = len(self.used)
         every = [(lo, min(lo + self.size, n)) for lo in range(0, n, self.size)]
         return [span for span in every if self.used[slice(*span)].any()]
 
     def share(self, name: str, array: np.ndarray) -> Shared:
-        """Return an array as the tasks of a pass receive it."""
+        """Return an array in the form that the tasks of a pass receive."""
         return self.resources.share(f"rule-{name}", array, len(self.ranges))
 
     @cached_property
     def tables(self) -> TaskTables:
-        """Rows and labels of all tasks."""
+        """Row numbers and labels of all tasks."""
         y = np.concatenate(self.y)
         return TaskTables(self.share("task-rows", np.concatenate(self.rows)), self.share("labels", (y > 0).astype(np.uint8)))
 
     def parts(self, propositions: Propositions, name: str) -> list[BitsPart]:
-        """Return the bits of propositions, block by block; newer ones of a name replace older ones."""
+        """Return references to the bits of propositions, block by block; newer bits with the same name replace older ones."""
         table = np.array([propositions.column, propositions.kind, propositions.cut], np.float64)
         known = np.array([propositions.known_column, propositions.known_value], np.float64)
         token = hashlib.sha256(f"{serial(self.data)} {self.size}".encode() + self.used.tobytes() + table.tobytes() + known.tobytes())
@@ -168,8 +168,6 @@ class RowBlocks:
         combine: Callable[..., Any],
         *shared: Any,
     ) -> Any:
-        """Run a pass over blocks."""
-
         def memory(ref: object) -> int:
             first = ref[0] if isinstance(ref, tuple) else ref
             return step.task + (reading_bytes(first) if isinstance(first, BitsPart) else 0)
@@ -179,7 +177,7 @@ class RowBlocks:
 
 
 class BlockedLattice(Conjunctions):
-    """Propositions over rows in blocks, and labels and costs of every task."""
+    """Propositions over rows in blocks, and the labels and costs of every task."""
 
     def __init__(
         self,
@@ -202,16 +200,15 @@ class BlockedLattice(Conjunctions):
         return self.propositions.size
 
     def of(self, propositions: Propositions) -> BlockedLattice:
-        """Return the lattice of other propositions over the same rows."""
         return BlockedLattice(self.blocks, propositions, self.similarity, self.a, self.skip, self.subtrees, "propositions-of-rules")
 
     def products(self, weight: np.ndarray) -> np.ndarray:
-        """Return the sums of a weight (n,) over the rows of every proposition: one pass."""
+        """Return the sums of a weight (n,) over the rows of every proposition, in one pass."""
         step, shared = sums_step(self.p, self.n), self.blocks.share("weights", weight)
         return self.blocks.run("sums", weighted_chunk, self.parts, step, add_parts, shared)
 
     def decisions(self, items: Sequence[Sequence[int]], weights: np.ndarray) -> list[np.ndarray]:
-        """Return sum_r w_rt phi_r on the rows of every task, of conjunctions with weights ``(r, T)``: one pass."""
+        """Return sum_r w_rt phi_r on the rows of every task t, for conjunctions with weights ``(r, T)``, in one pass."""
         if not len(items):
             return [np.zeros(len(rows)) for rows in self.rows]
         largest, total = max(part.n for part in self.parts), sum(map(len, self.rows))
@@ -223,7 +220,7 @@ class BlockedLattice(Conjunctions):
     # -- restricted problems -------------------------------------------------------------------------------------------------
 
     def problem(self, nodes: NodeSet, rho: float) -> RuleProblem:
-        """Return the problem on a hull: a pass finds the rows that are one, the others answer the solver."""
+        """Return the problem on a hull: one pass finds identical rows, further passes compute the sums that the solver needs."""
         items, tables = tuple(tuple(item) for item in self.items(nodes.keys)), self.blocks.tables
         token, width = hashlib.sha256(repr(items).encode()).hexdigest(), -(-len(items) // 8)
         parts = [HullPart(b, token, sum(hi - lo for lo, hi in b.spans) * (width + 8), items, tables) for b in self.parts]
@@ -247,22 +244,24 @@ class BlockedLattice(Conjunctions):
     # -- searches ------------------------------------------------------------------------------------------------------------
 
     def signed(self, alpha: Sequence[np.ndarray]) -> BlockedSearch:
-        """Return the rows with multipliers as a search reads them."""
+        """Return the rows with multipliers in the form that a search reads."""
         return BlockedSearch(self, np.concatenate(alpha))
 
     def outside(
         self, nodes: NodeSet, alpha: Sequence[np.ndarray], threshold: float, *,
         frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40, most: int = 1 << 40, rows: BlockedSearch | None = None,
     ) -> ViolatorSearch:  # fmt: skip
-        """Look for nodes out of the hull with M / d^2 above the threshold: next to the hull, made with the ``most`` propositions of the
-        greatest bounds, or everywhere.
+        """Search for nodes outside the hull with M / d^2 above the threshold: next to the hull, extended by the ``most`` propositions with
+        the largest bounds, or everywhere.
         """
         search = rows or self.signed(alpha)
         known = frozenset(tuple(item) for item in self.items(nodes.keys))
         return search.frontier(known, threshold, depth, most) if frontier else search.everywhere(known, threshold, depth, visits)
 
     def kinds(self, ids: np.ndarray) -> np.ndarray:
-        """Return which propositions may stand in one conjunction with some, ``(m, p)`` bool; a pass for those not asked for before."""
+        """Return which propositions may occur in one conjunction with the given ones, ``(m, p)`` bool; a pass computes those not yet
+        known.
+        """
         if not self.skip:
             return np.ones((len(ids), self.p), bool)
         known = {e: self._pairs[e] for e in ids.tolist() if e in self._pairs}
@@ -279,7 +278,7 @@ class BlockedLattice(Conjunctions):
 
 @dataclass(frozen=True)
 class _GatheredRows:
-    """Answers here what all blocks of a hull's rows would, where they are few bytes: to the same bits, without a pass for each question."""
+    """Rows of a hull gathered in this process, if they are small: the same bits as passes over all blocks, without a pass per request."""
 
     rows: Sequence[Sequence[Bytes]]  # of every block and task
     spans: Sequence[Sequence[tuple[int, int]]]
@@ -298,7 +297,7 @@ class _GatheredRows:
 
 
 class _HullPasses:
-    """Asks all blocks of a hull's rows at once."""
+    """Sends requests about a hull's rows to all blocks at once."""
 
     def __init__(self, blocks: RowBlocks, refs: Sequence[HullTask], size: int, more: int) -> None:
         self._blocks, self._refs, self._size, self._more = blocks, refs, size, more
@@ -326,7 +325,7 @@ class _HullPasses:
 
 
 class BlockedSearch:
-    """Searches with the multipliers of all rows."""
+    """Searches outside the hull with the multipliers of all rows."""
 
     def __init__(self, lattice: BlockedLattice, alpha: np.ndarray) -> None:
         self._lattice, self._blocks = lattice, lattice.blocks
@@ -345,7 +344,7 @@ class BlockedSearch:
         return self._blocks.run("candidates", sums_chunk, self._refs, step, add_parts, *shared)
 
     def _search(self, known: frozenset[tuple[int, ...]], threshold: float) -> LevelSearch:
-        """Return the search with a threshold: a longer one goes on where a shorter one ended."""
+        """Return the search with a threshold. A longer search continues where a shorter one ended."""
         if self._levels is None or self._levels[0] != (known, threshold):
             lattice = self._lattice
             search = LevelSearch(lattice.p, self._sums, lattice.kinds, lattice.similarity, lattice.a, threshold, known)
@@ -353,11 +352,11 @@ class BlockedSearch:
         return self._levels[1]
 
     def frontier(self, known: frozenset[tuple[int, ...]], threshold: float, depth: int, most: int) -> ViolatorSearch:
-        """Visit the children of the hull: one pass for a batch of them."""
+        """Visit the children of the hull, one pass per batch."""
         return self._search(known, threshold).frontier(depth, most)
 
     def everywhere(self, known: frozenset[tuple[int, ...]], threshold: float, depth: int, visits: int) -> ViolatorSearch:
-        """Visit all conjunctions of at most ``depth`` propositions: a pass for a batch of one length, or subtrees as tasks."""
+        """Visit all conjunctions of at most ``depth`` propositions, by one pass per batch of equal length, or with subtrees as tasks."""
         search = self._search(known, threshold)
         first = search.everywhere(1, visits)
         if not self._lattice.subtrees or depth == 1 or not first.finished:
@@ -366,7 +365,7 @@ class BlockedSearch:
         return self._below(search, first, opened[0].candidates if opened else np.zeros(0, np.int64), depth, visits)
 
     def _below(self, search: LevelSearch, first: ViolatorSearch, singles: np.ndarray, depth: int, max_visits: int) -> ViolatorSearch:
-        """Search below single propositions by tasks; those of a round start with the limits that the rounds before have left."""
+        """Search below single propositions by tasks. The tasks of a round start with the limits that earlier rounds have left."""
         items, values, visits, whole = [first.items], [first.values], first.visits, True
         shared = self._blocks.share("singles", singles)
         query = SubtreeQuery(
@@ -404,7 +403,7 @@ def subtree_bytes(max_visits: int, tasks: int) -> int:
 
 
 def _groups(n: int) -> Iterator[Subtrees]:
-    """Cut n propositions into groups that have about equally many conjunctions of two, those with later ones."""
+    """Divide n propositions into groups with about the same number of pairs, each formed with a later proposition."""
     lo, size = 0, 0
     for k in range(n):
         size += n - 1 - k

@@ -1,4 +1,4 @@
-"""Selected rules over rows in blocks: passes over the values of the columns that they read, for decisions, supports and moved cuts."""
+"""Selected rules over rows in blocks: passes over the values of their columns, for decision values, supports and moved thresholds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ValuesPart:
     columns: np.ndarray = field(compare=False, repr=False)  # ascending
 
     def truth(self, propositions: Propositions, mask: np.ndarray | None = None) -> Words:
-        """Return which propositions hold on the rows, or on those of a mask, ``(p, words)``."""
+        """Return the propositions that hold on the rows, or on those of a mask, as bits ``(p, words)``."""
         n = self.rows[1] - self.rows[0] if mask is None else int(mask.sum())
         out = np.zeros((propositions.size, max(-(-n // 64), 1)), np.uint64)
         for column, values in block_columns(self.ref, self.rows, self.columns):
@@ -41,7 +41,7 @@ class ValuesPart:
 
 
 def value_parts(ref: Ref, serial: int, propositions: Propositions, itemsize: int, ranges: Sequence[tuple[int, int]]) -> list[ValuesPart]:
-    """Return the values that propositions read, by ranges of rows."""
+    """Return the values that the propositions read, by ranges of rows."""
     columns = np.unique(propositions.column)
     token = hashlib.sha256(f"{serial}".encode() + columns.tobytes()).hexdigest()
     return [ValuesPart(ref, token, (lo, hi), itemsize * (hi - lo) * len(columns), columns) for lo, hi in ranges]
@@ -49,7 +49,7 @@ def value_parts(ref: Ref, serial: int, propositions: Propositions, itemsize: int
 
 @dataclass(frozen=True)
 class Rules:
-    """Conjunctions of propositions with their weights, as tasks receive them."""
+    """Conjunctions of propositions with their weights, in the form that tasks receive."""
 
     propositions: Propositions
     items: tuple[tuple[int, ...], ...]
@@ -57,19 +57,19 @@ class Rules:
 
 
 def _rules_hold(words: Words, n: int, rules: Rules) -> Words:
-    """Return which of n rows satisfy which rule, ``(r, words)``, from the truth of the propositions."""
+    """Return as bits ``(r, words)`` which of n rows satisfy each rule, from the truth of the propositions."""
     return pack_conjunctions([list(item) for item in rules.items], words, n)
 
 
 def values_chunk(part: ValuesPart, rules: Rules) -> np.ndarray:
-    """Return the decisions of rules on all rows of a block, before the bias, ``(rows, T)`` (on a worker)."""
+    """Return the decision values of rules on all rows of a block, without the intercept, ``(rows, T)`` (on a worker)."""
     n, step = part.rows[1] - part.rows[0], rows_at_once(len(rules.items))
     flags = unpack_bits(_rules_hold(part.truth(rules.propositions), n, rules), n)
     return np.concatenate([flags[:, lo : lo + step].T.astype(np.float64) @ rules.weights for lo in range(0, n, step)])
 
 
 def support_chunk(task: tuple[BitsPart, ValuesPart], rules: Rules) -> np.ndarray:
-    """Return on how many of a block's rows in use each rule holds, ``(r,)`` (on a worker)."""
+    """Return the number of a block's rows in use that satisfy each rule, ``(r,)`` (on a worker)."""
     bits, part = task
     return count_ones(_rules_hold(part.truth(rules.propositions, bits.in_use()), bits.n, rules))
 
@@ -77,7 +77,7 @@ def support_chunk(task: tuple[BitsPart, ValuesPart], rules: Rules) -> np.ndarray
 def changes_chunk(
     task: tuple[BitsPart, ValuesPart], rules: Rules, bias: np.ndarray, e: int, tables: TaskTables, signs: Shared, cost: Shared
 ) -> np.ndarray:
-    """Return what the loss of a block's rows in use gains where proposition e becomes true of them (on a worker)."""
+    """Return the change of the loss of each of a block's rows in use if proposition e becomes true for it (on a worker)."""
     bits, part = task
     truth, task_rows = part.truth(rules.propositions, bits.in_use()), bits.task_rows(tables)
     y, costs = ([resolve(values)[lo:hi] for lo, hi in bits.spans] for values in (signs, cost))
@@ -93,7 +93,7 @@ def changes_chunk(
 
 
 def with_cuts(rules: Rules, cuts: np.ndarray) -> Rules:
-    """Return rules with other cuts."""
+    """Return the rules with other thresholds."""
     return replace(rules, propositions=replace(rules.propositions, cut=cuts))
 
 
@@ -103,14 +103,14 @@ def _join_rows(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class BlockedRules:
-    """Rules on the propositions that occur in them, over the rows of a lattice."""
+    """Rules in terms of the propositions that occur in them, over the rows of a lattice."""
 
     lattice: BlockedLattice
     rules: Rules
 
     @classmethod
     def of(cls, lattice: BlockedLattice, propositions: Propositions, items: Sequence[Sequence[int]], weights: np.ndarray) -> BlockedRules:
-        """Return rules as lists of propositions with weights ``(r, T)``."""
+        """Return rules given as lists of propositions with weights ``(r, T)``."""
         used, few = renumber(items)
         return cls(lattice, Rules(propositions.take(used), tuple(tuple(item) for item in few), weights))
 
@@ -128,7 +128,7 @@ class BlockedRules:
         return list(zip(parts, self._parts([part.rows for part in parts]), strict=True))
 
     def decision_values(self) -> np.ndarray:
-        """Return the decisions on all rows of the data, before the bias, ``(n_samples, T)``: one pass."""
+        """Return the decision values on all rows of the data, without the intercept, ``(n_samples, T)``, in one pass."""
         blocks = self.lattice.blocks
         n, size = len(blocks.used), blocks.size
         parts = self._parts([(lo, min(lo + size, n)) for lo in range(0, n, size)])
@@ -136,17 +136,19 @@ class BlockedRules:
         return blocks.run("values", values_chunk, parts, step, _join_rows, self.rules)
 
     def supports(self) -> np.ndarray:
-        """Return on how many rows in use each rule holds, ``(r,)``: one pass."""
+        """Return the number of rows in use that satisfy each rule, ``(r,)``, in one pass."""
         step = supports_step(self._truth(self._in_use[0][1]), len(self.rules.items))
         return self.lattice.blocks.run("supports", support_chunk, self._in_use, step, add_parts, self.rules)
 
     def moved_cuts(self, bias: np.ndarray) -> np.ndarray:
-        """Return the cuts moved to the training values with the least loss, ``(p,)``: a pass for every cut, and its column."""
+        """Return the thresholds moved to the training values with the smallest loss, ``(p,)``, by a pass for every threshold and its
+        column.
+        """
         propositions = self.rules.propositions
         return move_cuts(_BlockedCutRows(self, bias), self.rules.items, self.rules.weights, propositions.kind, propositions.cut)
 
     def changes(self, e: int, cuts: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """Return what the loss of every row in use gains where proposition e becomes true of it, ``(n,)``: one pass."""
+        """Return the change of the loss of every row in use if proposition e becomes true for it, ``(n,)``, in one pass."""
         blocks = self.lattice.blocks
         labels, costs = blocks.share("signs", np.concatenate(blocks.y)), blocks.share("costs", np.concatenate(blocks.cost))
         shared = with_cuts(self.rules, cuts), bias, e, blocks.tables, labels, costs
@@ -156,7 +158,7 @@ class BlockedRules:
 
 @dataclass(frozen=True)
 class _BlockedCutRows:
-    """Rows in blocks on which cuts are moved."""
+    """Rows in blocks on which thresholds are moved."""
 
     rules: BlockedRules
     bias: np.ndarray

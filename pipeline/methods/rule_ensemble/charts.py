@@ -1,4 +1,4 @@
-"""What reports show of rule ensembles: the rules by weight."""
+"""Charts of rule ensembles in reports: the rules by weight."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ TABLES = (ShownTable("rules", "Rules by weight", "All of them are in rules.csv a
 
 
 def rule_weights(run: RunView) -> list[Chart]:
-    """Return the rules with the largest weights: of two classes those for the first are negative, of more each names its class."""
+    """Return a chart of the rules with the largest weights. With two classes, weights for the first are negative; with more, each rule
+    names its class.
+    """
     rows, classes = run.tables.get("rules", ()), run.summary.get("classes")
     if not rows:
         return []

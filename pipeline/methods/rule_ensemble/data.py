@@ -1,4 +1,4 @@
-"""What follows from the data of a rule ensemble: its propositions, the lattice of their conjunctions, and the truth of rules on rows."""
+"""Data of a rule ensemble: its propositions, the lattice of their conjunctions, and the truth of rules on rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ Lattice = RuleLattice | BlockedLattice
 
 @dataclass(frozen=True)
 class RuleTask:
-    """Rows of one machine: their numbers among all samples, labels and costs, and how often they count for cuts (``None``: each once)."""
+    """Rows of one one-vs-rest or task model: their numbers among all samples, labels and costs, and their counts in thresholds (None:
+    1).
+    """
 
     rows: np.ndarray
     y: np.ndarray
@@ -38,7 +40,7 @@ class RuleTask:
 
 @dataclass(frozen=True)
 class RuleInputs(AboutRows):
-    """Rows with their classes (and tasks: :class:`TaskInputs`), and what is known of their columns."""
+    """Rows with their classes (and tasks: :class:`TaskInputs`), and the origin of their columns."""
 
     names: Sequence[str] | None = None
     categories: Mapping[int, Sequence[str]] = field(default_factory=dict)  # names of level 0, 1, ... by column of numbers of levels
@@ -49,7 +51,7 @@ class RuleInputs(AboutRows):
 
     @classmethod
     def of(cls, rows: Inputs, names: Sequence[str] | None, encoding: TableColumns | None) -> RuleInputs:
-        """Return rows whose columns came from a table in a known way."""
+        """Return inputs whose columns were encoded from a table as ``encoding`` says."""
         if encoding is None:
             return cls(rows, names)
         origins = {column: (origin.column, origin.level) for column, origin in encoding.origins.items()}
@@ -72,12 +74,12 @@ class RuleData:
 
 
 def most_propositions(config: RuleConfig, d: int, n: int) -> int:
-    """Return the most propositions that d numeric columns of n rows may give: two a cut, and one for missing values."""
+    """Return the largest number of propositions of d numeric columns with n rows: two per threshold, and one for missing values."""
     return d * (2 * min(config.n_thresholds, max(n - 1, 1)) + 1)
 
 
 def driver_items(config: RuleConfig, p: int, n: int, d: int, machines: int, is_blocked: bool) -> tuple[Item, ...]:
-    """Return what the driver holds of p propositions over n rows of d columns, with a hull of ``max_rules`` conjunctions."""
+    """Return the memory of the driver for p propositions over n rows of d columns, with a hull of ``max_rules`` conjunctions."""
     word, hull = 8 * -(-n // 64), config.max_rules
     if is_blocked:
         visits = 0 if fits_a_task(most_propositions(config, d, n), n) else config.max_visits
@@ -103,8 +105,8 @@ def driver_items(config: RuleConfig, p: int, n: int, d: int, machines: int, is_b
 
 
 def lies_in_blocks(config: RuleConfig, n: int, d: int, machines: int, limit: int) -> bool:
-    """Return whether what holds on the rows lies in blocks, which passes ask: more rows than one block has, or more than the driver may
-    hold of all the propositions that there may be. Decided from sizes alone.
+    """Return whether the bits of the propositions are kept in blocks, which passes read: if there are more rows than one block has, or if
+    all possible propositions exceed the driver's memory. Decided by sizes alone.
     """
     return n > ROW_BLOCK or total_bytes(driver_items(config, most_propositions(config, d, n), n, d, machines, False)) > limit
 
@@ -112,9 +114,9 @@ def lies_in_blocks(config: RuleConfig, n: int, d: int, machines: int, limit: int
 def read_rule_data(
     data: Blocks, resources: Resources, config: RuleConfig, tasks: Sequence[RuleTask], similarity: np.ndarray, categorical: Sequence[int]
 ) -> RuleData:
-    """Return propositions and lattice of the rows that tasks use; one pass over the columns.
+    """Return propositions and lattice of the rows that tasks use, in one pass over the columns.
 
-    Raises MemoryBoundExceeded: there are more propositions than the driver may hold.
+    Raises MemoryBoundExceeded if the propositions exceed the driver's memory.
     """
     n_samples = data.n_rows
     counts = np.zeros(n_samples, np.uint8 if tasks[0].counts is None else np.float64)
@@ -142,21 +144,21 @@ def read_rule_data(
 
 
 def raw_columns(data: Blocks, resources: Resources, columns: np.ndarray) -> Columns:
-    """Return some columns of the data as they are stored, ``(n_samples, len(columns))``; no pass where there are none."""
+    """Return the given columns of the data as stored, ``(n_samples, len(columns))``; without columns, no pass runs."""
     return fetch_columns(data, resources, columns) if len(columns) else np.zeros((data.n_rows, 0))
 
 
 def renumber(items: Sequence[Sequence[int]]) -> tuple[np.ndarray, list[list[int]]]:
-    """Return the propositions that occur in conjunctions, ascending, and the conjunctions by positions among these."""
+    """Return the propositions that occur in the conjunctions, ascending, and the conjunctions as positions among these."""
     used = np.array(sorted({j for item in items for j in item}), np.int64)
     number = {int(j): k for k, j in enumerate(used)}
     return used, [[number[j] for j in item] for item in items]
 
 
 def rule_flags(propositions: Propositions, items: Sequence[Sequence[int]], columns: np.ndarray, raw: Columns, n: int) -> np.ndarray:
-    """Return which of n rows satisfy which rule, ``(n, n_rules)`` booleans.
+    """Return which of n rows satisfy each rule, ``(n, n_rules)`` booleans.
 
-    ``items`` are rules as lists of propositions; ``raw`` are the values ``(n, len(columns))`` of features in ascending order.
+    ``items`` are rules as lists of propositions; ``raw`` has the values ``(n, len(columns))`` of features in ascending order.
     """
     truth: dict[int, np.ndarray] = {}
     used = np.array(sorted({j for item in items for j in item}), np.int64)

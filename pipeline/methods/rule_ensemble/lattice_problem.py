@@ -1,4 +1,4 @@
-"""The lattice of conjunctions as the active-set loop sees it."""
+"""The lattice of conjunctions as a problem of the active-set loop."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ FIRST_DEPTH = 2  # length of conjunctions at which a search over all of them beg
 
 
 def conditions_looked_at(config: RuleConfig, hull: int) -> int:
-    """Return how many propositions may extend the conjunctions of a hull when those next to it are looked at: so many that about
-    ``max_visits`` are.
+    """Return the number of propositions that may extend the conjunctions of a hull in a frontier search, so that it visits about
+    ``max_visits``.
     """
     return max(max(config.max_visits, LEAST_VISITS) // max(hull, 1), config.add)
 
 
 class LatticeProblem:
-    """Restricted problems on hulls of the lattice, and searches for the conjunctions outside that break their certificate."""
+    """Restricted problems on hulls of the lattice, and searches for conjunctions outside that violate their certificate."""
 
     def __init__(self, lattice: Lattice, config: RuleConfig) -> None:
         self._lattice, self._config = lattice, config
@@ -49,7 +49,7 @@ class LatticeProblem:
         return solution, Restricted(point.objective, DualPoint(point.linear, 0.0, point.step_bound), point.bound)
 
     def frontier(self, nodes: NodeSet, master: RuleMaster, threshold: float, resources: Resources) -> Violations:
-        """Visit the children of the hull, as far as they may be among the worst: no more of them can join."""
+        """Visit the children of the hull that may be among the worst; no others can be added."""
         rows = self._lattice.signed(split_alpha(self._lattice, master))
 
         def look(edge: float, depth: int) -> ViolatorSearch:
@@ -64,10 +64,10 @@ class LatticeProblem:
         return self._violations(search, threshold, None, search.visits)
 
     def _worst(self, search: ViolatorSearch, look: Callable[[float], ViolatorSearch]) -> ViolatorSearch:
-        """Return the conjunctions of the greatest values, as many as may join at least, of a search that did not come to its end or did not
-        look at all: it is taken up again above the value of the last that would join, until it does.
+        """Return the conjunctions with the largest values, at least as many as may be added. If ``search`` was cut short or skipped nodes,
+        ``look`` repeats it above the value of the last conjunction to add, until it is complete.
 
-        Of equal values those come first that were found first.
+        Of equal values, those found first come first.
         """
         visits = search.visits
         while True:
@@ -79,7 +79,7 @@ class LatticeProblem:
             search = above
 
     def everywhere(self, nodes: NodeSet, master: RuleMaster, threshold: float, resources: Resources) -> Violations:
-        """Visit all conjunctions, longer and longer ones while the visits last."""
+        """Visit all conjunctions, by increasing length, within the limit of visits."""
         budget, depth_reached, visits = self._config.max_visits, None, 0
         rows = self._lattice.signed(split_alpha(self._lattice, master))
         for depth in range(FIRST_DEPTH, MAX_LENGTH + 1):
@@ -106,7 +106,7 @@ class LatticeProblem:
         return Violations(self._lattice.named(items), search.values, worst, depth, visits)
 
     def enlarged(self, master: RuleMaster, before: NodeSet, after: NodeSet) -> RuleMaster:
-        """Return the master with zero weights for the nodes that joined."""
+        """Return the state with zero weights for the added nodes."""
         zeros = np.zeros((after.size - before.size, master.weights.shape[1]))
         return replace(master, weights=np.concatenate([master.weights, zeros]))
 

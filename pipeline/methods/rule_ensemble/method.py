@@ -1,8 +1,8 @@
 """Rule ensembles on the lattice of conjunctions (Jawanpuria, PhD thesis, 2014, section 5.4).
 
-First the active set (:mod:`gramplane.pipeline.loops.active_set`): rules on a hull by joint re-weighting, the frontier by one walk over
-packed columns, then all conjunctions by branch and bound. Then, in steps of their own, the cuts of the selected rules move to the training
-values with the least loss, and the rules are fitted again on their hull.
+The fit begins with the active set (:mod:`gramplane.pipeline.loops.active_set`): rules on a hull are fitted by joint re-weighting, the
+frontier is searched by one walk over packed columns, and then all conjunctions by branch and bound. Separate steps then move the thresholds
+of the selected rules to the training values with the smallest loss, and fit the rules again on their hull.
 
 =============  ==================================================
 symbol         name
@@ -49,7 +49,7 @@ MAX_SWEEPS = 6  # times that cuts are moved and rules fitted again
 
 
 class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
-    """A classifier of readable rules, chosen from all conjunctions at once."""
+    """A classifier of readable rules, selected from all conjunctions jointly."""
 
     name = "rule-ensemble"
     config = RuleConfig
@@ -58,9 +58,9 @@ class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
     programs = "methods.rule_ensemble.blocked_rules"
 
     def read_inputs(self, config: RuleConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[RuleConfig, RuleInputs]:
-        """Return parameters, and classes, weights and tasks of a store; ``extra`` may hold ``test_share``.
+        """Return the parameters, and the classes, weights and tasks of a store; ``extra`` may contain ``test_share``.
 
-        Raises DataError: the target is real-valued, or a task is empty.
+        Raises DataError for a real target or a task without rows.
         """
         data, rows = resources.data, store_inputs(resources, self.name)
         tasks = store_tasks(data)
@@ -71,15 +71,16 @@ class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
         return config, RuleInputs.of(rows, data.feature_names(), data.encoding)
 
     def decided(self, config: RuleConfig, inputs: RuleInputs, resources: Resources) -> RuleConfig:
-        """Return parameters with the weight of the losses."""
+        """Return the parameters with ``C`` resolved."""
         return config if config.C != "auto" else config.model_copy(update={"C": min(MACHINE_C * inputs.rows.n_machines, MAX_C)})
 
     def problem(self, config: RuleConfig, inputs: RuleInputs, resources: Resources) -> RulesProblem:
         """Return the problem of a fit.
 
-        Raises ValueError: a similarity that does not suit the tasks, or a categorical column that is not there; DataError: a class without
-        a row of positive weight; MemoryBoundExceeded: even a single proposition, with hulls of ``max_rules`` conjunctions, is more than the
-        driver may hold.
+        Raises ValueError for a similarity that does not match the tasks, or a categorical column that does not exist; DataError for a class
+        without a row of positive weight; MemoryBoundExceeded if even a single proposition, with hulls of ``max_rules`` conjunctions,
+        exceeds
+        the driver's memory.
         """
         config = self.decided(config, inputs, resources)
         rows, cost = inputs.rows, row_costs(config, inputs.rows)
@@ -102,7 +103,7 @@ class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
         return problem
 
     def init(self, problem: RulesProblem, resources: Resources) -> RuleState:
-        """Return the empty conjunction and the best single propositions."""
+        """Return the initial state: the empty conjunction and the best single propositions."""
         lattice = problem.rules(resources).lattice
         nodes = lattice.start(problem.config.add)
         weights = np.zeros((nodes.size, lattice.root.shape[1]))
@@ -110,7 +111,7 @@ class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
         return RuleState(0, ActiveState(nodes), master)
 
     def step(self, problem: RulesProblem, state: RuleState, resources: Resources) -> Step[RuleState]:
-        """Return the state after one round of the active set, or one move of the cuts."""
+        """Return the state after one round of the active set, or after one sweep over the thresholds."""
         new, figures = (self._grow if state.active.stop is None else self._refine)(problem, state, resources)
         prune = problem.config.prune
         if new.kept is not None:
@@ -143,7 +144,7 @@ class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
         return state, {"phase": "refine", **figures}
 
     def result(self, problem: RulesProblem, state: RuleState, resources: Resources) -> Result[RuleModel]:
-        """Return the model of the selected rules and the active set they came from, with the certificate of that."""
+        """Return the model of the selected rules, with the active set from which they were selected and its certificate."""
         model = build_rule_model(problem, state, resources)
         certificate = rule_certificate(model)
         depth, has_gap = certificate["depth"], not np.isnan(certificate["gap"])
@@ -170,21 +171,23 @@ class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
         )
 
     def decision_values(self, problem: RulesProblem, state: RuleState, resources: Resources) -> np.ndarray:
-        """Return the decision values of all rows, ``(n_machines, n_samples)``; of tasks one, that of each row's task."""
+        """Return the decision values of all rows, ``(n_machines, n_samples)``; with tasks one value per row, by the model of its task."""
         return problem.row_values(state, resources).T
 
     def tables(self, model: RuleModel, names: Sequence[str] | None = None, fit: tuple[RulesProblem, RuleState] | None = None) -> Tables:
-        """Return the rules, largest weight first."""
+        """Return the rules in descending order of weight."""
         return {"rules": rule_table(model)}
 
     def follow_path(self, problem: RulesProblem, before: RulesProblem | None) -> None:
-        """Take over the propositions, and leave what is decided to the end."""
+        """Reuse the propositions, and skip the refinement along the path."""
         problem.fits = ()
         if before is not None:
             problem.take_over(before)
 
     def restart(self, problem: RulesProblem, fresh: RuleState, before: RulesProblem, last: RuleState) -> RuleState:
-        """Return the conjunctions with weight of the fit before; not its active set, which only grows."""
+        """Return the state with the conjunctions of the previous fit that have non-zero weight, instead of its active set, which only
+        grows.
+        """
         return problem.continued(fresh, last)
 
 
@@ -199,9 +202,9 @@ def _task_machines(inputs: TaskInputs, cost: np.ndarray) -> list[RuleTask]:
 
 
 def task_similarity(kernel: Sequence[Sequence[float]] | None, n_tasks: int, has_tasks: bool) -> np.ndarray:
-    """Return the similarity of the tasks; the identity for none.
+    """Return the similarity of the tasks; without one, the identity.
 
-    Raises ValueError: not a kernel of the tasks with a positive diagonal, or one for a fit without tasks.
+    Raises ValueError if it is not a positive semi-definite matrix of the tasks with a positive diagonal, or if the fit has no tasks.
     """
     if kernel is not None and not has_tasks:
         raise ValueError("task_kernel needs tasks: classes are fitted one against the rest, without shared weight")
@@ -214,7 +217,7 @@ def task_similarity(kernel: Sequence[Sequence[float]] | None, n_tasks: int, has_
 
 
 def categorical_columns(entries: Sequence[int | str] | None, n_cols: int, names: Sequence[str] | None) -> list[int]:
-    """Return the numbers of columns that are named by number or name; ValueError for a column that is not there."""
+    """Return the indices of columns given by number or name. Raises ValueError for a column that does not exist."""
     number = {} if names is None else {str(name): j for j, name in enumerate(names)}
     columns = set()
     for entry in entries or ():

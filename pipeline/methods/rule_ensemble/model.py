@@ -1,4 +1,4 @@
-"""A fitted rule ensemble: a plain record, saved without pickle, its decision values, and tables of its rules."""
+"""A fitted rule ensemble: a plain record, saved without pickle, with its decision values and tables of its rules."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EQUAL_DIGITS = 9  # decimals of a weight's share of the largest: a rule and its 
 
 @dataclass(frozen=True)
 class RuleModel(Model):
-    """``f_t(x) = sum_r weights[r, t] [x satisfies rule r] + intercepts[t]``: one machine for two classes, else one per class or task."""
+    """``f_t(x) = sum_r weights[r, t] [x satisfies rule r] + intercepts[t]``: one model for two classes, else one per class or task."""
 
     record_name: ClassVar[str] = "RuleModel"
     params_json: str
@@ -59,7 +59,7 @@ class RuleModel(Model):
 
     @cached_property
     def tasks(self) -> tuple[Any, ...] | None:
-        """Task names, ``None`` without tasks."""
+        """Names of the tasks; None without tasks."""
         names = json.loads(self.tasks_json)
         return None if names is None else tuple(names)
 
@@ -70,17 +70,19 @@ class RuleModel(Model):
 
     @property
     def columns(self) -> np.ndarray:
-        """Features that occur in a rule, ascending."""
+        """Indices of the features that occur in a rule, ascending."""
         return np.unique(self.propositions.column[self.rule_items])
 
     @property
     def lengths(self) -> np.ndarray:
-        """Propositions of every rule."""
+        """Number of propositions of every rule."""
         return np.diff(self.rule_starts)
 
     @property
     def by_weight(self) -> np.ndarray:
-        """Numbers of the rules, the largest weight of any machine first; weights that only rounding tells apart stay in place."""
+        """Indices of the rules in descending order of the largest weight over the models. Weights that differ only by rounding keep their
+        order.
+        """
         sizes = np.abs(self.weights).max(axis=1, initial=0.0)
         return np.argsort(-np.round(sizes / (sizes.max(initial=0.0) or 1.0), EQUAL_DIGITS), kind="stable")
 
@@ -89,15 +91,16 @@ class RuleModel(Model):
         return self.rule_items[self.rule_starts[rule] : self.rule_starts[rule + 1]]
 
     def outputs(self) -> list[str]:
-        """Return the names of the machines."""
+        """Return the names of the columns of the decision values."""
         if self.tasks is not None:
             return [str(task) for task in self.tasks]
         return [str(label) for label in (self.classes[1:] if len(self.classes) == 2 else self.classes)]
 
     def decision_values(self, data: Blocks, resources: Resources, task: ArrayLike | None = None, **rows: Any) -> np.ndarray:
-        """Return the votes of the rules that hold, ``(n_samples, n_machines)``; with tasks one value, that of the row's task.
+        """Return the sums of the weights of satisfied rules, ``(n_samples, n_machines)``; with tasks, one value per row by the model of its
+        task.
 
-        Raises ValueError: the data has another width than the training data, or a task that was not there at fit.
+        Raises ValueError if the data have another number of features than the training data, or a task that the training data do not have.
         """
         check_width(self.n_features, False, data)
         raw = raw_columns(data, resources, self.columns)
@@ -108,7 +111,7 @@ class RuleModel(Model):
         return of_tasks(self, values, store_tasks(data) if task is None and self.tasks is not None else task)
 
     def contributions(self, read: Callable[[np.ndarray], np.ndarray], names: Sequence[str] | None, of: int) -> list[Part]:
-        """Return the rules that hold, each with its weight; nothing of tasks."""
+        """Return the satisfied rules, each with its weight; nothing with tasks."""
         if self.tasks is not None:
             return []
         holds = rule_matrix(self, read(self.columns) if len(self.columns) else np.zeros((1, 0)), 1)[0]
@@ -116,7 +119,7 @@ class RuleModel(Model):
         return [(texts[int(r)], None, float(self.weights[r, of])) for r in np.flatnonzero(holds)]
 
     def memory(self, data: BlockStore) -> list[Item]:
-        """Return the columns, and which rows satisfy which rule."""
+        """Return the memory of the columns, and of the indicators of the rules on the rows."""
         columns = "columns of the rules, side by side", 3 * sum(self.fetched_bytes(data))
         return [columns, ("which rows satisfy which rule, as truth values and numbers", 9 * data.n_rows * self.n_rules)]
 
@@ -126,7 +129,7 @@ class RuleModel(Model):
 
 
 def feature_name(model: RuleModel, column: int) -> str:
-    """Return the name of a feature, ``x3`` where features have none."""
+    """Return the name of a feature, ``x3`` if features have no names."""
     names = json.loads(model.names_json)
     return f"x{column + model.first_feature}" if names is None else str(names[column])
 
@@ -150,7 +153,7 @@ def conditions(model: RuleModel, propositions: Propositions, items: np.ndarray) 
 
 
 def _level_condition(column: int, feature: str, level: str | None, holds: bool) -> dict[str, Any]:
-    """Return what a column of zeros and ones says of the column that it was made of."""
+    """Return the condition on the original categorical column that a 0/1 column was encoded from."""
     if level is None:
         sign = SIGNS[MISSING] if holds else "is not missing"
         return {"column": column, "feature": feature, "sign": sign, "cut": None, "text": f"{feature} {sign}"}
@@ -159,9 +162,10 @@ def _level_condition(column: int, feature: str, level: str | None, holds: bool) 
 
 
 def rule_records(model: RuleModel) -> list[dict[str, Any]]:
-    """Return the rules, largest weight first: text, support, vote, weight, columns and cuts.
+    """Return the rules in descending order of weight: text, support, vote, weight, columns and thresholds.
 
-    ``vote`` is the label the rule speaks for; with several classes or tasks ``vote`` and ``weight`` are those of its largest weight and
+    ``vote`` is the label that the rule predicts. With several classes or tasks, ``vote`` and ``weight`` are those of the largest weight,
+    and
     ``weights`` has all.
     """
     outputs = model.outputs()
@@ -180,7 +184,7 @@ def rule_table(model: RuleModel) -> list[dict[str, Any]]:
 
 
 def active_records(model: RuleModel) -> list[dict[str, Any]]:
-    """Return the active set: text, weight (largest over the machines) and length, in the order in which nodes joined."""
+    """Return the active set: text, weight (largest over the models) and length, in the order in which the nodes were added."""
     rows = []
     for weights, items in zip(model.active_weights, np.split(model.active_items, model.active_starts[1:-1]), strict=True):
         text = " and ".join(part["text"] for part in conditions(model, model.active_propositions, items))
@@ -189,11 +193,13 @@ def active_records(model: RuleModel) -> list[dict[str, Any]]:
 
 
 def rule_certificate(model: RuleModel) -> dict[str, Any]:
-    """Return what is certified of the active set's problem, before cuts were moved.
+    """Return the certificate of the active set's problem, before thresholds moved.
 
-    ``gap`` is absolute; ``depth`` is the length of conjunctions to which it holds (``None``: every length; with ``gap`` NaN: nothing but
-    the hull was searched to the end); ``all_pairs`` tells whether conjunctions of propositions that imply or contradict each other were
-    in the lattice. ``descendant_gap`` is what the thesis' sums over descendants certify, for few rows and propositions, else NaN.
+    ``gap`` is absolute. ``depth`` is the length of conjunctions up to which it holds; None means every length, or, with ``gap`` NaN, that
+    only
+    the hull was searched completely. ``all_pairs`` is True if the lattice includes conjunctions of propositions that imply or contradict
+    each
+    other. ``descendant_gap`` is the gap that the thesis' sums over descendants certify, for few rows and propositions, else NaN.
     """
     figures, depth = model.figures, model.figures["depth"]
     relative = figures["gap"] / max(abs(figures["objective"]), 1e-300)
@@ -224,7 +230,7 @@ def _record(model: RuleModel, r: int, outputs: list[str]) -> dict[str, Any]:
 
 
 def rule_matrix(model: RuleModel, raw: Columns, n: int) -> np.ndarray:
-    """Return which rows satisfy which rule, ``(n, n_rules)`` booleans, from the raw values of ``model.columns``."""
+    """Return which rows satisfy each rule, ``(n, n_rules)`` booleans, from the raw values of ``model.columns``."""
     items = [model.items(r).tolist() for r in range(model.n_rules)]
     return rule_flags(model.propositions, items, model.columns, raw, n)
 
@@ -235,13 +241,13 @@ def rule_values(model: RuleModel, raw: Columns, n: int) -> np.ndarray:
 
 
 def unseen_values(model: RuleModel, raw: Columns) -> dict[int, int]:
-    """Return how many values of each categorical column training did not have."""
+    """Return the number of values of each categorical column that do not occur in the training data."""
     counts = {int(column): model.propositions.unseen(int(column), dense_column(raw, k)) for k, column in enumerate(model.columns)}
     return {column: count for column, count in counts.items() if count}
 
 
 def of_tasks(model: RuleModel, values: np.ndarray, task: ArrayLike | None) -> np.ndarray:
-    """Return the values of each row's task, ``(n, 1)``; all values where there are no tasks."""
+    """Return the values of each row's task, ``(n, 1)``; without tasks, all values."""
     if model.tasks is None:
         if task is not None:
             raise ValueError("task is given; the model was fitted without tasks")
@@ -251,7 +257,7 @@ def of_tasks(model: RuleModel, values: np.ndarray, task: ArrayLike | None) -> np
 
 
 def unseen_message(unseen: dict[int, int]) -> str:
-    """Return what to say of categories that training did not have."""
+    """Return the warning about categories that do not occur in the training data."""
     return (
         f"{sum(unseen.values())} values of {len(unseen)} categorical columns (first: column {min(unseen)}) were not there at fit; every "
         "comparison with them is false"

@@ -1,4 +1,4 @@
-"""The problem of a rule ensemble: one machine for two classes, one per class, or one per task; its states, and mirror descent."""
+"""The problem of a rule ensemble (one model for two classes, one per class, or one per task), its states, and mirror descent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .proposition_pass import propositions_pass
 
 @dataclass(frozen=True)
 class RuleMaster:
-    """The restricted problem's solution."""
+    """Solution of the restricted problem."""
 
     record_name: ClassVar[str] = "RuleMaster"
     weights: np.ndarray  # (W, r) G of :class:`.RulePoint`
@@ -43,7 +43,7 @@ class RuleMaster:
 
 @dataclass(frozen=True)
 class SelectedRules:
-    """Rules after selection."""
+    """Rules selected from the active set."""
 
     record_name: ClassVar[str] = "Kept"
     propositions: Propositions  # with their moved cuts
@@ -58,20 +58,22 @@ class SelectedRules:
         return set_bits(self.nodes.keys)
 
     def above(self, share: float) -> tuple[list[int], np.ndarray]:
-        """Return the rules of a weight above a share of the largest, by position in the hull, and their weights; never the empty one."""
+        """Return the rules with a weight above a share of the largest, as positions in the hull, and their weights; the empty rule is
+        excluded.
+        """
         sizes = np.where(self.nodes.keys.any(axis=1), np.abs(self.weights).max(axis=1, initial=0.0), 0.0)
         positions = np.flatnonzero(sizes > share * sizes.max(initial=0.0))
         return positions.tolist(), self.weights[positions]
 
     def columns_above(self, share: float) -> np.ndarray:
-        """Return the features that occur in these rules, ascending."""
+        """Return the indices of the features that occur in these rules, ascending."""
         items = self.items()
         return np.unique(self.propositions.column[sorted({j for r in self.above(share)[0] for j in items[r]})])
 
 
 @dataclass(frozen=True)
 class RuleState:
-    """State of the loop: the active set, then the rules selected from it."""
+    """State of the fit: the active set, then the rules selected from it."""
 
     record_name: ClassVar[str] = "RuleState"
     iteration: int
@@ -92,7 +94,7 @@ MIN_SHARE = 1e-12  # least share of a node
 
 
 def solve_mirror(problem: RuleProblem, *, tol: float = 1e-3, max_iter: int = 200) -> RulePoint:
-    """Minimise on the hull until the duality gap is at most tol times the objective, by at most ``max_iter`` mirror steps."""
+    """Minimise on the hull until the duality gap is at most tol times the objective, or for ``max_iter`` mirror steps."""
     with one_thread():
         search, eta = RuleSearch(problem), np.full(problem.hull.size, 1.0 / problem.hull.size)
         for move in range(1, max_iter + 1):
@@ -105,7 +107,7 @@ def solve_mirror(problem: RuleProblem, *, tol: float = 1e-3, max_iter: int = 200
 
 
 def _solve_machine(search: RuleSearch, eta: np.ndarray, tol: float) -> bool:
-    """Solve the machine at given shares; returns whether the whole gap is closed."""
+    """Solve the SVM at given shares; return whether the whole gap is closed."""
     problem, power = search.problem, dual_exponent(search.problem.rho)
     scale = np.exp(log_zeta(problem.hull, eta, problem.rho) / power)
     for inner in range(MAX_INNER_STEPS):
@@ -138,7 +140,7 @@ KEPT_SHARE = 1e-3  # conjunctions below this share of the largest weight do not 
 
 @dataclass(eq=False)
 class RulesProblem:
-    """Rules that are to be chosen; propositions and lattice are made by a pass when they are first asked for."""
+    """The selection of rules. Propositions and lattice are computed by a pass at the first access."""
 
     config: RuleConfig
     inputs: RuleInputs
@@ -160,27 +162,27 @@ class RulesProblem:
         return self.inputs.data
 
     def rules(self, resources: Resources) -> RuleData:
-        """Return propositions and lattice, made by a pass at the first call."""
+        """Return propositions and lattice, computed by a pass at the first call."""
         if self._rules is None:
             self._rules = read_rule_data(self.data, resources, self.config, self.tasks, self.similarity, self.categorical)
         return self._rules
 
     def take_over(self, before: RulesProblem) -> None:
-        """Take over the propositions of a problem over the same rows, where they lie in memory."""
+        """Reuse the propositions of a problem with the same rows, if they are in memory."""
         if before._rules is not None and isinstance(before._rules.lattice, RuleLattice):
             lattice = replace(before._rules.lattice, cost=tuple(task.cost for task in self.tasks))
             self._rules = replace(before._rules, lattice=lattice)
 
     @cached_property
     def in_blocks(self) -> bool:
-        """Whether what holds on the rows lies in blocks, which passes ask."""
+        """True if the bits of the propositions are kept in blocks, which passes read."""
         data = self.data
         return lies_in_blocks(self.config, data.n_rows, data.n_cols, len(self.tasks), self.planned.driver_memory)
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Tasks of a pass over columns, and of one over rows where these lie in blocks; memory of a task, and of the driver, with as many
-        propositions as there may be.
+        """Number of tasks of a pass over columns, and over rows if these are in blocks; memory of a task and of the driver in bytes, with
+        the largest possible number of propositions.
         """
         config, data, machines = self.config, self.data, len(self.tasks)
         tasks, n, d = column_tasks(data), data.n_rows, data.n_cols
@@ -209,8 +211,8 @@ class RulesProblem:
         return ("propositions of features", "sums and counts of conjunctions over blocks of rows", search, "changes of cuts")
 
     def continued(self, fresh: RuleState, last: RuleState) -> RuleState:
-        """Return the state to begin with where a fit of the same rows ended with another C: the conjunctions with weight there, with
-        their hull, and the best single propositions.
+        """Return the initial state after a fit of the same rows with another C: the conjunctions with non-zero weight there, with their
+        hull, and the best single propositions.
         """
         lattice, old = self.rules(self.planned).lattice, last.active.nodes
         sizes = np.sqrt(np.sum(last.master.weights**2, axis=1))
@@ -225,12 +227,12 @@ class RulesProblem:
         return replace(fresh, active=replace(fresh.active, nodes=nodes), master=master)
 
     def row_values(self, state: RuleState, resources: Resources) -> np.ndarray:
-        """Return the decision values of all machines, or of each row's task, ``(n_samples, n_machines)``."""
+        """Return the decision values of all models, or of each row's task, ``(n_samples, n_machines)``."""
         values = self.rule_values(state, resources)
         return values if self.task_codes is None else values[np.arange(len(values)), self.task_codes][:, None]
 
     def rule_values(self, state: RuleState, resources: Resources) -> np.ndarray:
-        """Return ``(n_samples, n_machines)`` decision values of the rules so far."""
+        """Return ``(n_samples, n_machines)`` decision values of the current rules."""
         found = self.rules(resources)
         rules, share = (state.hull_rules(found), 0.0) if state.kept is None else (state.kept, self.config.prune)
         items, n, (positions, weights) = rules.items(), self.data.n_rows, rules.above(share)

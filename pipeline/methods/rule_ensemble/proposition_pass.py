@@ -1,4 +1,6 @@
-"""The pass that turns columns into propositions: cuts and categories of every column, and their truth on the rows as packed bits."""
+"""The pass that converts columns into propositions: thresholds and categories of every column, and their truth on the rows as packed
+bits.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ OUTLINE_ROOM = 2 * MAX_UNPACKED_BYTES  # propositions of a column unpacked
 
 @dataclass(frozen=True)
 class Packed:
-    """Propositions with their truth on the rows as bits, (p, words), or what tells equal truths: digests of it."""
+    """Propositions with their truth on the rows as bits ``(p, words)``, or with digests of the bits, by which equal ones are found."""
 
     propositions: Propositions
     columns: Words
@@ -33,21 +35,23 @@ def dense_column(X: Columns, j: int) -> np.ndarray:
 
 
 def packed_flags(propositions: Propositions, ids: np.ndarray, column: int, values: np.ndarray) -> Words:
-    """Return which propositions ``ids`` about a column hold of its values, packed; some of them unpacked at a time."""
+    """Return which propositions ``ids`` on a column its values satisfy, as packed bits; a few propositions are unpacked at a time."""
     step = max(MAX_UNPACKED_BYTES // max(len(values), 1), 1)
     parts = [pack_bits(propositions.flags(ids[lo : lo + step], column, values)) for lo in range(0, len(ids), step)]
     return np.concatenate(parts) if parts else np.zeros((0, max(-(-len(values) // 64), 1)), np.uint64)
 
 
 def propositions_chunk(task: Task, counts: Shared, n_thresholds: int, categorical: frozenset[int], keeps_bits: bool) -> list[Packed]:
-    """Return the propositions of the columns of a task, from the rows that count (on a worker). Values are raw, never scaled."""
+    """Return the propositions of the columns of a task, from the rows with non-zero count (on a worker). Values are raw, never scaled."""
     return [_packed(*part, keeps_bits) for part in _parts_of_columns(task, counts, n_thresholds, categorical)]
 
 
 def _parts_of_columns(
     task: Task, counts: Shared, n_thresholds: int, categorical: frozenset[int]
 ) -> Iterator[tuple[Propositions, int, np.ndarray]]:
-    """Yield every column of a task that has propositions: these, its number, and its raw values on the rows that count."""
+    """Yield, for every column of a task that has propositions, the propositions, its number, and its raw values on the rows with non-zero
+    count.
+    """
     times = resolve(counts)
     mask = times > 0
     weight = times[mask] if times.dtype == np.float64 else None
@@ -76,7 +80,7 @@ def _digests(words: Words) -> Words:
 
 
 def propositions_pass(tasks: Sequence[Task], n: int, n_thresholds: int, keeps_bits: bool, *broadcast: object) -> Plan[list[Packed]]:
-    """Return the pass over the propositions of all columns, on n rows, with their bits or without."""
+    """Return the pass over the propositions of all columns on n rows, with or without their bits."""
     # Two propositions a cut or a category. Names may be as many as rows, but then few of them are in a column each, or each is packed for a
     # few of them only.
     most = 2 * (n_thresholds + 1)
@@ -93,11 +97,12 @@ def _most_columns(tasks: Sequence[Task]) -> int:
 def packed_propositions(
     data: Blocks, resources: Resources, counts: np.ndarray, n_thresholds: int, categorical: Sequence[int], *, keeps_bits: bool = True
 ) -> Packed:
-    """Return the propositions of all columns from the rows that count: no constant ones, equal ones once.
+    """Return the propositions of all columns from the rows with non-zero count, without constant ones and duplicates.
 
-    ``counts``: ``(n_samples,)`` how often rows count, float64, or a mask of single bytes of those that do. A numeric column has
-    ``n_thresholds`` cuts; the values of ``categorical`` columns are names. Without ``keeps_bits`` their truth on the rows, which whoever
-    has the rows makes, stays with the tasks.
+    ``counts`` ``(n_samples,)`` are the counts of the rows as float64, or a mask of single bytes. A numeric column has ``n_thresholds``
+    thresholds; the values of ``categorical`` columns are categories. Without ``keeps_bits``, their truth on the rows stays with the tasks
+    and
+    is computed again where the rows are.
     """
     tasks, n = column_tasks(data), int(np.count_nonzero(counts))
     shared = resources.share("rule-rows", counts, len(tasks)), n_thresholds, frozenset(int(j) for j in categorical), keeps_bits
@@ -116,7 +121,7 @@ def packed_propositions(
 
 @dataclass(frozen=True)
 class _Memory:
-    """Task memory: its largest stripe, one column of it in float64 with its propositions, and the packed columns."""
+    """Memory of a task: its largest stripe, one column of it in float64 with its propositions, and the packed columns."""
 
     more: int
 

@@ -1,4 +1,4 @@
-"""From the last state of a rule ensemble's loop to its model: propositions in use, cuts moved to better values, weights fitted again."""
+"""Model from the final active set of a rule ensemble: propositions in use, thresholds moved to better values, weights fitted again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ROUND_OFF = 1e-12  # share of the largest weight below which that of the empty c
 
 
 def refine_rules(rules: SelectedRules, problem: RulesProblem, resources: Resources) -> SelectedRules:
-    """Return the rules with moved cuts and weights fitted again, as far as the parameters say."""
+    """Return the rules with moved thresholds and refitted weights, as the parameters require."""
     config, data = problem.config, problem.rules(resources)
     if isinstance(data.lattice, BlockedLattice):
         blocked, values = data.lattice, {}
@@ -55,7 +55,7 @@ def refine_rules(rules: SelectedRules, problem: RulesProblem, resources: Resourc
 
 
 def _with_values(lattice: RuleLattice, propositions: Propositions, values: dict[int, np.ndarray]) -> RuleLattice:
-    """Return the lattice of some propositions; ``values`` are their columns on the rows in use."""
+    """Return the lattice of the given propositions; ``values`` are their columns on the rows in use."""
     flags = np.zeros((propositions.size, lattice.n), bool)
     for column, column_values in values.items():
         members = np.flatnonzero(propositions.column == column)
@@ -65,7 +65,7 @@ def _with_values(lattice: RuleLattice, propositions: Propositions, values: dict[
 
 
 def restrict_propositions(rules: SelectedRules, config: RuleConfig, lattice_of: Callable[[Propositions], L]) -> tuple[SelectedRules, L]:
-    """Return the rules on the propositions that occur in them, with the lattice of these."""
+    """Return the rules in terms of the propositions that occur in them, with the lattice of these."""
     items, (positions, weights) = rules.items(), rules.above(config.prune)
     used, new_items = renumber([items[r] for r in positions])
     propositions = rules.propositions.take(used)
@@ -78,7 +78,7 @@ def restrict_propositions(rules: SelectedRules, config: RuleConfig, lattice_of: 
 
 
 def _moved_cuts(rules: SelectedRules, lattice: Lattice, values: dict[int, np.ndarray]) -> np.ndarray:
-    """Return every cut at the training value of the least loss."""
+    """Return every threshold at the training value with the smallest loss."""
     items, propositions = rules.items(), rules.propositions
     if isinstance(lattice, BlockedLattice):
         return BlockedRules(lattice, Rules(propositions, tuple(map(tuple, items)), rules.weights)).moved_cuts(rules.bias)
@@ -89,7 +89,7 @@ def _moved_cuts(rules: SelectedRules, lattice: Lattice, values: dict[int, np.nda
 
 
 def refit_rules(rules: SelectedRules, lattice: Lattice, config: RuleConfig) -> SelectedRules:
-    """Return the rules with weights fitted again, small ones dropped; unchanged where the parameters want neither refit nor moved cuts."""
+    """Return the rules with refitted weights and small ones dropped; unchanged if neither refit nor moved thresholds are enabled."""
     if not config.refit and not config.refine_cuts:
         return rules
     warm = (np.asarray(rules.weights @ np.linalg.pinv(lattice.root).T, np.float64), rules.bias)
@@ -99,9 +99,9 @@ def refit_rules(rules: SelectedRules, lattice: Lattice, config: RuleConfig) -> S
 
 
 def prune_rules(rules: SelectedRules, lattice: Lattice, share: float, is_last: bool = False) -> SelectedRules:
-    """Return the machine without weights below a share of the largest, the bias of every task anew.
+    """Return the rules without weights below a share of the largest, with intercepts of every task computed again.
 
-    The last machine, which is not fitted again, keeps its biases where nothing is dropped: its objective is of these.
+    The last rules, which are not fitted again, keep their intercepts if nothing is dropped, because their objective refers to them.
     """
     positions, weights = rules.above(share)
     pruned = np.zeros_like(rules.weights)
@@ -117,16 +117,16 @@ def prune_rules(rules: SelectedRules, lattice: Lattice, share: float, is_last: b
 
 
 def is_better(old: SelectedRules, new: SelectedRules, tol: float) -> bool:
-    """Return whether a sweep lowered the objective by more than ``tol``; the first always counts."""
+    """Return whether a sweep lowered the objective by more than ``tol``; True for the first sweep."""
     return old.sweep == 0 or new.objective < old.objective - tol * abs(old.objective)
 
 
 MAX_PROPOSITIONS, MAX_ROWS = 30, 1000
-"""Up to so many propositions and rows the thesis' certificate is computed, too: beyond, it tells nothing."""
+"""The thesis' certificate is also computed up to this number of propositions and rows; beyond it is too large to be useful."""
 
 
 def build_rule_model(problem: RulesProblem, state: RuleState, resources: Resources) -> RuleModel:
-    """Return the model of the last state: the selected rules, equal ones as one, and the active set they came from."""
+    """Return the model of the last state: the selected rules, with equal ones merged, and the active set from which they were selected."""
     assert state.kept is not None
     config, about, data = problem.config, problem.inputs, problem.rules(resources)
     inputs = about.rows
@@ -157,7 +157,7 @@ def build_rule_model(problem: RulesProblem, state: RuleState, resources: Resourc
 def _supports(
     problem: RulesProblem, propositions: Propositions, items: Sequence[Sequence[int]], weights: np.ndarray, resources: Resources
 ) -> np.ndarray:
-    """Return on how many rows in use each rule holds."""
+    """Return the number of rows in use that satisfy each rule."""
     data = problem.rules(resources)
     if isinstance(data.lattice, BlockedLattice):
         return BlockedRules.of(data.lattice, propositions, items, weights).supports()
@@ -172,7 +172,9 @@ def _packed_lists(name: str, items: Sequence[Sequence[int]]) -> dict[str, Any]:
 
 
 def _merge_rules(rules: SelectedRules, prune: float) -> tuple[Propositions, list[list[int]], np.ndarray]:
-    """Return propositions, items and weights of the rules: of two cuts on one side of a column the narrower, equal rules as one."""
+    """Return propositions, items and weights of the rules. Of two thresholds on one side of a column the narrower is kept, and equal rules
+    are merged.
+    """
     items, (positions, weights) = rules.items(), rules.above(prune)
     used, chosen = renumber([items[r] for r in positions])
     props = rules.propositions.take(used)
@@ -210,8 +212,8 @@ def _figures(state: RuleState, rules: SelectedRules, tol: float) -> dict[str, fl
 
 
 def descendant_gap(lattice: Lattice, state: RuleState) -> float:
-    """Return the gap that the thesis' sums over descendants certify, on the lattice of all conjunctions; NaN for more than a few rows, and
-    for rows in blocks.
+    """Return the gap that the thesis' sums over descendants certify, on the lattice of all conjunctions; NaN for many rows, and for rows in
+    blocks.
     """
     active, alpha = state.active, state.master.alpha
     if isinstance(lattice, BlockedLattice) or lattice.p > MAX_PROPOSITIONS or lattice.n > MAX_ROWS or not np.isfinite(active.upper):

@@ -1,8 +1,8 @@
-"""Passes over blocks of rows: what holds on a block is found from its columns, kept in a worker's cache of blocks, and never leaves it.
+"""Passes over blocks of rows. The truth of conjunctions on a block is computed from its columns, cached in a worker, and never sent.
 
-A block is a fixed range of the data's rows. From its raw values come the propositions as bits, from those the conjunctions of a hull and
-the rows with multipliers in the order of a search. All of these are references, loaded where a task runs; a block's pieces are asked for
-beside its bits, so that they lie with the same worker.
+A block is a fixed range of the data's rows. Its raw values give the bits of the propositions; these give the conjunctions of a hull, and
+the rows with multipliers in the order of a search. All of these are references, loaded where a task runs. The pieces of a block are
+requested with its bits, so that they are on the same worker.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INT = np.int64
 
 
 def block_columns(ref: Ref, rows: tuple[int, int], columns: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield some columns, ascending, with their values on a range of rows; some of them are read at a time."""
+    """Yield the given ascending columns with their values on a range of rows; a few columns are read at a time."""
     width = max(GROUP_BYTES // (8 * (rows[1] - rows[0])) // GROUP_COLUMNS, 1) * GROUP_COLUMNS
     for group in np.split(columns, np.flatnonzero(np.diff(columns // width)) + 1) if len(columns) else ():
         raw = source_of(ref).columns(group, rows)
@@ -39,7 +39,7 @@ def block_columns(ref: Ref, rows: tuple[int, int], columns: np.ndarray) -> Itera
 
 @dataclass(frozen=True)
 class TaskTables:
-    """What the rows of all tasks are, one task after the other: used row of each, and whether its label is positive."""
+    """Rows of all tasks, one task after the other: index of each among the rows in use, and whether its label is positive."""
 
     rows: Shared  # (sum of n_t,) positions among the rows in use, ascending within a task
     positive: Shared  # (sum of n_t,) uint8
@@ -47,7 +47,7 @@ class TaskTables:
 
 @dataclass(frozen=True)
 class BitsPart:
-    """Propositions on the rows in use of a range of the data's rows, by name."""
+    """Bits of propositions on the rows in use of a range of the data's rows, by name."""
 
     ref: Ref  # any block of the data
     token: str  # digest of what decides the bits: data, rows in use, propositions
@@ -61,12 +61,11 @@ class BitsPart:
     known: Shared = field(compare=False, repr=False)  # (2, c) columns and values of their categories
 
     def propositions(self) -> Propositions:
-        """Return the propositions."""
         (column, kind, cut), (known, values) = resolve(self.table), resolve(self.known)
         return Propositions(column.astype(INT), kind.astype(INT), cut, known.astype(INT), values)
 
     def in_use(self) -> np.ndarray:
-        """Return which rows of the range are in use."""
+        """Return the mask of the rows in use within the range."""
         return resolve(self.mask)[slice(*self.rows)].astype(bool)
 
     def load(self) -> Words:
@@ -79,18 +78,18 @@ class BitsPart:
         return out
 
     def some(self, ids: np.ndarray) -> Words:
-        """Return the bits of some propositions, ascending: those in the cache, or read for them alone."""
+        """Return the bits of the given ascending propositions, from the cache or read for them alone."""
         held = block_cache().held(self)  # pyright: ignore[reportArgumentType] (bits, no matrix)
         return replace(self, table=resolve(self.table)[:, ids]).load() if held is None else held[ids]
 
     def task_rows(self, tables: TaskTables) -> list[np.ndarray]:
-        """Return the rows of every task within the block."""
+        """Return the rows of every task in the block."""
         rows = resolve(tables.rows)
         return [rows[lo:hi] - self.first for lo, hi in self.spans]
 
 
 def load_bits(part: BitsPart) -> Words:
-    """Return the bits of a part, from the cache of this process if it is there."""
+    """Return the bits of a part, from the cache of this process if they are in it."""
     return block_cache().load(part)  # pyright: ignore[reportArgumentType, reportReturnType]
 
 
@@ -105,7 +104,7 @@ class HullPart:
     tables: TaskTables = field(compare=False, repr=False)
 
     def load(self) -> HullBlock:
-        """Return the rows of every task, equal ones as one where that pays."""
+        """Return the rows of every task, with identical rows merged if that saves time."""
         used = np.array(sorted({e for item in self.items for e in item}), INT)
         place = {int(e): k for k, e in enumerate(used)}
         words = self.bits.some(used) if len(used) else np.zeros((0, max(-(-self.bits.n // 64), 1)), np.uint64)
@@ -122,7 +121,7 @@ class HullPart:
 
 
 class HullBlock(NamedTuple):
-    """Rows of a block, task by task, with the conjunctions that hold on them."""
+    """Rows of a block, task by task, with the conjunctions that they satisfy."""
 
     rows: list[Bytes]  # (m_t, ceil(W / 8))
     kinds: list[tuple[np.ndarray, np.ndarray] | None]  # first row of each kind and kind of each row; None: rows are as they were
@@ -131,7 +130,7 @@ class HullBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class MergedSpans:
-    """Part of a block in the merged rows of every task."""
+    """Position of a block in the merged rows of every task."""
 
     spans: tuple[tuple[int, int], ...]
     nbytes: int = 0
@@ -142,20 +141,20 @@ Kind = tuple[int, tuple[np.ndarray, np.ndarray] | None]
 
 
 def merge_chunk(task: tuple[BitsPart, HullPart]) -> list[list[Kind]]:
-    """Return of every task how many rows a block has and which of them are one (on a worker)."""
+    """Return, for every task, the distinct rows of a block and their numbers (on a worker)."""
     bits, part = task
     block: HullBlock = block_cache().load(part)  # pyright: ignore[reportArgumentType, reportAssignmentType]
     return [[(hi - lo, kind) for (lo, hi), kind in zip(bits.spans, block.kinds, strict=True)]]
 
 
 def rows_chunk(task: tuple[BitsPart, HullPart]) -> list[list[Bytes]]:
-    """Return the rows of a block, task by task, with the conjunctions that hold on them (on a worker)."""
+    """Return the rows of a block, task by task, with the conjunctions that they satisfy (on a worker)."""
     block: HullBlock = block_cache().load(task[1])  # pyright: ignore[reportArgumentType, reportAssignmentType]
     return [block.rows]
 
 
 class Asked(NamedTuple):
-    """A request whose vector lies in what the tasks share, from an offset on."""
+    """A request whose vector is in the data shared by tasks, from an offset on."""
 
     request: HullRequest  # without vectors
     offset: int
@@ -163,7 +162,7 @@ class Asked(NamedTuple):
 
 
 def hull_chunk(task: HullTask, asked: Sequence[Asked], vectors: Shared, zones: Shared) -> list[np.ndarray]:
-    """Answer requests for the rows of a block (on a worker)."""
+    """Return the results of requests for the rows of a block (on a worker)."""
     _, part, merged = task
     block: HullBlock = block_cache().load(part)  # pyright: ignore[reportArgumentType, reportAssignmentType]
     return [answer(block.rows[one.request.task], block.size, _with_vector(one, merged.spans, vectors, zones)) for one in asked]
@@ -179,7 +178,7 @@ def _with_vector(one: Asked, spans: Sequence[tuple[int, int]], vectors: Shared, 
 
 
 def of_block(request: HullRequest, spans: Sequence[tuple[int, int]]) -> HullRequest:
-    """Return a request with its vector over all rows cut to those of a block."""
+    """Return a request with its vector over all rows restricted to those of a block."""
     part = slice(*spans[request.task])
     if request.kind == PRODUCT:
         return request
@@ -188,19 +187,19 @@ def of_block(request: HullRequest, spans: Sequence[tuple[int, int]]) -> HullRequ
 
 @dataclass(frozen=True)
 class JoinAnswers:
-    """Combine step: decisions and rows side by side, sums and counts added in order."""
+    """Combines results: decision values and rows are concatenated, sums and counts added in order."""
 
     kinds: tuple[str, ...]
 
     def __call__(self, parts: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
-        """Return the answers of consecutive blocks as one."""
+        """Return the results of consecutive blocks as one."""
         columns = zip(self.kinds, zip(*parts, strict=True), strict=True)
         return [np.concatenate(column) if kind in SIDE_BY_SIDE else add_parts(column) for kind, column in columns]
 
 
 @dataclass(frozen=True)
 class SignedPart:
-    """Propositions on the rows of a block with multipliers, in the order of a search, by name."""
+    """Bits of propositions on the rows of a block with multipliers, in the order of a search, by name."""
 
     bits: BitsPart
     token: str  # digest of the multipliers
@@ -219,17 +218,19 @@ class SignedPart:
 
 
 def load_signed(part: SignedPart) -> SignedRows:
-    """Return the rows of a part, from the cache of this process if they are there."""
+    """Return the rows of a part, from the cache of this process if they are in it."""
     return block_cache().load(part)  # pyright: ignore[reportArgumentType, reportReturnType]
 
 
 def sums_chunk(task: tuple[BitsPart, SignedPart], sets: Shared, owner: Shared, last: Shared) -> np.ndarray:
-    """Return the sums of multipliers on the rows of candidates in a block, ``(c, T, 2)`` (on a worker)."""
+    """Return the sums of multipliers on the rows of a block that satisfy each candidate, ``(c, T, 2)`` (on a worker)."""
     return candidate_sums(load_signed(task[1]), Candidates(*(resolve(part).copy() for part in (sets, owner, last))))
 
 
 def kinds_chunk(part: BitsPart, ids: Shared) -> np.ndarray:
-    """Return which kinds of rows some propositions have with every one in a block, ``(m, p)`` (on a worker)."""
+    """Return the combinations of truth values that the given propositions have with every proposition in a block, ``(m, p)`` (on a
+    worker).
+    """
     bits, firsts = load_bits(part), resolve(ids).copy()
     out = np.empty((len(firsts), len(bits)), np.uint8)
     kinds_of_pairs(bits, firsts, out)
@@ -237,17 +238,17 @@ def kinds_chunk(part: BitsPart, ids: Shared) -> np.ndarray:
 
 
 def join_kinds(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Combine step: rows of a kind are there if a block has one."""
+    """Combine results: a combination occurs if it occurs in any block."""
     return np.bitwise_or.reduce(parts)
 
 
 def weighted_chunk(part: BitsPart, weight: Shared) -> np.ndarray:
-    """Return the sums of a weight over a block's rows of every proposition, ``(p,)`` (on a worker)."""
+    """Return the sums of a weight over a block's rows that satisfy each proposition, ``(p,)`` (on a worker)."""
     return weighted_counts(load_bits(part), part.n, resolve(weight)[part.first : part.first + part.n])
 
 
 def decisions_chunk(part: BitsPart, tables: TaskTables, items: Sequence[Sequence[int]], weights: np.ndarray) -> list[np.ndarray]:
-    """Return the decisions of rules on a block's rows of every task, before the bias (on a worker)."""
+    """Return the decision values of rules on a block's rows of every task, without the intercept (on a worker)."""
     used = np.array(sorted({e for item in items for e in item}), INT)
     place = {int(e): k for k, e in enumerate(used)}
     few = [[place[e] for e in item] for item in items]
@@ -255,25 +256,25 @@ def decisions_chunk(part: BitsPart, tables: TaskTables, items: Sequence[Sequence
 
 
 def rows_at_once(rules: int) -> int:
-    """Return of how many rows the truth of rules is taken as numbers at a time."""
+    """Return the number of rows for which the truth of rules is converted to numbers at a time."""
     return max(MAX_UNPACKED_BYTES // (8 * max(rules, 1)), 1)
 
 
 def join_tasks(parts: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
-    """Combine step: what every task has, side by side."""
+    """Combine results by concatenating those of every task."""
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
 @dataclass(frozen=True)
 class Subtrees:
-    """The sets that begin with some of the single propositions worth following, by their positions among these."""
+    """The sets that begin with the given single propositions to be followed, as positions among these."""
 
     roots: tuple[int, int]
     nbytes: int = 0
 
 
 class SubtreeFinds(NamedTuple):
-    """What a search below some propositions found."""
+    """Results of a search below some propositions."""
 
     search: ViolatorSearch
     visits: list[int]  # at which each violator was seen
@@ -281,7 +282,7 @@ class SubtreeFinds(NamedTuple):
 
 @dataclass(frozen=True)
 class SubtreeQuery:
-    """What tasks share that search below propositions: the rows of all blocks, and the limits of the round."""
+    """Shared data of tasks that search below propositions: the rows of all blocks, and the limits of the round."""
 
     parts: tuple[tuple[BitsPart, SignedPart], ...]
     singles: Shared  # single propositions worth following
@@ -295,7 +296,7 @@ class SubtreeQuery:
 
 
 def subtree_chunk(group: Subtrees, query: SubtreeQuery, fan_in: int) -> list[SubtreeFinds]:
-    """Search below some propositions, with the rows of all blocks at hand (on a worker)."""
+    """Search below some propositions, with the rows of all blocks loaded (on a worker)."""
     bits, rows = [load_bits(part) for part, _ in query.parts], [load_signed(part) for _, part in query.parts]
     similarity = query.parts[0][1].similarity
 
@@ -323,7 +324,7 @@ def _kinds(bits: Sequence[Words], skip: bool) -> Kinds:
 
 
 def tree_sum(parts: Sequence[np.ndarray], fan_in: int) -> np.ndarray:
-    """Add arrays in the tree of a pass."""
+    """Add arrays in the order of the summation tree of a pass."""
     level = list(parts)
     while len(level) > 1:
         level = [add_parts(level[lo : lo + fan_in]) for lo in range(0, len(level), fan_in)]
@@ -334,7 +335,7 @@ def tree_sum(parts: Sequence[np.ndarray], fan_in: int) -> np.ndarray:
 
 
 class StepBytes(NamedTuple):
-    """Bytes of the steps of a pass: of a task beside finding its bits, of a result, and of merging results that are not added."""
+    """Bytes of the steps of a pass: of a task apart from computing its bits, of a result, and of merging results that are not added."""
 
     task: int
     result: int
@@ -342,17 +343,17 @@ class StepBytes(NamedTuple):
 
 
 def bits_bytes(bits: int, rows: int, used: int, machines: int) -> int:
-    """Bound the bytes of finding the bits of a block: they, raw values of some columns as read and dense, propositions unpacked."""
+    """Bound the bytes of computing the bits of a block: the bits, raw values of some columns as read and dense, unpacked propositions."""
     return bits + 3 * max(GROUP_BYTES, 8 * GROUP_COLUMNS * rows) + 2 * MAX_UNPACKED_BYTES + machines * 48 * used
 
 
 def reading_bytes(part: BitsPart) -> int:
-    """Bound the bytes of finding the bits of a block."""
+    """Bound the bytes of computing the bits of a block."""
     return bits_bytes(part.nbytes, part.rows[1] - part.rows[0], part.n, len(part.spans))
 
 
 def hull_bytes(size: int, rows: int, machines: int) -> int:
-    """Bound the bytes of a hull's conjunctions on the rows of a block: as bits, unpacked, row by row for every machine, merged."""
+    """Bound the bytes of a hull's conjunctions on the rows of a block: as bits, unpacked, row by row for every model, and merged."""
     return int(size * rows * (3 + machines / 2)) + 40 * rows * machines
 
 
@@ -368,41 +369,43 @@ def signed_bytes(p: int, rows: Sequence[int]) -> int:
 
 
 def sums_step(p: int, n: int) -> StepBytes:
-    """Return the bytes of sums of a weight over n rows, of p propositions."""
+    """Return the bytes of a step that sums a weight over n rows for p propositions."""
     return StepBytes(8 * n + 2 * MAX_UNPACKED_BYTES, 8 * p)
 
 
 def numbers_step(truth: int, numbers: int, more: int = 0) -> StepBytes:
-    """Return the bytes of numbers of all rows, side by side, from the truth of rules; ``more`` bytes are shared."""
+    """Return the bytes of a step that concatenates numbers of all rows, from the truth of rules; ``more`` bytes are shared."""
     return StepBytes(truth + more, 8 * numbers, 16 * numbers)
 
 
 def supports_step(truth: int, rules: int) -> StepBytes:
-    """Return the bytes of counts of so many rules, from their truth."""
+    """Return the bytes of a step that counts the rows of ``rules`` rules, from their truth."""
     return StepBytes(truth, 8 * rules + 64)
 
 
 def merge_step(hull: int, total: int) -> StepBytes:
-    """Return the bytes of which of all tasks' rows are one, with a ``hull`` on the rows of a block."""
+    """Return the bytes of a step that finds identical rows of all tasks, with a ``hull`` on the rows of a block."""
     return StepBytes(hull, 8 * total + 4096, 32 * total + 8192)
 
 
 def gathered_step(hull: int, nbytes: int) -> StepBytes:
-    """Return the bytes of the rows of a hull, ``nbytes`` of them all."""
+    """Return the bytes of a step that gathers the rows of a hull, ``nbytes`` in all."""
     return StepBytes(hull, nbytes + 4096, 2 * nbytes + 8192)
 
 
 def hull_step(hull: int, size: int, joined: int, added: int, shared: int, fan_in: int) -> StepBytes:
-    """Return the bytes of answers about a hull of ``size`` conjunctions: joined and added ones, of requests with ``shared`` bytes."""
+    """Return the bytes of a step that computes requests about a hull of ``size`` conjunctions: concatenated and added results, and
+    ``shared`` bytes of requests.
+    """
     task = hull + added + 16 * (size + 1) ** 2 + joined + 2 * shared
     return StepBytes(task, joined + added, 2 * joined + (fan_in + 1) * added)
 
 
 def candidates_step(signed: int, candidates: int, sums: int) -> StepBytes:
-    """Return the bytes of sums of candidates, over rows with multipliers in the order of a search."""
+    """Return the bytes of a step that sums over candidates, on rows with multipliers in the order of a search."""
     return StepBytes(signed + 2 * candidates + sums, sums)
 
 
 def pairs_step(pairs: int) -> StepBytes:
-    """Return the bytes of the kinds of so many pairs of propositions."""
+    """Return the bytes of a step that compares ``pairs`` pairs of propositions."""
     return StepBytes(pairs, pairs)

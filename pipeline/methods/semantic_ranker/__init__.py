@@ -1,4 +1,4 @@
-"""Re-ranking of images by looks and tags."""
+"""Re-ranking of images by visual features and tags."""
 
 from ...records.declared import ExtraInput, Profile
 

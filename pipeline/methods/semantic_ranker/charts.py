@@ -1,4 +1,4 @@
-"""What reports show of a ranking: the eigenvalues of its kernel, and the ascent that found it."""
+"""Charts of a ranking in reports: the eigenvalues of its kernel, and the ascent."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class VisualRankConfig(MethodConfig):
 
 
 class RankerConfig(MethodConfig):
-    """Parameters of re-ranking images by a kernel learnt from looks and tags (``semantic-ranker``)."""
+    """Parameters of re-ranking images by a kernel learnt from visual features and tags (``semantic-ranker``)."""
 
     has_scores = False
 

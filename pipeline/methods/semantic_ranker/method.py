@@ -1,4 +1,6 @@
-"""Rankings as methods: of images by a kernel learnt from looks and tags, of one query or of many; and of rows by a given similarity."""
+"""Rankings as methods: of images by a kernel learnt from visual features and tags, for one or many queries; and of rows by a given
+similarity.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ PRODUCTS_PER_STEP = 16  # in this process; a pass is a step
 
 
 class Ranker(Method[RankerConfig, Any, Any, Any]):
-    """Rankings of images by a random walk on a kernel learnt from looks and tags: of one query, or of many as tasks."""
+    """Rankings of images by a random walk on a kernel learnt from visual features and tags, for one query, or for many as tasks."""
 
     name = "semantic-ranker"
     config = RankerConfig
@@ -34,13 +36,13 @@ class Ranker(Method[RankerConfig, Any, Any, Any]):
     programs = "methods.semantic_ranker.queries"
 
     def read_inputs(self, config: RankerConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[RankerConfig, RankerInputs]:
-        """Return parameters, tags (one string per image), a prior and queries, which ``extra`` may hold."""
+        """Return the parameters, and the tags (one string per image), prior and queries that ``extra`` may contain."""
         return config, RankerInputs.read(resources.data, extra["tags"], extra.get("prior"), extra.get("queries"))
 
     def problem(self, config: RankerConfig, inputs: RankerInputs, resources: Resources) -> RankerProblem | QueriesProblem:
         """Return the problem of a fit.
 
-        Raises ValueError: data or tags that do not go together; MemoryBoundExceeded: more images than the driver can hold.
+        Raises ValueError for data and tags that do not match, and MemoryBoundExceeded if the images exceed the driver's memory.
         """
         data, table, k = inputs.data, inputs.table, config.n_neighbors
         if table is None:
@@ -61,22 +63,24 @@ class Ranker(Method[RankerConfig, Any, Any, Any]):
         return problem.init(resources)
 
     def step(self, problem: RankerProblem | QueriesProblem, state: Any, resources: Resources) -> Step[Any]:
-        """Return the state after one more evaluation, or one more batch of queries."""
+        """Return the state after one more evaluation, or after one more batch of queries."""
         return problem.step(state, resources)
 
     def result(self, problem: RankerProblem | QueriesProblem, state: Any, resources: Resources) -> Result[Any]:
-        """Return scores and what certifies them; of one query the kernel, too."""
+        """Return the scores and their certificates; for one query, also the kernel."""
         return problem.result(state)
 
     def tables(
         self, model: Any, names: Sequence[str] | None = None, fit: tuple[RankerProblem | QueriesProblem, Any] | None = None
     ) -> Tables:
-        """Return of a fit the first images, and the precision if it is known; the spectrum of one query, the certificates of many."""
+        """Return the top images, and the precision if relevant images are known; for one query also the spectrum, for many the
+        certificates.
+        """
         return {} if fit is None else fit[0].tables(model)
 
 
 class VisualRank(Method[VisualRankConfig, WalkProblem, WalkState, RankingModel]):
-    """Scores of rows by a random walk on their similarity, which the data are."""
+    """Scores of rows by a random walk on their similarity matrix, which is the data."""
 
     name = "visual-rank"
     config = VisualRankConfig
@@ -85,11 +89,13 @@ class VisualRank(Method[VisualRankConfig, WalkProblem, WalkState, RankingModel])
     programs = "methods.semantic_ranker.walk_pass"
 
     def read_inputs(self, config: VisualRankConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[VisualRankConfig, WalkInputs]:
-        """Return parameters, the similarity, and its prior."""
+        """Return the parameters, the similarity, and its prior."""
         return config, WalkInputs.read(resources.data, extra.get("prior"))
 
     def problem(self, config: VisualRankConfig, inputs: WalkInputs, resources: Resources) -> WalkProblem:
-        """Return the problem of a fit. Raises MemoryBoundExceeded: vectors, or the system of ``solver='exact'``, beyond its memory."""
+        """Return the problem of a fit. Raises MemoryBoundExceeded if the vectors, or the system of ``solver='exact'``, exceed the driver's
+        memory.
+        """
         is_exact = config.solver == "exact"
         in_memory = is_exact or total_bytes(walk_items(inputs.data, in_memory=True)) <= resources.driver_memory
         problem = WalkProblem(config, inputs, in_memory)
@@ -97,11 +103,11 @@ class VisualRank(Method[VisualRankConfig, WalkProblem, WalkState, RankingModel])
         return problem
 
     def init(self, problem: WalkProblem, resources: Resources) -> WalkState:
-        """Return the prior, and whether the diagonal stays."""
+        """Return the initial state: the prior, and whether the diagonal is kept."""
         return WalkState(0, problem.inputs.prior, 0, np.inf, problem.keeps_diagonal(resources))
 
     def step(self, problem: WalkProblem, state: WalkState, resources: Resources) -> Step[WalkState]:
-        """Take some products, or solve at once."""
+        """Compute some products, or solve the system exactly."""
         config, prior, r, change, done, stop = problem.config, problem.inputs.prior, state.scores, state.change, state.products, None
         walk = problem.stochastic(state, resources) if problem.in_memory else None
         product = walk.product if walk else lambda v: walk_product(problem.inputs.data, resources, v, state.keeps_diagonal)
@@ -121,7 +127,7 @@ class VisualRank(Method[VisualRankConfig, WalkProblem, WalkState, RankingModel])
         return Step(new, {"products": new.products, "change": new.change, "gap": gap, "relative_gap": gap})
 
     def result(self, problem: WalkProblem, state: WalkState, resources: Resources) -> Result[RankingModel]:
-        """Return the scores, how far they are from the exact ones, and the first rows."""
+        """Return the scores, their distance to the exact ones, and the top rows."""
         scores, gap, n = state.scores, problem.error(state), len(state.scores)
         figures = {"gap": gap, "iterations": float(state.products), "converged": float(state.stop != "max_iter")}
         every, record = np.arange(n), (problem.config.model_dump_json(), stored_digest(problem.inputs.data), n)
@@ -138,6 +144,6 @@ class VisualRank(Method[VisualRankConfig, WalkProblem, WalkState, RankingModel])
         )
 
     def tables(self, model: RankingModel, names: Sequence[str] | None = None, fit: tuple[WalkProblem, WalkState] | None = None) -> Tables:
-        """Return the first rows."""
+        """Return the top rows."""
         numbers = [(int(row), float(model.scores[row]), float(model.prior[row])) for row in rank_rows(model.scores)[:MAX_RANKED]]
         return {"ranking": [{"rank": k, "row": row, "score": score, "prior": prior} for k, (row, score, prior) in enumerate(numbers, 1)]}

@@ -1,4 +1,4 @@
-"""Rankings of rows of one store, which predict: one query's, of unseen images too, those of many, or one by a given similarity.
+"""Rankings of rows of a store, which predict: of one query (also unseen images), of many queries, or by a given similarity.
 
 Plain records, saved without pickle.
 """
@@ -34,9 +34,9 @@ BATCH_ROWS = 1024  # unseen images that are scored at a time
 
 @dataclass(frozen=True)
 class RankingModel(Transductive):
-    """Scores of rows, query by query, with what certifies them. A row may be in several queries, or in none.
+    """Scores of rows, query by query, with their certificates. A row may belong to several queries or to none.
 
-    Query q has the entries ``starts[q]:starts[q + 1]`` of rows, scores and prior; the scores of a query have sum one.
+    Query q has the entries ``starts[q]:starts[q + 1]`` of rows, scores and prior. The scores of a query sum to 1.
     """
 
     record_name: ClassVar[str] = "RankingModel"
@@ -57,7 +57,7 @@ class RankingModel(Transductive):
         return slice(int(self.starts[query]), int(self.starts[query + 1]))
 
     def predictions(self) -> np.ndarray:
-        """Return the scores ``(m, 1)`` in the order of the table's lines."""
+        """Return the scores ``(m, 1)`` in the order of the table's rows."""
         out = np.empty((len(self.scores), 1))
         out[self.lines, 0] = self.scores
         return out
@@ -65,14 +65,14 @@ class RankingModel(Transductive):
 
 @dataclass(frozen=True)
 class RankerModel(SpectralModel):
-    """The ranking of one query: scores of the images of the fit, and of unseen ones by their likeness to these."""
+    """The ranking of one query: scores of the training images, and of unseen images by their similarity to these."""
 
     record_name: ClassVar[str] = "SpectralModel"
 
     def decision_values(self, data: Blocks, resources: Resources, **rows: Any) -> np.ndarray:
-        """Return ``(n, 1)`` scores of a store's images: those of the fit on its own store, else those of unseen images.
+        """Return ``(n, 1)`` scores of a store's images: the fitted scores for the training store, else scores of unseen images.
 
-        Raises ValueError: another number of features.
+        Raises ValueError for another number of features.
         """
         if self.is_fitted_on(data):
             return self.predictions()
@@ -82,12 +82,12 @@ class RankerModel(SpectralModel):
         return np.concatenate([unseen.scores(unseen.scale_rows(part)) for part in parts])[:, None]
 
     def memory(self, data: BlockStore) -> list[Item]:
-        """Return the rows of a store of unseen images."""
+        """Return the memory of the rows of a store of unseen images."""
         return [] if self.is_fitted_on(data) else [("rows of the store, as read", 16 * data.n_rows * data.n_cols)]
 
 
 def model_images(model: RankerModel) -> Matrix:
-    """Return the images of a model as they were, ``(n, d)``."""
+    """Return the unscaled images of a model, ``(n, d)``."""
     arrays = model.arrays
     if "images" in arrays:
         return arrays["images"]
@@ -96,16 +96,17 @@ def model_images(model: RankerModel) -> Matrix:
 
 
 class UnseenImages:
-    r"""A fitted ranking on images it has not seen.
+    r"""Scores of unseen images by a fitted ranking.
 
-    Their kernel with the fitted images is a Gaussian warped by what was learnt. The score of an image x is one step of the walk from x: the
-    mean score of where it leads,
+    Their kernel with the training images is a Gaussian, warped by the learnt kernel. The score of an image x is the expected score after
+    one
+    step of the walk from x,
 
     .. math::
 
         r(x) = \lambda \sum_j \frac{w(x, x_j)}{\sum_i w(x, x_i)} r_j + \frac{1 - \lambda}{n}, \qquad w = \max(\tilde k, 0).
 
-    (A step towards x, from the fitted images, would favour images in dense places, whatever the scores there.)
+    (A step towards x, from the training images, would favour images in dense regions, whatever the scores there.)
     """
 
     def __init__(self, model: RankerModel) -> None:
@@ -114,7 +115,7 @@ class UnseenImages:
         self.spec = KernelSpec("rbf", (("gamma", self.config.gamma / model.figures["mean_distance"]),))
 
     def scale_rows(self, raw: Matrix) -> Matrix:
-        """Return features ``(m, d)`` as the images of the model are: scaled, float64, dense or CSR."""
+        """Return features ``(m, d)`` in the form of the model's images: scaled, float64, dense or CSR."""
         scale = FeatureScale(self.model.arrays.get("scale_factor"), self.model.arrays.get("scale_shift"))
         rows: Matrix = raw.astype(np.float64)
         if sp.issparse(rows):
@@ -126,23 +127,23 @@ class UnseenImages:
         return rows.toarray() if sp.issparse(rows) else rows
 
     def gaussian(self, left: Matrix, right: Matrix | None = None) -> np.ndarray:
-        """Return the kernel before it is warped, ``(a, b)``; with the fitted images by default."""
+        """Return the kernel before warping, ``(a, b)``; by default with the training images."""
         return gram_block([self.spec], left, self.rows if right is None else right, dtype=np.float64)[0]
 
     @cached_property
     def warp(self) -> Warp:
-        """The warp, which takes one factorisation of an ``(n, n)`` matrix."""
+        """The warp, which needs one factorisation of an ``(n, n)`` matrix."""
         return build_warp(self.gaussian(self.rows), self.model.factor, self.config.warp)
 
     def kernel(self, left: Matrix, right: Matrix | None = None) -> np.ndarray:
-        """Return the warped kernel between rows, ``(a, b)``; with the fitted images by default."""
+        """Return the warped kernel between rows, ``(a, b)``; by default with the training images."""
         to_fitted = self.gaussian(left)
         if right is None:
             return self.warp.block(to_fitted, to_fitted, self.gaussian(self.rows))
         return self.warp.block(self.gaussian(left, right), to_fitted, self.gaussian(right))
 
     def scores(self, rows: Matrix) -> np.ndarray:
-        """Return the scores of images, ``(m,)``; an image that is like no other gets the mean score."""
+        """Return the scores of images, ``(m,)``; an image without positive similarity to any other gets the mean score."""
         scores, damping = self.model.arrays["scores"], self.config.damping
         means = np.empty(rows.shape[0])
         for lo, hi in spans(len(means), BATCH_ROWS):

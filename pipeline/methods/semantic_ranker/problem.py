@@ -1,4 +1,4 @@
-r"""Re-ranking the images of a query by a kernel learnt from looks and tags (Zhuang, thesis, 2011, chapter 6).
+r"""Re-ranking the images of a query by a kernel learnt from visual features and tags (Zhuang, thesis, 2011, chapter 6).
 
 The kernel agrees with the tags as far as visual neighbours allow:
 
@@ -7,8 +7,8 @@ The kernel agrees with the tags as far as visual neighbours allow:
     \min_{K \succeq 0, \; \mathrm{tr} KK \le B} -\mathrm{tr}(K H K_t H)
     + \frac{C}{2} \sum_{(i,j) \in E} \max(0, K_{ii} + K_{jj} - 2 K_{ij} - d_{ij}^2)^2 \quad (6.2)
 
-with tag vectors T, :math:`K_t = T T'`, pairs E of visual neighbours and their squared distances. One step is one eigendecomposition of the
-dual ascent that all kernels known by their spectrum share. A random walk on K then gives the scores.
+with tag vectors T, :math:`K_t = T T'`, and pairs E of visual neighbours with their squared distances. A step is one eigendecomposition of
+the dual ascent that all methods with kernels given by their spectrum share. A random walk on K then gives the scores.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MIN_SPREAD = 1e-9  # scores whose range is below this share of their mean are eq
 
 @dataclass(frozen=True)
 class RankerInputs(Reads):
-    """Images, their tags (a string or list of each, or counts), and the prior of the walk, ``(n,)`` of sum one; perhaps queries."""
+    """Images, their tags (a string or list per image, or counts), the prior of the walk ``(n,)``, which sums to 1, and optional queries."""
 
     data: BlockStore | MemoryBlocks
     tags: UserData
@@ -52,9 +52,9 @@ class RankerInputs(Reads):
 
     @classmethod
     def read(cls, data: BlockStore | MemoryBlocks, tags: UserData, prior: ArrayLike | None, queries: UserData = None) -> Self:
-        """Return the inputs, with the prior that was given, else the weights of a store's rows, else a uniform one.
+        """Return the inputs with the given prior; by default with the weights of a store's rows, else a uniform one.
 
-        Raises ValueError: images without features, a prior that is none, or queries that are none.
+        Raises ValueError for images without features, an invalid prior, or invalid queries.
         """
         require(data, "semantic-ranker", "columns")
         if prior is None and data.has_table("weight"):
@@ -68,7 +68,7 @@ class RankerInputs(Reads):
 
 @dataclass(eq=False)
 class RankerProblem:
-    """The images of one query: the ascent on the dual of (6.2), all of it in this process."""
+    """The ranking of one query: the ascent on the dual of (6.2), entirely in this process."""
 
     config: RankerConfig
     inputs: RankerInputs
@@ -82,7 +82,7 @@ class RankerProblem:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Images, tags and pairs, and steps, which the driver does alone."""
+        """Numbers of images, tags, pairs and steps; the driver does all work."""
         images, basis = self.images, self.spectral.basis
         tags = {"tags": len(np.unique(images.vectors.indices)), "untagged": images.untagged, "pairs": len(images.pairs)}
         steps = {"base": images.n if basis is None else basis.shape[1], "iterations_at_most": self.config.max_iter}
@@ -90,17 +90,17 @@ class RankerProblem:
         return {**held, "images": images.n, **tags, **steps, "tasks_per_pass": 0, "task_bytes": 0}
 
     def init(self, resources: Resources) -> SpectralState:
-        """Return the state before the first evaluation: no distance counts."""
+        """Return the initial state, in which the distances have no weight."""
         return begin_ascent(self.spectral, np.zeros(len(self.images.pairs)))
 
     def step(self, state: SpectralState, resources: Resources) -> Step[SpectralState]:
-        """Evaluate once, and move."""
+        """Evaluate the dual once and take a step."""
         new = advance_ascent(self.spectral, state, tol=self.config.tol, max_iter=self.config.max_iter)
         return Step(new, {**progress_figures(self.spectral, new), "active_pairs": int(np.count_nonzero(new.best_alpha))})
 
     def result(self, state: SpectralState) -> Result[RankerModel]:
-        """Return the kernel of least objective so far with its certificate, the scores of the walk on it, and what unseen images are
-        compared with; top-N precision if the store says which images are relevant.
+        """Return the kernel with the smallest objective and its certificate, the scores of the walk on it, and the data to score unseen
+        images; also top-N precision if the store marks relevant images.
         """
         data, images, prior = self.inputs.data, self.images, self.inputs.prior
         kernel = kernel_at(self.spectral, state, tol=self.config.tol)
@@ -136,7 +136,7 @@ class RankerProblem:
         )
 
     def tables(self, model: RankerModel) -> Tables:
-        """Return the first images, the spectrum, and the precision if it is known."""
+        """Return the top images, the spectrum, and the precision if it is known."""
         scores, prior = model.arrays["scores"], model.arrays["prior"]
         relevant = relevant_rows(self.inputs.data)
         first = []
@@ -154,17 +154,17 @@ class RankerProblem:
 
 
 def driver_items(n: int, d: int) -> tuple[Item, ...]:
-    """Return what the driver holds of the images of a query."""
+    """Return the memory of the driver for n images of a query with d features."""
     return ("images, as read and in float64", 16 * n * d), ("matrices over the images", 8 * N_MATRICES * n * n)
 
 
 def stored_digest(data: BlockStore | MemoryBlocks) -> str:
-    """Return the digest of a store; nothing of arrays."""
+    """Return the digest of a store; empty for arrays."""
     return data.digest if isinstance(data, BlockStore) else ""
 
 
 def tag_text(tags: UserData, row: int) -> str:
-    """Return the tags of an image as a table shows them."""
+    """Return the tags of an image in the form that tables show."""
     if hasattr(tags, "shape") and (sp.issparse(tags) or tags.ndim == 2):
         text = " ".join(map(str, np.flatnonzero(tags[[row]].toarray() if sp.issparse(tags) else tags[row]).tolist()))
     else:
@@ -173,7 +173,7 @@ def tag_text(tags: UserData, row: int) -> str:
 
 
 def relevant_rows(data: BlockStore | MemoryBlocks) -> np.ndarray | None:
-    """Return which images are relevant if the data's target has two values: those with the greater one. The fit does not look at it."""
+    """Return the mask of relevant images, those with the larger of two target values; None for other targets. The fit does not use it."""
     if not data.has_table("y"):
         return None
     values = np.unique(data.target())
@@ -186,7 +186,7 @@ def is_flat(spread: Any, n: Any, error: Any) -> Any:
 
 
 def ranking_warnings(model: RankerModel) -> list[str]:
-    """Return what a user should know of a ranking: here, that there is none."""
+    """Return a warning if all images have the same score, so that there is no ranking."""
     spread = model.figures["score_spread"]
     if not is_flat(spread, model.n_rows, model.figures["walk_error"]):
         return []
@@ -197,7 +197,7 @@ def ranking_warnings(model: RankerModel) -> list[str]:
 
 
 def precisions(model: RankerModel, relevant: np.ndarray) -> list[dict[str, Any]]:
-    """Return rows of top-N precision, with that of the prior."""
+    """Return the top-N precision of the scores and of the prior, a row per N."""
     sizes = [size for size in TOP_SIZES if size <= len(relevant)]
     by_scores, by_prior = (top_precision(model.arrays[name], relevant, sizes).tolist() for name in ("scores", "prior"))
     is_uniform, chance = bool(np.ptp(model.arrays["prior"]) == 0), float(relevant.mean())

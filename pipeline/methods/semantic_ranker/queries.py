@@ -1,7 +1,7 @@
-"""Many queries on the images of one store: independent problems, some of them a task.
+"""Many queries on the images of one store: independent problems, several per task.
 
-A task reads the images of its queries, ranks them one after the other, and returns scores and certificates; no kernel leaves it. What it
-computes of a query are the bits of a fit of that query alone.
+A task reads the images of its queries, ranks them one after another, and returns scores and certificates, but no kernel. The result of a
+query has the same bits as a fit of that query alone.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class QueryTable:
 
     @property
     def sizes(self) -> np.ndarray:
-        """Images of every query, ``(Q,)``."""
+        """Number of images of every query, ``(Q,)``."""
         return np.diff(self.starts)
 
     def span(self, query: int) -> slice:
@@ -51,9 +51,10 @@ class QueryTable:
 
 
 def read_queries(table: UserData, n: int, prior: np.ndarray | None = None) -> QueryTable:
-    """Return the queries of lines ``(query, row)``, or ``(query, row, prior)`` in all of them; else ``prior`` ``(n,)`` says it of rows.
+    """Return the queries of a table with rows ``(query, row)``, or all of them ``(query, row, prior)``; in the first case ``prior``
+    ``(n,)`` has the prior of the rows.
 
-    Raises DataError: a line that is none of these (by its number), a row twice in a query, a query of one image, a prior that is none.
+    Raises DataError for an invalid line (by its number), a row that occurs twice in a query, a query with one image, and an invalid prior.
     """
     lines = [tuple(line) for line in (table.to_numpy() if hasattr(table, "to_numpy") else table)]
     widths = {len(line) for line in lines}
@@ -105,7 +106,9 @@ def _check_query(table: QueryTable, query: int, name: str) -> None:
 
 
 def tag_source(tags: UserData, n: int) -> UserData:
-    """Return tags of every row as :func:`tags_of` takes them. Raises ValueError: not one entry for each of n rows."""
+    """Return the tags of every row in the form that :func:`tags_of` reads. Raises ValueError if there is not one entry for each of n
+    rows.
+    """
     rows: UserData = sp.csr_array(tags) if sp.issparse(tags) else tags.to_numpy() if hasattr(tags, "to_numpy") else tags
     count = rows.shape[0] if hasattr(rows, "shape") else len(rows) if hasattr(rows, "__len__") and not isinstance(rows, str) else None
     if count is not None and count != n:
@@ -114,13 +117,13 @@ def tag_source(tags: UserData, n: int) -> UserData:
 
 
 def tags_of(tags: UserData, rows: np.ndarray) -> UserData:
-    """Return the tags of some rows, in the form they were given in."""
+    """Return the tags of the given rows, in their original form."""
     return tags[rows] if hasattr(tags, "shape") else [tags[row] for row in rows.tolist()]
 
 
 @dataclass(frozen=True)
 class Query:
-    """The images of one query on their way to a task."""
+    """Data of the images of one query that are sent to a task."""
 
     name: str
     rows: np.ndarray  # (n,) rows of the store
@@ -130,13 +133,13 @@ class Query:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that travel."""
+        """Bytes that are sent."""
         return carried_bytes(self.vectors)
 
 
 @dataclass(frozen=True)
 class QueryTask:
-    """Some queries that one task ranks."""
+    """Queries that one task ranks."""
 
     # url, digest: the block store, or `"memory"` and empty
     url: str
@@ -153,7 +156,7 @@ class QueryTask:
 
 
 def query_vectors(config: RankerConfig, table: QueryTable, tags: UserData, query: int) -> tuple[sp.csr_array, int]:
-    """Return the tag vectors of a query's images, and how many have no tag. Raises ValueError, which names the query."""
+    """Return the tag vectors of a query's images, and the number of images without a tag. Raises ValueError, which names the query."""
     rows = table.rows[table.span(query)]
     try:
         return read_tags(config, tags_of(tags, rows), len(rows), rows)
@@ -162,7 +165,7 @@ def query_vectors(config: RankerConfig, table: QueryTable, tags: UserData, query
 
 
 def task_groups(sizes: np.ndarray) -> list[tuple[int, int]]:
-    """Return ranges of queries, each a task, from their sizes alone: near one another in work, some 16 where there are as many."""
+    """Return ranges of queries, one per task, from their sizes alone: tasks of similar work, about 16 if there are as many queries."""
     entries = np.maximum(np.asarray(sizes, np.int64), 1) ** 2
     limit, groups, start, size = max(1, min(TASK_ENTRIES, -(-int(entries.sum()) // TASKS))), [], 0, 0
     for q, count in enumerate(entries.tolist()):
@@ -173,18 +176,18 @@ def task_groups(sizes: np.ndarray) -> list[tuple[int, int]]:
 
 
 def batch_groups(groups: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-    """Return the tasks of every pass: a kill costs one of them at most."""
+    """Return the tasks of every pass. An interruption loses at most one pass."""
     size = max(min(BATCH_TASKS, -(-len(groups) // MIN_BATCHES)), min(2, len(groups)))
     return [list(groups[lo : lo + size]) for lo in range(0, len(groups), size)]
 
 
 def query_bytes(n: int, width: int) -> int:
-    """Bound the memory of ranking one query of n images: rows as read and in float64, matrices over the images, freed blocks."""
+    """Bound the memory in bytes of ranking one query of n images: rows as read and in float64, matrices over the images, freed blocks."""
     return 24 * n * width + 8 * (N_MATRICES + 1) * n * n + 16 * width * min(READ, 4 * n) + FREED_BYTES
 
 
 def rank_chunk(task: QueryTask, config: RankerConfig, seed: int) -> list[RankedQuery]:
-    """Return the queries of a task, ranked."""
+    """Return the ranked queries of a task."""
     data = task.source or open_shared(task.url, task.digest)
     return [_rank(data, query, config, seed) for query in task.queries]
 
@@ -199,7 +202,9 @@ def _rank(data: BlockStore | MemoryBlocks, query: Query, config: RankerConfig, s
 
 
 def _without_constants(rows: Matrix) -> Matrix:
-    """Return rows whose constant columns are zeros, as of a data set of these rows alone: its last bits do not depend on them."""
+    """Return the rows with constant columns set to zero, as in a data set of these rows alone, so that the last bits do not depend on
+    them.
+    """
     columns = constant_columns(sp.csc_array(rows) if sp.issparse(rows) else rows)
     if not len(columns):
         return rows
@@ -213,7 +218,7 @@ def _without_constants(rows: Matrix) -> Matrix:
 def ranking_plan(
     data: BlockStore | MemoryBlocks, config: RankerConfig, table: QueryTable, tags: UserData, groups: Sequence[tuple[int, int]], seed: int
 ) -> Plan[list[RankedQuery]]:
-    """Return the pass that ranks the queries of some tasks."""
+    """Return the pass that ranks the queries of the given tasks."""
     digest, source = (data.digest, None) if isinstance(data, BlockStore) else ("", data)
     tasks = []
     for lo, hi in groups:
@@ -234,28 +239,28 @@ def ranking_plan(
 
 
 def work_bytes(sizes: np.ndarray, carried: int, width: int, config: RankerConfig) -> int:
-    """Bound the memory of a task: its largest query, what travels of all, and their results."""
+    """Bound the memory of a task in bytes: its largest query, the data sent for all its queries, and their results."""
     return max(query_bytes(int(n), width) for n in sizes) + carried + result_bytes(sizes, config)
 
 
 def carried_bytes(vectors: sp.csr_array) -> int:
-    """Return the bytes of a query that travel, with tag vectors ``(n, V)``."""
+    """Return the bytes sent for a query with tag vectors ``(n, V)``."""
     n = len(vectors.indptr) - 1
     return 16 * n + vectors.data.nbytes + vectors.indices.nbytes + vectors.indptr.nbytes
 
 
 def batch_bytes(config: RankerConfig, table: QueryTable, carried: np.ndarray, groups: Sequence[tuple[int, int]], width: int) -> int:
-    """Return the memory bound of a pass over some tasks; ``carried`` ``(Q,)`` bytes of every query."""
+    """Return the memory bound in bytes of a pass over some tasks; ``carried`` ``(Q,)`` are the bytes sent for every query."""
     tasks = [work_bytes(table.sizes[lo:hi], int(carried[lo:hi].sum()), width, config) for lo, hi in groups]
     results = [result_bytes(table.sizes[lo:hi], config) for lo, hi in groups]
     return max([*tasks, *([joined_bytes(results)] if len(groups) > 1 else [])])
 
 
 def joined_bytes(results: Sequence[int]) -> int:
-    """Return the bytes of the results of all tasks, as they are joined."""
+    """Return the bytes of the concatenated results of all tasks."""
     return 2 * sum(results)
 
 
 def result_bytes(sizes: np.ndarray, config: RankerConfig) -> int:
-    """Bound the bytes of the results of some queries: scores, pairs of neighbours with their dual variables, figures."""
+    """Bound the bytes of the results of some queries: scores, pairs of neighbours with their dual variables, and quantities."""
     return int((8 + 16 * config.n_neighbors) * np.sum(sizes) + 1024 * len(sizes))

@@ -1,4 +1,4 @@
-"""Rankings of many queries, a batch of tasks a step: what a kill costs is one batch at most."""
+"""Rankings of many queries; a step ranks one batch of tasks, so that an interruption loses at most one batch."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ QUERY_FIGURES = (
     "objective", "gap", "relative_gap", "iterations", "converged", "cap_used", "rank", "mean_distance", "untagged", "walk_steps",
     "walk_error", "score_spread",
 )  # fmt: skip
-"""Figures of a query, in the order of their columns."""
+"""Quantities recorded per query, in the order of their columns."""
 
 STOPS = ("max_iter", "stalled", "gap", "closed form")
-"""Why a query ended, in the order in which that of several is told."""
+"""Reasons to stop, in order of precedence when queries stop for different reasons."""
 
 
 @dataclass(frozen=True)
@@ -46,19 +46,19 @@ class QueriesState:
     stop: str | None = None  # one of STOPS
 
     def figure(self, name: str) -> np.ndarray:
-        """Return one figure of all queries that are done."""
+        """Return one quantity of all finished queries."""
         return self.figures[:, QUERY_FIGURES.index(name)]
 
     @property
     def joint_figures(self) -> dict[str, float]:
-        """Sums of objectives and gaps, and the largest relative gap, of the queries that are done."""
+        """Sums of objectives and gaps, and the largest relative gap, over the finished queries."""
         sums = {name: float(self.figure(name).sum()) for name in ("objective", "gap")}
         return {**sums, "relative_gap": float(self.figure("relative_gap").max(initial=0.0))}
 
 
 @dataclass(eq=False)
 class QueriesProblem:
-    """The queries of a table, ranked batch by batch; their tags are looked at before work starts."""
+    """The queries of a table, ranked batch by batch; their tags are validated before the first batch."""
 
     config: RankerConfig
     inputs: RankerInputs
@@ -73,7 +73,7 @@ class QueriesProblem:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Queries and images, and the tasks of the passes."""
+        """Numbers of queries and images, and the tasks of the passes."""
         table, batches, width = self.table, self.batches, self.inputs.data.n_cols
         sizes = {"queries": len(table.names), "images": len(table.rows), "largest_query": int(table.sizes.max())}
         passes = {"passes_at_most": len(batches), "tasks_per_pass": len(batches[0]), "tasks_in_all": sum(map(len, batches))}
@@ -82,12 +82,12 @@ class QueriesProblem:
 
     @property
     def driver_items(self) -> tuple[Item, ...]:
-        """What the driver holds: nothing of the images but tags on their way."""
+        """Memory of the driver, which holds no images, only the tags in transit."""
         carried = max(int(self.carries[batch[0][0] : batch[-1][1]].sum()) for batch in self.batches)
         return *table_items(len(self.table.rows), self.config), ("tag vectors of a batch of queries", 2 * carried)
 
     def init(self, resources: Resources) -> QueriesState:
-        """Return the state before the first batch."""
+        """Return the initial state, before the first batch."""
         nothing = np.zeros(0), np.zeros((0, 2), np.int32), np.zeros(0), np.zeros(0, np.int64)
         return QueriesState(0, *nothing, np.zeros((0, len(QUERY_FIGURES))), np.zeros(0, np.int64))
 
@@ -102,7 +102,7 @@ class QueriesProblem:
         return Step(new, {**done, **new.joint_figures, "active_pairs": int(np.count_nonzero(new.alpha))})
 
     def result(self, state: QueriesState) -> Result[RankingModel]:
-        """Return scores and certificates of all queries, and top-N precision if the store says which images are relevant."""
+        """Return scores and certificates of all queries, and top-N precision if the store marks relevant images."""
         table, data, converged = self.table, self.inputs.data, state.figure("converged")
         figures = {**state.joint_figures, "converged": float((converged > 0).all())}
         figures["iterations"] = float(state.figure("iterations").sum())
@@ -133,7 +133,7 @@ class QueriesProblem:
         )
 
     def tables(self, model: RankingModel) -> Tables:
-        """Return the certificates of the queries, their first images, and the precision if it is known."""
+        """Return the certificates of the queries, their top images, and the precision if it is known."""
         relevant, first, queries = relevant_rows(self.inputs.data), [], []
         for q, name in enumerate(model.queries):
             span = model.span(q)
@@ -162,7 +162,7 @@ def _extended(state: QueriesState, ranked: list[RankedQuery]) -> QueriesState:
 
 
 def query_figures(model: RankingModel, query: int) -> dict[str, Any]:
-    """Return the certificate of a query: its row in the table of queries."""
+    """Return the certificate of a query as its row in the table of queries."""
     arrays, ends = model.arrays, np.cumsum([0, *model.arrays["n_pairs"]])
     alpha = arrays["alpha"][ends[query] : ends[query + 1]]
     sizes = {"images": len(model.scores[model.span(query)]), "pairs": len(alpha), "active_pairs": int(np.count_nonzero(alpha))}
@@ -172,7 +172,7 @@ def query_figures(model: RankingModel, query: int) -> dict[str, Any]:
 
 
 def table_items(m: int, config: RankerConfig) -> tuple[Item, ...]:
-    """Return what the driver holds of the lines of a table of queries."""
+    """Return the memory of the driver for a table of queries with m rows."""
     return (
         ("scores, prior and lines of the table of queries, as found, and as the model has them", 96 * m),
         ("visual neighbours with their dual variables, twice", 32 * m * config.n_neighbors),
@@ -180,7 +180,7 @@ def table_items(m: int, config: RankerConfig) -> tuple[Item, ...]:
 
 
 def flat_queries(model: RankingModel) -> list[str]:
-    """Return a message that names the first queries without a ranking."""
+    """Return a warning that names the first queries without a ranking."""
     flat = np.flatnonzero(is_flat(model.arrays["score_spread"], np.diff(model.starts), model.arrays["walk_error"]))
     if not len(flat):
         return []
@@ -192,7 +192,7 @@ def flat_queries(model: RankingModel) -> list[str]:
 
 
 def mean_precisions(model: RankingModel, relevant: np.ndarray) -> list[dict[str, Any]]:
-    """Return rows of top-N precision, the mean over the queries that have as many images, with that of the prior."""
+    """Return the top-N precision of scores and prior, a row per N: the mean over the queries with at least N images."""
     spans = [model.span(q) for q in range(len(model.queries))]
     out = []
     for size in TOP_SIZES:

@@ -1,4 +1,4 @@
-"""The images of one query, and their ranking: how they look, what they are tagged with, the kernel's problem, the random walk on it."""
+"""Ranking of the images of one query: visual features, tags, the problem of the kernel, and the random walk on it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .config import RankerConfig
 
 @dataclass(frozen=True)
 class Images:
-    """The images of one query."""
+    """Visual features, tag vectors and neighbours of the images of one query."""
 
     rows: Matrix  # (n, d) visual features, scaling applied
     vectors: sp.csr_array  # (n, V) of tags
@@ -37,15 +37,15 @@ class Images:
 
     @property
     def n(self) -> int:
-        """Number of images."""
         return self.rows.shape[0]
 
 
 def read_images(config: RankerConfig, data: BlockStore | MemoryBlocks, tags: UserData) -> Images:
     """Return the images of a data set with their tags.
 
-    Raises ValueError: fewer than two images, tags that are not one for each image or tell none from another, images without tags unless
-    they may be.
+    Raises ValueError for fewer than two images, tags that are not one entry per image or are the same for all, and images without tags
+    unless
+    ``untagged`` allows them.
     """
     n = data.n_rows
     if n < 2:
@@ -55,7 +55,7 @@ def read_images(config: RankerConfig, data: BlockStore | MemoryBlocks, tags: Use
 
 
 def compare_images(config: RankerConfig, rows: Matrix, vectors: sp.csr_array, n_untagged: int) -> Images:
-    """Return images of features ``(n, d)`` and tag vectors, with their visual neighbours. Raises ValueError: features that overflow."""
+    """Return images with features ``(n, d)``, tag vectors, and visual neighbours. Raises ValueError for features that overflow."""
     with np.errstate(over="ignore", invalid="ignore"):
         mean = mean_distance(rows)
     if not np.isfinite(mean):
@@ -65,9 +65,11 @@ def compare_images(config: RankerConfig, rows: Matrix, vectors: sp.csr_array, n_
 
 
 def read_tags(config: RankerConfig, tags: UserData, n: int, numbers: np.ndarray | None = None) -> tuple[sp.csr_array, int]:
-    """Return tag vectors ``(n, V)``, and the number of images without a tag; errors name images by ``numbers`` ``(n,)``, their rows.
+    """Return tag vectors ``(n, V)``, and the number of images without a tag. Messages name images by ``numbers`` ``(n,)``, their rows.
 
-    Raises ValueError: not one entry for each image, an image without a tag where they are refused, or tags that tell nothing.
+    Raises ValueError if there is not one entry for each image, for an image without a tag if ``untagged`` rejects them, and for tags that
+    are
+    the same for all images.
     """
     counts, _ = count_tags_of_rows(tags)
     n_lines = len(counts.indptr) - 1
@@ -85,7 +87,7 @@ def read_tags(config: RankerConfig, tags: UserData, n: int, numbers: np.ndarray 
 
 
 def mean_distance(rows: Matrix) -> float:
-    """Return the mean of ``||x_i - x_j||^2`` over all pairs ``i < j``; 1 where all rows are equal."""
+    """Return the mean of ``||x_i - x_j||^2`` over all pairs ``i < j``; 1 if all rows are equal."""
     n, centre = rows.shape[0], np.asarray(rows.mean(axis=0)).ravel()
     # Sums of squares around the mean: large offsets cancel.
     if sp.issparse(rows):
@@ -98,7 +100,7 @@ def mean_distance(rows: Matrix) -> float:
 
 
 def neighbour_pairs(rows: Matrix, k: int, graph: str) -> np.ndarray:
-    """Return pairs ``i < j`` of the graph of nearest neighbours, ``(m, 2)``, sorted."""
+    """Return the pairs ``i < j`` of the nearest-neighbour graph, ``(m, 2)``, sorted."""
     upper = sp.coo_array(sp.triu(neighbour_graph(nearest_rows(rows, k).ids, graph), 1))
     pairs = np.stack([upper.row, upper.col], axis=1).astype(np.int64)
     return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
@@ -113,7 +115,7 @@ def pair_squares(rows: Matrix, pairs: np.ndarray) -> np.ndarray:
 
 
 def stored_images(rows: Matrix, data: BlockStore | MemoryBlocks) -> dict[str, np.ndarray]:
-    """Return ``(n, d)`` images, and how those to come are scaled, as arrays of a model."""
+    """Return ``(n, d)`` images and the scaling of unseen images, as arrays of a model."""
     scale = scale_of(data, np.arange(data.n_cols))
     arrays = {"scale_factor": scale.factor, "scale_shift": scale.shift}
     if sp.issparse(rows):
@@ -125,7 +127,7 @@ def stored_images(rows: Matrix, data: BlockStore | MemoryBlocks) -> dict[str, np
 
 
 class RankedQuery(NamedTuple):
-    """The images of one query, ranked: what certifies it, and its figures by name."""
+    """The ranked images of one query, with their certificate and the recorded quantities by name."""
 
     scores: np.ndarray  # (n,)
     pairs: np.ndarray  # (e, 2) int32, images by their place in the query
@@ -135,7 +137,7 @@ class RankedQuery(NamedTuple):
 
 
 def build_problem(config: RankerConfig, images: Images, seed: int = 0) -> SpectralProblem:
-    """Return problem (6.2) on some images."""
+    """Return problem (6.2) for the given images."""
     n = images.n
     target = SymmetricOperator(sp.csr_array((n, n)), factor=images.vectors, centre=True)
     terms = DistanceTerms(n, images.pairs[:, 0], images.pairs[:, 1], -1.0)
@@ -145,7 +147,7 @@ def build_problem(config: RankerConfig, images: Images, seed: int = 0) -> Spectr
 
 
 def centred_basis(rows: Matrix, config: RankerConfig) -> np.ndarray:
-    """Return the smoothest functions of the visual neighbour graph, ``(n, r)`` orthonormal columns of sum zero."""
+    """Return the smoothest functions of the visual neighbour graph, ``(n, r)`` orthonormal columns that sum to zero."""
     n = rows.shape[0]
     graph = neighbour_graph(nearest_rows(rows, min(config.n_neighbors, n - 1)).ids, "union")
     basis = smooth_basis(normalized_laplacian(graph), min(config.base or n, n))
@@ -156,7 +158,7 @@ def centred_basis(rows: Matrix, config: RankerConfig) -> np.ndarray:
 
 
 def walk_on_kernel(config: RankerConfig, kernel: Evaluation, prior: np.ndarray, *, in_memory: bool = True) -> Scores:
-    """Return the scores of images by the walk on a kernel; the bits are those of ``in_memory``, which holds the matrix, in any case."""
+    """Return the scores of images by the walk on a kernel. ``in_memory`` forms the matrix; the bits are the same without it."""
     factor = kernel.part.vectors * np.sqrt(kernel.spectrum)
     return walk_scores(walk_on_factor(factor, config.diagonal, in_memory=in_memory), prior, config.damping, config.walk_tol)
 
@@ -164,7 +166,7 @@ def walk_on_kernel(config: RankerConfig, kernel: Evaluation, prior: np.ndarray, 
 def ranking_figures(
     images: Images, problem: SpectralProblem, state: SpectralState, kernel: Evaluation, scores: Scores, *, row_scaled: bool
 ) -> dict[str, float]:
-    """Return the figures of a ranking: of the ascent, of the images' looks, of the walk."""
+    """Return the recorded quantities of a ranking: of the ascent, of the visual features, and of the walk."""
     ascent = {"objective": state.best_primal, "gap": state.gap, "iterations": state.iteration, "converged": state.converged}
     looks = {"mean_distance": images.mean, "row_scaled": row_scaled, "untagged": images.untagged}
     ranking = {"walk_steps": scores.steps, "walk_error": scores.error, "score_spread": np.ptp(scores.values) * len(scores.values)}
@@ -173,7 +175,7 @@ def ranking_figures(
 
 
 def rank_query(config: RankerConfig, images: Images, prior: np.ndarray, seed: int) -> RankedQuery:
-    """Return the ranking of the images of one query: the bits of a fit of that query alone."""
+    """Return the ranking of the images of one query, with the bits of a fit of that query alone."""
     problem = build_problem(config, images, seed)
     state = begin_ascent(problem, np.zeros(len(images.pairs)))
     while state.stop is None:

@@ -1,7 +1,7 @@
-"""Products with the matrix of a random walk by passes over stripes of a similarity: nothing but vectors over the rows leaves a task.
+"""Products with the matrix of a random walk by passes over stripes of a similarity. Tasks return only vectors over the rows.
 
-S has the positive entries of the similarity in columns with sum one. A stripe holds whole columns, so it is made stochastic where it lies,
-and gives ``S[:, a] r[a]``; these are added in the order of a fixed tree.
+S has the positive entries of the similarity, scaled so that columns sum to 1. A stripe contains whole columns, so that its task scales it
+and returns ``S[:, a] r[a]``; these are added in the order of a fixed tree.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COPIES = 6  # of a stripe while it is clipped, in float64 and with indices in 64
 
 
 def stripe_weights(ref: Ref, *, keeps_diagonal: bool) -> np.ndarray | sp.csc_array:
-    """Return the columns of a stripe in float64, with what is negative 0, and the diagonal too unless it is kept."""
+    """Return the columns of a stripe in float64, with negative entries set to 0, and the diagonal too unless it is kept."""
     block, places = _read_stripe(ref), np.arange(*ref.cols)
     if not sp.issparse(block):
         out = np.maximum(block, 0.0, dtype=np.float64)
@@ -40,7 +40,9 @@ def _read_stripe(ref: Ref) -> Matrix:
 
 
 def walk_chunk(task: Task, r: Shared, keeps_diagonal: bool) -> np.ndarray:
-    """Return what some stripes add to S r, ``(n + 1,)``; the last entry is the share of columns without weight, which are uniform."""
+    """Return the contribution of some stripes to S r, ``(n + 1,)``. The last entry is the share of columns without weight, which are
+    uniform.
+    """
     vector = resolve(r)
     out = np.zeros(len(vector) + 1)
     for ref in task:
@@ -55,7 +57,7 @@ def walk_chunk(task: Task, r: Shared, keeps_diagonal: bool) -> np.ndarray:
 
 
 def stochastic_chunk(task: Task) -> bool:
-    """Return whether all columns of some stripes have sum one, to single precision, and no negative entry."""
+    """Return whether all columns of some stripes sum to 1, in single precision, and have no negative entry."""
     for ref in task:
         block = _read_stripe(ref)
         sums = np.asarray(block.sum(axis=0, dtype=np.float64)).ravel()
@@ -76,14 +78,14 @@ def walk_plan(data: BlockStore | MemoryBlocks, r: Shared, keeps_diagonal: bool) 
 
 
 def walk_product(data: BlockStore | MemoryBlocks, resources: Resources, r: np.ndarray, keeps_diagonal: bool) -> np.ndarray:
-    """Return ``S r`` of the similarity that data hold, ``(n,)``; one pass."""
+    """Return ``S r`` for the similarity in ``data``, ``(n,)``, in one pass."""
     shared = resources.share("scores", r, len(column_tasks(data)))
     total = resources.run_pass(walk_plan(data, shared, keeps_diagonal))
     return total[:-1] + total[-1] / len(r)
 
 
 def is_stochastic_store(data: BlockStore | MemoryBlocks, resources: Resources) -> bool:
-    """Return whether the similarity is an S already; one pass."""
+    """Return whether the similarity has the form of S already, in one pass."""
     n = data.n_rows
     program = BlockProgram("walk-columns", stochastic_chunk, all, lambda task: _step_bytes(task, n), 16)
     return resources.run_pass(plan(program, column_tasks(data)))

@@ -1,4 +1,4 @@
-"""Scores by a random walk on a given similarity: power iteration in this process, or by passes where the matrix has no room there.
+"""Scores by a random walk on a given similarity: power iteration in this process, or by passes if the matrix does not fit in its memory.
 
 Passes take 4 to 5 times as long on dense similarities, and 1.1 to 1.5 times on sparse ones.
 """
@@ -30,16 +30,16 @@ DENSE_ENTRY, SPARSE_ENTRY = 16, 40  # bytes of an entry as read and as weights, 
 
 @dataclass(frozen=True)
 class WalkInputs(Reads):
-    """A similarity of rows, square, and the prior of the walk, ``(n,)`` of sum one."""
+    """A square similarity of rows, and the prior of the walk, ``(n,)``, which sums to 1."""
 
     data: BlockStore | MemoryBlocks
     prior: np.ndarray
 
     @classmethod
     def read(cls, data: BlockStore | MemoryBlocks, prior: ArrayLike | None) -> Self:
-        """Return the inputs, with the prior that was given, else the weights of a store's rows, else a uniform one.
+        """Return the inputs with the given prior; by default with the weights of a store's rows, else a uniform one.
 
-        Raises ValueError: data that are not square, or a prior that is none.
+        Raises ValueError for data that are not square, or an invalid prior.
         """
         require(data, "visual-rank", "columns")
         if data.n_rows != data.n_cols:
@@ -74,13 +74,13 @@ class WalkProblem:
 
     @property
     def most(self) -> int:
-        """Products at most."""
+        """Largest number of products."""
         config = self.config
         return min(max_walk_steps(config.damping, config.tol), config.max_iter or np.iinfo(np.int64).max)
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Where products are computed, and the tasks of one."""
+        """Where products are computed, and the number of tasks of one product."""
         data, passes = self.inputs.data, {"tasks_per_pass": 0, "task_bytes": 0}
         if not self.in_memory:
             work = walk_plan(data, self.inputs.prior, False)
@@ -96,30 +96,30 @@ class WalkProblem:
 
     @property
     def driver_items(self) -> tuple[Item, ...]:
-        """What the driver holds."""
+        """Memory of the driver."""
         system = (("matrix of the system, and its factors", 32 * self.inputs.data.n_rows**2),) if self.config.solver == "exact" else ()
         return (*walk_items(self.inputs.data, in_memory=self.in_memory), *system)
 
     def keeps_diagonal(self, resources: Resources) -> bool:
-        """Return whether a row is similar to itself; ``"auto"``: where the matrix is an S already."""
+        """Return whether a row counts as similar to itself; with ``"auto"``, if the matrix has the form of S already."""
         if self.config.diagonal != "auto":
             return self.config.diagonal == "keep"
         data = self.inputs.data
         return bool(is_stochastic(_matrix(data)) if self.in_memory else is_stochastic_store(data, resources))
 
     def stochastic(self, state: WalkState, resources: Resources) -> Walk:
-        """Return S in this process, made when first asked for."""
+        """Return S in this process, computed at the first access."""
         if self._walk is None:
             self._walk = walk_on(_matrix(self.inputs.data), "keep" if state.keeps_diagonal else "zero")
         return self._walk
 
     def error(self, state: WalkState) -> float:
-        """Return the bound of the l1 distance of the scores from the exact ones."""
+        """Return an upper bound of the l1 distance of the scores to the exact ones."""
         return 0.0 if state.stop == "closed form" else walk_error(state.change, self.config.damping)
 
 
 def walk_items(data: BlockStore | MemoryBlocks, *, in_memory: bool) -> tuple[Item, ...]:
-    """Return what the driver holds of a walk."""
+    """Return the memory of the driver for a walk."""
     vectors = "scores and prior", 64 * data.n_rows
     if not in_memory:
         return (vectors,)
@@ -128,7 +128,7 @@ def walk_items(data: BlockStore | MemoryBlocks, *, in_memory: bool) -> tuple[Ite
 
 
 def _matrix(data: BlockStore | MemoryBlocks) -> Matrix:
-    """Return the similarity that a data set holds, dense or CSR."""
+    """Return the similarity in a data set, dense or CSR."""
     if isinstance(data, MemoryBlocks) and data.scale.kind == "none":
         return data.X
     parts = [rows_of(data, lo, min(lo + READ, data.n_rows), scale_as_given) for lo in range(0, data.n_rows, READ)]
