@@ -1,8 +1,8 @@
-"""Views of many users, of which nothing of size n^2 is ever in one place: blocks are computed by tasks, and what leaves them is small.
+"""Views of many users, without any array of size n^2: tasks compute blocks and return small results.
 
-A view t is ``(d_u + d_v) / 2 K^t_uv + delta [u = v]`` (:mod:`gramplane.kernels.ranking.user_kernels`). The raw similarities come from
-features of the users, or they are sparse and lie side by side in the columns of the data: column ``t n + u`` is that of user u in view t.
-Products with a linear or sparse view need no block of it; they are sums over stripes of columns.
+A view t is ``(d_u + d_v) / 2 K^t_uv + delta [u = v]`` (:mod:`gramplane.kernels.ranking.user_kernels`). The raw similarities are computed
+from features of the users, or are sparse and stored side by side in the columns of the data: column ``t n + u`` is that of user u in view
+t. Products with a linear or sparse view need no block of it; they are sums over stripes of columns.
 """
 
 from __future__ import annotations
@@ -31,20 +31,23 @@ from .tile_pass import TALL_BLOCKS, ViewBlock, ViewTile, is_given_kernel, tile_b
 from .view_pass import block_extremes, block_shares
 
 EQUAL_FACTORS = 1e-4
-"""Relative range of row factors below which a positive semi-definite matrix stays so: with ``d = c + e`` the least eigenvalue of
-``(D K + K D) / 2`` is at least ``-||E K E|| / (4 c)``, which is then below the rounding of entries in single precision."""
+"""Relative range of row factors below which a positive semi-definite matrix remains so. With ``d = c + e``, the smallest eigenvalue of ``(D
+K + K D) / 2`` is at least ``-||E K E|| / (4 c)``, which is then below the rounding of entries in single precision.
+"""
 
 
 @dataclass(frozen=True)
 class Normal:
-    """Normalisation of raw blocks: row means and inverse roots of diagonals ``(k, 2, n)``, with scale and mean of every kernel."""
+    """Normalisation of raw blocks: row means and inverse square roots of diagonals ``(k, 2, n)``, with scale and mean of every kernel."""
 
     tables: Shared | None = None  # none: entries are taken as they are
     scalars: tuple[tuple[float, float], ...] = ()
 
     @classmethod
     def of(cls, norms: Sequence[Normalization]) -> tuple[Normal, np.ndarray]:
-        """Return it, and the scale ``(k,)`` that is left to the row factors: all of it where kernels are only scaled."""
+        """Return the normalisation, and the scale ``(k,)`` that the row factors include: the whole scale for kernels that are only
+        scaled.
+        """
         if all(norm.only_scales for norm in norms):
             return cls(), np.array([norm.scale for norm in norms])
         n = max(len(table) for norm in norms for table in (norm.row_mean, norm.diag_root) if table is not None)
@@ -57,7 +60,7 @@ class Normal:
         return self.apply(block.raw, np.arange(*block.rows), np.arange(*block.cols))
 
     def apply(self, block: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-        """Return raw kernels between some users, normalised."""
+        """Return normalised kernels from raw kernels between the given users."""
         if self.tables is None:
             return block
         tables, out = resolve(self.tables), np.empty(block.shape, np.float32)
@@ -76,26 +79,27 @@ LANCZOS_SHARE = 0.25  # share of the driver's memory that vectors of Lanczos ste
 
 @dataclass(frozen=True)
 class PlacedTile:
-    """A tile, and which of the sorted places of a pass lie in each of its blocks."""
+    """A tile, and the positions of a pass, sorted, that lie in each of its blocks."""
 
     tile: ViewTile
     bounds: tuple[tuple[int, int], ...]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the blocks."""
         return self.tile.nbytes
 
 
 class Survey(NamedTuple):
-    """Largest entries and sizes of entries ``(2, k, users)`` by range, and the entries at places ``(k, m)`` by their first one."""
+    """Largest entries and largest absolute entries ``(2, k, users)`` by range, and the entries at positions ``(k, m)`` by their first
+    one.
+    """
 
     extremes: Spans
     entries: list[tuple[int, np.ndarray]]
 
 
 class Sums(NamedTuple):
-    """Inner products ``(k, k)``; row sums, and the diagonal, ``(k, users)`` by range."""
+    """Inner products ``(k, k)``; row sums and diagonals ``(k, users)`` by range."""
 
     products: np.ndarray
     rows: Spans
@@ -103,7 +107,7 @@ class Sums(NamedTuple):
 
 
 def survey_chunk(placed: PlacedTile, normal: Normal, places: Shared) -> Survey:
-    """Return what the blocks of a tile say of the largest entries of rows, and their entries at places ``(2, m)``."""
+    """Return the largest entries of rows in the blocks of a tile, and the entries at positions ``(2, m)``."""
     rows, cols = resolve(places)
     extremes: Spans = {}
     entries = []
@@ -117,12 +121,12 @@ def survey_chunk(placed: PlacedTile, normal: Normal, places: Shared) -> Survey:
 
 
 def join_surveys(parts: Sequence[Survey]) -> Survey:
-    """Combine step of :func:`survey_chunk`."""
+    """Combine results of :func:`survey_chunk`."""
     return Survey(merge_spans([part.extremes for part in parts], np.maximum), join_lists([part.entries for part in parts]))
 
 
 def sums_chunk(tile: ViewTile, normal: Normal, factors: Shared, mask: Shared) -> Sums:
-    """Return the shares of the blocks of a tile in the sums of the views, of the users in the mask alone."""
+    """Return the contributions of the blocks of a tile to the sums of the views, over the users in the mask."""
     scale, members = resolve(factors), resolve(mask)
     products = np.zeros((len(scale), len(scale)))
     rows: Spans = {}
@@ -140,18 +144,20 @@ def sums_chunk(tile: ViewTile, normal: Normal, factors: Shared, mask: Shared) ->
 
 
 def join_sums(parts: Sequence[Sums]) -> Sums:
-    """Combine step of :func:`sums_chunk`: shares are added in order."""
+    """Combine results of :func:`sums_chunk`; contributions are added in order."""
     rows, diagonal = (merge_spans([getattr(part, name) for part in parts], np.add) for name in ("rows", "diagonal"))
     return Sums(add_parts([part.products for part in parts]), rows, diagonal)
 
 
 def diagonal_chunk(tile: ViewTile) -> list[Spans]:
-    """Return the raw diagonals of the blocks on the diagonal."""
+    """Return the raw diagonals of the diagonal blocks."""
     return [{part.rows: np.diagonal(part.raw, axis1=1, axis2=2).astype(np.float64)} for part in tile.blocks()]
 
 
 def block_product_chunk(tile: ViewTile, which: tuple[int, ...], vectors: Shared) -> Spans:
-    """Return what the blocks of a tile add to the products of raw views with vectors ``(a, c, n)``, by range of users ``(a, c, users)``."""
+    """Return the contributions of the blocks of a tile to products of raw views with vectors ``(a, c, n)``, by range of users ``(a, c,
+    users)``.
+    """
     v = resolve(vectors)
     out: Spans = {}
     for part in tile.blocks():
@@ -165,8 +171,8 @@ def block_product_chunk(tile: ViewTile, which: tuple[int, ...], vectors: Shared)
 
 
 def column_product_chunk(task: Task, columns: tuple[Any, ...], n: int, vectors: Shared) -> np.ndarray:
-    """Return what some stripes add to products ``(a, c, n)``: of a linear view ``Z Z' v`` over its ``columns`` (None: all), of a sparse
-    one, whose columns begin at a number, ``S v``.
+    """Return the contributions of some stripes to products ``(a, c, n)``: ``Z Z' v`` for a linear view over its ``columns`` (None: all), or
+    ``S v`` for a sparse view, given by the number of its first column.
     """
     v = resolve(vectors)
     out = np.zeros(v.shape)
@@ -189,7 +195,7 @@ def column_product_chunk(task: Task, columns: tuple[Any, ...], n: int, vectors: 
 class BlockViews:
     """Views of the users of a data set by passes over block pairs.
 
-    ``specs``: kernels over features, or those of :func:`similarity_kernels`.
+    ``specs`` are kernels over features, or those of :func:`similarity_kernels`.
     """
 
     def __init__(self, data: Any, resources: Resources, specs: Sequence[Any]) -> None:
@@ -204,7 +210,7 @@ class BlockViews:
 
     @property
     def normal(self) -> Normal:
-        """The normalisation as tasks take it."""
+        """The normalisation in the form that tasks receive."""
         tables = self._normal.tables
         if tables is None:
             return self._normal
@@ -226,8 +232,8 @@ class BlockViews:
         return out
 
     def survey(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the largest entry and the largest size of an entry of every row of every matrix, ``(k, n)`` each, and the entries at
-        places ``(2, m)`` of rows and columns, ``(k, m)``; one pass.
+        """Return the largest entry and the largest absolute entry of every row of every matrix, ``(k, n)`` each, and the entries at
+        positions ``(2, m)`` of rows and columns, ``(k, m)``, in one pass.
         """
         upper = np.stack([places.min(axis=0), places.max(axis=0)]) if places.size else np.zeros((2, 0), np.int64)
         blocks = upper // self.block
@@ -259,13 +265,14 @@ class BlockViews:
         return MatrixSums(found.products, rows, diagonals, int(mask.sum())).shifted(shifts, mask)
 
     def factors(self, factors: np.ndarray) -> Shared:
-        """Return row factors of raw entries ``(k, n)`` as tasks take them."""
+        """Return row factors of raw entries ``(k, n)`` in the form that tasks receive."""
         return self.resources.share("factors", factors * self.scale[:, None], len(self.tiles))
 
     def least_eigenvalues(self, factors: np.ndarray) -> np.ndarray:
-        """Return the least eigenvalue of every view before its shift, ``(k,)``, or a little less: by Lanczos steps, some side by side.
+        """Return the smallest eigenvalue of every view before its shift, ``(k,)``, or a slightly smaller value, by Lanczos steps for
+        several views at a time.
 
-        A multiple of a kernel matrix has none below zero but for rounding.
+        A multiple of a kernel matrix has no negative eigenvalue apart from rounding.
         """
         out = np.zeros(self.k)
         searched = [q for q in range(self.k) if self.given or np.ptp(factors[q]) > EQUAL_FACTORS * factors[q].max()]
@@ -285,12 +292,14 @@ class BlockViews:
         return least_eigenvalues([self.n] * len(batch), products)
 
     def largest_row_sum(self) -> np.ndarray:
-        """Return the largest size of a row sum of every raw matrix, ``(k,)``: no more than its largest eigenvalue in size times sqrt(n)."""
+        """Return the largest absolute row sum of every raw matrix, ``(k,)``. It is at most sqrt(n) times the largest absolute
+        eigenvalue.
+        """
         images = self._products(list(range(self.k)), [np.ones((1, self.n))] * self.k)
         return np.array([np.abs(image).max() for image in images])
 
     def _products(self, which: list[int], vectors: list[np.ndarray]) -> list[np.ndarray]:
-        """Return the products of normalised matrices with vectors ``(c, n)`` each."""
+        """Return the products of normalised matrices with vectors, ``(c, n)`` each."""
         norms = [self.normalizations[q] for q in which]
         roots = [None if norm.diag_root is None else _inverse(norm.diag_root) for norm in norms]
         inner = [v if root is None else v * root for v, root in zip(vectors, roots, strict=True)]
@@ -299,7 +308,7 @@ class BlockViews:
         return [image if root is None else image * root for image, root in zip(scaled_images, roots, strict=True)]
 
     def _raw_products(self, which: list[int], vectors: list[np.ndarray]) -> list[np.ndarray]:
-        """Return the products of raw matrices with vectors ``(c, n)`` each: a pass over stripes, and one over blocks where needed."""
+        """Return the products of raw matrices with vectors, ``(c, n)`` each, by a pass over stripes, and one over blocks if needed."""
         by_columns = [a for a, q in enumerate(which) if self.given or is_linear(self.specs[q])]
         by_blocks = [a for a in range(len(which)) if a not in by_columns]
         out: dict[int, np.ndarray] = {}
@@ -322,9 +331,9 @@ class BlockViews:
         return out
 
     def check_symmetric(self) -> None:
-        """Refuse sparse similarities that are not symmetric: with a random vector both ways of multiplying agree. One pass.
+        """Check that sparse similarities are symmetric: both ways of multiplying a random vector must agree. One pass.
 
-        Raises DataError: the view is named.
+        Raises DataError, which names the view.
         """
         data, r = self.data, np.random.default_rng(0).standard_normal(self.n)
         tasks = column_tasks(data)
@@ -335,7 +344,7 @@ class BlockViews:
 
 
 def symmetry_chunk(task: Task, n: int, k: int, vector: Shared) -> np.ndarray:
-    """Return what some stripes of sparse similarities give of ``S r`` and of ``S' r``, ``(k, 2, n)``."""
+    """Return the contributions of some stripes of sparse similarities to ``S r`` and ``S' r``, ``(k, 2, n)``."""
     r, out = resolve(vector), np.zeros((k, 2, n))
     for ref in task:
         block = load_block(ref, centred=False)
@@ -361,7 +370,9 @@ def _inverse(root: np.ndarray) -> np.ndarray:
 
 
 def lanczos_views(n: int, k: int, driver_memory: int) -> int:
-    """Return how many of k views are searched for their least eigenvalue side by side: as the driver has room for their vectors."""
+    """Return the number of the k views whose smallest eigenvalues are computed at a time, so that their vectors fit in the driver's
+    memory.
+    """
     return int(np.clip(LANCZOS_SHARE * driver_memory // (8 * LANCZOS_STEPS * n), 1, k))
 
 
@@ -378,7 +389,7 @@ def diagonals_pass(data: Any, specs: Sequence[Any]) -> Plan[list[Spans]]:
 
 
 def survey_pass(placed: Sequence[PlacedTile], sizes: Sizes, places: int, *broadcast: object) -> Plan[Survey]:
-    """Return the pass over extremes of all users, and entries at some places, which no two parts share."""
+    """Return the pass that computes the extremes of all users and the entries at given positions, each of which lies in one part."""
     k, n, block = sizes
     blocks = -(-n // block)
     extremes, entries = 16 * k * n + 512 * blocks, 8 * k * places + 256 * min(places, blocks * blocks)
@@ -392,34 +403,34 @@ def survey_pass(placed: Sequence[PlacedTile], sizes: Sizes, places: int, *broadc
 
 
 def sums_pass(tiles: Sequence[ViewTile], sizes: Sizes, *broadcast: object) -> Plan[Sums]:
-    """Return the pass over inner products, row sums and diagonals of all users."""
+    """Return the pass that computes inner products, row sums and diagonals of all users."""
     k, n, block = sizes
     size = 8 * k * k + 16 * k * n + 1024 * (-(-n // block))
     return plan(BlockProgram("view-block-sums", sums_chunk, join_sums, lambda tile: tile_bytes(tile) + size, size), tiles, *broadcast)
 
 
 def column_products_pass(tasks: Sequence[Task], size: int, *broadcast: object) -> Plan[np.ndarray]:
-    """Return the pass over products of stripes with vectors of ``size`` numbers."""
+    """Return the pass that multiplies stripes by vectors of ``size`` numbers."""
     program = BlockProgram("view-products", column_product_chunk, add_parts, lambda task: product_bytes(task, size), 8 * size)
     return plan(program, tasks, *broadcast)
 
 
 def block_products_pass(tiles: Sequence[ViewTile], size: int, *broadcast: object) -> Plan[Spans]:
-    """Return the pass over products of blocks with vectors of ``size`` numbers."""
+    """Return the pass that multiplies blocks by vectors of ``size`` numbers."""
     bound = 8 * size + 512 * (-(-tiles[-1].cols[1] // tiles[0].layout.edge))
     program = BlockProgram("view-block-products", block_product_chunk, add_spans, lambda tile: tile_bytes(tile) + 2 * bound, bound)
     return plan(program, tiles, *broadcast)
 
 
 def symmetry_pass(tasks: Sequence[Task], n: int, k: int, *broadcast: object) -> Plan[np.ndarray]:
-    """Return the pass over both ways of multiplying k sparse views."""
+    """Return the pass that multiplies k sparse views in both ways."""
     program = BlockProgram("view-symmetry", symmetry_chunk, add_parts, lambda task: product_bytes(task, 2 * k * n), 16 * k * n)
     return plan(program, tasks, n, k, *broadcast)
 
 
 def view_passes(data: Any, specs: Sequence[Any], places: int, driver_memory: int, *, searched: bool) -> Iterator[Plan[Any]]:
-    """Yield the passes of a fit over its views, nothing of which runs, with as many vectors as each may have; ``searched``: whether least
-    eigenvalues are looked for.
+    """Yield the passes of a fit over its views, without running them, with the largest number of vectors of each. ``searched``: the
+    smallest eigenvalues are computed.
     """
     k, n, tiles, given = len(specs), data.n_rows, view_tiles(data, specs), is_given_kernel(specs)
     sizes, stripes = (k, n, tiles[0].layout.edge), column_tasks(data) if data.n_cols else []
@@ -440,10 +451,12 @@ def view_passes(data: Any, specs: Sequence[Any], places: int, driver_memory: int
 
 
 def is_linear(spec: Any) -> bool:
-    """Return whether products with a view are those with stripes of columns."""
+    """Return whether products with a view are sums over stripes of columns."""
     return isinstance(spec, KernelSpec) and spec.name == "linear"
 
 
 def product_bytes(task: Task, size: int) -> int:
-    """Return the memory of a task of products of stripes: one stripe in float64 with a copy, vectors of ``size`` numbers and results."""
+    """Return the memory in bytes of a task that multiplies stripes: one stripe in float64 with a copy, vectors of ``size`` numbers, and
+    results.
+    """
     return 5 * task_bytes(task) + 32 * size + FREED_BYTES

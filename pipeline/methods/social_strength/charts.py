@@ -1,4 +1,4 @@
-"""Words of reports on the strength of ties."""
+"""Report texts on the strength of ties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training pairs of social strength modelling, and the links between users that views are aligned with."""
+"""Training pairs of social strength modelling, and the links between users with which views are aligned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ....storage import DataError
 
 @dataclass(frozen=True)
 class Links:
-    """Training pairs and the links that views are aligned with."""
+    """Training pairs, and the links with which views are aligned."""
 
     pairs: np.ndarray  # (m, 2) users
     z: np.ndarray  # (m,) 1 for a link, 0 for none
@@ -23,8 +23,8 @@ class Links:
 
 
 def read_links(table: ArrayLike, n: int, target: ArrayLike | sp.spmatrix | sp.sparray | None = None) -> Links:
-    """Return training pairs and links of n users, from rows u, v, z ``(m, 3)`` and the links ``(n, n)`` that views are aligned with, by
-    default those of the pairs. Raises DataError: a pair that is none, by its number, or labels that are all equal.
+    """Return training pairs and links of n users, from rows u, v, z ``(m, 3)`` and the links ``(n, n)`` with which views are aligned, by
+    default those of the pairs. Raises DataError for an invalid pair, by its number, and if all labels are equal.
     """
     rows = np.asarray(table, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1:] != (3,) or not len(rows):

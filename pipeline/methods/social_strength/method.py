@@ -1,7 +1,7 @@
-"""Social strength modelling (Zhuang: Kernel learning, thesis, 2011, chapter 7): weigh the views of users, then learn to rank pairs.
+"""Social strength modelling (Zhuang: Kernel learning, thesis, 2011, chapter 7): learn weights of the views of users, then rank pairs.
 
-The first step makes the views comparable and weighs them by their alignment with the links; the next ones solve the logistic problem over
-the training pairs (:mod:`gramplane.kernels.ranking.pair_ranking`), by rounds of Newton steps, or one import vector a step.
+The first step normalises the views and computes their weights by alignment with the links. The next steps solve the logistic problem over
+the training pairs (:mod:`gramplane.kernels.ranking.pair_ranking`), by rounds of Newton steps or with one import vector per step.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ from .tile_pass import TileLayout, is_given_kernel, is_similarity, similarity_ke
 from .view_pass import Scaling, ViewGrams
 
 FIRST_ROUND_STEPS = 16
-"""Newton steps of the first round; every next one takes twice as many. A round starts from the best certified point of the one before,
-which may lie behind its last step: many short rounds would not get anywhere."""
+"""Newton steps of the first round; every further round takes twice as many. A round starts from the best certified point of the previous
+one, which may precede its last step, so that many short rounds would make no progress.
+"""
 
 
 class Social(Method[SocialConfig, SocialProblem, SocialState, SocialModel]):
-    """The strength of ties between users: weights of several views of them, and a ranking learnt from some pairs."""
+    """Strengths of ties between users: weights of several views, and a ranking learnt from labelled pairs."""
 
     name = "social-strength"
     config = SocialConfig
@@ -56,7 +57,7 @@ class Social(Method[SocialConfig, SocialProblem, SocialState, SocialModel]):
     programs = "methods.social_strength.view_pass"
 
     def read_inputs(self, config: SocialConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[SocialConfig, SocialInputs]:
-        """Return parameters, users and pairs; ``extra["pairs"]`` has rows u, v, z. The views may be those of a Gram store."""
+        """Return the parameters, users and pairs; ``extra["pairs"]`` has rows u, v, z. The views may be those of a Gram store."""
         data = resources.data
         if config.kernels == "precomputed" and config.gram_store is None:
             if is_similarity(data):
@@ -70,7 +71,7 @@ class Social(Method[SocialConfig, SocialProblem, SocialState, SocialModel]):
         return config, SocialInputs(inputs.data, read_links(extra["pairs"], inputs.data.n_rows))
 
     def problem(self, config: SocialConfig, inputs: SocialInputs, resources: Resources) -> SocialProblem:
-        """Return the problem of a fit. Raises MemoryBoundExceeded: more users than the driver can hold the matrix of."""
+        """Return the problem of a fit. Raises MemoryBoundExceeded if the matrix of all users exceeds the driver's memory."""
         config, data = with_decided_kernels(config, inputs.data, resources), inputs.data
         normalization = "cosine" if config.normalize == "cosine" else "none"
         if config.kernels == "precomputed" and is_similarity(data):
@@ -85,14 +86,14 @@ class Social(Method[SocialConfig, SocialProblem, SocialState, SocialModel]):
         return problem
 
     def init(self, problem: SocialProblem, resources: Resources) -> SocialState:
-        """Return the state before the views are weighed."""
+        """Return the initial state, before the weights of the views are computed."""
         k, m = len(problem.specs), len(problem.links.z)
         views = np.full(k, k**-0.5), np.zeros((k, 0)), np.zeros(k), 0.0, 0.0, np.zeros(k)
         # Without a coefficient every pair has the loss ln 2, and nothing is certified.
         return SocialState(0, *views, np.zeros(0, np.int64), np.zeros(m), float(np.log(2)), np.inf)
 
     def step(self, problem: SocialProblem, state: SocialState, resources: Resources) -> Step[SocialState]:
-        """Weigh the views, or take a round over the pairs."""
+        """Compute the weights of the views, or take a round over the pairs."""
         if not state.iteration:
             new, phase = _weigh_views(problem, state, resources), "weights"
         elif problem.config.n_import is None:
@@ -105,7 +106,7 @@ class Social(Method[SocialConfig, SocialProblem, SocialState, SocialModel]):
         return Step(new, {**metrics, **more})
 
     def result(self, problem: SocialProblem, state: SocialState, resources: Resources) -> Result[SocialModel]:
-        """Return the model of ties with its certificate, and the area under the curve of the learnt ranking over the training pairs."""
+        """Return the model with its certificate, and the area under the ROC curve of the learnt ranking over the training pairs."""
         config, links, users = problem.config, problem.links, problem.inputs.users
         grams, coef = (problem.views if problem.by_blocks else problem.grams)(resources), state.coef
         if config.n_import is not None:
@@ -168,7 +169,9 @@ class Social(Method[SocialConfig, SocialProblem, SocialState, SocialModel]):
     def tables(
         self, model: SocialModel, names: Sequence[str] | None = None, fit: tuple[SocialProblem, SocialState] | None = None
     ) -> Tables:
-        """Return views by weight; of a fit the learnt ranking of the training pairs with its baselines, and hits among the first m."""
+        """Return the views by weight; if the fit is given, also the learnt ranking of the training pairs with its baselines, and hit rates
+        among the top m.
+        """
         names, shares, singles = kernel_names(model), model.theta / model.theta.sum(), model.arrays["singles"]
         order = np.lexsort((np.arange(len(names)), -shares))
         tables = {"kernels": [{"kernel": names[q], "weight": float(shares[q]), "alignment": float(singles[q])} for q in order]}
@@ -193,7 +196,7 @@ def _weigh_views(problem: SocialProblem, state: SocialState, ctx: Resources) -> 
 
 
 def _view_sums(problem: SocialProblem, ctx: Resources) -> tuple[MatrixSums, dict[str, np.ndarray]]:
-    """Return the sums of the views, with those of the links at the end, and what makes the views of the raw matrices."""
+    """Return the sums of the views, with those of the links last, and the factors that convert raw matrices into views."""
     grams, links, normalize = problem.grams(ctx), problem.links, problem.config.normalize
     maxima, sizes = grams.extremes()
     _refuse_empty(sizes, problem.inputs.data)
@@ -205,7 +208,7 @@ def _view_sums(problem: SocialProblem, ctx: Resources) -> tuple[MatrixSums, dict
 
 
 def _view_sums_by_blocks(problem: SocialProblem, ctx: Resources) -> tuple[MatrixSums, dict[str, np.ndarray]]:
-    """Return the same by passes over blocks, and the views at the pairs."""
+    """Return the same by passes over blocks, and also the entries of the views at the pairs."""
     views, links, m, normalize = problem.views(ctx), problem.links, len(problem.links.z), problem.config.normalize
     if views.given:
         views.check_symmetric()
@@ -234,7 +237,7 @@ def _find_shifts(views: BlockViews, factors: np.ndarray, normalize: str) -> np.n
 
 
 def _target_products(grams: ViewGrams, scaling: Scaling, links: Links) -> np.ndarray:
-    """Return the inner products of the views with the links beside the diagonal, ``(k,)``."""
+    """Return the off-diagonal inner products of the views with the links, ``(k,)``."""
     upper = sp.triu(links.target, 1, format="coo")
     total = np.zeros(len(scaling.shifts))
     for lo in range(0, upper.nnz, LOOKUP_ENTRIES):
@@ -254,7 +257,7 @@ def _refuse_empty(sizes: np.ndarray, data: DataSet) -> None:
 
 
 def _with_target(sums: MatrixSums, products: np.ndarray, links: Links) -> MatrixSums:
-    """Return the sums with those of the links at the end; everybody is linked with himself."""
+    """Return the sums with those of the links last; every user is linked with itself."""
     target, diagonal = links.target, links.known.astype(np.float64)
     rows = np.asarray(target.sum(axis=1)).ravel() + diagonal
     traces = sums.diagonals[:, links.known].sum(axis=1)
@@ -292,7 +295,7 @@ def _add_import(problem: SocialProblem, state: SocialState, ctx: Resources) -> S
 
 
 def _users(problem: SocialProblem) -> dict[str, Any]:
-    """Return the fields of a model that say where its users are: in it, but of a store that goes by blocks there."""
+    """Return the fields of a model that locate its users: in the model, or in the store if the fit went by blocks."""
     users = problem.inputs.users
     if problem.by_blocks and isinstance(users, BlockStore):
         return {"rows": None, "texts": (), "data_url": users.url, "data_digest": users.digest}
@@ -303,7 +306,7 @@ def _users(problem: SocialProblem) -> dict[str, Any]:
 
 
 def _matrices(problem: SocialProblem, state: SocialState, view_weights: np.ndarray, ctx: Resources) -> dict[str, Any]:
-    """Return the weighted sums of the views, ``(n, n)``: by alignment, and as they were learnt; by blocks there are none."""
+    """Return the weighted sums of the views, ``(n, n)``, by alignment and as learnt; none for a fit by blocks."""
     if problem.by_blocks:
         return {"kernel": np.zeros((0, 0), np.float32), "strengths": np.zeros((0, 0), np.float32)}
     strengths = np.zeros((0, problem.inputs.data.n_rows), np.float32)
@@ -313,7 +316,7 @@ def _matrices(problem: SocialProblem, state: SocialState, view_weights: np.ndarr
 
 
 def _with_hits(problem: SocialProblem, model: SocialModel, state: SocialState, ctx: Resources) -> SocialModel:
-    """Return a model by blocks with what the tables tell of the training links: one pass over all scores."""
+    """Return a model of a fit by blocks with the hit rates of the training links that its tables need, by one pass over all scores."""
     scorers = scorer_of(model), scorer_of(model, direct=True)
     weights, offsets = (np.concatenate([getattr(one, name) for one in scorers]) for name in ("weights", "offsets"))
     both = Scorer(scorers[0].normal, scorers[0].factors, model.shifts, weights, offsets)
@@ -331,17 +334,19 @@ def _area(z: np.ndarray, scores: np.ndarray) -> float:
 
 
 def learnt_area(model: SocialModel, links: Links) -> float:
-    """Return the area under the curve of the learnt ranking over the training pairs."""
+    """Return the area under the ROC curve of the learnt ranking over the training pairs."""
     return model.figures["auc"] if model.by_blocks else _area(links.z, pair_scores(model, links.pairs))
 
 
 def _goes_by_blocks(config: SocialConfig, data: object) -> bool:
-    """Return whether a fit can do without matrices of all users: the scores are sums of views, which are computed from rows."""
+    """Return whether a fit needs no matrix of all users: its scores are sums of views, which are computed from rows."""
     return config.pair_kernel == "similarity" and config.grams in ("auto", "recompute") and not isinstance(data, GivenGrams)
 
 
 def _block_problem(config: SocialConfig, specs: Sequence[Any], inputs: SocialInputs, resources: Resources) -> SocialProblem:
-    """Return the problem of a fit without matrices of all users. Raises ValueError: what asks for such matrices; MemoryBoundExceeded."""
+    """Return the problem of a fit without matrices of all users. Raises ValueError for parameters that need such matrices, and
+    MemoryBoundExceeded.
+    """
     data: Any = inputs.data
     if not _goes_by_blocks(config, data):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""A fitted model of the strength of ties. A plain record, saved without pickle, that scores users it has not seen."""
+"""A fitted model of the strength of ties: a plain record, saved without pickle, that can score new users."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ BATCH_USERS = 256  # users that are scored at a time
 class SocialModel(Model):
     """``f(u, v) = sum_i a_i k((u, v), (u_i, v_i))`` over pairs of users, and the strength of a tie ``1 / (1 + exp(-f))``.
 
-    For the similarity kernel ``f = offset + sum_t view_weights_t K^t(u, v)``; its weights are zeros for the others, which have no
+    For the similarity kernel ``f = offset + sum_t view_weights_t K^t(u, v)``. For other kernels, ``view_weights`` are zero and views have
+    no
     strengths.
     """
 
@@ -65,23 +66,23 @@ class SocialModel(Model):
 
     @property
     def by_blocks(self) -> bool:
-        """Whether scores are computed from the users' rows, or sparse similarities, when they are asked for: no matrix is held."""
+        """True if scores are computed on demand from the users' rows or sparse similarities, without a stored matrix."""
         return not self.kernel.size
 
     @property
     def classes_json(self) -> str:
-        """There are no classes of users."""
+        """JSON null: users have no classes."""
         return "null"
 
     @property
     def features(self) -> None:
-        """All features are read."""
+        """None: all features are read."""
         return
 
     def decision_values(self, data: Blocks, resources: Resources, **rows: Any) -> np.ndarray:
         """Return f(x, v) of the users x of a store and the model's users v, ``(n_rows, n_users)``.
 
-        Raises ValueError: the views were given as matrices, or the store has another width.
+        Raises ValueError if the views were given as matrices, or if the store has another number of features.
         """
         if self.precomputed:
             raise ValueError("the views were given as matrices; recommendations are for the users of those (SocialStrengthRanker)")
@@ -101,7 +102,7 @@ class SocialModel(Model):
         return self.n_train
 
     def memory(self, data: BlockStore) -> list[Item]:
-        """Return some rows, and their kernels with the model's users."""
+        """Return the memory of a batch of rows, and of their kernels with the model's users."""
         n_kernels = self.kernels_json.count('"name"') or 1
         return [
             ("rows at hand, as read and scaled", 16 * min(ROWS, data.n_rows) * self.n_features),
@@ -110,12 +111,12 @@ class SocialModel(Model):
 
 
 def _batch_users(model: SocialModel) -> int:
-    """Return how many new users are scored at a time."""
+    """Return the number of new users that are scored at a time."""
     return min(BATCH_USERS, max(1, BLOCK_ENTRIES // model.n_train)) if model.by_blocks else BATCH_USERS
 
 
 def _raw_kernels(model: SocialModel, specs: list[Any], rows: Matrix) -> np.ndarray:
-    """Return the raw kernels between new rows and the model's users, ``(k, rows, n)``: of a store range by range."""
+    """Return the raw kernels between new rows and the model's users, ``(k, rows, n)``; users of a store are read range by range."""
     if not model.by_blocks:
         return gram_block(specs, rows, model.rows if model.rows is not None else np.array(model.texts, dtype=object))
     data = users_of(model)
@@ -123,17 +124,18 @@ def _raw_kernels(model: SocialModel, specs: list[Any], rows: Matrix) -> np.ndarr
 
 
 def pair_sum(model: SocialModel) -> PairSum:
-    """Return the sums over pairs that scores are."""
+    """Return the sums over pairs that define the scores."""
     return PairSum(model.pairs, model.coef, model.n_train, pair_kernel_of(model))
 
 
 def pair_kernel_of(model: SocialModel) -> str:
-    """Return the pair kernel of a model."""
     return SocialConfig.model_validate_json(model.params_json).pair_kernel
 
 
 def users_of(model: SocialModel) -> Any:
-    """Return the users of a model by blocks as a data set: its store, or what the model itself holds. Raises StorageError: it is gone."""
+    """Return the users of a model by blocks as a data set: its store, or the rows stored in the model. Raises StorageError if the store no
+    longer exists.
+    """
     if model.data_url:
         return open_shared(model.data_url, model.data_digest)
     return TextRows(model.texts) if model.rows is None else MemoryBlocks(model.rows)
@@ -142,7 +144,8 @@ def users_of(model: SocialModel) -> Any:
 def new_user_scores(model: SocialModel, grams: np.ndarray, diagonals: np.ndarray | None = None) -> np.ndarray:
     """Return f(x, v) of new users x and the model's users v, ``(m, n)``, from ``(k, m, n)`` raw similarities between them.
 
-    ``diagonals`` are ``(k, m)`` raw similarities of the new users with themselves, which count for the maxima of rows; needed for cosines.
+    ``diagonals`` are ``(k, m)`` raw similarities of the new users with themselves. They count in the maxima of rows, and cosines require
+    them.
     """
     config = SocialConfig.model_validate_json(model.params_json)
     is_similarity = config.pair_kernel == "similarity"

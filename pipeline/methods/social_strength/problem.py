@@ -1,4 +1,4 @@
-"""The problem of social strength modelling: views of users, the pairs that are learnt from, and what is made of them once."""
+"""The problem of social strength modelling: views of users, training pairs, and quantities that are computed once."""
 
 from __future__ import annotations
 
@@ -28,26 +28,28 @@ from .tile_pass import is_given_kernel, view_tiles
 from .view_pass import Scaling, ViewGrams, view_pass_bytes
 
 MAX_DENSE_PAIRS = 4096
-"""Up to this many pairs their Gram matrix is in memory, which lets hard systems be factorised; beyond, products go over the users."""
+"""Up to this number of pairs their Gram matrix is kept in memory, so that ill-conditioned systems can be factorised; beyond it, products
+use the matrices of the users.
+"""
 
 LOOKUP_ENTRIES = 1 << 20  # entries of the links that are looked up at a time
 
 
 @dataclass(frozen=True)
 class SocialInputs:
-    """Users (their features, or matrices of their similarities), and the ties that are known."""
+    """Users (their features, or matrices of their similarities), and the known ties."""
 
     data: DataSet
     links: Links
     given: DataSet | None = None  # arrays that `data` was made of for the passes of a fit: a model holds them
 
     def over(self, data: DataSet) -> Self:
-        """Return inputs whose users are read from ``data``: the same ones, in another place."""
+        """Return inputs with the same users, read from ``data``."""
         return replace(self, data=data, given=self.users)
 
     @property
     def users(self) -> Any:
-        """The users as they were given."""
+        """The users in their original form."""
         return self.data if self.given is None else self.given
 
 
@@ -73,15 +75,15 @@ class SocialState:
 
     @property
     def scaling(self) -> Scaling:
-        """What makes the views of the raw matrices."""
+        """Factors and shifts that convert the raw matrices into views."""
         return Scaling(self.factors, self.shifts)
 
 
 @dataclass(eq=False)
 class SocialProblem:
-    """Views to be weighed, then rounds over the training pairs.
+    """Computation of the weights of the views, then rounds over the training pairs.
 
-    ``by_blocks``: no matrix of all users is made; what the fit needs of the views comes by passes over blocks of them.
+    ``by_blocks``: no matrix of all users is formed; passes over blocks compute what the fit needs of the views.
     """
 
     config: SocialConfig
@@ -100,17 +102,17 @@ class SocialProblem:
 
     @property
     def links(self) -> Links:
-        """The ties that are known."""
+        """The known ties."""
         return self.inputs.links
 
     @property
     def places(self) -> int:
-        """Entries of a view that are looked up by blocks: of pairs and of links."""
+        """Number of entries of a view that are read by blocks: those of pairs and of links."""
         return len(self.links.z) + self.links.target.nnz // 2
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Gram policy, tasks of a pass, memory of a task, pairs."""
+        """Gram policy, number of tasks per pass, memory of a task in bytes, and number of pairs."""
         config, n, z = self.config, self.inputs.data.n_rows, self.links.z
         if self.by_blocks:
             tasks, steps = len(view_tiles(self.inputs.data, self.specs)), self._block_steps()
@@ -130,7 +132,7 @@ class SocialProblem:
         }
 
     def _block_steps(self) -> Iterator[int]:
-        """Yield the bytes of passes over blocks."""
+        """Yield the memory in bytes of passes over blocks."""
         data, k = self.inputs.data, len(self.specs)
         searched = self.config.normalize != "none" or is_given_kernel(self.specs)
         # At the end lists by two rows of weights, those learnt and those of the alignments, over the views that have one.
@@ -141,7 +143,9 @@ class SocialProblem:
             yield work.memory_bound
 
     def _matrix_steps(self, grams: GramPasses) -> Iterator[int]:
-        """Yield the bytes of passes over views whose scores are a matrix here: of the entries, and of views made of them."""
+        """Yield the memory in bytes of passes over views whose scores form a matrix in this process: of the entries, and of the views
+        computed from them.
+        """
         yield from (grams.load(), view_pass_bytes(grams.refs, grams.k, grams.settings.block))
         yield grams.entries(max(len(self.links.z), min(LOOKUP_ENTRIES, self.links.target.nnz // 2)))
         if self.config.normalize != "none":
@@ -154,7 +158,7 @@ class SocialProblem:
 
     @property
     def driver_items(self) -> tuple[Item, ...]:
-        """What the driver holds: scores of all pairs of users, views in memory, the kernel of the pairs."""
+        """Memory of the driver: scores of all pairs of users, views in memory, and the kernel of the pairs."""
         n, k, memory = self.inputs.data.n_rows, len(self.specs), self.planned.driver_memory
         if self.by_blocks:
             return (
@@ -202,7 +206,7 @@ class SocialProblem:
         return DenseGram(matrix)
 
     def import_machine(self, state: SocialState, ctx: Resources) -> ImportMachine:
-        """Return the machine of a state: the one of the last step, or after a resume the same again."""
+        """Return the import vector solver of a state, from the last step, or computed again after a resume."""
         if self.machine is not None and np.array_equal(self.machine.chosen, state.chosen):
             return self.machine
         if not len(state.chosen):

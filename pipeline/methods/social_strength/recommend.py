@@ -1,4 +1,4 @@
-"""Uses of a fitted model of ties for all of its users: candidates, groups, labels. By blocks these are passes."""
+"""Uses of a fitted model of ties for all its users: candidates, groups, labels. For a model by blocks these are passes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LABEL_TOL, LABEL_STEPS = 1e-6, 1000  # error of a label's value at which the ste
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What is recommended to every user: other users, or groups by their members."""
+    """Type of recommendation for every user: other users, or groups by their members."""
 
     first: int  # candidates of a user
     members: Sequence[Sequence[Any]] | None = None  # lines of a group and a user in it
@@ -34,7 +34,7 @@ class Recommendation:
 
 
 def best_users(model: SocialModel, data: DataSet, resources: Resources, first: int) -> TopLists:
-    """Return the users of strongest tie with every user, strongest first, never himself; ``data`` are the users of the fit."""
+    """Return the users with the strongest ties to every user, strongest first, without the user; ``data`` are the users of the fit."""
     n, first = model.n_train, min(first, model.n_train - 1)
     if model.by_blocks:
         return top_lists(data, resources, specs_of(model), scorer_of(model), first)[0]
@@ -46,7 +46,7 @@ def best_users(model: SocialModel, data: DataSet, resources: Resources, first: i
 
 
 def incidence(groups: np.ndarray, users: np.ndarray, n: int, width: int) -> SparseMatrix:
-    """Return members of groups, by pairs of a group and a user, as a binary CSR matrix ``(n, width)``."""
+    """Return the members of groups, given as pairs of a group and a user, as a binary CSR matrix ``(n, width)``."""
     members: SparseMatrix = sp.csr_array((np.ones(len(users)), (users, groups)), shape=(n, width))
     members.sum_duplicates()
     members.data[:] = 1.0
@@ -64,10 +64,11 @@ def popular_groups(members: SparseMatrix, n_popular: int) -> tuple[SparseMatrix,
 def best_groups_of_users(
     model: SocialModel, data: DataSet, resources: Resources, members: SparseMatrix, first: int, *, strengths: bool, n_popular: int
 ) -> TopLists:
-    """Return for every user the groups whose members have the strongest ties with him; those joined already are left out.
+    """Return, for every user, the groups whose members have the strongest ties with the user; groups of the user are excluded.
 
-    ``members``: binary CSR ``(n, groups)``; ``strengths``: sums of strengths, which are not negative, in place of scores; ``n_popular``: of
-    so many groups with the most members.
+    ``members`` is binary CSR ``(n, groups)``. ``strengths``: sum strengths, which are non-negative, instead of scores. ``n_popular``:
+    consider
+    only this many groups, those with the most members.
     """
     candidates, numbers = popular_groups(members, n_popular)
     first = min(first, candidates.shape[1])
@@ -86,7 +87,9 @@ def best_groups_of_users(
 def spread_labels(
     model: SocialModel, data: DataSet, resources: Resources, labels: np.ndarray, *, tol: float = LABEL_TOL, max_iter: int = LABEL_STEPS
 ) -> HarmonicValues:
-    """Return labels ``(n, m)`` of all users by the harmonic functions on the strengths of ties; given ones stay, NaN is unknown."""
+    """Return labels ``(n, m)`` of all users by the harmonic functions on the strengths of ties. Given labels do not change; NaN is
+    unknown.
+    """
     if not model.by_blocks:
         return HarmonicValues(spread_here(model, labels), 0.0, 0, converged=True)
     specs, scorer = specs_of(model), scorer_of(model)
@@ -96,14 +99,14 @@ def spread_labels(
 
 
 def spread_here(model: SocialModel, labels: np.ndarray) -> np.ndarray:
-    """Return what :func:`spread_labels` does, of a model that holds its matrices; one label ``(n,)`` or several."""
+    """Return the result of :func:`spread_labels` for a model that stores its matrices; one label ``(n,)`` or several."""
     score = user_scores(model)
     parts = [tie_strengths(score(np.arange(lo, hi))) for lo, hi in spans(model.n_train, BATCH_USERS)]
     return harmonic_values(strength_graph(np.concatenate(parts)), labels)
 
 
 def recommended(model: SocialModel, data: DataSet, resources: Resources, asked: Recommendation) -> dict[str, np.ndarray]:
-    """Return candidates of every user as the columns of a table, ``first`` lines each or fewer; ``data`` are these users."""
+    """Return the candidates of every user as the columns of a table, up to ``first`` lines each; ``data`` are these users."""
     if asked.members is None:
         lists, name = best_users(model, data, resources, asked.first), "candidate"
     else:
@@ -119,9 +122,9 @@ def recommended(model: SocialModel, data: DataSet, resources: Resources, asked: 
 
 
 def labelled(model: SocialModel, data: DataSet, resources: Resources, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return a label of every user, and the values ``(n, classes)`` of the harmonic functions; ``texts`` are empty where unknown.
+    """Return a label of every user, and the values ``(n, classes)`` of the harmonic functions; empty ``texts`` are unknown.
 
-    Raises ValueError: fewer than two labels, or a user that no tie links to a labelled one.
+    Raises ValueError for fewer than two labels, and for a user that no tie links to a labelled one.
     """
     given = np.array([text.strip() for text in texts])
     names, codes = np.unique(given[given != ""], return_inverse=True)
@@ -138,7 +141,7 @@ def labelled(model: SocialModel, data: DataSet, resources: Resources, texts: Seq
 
 
 def use_items(model: SocialModel, asked: Recommendation | None, n_labels: int = 0) -> list[Item]:
-    """Return what the driver holds of candidates, or of labels."""
+    """Return the memory of the driver for candidates or labels."""
     n = model.n_train
     if asked is not None:
         scores = [] if model.by_blocks else [("scores of some users with all", 24 * BATCH_USERS * n)]

@@ -1,4 +1,4 @@
-"""Scores of users with all users, block by block: lists of the best, of groups, and products with the graph of strengths."""
+"""Scores of users with all users, block by block: lists of the best users and groups, and products with the graph of strengths."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ BLOCK_ENTRIES = 1 << 22  # entries of a block of scores that are computed at a t
 
 @dataclass(frozen=True)
 class Scorer:
-    """``f(u, v) = offset + sum_t w_t K'^t(u, v)`` of one or several rows of weights ``(s, k)``, with what makes views of raw entries."""
+    """``f(u, v) = offset + sum_t w_t K'^t(u, v)`` for one or several rows of weights ``(s, k)``, with the factors that convert raw entries
+    into views.
+    """
 
     normal: Normal
     factors: Shared  # (k, n), scales of kernels in them
@@ -35,7 +37,7 @@ class Scorer:
     offsets: np.ndarray  # (s,)
 
     def block(self, raw: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-        """Return the scores ``(s, rows, columns)`` of raw entries ``(k, rows, columns)`` between some users."""
+        """Return the scores ``(s, rows, columns)`` of raw entries ``(k, rows, columns)`` between the given users."""
         factors, normalised = resolve(self.factors), self.normal.apply(raw, rows, cols)
         out = np.zeros((len(self.weights), *raw.shape[1:]))
         for q, part in enumerate(normalised):
@@ -54,7 +56,7 @@ class Scorer:
         return self.block(block.raw, np.arange(*block.rows), np.arange(*block.cols))
 
     def of_views(self, specs: Sequence[Any]) -> tuple[list[Any], Scorer]:
-        """Return the views with a weight, one at least, and what scores blocks of these alone."""
+        """Return the views with non-zero weight (at least one), and a scorer for blocks of these alone."""
         used = np.flatnonzero(self.weights.any(axis=0)) if self.weights.any() else np.arange(1)
         normal, factors = self.normal, resolve(self.factors)
         if normal.tables is not None:
@@ -62,14 +64,14 @@ class Scorer:
         return [specs[q] for q in used.tolist()], Scorer(normal, factors[used], self.shifts[used], self.weights[:, used], self.offsets)
 
     def shared(self, resources: Resources, tasks: int) -> Scorer:
-        """Return it as tasks take it."""
+        """Return the scorer in the form that tasks receive."""
         tables = self.normal.tables
         normal = self.normal if tables is None else Normal(resources.share("norms", resolve(tables), tasks), self.normal.scalars)
         return Scorer(normal, resources.share("factors", resolve(self.factors), tasks), self.shifts, self.weights, self.offsets)
 
 
 def top_chunk(tile: ViewTile, scorer: Scorer, first: int) -> list[list[TopLists]]:
-    """Return for some users the lists of the first candidates by every row of weights."""
+    """Return the top candidates of the users of a tile, one list per row of weights."""
     lo, hi = tile.rows
     lists = [TopLists.empty(hi - lo, first) for _ in scorer.weights]
     for part in tile.blocks():
@@ -82,7 +84,7 @@ def top_chunk(tile: ViewTile, scorer: Scorer, first: int) -> list[list[TopLists]
 def top_plan(
     data: DataSet, specs: Sequence[Any], scorer: Scorer, first: int, resources: Resources | None = None
 ) -> Plan[list[list[TopLists]]]:
-    """Return the pass that finds the first candidates of every user."""
+    """Return the pass that finds the top candidates of every user."""
     tiles, s = view_tiles(data, specs, "all"), len(scorer.weights)
     size = 16 * s * first * (tiles[0].rows[1] - tiles[0].rows[0]) + 512 * s
 
@@ -94,7 +96,7 @@ def top_plan(
 
 
 def top_lists(data: DataSet, resources: Resources, specs: Sequence[Any], scorer: Scorer, first: int) -> list[TopLists]:
-    """Return the lists of the first candidates of all users, by every row of weights; a user is none of his own. One pass."""
+    """Return the top candidates of all users, one list per row of weights, without the user, in one pass."""
     parts = resources.run_pass(top_plan(data, *scorer.of_views(specs), first, resources))
     return [TopLists(*(np.concatenate(arrays) for arrays in zip(*lists, strict=True))) for lists in zip(*parts, strict=True)]
 
@@ -106,20 +108,20 @@ def logistic(values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Members:
-    """Groups that users are in, CSR ``(n, groups)``: its arrays, and the number of groups."""
+    """Groups of the users, CSR ``(n, groups)``: its arrays, and the number of groups."""
 
     indices: Shared
     indptr: Shared
     width: int
 
     def matrix(self) -> SparseMatrix:
-        """Return the binary incidence."""
+        """Return the binary matrix of members."""
         indices, indptr = resolve(self.indices), resolve(self.indptr)
         return sp.csr_array((np.ones(len(indices)), indices, indptr), shape=(len(indptr) - 1, self.width))
 
 
 def group_chunk(tile: ViewTile, scorer: Scorer, members: Members, first: int, strengths: bool) -> list[TopLists]:
-    """Return for some users the first groups by the sum of their members' scores; those joined already are left out."""
+    """Return the top groups of the users of a tile by the sum of their members' scores; groups of the user are excluded."""
     (lo, hi), incidence = tile.rows, members.matrix()
     totals = np.zeros((hi - lo, members.width))
     for part in tile.blocks():
@@ -129,7 +131,7 @@ def group_chunk(tile: ViewTile, scorer: Scorer, members: Members, first: int, st
 
 
 def best_groups(totals: np.ndarray, joined: SparseMatrix, first: int) -> TopLists:
-    """Return the first groups by ``totals`` ``(users, groups)`` that are not ``joined`` (CSR), equal ones in order of their number."""
+    """Return the top groups by ``totals`` ``(users, groups)`` that are not ``joined`` (CSR); ties are ordered by number."""
     lists = TopLists.empty(len(totals), first)
     for i, row in enumerate(totals):
         order = np.argsort(-row, kind="stable")
@@ -141,7 +143,7 @@ def best_groups(totals: np.ndarray, joined: SparseMatrix, first: int) -> TopList
 def group_lists(
     data: DataSet, resources: Resources, specs: Sequence[Any], scorer: Scorer, candidates: SparseMatrix, first: int, *, strengths: bool
 ) -> TopLists:
-    """Return the first groups of all users, of ``candidates`` (CSR ``(n, groups)``, a column each), in one pass."""
+    """Return the top groups of all users among ``candidates`` (CSR ``(n, groups)``, one column each), in one pass."""
     specs, scorer = scorer.of_views(specs)
     tiles = view_tiles(data, specs, "all")
     rows, width = tiles[0].rows[1] - tiles[0].rows[0], candidates.shape[1]
@@ -159,7 +161,9 @@ def group_lists(
 
 
 def strength_chunk(tile: ViewTile, scorer: Scorer, vectors: Shared) -> Spans:
-    """Return what the blocks of a tile add to products of the strengths between users with vectors ``(c, n)``, by range of users."""
+    """Return the contributions of the blocks of a tile to products of the strengths between users with vectors ``(c, n)``, by range of
+    users.
+    """
     v = resolve(vectors)
     out: Spans = {}
     for part in tile.blocks():
@@ -173,7 +177,7 @@ def strength_chunk(tile: ViewTile, scorer: Scorer, vectors: Shared) -> Spans:
 
 
 def strength_products(data: DataSet, resources: Resources, specs: Sequence[Any], scorer: Scorer, vectors: np.ndarray) -> np.ndarray:
-    """Return the products of the strengths of ties, without their diagonal, with vectors ``(c, n)``; one pass."""
+    """Return the products of the strengths of ties, without their diagonal, with vectors ``(c, n)``, in one pass."""
     specs, scorer = scorer.of_views(specs)
     tiles = view_tiles(data, specs)
     bound = vectors.nbytes + 512 * (-(-data.n_rows // tiles[0].layout.edge))
@@ -190,7 +194,7 @@ def strength_products(data: DataSet, resources: Resources, specs: Sequence[Any],
 
 
 def raw_between(data: Blocks, specs: Sequence[Any], users: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return raw similarities of any users with others, float32 ``(k, users, others)``."""
+    """Return raw similarities between ``users`` and ``others``, float32 ``(k, users, others)``."""
     if is_given_kernel(specs):
         columns: SparseMatrix = sp.csr_array(data.columns(similar_columns(specs, data.n_rows, users)))
         part = columns[others].toarray().reshape(len(others), len(specs), len(users))

@@ -1,4 +1,4 @@
-"""What a fitted model of ties says: scores of pairs and users, recommendations."""
+"""Predictions of a fitted model of ties: scores of pairs and users, recommendations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Score = Callable[[np.ndarray], np.ndarray]  # `score(users)` returns the values 
 
 
 def pair_scores(model: SocialModel, pairs: np.ndarray) -> np.ndarray:
-    """Return f of pairs of the model's users, ``(m,)``."""
+    """Return f for pairs of the model's users, ``(m,)``."""
     if model.by_blocks:
         return _block_pair_scores(model, pairs)
     if pair_kernel_of(model) == "similarity":
@@ -33,7 +33,7 @@ def pair_scores(model: SocialModel, pairs: np.ndarray) -> np.ndarray:
 
 
 def user_scores(model: SocialModel) -> Score:
-    """Return the function that gives f(u, v) of some users u and all v."""
+    """Return the function that computes f(u, v) of the given users u and all users v."""
     if model.by_blocks:
         return lambda users: _block_rows(model, scorer_of(model), users)
     if pair_kernel_of(model) == "similarity":
@@ -43,7 +43,7 @@ def user_scores(model: SocialModel) -> Score:
 
 
 def direct_scores(model: SocialModel) -> Score:
-    """Return the same without learning to rank: the weighted sum of the views itself."""
+    """Return the same without learning to rank: the weighted sum of the views."""
     if model.by_blocks:
         return lambda users: _block_rows(model, scorer_of(model, direct=True), users)
     return lambda users: model.kernel[users].astype(np.float64)
@@ -55,7 +55,6 @@ def tie_strengths(values: np.ndarray) -> np.ndarray:
 
 
 def specs_of(model: SocialModel) -> list[Any]:
-    """Return the views of a model."""
     records = json.loads(model.kernels_json)
     if not model.precomputed:
         return [kernel_from_json(record) for record in records]
@@ -63,7 +62,7 @@ def specs_of(model: SocialModel) -> list[Any]:
 
 
 def scorer_of(model: SocialModel, *, direct: bool = False) -> Scorer:
-    """Return what scores blocks of a model's users; ``direct``: by the weighted sum of the views alone."""
+    """Return a scorer of blocks of a model's users; with ``direct``, by the weighted sum of the views alone."""
     normal, scale = Normal.of(model.norms)
     weights, offset = (model.theta, 0.0) if direct else (model.view_weights, model.offset)
     return Scorer(normal, model.factors * scale[:, None], model.shifts, weights[None], np.array([offset]))
@@ -90,15 +89,16 @@ def _block_pair_scores(model: SocialModel, pairs: np.ndarray) -> np.ndarray:
 
 
 def top_ranked(values: np.ndarray, excluded: np.ndarray, k: int) -> np.ndarray:
-    """Return the k indices of largest value that are not left out, equal ones in order of their number."""
+    """Return the k indices with the largest values that are not excluded; ties are ordered by number."""
     order = np.argsort(-values, kind="stable")
     return order[~np.isin(order, excluded)][:k]
 
 
 def hit_rates(score: Score, linked: object, users: np.ndarray, first: int = TOP_SIZE) -> np.ndarray:
-    """Return the mean share of linked users among the top 1 to m candidates of some users, ``(m,)``; a user is no candidate of himself.
+    """Return the mean share of linked users among the top 1 to m candidates of the given users, ``(m,)``; users are not their own
+    candidates.
 
-    ``linked`` is ``(n, n)``, not zero for a link; m is ``first``, or the number of candidates if that is less.
+    ``linked`` is ``(n, n)``, non-zero for a link; m is ``first``, or the number of candidates if that is less.
     """
     links: SparseMatrix = sp.csr_array(linked)
     lists = TopLists.empty(len(users), min(first, len(links.indptr) - 2))
@@ -108,7 +108,7 @@ def hit_rates(score: Score, linked: object, users: np.ndarray, first: int = TOP_
 
 
 def _list_hit_rates(lists: np.ndarray, linked: SparseMatrix, users: np.ndarray) -> np.ndarray:
-    """Return what :func:`hit_rates` does, from the candidates of the users, best first, ``(len(users), m)``."""
+    """Return the result of :func:`hit_rates`, from the candidates of the users, best first, ``(len(users), m)``."""
     sums = np.zeros(lists.shape[1])
     for u, best in zip(users.tolist(), lists, strict=True):
         is_linked = np.isin(best, linked.indices[slice(*linked.indptr[u : u + 2])])
@@ -117,7 +117,7 @@ def _list_hit_rates(lists: np.ndarray, linked: SparseMatrix, users: np.ndarray) 
 
 
 def train_hits(lists: Sequence[TopLists], links: Links, n: int) -> np.ndarray:
-    """Return the rows of hit rates of the training links, from lists of all users: learnt and direct ones."""
+    """Return the hit rates of the training links, from lists of all users: learnt and direct, a row each."""
     linked, users = _training_links(links, n)
     return np.array([_list_hit_rates(one.ids[users], linked, users) for one in lists])
 
@@ -128,7 +128,7 @@ def _training_links(links: Links, n: int) -> tuple[sp.csr_array, np.ndarray]:
 
 
 def hit_table(model: SocialModel, links: Links) -> list[dict[str, Any]]:
-    """Return the share of training links among the first m candidates, learnt and direct, and what chance would give."""
+    """Return the share of training links among the top m candidates, learnt and direct, and the share expected by chance."""
     n = model.n_train
     linked, users = _training_links(links, n)
     chance = float(np.diff(linked.indptr)[users].mean() / (n - 1))

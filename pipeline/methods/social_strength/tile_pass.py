@@ -1,7 +1,7 @@
-"""Blocks of the views of many users as tasks read them: computed from features, or from sparse similarities side by side.
+"""Blocks of the views of many users in the form that tasks read: computed from features, or from sparse similarities side by side.
 
-Sparse similarities lie in the columns of a data set: column ``t n + u`` is that of user u in view t. A task reads the users of a tile once
-and works on it block by block; how views are cut follows from the data alone.
+Sparse similarities are stored in the columns of a data set: column ``t n + u`` is that of user u in view t. A task reads the users of a
+tile once and processes it block by block. The division of the views depends on the data alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ BLOCK_COPIES = 10  # of the entries of a block in float32: as computed, normalis
 
 
 def is_similarity(data: object) -> bool:
-    """Return whether a data set can hold sparse similarities side by side: sparse, with as many columns as its rows, some times."""
+    """Return whether a data set can contain sparse similarities side by side: it is sparse, and its number of columns is a multiple of its
+    rows.
+    """
     if not isinstance(data, BlockStore | MemoryBlocks) or data.meta.kind != "sparse":
         return False
     return bool(data.n_cols and data.n_cols % data.n_rows == 0)
@@ -38,7 +40,7 @@ def similarity_kernels(data: DataSet, normalize: str) -> list[GivenKernel]:
 
 
 def is_given_kernel(specs: Sequence[Any]) -> bool:
-    """Return whether views are known by their entries alone: sparse similarities, or matrices that were given."""
+    """Return whether views are defined by their entries alone: sparse similarities, or given matrices."""
     return isinstance(specs[0], GivenKernel)
 
 
@@ -52,9 +54,9 @@ class ViewBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class ViewTile:
-    """What a task reads once and works on block by block: views between a range of users and a range of others.
+    """Part of the views that a task reads once and processes block by block: between a range of users and a range of others.
 
-    ``kind``: the blocks on and above the diagonal, all, or those on the diagonal alone.
+    ``kind``: the blocks on and above the diagonal, all blocks, or only those on the diagonal.
     """
 
     # url, digest: the block store, or `"memory"` and empty
@@ -69,11 +71,10 @@ class ViewTile:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its blocks."""
         return sum(4 * len(self.specs) * (rows[1] - rows[0]) * (cols[1] - cols[0]) for rows, cols in self.spans())
 
     def spans(self) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-        """Return the ranges of its blocks, in the order in which they come."""
+        """Return the ranges of the blocks, in the order in which they are processed."""
         edge, (lo, hi) = self.layout.edge, self.rows
         left = [(a, min(a + edge, hi)) for a in range(lo, hi, edge)]
         return [(rows, cols) for chunk in self._chunks() for rows in left for cols in self._columns_of(rows, chunk)]
@@ -90,7 +91,7 @@ class ViewTile:
         return [cols for cols in right if (cols[0] >= rows[0] if self.kind == "upper" else cols == rows)]
 
     def blocks(self) -> Iterator[ViewBlock]:
-        """Yield its blocks; ascending in the columns for all rows."""
+        """Yield the blocks, for all rows in ascending order of columns."""
         data = self.source if self.source is not None else open_shared(self.url, self.digest)
         return self._sparse_blocks(data) if is_given_kernel(self.specs) else self._row_blocks(data)
 
@@ -104,7 +105,9 @@ class ViewTile:
                 yield ViewBlock(rows, cols, gram_block(self.specs, X, Z, dtype=np.float32))
 
     def _sparse_blocks(self, data: BlockStore | MemoryBlocks) -> Iterator[ViewBlock]:
-        """Yield blocks of sparse similarities: the columns of the users, as views are symmetric; the upper triangle on the diagonal."""
+        """Yield blocks of sparse similarities from the columns of the users, because views are symmetric; diagonal blocks have the upper
+        triangle.
+        """
         k, count = len(self.specs), self.rows[1] - self.rows[0]
         columns: Any = sp.csr_array(data.columns(similar_columns(self.specs, data.n_rows, np.arange(*self.rows))))
         for rows, cols in (span for chunk in self._chunks() for span in self._spans_in(chunk)):
@@ -119,7 +122,7 @@ class ViewTile:
 
 
 class TileLayout(NamedTuple):
-    """How views are cut, from the data alone."""
+    """Division of the views into blocks and tiles, from the data alone."""
 
     edge: int  # users of a block
     tall: int  # users of a tile
@@ -128,7 +131,9 @@ class TileLayout(NamedTuple):
 
     @classmethod
     def of(cls, data: Any, k: int) -> TileLayout:
-        """Return the layout of k views: blocks of a few megabytes, tiles of several of them, as reading takes as long as computing one."""
+        """Return the layout of k views: blocks of a few megabytes, and tiles of several blocks, because reading takes as long as computing
+        a block.
+        """
         n = data.n_rows
         edge = max(TILE, min(block_rows(n, 2 * k), -(-n // (8 * TILE)) * TILE))
         blocks = -(-n // edge)
@@ -147,12 +152,12 @@ def _row_bytes(data: Any) -> int:
 
 
 def similar_columns(specs: Sequence[GivenKernel], n: int, users: np.ndarray) -> np.ndarray:
-    """Return the columns of some of n users in views of sparse similarities, view by view."""
+    """Return the columns of the given users, out of n, in views of sparse similarities, view by view."""
     return (np.array([spec.position for spec in specs])[:, None] * n + users).ravel()
 
 
 def view_tiles(data: DataSet, specs: Sequence[Any], kind: Literal["upper", "all", "diagonal"] = "upper") -> list[ViewTile]:
-    """Return the tasks of a pass over the views: tiles of the upper triangle, or ranges of users with themselves, or with all."""
+    """Return the tasks of a pass over the views: tiles of the upper triangle, or ranges of users with themselves or with all users."""
     layout, n = TileLayout.of(data, len(specs)), data.n_rows
     rows = [(lo, min(lo + layout.tall, n)) for lo in range(0, n, layout.tall)]
     if kind == "upper":
@@ -165,7 +170,7 @@ def view_tiles(data: DataSet, specs: Sequence[Any], kind: Literal["upper", "all"
 
 
 def tile_bytes(tile: ViewTile) -> int:
-    """Return the memory of a task: rows, and a block's entries as computed, in float64 and with what is made of them."""
+    """Return the memory of a task in bytes: rows, and a block's entries as computed, in float64, and the results from them."""
     layout, k = tile.layout, len(tile.specs)
     rows, edge = tile.rows[1] - tile.rows[0], min(layout.edge, tile.rows[1] - tile.rows[0])
     if isinstance(tile.specs[0], GivenKernel):

@@ -1,9 +1,9 @@
-"""Passes over several similarity matrices of the same users: row maxima, the sums that alignments need, weighted sums.
+"""Passes over several similarity matrices of the same users: row maxima, sums for alignments, weighted sums.
 
-A view t is ``(d_u + d_v) / 2 K^t_uv + delta [u = v]`` with factors d and a shift of its own
-(:mod:`gramplane.kernels.ranking.user_kernels`); the raw entries are those of :class:`gramplane.pipeline.grams.grams.Grams`, and nothing is
-rewritten. Block pairs are loaded wherever they lie, so the bits are the same wherever that is.
-A fit on four views of 600 and of 2,000 users takes 2.2 and 1.9 times as long by :mod:`.block_pass`.
+A view t is ``(d_u + d_v) / 2 K^t_uv + delta [u = v]`` with its own factors d and shift delta
+(:mod:`gramplane.kernels.ranking.user_kernels`). The raw entries are those of :class:`gramplane.pipeline.grams.grams.Grams`, and are not
+rewritten. Block pairs may be stored anywhere; the bits are the same.
+A fit on four views of 600 and of 2,000 users takes 2.2 and 1.9 times as long with :mod:`.block_pass`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from ...passes.blocks import join_lists
 
 @dataclass(frozen=True)
 class Scaling:
-    """How the entries of k views follow from the raw ones: factors d ``(k, n)``, and shifts delta ``(k,)``."""
+    """Conversion of raw entries into k views: factors d ``(k, n)``, and shifts delta ``(k,)``."""
 
     factors: np.ndarray
     shifts: np.ndarray
 
 
 class Extremes(NamedTuple):
-    """Largest entries, and largest sizes of entries, of the rows and the columns of one block pair: ``(k, rows)``, ``(k, columns)``."""
+    """Largest entries and largest absolute entries of the rows and the columns of one block pair: ``(k, rows)``, ``(k, columns)``."""
 
     rows: tuple[int, int]
     cols: tuple[int, int]
@@ -46,7 +46,7 @@ class Extremes(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """What one block pair adds to the sums of the views: ``(k, k)`` products, ``(k, rows)``, ``(k, columns)``, and its diagonal."""
+    """Contributions of one block pair to the sums of the views: ``(k, k)`` products, ``(k, rows)``, ``(k, columns)``, and its diagonal."""
 
     rows: tuple[int, int]
     cols: tuple[int, int]
@@ -62,18 +62,18 @@ def extremes_chunk(ref: PairRef, norms: Norms) -> list[Extremes]:
 
 
 def block_extremes(block: np.ndarray) -> list[np.ndarray]:
-    """Return the largest entries and sizes of entries, ``(2, k, rows)`` and ``(2, k, columns)``, of a block."""
+    """Return the largest entries and largest absolute entries, ``(2, k, rows)`` and ``(2, k, columns)``, of a block."""
     sizes = np.abs(block)
     return [np.stack([block.max(axis=a), sizes.max(axis=a)]).astype(np.float64) for a in (2, 1)]
 
 
 def shares_chunk(ref: PairRef, norms: Norms, factors: Shared, mask: Shared) -> list[Shares]:
-    """Return the shares of one block pair in the sums of the views, of the users in the mask alone."""
+    """Return the contributions of one block pair to the sums of the views, over the users in the mask."""
     return [block_shares(_scaled(ref, norms, resolve(factors)), ref.rows, ref.cols, resolve(mask))]
 
 
 def block_shares(views: np.ndarray, rows: tuple[int, int], cols: tuple[int, int], mask: np.ndarray) -> Shares:
-    """Return the shares of one block of the views ``(k, rows, columns)``, which is overwritten where users are not in the mask."""
+    """Return the contributions of one block of the views ``(k, rows, columns)``. The block is overwritten for users outside the mask."""
     here, there = mask[slice(*rows)], mask[slice(*cols)]
     if not (here.all() and there.all()):
         views *= here[:, None]
@@ -100,7 +100,7 @@ def _scaled(ref: PairRef, norms: Norms, factors: np.ndarray) -> np.ndarray:
 
 
 def view_bytes(ref: PairRef) -> int:
-    """Return the memory of a task: the entries in float64, their factors, and a copy."""
+    """Return the memory of a task in bytes: the entries in float64, their factors, and a copy."""
     return pair_bytes(ref) + 6 * ref.nbytes
 
 
@@ -116,22 +116,22 @@ def extremes_bytes(k: int, block: int) -> int:
 
 
 def shares_bytes(k: int, block: int) -> int:
-    """Return the bytes of the shares of one block pair in the sums of k views."""
+    """Return the bytes of the contributions of one block pair to the sums of k views."""
     return 8 * k * (k + 3 * block)
 
 
 def view_pass_bytes(refs: Sequence[PairRef], k: int, block: int) -> int:
-    """Return the bytes of the largest step of any of these passes."""
+    """Return the memory in bytes of the largest step of these passes."""
     sizes = [(refs, extremes_bytes(k, block)), (refs, shares_bytes(k, block))]
     sizes += [(batch, max(map(matrix_bytes, batch))) for batch in pair_batches(refs)]
     return max(view_pass("planned", list, batch, result).memory_bound for batch, result in sizes)
 
 
 class ViewGrams(Grams):
-    """Similarity matrices as the views of users; parameters as those of :class:`Grams`."""
+    """Similarity matrices as the views of users; the parameters are those of :class:`Grams`."""
 
     def extremes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the largest entry, and the largest size of an entry, of every row of every matrix, ``(k, n)`` each; one pass."""
+        """Return the largest entry, and the largest absolute entry, of every row of every matrix, ``(k, n)`` each, in one pass."""
         extremes = np.full((2, self.k, self.n), -np.inf)
         for part in self._view_pass("view-extremes", extremes_chunk, extremes_bytes(self.k, self.settings.block), self._norms):
             for span, values in ((part.rows, part.to_rows), (part.cols, part.to_cols)):
@@ -155,7 +155,9 @@ class ViewGrams(Grams):
         return MatrixSums(products, rows, diagonals, int(mask.sum())).shifted(scaling.shifts, mask)
 
     def least_eigenvalues(self, factors: np.ndarray) -> np.ndarray:
-        """Return the least eigenvalue of every view before its shift, ``(k,)``, or a little less; one weighted sum each."""
+        """Return the smallest eigenvalue of every view before its shift, ``(k,)``, or a slightly smaller value, from one weighted sum
+        each.
+        """
         eigenvalues = np.array([self._least_eigenvalue(q, factors[q]) for q in range(self.k)])
         # The memory of these sums is not needed again.
         self._matrix = None
@@ -170,13 +172,13 @@ class ViewGrams(Grams):
         return least_eigenvalue(product, self.n, lambda: scaled_block(gram.rows(np.arange(self.n)), factors, factors))
 
     def view_entries(self, scaling: Scaling, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Return the entries of every view at rows and columns, ``(k, m)``; at most one pass."""
+        """Return the entries of every view at rows and columns, ``(k, m)``, in at most one pass."""
         d = scaling.factors
         scaled = self.entries(rows, columns) * (0.5 * (d[:, rows] + d[:, columns]))
         return scaled + scaling.shifts[:, None] * (rows == columns)
 
     def weighted(self, scaling: Scaling, theta: np.ndarray) -> np.ndarray:
-        """Return ``sum_t theta_t K^t`` of the views, float32 ``(n, n)``, a matrix of its own; one pass."""
+        """Return ``sum_t theta_t K^t`` of the views as a new matrix, float32 ``(n, n)``, in one pass."""
         matrix, factors = np.empty((self.n, self.n), np.float32), self._factors(scaling)
         for batch in pair_batches(self._refs):
             result = max(map(matrix_bytes, batch))

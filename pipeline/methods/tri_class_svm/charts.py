@@ -1,4 +1,4 @@
-"""Charts of tri-class models: the objective of every start, and how many unlabelled rows belong to which class, step by step."""
+"""Charts of tri-class models: the objective of every start, and the numbers of unlabelled rows per class, step by step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIDES = (
 
 
 def assignments(run: RunView) -> list[Chart]:
-    """Return the objective of every start, and the assignment of the unlabelled rows by the best model, over the steps."""
+    """Return charts of the objective of every start, and of the assignment of the unlabelled rows by the best model, over the steps."""
     rows = run.tables.get("assignments", ())
     if not rows or "minus" not in rows[0]:
         return []

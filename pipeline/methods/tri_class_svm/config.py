@@ -74,5 +74,5 @@ class TriClassConfig(MethodConfig):
         return self
 
     def for_folds(self) -> Self:
-        """Return parameters without a validation beside the fit."""
+        """Return the parameters without a validation."""
         return self.model_copy(update={"validation": 0})

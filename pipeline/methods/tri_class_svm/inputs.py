@@ -1,4 +1,4 @@
-"""From labelled and unlabelled rows to the points of a tri-class machine: rows side by side, labels, costs, kernel."""
+"""Inputs of a tri-class SVM from labelled and unlabelled rows: concatenated rows, labels, costs, kernel."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAMED_KERNELS = ("rbf", "laplacian", "poly", "linear")
 
 @dataclass(frozen=True)
 class TriClassInputs(Reads):
-    """What a fit gets beside its parameters."""
+    """Inputs of a fit apart from its parameters."""
 
     data: TriClassRows  # labelled rows, then unlabelled ones
     labels: np.ndarray  # (n_labelled,) -1 and +1 of the first and second class, 0 of neither
@@ -44,48 +44,50 @@ class TriClassInputs(Reads):
 
     @property
     def labelled(self) -> Inputs:
-        """The labelled rows; those of neither class do not count."""
+        """The labelled rows, with weight zero for rows of neither class."""
         weight = np.ones(len(self.labels)) if self.sample_weight is None else self.sample_weight
         used = self.relevant if self.held_out is None else self.relevant & ~self.held_out
         return Inputs(self.data, (self.labels > 0).astype(np.int64), self.classes, np.where(used, weight, 0.0))
 
     @property
     def truth(self) -> np.ndarray:
-        """Class of every labelled row as its index, -1 of rows of neither class."""
+        """Class index of every labelled row, -1 for rows of neither class."""
         return np.where(self.relevant, (self.labels > 0).astype(np.int64), -1)
 
     def without(self, held_out: np.ndarray) -> TriClassInputs:
-        """Return inputs without some of the labelled rows."""
+        """Return inputs without the held-out labelled rows."""
         return replace(self, held_out=held_out if self.held_out is None else self.held_out | held_out)
 
     @property
     def counts(self) -> np.ndarray | None:
-        """How often rows count, labelled ones and then unlabelled ones, ``(n,)``; ``None``: each once. Rows held out count as well."""
+        """Counts of labelled rows followed by unlabelled ones, ``(n,)``; None: 1 each. Held-out rows have their counts, too."""
         return None if self.sample_weight is None else np.concatenate([self.sample_weight, np.ones(self.n_unlabelled)])
 
     @property
     def unlabelled(self) -> np.ndarray:
-        """``(n,)`` which rows are unlabelled."""
+        """``(n,)`` mask of the unlabelled rows."""
         return np.arange(len(self.labels) + self.n_unlabelled) >= len(self.labels)
 
     @property
     def relevant(self) -> np.ndarray:
-        """``(n_labelled,)`` which rows are labelled -1 or +1."""
+        """``(n_labelled,)`` mask of the rows labelled -1 or +1."""
         return self.labels != 0
 
 
 NEITHER = 0
-"""What ``irrelevant_label="auto"`` is."""
+"""Label of rows of neither class with ``irrelevant_label="auto"``."""
 
 
 def split_labels(
     y: Sequence[Any] | np.ndarray, irrelevant: Any, weight: np.ndarray | None = None, url: str = "", *, has_unlabelled: bool = True
 ) -> tuple[np.ndarray, tuple[Any, ...]]:
-    """Return the side of every row, float64 -1 and +1 of the two classes in ascending order and 0 of neither, and the classes.
+    """Return the side of every row, float64 -1 and +1 for the two classes in ascending order and 0 for neither, and the classes.
 
-    Rows labelled ``irrelevant`` are of neither class; where there are two labels in all, 0 is a class like any other. Raises DataError:
-    other than two classes (a row of the third is named), a class without a row of positive weight, or -1 beside 0 and 1 where nobody says
-    what is irrelevant, nor gives unlabelled rows.
+    Rows labelled ``irrelevant`` belong to neither class; if there are two labels in all, 0 is a class like any other. Raises DataError if
+    there
+    are not two classes (the message names a row of the third), if a class has no row of positive weight, or for -1 with 0 and 1 if neither
+    an
+    irrelevant label nor unlabelled rows are given.
     """
     names, codes = np.unique(np.asarray(y), return_inverse=True)
     labels = names.tolist()
@@ -118,8 +120,8 @@ def split_labels(
 
 
 def three_way_labels(classes: Sequence[Any], irrelevant: Any) -> np.ndarray:
-    """Return what stands for the first class, neither, and the second, ``(3,)``: of the classes' type where the middle one is, too. Raises
-    ValueError: what stands for neither is a class.
+    """Return the labels of the first class, of neither, and of the second class, ``(3,)``, in the classes' type if the middle one has it,
+    too. Raises ValueError if the label of neither is a class.
     """
     irrelevant = NEITHER if irrelevant == "auto" else irrelevant
     same = next((label for label in classes if irrelevant is not None and label_spelling(label) == label_spelling(irrelevant)), None)
@@ -136,8 +138,8 @@ def three_way_labels(classes: Sequence[Any], irrelevant: Any) -> np.ndarray:
 
 
 def join_stores(data: BlockStore, unlabelled: BlockStore | None) -> BlockStore | JoinedStores:
-    """Return the rows of two stores one after the other, none of which is read here; without a second one the first. Raises DataError: no
-    unlabelled rows, another width, another scaling.
+    """Return the rows of two stores one after the other, without reading them; without a second store, the first. Raises DataError for no
+    unlabelled rows, another number of features, or another scaling.
     """
     if unlabelled is None:
         return data
@@ -149,7 +151,7 @@ def join_stores(data: BlockStore, unlabelled: BlockStore | None) -> BlockStore |
 
 
 def rows_bytes(data: TriClassRows) -> int:
-    """Return the bytes that the rows of stores take once they are read, as kernels read them, with their copy on the way; 0 of others."""
+    """Return the bytes of the rows of stores in the form that kernels read, with the copy made while reading; 0 for other data."""
     if not isinstance(data, BlockStore | JoinedStores):
         return 0
     stores = data.stores if isinstance(data, JoinedStores) else (data,)
@@ -158,7 +160,7 @@ def rows_bytes(data: TriClassRows) -> int:
 
 
 def rows_here(data: JoinedStores) -> MemoryBlocks | TextRows:
-    """Return the rows of two stores in this process, as kernels read them."""
+    """Return the rows of two stores in the memory of this process, in the form that kernels read."""
     rows = read_rows(data)
     return MemoryBlocks(rows) if data.n_cols else TextRows([str(text) for text in rows])
 
@@ -182,7 +184,9 @@ def _check_same_form(data: BlockStore, unlabelled: BlockStore) -> None:
 def resolve_kernel(
     config: TriClassConfig, data: TriClassRows, held_out: np.ndarray | None = None, counts: np.ndarray | None = None
 ) -> KernelSpec:
-    """Return the kernel of a fit; ``counts``: how often rows count. Raises ValueError: one that is unknown or does not suit the data."""
+    """Return the kernel of a fit; ``counts`` are the row counts. Raises ValueError for a kernel that is unknown or does not suit the
+    data.
+    """
     if isinstance(data, GivenGrams) or config.kernel == "precomputed":
         if not isinstance(data, GivenGrams):
             raise ValueError("kernel='precomputed' needs a matrix of the rows; a run on a store computes its kernel")
@@ -202,7 +206,7 @@ def resolve_kernel(
 def kernel_with_parameters(
     config: TriClassConfig, data: Rows | TextRows, held_out: np.ndarray | None = None, counts: np.ndarray | None = None
 ) -> str:
-    """Return the short text of a kernel; one named by a word gets gamma, degree and coef0 of the parameters."""
+    """Return the kernel expression of a kernel; one given by name gets gamma, degree and coef0 from the parameters."""
     if config.kernel not in NAMED_KERNELS or config.kernel == "linear":
         return config.kernel
     gamma = repr(_resolve_gamma(config, data, held_out, counts))
@@ -234,15 +238,15 @@ def _resolve_gamma(config: TriClassConfig, data: Rows | TextRows, held_out: np.n
 
 
 def kernel_text(kernel: str | KernelSpec | Callable[..., Any]) -> str:
-    """Return a kernel as the parameter model holds it: a word, ``"precomputed"``, or a short text."""
+    """Return a kernel in the form of the parameter: a name, ``"precomputed"``, or a kernel expression."""
     if isinstance(kernel, str):
         return kernel
     return str(as_specs([kernel], None if getattr(kernel, "columns", None) is None else 1 << 31)[0])
 
 
 def make_points(config: TriClassConfig, inputs: TriClassInputs, held_out: np.ndarray | None) -> Points:
-    """Return labels and costs of all rows; rows held out cost nothing. Raises ValueError: a balance without unlabelled rows, or a class
-    weight of a class that is none.
+    """Return labels and costs of all rows; held-out rows have cost zero. Raises ValueError for a balance without unlabelled rows, and for a
+    class weight of an unknown class.
     """
     if config.balance is not None and not inputs.n_unlabelled:
         raise ValueError(f"balance={config.balance!r} is the mean value of unlabelled rows; there are none")
@@ -262,7 +266,7 @@ def make_points(config: TriClassConfig, inputs: TriClassInputs, held_out: np.nda
 
 
 def validation_folds(config: TriClassConfig, inputs: TriClassInputs) -> int:
-    """Return the folds of the validation of a fit; 0: none."""
+    """Return the number of folds of the validation of a fit; 0 for none."""
     if config.validation != "auto":
         return config.validation
     used = inputs.labels if inputs.sample_weight is None else inputs.labels[inputs.sample_weight > 0]
@@ -271,8 +275,8 @@ def validation_folds(config: TriClassConfig, inputs: TriClassInputs) -> int:
 
 
 def validation_masks(config: TriClassConfig, inputs: TriClassInputs, seed: int) -> list[np.ndarray]:
-    """Return the rows held out of every fold of the validation: rows of two classes, without those held out of the fit. Raises DataError: a
-    class with fewer rows than folds.
+    """Return the held-out rows of every fold of the validation: rows of the two classes, without those held out from the fit. Raises
+    DataError for a class with fewer rows than folds.
     """
     folds = validation_folds(config, inputs)
     if not folds:

@@ -1,4 +1,6 @@
-"""A linear kernel beyond the driver's memory: its matrix X X' is never made, products with it are two passes over the column stripes."""
+"""A linear kernel that exceeds the driver's memory: its matrix X X' is never formed, and a product with it is two passes over column
+stripes.
+"""
 
 from __future__ import annotations
 
@@ -30,23 +32,22 @@ CHUNK_BYTES = 8 << 20  # entries of the matrix made at a time
 
 @dataclass(frozen=True)
 class Stripe:
-    """A column stripe of some rows of a data set."""
+    """A column stripe of a range of rows of a data set."""
 
     first: int  # row of the data set that its first row is
     ref: Ref
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the stripe."""
         return self.ref.nbytes
 
     @property
     def rows(self) -> slice:
-        """Its rows in the data set."""
+        """Range of the rows in the data set."""
         return slice(self.first, self.first + self.ref.rows[1] - self.ref.rows[0])
 
     def load(self, data: Rows) -> Columns:
-        """Return its values with the scaling of the whole data set applied, ``(rows, columns)``, dense or CSC."""
+        """Return the values of the stripe with the scaling of the whole data set, ``(rows, columns)``, dense or CSC."""
         scale = scale_of(data, slice(*self.ref.cols))
         return scaled(block_cache().load(self.ref), scale, source_of(self.ref).scale.row_factor)
 
@@ -62,7 +63,7 @@ def stripe_tasks(data: Rows) -> list[Group]:
 
 
 def rows_pass(name: str, chunk: Step, combine: Step, tasks: Sequence[Group], data: Rows, result: int, *broadcast: Shared) -> Plan[Any]:
-    """Return a pass over all stripes whose result has at most so many bytes."""
+    """Return a pass over all stripes whose result has at most ``result`` bytes."""
     # A stripe as it is stored, scaled and in float64 by rows, and vectors.
     bound = 5 * max(stripe.nbytes for group in tasks for stripe in group) + 32 * data.n_rows + 24 * data.n_cols + FREED_BYTES
     program = BlockProgram(name, chunk, combine, lambda group: bound + result, result, combine_bytes=3 * result)
@@ -70,8 +71,8 @@ def rows_pass(name: str, chunk: Step, combine: Step, tasks: Sequence[Group], dat
 
 
 def rows_task_bytes(data: Rows, driver_memory: int) -> int:
-    """Return the bytes of the largest step of any of these passes; the largest result is rows of a working set, of which three copies are
-    within its share of the driver's memory.
+    """Return the memory in bytes of the largest step of these passes. The largest result is the rows of a working set, three copies of
+    which fit in their share of the driver's memory.
     """
     tasks, share, value = stripe_tasks(data), int(MATRIX_SHARE * driver_memory), ENTRY_BYTES if _is_sparse(data) else 8
     size = min(data.n_rows, max(MIN_WORKING_SET, int((share / (8.0 * (1.0 + COPY_SHARE))) ** 0.5)))
@@ -81,7 +82,7 @@ def rows_task_bytes(data: Rows, driver_memory: int) -> int:
 
 
 def _pieces_bytes(values: int, rows: int, tasks: int) -> int:
-    """Return the bytes of so many rows, in a piece of every task."""
+    """Return the bytes of ``rows`` rows, divided into one piece per task."""
     return values + 16 * rows * tasks
 
 
@@ -97,7 +98,7 @@ class Weights(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Some rows of one stripe."""
+    """Part of the requested rows within one stripe."""
 
     places: np.ndarray  # among the rows that were asked for
     columns: tuple[int, int]
@@ -105,7 +106,7 @@ class Piece(NamedTuple):
 
 
 def norms_chunk(group: Group, data: Rows) -> np.ndarray:
-    """Return what some stripes add to the squared norms of all rows, and their stored values, ``(2, n)``."""
+    """Return the contributions of some stripes to the squared norms of all rows, and to their numbers of stored values, ``(2, n)``."""
     out = np.zeros((2, data.n_rows))
     for stripe in group:
         X = stripe.load(data)
@@ -120,13 +121,13 @@ def norms_chunk(group: Group, data: Rows) -> np.ndarray:
 
 
 def weights_chunk(group: Group, data: Rows, vector: Shared) -> list[Weights]:
-    """Return what some stripes know of ``X'v``."""
+    """Return ``X'v`` for the features of some stripes."""
     v = resolve(vector)
     return [Weights(stripe.ref.cols[0], stripe.load(data).T @ v[stripe.rows]) for stripe in group]
 
 
 def values_chunk(group: Group, data: Rows, weights: Shared) -> np.ndarray:
-    """Return what some stripes add to ``X w``, ``(n,)``."""
+    """Return the contribution of some stripes to ``X w``, ``(n,)``."""
     w, out = resolve(weights), np.zeros(data.n_rows)
     for stripe in group:
         out[stripe.rows] += stripe.load(data) @ w[slice(*stripe.ref.cols)]
@@ -134,7 +135,7 @@ def values_chunk(group: Group, data: Rows, weights: Shared) -> np.ndarray:
 
 
 def rows_chunk(group: Group, data: Rows, ids: Shared) -> list[Piece]:
-    """Return what some stripes hold of chosen rows."""
+    """Return the parts of the requested rows within some stripes."""
     wanted, pieces = resolve(ids), []
     for stripe in group:
         places = np.flatnonzero((wanted >= stripe.rows.start) & (wanted < stripe.rows.stop))
@@ -146,7 +147,7 @@ def rows_chunk(group: Group, data: Rows, ids: Shared) -> list[Piece]:
 
 
 class LinearGram:
-    """``X X'`` by passes, for solvers that ask for products and for entries between chosen variables: of these the driver has the rows."""
+    """``X X'`` by passes, for solvers that need products, and entries between chosen variables, whose rows the driver holds."""
 
     dtype = np.dtype(np.float64)
 
@@ -157,7 +158,6 @@ class LinearGram:
 
     @property
     def n(self) -> int:
-        """Number of rows."""
         return self._data.n_rows
 
     @cached_property
@@ -166,7 +166,7 @@ class LinearGram:
 
     @property
     def normalizations(self) -> list[Normalization]:
-        """The normalisation of the kernel, which is none."""
+        """List of one identity: the kernel is not normalised."""
         return make_normalizations(self.specs, KernelSums.of_diagonals(self.diag()[None]))
 
     def diag(self) -> np.ndarray:
@@ -175,7 +175,9 @@ class LinearGram:
 
     @cached_property
     def room(self) -> int:
-        """Entries a solver may hold, so that those and the rows of its working set are within their share of the driver's memory."""
+        """Number of entries that a solver may hold, so that they and the rows of its working set fit in their share of the driver's
+        memory.
+        """
         heaviest = np.cumsum(np.sort(self._norms[1])[::-1])
         value = ENTRY_BYTES if self._is_sparse else self.dtype.itemsize
         sizes = np.arange(1, self.n + 1, dtype=np.float64)
@@ -188,18 +190,20 @@ class LinearGram:
         return _is_sparse(self._data)
 
     def rows(self, idx: np.ndarray) -> np.ndarray:
-        """Return whole rows, ``(len(idx), n)``: products with unit vectors, for the few that a check asks for."""
+        """Return whole rows, ``(len(idx), n)``, as products with unit vectors; checks request only a few."""
         return np.reshape([self.matvec(np.eye(1, self.n, int(i))[0]) for i in idx], (len(idx), self.n))
 
     def matvec(self, v: np.ndarray) -> np.ndarray:
-        """Return ``X (X'v)``: two passes; parts are added in the order of the stripes."""
+        """Return ``X (X'v)`` by two passes; parts are added in the order of the stripes."""
         w, tasks = np.zeros(self._data.n_cols), len(self._groups)
         for part in self._pass("feature-weights", weights_chunk, join_lists, 16 * len(w), self.resources.share("vector", v, tasks)):
             w[part.first : part.first + len(part.values)] += part.values
         return self._pass("row-values", values_chunk, add_parts, 8 * self.n, self.resources.share("weights", w, tasks))
 
     def between(self, new: np.ndarray, old: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield ``(places of rows, places of columns, values)`` over variables ``new`` then ``old``: every pair with a new one."""
+        """Yield ``(positions of rows, positions of columns, values)`` over variables ``new`` followed by ``old``: every pair with a new
+        one.
+        """
         ids = np.concatenate([np.asarray(new, np.int64), np.asarray(old, np.int64)])
         rows, every = self._rows_of(ids), np.arange(len(ids))
         for places in np.array_split(np.arange(len(new)), max(1, 8 * len(new) * len(ids) // CHUNK_BYTES)):
@@ -207,7 +211,7 @@ class LinearGram:
             yield places, every, values if isinstance(values, np.ndarray) else values.toarray()
 
     def _rows_of(self, ids: np.ndarray) -> np.ndarray | sp.csr_array:
-        """Return chosen rows, dense or CSR; those asked for last are kept, the others fetched in one pass."""
+        """Return the given rows, dense or CSR. Rows of the last request are cached; others are fetched in one pass."""
         wanted = np.unique(ids)
         missing = np.setdiff1d(wanted, self._ids)
         kept = np.flatnonzero(np.isin(self._ids, wanted))
@@ -240,7 +244,9 @@ class LinearGram:
 
 
 def suits(spec: KernelSpec, data: object) -> bool:
-    """Tell whether a kernel is the plain product of all features of rows of numbers, and these take less than half of its matrix would."""
+    """Return whether a kernel is the inner product of all features of numeric rows, and these take less than half the memory of its
+    matrix.
+    """
     plain = isinstance(spec, KernelSpec) and spec.name == "linear" and spec.columns is None and spec.normalize == "none" and not spec.centre
     if not plain or not isinstance(data, Rows) or not data.n_cols:
         return False

@@ -1,4 +1,4 @@
-"""The tri-class support vector machine as a method: from two stores to a problem, from its state to model, summary and tables."""
+"""The tri-class support vector machine as a method: problem from two stores, model, summary and tables from the final state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WHOLE_NUMBERS = ("iteration", "minus", "zero", "plus", "flips")  # columns of th
 
 
 class TriClass(Method[TriClassConfig, TriClassProblem, TriClassState, KernelModel]):
-    """A support vector machine that learns from unlabelled rows, some of which may belong to neither class."""
+    """A semi-supervised support vector machine for unlabelled rows that may belong to neither class."""
 
     name = "tri-class-svm"
     config = TriClassConfig
@@ -39,12 +39,13 @@ class TriClass(Method[TriClassConfig, TriClassProblem, TriClassState, KernelMode
     models = (KernelModel,)
 
     def read_inputs(self, config: TriClassConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[TriClassConfig, TriClassInputs]:
-        """Return parameters, and labels and rows of a run; ``extra`` may hold ``unlabelled``, a store, and ``test_share``.
+        """Return the parameters, and the labels and rows of a run; ``extra`` may contain ``unlabelled``, a store, and ``test_share``.
 
-        The unlabelled store is opened in the version that the run began with.
+        The unlabelled store is opened in the version with which the run began.
 
-        Raises DataError: labels of other than two classes and rows of neither, or unlabelled rows that do not go with them;
-        DigestMismatch: the unlabelled store was replaced since the run began, and the old version is gone.
+        Raises DataError for labels that are not two classes and rows of neither, and for unlabelled rows that do not match the labelled
+        ones;
+        DigestMismatch if the unlabelled store was replaced since the run began and the old version no longer exists.
         """
         stored, place = store_inputs(resources, self.name), resources.data.url
         if stored.classes is None:
@@ -59,8 +60,8 @@ class TriClass(Method[TriClassConfig, TriClassProblem, TriClassState, KernelMode
         return config, TriClassInputs(rows, labels, count, stored.sample_weight, classes, held_out, store)
 
     def problem(self, config: TriClassConfig, inputs: TriClassInputs, resources: Resources) -> TriClassProblem:
-        """Return the problem of a fit. Raises ValueError: a kernel that does not suit the data, a balance without unlabelled rows, folds
-        without rows of both classes; MemoryBoundExceeded: more rows than the driver's memory allows.
+        """Return the problem of a fit. Raises ValueError for a kernel that does not suit the data, a balance without unlabelled rows, and
+        folds without rows of both classes; MemoryBoundExceeded if the rows exceed the driver's memory.
         """
         return shared_problem(config, inputs, [inputs.held_out], validation_masks(config, inputs, resources.seed), resources)
 
@@ -69,13 +70,13 @@ class TriClass(Method[TriClassConfig, TriClassProblem, TriClassState, KernelMode
         return TriClassState(0, (), (), np.zeros((0, len(PATH_COLUMNS))))
 
     def step(self, problem: TriClassProblem, state: TriClassState, resources: Resources) -> Step[TriClassState]:
-        """Fit the first machines, or solve the next convex problem of every start that runs."""
+        """Fit the first SVMs, or solve the next convex problem of every running start."""
         with one_thread():
             new = problem.advance(state, problem.gram(resources), resources.seed)
         return Step(new, problem.metrics(state, new))
 
     def result(self, problem: TriClassProblem, state: TriClassState, resources: Resources) -> Result[KernelModel]:
-        """Return the model of the best start with its certificate, and how the unlabelled rows were assigned."""
+        """Return the model of the best start with its certificate, and the assignment of the unlabelled rows."""
         config, inputs, best, validation = problem.config, problem.inputs, problem.best(state), problem.validation(state)
         figures = {
             "objective": best.objective / config.C,
@@ -121,23 +122,23 @@ class TriClass(Method[TriClassConfig, TriClassProblem, TriClassState, KernelMode
     def shared_fits(
         self, configs: Sequence[TriClassConfig], inputs: TriClassInputs, masks: Sequence[np.ndarray], resources: Resources
     ) -> TriClassProblem | None:
-        """Return one problem of fits without the rows of every mask: they share the Gram matrix."""
+        """Return one problem for the fits without the rows of each mask, which share the Gram matrix."""
         if len(configs) > 1:
             return None
         return shared_problem(configs[0], inputs, [inputs.without(mask).held_out for mask in masks], (), resources)
 
     def decision_values(self, problem: TriClassProblem, state: TriClassState, resources: Resources) -> np.ndarray:
-        """Return what the best machine of every fit decides on the labelled rows, ``(n_fits, n_labelled)``."""
+        """Return the decision values of the best model of every fit on the labelled rows, ``(n_fits, n_labelled)``."""
         return np.stack([problem.best(state, part).decision[: len(problem.inputs.labels)] for part in range(problem.n_fits)])
 
     def selected(self, problem: TriClassProblem, state: TriClassState, resources: Resources) -> list[int]:
-        """Return 1 of every fit: it has one kernel."""
+        """Return 1 for every fit, because it has one kernel."""
         return [1] * problem.n_fits
 
     def tables(
         self, model: KernelModel, names: Sequence[str] | None = None, fit: tuple[TriClassProblem, TriClassState] | None = None
     ) -> Tables:
-        """Return of a fit the validation beside the baselines, the starts, and every start step by step."""
+        """Return, if the fit is given, the validation with the baselines, the starts, and every start step by step."""
         if fit is None:
             return {}
         problem, state = fit
@@ -157,9 +158,9 @@ def shared_problem(
     folds: Sequence[np.ndarray],
     resources: Resources,
 ) -> TriClassProblem:
-    """Return the problem of fits without the labelled rows of a mask each, and of the folds of a validation of the first.
+    """Return the problem of fits without the labelled rows of each mask, and of the folds of a validation of the first.
 
-    Folds that nobody asked for are left out where they do not fit the memory, or the solver reads by passes.
+    Folds of an automatic validation are omitted if they do not fit in memory, or if the solver reads by passes.
     """
     spec, is_asked = resolve_kernel(config, inputs.data, inputs.held_out, inputs.counts), config.validation != "auto"
     machines, limit = count_machines(config, len(fits), len(folds) if is_asked else 0), resources.driver_memory
@@ -174,7 +175,7 @@ def shared_problem(
 
 
 def _doubts(problem: TriClassProblem, state: TriClassState) -> list[str]:
-    """Return whether the unlabelled rows did not help, where that was measured."""
+    """Return a warning if the validation shows that the unlabelled rows did not help."""
     better = problem.better_baseline(state)
     if better is None:
         return []
@@ -204,7 +205,7 @@ def _start_row(problem: TriClassProblem, name: str, machine: SearchState) -> dic
 
 
 def validation_rows(array: np.ndarray) -> list[dict[str, Any]]:
-    """Return the rows of a validation from those of a model's array: accuracy, deviation (NaN where there is none), folds."""
+    """Return the rows of a validation from the array of a model: accuracy, deviation (NaN if unknown), folds."""
     names = (*BASELINES, "3C-SVM")
     return [
         {"machine": name, "accuracy": accuracy, "deviation": None if deviation != deviation else deviation, "folds": int(folds)}

@@ -1,10 +1,10 @@
-"""The tri-class support vector machine: a step solves the next convex problem of every start that still runs.
+"""The tri-class support vector machine: a step solves the next convex problem of every running start.
 
 Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, chapter 5. All starts, and
-the folds of a validation, share one Gram matrix; the first step fits the machine on the labelled rows and the one with every unlabelled
-row irrelevant, which starts begin from and which the validation compares with.
+the folds of a validation, share one Gram matrix. The first step fits two SVMs: one on the labelled rows, and one with every unlabelled row
+irrelevant. Starts begin from them, and the validation compares with them.
 
-By passes fits take 3 to 5 times (rows of a linear kernel) or 11 to 22 times (blocks of Gaussians) as long as with the matrix here.
+By passes, fits take 3 to 5 times (rows of a linear kernel) or 11 to 22 times (blocks of Gaussians) as long as with the matrix in memory.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DISTRIBUTED = {
 
 @dataclass(frozen=True)
 class TriClassState:
-    """State of the searches."""
+    """State of the searches from all starts."""
 
     record_name: ClassVar[str] = "TriClassState"
     iteration: int
@@ -61,14 +61,14 @@ class TriClassState:
 
 
 def start_names(config: TriClassConfig) -> list[str]:
-    """Return the starts of a fit."""
+    """Return the names of the starts of a fit."""
     randoms = [f"random-{k}" for k in range(config.n_random)]
     return ["usvm", "svm3", "s3vm", *randoms] if config.start == "best" else randoms if config.start == "random" else [config.start]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What a fit decides from sizes, once."""
+    """Decisions of a fit that depend on sizes, made once."""
 
     settings: GramSettings  # where the entries of the Gram matrix lie
     solver_reads: Literal["matrix", "blocks", "rows"] = "matrix"  # in this process; or by passes over its blocks, or over linear rows
@@ -77,8 +77,8 @@ class Layout:
 
 @dataclass(eq=False)
 class TriClassProblem:
-    """Searches from several starts on the rows of a fit. A validation that nobody asked for (``"auto"``) follows the fit, and takes its
-    best start alone.
+    """Searches from several starts on the rows of a fit. An automatic validation (``"auto"``) runs after the fit, from its best start
+    alone.
     """
 
     config: TriClassConfig
@@ -98,7 +98,7 @@ class TriClassProblem:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Rows, where the Gram matrix lies and who solves with it, tasks, memory of a task."""
+        """Numbers of rows, where the Gram matrix is kept and problems are solved, tasks, and memory of a task in bytes."""
         inputs, layout, n_folds = self.inputs, self.layout, len(self.points) - self.n_fits
         machines = count_machines(self.config, self.n_fits, n_folds)
         return {
@@ -137,7 +137,7 @@ class TriClassProblem:
         return DISTRIBUTED[self.layout.solver_reads]
 
     def grams(self, resources: Resources) -> Grams | LinearGram:
-        """Return the Gram matrix, its passes to run where ``resources`` say."""
+        """Return the Gram matrix, whose passes run in ``resources``."""
         if self._lazy_grams is None:
             data: Any = self.inputs.data
             if isinstance(data, JoinedStores) and self.layout.rows_here and resources.executor.kind == "sync":
@@ -149,7 +149,7 @@ class TriClassProblem:
         return self._lazy_grams(resources)
 
     def gram(self, resources: Resources) -> Gram:
-        """Return the matrix for the solver, with the mean of the unlabelled points where their balance is fixed."""
+        """Return the matrix for the solver, with the mean of the unlabelled points if their balance is fixed."""
         if self._gram is None:
             grams = self.grams(resources)
             if isinstance(grams, LinearGram):
@@ -161,12 +161,12 @@ class TriClassProblem:
 
     @property
     def search(self) -> SearchSettings:
-        """How machines are improved."""
+        """Settings of the search."""
         c = self.config
         return SearchSettings(c.algorithm, c.tol, c.inner_tol, c.max_iter, 1.0 / c.C, c.D)
 
     def advance(self, state: TriClassState, gram: Gram, seed: int) -> TriClassState:
-        """Return the state with the first machines, or with one more convex problem of every start that runs solved."""
+        """Return the state with the first SVMs, or after one more convex problem of every running start."""
         if not state.iteration:
             new = self._start(state, gram, seed, range(self.n_fits if self.is_brief else len(self.points)), self.names)
         elif self._waits(state) and all(machine.stop for machine in state.machines):
@@ -182,7 +182,7 @@ class TriClassProblem:
         return self.is_brief and len(state.machines) == self.n_fits * len(self.names)
 
     def _start(self, state: TriClassState, gram: Gram, seed: int, parts: Iterable[int], names: Sequence[str]) -> TriClassState:
-        """Return the state with the first machines of some parts."""
+        """Return the state with the first SVMs of the given fits or folds."""
         machines, baselines = list(state.machines), list(state.rivals)
         for part in parts:
             points = self.points[part]
@@ -200,12 +200,12 @@ class TriClassProblem:
         return TriClassState(state.iteration + 1, tuple(machines), state.rivals, state.path)
 
     def _part_of(self, k: int) -> int:
-        """Return the fit or fold of a machine."""
+        """Return the index of the fit or fold to which SVM k belongs."""
         of_fits = self.n_fits * len(self.names)
         return k // len(self.names) if k < of_fits or not self.is_brief else self.n_fits + k - of_fits
 
     def best(self, state: TriClassState, part: int = 0) -> SearchState:
-        """Return the machine of least objective, of a fit or of a fold; the first among equals."""
+        """Return the search with the smallest objective, of a fit or fold; on ties the first."""
         machines = [machine for k, machine in enumerate(state.machines) if self._part_of(k) == part]
         return min(machines, key=lambda machine: machine.objective)
 
@@ -216,18 +216,18 @@ class TriClassProblem:
         return np.array(rows, dtype=np.float64).reshape(-1, len(PATH_COLUMNS))
 
     def counts(self, machine: SearchState) -> dict[str, int]:
-        """Return the unlabelled rows assigned to -1, 0 and +1."""
+        """Return the numbers of unlabelled rows assigned to -1, 0 and +1."""
         assigned = machine.labels[self.inputs.unlabelled]
         return {name: int(np.sum(assigned == side)) for name, side in (("minus", -1), ("zero", 0), ("plus", 1))}
 
     def right(self, machine: SearchState, rows: np.ndarray) -> np.ndarray:
-        """Return whether a machine is right, of the labelled rows of two classes among some."""
+        """Return, for the labelled rows of the two classes in ``rows``, whether the model classifies them correctly."""
         labels = self.inputs.labels
         right = np.where(machine.decision[: len(labels)] > 0, 1.0, -1.0) == labels
         return right[rows & self.inputs.relevant]
 
     def accuracy(self, machine: SearchState, rows: np.ndarray) -> float:
-        """Return the share of labelled rows of two classes, among some, that a machine gets right; NaN where there are none."""
+        """Return the accuracy of a model on the labelled rows of the two classes in ``rows``; NaN if there are none."""
         right = self.right(machine, rows)
         return float(right.mean()) if right.size else NAN
 
@@ -248,7 +248,7 @@ class TriClassProblem:
         }
 
     def validation(self, state: TriClassState) -> list[dict[str, Any]]:
-        """Return the accuracy of the machine and of its two baselines on rows held out: of the fit, else of the folds' fits."""
+        """Return the accuracy of the model and of its two baselines on held-out rows: of the fit, else of the folds."""
         rows = []
         for name, parts in self._validated(state).items():
             scores = [float(right.mean()) if right.size else NAN for right in parts]
@@ -258,7 +258,7 @@ class TriClassProblem:
         return rows
 
     def _validated(self, state: TriClassState) -> dict[str, list[np.ndarray]]:
-        """Return of every machine by name whether it is right on the rows held out, fold by fold."""
+        """Return, for every model by name, whether it classifies the held-out rows correctly, fold by fold."""
         n_folds, test = len(self.points) - self.n_fits, self.masks[0]
         parts = range(self.n_fits, len(self.points)) if n_folds else range(1 if test is not None else 0)
         seen: dict[str, list[np.ndarray]] = {}
@@ -272,10 +272,12 @@ class TriClassProblem:
         return seen
 
     def better_baseline(self, state: TriClassState) -> tuple[str, int, int] | None:
-        """Return the baseline that is right on more rows held out than the machine, by more than the standard error of the difference.
+        """Return the baseline that classifies more held-out rows correctly than the model, by more than the standard error of the
+        difference.
 
-        With it on how many rows it is right where the machine is wrong, and the other way round; of two the one with the greater
-        difference. The difference of b and c such rows has the standard error ``sqrt(b + c)``.
+        Also return the number b of rows on which only the baseline is correct, and the number c on which only the model is. The difference
+        b - c
+        has standard error ``sqrt(b + c)``. Of two such baselines, the one with the larger difference is returned.
         """
         seen = {name: np.concatenate([np.zeros(0, bool), *parts]) for name, parts in self._validated(state).items()}
         better = []
@@ -287,7 +289,9 @@ class TriClassProblem:
 
 
 def decide(config: TriClassConfig, spec: KernelSpec, inputs: TriClassInputs, resources: Resources, machines: int) -> Layout:
-    """Return the matrix in this process where it and what is made of it fit the driver's memory, else passes over its blocks."""
+    """Return a layout with the matrix in this process if it and its derived matrices fit in the driver's memory, else with passes over its
+    blocks.
+    """
     data, limit = inputs.data, resources.driver_memory
     near = replace(GramSettings.of(data, resources, [spec], config.grams), counts=inputs.counts)
     here = Layout(near, rows_here=rows_bytes(data) <= ROWS_SHARE * limit)
@@ -303,18 +307,18 @@ def decide(config: TriClassConfig, spec: KernelSpec, inputs: TriClassInputs, res
 
 
 def is_twofold(config: TriClassConfig) -> bool:
-    """Return whether unlabelled rows have two variables of a convex problem each."""
+    """Return whether each unlabelled row has two variables in a convex problem."""
     return config.algorithm != "mm" and not config.all_relevant
 
 
 def count_machines(config: TriClassConfig, fits: int, folds: int) -> int:
-    """Return the machines of some fits and of the folds of a validation: every start, and the two they begin from."""
+    """Return the number of SVMs of some fits and of the folds of a validation: every start, and the two from which starts begin."""
     starts = len(start_names(config))
     return fits * (starts + len(BASELINES)) + folds * ((1 if config.validation == "auto" else starts) + len(BASELINES))
 
 
 def driver_items(config: TriClassConfig, layout: Layout, inputs: TriClassInputs, limit: int, machines: int) -> tuple[Item, ...]:
-    """Return what the driver holds of n rows, u of them unlabelled: rows, kernel, the matrix of a convex problem, vectors, model."""
+    """Return the memory of the driver: rows, kernel, the matrix of a convex problem, vectors, model."""
     data, n, u = inputs.data, inputs.data.n_rows, inputs.n_unlabelled
     twofold, nbytes = is_twofold(config), rows_bytes(data)
     vectors = (

@@ -1,7 +1,7 @@
 """The second layer over Gram matrices: the exponential of their weighted sum, and sums of their entries weighted by it.
 
-Everything is one pass over the block pairs, wherever they lie, with the same bits: in memory the bank answers without a pass. A second
-layer beyond the driver's memory is a matrix of single precision that only passes see.
+Each computation is one pass over the block pairs, with the same bits wherever they are stored; in memory, no pass is needed. A second layer
+that exceeds the driver's memory is a matrix in single precision that only passes read.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ def layer_chunk(ref: PairRef, weights: np.ndarray, norms: Norms) -> list[Filled]
 
 
 def weigh_chunk(ref: PairRef, weights: np.ndarray, beta: Shared, norms: Norms) -> list[TileSums]:
-    """Return the shares of one block pair in ``beta' (K2 o K_q) beta``."""
+    """Return the contributions of one block pair to ``beta' (K2 o K_q) beta``."""
     block = load_normalised(ref, norms)
     return [block_sums(block, ref.rows, ref.cols, block_layer(block, weights), resolve(beta))]
 
 
 def exponential_chunk(ref: PairRef, scale: np.ndarray, beta: Shared, norms: Norms) -> list[TileSums]:
-    """Return the shares of one block pair in ``beta' exp(K_q) beta``, kernel by kernel."""
+    """Return the contributions of one block pair to ``beta' exp(K_q) beta``, kernel by kernel."""
     vectors, blocks = resolve(beta)[None], zip(load_normalised(ref, norms), scale, strict=True)
     layers = (exponentiate(factor * block.astype(np.float64))[None] for block, factor in blocks)
     return [TileSums(ref.rows, ref.cols, np.concatenate([tile_sums(layer, ref.rows, ref.cols, vectors).values for layer in layers]))]
 
 
 def layer_bytes(ref: PairRef) -> int:
-    """Bound the memory of a task: the loaded block, one pair of the second layer in float64 and three of its copies."""
+    """Bound the memory of a task in bytes: the loaded block, one pair of the second layer in float64, and three copies of it."""
     return pair_bytes(ref) + 4 * matrix_bytes(ref, 8)
 
 
@@ -53,7 +53,7 @@ def layer_pass(name: str, chunk: Callable[..., list[Any]], refs: Sequence[PairRe
 
 
 def layer_pass_bytes(refs: Sequence[PairRef], k: int, block: int, *, whole: bool) -> int:
-    """Return the bytes of the largest step of any of these passes; ``whole``: where the layer itself comes to the driver."""
+    """Return the memory in bytes of the largest step of these passes. ``whole``: the driver receives the layer itself."""
     sums = layer_pass("planned", list, refs, layer_sums_bytes(k, block)).memory_bound
     if not whole:
         return sums
@@ -61,7 +61,7 @@ def layer_pass_bytes(refs: Sequence[PairRef], k: int, block: int, *, whole: bool
 
 
 def layer_sums_bytes(k: int, block: int) -> int:
-    """Return the bytes of the shares of all tiles of a block pair in sums over k kernels."""
+    """Return the bytes of the contributions of all tiles of a block pair to sums over k kernels."""
     return forms_bytes(k, 1, block)
 
 
@@ -70,9 +70,9 @@ def _layer_result(batch: Sequence[PairRef]) -> int:
 
 
 class LayerGrams(Grams):
-    """Gram matrices as the first layer of a two-layer machine, a :class:`~gramplane.kernels.bank.two_layer.Layer`.
+    """Gram matrices as the first layer of a two-layer SVM, a :class:`~gramplane.kernels.bank.two_layer.Layer`.
 
-    With ``layer_by_passes`` the driver holds no more of the second layer than the solver works on.
+    With ``layer_by_passes`` the driver holds only the part of the second layer that the solver works on.
     """
 
     grows = True
@@ -80,9 +80,9 @@ class LayerGrams(Grams):
     _layer: np.ndarray | None = None
 
     def kernel(self, mu: np.ndarray) -> np.ndarray | Gram | None:
-        """Return ``K2(mu) = exp(sum_q mu_q K_q)``, float64 ``(n, n)`` or by passes, or ``None`` where its largest exponent is refused.
+        """Return ``K2(mu) = exp(sum_q mu_q K_q)``, float64 ``(n, n)`` or by passes, or None if its largest exponent exceeds the limit.
 
-        The matrix is overwritten by the next call.
+        The next call overwrites the matrix.
         """
         weights, inner = np.asarray(mu, np.float64) * self.scale, np.asarray(mu, np.float64) @ self.diagonals()
         if is_refused(inner):
@@ -100,14 +100,14 @@ class LayerGrams(Grams):
         return self._layer
 
     def weigh(self, mu: np.ndarray, kernel: Any, beta: np.ndarray) -> np.ndarray:
-        """Return ``beta' (K2 o K_q) beta`` of every kernel, ``(k,)``, where ``kernel`` is ``K2(mu)``; one pass over all entries."""
+        """Return ``beta' (K2 o K_q) beta`` of every kernel, ``(k,)``, where ``kernel`` is ``K2(mu)``, in one pass over all entries."""
         if self._bank is not None:
             return bank_sums(self._bank, kernel, beta) * self.scale
         weights = np.asarray(mu, np.float64) * self.scale
         return self._sums("layer-sums", weigh_chunk, weights, self._shared(beta), self._norms) * self.scale
 
     def exponential_forms(self, beta: np.ndarray) -> np.ndarray:
-        """Return ``beta' exp(K_q) beta`` of every kernel, ``(k,)``; one pass over all entries."""
+        """Return ``beta' exp(K_q) beta`` of every kernel, ``(k,)``, in one pass over all entries."""
         return self._sums("layer-forms", exponential_chunk, self.scale, self._shared(beta), self._norms)
 
     def _sums(self, name: str, chunk: Callable[..., list[Any]], *broadcast: object) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Two-layer multiple kernel learning as a method: from a store to a problem, from its state to model, summary and tables."""
+"""Two-layer multiple kernel learning as a method: problem from a store, model, summary and tables from the final state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LAYER_SHARE = 0.5  # share of the driver's memory for the second layer and the s
 
 
 class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelModel]):
-    """Support vector machines on the exponential of a weighted sum of kernels, weights learnt with them."""
+    """Support vector machines on the exponential of a weighted sum of kernels, with learnt weights."""
 
     name = "two-layer-mkl"
     config = TwoLayerConfig
@@ -39,8 +39,8 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
     models = (KernelModel,)
 
     def read_inputs(self, config: TwoLayerConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[TwoLayerConfig, Inputs]:
-        """Return parameters, and target and weights of a store; ``extra`` may hold ``test_share``. Raises DataError: the target is
-        real-valued.
+        """Return the parameters, and the target and weights of a store; ``extra`` may contain ``test_share``. Raises DataError for a real
+        target.
         """
         config, inputs = with_gram_store(config, store_inputs(resources, self.name))
         if inputs.classes is None:
@@ -50,8 +50,8 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
         return config, inputs.without(held_out_rows(extra, inputs.target, resources.seed, inputs.classes))
 
     def problem(self, config: TwoLayerConfig, inputs: Inputs, resources: Resources) -> TwoLayerProblem:
-        """Return the problem of a fit. Raises ValueError: kernels that do not suit the data; MemoryBoundExceeded: more kernels or rows than
-        the memory allows.
+        """Return the problem of a fit. Raises ValueError for kernels that do not suit the data, and MemoryBoundExceeded if kernels or rows
+        exceed the memory.
         """
         config, data = with_decided_kernels(config, inputs.data, resources, inputs.counts), inputs.data
         if config.infinite and data.holds != "columns":
@@ -70,7 +70,7 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
         return problem
 
     def init(self, problem: TwoLayerProblem, resources: Resources) -> TwoLayerState:
-        """Return the machines at random weights."""
+        """Return the initial state: the SVMs at random weights."""
         none, rng = np.zeros(0), np.random.default_rng(resources.seed)
         grams, count = problem.grams(none, resources), len(problem.problems) * problem.config.n_restarts
         emit_warnings(grams, resources)
@@ -83,7 +83,7 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
         return TwoLayerState(0, tuple(machines), none)
 
     def step(self, problem: TwoLayerProblem, state: TwoLayerState, resources: Resources) -> Step[TwoLayerState]:
-        """Take one step with every machine that moves; when none does, keep the best starts and look for a new kernel."""
+        """Take one step with every running start. When none is left, keep the best starts and search for a new kernel."""
         count = len(state.machines)
         machines = tuple(
             machine if machine.stop else problem.move(machine, problem.machine(index, count, state.widths, resources))
@@ -94,7 +94,7 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
         return Step(problem.end_round(new, resources) if all(machine.stop for machine in machines) else new, metrics)
 
     def result(self, problem: TwoLayerProblem, state: TwoLayerState, resources: Resources) -> Result[KernelModel]:
-        """Return the model of the last weights, which are the best, with certificates, and how many kernels and rows were selected."""
+        """Return the model with the last weights, which are the best, with certificates and the numbers of selected kernels and rows."""
         machines, idle = problem.best(state), _idle_machines(problem, state)
         for message in idle:
             resources.emit({"event": "warning", "message": message})
@@ -141,12 +141,12 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
     def tables(
         self, model: KernelModel, names: Sequence[str] | None = None, fit: tuple[TwoLayerProblem, TwoLayerState] | None = None
     ) -> Tables:
-        """Return kernels by weight, and the weights of the heaviest along the iterations; by class for several."""
+        """Return the kernels by weight, and the largest weights along the iterations; by class if there are several."""
         return followed_tables(model, names)
 
 
 def _idle_machines(problem: TwoLayerProblem, state: TwoLayerState) -> list[str]:
-    """Return a message where machines have no kernel with a weight: they give every row the same decision."""
+    """Return a warning if models have no kernel with non-zero weight, so that every row gets the same decision value."""
     labels, count = problem.inputs.labels, len(problem.problems)
     names = [repr(labels[m]) for m, machine in enumerate(problem.best(state)) if not machine.mu.any()]
     if not names:

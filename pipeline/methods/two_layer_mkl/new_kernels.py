@@ -1,4 +1,4 @@
-"""The search for a Gaussian kernel that helps a two-layer machine (Zhuang, thesis, 2011, section 4.3), by passes over candidates."""
+"""The search for a Gaussian kernel that improves a two-layer SVM (Zhuang, thesis, 2011, section 4.3), by passes over candidates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DISTANCE_QUANTILES = (0.95, 0.05)
 
 
 class Candidate(NamedTuple):
-    """A Gaussian ``exp(-width ||x - z||^2)`` and by how much it helps; positive if it does."""
+    """A Gaussian ``exp(-width ||x - z||^2)`` and its gain, positive if it helps."""
 
     width: float
     gain: float
@@ -31,11 +31,13 @@ class Candidate(NamedTuple):
 def best_candidate(
     config: TwoLayerConfig, penalty: float, grams: LayerGrams, point: TwoLayerPoint, weight: np.ndarray | None = None
 ) -> Candidate | None:
-    """Return the Gaussian that helps a machine most, or ``None`` where all rows are equal.
+    """Return the Gaussian with the largest gain, or None if all rows are equal.
 
-    By the rule ``descent`` the gain is ``1/2 beta'(K2 o k) beta - penalty``, how fast the objective falls towards k; at the optimum of the
-    enlarged problem it is nowhere positive. By the rule ``thesis`` it is the difference of ``1/2 beta' K2 beta - penalty * sum of weights``
-    between k alone with weight one and the present combination. Rows tell the range of widths as often as ``weight`` says.
+    By the rule ``descent`` the gain is ``1/2 beta'(K2 o k) beta - penalty``, the rate at which the objective decreases towards k; at the
+    optimum of the enlarged problem it is nowhere positive. By the rule ``thesis`` it is the difference of
+    ``1/2 beta' K2 beta - penalty * sum of weights`` between k alone with weight one and the current combination. ``weight`` has the counts
+    of
+    the rows from which the range of widths is computed.
     """
     span = config.gamma_range or gamma_range(grams.data, weight)
     best: Candidate | None = None
@@ -67,15 +69,15 @@ def _gains(config: TwoLayerConfig, penalty: float, grams: LayerGrams, point: Two
 
 
 def _first_layer(grams: LayerGrams, specs: list[KernelSpec], policy: Policy) -> LayerGrams:
-    """Return kernels over the same rows, with the block size of the machine's."""
+    """Return kernels over the same rows, with the block size of the SVM's kernels."""
     settings = GramSettings(policy, grams.settings.block, counts=grams.settings.counts)
     return LayerGrams(grams.data, specs, settings, grams.resources, centre=True)
 
 
 def gamma_range(data: BlockStore | MemoryBlocks, weight: np.ndarray | None = None) -> tuple[float, float] | None:
-    """Return the inverse quantiles of the squared distances between different rows; ``None`` where all rows are equal.
+    """Return the inverse quantiles of the squared distances between different rows; None if all rows are equal.
 
-    ``weight`` ``(n,)``: how often rows count.
+    ``weight`` ``(n,)`` has the counts of the rows.
     """
     ids = sampled_rows(data.n_rows, weight)
     found = distance_quantiles(rows_at(data, ids), DISTANCE_QUANTILES, None if weight is None else weight[ids])

@@ -1,8 +1,8 @@
 """Two-layer multiple kernel learning (Zhuang, thesis, 2011, chapter 4): projected gradient steps on the weights of the first layer.
 
-Objective, gradient and step are those of :mod:`gramplane.kernels.bank.two_layer`. Machines one-vs-rest, and random starts of each, go side
-by side. When all of them have stopped the best start of each machine is kept; with ``infinite`` a Gaussian kernel towards which the
-objective falls is then added (:mod:`gramplane.pipeline.methods.two_layer_mkl.new_kernels`), and the steps go on.
+Objective, gradient and step are those of :mod:`gramplane.kernels.bank.two_layer`. One-vs-rest SVMs, and the random starts of each, advance
+in parallel. When all have stopped, the best start of each is kept. With ``infinite``, a Gaussian kernel that decreases the objective is
+then added (:mod:`gramplane.pipeline.methods.two_layer_mkl.new_kernels`), and the steps continue.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FIRST_WEIGHT_SHARE = 1e-3  # of the sum of the others: weight of a new kernel to
 
 @dataclass(frozen=True)
 class LayerState:
-    """One machine from one start: its point, and how it goes on."""
+    """State of one SVM from one start: its point, step size and history."""
 
     record_name: ClassVar[str] = "LayerState"
     mu: np.ndarray  # (k,) weights
@@ -61,11 +61,10 @@ class LayerState:
 
     @classmethod
     def at(cls, point: TwoLayerPoint, eta: float, path: np.ndarray) -> LayerState:
-        """Return the state of a machine that has taken no step from a point yet."""
+        """Return the state at a point, before the first step."""
         return cls(point.mu, point.slopes, point.beta, point.decision, point.bias, point.value, point.gap, eta, 0, 0, path)
 
     def point(self) -> TwoLayerPoint:
-        """Return the point."""
         return TwoLayerPoint(self.mu, self.value, self.gap, self.slopes, self.beta, self.bias, self.decision)
 
 
@@ -82,7 +81,7 @@ class TwoLayerState:
 
 @dataclass(eq=False)
 class TwoLayerProblem:
-    """Machines side by side on the exponential of a weighted sum of the kernels ``specs``, and of those that are added."""
+    """SVMs that advance in parallel on the exponential of a weighted sum of the kernels ``specs``, and of added kernels."""
 
     config: TwoLayerConfig
     inputs: Inputs
@@ -104,7 +103,7 @@ class TwoLayerProblem:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Gram policy, tasks of a pass, memory of a task and of the driver."""
+        """Gram policy, number of tasks per pass, memory of a task and of the driver in bytes."""
         config, n = self.config, self.inputs.data.n_rows
         # Over the first layer with as many new kernels as it may have.
         passes = GramPasses(self.inputs.data, self.kernels(np.ones(self.n_new)), self.settings, self.planned)
@@ -122,7 +121,7 @@ class TwoLayerProblem:
         }
 
     def _steps(self, passes: GramPasses) -> list[int]:
-        """Return the bytes of what makes both layers, asks them, tries new kernels, and answers a solver."""
+        """Return the memory in bytes of the steps that compute both layers, sum their entries, try new kernels, and serve a solver."""
         refs, block = passes.refs, passes.settings.block
         steps = [passes.load(), passes.solver() if self.layer_by_passes else 0]
         if self.n_new:
@@ -139,7 +138,7 @@ class TwoLayerProblem:
         return (BLOCKS_WORK, *LAYER_WORK, *(SUM_WORK if self.layer_by_passes else ()))
 
     def driver_items(self) -> tuple[Item, ...]:
-        """Return what the driver holds of the first layer: entries of kernels, the second layer, vectors of the machines."""
+        """Return the memory of the driver: entries of the kernels of the first layer, the second layer, and vectors of the SVMs."""
         n, k, memory = self.inputs.data.n_rows, len(self.specs) + self.n_new, self.planned.driver_memory
         working_set = "a solver's working set of the second layer", int(MATRIX_SHARE * memory)
         whole = "second layer in double precision, and the solver's copy of it", layer_bytes(n)
@@ -151,7 +150,7 @@ class TwoLayerProblem:
         return (*self.specs, *(KernelSpec("rbf", (("gamma", float(width)),), None, self.config.normalize) for width in widths))
 
     def grams(self, widths: np.ndarray, resources: Resources) -> LayerGrams:
-        """Return the Gram matrices of all kernels: a function of data and settings, made anew after a resume."""
+        """Return the Gram matrices of all kernels. They follow from data and settings, and are computed again after a resume."""
         specs = self.kernels(widths)
         if self._grams is None or self._grams.specs != specs:
             self._grams = None  # frees the old ones first
@@ -161,12 +160,12 @@ class TwoLayerProblem:
         return self._grams
 
     def machine(self, index: int, count: int, widths: np.ndarray, resources: Resources) -> TwoLayerObjective:
-        """Return objective and gradient of one machine of ``count``, starts of one problem together."""
+        """Return objective and gradient of SVM ``index`` out of ``count``; the random starts of a problem are consecutive."""
         problem = self.problems[index * len(self.problems) // count]
         return TwoLayerObjective(self.grams(widths, resources), problem, self.penalty, self._scratch)
 
     def move(self, machine: LayerState, problem: TwoLayerObjective) -> LayerState:
-        """Return a machine after one step."""
+        """Return the state of an SVM after one step."""
         config, old = self.config, machine.point()
         point, eta, tried = self._descend(problem, old, machine.eta)
         self.check(point, problem.layer)
@@ -175,7 +174,7 @@ class TwoLayerProblem:
         return replace(new, stop=self._stop_reason(new, point is old, tried))
 
     def _descend(self, problem: TwoLayerObjective, old: TwoLayerPoint, eta: float) -> tuple[TwoLayerPoint, float, bool]:
-        """Return the next point, the next first length, and whether any step promised enough to be tried."""
+        """Return the next point, the next initial step length, and whether any step was promising enough to be tried."""
         min_decrease = MIN_PROMISE_SHARE * self.config.decrease_tol
         point, length = problem.step(old, eta, min_decrease)
         if point is old and length == eta:
@@ -194,14 +193,14 @@ class TwoLayerProblem:
         return "max_iter" if machine.steps >= self.config.max_iter else None
 
     def check(self, point: TwoLayerPoint, layer: Layer) -> None:
-        """Refuse a kernel that is not positive semi-definite, once a machine has met negative curvature."""
+        """Raise an error for a kernel that is not positive semi-definite, if the solver met negative curvature."""
         if point.indefinite and not self._kernels_checked:
             self._kernels_checked = True
             assert isinstance(layer, LayerGrams)
             refuse_indefinite(layer)
 
     def best(self, state: TwoLayerState) -> tuple[LayerState, ...]:
-        """Return the start with the smallest objective of every machine."""
+        """Return the start with the smallest objective for every one-vs-rest SVM."""
         starts = len(state.machines) // len(self.problems)
         groups = [state.machines[first : first + starts] for first in range(0, len(state.machines), starts)]
         return tuple(min(group, key=lambda machine: machine.value) for group in groups)
@@ -216,7 +215,7 @@ class TwoLayerProblem:
         return replace(state, stop=joint_stop([machine.stop for machine in state.machines], UNFINISHED))
 
     def _choose_widths(self, state: TwoLayerState, resources: Resources) -> list[float]:
-        """Return the widths that help some machine, the most helpful first; none when the one added last got no weight."""
+        """Return the widths that improve any SVM, those with the largest gain first; none if the kernel added last got no weight."""
         if len(state.widths) and not any(machine.mu[-1] > 0.0 for machine in state.machines):
             return []
         grams = self.grams(state.widths, resources)
@@ -235,7 +234,7 @@ class TwoLayerProblem:
         return replace(state, widths=widths, machines=tuple(machines))
 
     def _add_to_machine(self, machine: LayerState, added: int, problem: TwoLayerObjective) -> LayerState:
-        """Return a machine with new kernels of weight zero, or of a small one where that is needed and does no harm."""
+        """Return the state with new kernels of weight zero, or of a small weight if it is needed and does not increase the objective."""
         mu = np.append(machine.mu, np.zeros(added))
         kernel = problem.layer.kernel(mu)
         assert kernel is not None  # the sum has not changed
@@ -263,7 +262,7 @@ class TwoLayerProblem:
 
 
 def most_new_kernels(config: TwoLayerConfig) -> int:
-    """Return how many kernels may be added, those that are only tried among them."""
+    """Return the largest number of kernels that may be added, including those that are only tried."""
     return config.max_new_kernels + N_WIDTHS if config.infinite else 0
 
 
@@ -273,14 +272,14 @@ def layer_bytes(n: int) -> int:
 
 
 def resolve_penalty(config: TwoLayerConfig, n_rows: float) -> float:
-    """Return the weight of the sum of the kernel weights: ``config.penalty``, or a tenth of the trace of a normalised kernel over the rows
-    learnt from.
+    """Return the weight of the sum of the kernel weights: ``config.penalty``, or a tenth of the trace of a normalised kernel over the
+    training rows.
     """
     return PENALTY_SHARE * (1 if config.normalize == "unit_trace" else n_rows) if config.penalty is None else config.penalty
 
 
 def refuse_indefinite(grams: LayerGrams) -> None:
-    """Name a kernel that is not positive semi-definite beyond round-off on some rows. Raises DataError if there is one."""
+    """Raise a DataError that names a kernel that is not positive semi-definite, beyond rounding, on some rows."""
     for spec, gram in zip(grams.specs, grams.corner(N_CHECKED_ROWS), strict=True):
         values = np.linalg.eigvalsh(gram.astype(np.float64))
         if values[0] < -MIN_NEGATIVE_SHARE * max(float(values[-1]), -float(values[0])):

@@ -1,4 +1,4 @@
-"""Charts of unsupervised multiple kernel learning: bases that change."""
+"""Charts of unsupervised multiple kernel learning: changes of the bases."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...records.run_view import RunView, has_values
 
 
 def changed_bases(runs: Sequence[RunView]) -> list[Chart]:
-    """Return how many points changed their bases in each round, and how many kept them."""
+    """Return a chart of the numbers of points that changed or kept their bases in each round."""
     runs = [run for run in runs if run.method == "unsupervised-mkl" and has_values(run.column("changed"))]
     if not runs:
         return []

@@ -1,7 +1,7 @@
 """Sparse codes of all points by passes: residuals over strips of points, and codes over a few candidates of each point.
 
 The inner products are those of the rows, or of a weighted sum of kernels. This process holds the candidates and coefficients, at most
-MAX_CANDIDATES of a point: beyond these a code is that over the candidates found first, of which only the largest coefficients are asked.
+MAX_CANDIDATES per point. Beyond them, a code uses the candidates found first; only its largest coefficients are needed.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ GROUP = 8  # points whose candidates are read together
 
 @dataclass(frozen=True)
 class RowInner:
-    """Inner products of the rows, constant columns like any other."""
+    """Inner products of the rows, with constant columns treated like any other."""
 
     def strip(self, points: Points) -> np.ndarray:
-        """Return those of some points with all, ``(c, n)``."""
+        """Return the inner products of the given points with all points, ``(c, n)``."""
         rows = PassRows(points, scale_as_given)
         own, out = rows.take(points.ids), np.empty((len(points.ids), points.size[0]))
         for lo, block in rows.blocks():
@@ -40,7 +40,7 @@ class RowInner:
         return out
 
     def squares(self, points: Points, sets: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return those within sets of points."""
+        """Return the inner products within each set of points."""
         return [row_products(part, part) for part in rows_of_sets(PassRows(points, scale_as_given), sets)]
 
 
@@ -49,7 +49,7 @@ Products = RowInner | KernelSum  # inner products of some points with all, and w
 
 @dataclass(frozen=True)
 class Codes:
-    """Candidates of every point and their coefficients, as the arrays of a csr matrix; zeros are kept."""
+    """Candidates of every point and their coefficients, as the arrays of a CSR matrix with explicit zeros."""
 
     indptr: np.ndarray
     ids: np.ndarray
@@ -67,7 +67,7 @@ class Codes:
         return sp.csr_array((self.values, self.ids, self.indptr), shape=(n, n))
 
     def joined(self, rows: np.ndarray, fresh: np.ndarray) -> Codes:
-        """Return them with further candidates ``fresh`` of points ``rows``, of coefficient zero."""
+        """Return the codes with further candidates ``fresh`` of points ``rows``, with coefficient zero."""
         n = len(self.indptr) - 1
         counts = np.diff(self.indptr)
         own = np.concatenate([np.repeat(np.arange(n), counts), rows])
@@ -77,12 +77,12 @@ class Codes:
 
 
 def residuals_chunk(strip: Points, inner: Products, count: int, *codes: Shared) -> Largest:
-    """Return the largest residuals of every point among those of a strip."""
+    """Return the largest residuals of every point among the points of a strip."""
     return largest_residuals(inner.strip(strip), strip.rows[0], Codes(*map(resolve, codes)).matrix, count)
 
 
 def codes_chunk(points: Points, inner: Products, penalties: Shared, indptr: Shared, ids: Shared) -> list[tuple[int, np.ndarray]]:
-    """Return the codes of some points over their candidates, one after the other."""
+    """Return the codes of some points over their candidates, point by point."""
     bounds, candidates, weights, parts = resolve(indptr), resolve(ids), resolve(penalties), []
     for lo in range(points.rows[0], points.rows[1], GROUP):
         some = range(lo, min(lo + GROUP, points.rows[1]))
@@ -93,29 +93,30 @@ def codes_chunk(points: Points, inner: Products, penalties: Shared, indptr: Shar
 
 @dataclass(frozen=True)
 class MergeLargest:
-    """Combine step: the largest of all parts."""
+    """Combines results by the largest residuals of all parts."""
 
     count: int
 
     def __call__(self, parts: Sequence[Largest]) -> Largest:
-        """Return the largest of several parts of the points."""
+        """Return the largest residuals over several parts of the points."""
         return merge_largest(parts, self.count)
 
 
 def fresh_candidates(n_bases: int) -> int:
-    """Return how many points may join the candidates of a point at a time."""
+    """Return the number of points that may be added to the candidates of a point at a time."""
     return max(MIN_FRESH, n_bases)
 
 
 @dataclass(frozen=True)
 class CodesMemory:
-    """Bound of the memory of a task: inner products of its points with all, twice in float64, residuals, candidates and their kernels."""
+    """Bound of the memory of a task in bytes: inner products of its points with all points, twice in float64, residuals, candidates and
+    their kernels.
+    """
 
     k: int
     n_bases: int
 
     def __call__(self, points: Points) -> int:
-        """Return the bytes."""
         (n, d), c = points.size, len(points.ids)
         held = points.nbytes if points.nbytes <= HELD_BYTES else 12 * points.entries * min(1.0, READ / n)
         local = GROUP * TILE * 24 * d + GROUP * TILE**2 * (4 * self.k + 16)
@@ -127,8 +128,8 @@ class CodesMemory:
 def coded_by_passes(
     resources: Resources, strips: Sequence[Points], inner: Products, k: int, n_bases: int, penalty: float, stop: str
 ) -> BasisArray:
-    """Return the bases of all points by sparse codes, ``(n, B)``, as :func:`umkl.coded_bases` does. ``k`` kernels are behind the inner
-    products; a penalty 0 takes PENALTY_SHARE of the largest of a point with another.
+    """Return the bases of all points by sparse codes, ``(n, B)``, as :func:`umkl.coded_bases` does. ``k`` is the number of kernels in the
+    inner products. A penalty of 0 stands for PENALTY_SHARE of the largest inner product of a point with another.
     """
     n, count, memory = strips[0].size[0], min(fresh_candidates(n_bases), strips[0].size[0] - 1), CodesMemory(k, n_bases)
     codes = Codes.none(n)
@@ -143,7 +144,7 @@ def coded_by_passes(
 
 
 def _violators(codes: Codes, left: Largest, penalties: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return points and numbers of their new candidates, as many as there is room for."""
+    """Return points, and numbers of their new candidates, within the limit of candidates."""
     n, counts = len(penalties), np.diff(codes.indptr)
     rows, places = np.nonzero((left.ids >= 0) & (left.values > (1.0 + CODE_TOL) * penalties[:, None]))
     fresh = left.ids[rows, places].astype(np.int64)
@@ -153,14 +154,14 @@ def _violators(codes: Codes, left: Largest, penalties: np.ndarray) -> tuple[np.n
 
 
 def residuals_pass(strips: Sequence[Points], memory: CodesMemory, count: int, *broadcast: object) -> Plan[Largest]:
-    """Return the pass over the largest residuals of all points."""
+    """Return the pass that computes the largest residuals of all points."""
     result = 12 * strips[0].size[0] * fresh_candidates(memory.n_bases) + 512
     program = BlockProgram("code-residuals", residuals_chunk, MergeLargest(count), memory, result, combine_bytes=40 * result)
     return plan(program, strips, *broadcast)
 
 
 def codes_pass(strips: Sequence[Points], memory: CodesMemory, *broadcast: object) -> Plan[list[tuple[int, np.ndarray]]]:
-    """Return the pass over the codes of all points."""
+    """Return the pass that computes the codes of all points."""
     result = 8 * MAX_CANDIDATES * max(len(strip.ids) for strip in strips) + 512
     program = BlockProgram("sparse-codes", codes_chunk, join_lists, memory, result, combine_bytes=2 * result * len(strips))
     return plan(program, strips, *broadcast)

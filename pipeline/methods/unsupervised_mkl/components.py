@@ -1,4 +1,4 @@
-"""What comes of a fit and what it takes: kernel principal components of the learnt kernel, and what the driver holds on either way."""
+"""Kernel principal components of the learnt kernel, and the memory of the driver with whole matrices and with passes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Components(NamedTuple):
 
 
 def principal_components(grams: Grams, weights: np.ndarray, count: int) -> Components:
-    """Return the components of a weighted sum that fits this process."""
+    """Return the components of a weighted sum of kernels that fits in this process."""
     gram = np.asarray(grams.combine(weights).rows(np.arange(grams.n)), np.float64)
     means = gram.mean(axis=0)
     centred = gram - means[:, None] - means[None, :] + means.mean()
@@ -47,7 +47,7 @@ def principal_components(grams: Grams, weights: np.ndarray, count: int) -> Compo
 
 
 def components_by_passes(total: CombinedGram, count: int) -> Components:
-    """Return the components of a weighted sum of which only products are known, each of a few vectors and one pass."""
+    """Return the components of a weighted sum that is known only by products, each with a few vectors in one pass."""
     means = total.matvec(np.ones(total.n)) / total.n
 
     def centred(V: np.ndarray) -> np.ndarray:
@@ -68,7 +68,7 @@ def _as_machines(values: np.ndarray, vectors: np.ndarray, means: np.ndarray, cou
 
 
 class Way(NamedTuple):
-    """How a fit goes over its points, from sizes alone."""
+    """How a fit processes its points, decided by sizes alone."""
 
     by_passes: bool
     settings: GramSettings
@@ -78,7 +78,7 @@ class Way(NamedTuple):
 def choose_way(
     config: UMKLConfig, settings: GramSettings, data: BlockStore | MemoryBlocks, k: int, n_bases: int, driver_memory: int
 ) -> Way:
-    """Return whole matrices where they fit the driver's memory, else passes, whose kernels are in no bank."""
+    """Return the plan with whole matrices if they fit in the driver's memory, else with passes that keep no kernels in memory."""
     n, d = data.n_rows, data.n_cols
     whole = (
         ("inner products of all rows", 8 * n * n),

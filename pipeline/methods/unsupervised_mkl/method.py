@@ -1,4 +1,4 @@
-"""Unsupervised multiple kernel learning as a method: from rows to a problem, from its state to kernel principal components and tables."""
+"""Unsupervised multiple kernel learning as a method: problem from rows, kernel principal components and tables from the final state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .sums_pass import PassGrams
 
 
 class UMKL(Method[UMKLConfig, UMKLProblem, UMKLState, KernelModel]):
-    """Kernel weights under which every row is rebuilt from a few similar ones."""
+    """Kernel weights under which a few similar rows reconstruct every row."""
 
     name = "unsupervised-mkl"
     config = UMKLConfig
@@ -35,12 +35,12 @@ class UMKL(Method[UMKLConfig, UMKLProblem, UMKLState, KernelModel]):
     programs = "methods.unsupervised_mkl.strips_pass"
 
     def read_inputs(self, config: UMKLConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[UMKLConfig, UMKLInputs]:
-        """Return parameters and rows; a target is not read."""
+        """Return the parameters and rows; a target is not read."""
         return config, UMKLInputs(resources.data)
 
     def problem(self, config: UMKLConfig, inputs: UMKLInputs, resources: Resources) -> UMKLProblem:
-        """Return the problem of a fit. Raises ValueError: data without coordinates (strings, matrices), or fewer than two rows;
-        MemoryBoundExceeded: more rows than the driver's memory allows.
+        """Return the problem of a fit. Raises ValueError for data without coordinates (strings, matrices) or with fewer than two rows, and
+        MemoryBoundExceeded if the rows exceed the driver's memory.
         """
         config, data = with_decided_kernels(config, inputs.data, resources), inputs.data
         if data.holds != "columns":
@@ -59,12 +59,12 @@ class UMKL(Method[UMKLConfig, UMKLProblem, UMKLState, KernelModel]):
         return UMKLProblem(config, inputs, specs, n_bases, way, resources)
 
     def init(self, problem: UMKLProblem, resources: Resources) -> UMKLState:
-        """Return equal weights without bases."""
+        """Return the initial state: equal weights, no bases."""
         k, bases = len(problem.specs), np.full((problem.inputs.data.n_rows, problem.n_bases), -1, np.int32)
         return UMKLState(0, np.full(k, 1.0 / k), bases, np.inf, np.inf, np.zeros((0, k)))
 
     def step(self, problem: UMKLProblem, state: UMKLState, resources: Resources) -> Step[UMKLState]:
-        """Choose bases, then weights."""
+        """Choose the bases, then the weights."""
         config = problem.config
         sweep = problem.sweep(problem.inputs.data, resources, state.weights, state.bases if state.iteration else None)
         changed = int(np.sum(np.any(np.sort(sweep.bases, axis=1) != np.sort(state.bases, axis=1), axis=1)))
@@ -83,7 +83,9 @@ class UMKL(Method[UMKLConfig, UMKLProblem, UMKLState, KernelModel]):
         return Step(new, {**metrics, "n_selected": int(np.count_nonzero(new.weights))})
 
     def result(self, problem: UMKLProblem, state: UMKLState, resources: Resources) -> Result[KernelModel]:
-        """Return the model, one machine per principal component of the learnt kernel, and how many kernels have a weight."""
+        """Return the model, with one set of coefficients per principal component of the learnt kernel, and the number of kernels with
+        non-zero weight.
+        """
         config, data, grams = problem.config, problem.inputs.data, problem.grams(resources)
         weights, count = state.weights * problem.factors(resources), config.n_components
         if isinstance(grams, PassGrams):
@@ -106,7 +108,7 @@ class UMKL(Method[UMKLConfig, UMKLProblem, UMKLState, KernelModel]):
         )
 
     def tables(self, model: KernelModel, names: Sequence[str] | None = None, fit: tuple[UMKLProblem, UMKLState] | None = None) -> Tables:
-        """Return kernels by weight; of a fit the weights of the heaviest along the rounds, too."""
+        """Return the kernels by weight; if the fit is given, also the largest weights along the rounds."""
         names = kernel_names(model, names)
         if fit is None:
             return {"kernels": kernel_rows(names, [0], model.arrays["weights"][None])}

@@ -1,4 +1,4 @@
-"""Points of a data set as tasks of passes read them: by name, their block pairs in a Gram store, and the rows of all data."""
+"""Points of a data set in the form that tasks of passes read: by name, their block pairs in a Gram store, and the rows of all data."""
 
 from __future__ import annotations
 
@@ -35,28 +35,26 @@ class Points:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the rows that are read, in float64 with the places of sparse ones, at most."""
+        """Upper bound of the bytes of the rows that are read, in float64, with the indices of sparse ones."""
         return 12 * self.entries
 
     @property
     def ids(self) -> np.ndarray:
-        """Numbers of the points."""
         return np.arange(*self.rows)
 
     @property
     def data(self) -> BlockStore | MemoryBlocks:
-        """The data set."""
         return self.source or open_shared(self.url, self.digest)
 
 
 @dataclass(frozen=True)
 class Strip(Points):
-    """Consecutive points with the block pairs that hold their rows of the kernels, by column."""
+    """Consecutive points with the block pairs that contain their rows of the kernels, by column."""
 
     pairs: tuple[PairRef, ...] = field(default=(), repr=False)
 
     def gram(self, total: BlockTotal) -> np.ndarray:
-        """Return their rows of a weighted sum, ``(c, n)``."""
+        """Return the points' rows of a weighted sum of kernels, ``(c, n)``."""
         out, ids, first = np.empty((len(self.ids), self.size[0]), np.float32), self.ids, self.rows[0]
         for pair in self.pairs:
             if pair.rows[0] <= first < pair.rows[1]:
@@ -67,7 +65,7 @@ class Strip(Points):
 
 
 class PassRows:
-    """The rows of a data set as a task reads them, float64: held while they are few, else read block by block every time."""
+    """The rows of a data set as a task reads them, float64: kept in memory if they are small, else read block by block every time."""
 
     def __init__(self, points: Points, scale: Callable[..., FeatureScale]) -> None:
         self._data, self._scale, self._n = points.data, scale, points.size[0]
@@ -99,7 +97,9 @@ class PassRows:
 
 
 def points_of(data: BlockStore | MemoryBlocks, n_bases: int, block: int) -> list[Points]:
-    """Return all points in spans that end where blocks of Gram matrices do, from sizes alone; the rows of their bases fit a task, too."""
+    """Return all points in ranges that end at block boundaries of Gram matrices, from sizes alone; the rows of their bases also fit in a
+    task.
+    """
     n, d = data.n_rows, data.n_cols
     count = max(1, min(block, STRIP_BYTES // (ENTRY_BYTES * n), BASE_BYTES // (8 * d * (n_bases + 1))))
     # Kernels are computed in squares of TILE rows, of which none should be half empty.
@@ -111,7 +111,7 @@ def points_of(data: BlockStore | MemoryBlocks, n_bases: int, block: int) -> list
 
 
 def strips_of(points: Sequence[Points], pairs: Sequence[PairRef]) -> list[Strip]:
-    """Return points with the block pairs that hold them, among those of the upper triangle."""
+    """Return points with the block pairs of the upper triangle that contain them."""
     first = {pair.rows[0]: None for pair in pairs}
     starts = np.array(sorted(first))
     at = {(pair.rows[0], pair.cols[0]): pair for pair in pairs}

@@ -1,7 +1,7 @@
-"""The pass over strips of points: rows of the kernel, bases, and what the points add to the terms of the weights.
+"""The pass over strips of points: rows of the kernel, bases, and the contributions of the points to the terms of the weights.
 
-A task takes consecutive points. It computes their rows of the weighted sum, or reads them where kernels are stored, chooses bases with
-the rows of the data that it reads from the store, and returns the bases and its share of the terms: ``4 c B + 8 (k^2 + k)`` bytes.
+A task processes consecutive points. It computes their rows of the weighted sum, or reads them if kernels are stored, chooses bases with the
+rows of the data that it reads from the store, and returns the bases and its contribution to the terms: ``4 c B + 8 (k^2 + k)`` bytes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class KernelSum:
     stored: BlockTotal | None = None  # what is made of the block pairs of strips; without it entries are computed from the rows
 
     def strip(self, points: Points) -> np.ndarray:
-        """Return the entries of some points with all, float32 ``(c, n)``."""
+        """Return the entries of the given points with all points, float32 ``(c, n)``."""
         if self.stored is not None:
             assert isinstance(points, Strip)
             return points.gram(self.stored)
@@ -72,7 +72,7 @@ class KernelSum:
         return out
 
     def squares(self, points: Points, sets: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return the entries within sets of points, float64."""
+        """Return the entries within each set of points, float64."""
         blocks = (gram_block(self.kernels.specs, part, dtype=np.float32) for part in rows_of_sets(PassRows(points, scale_of), sets))
         return [self._combined(block, ids, ids).astype(np.float64) for block, ids in zip(blocks, sets, strict=True)]
 
@@ -82,7 +82,7 @@ class KernelSum:
 
 @dataclass(frozen=True)
 class Rebuilding:
-    """What a task is asked for beside its points."""
+    """Parameters of the reconstruction that a task receives apart from its points."""
 
     kernels: BaseKernels
     n_bases: int
@@ -92,12 +92,14 @@ class Rebuilding:
 
     @property
     def step(self) -> int:
-        """Points whose bases are rows of one tile of kernels."""
+        """Number of points whose bases are rows of one tile of kernels."""
         return max(1, TILE // self.n_bases)
 
 
 class Chosen(NamedTuple):
-    """The bases of consecutive points by their first one, how many kept the old ones, and what they add to the terms of the weights."""
+    """Bases of consecutive points by their first one, the number of points that kept theirs, and contributions to the terms of the
+    weights.
+    """
 
     bases: list[tuple[int, BasisArray]]
     n_kept: int
@@ -105,7 +107,9 @@ class Chosen(NamedTuple):
 
 
 def choose_chunk(points: Points, total: KernelSum, asked: Rebuilding, before: Shared | None) -> Chosen:
-    """Return the bases of some points under a weighted sum; with the bases ``before`` those of a point that are at least as good stay."""
+    """Return the bases of some points under a weighted sum. Given the bases ``before``, a point keeps its own if they are at least as
+    good.
+    """
     rows, gram, n_kept = PassRows(points, scale_as_given), total.strip(points), 0
     bases = greedy_strip(gram, points.rows[0], rows, asked.n_bases, asked.gamma1, asked.gamma2, stop=asked.stop)
     if before is not None:
@@ -117,7 +121,7 @@ def choose_chunk(points: Points, total: KernelSum, asked: Rebuilding, before: Sh
 
 
 def terms_chunk(points: Points, asked: Rebuilding, bases: Shared) -> Chosen:
-    """Return what some points with given bases add to the terms of the weights."""
+    """Return the contributions of points with given bases to the terms of the weights."""
     rows, own = PassRows(points, scale_as_given), resolve(bases)[slice(*points.rows)]
     return Chosen([(points.rows[0], own)], 0, _terms(points, rows, own, asked))
 
@@ -142,7 +146,7 @@ def _terms(points: Points, rows: PassRows, bases: BasisArray, asked: Rebuilding)
 
 
 def join_chosen(parts: Sequence[Chosen]) -> Chosen:
-    """Combine step: bases side by side, terms added in order."""
+    """Combine results: bases are concatenated, and terms added in order."""
     bases = [item for part in parts for item in part.bases]
     return Chosen(bases, sum(part.n_kept for part in parts), reduce(operator.add, (part.terms for part in parts)))
 
@@ -167,14 +171,13 @@ def _program(name: str, chunk: Callable[..., Chosen], points: Sequence[Points], 
 
 @dataclass(frozen=True)
 class StripMemory:
-    """Bound of the memory of a task: rows of the kernel and costs of its points, rows of the data and products with a block of them, rows
-    and kernels of the bases, and the largest block pair on its way.
+    """Bound of the memory of a task in bytes: rows of the kernel and costs of its points, rows of the data and products with a block of
+    them, rows and kernels of the bases, and the largest block pair in transit.
     """
 
     asked: Rebuilding
 
     def __call__(self, points: Points) -> int:
-        """Return the bytes."""
         n, d = points.size
         c, size, k = len(points.ids), self.asked.n_bases, len(self.asked.kernels.specs)
         read = 12 * points.entries * min(1.0, READ / n)
@@ -186,14 +189,14 @@ class StripMemory:
 
 
 def run_bases(resources: Resources, work: Plan[Chosen]) -> Chosen:
-    """Run one of these passes; returns the bases of all points as one array."""
+    """Run one of these passes and return the bases of all points as one array."""
     result = resources.run_pass(work)
     bases = np.concatenate([part for _, part in sorted(result.bases, key=operator.itemgetter(0))])
     return result._replace(bases=[(0, bases)])
 
 
 def load_programs() -> None:
-    """Load the compiled loops of the passes into this process, by running each on next to nothing."""
+    """Load the compiled loops of the passes into this process, by running each on tiny data."""
     load_gram_programs()
     greedy_strip(np.ones((2, 4), np.float32), 0, _Few(), 2, 0.0, 0.0)
 

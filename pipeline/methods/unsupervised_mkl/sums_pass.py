@@ -1,4 +1,4 @@
-"""Gram matrices of a fit that is too large for this process: sums of the kernels in use, and the largest entries of their rows."""
+"""Gram matrices of a fit that exceeds the memory of this process: sums of the kernels in use, and the largest entries of their rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .strips_pass import BaseKernels, KernelSum
 
 
 def sums_chunk(group: tuple[PairRef, ...], n: int) -> np.ndarray:
-    """Return what some block pairs add to row sums and diagonals of the raw kernels, ``(2, k, n)``."""
+    """Return the contributions of block pairs to row sums and diagonals of the raw kernels, ``(2, k, n)``."""
     parts = [block_sums(ref.load(), ref.rows, ref.cols) for ref in group]
     out = np.zeros((2, len(parts[0].row_sums), n))
     for part in parts:
@@ -36,7 +36,7 @@ def sums_chunk(group: tuple[PairRef, ...], n: int) -> np.ndarray:
 
 
 def sums_pass(refs: Sequence[PairRef], k: int, n: int) -> Plan[np.ndarray]:
-    """Return the pass over row sums and diagonals of k kernels of n rows."""
+    """Return the pass that computes row sums and diagonals of k kernels of n rows."""
     result = 16 * k * n
 
     def task_bytes(group: tuple[PairRef, ...]) -> int:
@@ -49,7 +49,7 @@ class PassGrams(Grams):
     """The matrices of a fit by passes alone."""
 
     def total(self, theta: np.ndarray) -> CombinedGram:
-        """Return ``sum_q theta_q K_q`` over the kernels with a weight, centred where their specs say so."""
+        """Return ``sum_q theta_q K_q`` over the kernels with non-zero weight, centred if their specs require it."""
         used = np.flatnonzero(theta)
         used = used if len(used) else np.zeros(1, np.int64)
         refs = [_select(ref, used.tolist()) for ref in self._refs]
@@ -58,7 +58,9 @@ class PassGrams(Grams):
         return self._by_passes(BlockSum(norms, weights[used]), np.asarray(theta) @ self.diagonals(), refs)
 
     def strips(self, theta: np.ndarray, points: Sequence[Points]) -> tuple[Sequence[Points], KernelSum]:
-        """Return points, and the weighted sum as tasks get its strips: from a file of it where kernels are stored, else computed."""
+        """Return points, and the weighted sum in the form in which tasks get its strips: from a file of it if kernels are stored, else
+        computed.
+        """
         used = np.flatnonzero(theta)
         used = used if len(used) else np.zeros(1, np.int64)
         norms = None if self._norms is None else tuple(self._norms[q] for q in used)
@@ -69,7 +71,7 @@ class PassGrams(Grams):
         return strips_of(points, pairs), KernelSum(kernels, np.asarray(theta)[used], stored)
 
     def of_bases(self, factors: np.ndarray) -> BaseKernels:
-        """Return the kernels, times a factor each, as tasks compute them between points and their bases."""
+        """Return the kernels, each times a factor, in the form in which tasks compute them between points and their bases."""
         return BaseKernels(self.specs, self._norms, self.scale * factors)
 
     def _load_sums(self) -> list[KernelSums]:
@@ -98,7 +100,7 @@ class Largest(NamedTuple):
 
 
 def largest_chunk(ref: PairRef, norms: tuple[Normalization, ...], size: int) -> list[Largest]:
-    """Return the largest entries off the diagonal of every row of a block pair, and of every column."""
+    """Return the largest off-diagonal entries of every row of a block pair, and of every column."""
     block = load_normalised(ref, norms).astype(np.float64)
     if ref.rows == ref.cols:
         diagonal = np.arange(block.shape[1])
@@ -115,7 +117,7 @@ def _largest(block: np.ndarray, size: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class MergeLargest:
-    """Combine step: the largest entries of the same rows become one, those of other rows stay apart."""
+    """Combines results: the largest entries of the same rows are merged, those of different rows are kept apart."""
 
     size: int
 
@@ -129,7 +131,7 @@ class MergeLargest:
 def largest_pass(
     refs: Sequence[PairRef], k: int, n: int, block: int, size: int, norms: tuple[Normalization, ...] = ()
 ) -> Plan[list[Largest]]:
-    """Return the pass over the ``size`` largest entries of all n rows of k kernels."""
+    """Return the pass that finds the ``size`` largest entries of all n rows of k kernels."""
     result, whole = 16 * k * block * size + 256, 8 * k * n * size
     merging = 4 * whole + 512 * len(refs)
     return plan(
@@ -140,9 +142,9 @@ def largest_pass(
 def mean_largest_sums(
     data: Blocks, resources: Resources, specs: Sequence[AnyKernel], norms: Sequence[Normalization], block: int, size: int
 ) -> np.ndarray:
-    """Return the sum of the ``size`` (< n) largest entries of a row off the diagonal, averaged over rows, of every kernel: ``(k,)``.
+    """Return, for every kernel, the sum of the ``size`` (< n) largest off-diagonal entries of a row, averaged over rows: ``(k,)``.
 
-    The pass goes over pairs of blocks of ``block`` rows.
+    The pass processes pairs of blocks of ``block`` rows.
     """
     refs = row_pairs(data, list(specs), block)
     best = np.full((len(specs), data.n_rows, size), -np.inf)

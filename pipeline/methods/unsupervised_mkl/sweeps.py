@@ -1,5 +1,5 @@
-"""A sweep over all points, which chooses their bases under the present weights and gives the terms of the next ones: on whole matrices in
-this process, or by passes where these are beyond it, which take 2.2 to 2.4 times as long.
+"""A sweep over all points, which chooses their bases under the current weights and computes the terms of the next ones: on whole matrices
+in this process, or by passes if they exceed its memory, which takes 2.2 to 2.4 times as long.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ ROWS = 4096  # rows read at a time
 
 
 class Sweep(NamedTuple):
-    """Bases of all points, ``(n, B)``, how many kept theirs, and the objective at the bases as a function of the weights."""
+    """Bases of all points, ``(n, B)``, the number of points that kept theirs, and the objective at the bases as a function of the
+    weights.
+    """
 
     bases: BasisArray
     n_kept: int
@@ -40,15 +42,15 @@ class Sweep(NamedTuple):
 
 
 class WholeSweep:
-    """Sweeps on the inner products of all rows and the weighted sum of the kernels as matrices in this process."""
+    """Sweeps in this process, with matrices of the inner products of all rows and of the weighted sum of the kernels."""
 
     def __init__(self, config: UMKLConfig, n_bases: int, grams: LazyGrams[Grams], factors: Callable[[Resources], np.ndarray]) -> None:
         self._config, self._n_bases, self._grams, self._factors = config, n_bases, grams, factors
         self._inner: np.ndarray | None = None
 
     def __call__(self, data: Blocks, resources: Resources, weights: np.ndarray, before: BasisArray | None) -> Sweep:
-        """Choose bases under weights of the kernels as they are loaded, then gather the entries of all kernels at them; ``before`` are
-        those of the last sweep, if there was one.
+        """Choose bases under weights of the loaded kernels, then gather the entries of all kernels at the bases; ``before`` are the bases
+        of the last sweep, if there was one.
         """
         config = self._config
         if self._inner is None:
@@ -80,13 +82,13 @@ class WholeSweep:
 
 
 class PassSweep:
-    """Sweeps by passes over strips of points; this process holds the bases and what the tasks add up."""
+    """Sweeps by passes over strips of points; this process holds the bases and the sums of the tasks' results."""
 
     def __init__(self, config: UMKLConfig, n_bases: int, grams: LazyGrams[PassGrams], factors: Callable[[Resources], np.ndarray]) -> None:
         self._config, self._n_bases, self._grams, self._factors = config, n_bases, grams, factors
 
     def __call__(self, data: Blocks, resources: Resources, weights: np.ndarray, before: BasisArray | None) -> Sweep:
-        """Choose bases and terms in one pass over the sum of the kernels in use."""
+        """Choose bases and compute terms in one pass over the sum of the kernels in use."""
         config, grams, factors = self._config, self._grams(resources), self._factors(resources)
         asked = Rebuilding(grams.of_bases(factors), self._n_bases, config.gamma1, config.gamma2, config.stop)
         points = points_of(data, self._n_bases, grams.settings.block)
@@ -110,7 +112,7 @@ def _sweep_of(result: Chosen) -> Sweep:
 
 
 def pass_figures(config: UMKLConfig, passes: GramPasses, n_bases: int) -> dict[str, int]:
-    """Return tasks of a sweep by passes, and the memory of the largest step of any pass."""
+    """Return the number of tasks of a sweep by passes, and the memory in bytes of the largest step of any pass."""
     specs, data, settings, refs, n = tuple(passes.specs), passes.data, passes.settings, passes.refs, passes.n
     asked = Rebuilding(BaseKernels(specs, None, np.ones(len(specs))), n_bases, config.gamma1, config.gamma2, config.stop)
     points = points_of(data, n_bases, settings.block)
@@ -128,7 +130,9 @@ def pass_figures(config: UMKLConfig, passes: GramPasses, n_bases: int) -> dict[s
 def _first_steps(
     config: UMKLConfig, passes: GramPasses, asked: Rebuilding, points: Sequence[Points], strips: Sequence[Points]
 ) -> Iterator[int]:
-    """Yield the bytes of passes before the first sweep: sums of the largest entries, and sparse codes with the terms of their bases."""
+    """Yield the memory in bytes of passes before the first sweep: sums of the largest entries, and sparse codes with the terms of their
+    bases.
+    """
     if config.normalize == "column_sum":
         yield largest_step(passes, asked.n_bases)
     if config.start != "greedy":
@@ -138,12 +142,12 @@ def _first_steps(
 
 
 def largest_step(passes: GramPasses, n_bases: int) -> int:
-    """Return the bytes of the pass over the largest entries of all kernels."""
+    """Return the memory in bytes of the pass that finds the largest entries of all kernels."""
     return largest_pass(passes.refs, passes.k, passes.n, passes.settings.block, n_bases).memory_bound
 
 
 def inner_products(data: BlockStore | MemoryBlocks) -> np.ndarray:
-    """Return the inner products of all rows of a data set, ``(n, n)`` float64; constant columns are rebuilt like any other."""
+    """Return the inner products of all rows of a data set, ``(n, n)`` float64, with constant columns reconstructed like any other."""
     parts = [rows_of(data, lo, hi, scale_as_given) for lo, hi in spans(data.n_rows, ROWS)]
     if sp.issparse(parts[0]):
         rows = sp.csr_array(sp.vstack(parts), dtype=np.float64)
