@@ -97,7 +97,7 @@ class LinearAtoms:
         return ""
 
     def search_bytes(self, data: Blocks, sizes: Sequence[int], driver_memory: int) -> int:
-        """Return the memory in bytes of a step of the search pass for ``sizes`` atoms per machine."""
+        """Return the memory in bytes of a step of the search pass for ``sizes`` atoms per problem."""
         return score_pass(data, tuple(Query(size) for size in sizes)).memory_bound
 
     def count(self, n_features: int) -> int:

@@ -29,7 +29,7 @@ REFIT_C = 20.0  # C of the de-biasing refit, as in the paper's experiments
 def build_model(
     config: FGMConfig, inputs: Inputs, atoms: Atoms, machines: Sequence[MachineState], weights: Sequence[MachineWeights]
 ) -> FGMModel:
-    """Return the model with the given weights of the coordinates that its machines selected."""
+    """Return the model with the given weights of the selected coordinates."""
     coordinates, rows, intercepts = union_of_weights(weights)
     features = atoms.features(union_of_atoms([machine.drawn for machine in machines]))
     data, centred = inputs.data, atoms.centred
@@ -94,7 +94,7 @@ def covariate_tables(model: FGMModel) -> dict[str, Rows]:
 
 
 def path_rows(model: FGMModel) -> Rows:
-    """Return the weights of the largest coordinates after every round of every machine; nothing for feature maps, whose features have many
+    """Return the weights of the largest coordinates after every round of every problem; nothing for feature maps, whose features have many
     coordinates.
     """
     if model.kind not in ("linear", "groups", "poly2"):

@@ -1,4 +1,4 @@
-"""Columns of the cuts of every machine: in the driver, or on the workers with the rows if they exceed the driver's memory."""
+"""Columns of the cuts of every problem: in the driver, or on the workers with the rows if they exceed the driver's memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def solve_at(data: Blocks, columns: int, driver_memory: int) -> str:
 
 
 def rows_step(data: Blocks, columns: int, atoms: ColumnMaker, q: int) -> int:
-    """Return the memory in bytes of the largest step on a block of rows, if sub-problems are solved on workers: for a machine with
+    """Return the memory in bytes of the largest step on a block of rows, if sub-problems are solved on workers: for a problem with
     ``columns`` columns and q unpenalised ones.
     """
     parts = row_parts(data, "", columns, atoms, (), q)
@@ -50,7 +50,7 @@ def rows_step(data: Blocks, columns: int, atoms: ColumnMaker, q: int) -> int:
 
 
 def driver_items(data: Blocks, columns: int, first: int, machines: int, driver_memory: int, q: int = 0) -> tuple[Item, ...]:
-    """Return the memory of the driver for machines with ``columns`` columns in all: scores, vectors, q covariates, and columns that it
+    """Return the memory of the driver for problems with ``columns`` columns in all: scores, vectors, q covariates, and columns that it
     holds. If a single block of rows has more columns in all rounds than the driver's share allows, the plan counts those of the ``first``
     round, and each round checks again.
     """
@@ -121,7 +121,7 @@ class Atoms(ColumnMaker, Protocol):
         ...
 
     def search_bytes(self, data: Blocks, sizes: Sequence[int], driver_memory: int) -> int:
-        """Return the memory in bytes of the largest step of the search passes for ``sizes`` atoms per machine."""
+        """Return the memory in bytes of the largest step of the search passes for ``sizes`` atoms per problem."""
         ...
 
     def count(self, n_features: int) -> int:
@@ -200,9 +200,9 @@ class Design:
 
 
 class Designs:
-    """Columns per machine. They follow from state and data and are rebuilt after a resume, so the state does not contain them.
+    """Columns per problem. They follow from state and data and are rebuilt after a resume, so the state does not contain them.
 
-    ``capacities`` are the largest numbers of columns of the machines.
+    ``capacities`` are the largest numbers of columns of the problems.
     """
 
     def __init__(self, data: Blocks, atoms: Atoms, capacities: list[int]) -> None:
@@ -217,11 +217,11 @@ class Designs:
         return self._designs[k]
 
     def restrict(self, running: set[int]) -> None:
-        """Discard the columns of machines that are not in ``running``."""
+        """Discard the columns of problems that are not in ``running``."""
         self._designs = {k: design for k, design in self._designs.items() if k in running}
 
     def extend(self, resources: Resources, machines: Sequence[MachineState], cuts: Mapping[int, np.ndarray | None]) -> None:
-        """Append the new cut of each machine (``None``: only rebuild missing columns). One column pass serves all machines."""
+        """Append the new cut of each problem (``None``: only rebuild missing columns). One column pass serves all problems."""
         missing = {k: [*(() if k in self._designs else machines[k].cuts), *(() if cut is None else (cut,))] for k, cut in cuts.items()}
         if solve_at(self._data, sum(self._capacities), resources.driver_memory) == "driver":
             return self._append_local(resources, missing)
@@ -235,7 +235,7 @@ class Designs:
     def beside(
         self, resources: Resources, machines: Sequence[MachineState], candidates: Mapping[int, np.ndarray]
     ) -> dict[int, Design | RemoteDesign]:
-        """Return the columns of the given machines with each of their candidates appended as a separate cut. One column pass serves all."""
+        """Return the columns of the given problems with each of their candidates appended as a separate cut. One column pass serves all."""
         after: dict[int, Design | RemoteDesign] = {}
         features = np.unique(np.concatenate([self._atoms.features(ids) for ids in candidates.values()]))
         for k, ids in candidates.items():

@@ -53,7 +53,7 @@ THRESHOLD_SLACK = 1.0 - 1e-9  # scores known from the cuts' columns are summed i
 
 @dataclass(frozen=True)
 class FGMState:
-    """State of the fit between two rounds, with one entry per machine."""
+    """State of the fit between two rounds, with one entry per problem."""
 
     record_name: ClassVar[str] = "FGMState"
     iteration: int
@@ -81,7 +81,7 @@ class _Clock:
 
 @dataclass(eq=False)
 class FGMProblem:
-    """Machines (binary or regression problems) that share the passes of a fit: classes, folds, resamples, grid points; and their
+    """Binary or regression problems that share the passes of a fit: classes, folds, resamples, grid points; and their
     columns.
     """
 
@@ -110,17 +110,17 @@ class FGMProblem:
 
     @property
     def capacities(self) -> list[int]:
-        """Largest number of columns in the cuts of each machine; the widest atom of each kind is known."""
+        """Largest number of columns in the cuts of each problem; the widest atom of each kind is known."""
         return [problem.config.B * problem.config.most_rounds * self.atoms.width for problem in self.problems]
 
     @property
     def columns(self) -> tuple[int, int]:
-        """Largest number of columns of all machines together, in all rounds and in the first round."""
+        """Largest number of columns of all problems together, in all rounds and in the first round."""
         return sum(self.capacities), sum(problem.config.B * self.atoms.width for problem in self.problems)
 
     @property
     def asked_at_most(self) -> list[int]:
-        """Largest number of atoms that each machine requests from a search, including atoms that may not be chosen again."""
+        """Largest number of atoms that each problem requests from a search, including atoms that may not be chosen again."""
         return [config.B * (1 if config.allow_repeat else 1 + config.most_rounds) for config in (one.config for one in self.problems)]
 
     @property
@@ -146,7 +146,7 @@ class FGMProblem:
         return plan | driver_plan(driver_items(data, columns, first, machines, memory, self.q))
 
     def _steps(self) -> Iterator[int]:
-        """Yield the memory of the largest steps in bytes: of a search, of a machine's rows, and of all columns that a resumed run fetches
+        """Yield the memory of the largest steps in bytes: of a search, of a problem's rows, and of all columns that a resumed run fetches
         again.
         """
         data, memory = self.data, self.driver_memory
@@ -162,13 +162,13 @@ class FGMProblem:
         return ("feature scores", *(("sub-problems, by rows",) if self.plan["solve_at"] != "driver" else ()))
 
     def priced(self, k: int, machine: MachineState) -> MachineProblem:
-        """Return the problem of a machine with its value of C, which the first search may have determined."""
+        """Return a problem with its value of C, which the first search may have determined."""
         if k not in self._priced:
             self._priced[k] = self.problems[k].priced(machine.C)
         return self._priced[k]
 
     def decision_values(self, state: FGMState, resources: Resources) -> np.ndarray:
-        """Return the decision values of all machines on all rows, ``(n_machines, n)``, after the rounds of the state, which may have more
+        """Return the decision values of all problems on all rows, ``(n_machines, n)``, after the rounds of the state, which may have more
         cuts.
         """
         self.designs.extend(resources, state.machines, {k: None for k in range(len(self.problems)) if k not in self.designs})
@@ -215,9 +215,9 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
         return config.model_copy(update={"B": available})
 
     def problem(self, config: FGMConfig, inputs: Inputs, resources: Resources) -> FGMProblem:
-        """Return the problem of a fit: one machine for two classes or a real target, else one per class. Raises ValueError for an
-        unsuitable loss, groups, map or covariates and for a class without weight, and MemoryBoundExceeded if scores and columns exceed the
-        memory.
+        """Return the problem of a fit: one problem for two classes or a real target, else one per class. Raises ValueError for an
+        unsuitable loss, groups, map or covariates and for a class without weight, and MemoryBoundExceeded if scores and columns
+        exceed the memory.
         """
         problem = shared_problem([self.decided(config, inputs, resources)], inputs, [inputs.held_out], resources)
         if problem.n_atoms < problem.config.B:
@@ -235,7 +235,7 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
         return FGMState(0, tuple(initial_state(one, top, problem.atoms.squares(top), problem.n_atoms) for one, top in starts))
 
     def step(self, problem: FGMProblem, state: FGMState, resources: Resources) -> Step[FGMState]:
-        """Add one cut to every running machine, refit it, and score the new dual vectors."""
+        """Add one cut to every running problem, refit it, and score the new dual vectors."""
         clock = _Clock()
         running = [k for k, machine in enumerate(state.machines) if machine.stop is None]
         cuts = {k: next_cut(problem.priced(k, state.machines[k]), state.machines[k]) for k in running}
@@ -309,11 +309,11 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
         return shared_problem([resolve_config(config, inputs) for config in configs], inputs, masks, resources)
 
     def follow_path(self, problem: FGMProblem, before: FGMProblem | None) -> None:
-        """Run all rounds, and keep the columns of machines that stop."""
+        """Run all rounds, and keep the columns of problems that stop."""
         problem.is_path = True
 
     def selected(self, problem: FGMProblem, state: FGMState, resources: Resources) -> list[int]:
-        """Return the number of selected atoms of every fit; with several machines, the largest."""
+        """Return the number of selected atoms of every fit; with several problems, the largest."""
         counts = [len(selected_atoms([machine])) for machine in state.machines]
         return [max(counts[k : k + problem.inputs.n_machines]) for k in range(0, len(counts), problem.inputs.n_machines)]
 
@@ -437,7 +437,7 @@ def _query(problem: FGMProblem, k: int, machine: MachineState, solution: GroupSo
 
 
 def certificates(machines: Sequence[MachineState]) -> dict[str, float]:
-    """Return the objective, the gap of the sub-problem and the gap to the exact optimum, each summed over the machines."""
+    """Return the objective, the gap of the sub-problem and the gap to the exact optimum, each summed over the problems."""
     return {name: float(sum(getattr(machine, name) for machine in machines)) for name in ("objective", "gap", "outer_gap")}
 
 

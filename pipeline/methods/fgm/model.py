@@ -28,7 +28,7 @@ from .config import FGMConfig
 
 
 class MachineWeights(NamedTuple):
-    """Coordinates, weights, intercept and covariate coefficients of one machine."""
+    """Coordinates, weights, intercept and covariate coefficients of one problem."""
 
     coordinates: np.ndarray  # (k,) or (k, 2) sorted, distinct
     values: np.ndarray  # (k,) their weights
@@ -60,7 +60,7 @@ class RoundRecord:
 
 @dataclass(frozen=True)
 class MachineState:
-    """Cuts and rounds of one machine, and the candidates from the last pass."""
+    """Cuts and rounds of one problem, and the candidates from the last pass."""
 
     record_name: ClassVar[str] = "MachineState"
     cuts: tuple[np.ndarray, ...]  # atom ids of each, best first: (B,) features or groups, (B, 2) pairs
@@ -147,7 +147,7 @@ class FGMModel(Model):
 
     @property
     def is_used(self) -> np.ndarray:
-        """``(k,)`` True for coordinates with non-zero weight in any machine; for feature maps, True if any coordinate of the feature has
+        """``(k,)`` True for coordinates with non-zero weight in any problem; for feature maps, True if any coordinate of the feature has
         one.
         """
         has_weight = np.any(self.weights != 0, axis=0)
@@ -229,12 +229,12 @@ def union_of_atoms(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def selected_atoms(machines: Sequence[MachineState], n_rounds: int | None = None) -> np.ndarray:
-    """Return the sorted distinct atoms with non-zero weight in any machine after ``n_rounds``."""
+    """Return the sorted distinct atoms with non-zero weight in any problem after ``n_rounds``."""
     return union_of_atoms([machine.rounds[:n_rounds][-1].selected for machine in machines if machine.rounds])
 
 
 def union_of_weights(parts: Sequence[MachineWeights]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return ``(coordinates, weights (n_machines, k), intercepts)`` over the union of the machines' coordinates."""
+    """Return ``(coordinates, weights (n_machines, k), intercepts)`` over the union of the problems' coordinates."""
     union = union_of_atoms([part.coordinates for part in parts])
     weights = np.zeros((len(parts), len(union)))
     for row, part in zip(weights, parts, strict=True):

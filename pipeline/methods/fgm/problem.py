@@ -1,4 +1,4 @@
-"""One binary or regression problem of an FGM fit, and the rules by which its machine selects atoms and stops.
+"""One binary or regression problem of an FGM fit, and the rules by which it selects atoms and stops.
 
 Several problems (classes one-vs-rest, folds, resamples, parameter settings) share the passes of one fit, see
 :mod:`gramplane.pipeline.methods.fgm.method`.
@@ -32,7 +32,7 @@ Top = TopB | TopPairs
 
 
 class NullModel(NamedTuple):
-    """The best model without any feature, in the unit of the target, and its signed dual variables in the machine's unit."""
+    """The best model without any feature, in the unit of the target, and its signed dual variables in the internal unit."""
 
     objective: float
     bias: float
@@ -42,7 +42,7 @@ class NullModel(NamedTuple):
 
 @dataclass(frozen=True)
 class MachineProblem:
-    """Labels or targets in the machine's unit with the weights of their losses, unpenalised columns, and parameters."""
+    """Labels or targets in the internal unit with the weights of their losses, unpenalised columns, and parameters."""
 
     y: np.ndarray  # (n_samples,) labels -1.0 and +1.0, or targets
     cost: np.ndarray  # (n_samples,) C_i = C * sample weight * class weight * row mask; 0 takes the row out
@@ -55,7 +55,7 @@ class MachineProblem:
 
     @cached_property
     def loss(self) -> SumLoss:
-        """The loss, with its tube or Huber width in the machine's unit."""
+        """The loss, with its tube or Huber width in the internal unit."""
         return sum_loss(self.config.loss, epsilon=self.config.epsilon, delta=self.config.delta)
 
     @cached_property

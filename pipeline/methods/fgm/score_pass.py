@@ -22,14 +22,14 @@ from ...passes.blocks import Block, Blocks, Task, column_tasks, load_blocks, tas
 
 
 class Query(NamedTuple):
-    """Request of one machine to a scoring pass."""
+    """Request of one problem to a scoring pass."""
 
     size: int  # number of atoms, B
     threshold: float = 0.0  # a valid lower bound of the key at that rank (0: none known); columns that cannot reach it are skipped
 
 
 class Partial(NamedTuple):
-    """Result of a task for one machine: the best complete atoms, and sums of the groups that a stripe border splits."""
+    """Result of a task for one problem: the best complete atoms, and sums of the groups that a stripe border splits."""
 
     top: TopB
     cut: CutGroups | None = None

@@ -1,11 +1,11 @@
-"""Batch group lasso: the optimum over all rows with its duality gap, for one target or for one machine (binary problem) per class.
+"""Batch group lasso: the optimum over all rows with its duality gap, for one target or for one binary problem per class.
 
     min  sum_i c_i loss(y_i, x_i'w + b) + lam Omega(v),  w = scatter(v)        (docs/theory/group_lasso.md, "The batch problem")
 
 Three engines reach the same optimum; ``auto`` takes the first that is suitable:
 
 * ``gram`` (squared loss, few columns): one pass sums the second moments of the rows; the rows are not kept.
-* ``working_set``: machines are solved on the columns of some groups. A pass over all columns gives the gap of the whole problem, and the
+* ``working_set``: problems are solved on the columns of some groups. A pass over all columns gives the gap of the whole problem, and the
   groups with the largest violations of the dual are added.
 * ``fista``: all columns are held, and steps are accelerated proximal gradients (smooth losses only). Kept as a comparison.
 
@@ -65,7 +65,7 @@ SWEEPS, SET_SWEEPS, NEWTON_STEPS, PATH_STEPS, PROXIMAL_STEPS = 25, 5000, 50, 100
 
 @dataclass(eq=False)
 class BatchProblem:
-    """``algorithm="fista"``: the optimum over all rows. A step is one round of every machine that has not stopped."""
+    """``algorithm="fista"``: the optimum over all rows. A step is one round of every problem that has not stopped."""
 
     state_type = BatchState
 
@@ -175,7 +175,7 @@ class BatchProblem:
         return Step(after, {**self._metrics(after), **self._scores(after, resources)})
 
     def decision_values(self, state: BatchState, resources: Resources) -> np.ndarray:
-        """Return the decision values of the machines on all rows, ``(n_machines, n_samples)``, from the columns of the working sets if
+        """Return the decision values of the problems on all rows, ``(n_machines, n_samples)``, from the columns of the working sets if
         these are held.
         """
         result = self.solution(state)
@@ -249,7 +249,7 @@ class BatchProblem:
     # -- moments -------------------------------------------------------------------------------------------------------------
 
     def _lam(self, state: BatchState, largest: Sequence[float]) -> float:
-        """Return the weight of the penalty. ``largest``: the smallest ``lam`` that selects nothing, for every machine."""
+        """Return the weight of the penalty. ``largest``: the smallest ``lam`` that selects nothing, for every problem."""
         terms = self.terms
         if not math.isnan(state.lam):
             return state.lam
@@ -326,7 +326,7 @@ class BatchProblem:
         return RowProblem(rows, terms.targets[m], terms.cost, mean_loss(terms.loss), penalty, lam, terms.fit_bias)
 
     def _working_columns(self, m: int, machine: BatchMachine, resources: Resources) -> WorkingColumns:
-        """Return the columns of a machine's working set. Missing ones are fetched in the order in which they were added."""
+        """Return the columns of a problem's working set. Missing ones are fetched in the order in which they were added."""
         penalty, terms = self.terms.penalty, self.terms
         columns = self._columns.setdefault(m, WorkingColumns(terms.cost, terms.fit_bias))
         ends = np.cumsum(machine.joined)
@@ -339,7 +339,7 @@ class BatchProblem:
         return columns
 
     def _certify(self, machine: BatchMachine, m: int, solution: RowSolution, z: np.ndarray, lam: float) -> BatchMachine:
-        """Return a machine with the certificate over all groups, and with the groups that violate it most."""
+        """Return the state of a problem with the certificate over all groups, and with the groups that violate it most."""
         terms = self.terms
         norms = terms.penalty.dual_norms(z)
         loss, max_norm = mean_loss(terms.loss), float(norms.max(initial=0.0))
@@ -348,7 +348,7 @@ class BatchProblem:
         return self._grow(replace(machine, **point, lower=lower), norms, solution.stop, lam)
 
     def _grow(self, machine: BatchMachine, norms: np.ndarray, inner_stop: str, lam: float) -> BatchMachine:
-        """Return a machine with its reason to stop, or with the violating groups of largest norm added to its working set."""
+        """Return the state of a problem with its reason to stop, or with the violating groups of largest norm added to its working set."""
         terms = self.terms
         if machine.gap <= terms.tol * machine.objective:
             return replace(machine, stop="gap")

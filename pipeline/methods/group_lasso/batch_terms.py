@@ -1,4 +1,4 @@
-"""Terms of the batch problem, states of its machines, and the solution. The states are saved without pickle."""
+"""Terms of the batch problem, states of its problems, and the solution. The states are saved without pickle."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class BatchTerms:
 
 @dataclass(frozen=True)
 class BatchMachine:
-    """State of one machine: working set, weights, and bounds."""
+    """State of one problem: working set, weights, and bounds."""
 
     record_name: ClassVar[str] = "BatchMachine"
     groups: np.ndarray  # int64 groups of the working set, in the order they joined
@@ -56,7 +56,7 @@ class BatchMachine:
 
 @dataclass(frozen=True)
 class BatchState:
-    """State of the fit: the engine that runs, and one entry per machine."""
+    """State of the fit: the engine that runs, and one entry per problem."""
 
     record_name: ClassVar[str] = "BatchState"
     iteration: int
@@ -81,7 +81,7 @@ def auto_share(weight: float, n_groups: int) -> float:
 
 
 class BatchSolution(NamedTuple):
-    """A finished fit. Objective and gap are summed over the machines."""
+    """A finished fit. Objective and gap are summed over the problems."""
 
     weights: np.ndarray  # (n_machines, n_features) of the columns as they were scaled
     biases: np.ndarray  # (n_machines,)

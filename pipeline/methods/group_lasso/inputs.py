@@ -43,7 +43,7 @@ def read_store(ctx: RunContext, extra: Mapping[str, Any]) -> Inputs:
 
 
 def machine_targets(inputs: Inputs) -> np.ndarray:
-    """Return ``(n_machines, n_samples)`` labels -1 and 1 of every machine, or the real targets."""
+    """Return ``(n_machines, n_samples)`` labels -1 and 1 of every problem, or the real targets."""
     if inputs.classes is None:
         return np.asarray(inputs.target, np.float64)[None]
     return np.stack([labels_of(inputs, k) for k in range(inputs.n_machines)])

@@ -19,7 +19,7 @@ FEWER_COLUMNS = "a larger lam, or algorithm='da'"  # what helps where the column
 
 
 def stream_items(learners: LearnerFactory, data: Data | TextData, fits: int = 1) -> tuple[Item, ...]:
-    """Return the memory of the driver for a stream: the learners and the copy that a checkpoint keeps, weights of the machines, and rows in
+    """Return the memory of the driver for a stream: the learners and the copy that a checkpoint keeps, weights of the problems, and rows in
     transit.
     """
     machines = learners.n_machines

@@ -85,7 +85,7 @@ class SharedMachines:
         return np.zeros(count) if self.task_kernel is None else machine_stack([np.zeros(len(self.task_kernel))] * count)
 
     def forms(self, grams: Grams, betas: np.ndarray) -> np.ndarray:
-        """Return M_w of the nodes of ``grams``, summed over machines, ``(W,)``. For large matrices, workers add up sums over pairs of
+        """Return M_w of the nodes of ``grams``, summed over SVMs, ``(W,)``. For large matrices, workers add up sums over pairs of
         tasks.
         """
         if grams.holds_sum:
@@ -113,7 +113,7 @@ class SharedMachines:
         return DenseGram(gram.array, gram.scratch)
 
     def solve(self, gram: Gram, betas: np.ndarray, aim: float) -> list[DualSolution]:
-        """Solve every machine from ``betas`` (m, n) until the sum of the gaps is at most ``aim``, or to rounding precision."""
+        """Solve every SVM from ``betas`` (m, n) until the sum of the gaps is at most ``aim``, or to rounding precision."""
         share, solutions = aim / len(self.problems), []
         for problem, beta in zip(self.problems, betas, strict=True):
             if self.squared:
@@ -124,12 +124,12 @@ class SharedMachines:
         return solutions
 
     def point(self, solutions: Sequence[DualSolution]) -> DualPoint:
-        """Return the joint dual point of all machines."""
+        """Return the joint dual point of all SVMs."""
         points = [dual_point(problem, solution.beta) for problem, solution in zip(self.problems, solutions, strict=True)]
         return DualPoint(sum(p.linear for p in points), sum(p.square for p in points), min(p.step_bound for p in points))
 
     def biases(self, solutions: Sequence[DualSolution]) -> np.ndarray:
-        """Return the biases: one per machine; with tasks one per task, with several machines ``(m, T)``."""
+        """Return the biases: one per SVM; with tasks one per task, with several SVMs ``(m, T)``."""
         if self.codes is not None:
             return machine_stack([np.asarray(solution.biases, np.float64) for solution in solutions])
         return np.array([solution.bias for solution in solutions])
@@ -148,7 +148,7 @@ def total_loss(solutions: Sequence[DualSolution]) -> float:
 
 
 def build_machines(config: HKLConfig, loss: str, inputs: Inputs, task_kernel: np.ndarray | None = None) -> SharedMachines:
-    """Return the machines of a fit. Raises DataError if no row, or no row of a class, has positive weight."""
+    """Return the SVMs of a fit. Raises DataError if no row, or no row of a class, has positive weight."""
     cost, squared = row_costs(config, inputs), loss == "squared"
     make = svc_problem if loss == "hinge" else squared_hinge_problem
     if not isinstance(inputs, TaskInputs) and not np.any(cost > 0):

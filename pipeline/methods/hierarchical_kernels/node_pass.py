@@ -57,7 +57,7 @@ class SignedForms:
     """The same forms by sums over pairs of tasks and signs, which workers add up, so that the driver receives little for any number of
     rows.
 
-    ``betas`` are the ``(m, n)`` dual variables of machines, ``codes`` the ``(n,)`` tasks of the rows, and ``roots`` the ``(T, r)`` columns
+    ``betas`` are the ``(m, n)`` dual variables of SVMs, ``codes`` the ``(n,)`` tasks of the rows, and ``roots`` the ``(T, r)`` columns
     b_r
     from which the vectors ``b_r[task] beta`` are computed.
     """
@@ -164,7 +164,7 @@ def _node_pairs(data: RowData, specs: tuple[AnyKernel, ...]) -> Sequence[PairRef
 def node_task_bytes(data: RowData, dag: KernelDag, n_base: int, vectors: int, tasks: tuple[int, int] | None) -> int:
     """Return the memory in bytes of the largest step of these passes: over kernels of the largest number of nodes per pass, or of fewer in
     larger blocks, computed from at most ``n_base`` kernels. ``vectors`` is the number of vectors of :class:`VectorForms`; ``tasks``, the
-    numbers of machines and tasks of :class:`SignedForms`, replaces it.
+    numbers of SVMs and tasks of :class:`SignedForms`, replaces it.
     """
     most, root, steps = min(KERNELS_PER_PASS, dag.size), dag.kernel(dag.roots()[0]), [0]
     # Kernels computed for a pass, by the rows of its blocks: of as many rows those of most kernels take most.
