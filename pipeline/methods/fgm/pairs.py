@@ -58,9 +58,8 @@ class PairColumns:
 class PairAtoms(PairColumns):
     """The coordinates ``sqrt(2 gamma r) x_j``, ``gamma x_j^2``, ``sqrt(2) gamma x_i x_j`` of the kernel ``(gamma x'z + r)^2``.
 
-    Atom ids are ``(j, -1)`` for linear terms, ``(j, j)`` for squares, and ``(i, j)`` with ``i < j`` for products. Between rounds it caches
-    the
-    numbers of non-zeros per column, row maxima, and the columns of frequent features (a few bytes per non-zero).
+    Atom ids are ``(j, -1)`` for linear terms, ``(j, j)`` for squares, and ``(i, j)`` with ``i < j`` for products. Between rounds it
+    caches the numbers of non-zeros per column, row maxima, and the columns of frequent features (a few bytes per non-zero).
     """
 
     kind = "poly2"

@@ -109,10 +109,9 @@ class MachineProblem:
         return replace(self, y=y, cost=cost, unit=unit)
 
     def auto_C(self, squares: np.ndarray, n_atoms: int) -> float:
-        """Return the C that ``C="auto"`` stands for: ``n / (kappa log(2 a) Lambda)`` with
-        ``Lambda = sum_j <r, x_j>^2 / sum_i r_i^2`` over the best of the a atoms, for the residuals r of the null model, whose squared
-        scores are
-        given. n is the sum of the row weights, and kappa the largest curvature of the loss: 1, or 1/4 for the logistic loss.
+        """Return the C that ``C="auto"`` stands for: ``n / (kappa log(2 a) Lambda)`` with ``Lambda = sum_j <r, x_j>^2 / sum_i r_i^2``
+        over the best of the a atoms, for the residuals r of the null model, whose squared scores are given. n is the sum of the row
+        weights, and kappa the largest curvature of the loss: 1, or 1/4 for the logistic loss.
 
         Near C = 1 / Lambda the solution becomes non-zero, and log(2 a)/n is the square of the largest of a correlations that arises by
         chance.
@@ -237,11 +236,10 @@ def chances(
     """Return p-values of the scores of candidates, under the null hypothesis that they explain nothing of the residual (score tests).
 
     The columns of ``rows`` are those of the cuts followed by those of the candidates; ``widths`` are the numbers of columns of the
-    candidates,
-    and ``squares`` their scores. Let D be the second derivatives of the loss at the solution, Z the columns of the cuts and the unpenalised
-    ones, and X the columns of a candidate. The part of X that Z does not explain is ``S = X'DX - X'DZ (Z'DZ + diag 1/mu)^-1 Z'DX``. Under
-    the null hypothesis the mean score is ``sigma^2 tr S``, and the score is approximately chi-squared with ``(tr S)^2 / |S|^2`` degrees of
-    freedom. ``sigma^2 = sum u_i^2 / d_i`` over the active rows, less the degrees of freedom of Z.
+    candidates, and ``squares`` their scores. Let D be the second derivatives of the loss at the solution, Z the columns of the cuts and
+    the unpenalised ones, and X the columns of a candidate. The part of X that Z does not explain is ``S = X'DX - X'DZ (Z'DZ + diag
+    1/mu)^-1 Z'DX``. Under the null hypothesis the mean score is ``sigma^2 tr S``, and the score is approximately chi-squared with ``(tr
+    S)^2 / |S|^2`` degrees of freedom. ``sigma^2 = sum u_i^2 / d_i`` over the active rows, less the degrees of freedom of Z.
     """
     rows.evaluate(*problem.warm_start(state, sum(widths)))
     bend, p, live = rows.curvature(), len(state.omega), np.flatnonzero(state.omega)

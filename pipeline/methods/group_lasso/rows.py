@@ -38,8 +38,7 @@ class RowBlocks:
     """The scaled rows of a store or of arrays, block by block.
 
     A store with a row-wise layout is read block by block. Otherwise the rows are made from the columns once, if they fit in ``budget``
-    bytes.
-    They are divided into the same blocks, so that a fit has the same bits.
+    bytes. They are divided into the same blocks, so that a fit has the same bits.
     """
 
     def __init__(self, data: BlockStore | MemoryBlocks, budget: int) -> None:

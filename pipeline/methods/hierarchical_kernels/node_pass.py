@@ -58,8 +58,7 @@ class SignedForms:
     rows.
 
     ``betas`` are the ``(m, n)`` dual variables of SVMs, ``codes`` the ``(n,)`` tasks of the rows, and ``roots`` the ``(T, r)`` columns
-    b_r
-    from which the vectors ``b_r[task] beta`` are computed.
+    b_r from which the vectors ``b_r[task] beta`` are computed.
     """
 
     data: RowData

@@ -83,9 +83,8 @@ class TaskSearch(Bounded):
     def continued(self, last: TaskSearch, problem: DualProblem, scale: float, bounds: bool) -> TaskSearch:
         """Return the initial search of a fit from the last search of a fit with another C; ``scale`` is the ratio of the new C to that one.
 
-        Kernels with zero weight get a small weight again. If the box grows, the best dual point remains feasible. ``bounds``: its value is
-        a
-        bound, because only C has changed.
+        Kernels with zero weight get a small weight again. If the box grows, the best dual point remains feasible. ``bounds``: its value
+        is a bound, because only C has changed.
         """
         weights = (1.0 - RETURNING) * last.best_weights + RETURNING * self.weights
         beta = best_multiple(problem, last.best_beta, last.best_decision, scale)

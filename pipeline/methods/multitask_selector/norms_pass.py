@@ -67,8 +67,7 @@ def task_norms(
     """Return dual norms and reaches ``(2, len(features))`` of sorted distinct features, in one pass over the stripes that contain them.
 
     ``slopes``, ``cost`` and ``codes`` are ``(n,)``: minus the derivative of the loss, weight in the mean loss, and task of every row, in
-    the
-    order of the data.
+    the order of the data.
     """
     row_factor = data.scale.row_factor
     vectors = np.stack([cost * slopes, cost])

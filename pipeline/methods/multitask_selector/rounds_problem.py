@@ -144,9 +144,8 @@ class RoundsProblem(SelectorProblem):
     def regret_curve(self, state: SelectorState) -> list[dict[str, Any]]:
         """Return a row per step of a finished stream: rows so far, loss of the step and of all rows so far, average regret, features.
 
-        The regret per row is the cost so far (losses before learning, and penalties at the ends of steps) minus the cost of the last model
-        on the
-        same rows: the joint form of Theorem 4 over the tasks. With a refit, it is that of the refit.
+        The regret per row is the cost so far (losses before learning, and penalties at the ends of steps) minus the cost of the last
+        model on the same rows: the joint form of Theorem 4 over the tasks. With a refit, it is that of the refit.
         """
         along, last = state.along, state.along[:, 0] == state.phase
         rows, totals = np.cumsum(along[:, 1]), np.cumsum(along[:, 3])

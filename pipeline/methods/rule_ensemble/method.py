@@ -77,10 +77,9 @@ class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
     def problem(self, config: RuleConfig, inputs: RuleInputs, resources: Resources) -> RulesProblem:
         """Return the problem of a fit.
 
-        Raises ValueError for a similarity that does not match the tasks, or a categorical column that does not exist; DataError for a class
-        without a row of positive weight; MemoryBoundExceeded if even a single proposition, with hulls of ``max_rules`` conjunctions,
-        exceeds
-        the driver's memory.
+        Raises ValueError for a similarity that does not match the tasks, or a categorical column that does not exist; DataError for a
+        class without a row of positive weight; MemoryBoundExceeded if even a single proposition, with hulls of ``max_rules``
+        conjunctions, exceeds the driver's memory.
         """
         config = self.decided(config, inputs, resources)
         rows, cost = inputs.rows, row_costs(config, inputs.rows)

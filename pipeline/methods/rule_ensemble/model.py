@@ -165,8 +165,7 @@ def rule_records(model: RuleModel) -> list[dict[str, Any]]:
     """Return the rules in descending order of weight: text, support, vote, weight, columns and thresholds.
 
     ``vote`` is the label that the rule predicts. With several classes or tasks, ``vote`` and ``weight`` are those of the largest weight,
-    and
-    ``weights`` has all.
+    and ``weights`` has all.
     """
     outputs = model.outputs()
     return [_record(model, int(r), outputs) for r in model.by_weight]
@@ -196,10 +195,9 @@ def rule_certificate(model: RuleModel) -> dict[str, Any]:
     """Return the certificate of the active set's problem, before thresholds moved.
 
     ``gap`` is absolute. ``depth`` is the length of conjunctions up to which it holds; None means every length, or, with ``gap`` NaN, that
-    only
-    the hull was searched completely. ``all_pairs`` is True if the lattice includes conjunctions of propositions that imply or contradict
-    each
-    other. ``descendant_gap`` is the gap that the thesis' sums over descendants certify, for few rows and propositions, else NaN.
+    only the hull was searched completely. ``all_pairs`` is True if the lattice includes conjunctions of propositions that imply or
+    contradict each other. ``descendant_gap`` is the gap that the thesis' sums over descendants certify, for few rows and propositions,
+    else NaN.
     """
     figures, depth = model.figures, model.figures["depth"]
     relative = figures["gap"] / max(abs(figures["objective"]), 1e-300)

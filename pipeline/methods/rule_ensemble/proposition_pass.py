@@ -101,8 +101,7 @@ def packed_propositions(
 
     ``counts`` ``(n_samples,)`` are the counts of the rows as float64, or a mask of single bytes. A numeric column has ``n_thresholds``
     thresholds; the values of ``categorical`` columns are categories. Without ``keeps_bits``, their truth on the rows stays with the tasks
-    and
-    is computed again where the rows are.
+    and is computed again where the rows are.
     """
     tasks, n = column_tasks(data), int(np.count_nonzero(counts))
     shared = resources.share("rule-rows", counts, len(tasks)), n_thresholds, frozenset(int(j) for j in categorical), keeps_bits

@@ -99,8 +99,7 @@ class UnseenImages:
     r"""Scores of unseen images by a fitted ranking.
 
     Their kernel with the training images is a Gaussian, warped by the learnt kernel. The score of an image x is the expected score after
-    one
-    step of the walk from x,
+    one step of the walk from x,
 
     .. math::
 

@@ -44,8 +44,7 @@ def read_images(config: RankerConfig, data: BlockStore | MemoryBlocks, tags: Use
     """Return the images of a data set with their tags.
 
     Raises ValueError for fewer than two images, tags that are not one entry per image or are the same for all, and images without tags
-    unless
-    ``untagged`` allows them.
+    unless ``untagged`` allows them.
     """
     n = data.n_rows
     if n < 2:
@@ -68,8 +67,7 @@ def read_tags(config: RankerConfig, tags: UserData, n: int, numbers: np.ndarray 
     """Return tag vectors ``(n, V)``, and the number of images without a tag. Messages name images by ``numbers`` ``(n,)``, their rows.
 
     Raises ValueError if there is not one entry for each image, for an image without a tag if ``untagged`` rejects them, and for tags that
-    are
-    the same for all images.
+    are the same for all images.
     """
     counts, _ = count_tags_of_rows(tags)
     n_lines = len(counts.indptr) - 1

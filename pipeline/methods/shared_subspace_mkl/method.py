@@ -54,8 +54,7 @@ class SharedSubspace(Method[SharedSubspaceConfig, SubspaceProblem, SubspaceState
         """Return the problem of a fit; with more than two classes, that of the one-vs-rest model ``machine``.
 
         Raises ValueError for kernels that do not suit the data or a loss that does not suit the target, and MemoryBoundExceeded if the
-        driver's
-        memory would be exceeded.
+        driver's memory would be exceeded.
         """
         config = with_decided_kernels(config, inputs.data, resources, inputs.counts)
         specs = tuple(resolved_kernels(config.kernels, inputs.data, config.normalize))

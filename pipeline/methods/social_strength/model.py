@@ -33,8 +33,7 @@ class SocialModel(Model):
     """``f(u, v) = sum_i a_i k((u, v), (u_i, v_i))`` over pairs of users, and the strength of a tie ``1 / (1 + exp(-f))``.
 
     For the similarity kernel ``f = offset + sum_t view_weights_t K^t(u, v)``. For other kernels, ``view_weights`` are zero and views have
-    no
-    strengths.
+    no strengths.
     """
 
     record_name: ClassVar[str] = "SocialModel"

@@ -67,8 +67,7 @@ def best_groups_of_users(
     """Return, for every user, the groups whose members have the strongest ties with the user; groups of the user are excluded.
 
     ``members`` is binary CSR ``(n, groups)``. ``strengths``: sum strengths, which are non-negative, instead of scores. ``n_popular``:
-    consider
-    only this many groups, those with the most members.
+    consider only this many groups, those with the most members.
     """
     candidates, numbers = popular_groups(members, n_popular)
     first = min(first, candidates.shape[1])

@@ -2,8 +2,8 @@
 
 A view t is ``(d_u + d_v) / 2 K^t_uv + delta [u = v]`` with its own factors d and shift delta
 (:mod:`gramplane.kernels.ranking.user_kernels`). The raw entries are those of :class:`gramplane.pipeline.grams.grams.Grams`, and are not
-rewritten. Block pairs may be stored anywhere; the bits are the same.
-A fit on four views of 600 and of 2,000 users takes 2.2 and 1.9 times as long with :mod:`.block_pass`.
+rewritten. Block pairs may be stored anywhere; the bits are the same. A fit on four views of 600 and of 2,000 users takes 2.2 and 1.9
+times as long with :mod:`.block_pass`.
 """
 
 from __future__ import annotations

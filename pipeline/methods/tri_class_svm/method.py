@@ -44,8 +44,7 @@ class TriClass(Method[TriClassConfig, TriClassProblem, TriClassState, KernelMode
         The unlabelled store is opened in the version with which the run began.
 
         Raises DataError for labels that are not two classes and rows of neither, and for unlabelled rows that do not match the labelled
-        ones;
-        DigestMismatch if the unlabelled store was replaced since the run began and the old version no longer exists.
+        ones; DigestMismatch if the unlabelled store was replaced since the run began and the old version no longer exists.
         """
         stored, place = store_inputs(resources, self.name), resources.data.url
         if stored.classes is None:

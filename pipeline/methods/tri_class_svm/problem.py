@@ -275,9 +275,8 @@ class TriClassProblem:
         """Return the baseline that classifies more held-out rows correctly than the model, by more than the standard error of the
         difference.
 
-        Also return the number b of rows on which only the baseline is correct, and the number c on which only the model is. The difference
-        b - c
-        has standard error ``sqrt(b + c)``. Of two such baselines, the one with the larger difference is returned.
+        Also return the number b of rows on which only the baseline is correct, and the number c on which only the model is. The
+        difference b - c has standard error ``sqrt(b + c)``. Of two such baselines, the one with the larger difference is returned.
         """
         seen = {name: np.concatenate([np.zeros(0, bool), *parts]) for name, parts in self._validated(state).items()}
         better = []

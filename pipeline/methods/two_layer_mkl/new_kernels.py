@@ -34,10 +34,9 @@ def best_candidate(
     """Return the Gaussian with the largest gain, or None if all rows are equal.
 
     By the rule ``descent`` the gain is ``1/2 beta'(K2 o k) beta - penalty``, the rate at which the objective decreases towards k; at the
-    optimum of the enlarged problem it is nowhere positive. By the rule ``thesis`` it is the difference of
-    ``1/2 beta' K2 beta - penalty * sum of weights`` between k alone with weight one and the current combination. ``weight`` has the counts
-    of
-    the rows from which the range of widths is computed.
+    optimum of the enlarged problem it is nowhere positive. By the rule ``thesis`` it is the difference of ``1/2 beta' K2 beta - penalty *
+    sum of weights`` between k alone with weight one and the current combination. ``weight`` has the counts of the rows from which the
+    range of widths is computed.
     """
     span = config.gamma_range or gamma_range(grams.data, weight)
     best: Candidate | None = None
