@@ -258,7 +258,7 @@ def test_a_default_budget_beyond_the_features_becomes_their_number(tmp_path):
     ingest((X[:, :3], Y), tmp_path / "a.zarr")
     seen = []
     run_method("fgm", {}, data=str(tmp_path / "a.zarr"), run=str(tmp_path / "run"), on_event=seen.append)
-    assert any("B: 10 by default exceeds the 3 features" in str(event.get("message", "")) for event in seen)
+    assert any("B: 10 by default exceeds the 3 available features" in str(event.get("message", "")) for event in seen)
     assert json.loads((tmp_path / "run" / "config.json").read_text())["config"]["decided"]["B"] == 3
     with pytest.raises(ValueError, match="B=10 exceeds the 3 "):
         run_method("fgm", {"B": 10}, data=str(tmp_path / "a.zarr"), run=str(tmp_path / "other"))

@@ -157,7 +157,7 @@ def _graph_warnings(problem: EmbeddingProblem, resources: Resources) -> list[str
         others = f", {n_isolated} of them single rows," if n_isolated else ""
         more = f"take more than n_neighbors={config.n_neighbors}" + ("" if config.graph == "union" else ", or graph='union'")
         kind, remedy = ("neighbour", more) if problem.given is None else ("given", "add edges between them")
-        parts = f"{n_parts} components{others} which nothing but the cap holds together"
+        parts = f"{n_parts} components{others} whose distances only the cap B limits"
         messages.append(f"the {kind} graph has {parts}: {remedy}")
     if config.n_neighbors >= graph.n and problem.given is None:
         messages.append(f"n_neighbors={config.n_neighbors} exceeds the {graph.n - 1} other rows")

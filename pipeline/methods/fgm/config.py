@@ -77,7 +77,7 @@ class FGMConfig(MethodConfig):
     @model_validator(mode="after")
     def _maps_and_groups(self) -> FGMConfig:
         if self.inner_stop == "decrease" and self.solver not in ("auto", "apg"):
-            raise ValueError(f"inner_stop='decrease' is a test of the steps of apg; solver={self.solver!r} ends by its gap")
+            raise ValueError(f"inner_stop='decrease' needs solver='apg' or 'auto', not {self.solver!r}")
         if self.feature_map is not None and self.group_weight is not None:
             raise ValueError(f"group_weight={self.group_weight!r} needs groups, which feature_map={self.feature_map!r} excludes")
         return self

@@ -211,7 +211,7 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
         available = build_atoms(config, inputs).count(int(inputs.data.n_cols))
         if available >= config.B:
             return config
-        resources.warn(f"B: {config.B} by default {_few_atoms(available)}, so B={available} is taken")
+        resources.warn(f"B: {config.B} by default {_few_atoms(available)}, so B={available} is used")
         return config.model_copy(update={"B": available})
 
     def problem(self, config: FGMConfig, inputs: Inputs, resources: Resources) -> FGMProblem:
@@ -343,7 +343,7 @@ def resolve_config(config: FGMConfig, inputs: Inputs) -> FGMConfig:
 
 
 def _few_atoms(available: int) -> str:
-    return f"exceeds the {available} features (groups, products) there are to choose from"
+    return f"exceeds the {available} available features (groups, products)"
 
 
 def shared_problem(configs: Sequence[FGMConfig], inputs: Inputs, masks: Sequence[np.ndarray | None], resources: Resources) -> FGMProblem:

@@ -32,7 +32,9 @@ from .stream_problem import StreamState
 
 def _takes_streams(estimator: Any) -> bool:
     if isinstance(estimator, CrossValidated):
-        raise AttributeError(f"{type(estimator).__name__} needs all rows at once to choose lam; partial_fit is for a lam that is known")
+        raise AttributeError(
+            f"{type(estimator).__name__} needs all rows at once to choose lam; use the estimator without CV, with a fixed lam"
+        )
     if estimator.algorithm == "fista":
         raise AttributeError("algorithm='fista' needs all rows at once; partial_fit takes algorithm='da' or 'fobos'")
     return True
@@ -106,8 +108,8 @@ class _GroupLasso(StreamEstimator):
             warn_user(RESTART)
             classes = self.classes_ if classes is None and self._is_classifier else classes
         elif self._model is not None:
-            reason = "where a stream stands is no part of a saved model, of a batch fit, or of a fit on scaled rows"
-            raise ValueError(f"partial_fit cannot go on: {reason}")
+            reason = "the estimator was loaded, fitted as a batch, or fitted on scaled rows; use a new estimator"
+            raise ValueError(f"partial_fit cannot continue a stream: {reason}")
         if not self._is_classifier:
             return
         if classes is None:

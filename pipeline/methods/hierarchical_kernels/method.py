@@ -196,5 +196,7 @@ def default_graph(rows: Inputs, resources: Resources) -> str | None:
     chosen = "" if count >= d else f"[{','.join(map(str, associated_features(rows, count)))}]"
     of = "all of them" if count >= d else f"the {count:,} whose values or squares correlate most with the target"
     wider = f"dag='{DEFAULT_GRAPH}' takes all products, 'subsets(gaussian[0:50])' those of some features"
-    resources.warn(f"dag: products of {d:,} features are too many to look at, so kernels of single features are taken, of {of}; {wider}")
+    resources.warn(
+        f"dag: products of {d:,} features are too many to search, so the default has kernels of single features only, of {of}; {wider}"
+    )
     return f"subsets(gaussian{chosen}; depth=1)"

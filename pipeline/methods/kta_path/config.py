@@ -64,7 +64,7 @@ class KTAPathConfig(MethodConfig):
         if self.p_end > self.p_start:
             raise ValueError(f"p_end={self.p_end} is above p_start={self.p_start}; the path goes down")
         if isinstance(self.p, float) and not self.p_end <= self.p <= self.p_start:
-            raise ValueError(f"p={self.p} is no point of the path from {self.p_start} down to {self.p_end}")
+            raise ValueError(f"p={self.p} is outside the path, which goes from p_start={self.p_start} down to p_end={self.p_end}")
         if self.divergence == "kl" and self.eta0 == 0 and self.lam1 != 0:
             raise ValueError("divergence='kl' needs a positive eta0; found eta0=0.0")
         if self.lam1 == 0 and self.lam2 == 0:

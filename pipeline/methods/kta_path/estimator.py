@@ -304,7 +304,7 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
 
     def _machine_config(self, C: float | None) -> KTAPathConfig:
         if not hasattr(self, "_training"):
-            raise ValueError("machines along the path need the training data, which copies and loaded estimators do not carry; fit again")
+            raise ValueError("SVMs along the path need the training data, which copied and loaded estimators do not have; fit again")
         # A checked copy: C is the user's.
         return KTAPathConfig(**{**json.loads(self.model_.params_json), **({} if C is None else {"C": C})})
 
@@ -522,7 +522,7 @@ class PathMachine:
         taken, _ = features_of(self._path, X)
         rows: Matrix = sp.csr_array(taken) if sp.issparse(taken) else np.asarray(taken)
         if rows.ndim != 2 or rows.shape[1] != model.n_features:
-            raise ValueError(f"X has shape {rows.shape}; the machine needs {model.n_features} features")
+            raise ValueError(f"X has shape {rows.shape}; the SVM needs {model.n_features} features")
         return row_decision_values(model, model.scaled_rows(rows))
 
     def predict(self, X: UserRows) -> np.ndarray:
@@ -539,5 +539,7 @@ class PathMachine:
         """
         calibration = None if self._late is None else self._late.get()
         if calibration is None:
-            raise ValueError("probability=False: this machine has no probabilities; set another and ask for the machine again")
+            raise ValueError(
+                "probability=False: this SVM has no probabilities; set probability='auto' in the estimator, and call svm_at again"
+            )
         return class_probabilities(calibration, self._values(X))

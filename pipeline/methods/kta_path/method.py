@@ -98,7 +98,7 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
             state.stop,
             objective=machine.objective,
             gap=machine.gap,
-            certified_over="the machine at this p",
+            certified_over="the SVM at this p",
             figures={**sizes, **counts, **lam, "p": machine.p, **rows, **(_finite_scores(*at[0, 1:]) if len(at) else {})},
             scores=partial(scores_of, problem.inputs, machine.values),
         )

@@ -5,7 +5,7 @@ from ...records.declared import Profile
 PROFILES = (
     Profile(
         "mkl",
-        problem="support vector machine on a weighted sum of kernels, weights learnt",
+        problem="support vector machine on a learnt weighted sum of kernels",
         returns="`kernel_weights_`, support vectors",
         certificate="all weights of all kernels",
         nearest="`SVC`; MKLpy `EasyMKL`; himalaya `MultipleKernelRidgeCV`",

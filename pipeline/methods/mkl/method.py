@@ -147,7 +147,7 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
             "classes": json.loads(model.classes_json),
         }
         scores = partial(self._scores, problem, state)
-        reason = "the machine's rounding" if state.stop == "flat" else "max_iter={0.max_iter}"
+        reason = "rounding errors" if state.stop == "flat" else "max_iter={0.max_iter}"
         told = {"warnings": kernel_warnings(grams), "unfinished": ended_early(problem.config, reason)}
         return Result.bounded(model, state.stop, "all kernels", counts, **told, scores=scores)
 

@@ -293,7 +293,7 @@ class MultiTaskSelector(Selection, StreamEstimator):
             classes = self.classes_ if self._is_classifier and classes is None else classes
         elif not goes_on and self._model is not None:
             raise ValueError(
-                "this estimator was loaded or fitted as a batch, or on a scaled store: it holds no stream to go on from; take a new one"
+                "this estimator cannot continue a stream: it was loaded, fitted as a batch, or on a scaled store; use a new estimator"
             )
         rows, labels = self._read(X, y, reset=not goes_on)
         labels = label_array(labels)

@@ -48,7 +48,7 @@ class NPKL(Method[NPKLConfig, NPKLProblem, SpectralState, SpectralModel]):
         if config.n_neighbors >= n:
             resources.doubt(f"n_neighbors={config.n_neighbors} exceeds the {n - 1} other rows")
         if config.base is not None and config.base > n:
-            raise ValueError(f"base={config.base}: there are {n} rows, and no more functions on them")
+            raise ValueError(f"base={config.base}: must be at most the number of rows, {n}")
         pairs = pair_constraints(inputs.constraints, n)
         given, n_neighbors = close_pairs(pairs) if config.closure else pairs, min(config.n_neighbors, n - 1)
         problem = NPKLProblem(config, inputs, given, n_neighbors, resources)
@@ -123,8 +123,8 @@ def _idle_parts(model: SpectralModel) -> list[str]:
     figures, messages = model.figures, []
     if isolated := figures["isolated"]:
         messages.append(
-            f"{isolated:.0f} of {model.n_rows} rows have no neighbour in the graph, {figures['isolated_alone']:.0f} of these no "
-            "constraint either, so that the kernel is zero there; graph='union' or more n_neighbors link them"
+            f"{isolated:.0f} of {model.n_rows} rows have no neighbour in the graph, {figures['isolated_alone']:.0f} of these have no "
+            "constraint either, and the kernel is zero there; set graph='union', or raise n_neighbors"
         )
     if not len(model.eigenvalues):
         messages.append("the kernel is zero: the constraints weigh too little against the graph; raise C")

@@ -206,7 +206,7 @@ def task_similarity(kernel: Sequence[Sequence[float]] | None, n_tasks: int, has_
     Raises ValueError if it is not a positive semi-definite matrix of the tasks with a positive diagonal, or if the fit has no tasks.
     """
     if kernel is not None and not has_tasks:
-        raise ValueError("task_kernel needs tasks: classes are fitted one against the rest, without shared weight")
+        raise ValueError("task_kernel needs tasks, and this fit has none")
     matrix = checked_task_kernel(kernel, n_tasks)
     if matrix is None:
         return np.eye(n_tasks)

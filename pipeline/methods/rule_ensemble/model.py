@@ -257,6 +257,6 @@ def of_tasks(model: RuleModel, values: np.ndarray, task: ArrayLike | None) -> np
 def unseen_message(unseen: dict[int, int]) -> str:
     """Return the warning about categories that do not occur in the training data."""
     return (
-        f"{sum(unseen.values())} values of {len(unseen)} categorical columns (first: column {min(unseen)}) were not there at fit; every "
-        "comparison with them is false"
+        f"{sum(unseen.values())} values of {len(unseen)} categorical columns (first: column {min(unseen)}) do not occur in the "
+        "training data; every comparison with them is false"
     )

@@ -26,7 +26,7 @@ EXTRA_INPUTS = (
 PROFILES = (
     Profile(
         "semantic-ranker",
-        problem="images of a query ordered by a walk on a kernel of looks and tags",
+        problem="ranking of a query's images by a random walk on a kernel of visual features and tags",
         returns="scores of images, of unseen ones too",
         certificate="the kernel, before the walk",
         nearest="VisualRank, label propagation",

@@ -196,7 +196,7 @@ class SemanticKernelRanker(SpectralEstimator):
         data, _ = self._data(X)
         if tags is None:
             name = type(self).__name__
-            raise ValueError(f"{name} requires y to be passed, but the target y is None: here it is tags, those of every image")
+            raise ValueError(f"{name} requires y to be passed, but the target y is None; give the tags of every image")
         inputs = RankerInputs.read(data, in_memory(tags, "tags"), in_memory(prior, "prior"), in_memory(queries, "queries"))
         self._many = queries is not None
         self._fit(inputs)
@@ -222,7 +222,7 @@ class SemanticKernelRanker(SpectralEstimator):
     def _query_number(self, query: object) -> int:
         names: Any = self.model_.queries  # pyright: ignore[reportAttributeAccessIssue] (of many queries)
         if str(query) not in names:
-            raise ValueError(f"query={query!r}: is none of the {len(names)} queries of the fit, such as {names[0]!r}")
+            raise ValueError(f"query={query!r} is not one of the {len(names)} queries of the fit, such as {names[0]!r}")
         return names.index(str(query))
 
     def _one_query(self, what: str) -> None:

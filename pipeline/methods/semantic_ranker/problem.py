@@ -191,8 +191,8 @@ def ranking_warnings(model: RankerModel) -> list[str]:
     if not is_flat(spread, model.n_rows, model.figures["walk_error"]):
         return []
     return [
-        f"the scores of all images are equal to {max(spread, MIN_SPREAD):.0e} of their mean, so their order tells nothing: images fall "
-        "into groups without ties between them, which keep their share of the prior; a prior, or tags in common, would tell them apart"
+        f"the scores of all images are equal to {max(spread, MIN_SPREAD):.0e} of their mean, so there is no ranking: images form "
+        "groups without links between them, which keep their share of the prior; give a prior, or tags that images share"
     ]
 
 

@@ -186,8 +186,8 @@ def flat_queries(model: RankingModel) -> list[str]:
         return []
     names = ", ".join([*(model.queries[q] for q in flat[:5].tolist()), *(["..."] if len(flat) > 5 else [])])
     return [
-        f"the scores of all images are equal in {len(flat)} of {len(model.queries)} queries ({names}), so "
-        "that their order tells nothing there; a prior, or tags in common, would tell images apart"
+        f"all images have equal scores in {len(flat)} of {len(model.queries)} queries ({names}), so these "
+        "queries have no ranking; give a prior, or tags that images share"
     ]
 
 

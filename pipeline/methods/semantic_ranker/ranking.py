@@ -76,11 +76,11 @@ def read_tags(config: RankerConfig, tags: UserData, n: int, numbers: np.ndarray 
     untagged = untagged_rows(counts)
     if len(untagged) and config.untagged == "raise":
         names = name_rows(untagged if numbers is None else numbers[untagged])
-        raise ValueError(f"tags: no tag in row {names}; untagged='zero' ranks such images by their looks alone")
+        raise ValueError(f"tags: no tag in row {names}; set untagged='zero' to rank such images by their visual features alone")
     vectors = tag_vectors(counts, config.min_images)
     if not vectors.nnz:
         few = "" if config.min_images == 1 else f" of at least min_images={config.min_images} images"
-        raise ValueError(f"tags: no tag{few} tells one image from another; a tag of all images carries no information")
+        raise ValueError(f"tags: no tag{few} distinguishes images; a tag that all images have carries no information")
     return vectors, len(untagged)
 
 

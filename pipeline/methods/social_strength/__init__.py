@@ -20,7 +20,7 @@ PROFILES = (
         "social-strength",
         problem="how strongly users are tied, from several similarities and some known pairs",
         returns="weights of the views, strength of any pair, ranked candidates",
-        certificate="the machine over pairs, at these weights",
+        certificate="the ranking of pairs, at these weights",
         nearest="`LogisticRegression` on features of pairs",
         avoid="one similarity only: rank by it",
     ),

@@ -337,7 +337,8 @@ class SocialStrengthRanker(KernelEstimator):
             fit = spread_labels(self.model_, data, ctx, values.reshape(n, -1), tol=tol, max_iter=max_iter)
         if not fit.converged:
             warn_user(
-                f"max_iter={max_iter} ended the labels with an error of {fit.error:.1e}; tol={tol:g} was asked for", ConvergenceWarning
+                f"max_iter={max_iter} ended the iteration with an error of {fit.error:.1e}, above tol={tol:g}; raise max_iter",
+                ConvergenceWarning,
             )
         return fit.values.reshape(values.shape)
 

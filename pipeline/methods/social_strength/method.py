@@ -232,7 +232,9 @@ def _find_shifts(views: BlockViews, factors: np.ndarray, normalize: str) -> np.n
         least, scale = views.least_eigenvalues(factors), views.largest_row_sum()
         if (least < -NEGATIVE * scale).any():
             worst = int(np.argmin(least))
-            raise DataError(f"view {worst} is not positive semi-definite: its least eigenvalue is {least[worst]:.3g}; normalize='row_max'")
+            raise DataError(
+                f"view {worst} is not positive semi-definite: its smallest eigenvalue is {least[worst]:.3g}; set normalize='row_max'"
+            )
     return np.zeros(len(factors))
 
 
@@ -350,12 +352,12 @@ def _block_problem(config: SocialConfig, specs: Sequence[Any], inputs: SocialInp
     data: Any = inputs.data
     if not _goes_by_blocks(config, data):
         raise ValueError(
-            f"pair_kernel={config.pair_kernel!r}, grams={config.grams!r}: sparse similarities are read block by block, which goes with "
+            f"pair_kernel={config.pair_kernel!r}, grams={config.grams!r}: sparse similarities are read block by block, which needs "
             "pair_kernel='similarity' and grams='auto'"
         )
     scale = getattr(data, "scale", None)
     if scale is not None and is_given_kernel(specs) and scale.kind != "none":
-        raise ValueError(f"{data.url}: similarities are scaled ({scale.kind!r}); ingest them as they are")
+        raise ValueError(f"{data.url}: similarities are scaled ({scale.kind!r}); ingest them without scaling")
     reason = f"computed again in every pass: the scores of {data.n_rows} users have no room in this process"
     settings = GramSettings("recompute", TileLayout.of(data, len(specs)).edge, None, reason)
     problem = SocialProblem(config, inputs, tuple(specs), settings, resources, by_blocks=True)

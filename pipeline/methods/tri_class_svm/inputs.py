@@ -102,7 +102,7 @@ def split_labels(
     chosen = [k for k, is_out in enumerate(out) if not is_out]
     if len(chosen) < 2:
         besides = f" beside irrelevant_label={irrelevant!r}" if any(out) else ""
-        raise DataError(f"y holds one class only{besides}, of the labels {labels!r}: a machine needs rows of both classes", url)
+        raise DataError(f"y holds one class only{besides}, of the labels {labels!r}: a fit needs rows of both classes", url)
     if len(chosen) > 2:
         row = int(np.argmax(codes == chosen[2]))
         raise DataError(
@@ -113,7 +113,7 @@ def split_labels(
     sides = np.where(codes == chosen[0], -1.0, np.where(codes == chosen[1], 1.0, 0.0))
     for side, k in zip((-1.0, 1.0), chosen, strict=True):
         if weight is not None and not np.any(weight[sides == side] > 0):
-            raise DataError(f"y: no row labelled {labels[k]!r} has a positive weight; a machine needs rows of both classes", url)
+            raise DataError(f"y: no row labelled {labels[k]!r} has a positive weight; a fit needs rows of both classes", url)
     return sides, tuple(labels[k] for k in chosen)
 
 
@@ -176,7 +176,7 @@ def _check_same_form(data: BlockStore, unlabelled: BlockStore) -> None:
     scales = [(getattr(unlabelled.scale, name), getattr(data.scale, name)) for name in own]
     is_same = all(np.array_equal(other, scale, equal_nan=True) for other, scale in scales if scale is not None)
     if unlabelled.meta.scale != kind or not is_same:
-        raise DataError(f"its features are scaled otherwise than those of {data.url}; ingest it with --like {data.url}", unlabelled.url)
+        raise DataError(f"its features are not scaled like those of {data.url}; ingest it with --like {data.url}", unlabelled.url)
 
 
 def resolve_kernel(
@@ -190,7 +190,7 @@ def resolve_kernel(
             raise ValueError("kernel='precomputed' needs a matrix of the rows; a run on a store computes its kernel")
         kernels = resolved_kernels(config.kernel, data, "none")
         if len(kernels) != 1:
-            raise ValueError(f"kernel='precomputed': {len(kernels)} matrices were given; a tri-class machine has one kernel")
+            raise ValueError(f"kernel='precomputed': {len(kernels)} matrices were given; tri-class-svm takes one")
         return kernels[0]
     kernel = kernel_with_parameters(config, data, held_out, counts)
     # What a kernel asks of rows is asked of those of either store.

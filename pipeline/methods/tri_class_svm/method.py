@@ -183,9 +183,9 @@ def _doubts(problem: TriClassProblem, state: TriClassState) -> list[str]:
     which = "labelled rows alone" if name == "SVM" else "all unlabelled rows irrelevant"
     of_folds = f" in {rows[name]['folds']} folds" if rows[name]["folds"] > 1 else ""
     return [
-        f"the unlabelled rows did not help on rows held out{of_folds}: accuracy {rows['3C-SVM']['accuracy']:.4f}, of the {name} "
-        f"{rows[name]['accuracy']:.4f} ({which}), which is right on {lost} rows where this machine is wrong, and wrong on {won} where "
-        "it is right; lower C_unlabelled, or leave them out"
+        f"the unlabelled rows did not help on held-out rows{of_folds}: accuracy {rows['3C-SVM']['accuracy']:.4f}, of the {name} "
+        f"{rows[name]['accuracy']:.4f} ({which}), which is right on {lost} rows where this model is wrong, and wrong on {won} where "
+        "it is right; lower C_unlabelled, or fit without unlabelled rows"
     ]
 
 

@@ -116,7 +116,7 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
             state.stop,
             objective=figures["objective"],
             gap=figures["machine_gap"],
-            certified_over="the machines, at these weights of the kernels",
+            certified_over="the SVMs, at these weights of the kernels",
             figures={
                 "violation": figures["violation"],
                 "penalty": problem.penalty,
@@ -153,6 +153,6 @@ def _idle_machines(problem: TwoLayerProblem, state: TwoLayerState) -> list[str]:
         return []
     which = "" if count == 1 else f" for class {', '.join(names)}"
     return [
-        f"no kernel has a weight{which}: penalty={problem.penalty:g} is too large for C={problem.config.C:g}, and all rows get one "
-        "decision; raise C or lower penalty"
+        f"no kernel has a weight{which}: penalty={problem.penalty:g} is too large for C={problem.config.C:g}, so every row gets the same "
+        "decision value; raise C or lower penalty"
     ]

@@ -45,10 +45,10 @@ class UMKL(Method[UMKLConfig, UMKLProblem, UMKLState, KernelModel]):
         config, data = with_decided_kernels(config, inputs.data, resources), inputs.data
         if data.holds != "columns":
             raise ValueError(
-                "unsupervised MKL rebuilds samples from others, so it needs their features: no strings, no precomputed kernels"
+                "unsupervised-mkl reconstructs samples from others and needs their features; strings and precomputed kernels have none"
             )
         if data.n_rows < 2:
-            raise ValueError(f"n_samples={data.n_rows}: every sample is rebuilt from others, so there must be at least 2")
+            raise ValueError(f"n_samples={data.n_rows}: every sample is reconstructed from others, so at least 2 are needed")
         n_bases = min(config.n_bases, data.n_rows - 1)
         if n_bases < config.n_bases:
             resources.doubt(f"n_bases={config.n_bases} exceeds the {n_bases} other samples")

@@ -168,7 +168,7 @@ def test_neighbours_vote():
 
 def test_a_graph_in_parts_warns():
     X = np.concatenate([np.random.default_rng(0).normal(size=(8, 2)) + np.array([shift, 0.0]) for shift in (0.0, 100.0)])
-    with pytest.warns(UserWarning, match=r"the neighbour graph has 2 components which nothing but the cap holds together.*graph='union'"):
+    with pytest.warns(UserWarning, match=r"the neighbour graph has 2 components whose distances only the cap B limits.*graph='union'"):
         StructurePreservingEmbedding(n_neighbors=4).fit(X)
     far = np.concatenate([X[:8], [[50.0, 50.0]]])
     with pytest.warns(UserWarning, match=r"2 components, 1 of them single rows"):

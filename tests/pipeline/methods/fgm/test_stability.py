@@ -146,5 +146,5 @@ def test_the_inner_stop_of_the_paper_ends_steps_by_their_decrease(monkeypatch):
     # The gap that is left is told honestly: the last sub-problem's optimum is within it.
     tight = FGMClassifier(**{**params, "inner_tol": 1e-9}, solver="apg", inner_stop="decrease").fit(X, y)
     assert tight.dual_gap_ <= 1e-3 * tight.objective_
-    with pytest.raises(ValueError, match="inner_stop='decrease' is a test of the steps of apg; solver='newton' ends by its gap"):
+    with pytest.raises(ValueError, match="inner_stop='decrease' needs solver='apg' or 'auto', not 'newton'"):
         FGMClassifier(inner_stop="decrease", solver="newton").fit(X, y)

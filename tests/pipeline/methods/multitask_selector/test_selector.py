@@ -380,7 +380,7 @@ def test_a_second_fit_knows_no_constant_column_either():
 def test_a_stream_does_not_go_on_in_other_units(tmp_path, scale):
     X, y, task = constant_problem()
     store = ingest((X, y), tmp_path / "s", task="regression", task_column=task, scale=scale)
-    with pytest.raises(ValueError, match="on a scaled store: it holds no stream to go on from"):
+    with pytest.raises(ValueError, match="on a scaled store; use a new estimator"):
         selector().fit(store).partial_fit(X, y, task)
 
 
@@ -422,7 +422,7 @@ def test_stores_give_the_bits_of_arrays(tmp_path, form):
     table = score_store(str(tmp_path / "run"), str(tmp_path / "s"))
     assert table["r2"] == pytest.approx(model.score(X, y, task), abs=1e-10)
     assert [row["task"] for row in table["tasks"]] == [0, 7, 14]
-    with pytest.raises(ValueError, match="loaded or fitted as a batch"):
+    with pytest.raises(ValueError, match="it was loaded, fitted as a batch"):
         model.set_params(task_offset=None).partial_fit(X, y, task)
 
 

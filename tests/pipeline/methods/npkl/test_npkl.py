@@ -311,7 +311,7 @@ def test_rows_without_a_neighbour_are_counted():
     assert {40, 41} <= set(alone.tolist())
     lonely = len(set(alone.tolist()) - set(triples[:, :2].ravel().tolist()))
     assert lonely < min(len(alone), 42 - len(set(triples[:, :2].ravel().tolist())))
-    with pytest.warns(UserWarning, match=f"{len(alone)} of 42 rows have no neighbour in the graph, {lonely} of these no constraint"):
+    with pytest.warns(UserWarning, match=f"{len(alone)} of 42 rows have no neighbour in the graph, {lonely} of these have no constraint"):
         found = SimpleNPKL(C=0.3, graph="mutual").fit(X, triples)
     K = found.kernel_block()
     assert not K[41].any()
@@ -378,7 +378,7 @@ def test_bad_constraints_are_named(constraints, message):
         ({"graph": "both"}, "graph='both'"),
         ({"selection": "best"}, "selection='best'"),
         ({"n_select": 3}, "n_select=3: needs selection"),
-        ({"base": 41}, "base=41: there are 40 rows"),
+        ({"base": 41}, "base=41: must be at most the number of rows, 40"),
         ({"n_neighbors": 0}, "n_neighbors=0"),
         ({"tol": 0.0}, "tol=0.0"),
     ],

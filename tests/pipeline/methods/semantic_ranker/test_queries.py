@@ -111,7 +111,7 @@ def test_from_a_file_of_queries_to_a_report(stored, capsys):
     for call in (lambda: machine.kernel_block(), lambda: machine.score_samples(q.X)):
         with pytest.raises(ValueError, match="a fit of many queries keeps no kernels; fit the images of one query alone"):
             call()
-    with pytest.raises(ValueError, match="query='q99': is none of the 9 queries"):
+    with pytest.raises(ValueError, match="query='q99' is not one of the 9 queries"):
         machine.rank(query="q99")
 
 
@@ -148,7 +148,7 @@ def test_files_of_queries_that_are_none(lines, told, stored, capsys):
         ({"queries": [["a", 7], ["a", 9]], "tags": [*(["x y"] * 9), *([""] * (N - 9))]}, "query a: tags: no tag in row 9;"),
         ({"queries": [["a", 1, 0.0], ["a", 2, 0.0]]}, "queries: query a: prior: all entries are 0"),
         ({"queries": []}, "queries: every line must be"),
-        ({"queries": [["a", k] for k in range(9)], "tags": ["x"] * N}, "query a: tags: no tag tells one image from another"),
+        ({"queries": [["a", k] for k in range(9)], "tags": ["x"] * N}, "query a: tags: no tag distinguishes images"),
         ({"tags": ["x"] * 3}, "tags: 3 rows, the data has 60"),
     ],
 )

@@ -353,11 +353,11 @@ def test_bad_data_and_tags_are_refused():
     fit = SemanticKernelRanker().fit
     with pytest.raises(ValueError, match="tags: 35 rows, the data has 36; there must be one for each image"):
         fit(q.X, q.tags[:-1])
-    with pytest.raises(ValueError, match="the target y is None: here it is tags"):
+    with pytest.raises(ValueError, match="the target y is None; give the tags"):
         fit(q.X)
-    with pytest.raises(ValueError, match="tags: no tag tells one image from another"):
+    with pytest.raises(ValueError, match="tags: no tag distinguishes images"):
         fit(q.X, ["cat"] * 36)
-    with pytest.raises(ValueError, match="tags: no tag of at least min_images=40 images tells"):
+    with pytest.raises(ValueError, match="tags: no tag of at least min_images=40 images distinguishes"):
         SemanticKernelRanker(min_images=40).fit(q.X, q.tags)
     with pytest.raises(ValueError, match="prior: row 0 has -1"):
         fit(q.X, q.tags, -np.ones(36))
@@ -381,7 +381,9 @@ def test_images_without_tags_are_named_or_ranked_by_their_looks():
     q = query()
     tags = q.tags.copy()
     tags[[3, 8]] = 0.0
-    with pytest.raises(ValueError, match="tags: no tag in row 3, 8; untagged='zero' ranks such images by their looks alone"):
+    with pytest.raises(
+        ValueError, match="tags: no tag in row 3, 8; set untagged='zero' to rank such images by their visual features alone"
+    ):
         SemanticKernelRanker().fit(q.X, tags)
     found = SemanticKernelRanker(untagged="zero").fit(q.X, tags)
     assert found.model_.figures["untagged"] == 2

@@ -307,7 +307,7 @@ def test_beyond_the_memory_it_is_refused_and_so_is_what_needs_the_matrix(tmp_pat
     with pytest.raises(MemoryBoundExceeded, match="or pair_kernel='similarity', which goes by blocks"):
         start(tmp_path, "run", table, {**PARAMS, "pair_kernel": "tensor"}, driver_memory="100KiB", dry_run=True)
     views = similarities()
-    with pytest.raises(ValueError, match="sparse similarities are read block by block, which goes with pair_kernel='similarity'"):
+    with pytest.raises(ValueError, match="sparse similarities are read block by block, which needs pair_kernel='similarity'"):
         SocialStrengthRanker(pair_kernel="tensor").fit(views, table[:, :2], table[:, 2])
 
 
