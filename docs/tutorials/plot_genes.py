@@ -56,6 +56,7 @@ lasso = LogisticRegressionCV(
     solver="liblinear",
     scoring="accuracy",
     use_legacy_attributes=False,
+    random_state=0,
 )
 lasso = make_pipeline(StandardScaler(), lasso).fit(X, y)
 rows = {

@@ -104,4 +104,4 @@ print(f"objective at most {gap:.2%} above the optimum")
 # * **You have only kernel matrices** (graphs, strings): use
 #   ``kernels="precomputed"``, or :func:`~gramplane.ingest_grams`.
 # * **Too many rows for kernel matrices**: ``grams="store"`` keeps them on
-#   disk; see the page on sizes beyond memory.
+#   disk; see the page on tables larger than memory.
