@@ -5,7 +5,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """What a process tells its caller."""
+    """Exit code of a process."""
 
     DONE = 0
     BUG = 1

@@ -70,9 +70,7 @@ class Action(NamedTuple):
 
 
 def source_mark(path: str) -> str:
-    """Return size and modification time of a source file, so that a rewritten file counts as changed, as in make. For an object,
-    its ETag.
-    """
+    """Return size and modification time of a source file, as in make: a rewritten file counts as changed. For an object, its mark."""
     if not is_local(path):
         from ..storage.urls import object_mark
 

@@ -132,7 +132,7 @@ class _Builder:
             if not isinstance(key, (str, int)) or isinstance(key, bool):
                 raise self.fail(key_node, "a key must be a word or a whole number")
             if key in lines:
-                raise self.fail(key_node, f"key {key!r} stands twice (first in line {lines[key]})")
+                raise self.fail(key_node, f"key {key!r} is given twice (first in line {lines[key]})")
             lines[key] = key_node.start_mark.line + 1
             self.marks.setdefault((*loc, key), (lines[key], key_node.start_mark.column + 1))
             value = self.build(value_node, (*loc, key))

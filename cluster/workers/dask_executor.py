@@ -171,7 +171,7 @@ class DaskExecutor(Executor):
                 return answered
             if unsure and time.monotonic() - unsure_since > _UNSURE:
                 named = "; ".join(f"{worker}: {answer!r}" for worker, answer in unsure.items())
-                raise ClusterLost(f"scheduler {self._link.address} has workers that live and do not answer: {named}")
+                raise ClusterLost(f"scheduler {self._link.address} has workers that are alive but do not answer: {named}")
             if not unsure:
                 unsure_since = time.monotonic()
             time.sleep(_PAUSE)

@@ -83,7 +83,7 @@ class Watchdog:
         # What a hung worker holds or was to compute is needed again, and others may wait for it to send something: the whole plan is
         # submitted anew, so that nothing of it is left to wait for.
         if silent:
-            raise Stranded(f"was left without {silent[-1]}, which gave no sign of life")
+            raise Stranded(f"was left without {silent[-1]}, which stopped responding")
         self._check_stranded(workers)
         self._check_staffed(workers)
         idle = time.monotonic() - self._progress
@@ -131,7 +131,7 @@ class Watchdog:
         self._is_logged = True
         stacks = {"this process": thread_stacks(), **self._link.ask(thread_stacks)}
         told = "\n".join(f"{process}: {text}" for process, text in stacks.items())
-        logger.warning("no task finished for %.0f s; this is what every thread is doing\n%s", idle, told)
+        logger.warning("no task finished for %.0f s; the stacks of all threads follow\n%s", idle, told)
 
     def _check_disks(self, idle: float) -> None:
         answers, limit = self._link.ask(free_disk), self._limits.free_disk

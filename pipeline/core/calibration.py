@@ -61,7 +61,7 @@ def draw_folds(rows: Inputs, seed: int) -> Folds:
     least = int(counts.argmin())
     if counts[least] < 2:
         raise DataError(
-            f"class {rows.labels[least]!r} has one row: probabilities are calibrated on rows held out, which takes two of every class; "
+            f"class {rows.labels[least]!r} has one row, but probabilities are calibrated on held-out rows, which takes two of every class; "
             "give more, or set probability=False"
         )
     count = min(FOLDS, int(counts[least]))

@@ -61,7 +61,7 @@ def check_memory(method: str, items: Sequence[Item], resources: Resources, remed
     """Raise MemoryBoundExceeded if the driver would exceed its limit; warn if it may need more than ``MUCH_BYTES``."""
     refuse(method, items, resources.fit_limit, remedy)
     if total_bytes(items) > MUCH_BYTES:
-        resources.warn(f"{method}: this process may hold up to {_listed(items)}: {remedy}, or a smaller driver_memory make it less")
+        resources.warn(f"{method}: this process may need up to {_listed(items)}; to need less, try {remedy}, or a smaller driver_memory")
 
 
 def _listed(items: Sequence[Item]) -> str:
@@ -93,7 +93,7 @@ def tight_worker_notes(config: ClusterConfig, step: int) -> list[str]:
     enough = int((PROCESS_BYTES + config.threads * step) / (1.0 - CACHE_SHARE))
     return [
         f"a step may take {bytes_text(step)}, and a worker of {bytes_text(memory)} gives it about {bytes_text(given)}: a pass that needs "
-        f"more is refused when it begins; --worker-memory {(enough >> 20) + 1}MiB is enough for all"
+        f"more fails when it starts; set --worker-memory {(enough >> 20) + 1}MiB, which is enough for all"
     ]
 
 

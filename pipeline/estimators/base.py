@@ -310,9 +310,9 @@ class Estimator(BaseEstimator):
         found = known_calibration(self._method, self.model_) or (None if self._late is None else self._late.get())
         if found is None:
             raise ValueError(
-                f"{type(self).__name__}: there are no probabilities, and no data of a fit to calibrate them from: rows of partial_fit are "
-                "gone, and copies and loaded models carry none. Fit with probability='sigmoid' (or 'isotonic'), or ask for probabilities "
-                "before copying; a logistic loss, where there is one, needs no calibration"
+                f"{type(self).__name__}: probabilities are not calibrated, and the training data are gone (after partial_fit, in a copied "
+                "or in a loaded model); set probability='sigmoid' or 'isotonic' and fit again, or call predict_proba before copying. "
+                "A logistic loss, where there is one, needs no calibration"
             )
         return class_probabilities(found, values)
 

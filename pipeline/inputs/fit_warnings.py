@@ -35,7 +35,7 @@ def fit_warnings(
     weaker, answers = _weaker(params), []
     if not any(text.startswith(SAID) for text in own):
         if summary.get("n_selected") == 0 and summary.get("stop") is not None:
-            answers = [f"nothing is selected, every row gets the same answer: {weaker}, or other columns or kernels"]
+            answers = [f"nothing is selected, so every row gets the same prediction: {weaker}, or other columns or kernels"]
         else:
             answers = _answers(rows, params, weaker, last)
     return [*(answers or _everything(method, summary, params)), *_rare_classes(rows, params)]
@@ -61,9 +61,9 @@ def _everything(method: str, summary: Mapping[str, Any], params: Mapping[str, An
         return []
     if method == "fgm":
         # One cut has them all: that B was clipped was said.
-        remedy = "n_features_to_select or a smaller max_rounds selects fewer"
-        return [] if choices <= params["B"] else [f"all {choices} features are selected, nothing was left out: {remedy}"]
-    return [f"all {choices} features are selected, nothing was left out: a larger lam (it is {_spell(params['lam'])}) selects fewer"]
+        remedy = "set n_features_to_select or a smaller max_rounds"
+        return [] if choices <= params["B"] else [f"all {choices} features are selected: {remedy}"]
+    return [f"all {choices} features are selected: try a larger lam (it is {_spell(params['lam'])})"]
 
 
 def _answers(rows: Inputs, params: Mapping[str, Any], weaker: str, last: Mapping[str, Any]) -> list[str]:
@@ -71,11 +71,11 @@ def _answers(rows: Inputs, params: Mapping[str, Any], weaker: str, last: Mapping
     accuracy, r2 = last.get("train_accuracy"), last.get("train_r2")
     if last.get("n_answers") == 1:
         other = "other columns" if rows.classes is None else "other columns, or class_weight='balanced'"
-        return [f"every training row gets the same answer: {weaker}, {other}"]
+        return [f"every training row gets the same prediction: {weaker}, {other}"]
     if rows.classes is None:
         if not isinstance(r2, float) or not r2 <= 0:
             return []
-        return [f"R2 of the training rows is {r2:.3g}, not above always answering the mean: {weaker}"]
+        return [f"training R2 is {r2:.3g}, no better than predicting the mean: {weaker}"]
     # Rows that count otherwise than one each are told otherwise than most of them would have it.
     if not isinstance(accuracy, float) or not np.isfinite(accuracy) or _has_weights(rows, params):
         return []
@@ -86,7 +86,7 @@ def _answers(rows: Inputs, params: Mapping[str, Any], weaker: str, last: Mapping
     if accuracy > share:
         return []
     remedy = f"{weaker}, other columns or kernels"
-    return [f"accuracy of the training rows is {accuracy:.3f}, not above {share:.3f} of always answering {label!r}: {remedy}"]
+    return [f"training accuracy is {accuracy:.3f}, no better than always predicting {label!r} ({share:.3f}): {remedy}"]
 
 
 def _rare_classes(rows: Inputs, params: Mapping[str, Any]) -> list[str]:
@@ -101,7 +101,7 @@ def _rare_classes(rows: Inputs, params: Mapping[str, Any]) -> list[str]:
         return []
     count, total = int(counts[least]), int(counts.sum())
     text = f"class {rows.classes[least]!r} has {count:,} of {total:,} rows ({shares[least]:.1%})"
-    return [f"{text}, and rows of every class count alike: class_weight='balanced' lets classes count alike"]
+    return [f"{text}, so it hardly influences the fit: set class_weight='balanced'"]
 
 
 def _has_weights(rows: Inputs, params: Mapping[str, Any]) -> bool:
@@ -119,7 +119,7 @@ def numbers_as_classes(classes: Sequence[Any] | np.ndarray) -> str:
     """Return a warning if a numeric target was read as many classes, otherwise an empty text."""
     if len(classes) <= MAX_NUMERIC_CLASSES or np.asarray(classes).dtype.kind not in "iuf":
         return ""
-    return f"y holds {len(classes)} different numbers, and each is taken for a class: a regressor takes them as numbers"
+    return f"y holds {len(classes)} different numbers, which are read as classes: use a regressor to read them as numbers"
 
 
 def column_widths(data: BlockStore | MemoryBlocks) -> list[dict[str, Any]]:
@@ -146,6 +146,6 @@ def width_warning(config: MethodConfig, data: object) -> str:
     ends = column_widths(data)
     if len(ends) < 2 or not ends[1]["width"] > FAR * ends[0]["width"]:
         return ""
-    narrow, wide = (f"{item['feature']} ({item['width']:.3g})" for item in ends)
-    remedy = f"scale={'standard' if data.meta.kind == 'dense' else 'max-abs'!r} makes them alike, scale=None leaves them without this word"
-    return f"columns have very different widths, {wide} beside {narrow}, and penalties and distances look at the wide ones first: {remedy}"
+    narrow, wide = (f"{item['feature']} spans {float(format(item['width'], '.3g')):,g}" for item in ends)
+    remedy = f"set scale={'standard' if data.meta.kind == 'dense' else 'max-abs'!r}, or scale=None to fit them as they are"
+    return f"columns differ in scale ({wide}; {narrow}), so the large ones dominate the fit; {remedy}"

@@ -123,7 +123,7 @@ def _group_folds(inputs: Inputs, folds: int, seed: int, groups: np.ndarray) -> l
 def _group_codes(groups: np.ndarray, folds: int) -> np.ndarray:
     distinct, codes = np.unique(groups, return_inverse=True)
     if len(distinct) < folds:
-        raise ValueError(f"groups: {len(distinct)} of them are too few for {folds} folds; each fold holds some out whole")
+        raise ValueError(f"groups: {len(distinct)} of them are too few for {folds} folds; set at most {len(distinct)} folds")
     return codes
 
 

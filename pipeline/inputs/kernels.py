@@ -85,9 +85,9 @@ def default_kernels(data: BlockStore | MemoryBlocks, counts: np.ndarray | None =
         return list(_grid_texts(d)), ""
     square, k = MedianWidths(data, counts).square(), PER_FEATURE * (d + 1)
     texts = whole_texts(n, 1.0 if square is None else square)
-    bank = f"{k:,} kernels on all features and on each of {d:,} would be {bytes_text(k * _matrix_bytes(n))} of matrices"
-    more = "kernels=[...] names others, such as 'rbf[0]' on one feature"
-    return texts, f"kernels: {bank}, so {len(texts)} on all features at once are taken, widths around the median distance of rows; {more}"
+    bank = f"{k:,} kernels on all {d:,} features and on each of them would need {bytes_text(k * _matrix_bytes(n))}"
+    more = "set kernels=[...] to choose others, such as 'rbf[0]' on one feature"
+    return texts, f"kernels: {bank}, so {len(texts)} kernels on all features are used, with widths around the median distance; {more}"
 
 
 @lru_cache(maxsize=16)

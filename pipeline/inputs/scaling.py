@@ -32,7 +32,7 @@ def as_scaled(config: MethodConfig, data: RowsT, weight: np.ndarray | None = Non
     if not isinstance(data, BlockStore | MemoryBlocks | JoinedStores):
         if scale == "auto":
             return data
-        raise ValueError(f"scale={scale!r}: the rows of a stream come one after another, and no scaling is known before; scale=None")
+        raise ValueError(f"scale={scale!r}: a stream cannot be scaled, because its columns are not known beforehand; set scale=None")
     if data.meta.scale != "none":
         if scale not in ("auto", data.meta.scale):
             raise ValueError(f"scale={scale!r}: {data.url} has the scaling {data.meta.scale!r} already; leave scale to 'auto'")

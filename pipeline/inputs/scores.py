@@ -107,7 +107,7 @@ def held_out_rows(extra: Mapping[str, Any], codes: np.ndarray, seed: int, classe
     """
     share = extra.get("test_share", 0.0)
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
-        raise ValueError(f"test_share={share!r}: must be a number between 0 and 1, without 1")
+        raise ValueError(f"test_share={share!r}: must be a number of at least 0 and below 1")
     if share == 0:
         return None
     return plain_folds(len(codes), seed, [float(share)])[0] if classes is None else stratified_split(codes, float(share), seed, classes)

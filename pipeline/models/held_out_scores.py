@@ -80,7 +80,9 @@ class Scoring:
                 continue
             if name not in known:
                 suiting = [other for other in known if _suits(other, classes, target)]
-                raise ValueError(f"scoring={name!r}: the target holds {content}, which it is not for; take one of {', '.join(suiting)}")
+                raise ValueError(
+                    f"scoring={name!r}: the target holds {content}, which this score does not suit; take one of {', '.join(suiting)}"
+                )
             try:
                 _try_scorer(name, classes, target)
             except ValueError as error:
@@ -103,7 +105,7 @@ def read_scoring(scoring: UserData, refit: str | None = None) -> Scoring | None:
     """
     if scoring is None:
         if refit is not None:
-            raise ValueError(f"refit={refit!r} names the one of several scores that decides; scoring names none")
+            raise ValueError(f"refit={refit!r} chooses one of several scores, but scoring is not given; set scoring to their names")
         return None
     given = _given_scores(scoring)
     known, callables = scorer_names(), dict[str, Scorer]()

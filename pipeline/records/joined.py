@@ -60,7 +60,7 @@ def _scale_of_all(stores: Sequence[BlockStore]) -> ColumnScale:
     """Return the scaling over all stores, combined from the scaling of each."""
     first = stores[0].scale
     if first.kind == "standard" and stores[0].meta.kind == "sparse":
-        raise DataError("scale='standard' of sparse rows needs all of them in one store; scale='max-abs' does not", stores[1].url)
+        raise DataError("scale='standard' needs all sparse rows in one store; set scale='max-abs'", stores[1].url)
     factors = np.array([store.scale.factor for store in stores], np.float64)
     squares = np.divide(1.0, np.square(factors), out=np.zeros_like(factors), where=factors > 0)
     if first.kind != "standard":

@@ -106,5 +106,5 @@ def _training_source(run: str, source: str) -> Source:
             known = BlockStore.open(known.place, known.digest).whole_source()
         except (StorageError, DigestMismatch, OSError) as error:
             why = f"the names and factors of its columns stand in the store {known.place}, which is gone or replaced ({error})"
-            raise DataError(f"cannot be read as {run} learnt: {why}; make a store of it", source) from error
+            raise DataError(f"cannot be encoded like the training data of {run}: {why}; ingest it into a store", source) from error
     return replace(known, place=f"the data that {run} learnt from")

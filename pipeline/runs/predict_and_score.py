@@ -125,7 +125,9 @@ def _plan_prediction(
 
 def _check_three_way(estimator: Estimator, three_way: bool) -> None:
     if three_way and not hasattr(estimator, "predict_three_way"):
-        raise ValueError(f"three_way: {type(estimator).__name__} predicts its classes only; tri-class-svm knows rows of neither class")
+        raise ValueError(
+            f"three_way: {type(estimator).__name__} predicts its classes only; leave three_way out, which is for tri-class-svm"
+        )
 
 
 def predict_store(

@@ -69,9 +69,7 @@ def _search(
     shown = {data.digest: data for data in (as_scaled(config, store) for config in configs)}
     if len(shown) > 1:
         kinds = ", ".join(sorted(data.meta.scale for data in shown.values()))
-        raise ValueError(
-            f"the points of the grid see their columns under different scalings ({kinds}): set one scale, or compare them one by one"
-        )
+        raise ValueError(f"the points of the grid scale their columns differently ({kinds}); set one scale, or tune each scale separately")
     row_groups(store, column, folds)
     given, data = [jsonable(point) for point in points], next(iter(shown.values()))
     return Search(info, given, configs, data, folds, seed, extra or {}, repeats, scoring, column)

@@ -306,7 +306,7 @@ def _open_finished(url: str, wanted: dict[str, Any], source: Source) -> BlockSto
     same = comparison_key({name: info.get(name) for name in wanted}) == comparison_key(json.loads(canonical_json(wanted)))
     if identity is None or not same or identity != source.identity():
         other = "made from another source or with other options"
-        raise SchemaError(f"{url} already holds a store {other}; set overwrite to replace it (--overwrite)")
+        raise SchemaError(f"{url} holds a different store, {other}; choose another path, or set overwrite to replace it (--overwrite)")
     return store
 
 

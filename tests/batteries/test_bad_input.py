@@ -318,7 +318,7 @@ def test_folds(tmp_path, folds):
 @pytest.mark.parametrize("share", [-0.1, 1.0, 1.5, "half"])
 def test_shares_of_held_out_rows(tmp_path, share):
     ingest((X, Y), tmp_path / "a.zarr")
-    refused_run(tmp_path, r"test_share=.*between 0 and 1", extra={"test_share": share})
+    refused_run(tmp_path, r"test_share=.*at least 0 and below 1", extra={"test_share": share})
 
 
 @pytest.mark.parametrize("grid", [{"C": []}, {"C": 1.0}])

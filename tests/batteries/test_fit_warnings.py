@@ -50,7 +50,7 @@ def test_a_rare_class_is_told_once_at_the_line_of_the_user_and_not_where_classes
 def test_an_answer_that_is_always_the_same_is_told(name):
     weak = {"C": 1e-9, "lam": 1e3, **({"algorithm": "fista"} if name.startswith("GroupLasso") else {})}
     found = [str(item.message) for item in told(name, RARE, **weak)]
-    words = ("same answer", "not above", "nothing is selected", "no kernel has a weight")
+    words = ("same prediction", "no better than", "nothing is selected", "no kernel has a weight")
     said = [text for text in found if any(word in text for word in words)]
     assert len(said) == 1, found
     assert any(value in said[0] for value in ("1e-09", "1000", "1e+03", "C=")), "the value is named"
@@ -59,13 +59,13 @@ def test_an_answer_that_is_always_the_same_is_told(name):
 @pytest.mark.parametrize("name", REGRESSORS)
 def test_a_regression_that_says_one_number_is_told(name):
     found = [str(item.message) for item in told(name, X[:, 0], C=1e-12, lam=1e3, algorithm="fista")]
-    assert any(word in text for text in found for word in ("same answer", "not above", "nothing is selected")), found
+    assert any(word in text for text in found for word in ("same prediction", "no better than", "nothing is selected")), found
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_an_ordinary_fit_says_nothing_of_the_kind(name):
     found = [str(item.message) for item in told(name, np.where(X[:, 0] + X[:, 1] > 0, "a", "b"), lam=0.05)]
-    assert not [text for text in found if any(word in text for word in ("answer", "rows count", "of 120 rows", "nothing"))], found
+    assert not [text for text in found if any(word in text for word in ("same prediction", "no better", "of 120 rows", "nothing"))], found
 
 
 def test_many_numbers_as_classes_are_told_where_they_are_numbers():
@@ -85,7 +85,7 @@ def rows(y, **more):
 def test_the_majority_is_that_of_the_rows_that_were_seen():
     y, held_out = np.array([0] * 6 + [1] * 4 + [1] * 10), np.arange(20) >= 10
     one = {"train_accuracy": 0.6, "n_answers": 2}
-    assert "not above 0.600 of always answering 0" in fit_warnings("mkl", PARAMETERS, rows(y, held_out=held_out), {}, one)[0]
+    assert "no better than always predicting 0 (0.600)" in fit_warnings("mkl", PARAMETERS, rows(y, held_out=held_out), {}, one)[0]
     assert not fit_warnings("mkl", PARAMETERS, rows(y, held_out=held_out), {}, {**one, "train_accuracy": 0.61})
     weight = np.where(y == 1, 3.0, 1.0)
     assert not fit_warnings("mkl", PARAMETERS, rows(y, sample_weight=weight), {}, one)

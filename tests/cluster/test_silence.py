@@ -110,7 +110,7 @@ def test_a_hung_worker_is_left_out_of_a_pass_and_comes_back_without_harm():
         timer.start()
         assert executor.run(rough(60, 0.1)).tobytes() == expected(60)
         assert executor.n_workers == 1
-        assert any("gave no sign of life" in event["message"] for event in sink.named("warning"))
+        assert any("stopped responding" in event["message"] for event in sink.named("warning"))
         # What it has computed meanwhile belongs to a plan that nobody waits for; it leaves, and another takes its place.
         hung.send_signal(signal.SIGCONT)
         assert executor.run(rough(60, 0.1)).tobytes() == expected(60)

@@ -165,7 +165,7 @@ def test_what_is_no_score_is_refused(tmp_path):
         (("f1", "r2"), None),
         ((["f1", "f1"],), "each once"),
         (([],), "must be names of scores"),
-        ((None, "f1"), "refit='f1' names the one of several scores"),
+        ((None, "f1"), "refit='f1' chooses one of several scores"),
         ((["f1"], "accuracy"), "refit='accuracy': must be one of the scores, f1"),
         (("rand_score",), "does not exist"),
     ]

@@ -42,8 +42,8 @@ def said(fit):
 def test_a_driver_that_holds_much_is_told_and_one_beyond_its_limit_refused():
     told, held = [], [("kernels", 80 * 9000**2), ("rows", 72000)]
     check_memory("mkl", held, RunContext(None, data=None, driver_memory=1 << 40, warn=told.append), "fewer rows")
-    assert len(told) == 1 and told[0].startswith("mkl: this process may hold up to 6.035 GiB (kernels 6.035 GiB")
-    assert told[0].endswith("fewer rows, or a smaller driver_memory make it less")
+    assert len(told) == 1 and told[0].startswith("mkl: this process may need up to 6.035 GiB (kernels 6.035 GiB")
+    assert told[0].endswith("fewer rows, or a smaller driver_memory")
     check_memory("mkl", held[1:], RunContext(None, data=None, warn=told.append), "fewer rows")
     with pytest.raises(MemoryBoundExceeded, match=r"would hold 6.035 GiB .* it may hold driver_memory=1 GiB"):
         check_memory("mkl", held, RunContext(None, data=None, driver_memory=1 << 30, warn=told.append), "fewer rows")
@@ -55,7 +55,7 @@ def test_machines_of_several_classes_say_it_once(kind, monkeypatch):
     X, y = rows(classes=3)
     monkeypatch.setattr(memory, "MUCH_BYTES", 1)
     more = (np.arange(len(y)) % 2,) if kind is LatentTaskMKLClassifier else ()
-    texts = [text for text, _ in said(lambda: kind(max_iter=2).fit(X, y, *more)) if "may hold up to" in text]
+    texts = [text for text, _ in said(lambda: kind(max_iter=2).fit(X, y, *more)) if "may need up to" in text]
     assert len(texts) == len(set(texts)) <= 2 and "kernels" in texts[0]
 
 
@@ -63,7 +63,7 @@ def test_a_plan_notes_much_memory_and_a_run_tells_and_keeps_it(tmp_path, monkeyp
     store, events = ingest(rows(), tmp_path / "data"), []
     monkeypatch.setattr(memory, "MUCH_BYTES", 1)
     plan = run_method("mkl", {"max_iter": 2}, data=str(store.url), run=str(tmp_path / "run"), dry_run=True).plan
-    assert len(plan["notes"]) == 1 and "this process may hold up to" in plan["notes"][0]
+    assert len(plan["notes"]) == 1 and "this process may need up to" in plan["notes"][0]
     run_method("mkl", {"max_iter": 2}, data=str(store.url), run=str(tmp_path / "run"), on_event=events.append)
     told = [event["message"] for event in events if event["event"] == "warning"]
     first = next(k for k, event in enumerate(events) if event["event"] == "iteration")

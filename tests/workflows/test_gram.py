@@ -343,6 +343,6 @@ def test_a_dry_run_without_kernels_says_which_are_taken(tmp_path: Path, capsys):
     data = ingest((X, np.where(X[:, 0] > 0, 1, -1)), tmp_path / "store").url
     assert main(["fit", "mkl", "--data", str(data), "--run", str(tmp_path / "run"), "--dry-run"]) == 0
     shown = capsys.readouterr().out
-    assert "so 10 on all features at once are taken" in shown and shown.startswith("fits: ")
+    assert "so 10 kernels on all features are used" in shown and shown.startswith("fits: ")
     assert main(["fit", "mkl", "--data", str(data), "--run", str(tmp_path / "run"), "--set", "max_iter=3"]) == 0
-    assert "so 10 on all features at once are taken" in "".join(capsys.readouterr())
+    assert "so 10 kernels on all features are used" in "".join(capsys.readouterr())

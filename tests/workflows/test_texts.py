@@ -110,8 +110,8 @@ def test_an_error_says_what_where_and_one_thing_to_do_in_colour_on_a_terminal_al
     words = ["ingest", "patients.csv", "stores/train", "--target", "outcome", "--missing", "keep"]
     assert main(words) == 3
     assert capsys.readouterr().err.splitlines()[-2:] == [
-        "error: stores/train already holds a store made from another source or with other options",
-        "help: set overwrite to replace it (--overwrite)",
+        "error: stores/train holds a different store, made from another source or with other options",
+        "help: choose another path, or set overwrite to replace it (--overwrite)",
     ]
     assert main(["fit", "fgm", "--data", "stores/train", "--run", "r", "--B", "three"]) == 2
     assert capsys.readouterr().err == "error: --B: must be a whole number, not 'three'\n"

@@ -71,7 +71,7 @@ def test_scores_are_named_on_the_command_line_and_in_workflows(tmp_path, capsys)
     data, run = ingested(tmp_path / "train", capsys), tmp_path / "tuned"
     given = words(data, run, "--grid", "C=0.001,10", "--set", "tol=0.05", *KERNELS, "--folds", "2", method="latent-task-mkl")
     assert "--scoring='f1_makro' does not exist; did you mean 'f1_macro'?" in result([*given, "--scoring", "f1_makro"], capsys, 2)["error"]
-    assert "--refit='f1' names the one of several scores" in result([*given, "--refit", "f1"], capsys, 2)["error"]
+    assert "--refit='f1' chooses one of several scores" in result([*given, "--refit", "f1"], capsys, 2)["error"]
     assert "'r2': the target holds" in result([*given, "--scoring", "r2"], capsys, 2)["error"] and not run.exists()
     summary = result([*given, "--scoring", "roc_auc,f1", "--scoring", "accuracy", "--refit", "f1"], capsys)["summary"]
     assert summary["measure"] == "f1" and {"f1", "roc_auc", "accuracy"} < set(summary)
@@ -90,7 +90,7 @@ def test_scores_are_named_in_workflows(tmp_path, capsys):
 
     for scores, words in (
         ("scoring: f1_makro", "'f1_makro' does not exist; did you mean 'f1_macro'?"),
-        ("refit: f1", "refit='f1' names the one of several"),
+        ("refit: f1", "refit='f1' chooses one of several"),
     ):
         assert words in result(["run", written(scores), "--check"], capsys, 2)["error"]
     result(["run", written("scoring: [f1, accuracy], refit: accuracy")], capsys)

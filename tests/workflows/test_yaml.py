@@ -64,9 +64,9 @@ def test_aliases_and_merges_are_copied():
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("a: 1\nb: 2\na: 3\n", "f:3:1: key 'a' stands twice (first in line 1)"),
-        ("x: {k: 1, k: 2}", "f:1:11: key 'k' stands twice"),
-        ("x: {<<: {a: 1}, <<: {b: 1}}", "f:1:17: key '<<' stands twice"),
+        ("a: 1\nb: 2\na: 3\n", "f:3:1: key 'a' is given twice (first in line 1)"),
+        ("x: {k: 1, k: 2}", "f:1:11: key 'k' is given twice"),
+        ("x: {<<: {a: 1}, <<: {b: 1}}", "f:1:17: key '<<' is given twice"),
         ("a: [1, 2", "did not find expected"),
         ("- a\nb: c", "f:2:1: "),
         ("a: 1\n---\nb: 2\n", "f:2:1: "),

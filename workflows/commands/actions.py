@@ -118,7 +118,7 @@ def ingest_source(args: IngestArgs, store: str, emit: Emit) -> dict[str, Any]:
         and any(not (as_number(str(label)) or 0.0).is_integer() for label in written.meta.labels or ())
     ):
         first = ", ".join(map(str, (written.meta.labels or ())[:3]))
-        warn(f"targets such as {first} are taken for classes; --task regression takes them for numbers")
+        warn(f"targets such as {first} are read as classes; add --task regression to read them as numbers")
     return store_figures(written)
 
 
@@ -231,9 +231,9 @@ def user_questions(
     if labels is not None and recommend is not None:
         raise ConfigError("recommend and user-labels exclude each other: candidates and labels are two tables; ask for one of them")
     if members is not None and recommend is None:
-        raise ConfigError("members: how many candidates is not known; say how many (recommend)")
+        raise ConfigError("members: the number of candidates is not given; set it with recommend")
     if three_way or proba:
-        raise ConfigError(f"{'three-way' if three_way else 'proba'} is of classes; recommend and user-labels are of users")
+        raise ConfigError(f"{'three-way' if three_way else 'proba'} is for predicted classes; leave it out with recommend and user-labels")
     n = BlockStore.open(require_path(store, "store")).n_rows
     if labels is not None:
         texts = read_row_texts(require_path(labels, "user-labels: file"), n)

@@ -95,11 +95,11 @@ def test_groups_are_recommended_by_their_members(ties, tmp_path, capsys):
         (["--recommend", "2", "--members", "FILE"], "g1,3\ng1,40\n", 3, "given:2: row 40 is not in the store, whose rows are 0 to 39"),
         (["--recommend", "2", "--members", "FILE"], "g1,3\n7\n", 3, "given:2: '7' must be a name and a row"),
         (["--recommend", "2", "--members", "FILE"], "g1,3,1\n", 3, "given:1: 'g1 3 1' must be a name and a row"),
-        (["--members", "FILE"], "g1,3\n", 2, "members: how many candidates is not known"),
+        (["--members", "FILE"], "g1,3\n", 2, "members: the number of candidates is not given"),
         (["--user-labels", "FILE"], "a\nb\n", 3, "given:3: the file has 2 lines; there must be one for each of the 40 rows"),
         (["--user-labels", "FILE"], "a\n" * 40, 3, "given: different labels in it: 1; two or more are needed"),
         (["--user-labels", "FILE", "--recommend", "2"], "", 2, "recommend and user-labels exclude each other"),
-        (["--recommend", "2", "--three-way"], "", 2, "three-way is of classes"),
+        (["--recommend", "2", "--three-way"], "", 2, "three-way is for predicted classes"),
     ],
 )
 def test_questions_that_are_none_are_named(ties, tmp_path, capsys, words, text, code, told):
