@@ -22,6 +22,6 @@ def refuse_array(what: str, needed: int, allowed: int | None) -> None:
     """
     if allowed is not None and needed > allowed:
         raise MemoryError(
-            f"{what} needs {needed} bytes ({needed / 2**20:,.0f} MiB), of driver_memory {max(allowed, 0)} bytes "
-            f"({max(allowed, 0) / 2**20:,.0f} MiB) are left: fewer rows, fewer constraints or a base help, or more (--driver-memory)"
+            f"{what} needs {needed / 2**20:,.0f} MiB, but only {max(allowed, 0) / 2**20:,.0f} MiB of driver_memory are left; "
+            "use fewer rows or constraints, give a base, or raise --driver-memory"
         )

@@ -251,7 +251,7 @@ def _check_widths(widths: Array | float | None, k: int) -> Array:
     sigmas = np.array(np.broadcast_to(np.asarray(widths, dtype=np.float64), (k,)))
     wrong = ~(np.isfinite(sigmas) & (sigmas > 0.0))
     if wrong.any():
-        raise ValueError(f"widths[{int(np.argmax(wrong))}] is {sigmas[np.argmax(wrong)]}; a width is finite and > 0")
+        raise ValueError(f"widths[{int(np.argmax(wrong))}] is {sigmas[np.argmax(wrong)]}; widths must be finite and > 0")
     return sigmas
 
 
@@ -261,7 +261,9 @@ def _check_values(tile: _Tile) -> None:
     with np.errstate(invalid="ignore"):
         at = int(np.argmin(np.abs(tile.values) <= MAX_ABS_VALUE))
     column = int(np.searchsorted(tile.starts, at, side="right")) - 1
-    raise ValueError(f"X[{tile.rows[at]}, {tile.lo + column}] is {tile.values[at]}; values are finite and at most {MAX_ABS_VALUE} in size")
+    raise ValueError(
+        f"X[{tile.rows[at]}, {tile.lo + column}] is {tile.values[at]}; values must be finite and at most {MAX_ABS_VALUE} in magnitude"
+    )
 
 
 def alignments(
@@ -287,13 +289,13 @@ def alignments(
     """
     m, k = shape(X)
     if m < 2:
-        raise ValueError(f"X has {m} rows; an alignment needs two")
+        raise ValueError(f"X has {m} rows; an alignment needs at least two")
     if kernel not in KERNELS:
-        raise ValueError(f"kernel is {kernel!r}; known are {', '.join(KERNELS)}")
+        raise ValueError(f"kernel is {kernel!r}; it must be one of {', '.join(KERNELS)}")
     if method not in METHODS:
-        raise ValueError(f"method is {method!r}; known are {', '.join(METHODS)}")
+        raise ValueError(f"method is {method!r}; it must be one of {', '.join(METHODS)}")
     if not 1e-12 <= tol <= 0.1:
-        raise ValueError(f"tol is {tol}; it lies in [1e-12, 0.1]")
+        raise ValueError(f"tol is {tol}; it must be in [1e-12, 0.1]")
     if kernel == "linear" and widths is not None:
         raise ValueError("widths are given, but the linear kernel has none")
     sigmas, times = _check_widths(widths, k), row_counts(sample_weight, m)

@@ -60,7 +60,7 @@ class KernelPath:
 
 def _check_eps(eps: float) -> None:
     if not 0.0 <= eps < np.exp(-1.0):
-        raise ValueError(f"eps is {eps}; it lies in [0, 1/e), else a kernel could come back")
+        raise ValueError(f"eps is {eps}; it must be in [0, 1/e), or a kernel that left the path could return")
 
 
 def p_grid(p_start: float = 2.0, p_end: float = 1.0, dp: float = 0.01) -> FloatArray:
@@ -68,9 +68,9 @@ def p_grid(p_start: float = 2.0, p_end: float = 1.0, dp: float = 0.01) -> FloatA
     ranges.
     """
     if not (np.isfinite(p_start) and 1.0 <= p_end <= p_start):
-        raise ValueError(f"p_start is {p_start} and p_end {p_end}; 1 <= p_end <= p_start")
+        raise ValueError(f"p_start is {p_start} and p_end {p_end}; they must satisfy 1 <= p_end <= p_start")
     if not (np.isfinite(dp) and dp > 0.0):
-        raise ValueError(f"dp is {dp}; it is finite and > 0")
+        raise ValueError(f"dp is {dp}; it must be finite and > 0")
     grid = p_start - dp * np.arange(int((p_start - p_end) / dp + 1e-9) + 1, dtype=np.float64)
     if abs(grid[-1] - p_end) <= 1e-9 * p_end:
         grid[-1] = p_end
@@ -121,14 +121,14 @@ def p_for(junctures: FloatArray, n_features: int, p_start: float = 2.0, p_end: f
     :func:`juncture_points`. Raises ValueError if more are active even at p_end, or none would be left.
     """
     if n_features < 1:
-        raise ValueError(f"n_features is {n_features}; it is at least 1")
+        raise ValueError(f"n_features is {n_features}; it must be at least 1")
     ordered = np.sort(junctures)
     if n_features >= ordered.size or ordered[n_features] > p_start:
         return p_start
     high = float(ordered[n_features])
     n_last = int(np.searchsorted(ordered, p_end, side="left"))
     if high == ALWAYS_ACTIVE or high < p_end:
-        raise ValueError(f"n_features is {n_features}; at p = {p_end} still {n_last} kernels are active: raise lam2 or eps")
+        raise ValueError(f"n_features is {n_features}, but {n_last} kernels are still active at p = {p_end}; raise lam2 or eps")
     if not np.searchsorted(ordered, high, side="left"):
         raise ValueError(f"n_features is {n_features}; the last {int((ordered == high).sum())} kernels leave together at p = {high}")
     return 0.5 * (max(float(ordered[ordered < high][-1]), p_end) + high)
@@ -162,7 +162,7 @@ def kernel_path(
     """
     _check_eps(eps)
     if order not in (0, 1, 2):
-        raise ValueError(f"order is {order!r}; it is 0, 1 or 2")
+        raise ValueError(f"order is {order!r}; it must be 0, 1 or 2")
     grid = p_grid(p_start, p_end, dp)
     problem.check_p(grid[-1])
     all_loads = problem.loads(a)

@@ -66,12 +66,12 @@ class AlignmentProblem:
     def __post_init__(self) -> None:
         for name, value in (("lam1", self.lam1), ("lam2", self.lam2)):
             if not (np.isfinite(value) and value >= 0.0):
-                raise ValueError(f"{name} is {value}; it is finite and >= 0")
+                raise ValueError(f"{name} is {value}; it must be finite and >= 0")
         if self.lam1 == 0.0 and self.lam2 == 0.0:
             raise ValueError("lam1 and lam2 are both 0; nothing bounds the weights")
         centre = np.asarray(self.centre, dtype=np.float64)
         if not (np.isfinite(centre) & (centre >= 0.0)).all():
-            raise ValueError(f"centre is {self.centre}; it is finite and >= 0")
+            raise ValueError(f"centre is {self.centre}; it must be finite and >= 0")
         if self.lam1 > 0.0 and not np.isfinite(self._pull()).all():
             raise ValueError(f"centre is {self.centre}; the {self.divergence.name} divergence needs a positive one")
 
@@ -88,15 +88,15 @@ class AlignmentProblem:
         wrong = ~(np.isfinite(a) & (a >= 0.0))
         if a.ndim != 1 or wrong.any():
             problem = f"a[{int(np.argmax(wrong))}] = {a[np.argmax(wrong)]}" if a.ndim == 1 else f"shape {a.shape}"
-            raise ValueError(f"alignments have {problem}; they are a vector of finite numbers >= 0")
+            raise ValueError(f"alignments have {problem}; they must be a vector of finite numbers >= 0")
         if np.ndim(self.centre) and np.shape(self.centre) != a.shape:
-            raise ValueError(f"centre has shape {np.shape(self.centre)}; it is a number or one for each of the {a.size} kernels")
+            raise ValueError(f"centre has shape {np.shape(self.centre)}; it must be one number, or one for each of the {a.size} kernels")
         return a + self._pull() if self.lam1 > 0.0 else a.copy()
 
     def check_p(self, p: float) -> None:
         """Raise ValueError for a p without a unique solution: p < 1, or p = 1 without a divergence."""
         if not (np.isfinite(p) and p >= 1.0):
-            raise ValueError(f"p is {p}; it is finite and >= 1")
+            raise ValueError(f"p is {p}; it must be finite and >= 1")
         if p == 1.0 and self.lam1 == 0.0:
             raise ValueError("p = 1 with lam1 = 0 has no unique solution; take lam1 > 0 or stop at p > 1")
 

@@ -105,7 +105,7 @@ def solve_aligned_weights(centred: FloatArray, *, uniform: bool = False) -> Alig
     M, a, square = centred[:-1, :-1], centred[:-1, -1], float(centred[-1, -1])
     k = len(a)
     if not square > 0.0:
-        raise ValueError("the target is constant: every pair of users is linked alike, so no view can tell links from others")
+        raise ValueError("the target is constant: all pairs of users are linked, or none are, so no view can predict links")
     singles = np.array([_alignment_value(M, a, square, row) for row in np.eye(k)])
     equal = np.full(k, k**-0.5)
     weights = equal if uniform else _solve_weights(M, a)
@@ -113,7 +113,7 @@ def solve_aligned_weights(centred: FloatArray, *, uniform: bool = False) -> Alig
         best = int(np.argmax(singles))
         raise ValueError(
             f"no view is aligned with the links: the best is view {best} with the alignment {singles[best]:.3g}, which must be above 0; "
-            "weights='uniform' takes the views as they are"
+            "set weights='uniform' to give all views the same weight"
         )
     return AlignedWeights(weights, _alignment_value(M, a, square, weights), _alignment_value(M, a, square, equal), singles)
 

@@ -183,7 +183,9 @@ class TwoLayerObjective:
             if point is not None:
                 return point
             mu = 0.5 * mu
-        raise ValueError("the machine on exp(sum of the kernels) cannot be solved even at tiny weights; normalise the kernels (trace)")
+        raise ValueError(
+            "the SVM with the kernel exp(sum of the kernels) cannot be solved even at tiny weights; normalise the kernels (trace)"
+        )
 
     def step(self, point: TwoLayerPoint, eta: float, min_decrease: float = 0.0) -> tuple[TwoLayerPoint, float]:
         """Step along the projected gradient, halving the length from ``eta`` on until F falls sufficiently (Armijo).

@@ -149,7 +149,7 @@ def _weights(weight: GroupWeight | Array | None, kind: Kind, sizes: Array) -> Ar
         raise ValueError(f"group weight has shape {eta.shape}; it needs one number for each of the {sizes.size} groups")
     bad = np.flatnonzero(~(np.isfinite(eta) & (eta > 0)))
     if bad.size:
-        raise ValueError(f"group weight[{bad[0]}] is {eta[bad[0]]}; weights are positive and finite")
+        raise ValueError(f"group weight[{bad[0]}] is {eta[bad[0]]}; weights must be positive and finite")
     return eta
 
 

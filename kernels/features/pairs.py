@@ -95,7 +95,7 @@ def encode(ids: Array) -> Array:
     """Return one int64 per pair, in the order of ``(first, second)``. Raises ValueError if a feature id does not fit in 31 bits."""
     ids = np.asarray(ids, np.int64).reshape(-1, 2)
     if ids.size and int(ids.max()) >= MAX_FEATURES - 1:
-        raise ValueError(f"feature {int(ids.max())} is out of range; products of features are named for up to 2**31 - 1 features")
+        raise ValueError(f"feature {int(ids.max())} is out of range; products support at most 2**31 - 1 features")
     return (ids[:, 0] << 32) | (ids[:, 1] + 1)
 
 
@@ -124,7 +124,7 @@ def most_frequent(counts: Array, K: int) -> Array:
     """Return the first K features in frequency rank, given the non-zeros of all features; features without non-zeros are excluded."""
     counts = np.asarray(counts)
     if counts.size >= MAX_FEATURES:
-        raise ValueError(f"the data has {counts.size} features; products of features are named for fewer than 2**31")
+        raise ValueError(f"the data has {counts.size} features; products support fewer than 2**31")
     K = min(K, int(np.count_nonzero(counts)))
     min_count = np.partition(counts, counts.size - K)[counts.size - K] if K else 1
     leading = np.flatnonzero(counts >= min_count)
@@ -188,7 +188,7 @@ def pair_bounds(X: sp.csc_array, u: Array, weight: Array) -> PairBounds:
     n, k = shape(X)
     block, out = view(X), PairBounds(np.zeros(k), np.zeros(k), np.zeros(k))
     if not isinstance(block, SparseView):
-        raise ValueError("pair_bounds screens sparse columns; a dense block goes to dense_pairs")
+        raise ValueError("pair_bounds needs sparse columns; use dense_pairs for a dense block")
     _bounds_sparse(*block, checked_dual(u, n), checked_dual(weight, n, "weight"), *out)
     # p_j is itself a rounded sum, and so is what it bounds: one rounding per row and product each.
     np.multiply(out.bound, 1.0 + (6 * n + 64) * 2.0**-53, out=out.bound)

@@ -252,7 +252,7 @@ class Heap(NamedTuple):
     def empty(cls, size: int) -> Heap:
         """Return an empty heap for ``size`` candidates, at least one."""
         if size < 1:
-            raise ValueError(f"B = {size}; at least one candidate must be asked for")
+            raise ValueError(f"B = {size}; it must be at least 1")
         return cls(np.zeros(size), np.zeros(size, np.int64), np.zeros(size))
 
     def top(self, size: int) -> TopB:

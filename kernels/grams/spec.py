@@ -213,7 +213,7 @@ def _parse_columns(text: str | None) -> tuple[Any, ...] | None:
         match = _COLUMN.match(text, at)
         is_empty = match is not None and match["end"] is not None and int(match["end"]) <= int(match["first"])
         if match is None or is_empty or text[match.end() : match.end() + 1] not in ("", ","):
-            raise ValueError(f"columns [{text}] must be numbers and ranges like 3,7:9, or names; a name with one of ',:[] stands in quotes")
+            raise ValueError(f"columns [{text}] must be numbers and ranges like 3,7:9, or names; put a name with one of ',:[] in quotes")
         at = match.end() + 1
         if match["first"] is not None:
             columns += range(int(match["first"]), int(match["end"] or int(match["first"]) + 1))
@@ -340,7 +340,7 @@ def check_columns(spec: KernelSpec, d: int | None) -> None:
     """Raise ValueError if a kernel reads a column that the data do not have, or if it is still open."""
     if spec.is_open:
         for name in spec.column_names:
-            raise ValueError(f"kernel {spec.name!r}: column {name!r} is a name; only where the data are known it has a number")
+            raise ValueError(f"kernel {spec.name!r}: column {name!r} is given by name; use a number, or data with column names")
         left = next(key for key in KERNELS[spec.name].parameters if key not in spec.arguments)
         raise ValueError(f"kernel {spec.name!r} needs the parameter {left!r}")
     if spec.columns is not None:

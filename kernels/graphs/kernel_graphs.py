@@ -211,7 +211,7 @@ class KernelList:
             raise ValueError("a graph of kernels needs at least one node")
         if len(set(self.names)) < len(self.names):
             twice = next(name for name in self.names if self.names.count(name) > 1)
-            raise ValueError(f"node {twice!r} is there twice; names must be distinct")
+            raise ValueError(f"node {twice!r} occurs twice; names must be distinct")
         self.kernels = tuple(_parse_product(name, kernel) for name, kernel in zip(self.names, kernels, strict=True))
         self._up = self._linked(parents)
         self._depth = self._depths()

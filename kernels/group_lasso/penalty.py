@@ -127,7 +127,9 @@ def group_penalty(index: GroupIndex, kappa: FloatArray, inner: FloatArray | floa
     bad = np.flatnonzero(~(np.isfinite(euclidean + absolute) & (euclidean >= 0) & (absolute >= 0) & (euclidean + absolute > 0)))
     if bad.size:
         g = int(bad[0])
-        raise ValueError(f"group {g} has the weights kappa={euclidean[g]}, r={absolute[g]}; they are finite, not negative and not both 0")
+        raise ValueError(
+            f"group {g} has the weights kappa={euclidean[g]}, r={absolute[g]}; they must be finite, not negative and not both 0"
+        )
     return GroupPenalty(index.indptr, index.members, euclidean.copy(), absolute.copy(), index.n_features)
 
 

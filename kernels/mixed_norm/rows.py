@@ -132,9 +132,9 @@ def check_rows(
         raise ValueError(f"y has shape {labels.shape} and cost {costs.shape}: must be two vectors of the same length")
     label, cost_row = first_invalid_row(labels, costs, law.of_labels)
     if label >= 0:
-        raise ValueError(f"y[{label}]={labels[label]}: {'labels are +1 or -1' if law.of_labels else 'targets are finite'}")
+        raise ValueError(f"y[{label}]={labels[label]}: {'labels must be +1 or -1' if law.of_labels else 'targets must be finite'}")
     if cost_row >= 0:
-        raise ValueError(f"cost[{cost_row}]={costs[cost_row]}: costs are finite and not negative")
+        raise ValueError(f"cost[{cost_row}]={costs[cost_row]}: costs must be finite and not negative")
     further = np.zeros((len(labels), 0)) if columns is None else np.ascontiguousarray(columns, np.float64)
     if further.ndim != 2 or len(further) != len(labels):
         raise ValueError(f"columns has shape {further.shape} and y {labels.shape}: must have as many rows")

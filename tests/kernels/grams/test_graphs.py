@@ -138,7 +138,7 @@ def test_lists_of_nodes_in_three_forms():
         ([{"name": "a", "kernel": "linear", "parents": ["z"]}], "no parent 'z'"),
         ([{"name": "a", "kernel": "linear", "parents": "z"}], "list of names"),
         ([{"name": "a", "kernel": "linear", "d": 0}], "node 'a': d=0.0"),
-        ([{"name": "a", "kernel": "linear"}, {"name": "a", "kernel": "linear"}], "'a' is there twice"),
+        ([{"name": "a", "kernel": "linear"}, {"name": "a", "kernel": "linear"}], "'a' occurs twice"),
         ([{"name": "a", "kernel": "gauss"}], "node 'a': .*unknown kernel"),
         ([{"name": "a", "spec": "linear"}], r"dag\[0\]"),
         ([], "must be"),

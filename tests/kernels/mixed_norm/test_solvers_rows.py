@@ -319,9 +319,9 @@ def test_bias_search_takes_one_step_on_a_line():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"y": np.arange(24.0)}, r"y\[0\]=0.0: labels are \+1 or -1"),
-        ({"y": np.append(np.zeros(23), np.inf), "loss": "huber"}, r"y\[23\]=inf: targets are finite"),
-        ({"cost": np.full(24, -1.0)}, r"cost\[0\]=-1.0: costs are finite and not negative"),
+        ({"y": np.arange(24.0)}, r"y\[0\]=0.0: labels must be \+1 or -1"),
+        ({"y": np.append(np.zeros(23), np.inf), "loss": "huber"}, r"y\[23\]=inf: targets must be finite"),
+        ({"cost": np.full(24, -1.0)}, r"cost\[0\]=-1.0: costs must be finite and not negative"),
         ({"cost": np.append(np.ones(23), np.nan)}, r"cost\[23\]=nan"),
         ({"cost": np.ones(23)}, "vectors of the same length"),
         ({"loss": "hinge"}, "loss='hinge': must be one of"),

@@ -150,7 +150,7 @@ def test_p_for_a_number_of_features():
         assert len(machine.active_at(p)) == wanted
         assert machine.get_support(p=p).sum() == wanted
         np.testing.assert_array_equal(machine.transform(X, p=p), X[:, machine.active_at(p)])
-    with pytest.raises(ValueError, match="still 10 kernels are active"):
+    with pytest.raises(ValueError, match="10 kernels are still active"):
         machine.p_for(3)
 
 

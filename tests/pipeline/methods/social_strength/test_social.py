@@ -290,7 +290,7 @@ def test_users_without_items_and_views_without_a_clue_are_named():
     apart = (circle[:, None] != circle).astype(float)
     pairs = np.array([(u, v) for u in range(24) for v in range(24) if u != v])
     z = (circle[pairs[:, 0]] == circle[pairs[:, 1]]).astype(int)
-    with pytest.raises(ValueError, match=r"no view is aligned with the links: the best is view 0 .* weights='uniform' takes"):
+    with pytest.raises(ValueError, match=r"no view is aligned with the links: the best is view 0 .* set weights='uniform'"):
         SocialStrengthRanker(alignment="off-diagonal").fit(apart[None], pairs, z)
     assert SocialStrengthRanker(alignment="off-diagonal", weights="uniform").fit(apart[None], pairs, z).alignment_ < 0
 
