@@ -37,8 +37,8 @@ def opened(X: UserData, reader: str = "", digest: str | None = None) -> BlockSto
         worst = int(np.argmax(counts))
         column = f"column {worst}" if names is None else f"column {worst} ({names[worst]!r})"
         raise DataError(
-            f"{column} has {counts[worst]} missing values, {store.meta.n_missing} are missing in all; {reader} takes none, only "
-            "rule-ensemble takes missing values",
+            f"{column} has {counts[worst]} missing values ({store.meta.n_missing} in all columns); {reader} does not accept missing "
+            "values, only rule-ensemble does",
             store.url,
         )
     if reader and store.meta.n_coded:
@@ -46,7 +46,8 @@ def opened(X: UserData, reader: str = "", digest: str | None = None) -> BlockSto
         name = store.encoding.feature_names[next(iter(store.encoding.coded_levels))]
         advice = "ingest the source with another --missing, which makes a feature of every level"
         raise DataError(
-            f"column {name!r} holds numbers of levels (missing='keep'); {reader} takes none, only rule-ensemble does: {advice}", store.url
+            f"column {name!r} holds level numbers (missing='keep'), which {reader} does not accept, only rule-ensemble does; {advice}",
+            store.url,
         )
     return store
 
@@ -176,7 +177,7 @@ def row_dimension(data: Foreign, name: str) -> str:
         what = (
             f"variable {odd[0]!r} has {len(data[odd[0]].dims)} dimensions" if odd else f"its variables lie along {sorted(map(str, dims))}"
         )
-        raise SchemaError(f"{name}: {what}; the columns of a table all lie along one dimension, its rows (choose them: data[[...]])")
+        raise SchemaError(f"{name}: {what}; all columns of a table must share one dimension, its rows; choose them with data[[...]]")
     return dims.pop()
 
 

@@ -106,7 +106,7 @@ class LocalObjects:
     def _check_inside(self, folder: str) -> None:
         root, real = os.path.realpath(self.url), os.path.realpath(folder)
         if real != root and not real.startswith(root + os.sep):
-            raise SchemaError(f"{folder} is a symbolic link to {real}, outside the store {root}: refused")
+            raise SchemaError(f"{folder} is a symbolic link to {real}, outside the store {root}, which is not allowed")
         if os.path.isdir(folder):
             self._inside.add(folder)
 
@@ -123,7 +123,7 @@ class LocalObjects:
             raise
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
-            raise MissingBlock(f"{path} is no plain file: the object that was written there is gone, the store is damaged")
+            raise MissingBlock(f"{path} is not a plain file: the object that was written there is gone, the store is damaged")
         return fd
 
     def size(self, key: str) -> int | None:

@@ -93,7 +93,7 @@ def _read_form(text: str, what: str) -> Place:
     match = _SCHEME.match(text)
     if match is None or (match[2] is None and match[1].lower() not in SCHEMES):
         if not text or "\0" in text:
-            raise UrlError(f"{what} {text!r} is no path")
+            raise UrlError(f"{what} {text!r} is not a path")
         return Place("path", text)
     scheme = match[1].lower()
     if scheme not in SCHEMES:

@@ -125,7 +125,7 @@ class Opened:
             digests = {} if versions is None else versions.digests
             now = f"now has the digest {digests.get(self.name) or digests[versions.current]}" if versions else "is gone"
             change = f"what was opened had the digest {self.digest}, the store {now}"
-            raise DigestMismatch(f"{self.base.url} was replaced while it was read: {change}; nothing is made of a mixture of both")
+            raise DigestMismatch(f"{self.base.url} was replaced while it was read: {change}; results from a mixture of both are not used")
 
 
 def open_version(base: Objects, digest: str | None = None) -> Opened:

@@ -31,7 +31,7 @@ def read_pairs(path: str, n_rows: int, allowed: tuple[int, ...], *, ordered: boo
         if before[0] != value:
             raise DataError(f"rows {i} and {j} have the value {value} here and {before[0]} in line {before[1]}", path, line)
     if not seen:
-        raise DataError("there is no pair in it; write one a line: row,row,value", path)
+        raise DataError("holds no pairs; write one per line: row,row,value", path)
     return np.array([(i, j, value) for (i, j), (value, _) in seen.items()], dtype=np.int64)
 
 
@@ -57,7 +57,7 @@ def read_edges(path: str, n: int | None = None, what: str = "feature") -> np.nda
         if before != line:
             raise DataError(f"the edge of {what}s {i} and {j} is here and in line {before}", path, line)
     if not seen:
-        raise DataError(f"there is no edge in it; write one a line: {what},{what}", path)
+        raise DataError(f"holds no edges; write one per line: {what},{what}", path)
     return np.array(list(seen), dtype=np.int64)
 
 
@@ -80,7 +80,7 @@ def read_named_rows(path: str, n_rows: int, *, numbers: bool = False, least: int
             raise DataError(f"{len(words)} words, {len(rows[0])} in the first line; every line has the same", path, line)
         seen[name, row] = line
     if not rows:
-        raise DataError("there is no row in it; write one a line: name,row", path)
+        raise DataError("holds no rows; write one per line: name,row", path)
     _check_names(rows, list(seen.values()), path, least)
     return rows
 
@@ -121,9 +121,9 @@ def matrix_file(path: str, n_rows: int) -> dict[str, str]:
     except (OSError, ValueError, EOFError) as error:
         # What numpy says of other files is no advice here: to load them as pickles.
         reason = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
-        raise DataError(f"is no .npy file of numbers{reason}", path) from None
+        raise DataError(f"is not a .npy file of numbers{reason}", path) from None
     if matrix.dtype.kind not in "biuf":
-        raise DataError(f"is no .npy file of numbers: its entries are {matrix.dtype}", path)
+        raise DataError(f"is not a .npy file of numbers: its entries are {matrix.dtype}", path)
     shape = matrix.shape
     if shape != (n_rows, n_rows):
         raise DataError(f"holds an array of shape {shape}; must be ({n_rows}, {n_rows}), a row and a column for each of the store's", path)

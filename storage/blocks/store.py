@@ -189,7 +189,7 @@ class BlockStore(BlockSource):
         if self.has_table(kind, "columns"):
             return self.column_table(kind)
         if kind == "standard" or not self.has_table("minimum", "columns"):
-            raise SchemaError(f"{self.url} does not know what scale={kind!r} needs to know of its columns; ingest the source again")
+            raise SchemaError(f"{self.url} lacks the column tables for scale={kind!r}; ingest the source again")
         tables = {name: self.column_table(name) for name in ("minimum", "maximum", "sumsq")}
         factors, _, beyond = column_factors(kind, tables, is_dense=True)
         factors[beyond] = np.nan

@@ -67,7 +67,7 @@ class ColumnReader:
         """
         if isinstance(chunk, Unreadable):
             reason = f"the values have the type {chunk.type}; numbers, truth values and names are expected"
-            times = f"the values are dates or times ({chunk.type}), which are no features; {self._date_advice}"
+            times = f"the values are dates or times ({chunk.type}), which cannot be features; {self._date_advice}"
             raise fault(times if chunk.is_time else reason, 0)
         if self.kind is None:
             self._decide(chunk)
@@ -169,7 +169,7 @@ class ColumnReader:
             raise fault(missing_refusal(self.doubtful[1]), self.doubtful[0])
         is_free = self.kind == "nominal" and not (self.is_named or self.is_typed or self.is_known)
         if is_free and self.levels and all(map(looks_like_date, self.levels)):
-            raise fault(f"the values are dates such as {self._example()}, which are no features; {self._date_advice}", 0)
+            raise fault(f"the values are dates such as {self._example()}, which cannot be features; {self._date_advice}", 0)
 
     def messages(self, form: str) -> list[str]:
         """Return messages about the column once all rows are read."""

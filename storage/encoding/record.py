@@ -15,8 +15,8 @@ FILLS = ("mean", "median", "indicator")
 """Treatments of missing values that result in numbers."""
 
 REFUSAL = (
-    "missing and infinite values are refused (--missing mean, median or indicator fills missing ones in; --missing keep stores them, for "
-    "rule-ensemble alone)"
+    "missing and infinite values are rejected; fill missing ones in with --missing mean, median or indicator, or store them with "
+    "--missing keep (for rule-ensemble only)"
 )
 """Message about a missing value that is rejected."""
 COVARIATE_RULE = "covariates are numbers, none missing: fill them in, write categories as columns of 0 and 1, or make them features"

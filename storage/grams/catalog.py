@@ -183,7 +183,7 @@ def check_same(store: GramCatalog, data_digest: str, wanted: dict[str, Any], gro
     if meta.data != data_digest:
         stored = f"{store.url} holds kernels of the data {meta.data}"
         raise DigestMismatch(
-            f"{stored}; these data have the digest {data_digest}: choose another place, or the scale that stands behind the colon"
+            f"{stored}; these data have the digest {data_digest}: choose another place, or the scaling named after the colon"
         )
     if meta.groups != groups:
         stored, requested = (f"the squares of {len(g)} groups" if g else "whole matrices" for g in (meta.groups, groups))

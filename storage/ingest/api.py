@@ -217,7 +217,7 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     """
     parse_place(store_url, "new-store", "store_url")
     if no_labels and labels is not None:
-        raise SchemaError("no_labels is set, so there is nothing that labels could name; leave out one of them")
+        raise SchemaError("no_labels and labels exclude each other; leave out one of them")
     guide = like if like is None or isinstance(like, Origin) else _guide(BlockStore.open(like))
     text: dict[str, Any] = {"n_features": n_features, "zero_based": zero_based, "qid": qid, "no_labels": bool(no_labels)}
     tables = {"target": target, "task_column": task_column, "weight_column": weight_column, "id_column": id_column}
@@ -345,7 +345,7 @@ def load_columns(record: Mapping[str, str]) -> tuple[np.ndarray, list[str] | Non
     """
     path = record["file"]
     if not path.lower().endswith(_TABLE_FORMS):
-        raise DataError(f"is no table of numbers by its ending: must be one of {', '.join(_TABLE_FORMS)}", path)
+        raise DataError(f"does not have the ending of a table of numbers; it must be one of {', '.join(_TABLE_FORMS)}", path)
     if file_digest(path) != record["sha256"]:
         raise DigestMismatch(f"{path} is not the file that the run began with: its sha256 differs")
     with temporary_folder() as folder:

@@ -161,7 +161,7 @@ def _column_counts(job: Job, shift: int) -> Counts:
 
 def _check_extras(job: Job, width: int) -> None:
     if width <= 0:
-        raise DataError("no row has an entry, so the width is unknown; set n_features (--n-features)", job.source_name)
+        raise DataError("no row has an entry, so the number of features is unknown; set n_features (--n-features)", job.source_name)
     for what, values in (("names", job.extras.names), ("groups", job.extras.groups)):
         if values is not None and len(values) != width:
             raise SchemaError(f"{what} has {len(values)} entries; {job.source_name} has {width} columns")

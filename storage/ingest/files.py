@@ -220,7 +220,7 @@ def _list_members(archive: zipfile.ZipFile, path: Path) -> list[zipfile.ZipInfo]
     listed = [item for item in archive.infolist() if item.filename.endswith(".npy")]
     total = sum(item.file_size for item in listed)
     if total > MAX_RATIO * path.stat().st_size + _GRACE:
-        raise DataError(f"declares {total} bytes of arrays; more than {MAX_RATIO} to 1 is refused", str(path))
+        raise DataError(f"declares {total} bytes of arrays; more than {MAX_RATIO} to 1 is rejected", str(path))
     return listed
 
 
@@ -263,7 +263,7 @@ def _copy_source(url: str, folder: Path, folders: bool) -> Path:
     objects, key = open_object(url)
     # The ending says what is in it; a name such as ".." or "a/b", that only a URL can have, must not lead out of the folder.
     if "/" in key or "\0" in key or key in (".", "..") or len(os.fsencode(key)) > 255:
-        raise UrlError(f"source {url!r} has a last part that is no file name")
+        raise UrlError(f"source {url!r} does not end with a file name")
     path, about = folder / key, objects.about(key)
     if about is not None:
         require_space(folder, int(about["size"]))

@@ -250,7 +250,7 @@ def _open_zarr(text: str, folder: Path, names: Sequence[str] | None) -> _Grams:
     try:
         array = zarr.open_array(text, mode="r")
     except (FileNotFoundError, ValueError, TypeError, KeyError) as error:
-        raise DataError(f"is no Zarr array: {error}", text) from error
+        raise DataError(f"is not a Zarr array: {error}", text) from error
     return _Grams(_spool_array(array, folder, text), text, names)
 
 

@@ -239,8 +239,8 @@ class Target:
         met = {*self.met.labels(), *map(tidy_label, self.numbers)}
         if self.task == "auto" and len(met) > MAX_NUMERIC_CLASSES and all(map(is_decimal, self.met.codes)):
             raise SchemaError(
-                f"the target holds {len(met):,} different numbers: task='classification' (--task classification) takes each for a class, "
-                "task='regression' (--task regression) takes them as numbers"
+                f"the target holds {len(met):,} different numbers; set task='classification' (--task classification) to make each "
+                "a class, or task='regression' (--task regression) to use them as numbers"
             )
         return tuple(sorted(met))  # pyright: ignore[reportArgumentType, reportReturnType]
 

@@ -144,7 +144,9 @@ def guess_format(name: str) -> str:
     known = "; ".join(f"{kind} ({' '.join(endings)})" for kind, endings in ENDINGS.items())
     more = [kind for kind in FORMATS if kind not in (*ENDINGS, "auto", "array")]
     advice = f"name the format (--format {'|'.join([*ENDINGS, *more])})"
-    raise SchemaError(f"{name} has the unknown ending {ending!r}; known are {known}, also packed ({' '.join(PACKED)}): {advice}")
+    raise SchemaError(
+        f"{name} has the unknown ending {ending!r}; it must be one of {known}, also compressed ({' '.join(PACKED)}): {advice}"
+    )
 
 
 def _ending(name: str) -> str:
@@ -226,7 +228,7 @@ def _digest_texts(values: list[Any] | None) -> str | None:
 def _resolve_scale(guide: Followed, options: Options, source: Source) -> ColumnScale | None:
     scale = guide.scale
     if options.scale not in ("none", scale.kind):
-        raise SchemaError(f"scale is {options.scale!r}, but {guide.place} has {scale.kind!r}; its factors are taken over")
+        raise SchemaError(f"scale is {options.scale!r}, but {guide.place} has {scale.kind!r}, whose factors are used; leave scale out")
     if options.missing == "keep" and scale.kind != "none":
         like = f"{guide.place} has the scale {scale.kind!r}"
         raise SchemaError(f"missing is 'keep' (--missing keep), but {like}; values are scaled only where none is missing")

@@ -182,7 +182,7 @@ def _rows_at_hand(share: int, columns: int | None, options: Options) -> dict[str
 @singledispatch
 def sizes_of(source: Source, options: Options) -> Sizes:
     """Return the sizes declared by a source, and the memory needed while it is read."""
-    raise TypeError(f"{type(source).__name__} is no source")
+    raise TypeError(f"{type(source).__name__} is not a source")
 
 
 @sizes_of.register

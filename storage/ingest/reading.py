@@ -251,7 +251,7 @@ def _refusal_reason(value: np.generic, missing: str | None) -> str:
     if np.isnan(value) and missing == "refuse":
         return f"value {value} is not finite; {REFUSAL}"
     if not np.isfinite(value):
-        return f"value {value} is not finite; {'' if missing == 'keep' else 'missing and '}infinite values are refused"
+        return f"value {value} is not finite; {'' if missing == 'keep' else 'missing and '}infinite values are rejected"
     if isinstance(value, np.integer):
         return f"value {value} {BEYOND}"
     return f"value {value} is beyond the range of float32"

@@ -116,7 +116,9 @@ def read_lines(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
     except FileNotFoundError:
         return
     except IsADirectoryError as error:
-        raise DigestMismatch(f"{file} is a folder, and a file was written there; remove it, the run goes on without its rows") from error
+        raise DigestMismatch(
+            f"{file} is a folder, and a file was written there; remove it, and the run continues without its rows"
+        ) from error
     if lines[-1][:1] in (b"", b"{"):
         lines.pop()  # what a kill leaves is the beginning of a record, or nothing
     for number, line in enumerate(lines, start=1):

@@ -65,7 +65,7 @@ class Expanded(io.RawIOBase):
             raise DataError(f"{self._kind} data damaged or cut short after {self.offset} bytes of text ({error})", self._name) from error
         self.offset += got
         if self.offset > MAX_RATIO * self._raw.tell() + _RATIO_GRACE:
-            reason = f"{self._kind} data expand to {self.offset} bytes from {self._raw.tell()}; more than {MAX_RATIO} to 1 is refused"
+            reason = f"{self._kind} data expand to {self.offset} bytes from {self._raw.tell()}; more than {MAX_RATIO} to 1 is rejected"
             raise DataError(reason, self._name)
         return got
 
@@ -181,7 +181,8 @@ class _Text(io.RawIOBase):
         at = piece.find(b"\0")
         if at >= 0:
             raise self._fault(
-                "a byte 0, which no text has: is it a file of another format, or of another encoding (--encoding utf-16)?", piece[:at]
+                "a zero byte, which text does not contain; the file may have another format or another encoding (--encoding utf-16)",
+                piece[:at],
             )
         ends = piece.count(b"\n")
         self._at = len(piece[piece.rfind(b"\n") + 1 :].decode("utf-8", "replace")) + (0 if ends else self._at)

@@ -34,7 +34,7 @@ from gramplane.workflows.cli import main
 from tests.support.clusters import CommandCluster
 
 PARAMS = {"C": 3.0, "n_thresholds": 2, "max_visits": 2000, "max_rounds": 3}
-RULE = "takes none, only rule-ensemble takes missing values"
+RULE = "does not accept missing values, only rule-ensemble does"
 N = 120
 
 
@@ -134,7 +134,7 @@ def test_settings_of_rules_are_compared_on_such_a_store(there, tmp_path):
 
 # -- everything else -------------------------------------------------------------------------------------------------------------------
 
-PLACE = r"train: column 9 \('f9'\) has 120 missing values, \d+ are missing in all; "
+PLACE = r"train: column 9 \('f9'\) has 120 missing values \(\d+ in all columns\); "
 
 
 @pytest.mark.parametrize("method", sorted(set(METHODS) - {"rule-ensemble"}))

@@ -222,7 +222,7 @@ def test_matrices_of_a_gram_store_are_those_of_its_scaling(tmp_path):
     expected = decide(fit("MKLClassifier", X, kernels=params["kernels"]), X)
     for run in ("run", "given"):
         np.testing.assert_array_equal(decide(load_model(tmp_path / run), X), expected)
-    with pytest.raises(DigestMismatch, match="the scale that stands behind the colon"):
+    with pytest.raises(DigestMismatch, match="the scaling named after the colon"):
         run_method("mkl", {**params, "scale": None}, data=store, run=str(tmp_path / "other"))
     assert repair_grams(grams, store).status == "already-done"
 

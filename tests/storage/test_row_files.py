@@ -37,8 +37,8 @@ def test_order_counts_where_it_is_asked_for(tmp_path):
         ("3,3,1\n", r"pairs.csv:1: row 3 is paired with itself"),
         ("0,1\n", r"pairs.csv:1: '0 1' must be three integers: row, row, value"),
         ("a,b,c\n0,1,x\n", r"pairs.csv:2: '0 1 x' must be three integers"),
-        ("i,j,sign\n", r"pairs.csv: there is no pair in it; write one a line"),
-        ("", r"pairs.csv: there is no pair in it"),
+        ("i,j,sign\n", r"pairs.csv: holds no pairs; write one per line"),
+        ("", r"pairs.csv: holds no pairs"),
     ],
 )
 def test_bad_pairs_are_told_with_their_line(tmp_path, text, told):
@@ -76,7 +76,7 @@ def test_edges_in_any_common_form(tmp_path):
         ("0,2\n\n2;0\n", r"pairs.csv:3: the edge of features 2 and 0 is here and in line 1"),
         ("0,2\n1,2\n0,2\n", r"pairs.csv:3: the edge of features 0 and 2 is here and in line 1"),
         ("0,1,1\n", r"pairs.csv:1: '0 1 1' must be two integers: feature, feature"),
-        ("i,j\n", r"pairs.csv: there is no edge in it; write one a line: feature,feature"),
+        ("i,j\n", r"pairs.csv: holds no edges; write one per line: feature,feature"),
     ],
 )
 def test_bad_edges_are_told_with_their_line(tmp_path, text, told):

@@ -58,7 +58,11 @@ def test_an_encoding_without_a_mark_is_named(tmp_path):
 @pytest.mark.parametrize("piece", [2, 1 << 20])
 def test_bytes_that_are_no_text_are_refused_by_line_and_column(tmp_path, monkeypatch, piece):
     monkeypatch.setattr(text_module, "_PIECE", piece)
-    cases = {b"ab\nc\0d\n": ":2:2: a byte 0", b"ab\n\xc3\xa4\xff\n": ":2:2: the byte 0xff is no text", b"a\nb\xc3": ":2:2: the byte 0xc3"}
+    cases = {
+        b"ab\nc\0d\n": ":2:2: a zero byte",
+        b"ab\n\xc3\xa4\xff\n": ":2:2: the byte 0xff is no text",
+        b"a\nb\xc3": ":2:2: the byte 0xc3",
+    }
     for data, told in cases.items():
         (tmp_path / "x").write_bytes(data)
         with pytest.raises(DataError, match=told):

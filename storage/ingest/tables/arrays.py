@@ -347,7 +347,7 @@ def _convert_old_mat(path: Path, folder: Path, options: Options) -> Path:
     if need > options.budget + (64 << 20):
         whole = f"to read it whole takes about {need} bytes, more than the budget of {options.budget}"
         advice = "save it with -v7, or raise the budget (--budget)"
-        raise DataError(f"is no MATLAB file of version 5, and {whole}: {advice}", str(path))
+        raise DataError(f"is not a MATLAB file of version 5, and {whole}; {advice}", str(path))
     made, program = folder / "variables.npz", Path(__file__).with_name("mat.py")
     # -P: the folder of the program holds modules that must not hide those of the standard library.
     done = subprocess.run([sys.executable, "-P", str(program), str(path), str(made)], capture_output=True, text=True)

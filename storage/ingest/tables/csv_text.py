@@ -316,7 +316,9 @@ class WideRows:
         from pyarrow import csv
 
         if b'"' in cells:
-            raise DataError("a cell is quoted, which rows this wide are not read with; raise the budget (--budget)", self._name, self._line)
+            raise DataError(
+                "a cell is quoted, which is not supported in rows this wide; raise the budget (--budget)", self._name, self._line
+            )
         count = cells.count(self._mark) + 1
         for k in (k for k in self._texts if at <= k < at + count):
             edges = np.flatnonzero(np.frombuffer(cells + self._mark, np.uint8) == self._mark[0])

@@ -181,7 +181,7 @@ class LineParser:
             return f"{token!r} is beyond the range of {kind}"
         what = "label" if status == codes.BAD_LABEL else "value"
         if _NAMED.fullmatch(token):
-            return f"{what} {token!r} is not finite; missing and infinite values are refused"
+            return f"{what} {token!r} is not finite; missing and infinite values are rejected"
         return f"{what} {token!r} is not a decimal number"
 
 
@@ -334,7 +334,7 @@ class RowText:
         while (left := offset - self.consumed.nbytes) > 0:
             text = self._read(min(left, PIECE))
             if not text:
-                raise DataError(f"it ends {left} bytes before the place the run had read to: it is another text", self.name)
+                raise DataError(f"ends {left} bytes before the position that the run had reached: it is another text", self.name)
             self.consumed = self.consumed.extended(text)
         known = self._known
         if known is not None and known.nbytes == offset and self.consumed != known:

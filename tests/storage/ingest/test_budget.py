@@ -297,7 +297,7 @@ def test_a_bomb_in_a_npz_is_refused(tmp_path):
     at = raw.find(b"PK\x01\x02")
     raw[at + 24 : at + 28] = struct.pack("<I", 2**32 - 2)
     (tmp_path / "a.npz").write_bytes(raw)
-    with pytest.raises(DataError, match="declares 4294967294 bytes of arrays; more than 1000 to 1 is refused"):
+    with pytest.raises(DataError, match="declares 4294967294 bytes of arrays; more than 1000 to 1 is rejected"):
         ingest(str(tmp_path / "a.npz"), str(tmp_path / "s"))
 
 

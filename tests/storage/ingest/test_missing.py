@@ -245,13 +245,13 @@ def test_without_the_option_the_message_names_it_and_infinity_is_never_kept(tmp_
         source, options = make(tmp_path, A, y)
         with pytest.raises(
             DataError,
-            match=r"(value nan is not finite|is missing); missing and infinite values are refused \(--missing mean, .*--missing keep",
+            match=r"(value nan is not finite|is missing); missing and infinite values are rejected; .*--missing mean, .*--missing keep",
         ):
             ingest(source, tmp_path / "S", **options)
         if make is not as_masked_array:  # which masks infinity, too
-            with pytest.raises(DataError, match="value inf is not finite; infinite values are refused"):
+            with pytest.raises(DataError, match="value inf is not finite; infinite values are rejected"):
                 ingest(source, tmp_path / "S", missing="keep", **options)
-    with pytest.raises(DataError, match=r"value nan is not finite; missing and infinite values are refused$"):
+    with pytest.raises(DataError, match=r"value nan is not finite; missing and infinite values are rejected$"):
         ingest(sp.csr_array(np.where(np.isinf(A), 0, A)), tmp_path / "S")
     with pytest.raises(SchemaError, match="missing is 'drop'; it must be one of refuse, keep"):
         ingest(A, tmp_path / "S", missing="drop")
@@ -284,7 +284,7 @@ def test_row_tables_have_no_missing_values(tmp_path, data, column):
     ("row", "told"),
     [
         ("1,x", r"a\.csv:4:2: column 'b': value 'x' is not a finite number, in a column of numbers; .*--categorical b"),
-        ("-inf,1", r"a\.csv:4:1: column 'a': value -inf is not finite; infinite values are refused"),
+        ("-inf,1", r"a\.csv:4:1: column 'a': value -inf is not finite; infinite values are rejected"),
         ("1", r"a\.csv:4: the row has 1 fields; the header has 2"),
     ],
 )

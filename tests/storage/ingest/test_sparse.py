@@ -165,7 +165,7 @@ def test_explosive_compression_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("gramplane.storage.text.open_text._RATIO_GRACE", 1 << 16)
     packed = tmp_path / "bomb.svm.bz2"
     packed.write_bytes(bz2.compress(b"1 1:1\n" * 400_000))
-    with pytest.raises(DataError, match="more than 1000 to 1 is refused"):
+    with pytest.raises(DataError, match="more than 1000 to 1 is rejected"):
         ingest(packed, tmp_path / "S")
     assert os.listdir(tmp_path) == ["bomb.svm.bz2"]
 

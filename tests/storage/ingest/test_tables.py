@@ -215,7 +215,7 @@ def test_xarray_arrays_and_plain_streams(tmp_path):
     for name, source in (("N", named), ("D", named.chunk({"row": 2}))):
         store = ingest((source, [0, 1, 0, 1]), tmp_path / name)
         assert np.array_equal(dense(store), A) and store.feature_names() == ["a", "b", "c"]
-    with pytest.raises(SchemaError, match="variable 'm' has 2 dimensions; the columns of a table all lie along one dimension"):
+    with pytest.raises(SchemaError, match="variable 'm' has 2 dimensions; all columns of a table must share one dimension"):
         ingest(xarray.Dataset({"m": (("a", "b"), A)}), tmp_path / "X")
 
 
@@ -289,9 +289,9 @@ def test_words_for_missing_numbers_and_texts_that_are_numbers(tmp_path):
     (tmp_path / "b.csv").write_text("a,c\n" + "NA,\n" * 5 + "NA,false\n4,TRUE\n")
     store = ingest(tmp_path / "b.csv", tmp_path / "U", missing="keep")
     assert np.array_equal(dense(store)[-2:], [[np.nan, 0], [4, 1]], equal_nan=True) and store.meta.n_missing == 11
-    with pytest.raises(DataError, match=r"b.csv:2:1: column 'a': value nan is not finite; missing and infinite values are refused"):
+    with pytest.raises(DataError, match=r"b.csv:2:1: column 'a': value nan is not finite; missing and infinite values are rejected"):
         ingest(tmp_path / "b.csv", tmp_path / "V", columns=["a"])
-    with pytest.raises(DataError, match=r"row 1, column 'a': the value is missing; missing and infinite values are refused"):
+    with pytest.raises(DataError, match=r"row 1, column 'a': the value is missing; missing and infinite values are rejected"):
         ingest(pd.read_csv(tmp_path / "b.csv", dtype=str, keep_default_na=False), tmp_path / "V", columns=["a"])
 
 
@@ -425,7 +425,11 @@ def test_columns_that_are_missing_or_of_another_kind_are_refused(tmp_path):
         ("a,x\nred,1\n7,2\n", {}, r"a\.csv:3:1: column 'a': value '7' is a number among texts such as 'red'; .*--categorical a"),
         ("a,x\n7,1\nred,2\n", {}, r"a\.csv:3:1: column 'a': value 'red' is not a finite number, in a column of numbers; .*--categorical a"),
         ("a,x\ntrue,1\nred,2\n", {}, r"a\.csv:3:1: column 'a': value 'red' is neither true nor false; .*--categorical a"),
-        ("a,x\nred,1\n,2\n", {}, r"a\.csv:3:1: column 'a': the value is missing; missing and infinite values are refused \(--missing mean"),
+        (
+            "a,x\nred,1\n,2\n",
+            {},
+            r"a\.csv:3:1: column 'a': the value is missing; missing and infinite values are rejected; .*--missing mean",
+        ),
         ("a,x\nred,1\nblue,\n", {}, r"a\.csv:3:2: column 'x': value nan is not finite; missing"),
         ("a,x\nred,1\nblue,inf\n", {"missing": "mean"}, r"a\.csv:3:2: column 'x': value inf is not finite; infinite"),
         ("a,x\nred,1\n", {"drop": ["b"]}, r"has no column 'b'; it has a, x"),
@@ -487,7 +491,7 @@ def test_formats_by_name(tmp_path):
     assert np.array_equal(dense(ingest(tmp_path / "b.parquet", tmp_path / "T", format="csv")), frame)
     (tmp_path / "c.xlsx").write_text("")
     with pytest.raises(
-        SchemaError, match=r"c.xlsx has the unknown ending '.xlsx'; known are svmlight .*parquet \(.parquet .pq\).*--format svm"
+        SchemaError, match=r"c.xlsx has the unknown ending '.xlsx'; it must be one of svmlight .*parquet \(.parquet .pq\).*--format svm"
     ):
         ingest(tmp_path / "c.xlsx", tmp_path / "U")
     (tmp_path / "d.tsv").write_text("a,b\tc\n1\t2\n")

@@ -77,7 +77,7 @@ def test_without_the_option_a_missing_label_is_an_error(tmp_path):
 def test_options_that_speak_of_labels_or_other_formats_are_refused(tmp_path):
     (tmp_path / "a.svm").write_text("1:1\n")
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(SchemaError, match="no_labels is set, so there is nothing that labels could name"):
+    with pytest.raises(SchemaError, match="no_labels and labels exclude each other"):
         ingest(tmp_path / "a.svm", tmp_path / "S", no_labels=True, labels=[1, 2])
     for source, kind in ((tmp_path / "a.csv", "csv"), (np.ones((2, 2)), "array")):
         with pytest.raises(SchemaError, match=f"no_labels is for SVMlight text, and the format is '{kind}'"):

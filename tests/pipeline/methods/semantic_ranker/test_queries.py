@@ -125,7 +125,7 @@ def test_from_a_file_of_queries_to_a_report(stored, capsys):
         ("q1,3,1\nq1,4\n", "q.csv:2: 2 words, 3 in the first line"),
         ("query,row\nq1,3\n\nq2,4\nq1,5\n", "q.csv:4: q2 has 1 row; at least 2 are needed"),
         ("q1,3,1\nq1,5,0\nq2,3,0\nq2,5,0\n", "q.csv:3: all numbers of q2 are 0; one at least must be positive"),
-        ("\n# nothing\n", "q.csv: there is no row in it"),
+        ("\n# nothing\n", "q.csv: holds no rows"),
     ],
 )
 def test_files_of_queries_that_are_none(lines, told, stored, capsys):
