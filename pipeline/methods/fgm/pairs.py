@@ -180,7 +180,9 @@ class PairAtoms(PairColumns):
         return kp.merge_top_pairs([screen.best, resources.run_pass(plan(range_program(B), parts, *extra))], B)
 
     def _fetch(self, data: Blocks, resources: Resources, ids: np.ndarray) -> tuple[sp.csc_array, np.ndarray]:
-        """Return columns that include ``ids``, and the index of each of these, from memory or from copies kept between rounds."""
+        """Return columns that include those of ``ids``, and the positions of ``ids`` among them. Unscaled data in memory are not copied;
+        other columns are kept between rounds.
+        """
         if isinstance(data, MemoryBlocks) and data.scale.row_factor is None:
             scale = scale_of(data, np.sort(ids), centred=self.centred)
             if scale.factor is None and scale.shift is None:

@@ -141,7 +141,7 @@ Kind = tuple[int, tuple[np.ndarray, np.ndarray] | None]
 
 
 def merge_chunk(task: tuple[BitsPart, HullPart]) -> list[list[Kind]]:
-    """Return, for every task, the distinct rows of a block and their numbers (on a worker)."""
+    """Return, for every task, the number of rows of a block and which of them are identical (on a worker)."""
     bits, part = task
     block: HullBlock = block_cache().load(part)  # pyright: ignore[reportArgumentType, reportAssignmentType]
     return [[(hi - lo, kind) for (lo, hi), kind in zip(bits.spans, block.kinds, strict=True)]]
@@ -228,7 +228,7 @@ def sums_chunk(task: tuple[BitsPart, SignedPart], sets: Shared, owner: Shared, l
 
 
 def kinds_chunk(part: BitsPart, ids: Shared) -> np.ndarray:
-    """Return the combinations of truth values that the given propositions have with every proposition in a block, ``(m, p)`` (on a
+    """Return, for each given proposition and every proposition, the combinations of truth values that occur in a block, ``(m, p)`` (on a
     worker).
     """
     bits, firsts = load_bits(part), resolve(ids).copy()
@@ -267,7 +267,7 @@ def join_tasks(parts: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
 
 @dataclass(frozen=True)
 class Subtrees:
-    """The sets that begin with the given single propositions to be followed, as positions among these."""
+    """The conjunctions that begin with some of the single propositions from which the search continues, given as positions among these."""
 
     roots: tuple[int, int]
     nbytes: int = 0

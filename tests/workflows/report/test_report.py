@@ -179,7 +179,7 @@ def test_a_run_directory_without_summary_is_unfinished(tmp_path: Path):
     assert view_run(tmp_path / "run").state == "not started"
     run.append_history({"iteration": 1, "objective": 2.0})
     found = view_run(tmp_path / "run")
-    assert (found.state, found.steps) == ("stopped", 1) and found.meanings["C"].startswith("loss weight")
+    assert (found.state, found.steps) == ("stopped", 1) and found.meanings["C"].startswith("inverse regularisation strength")
     run.write_json("summary", {"iterations": 1})
     assert view_run(tmp_path / "run").state == "done"
     RunStore.create(tmp_path / "grid", {"tune": "fgm"})

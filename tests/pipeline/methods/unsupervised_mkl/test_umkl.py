@@ -235,7 +235,7 @@ def test_bad_data_is_refused():
         UnsupervisedMKL(["linear"], n_bases=59, normalize="column_sum").fit(points() - points().mean(axis=0))
     with pytest.raises(ValueError, match="n_samples=1"):
         UnsupervisedMKL(KERNELS).fit(np.ones((1, 4)))
-    with pytest.raises(ValueError, match="no strings"):
+    with pytest.raises(ValueError, match="strings and precomputed kernels have none"):
         UnsupervisedMKL(["spectrum(k=2)"]).fit(["abc", "abd", "bcd"])
     with pytest.raises(ValueError, match="NaN"):
         UnsupervisedMKL(KERNELS).fit(np.full((5, 4), np.nan))
