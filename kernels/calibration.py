@@ -15,9 +15,9 @@ MIN_LENGTH = 1e-10  # shortest step that is tried
 def fit_sigmoid(values: np.ndarray, positive: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
     """Fit ``P(positive | f) = 1 / (1 + exp(a f + b))`` to decision values f ``(n,)`` with weights ``(n,)``; return a and b.
 
-    Platt's maximum likelihood with targets ``(N+ + 1) / (N+ + 2)`` and ``1 / (N- + 2)``, where N+ and N- are the weights of the positive
-    and of the other rows. Solved by Newton steps with backtracking (Lin, Lin, Weng: A note on Platt's probabilistic outputs for support
-    vector machines. Machine Learning 68, 2007).
+    This is Platt's maximum likelihood with target ``(N+ + 1) / (N+ + 2)`` for positive rows and ``1 / (N- + 2)`` for the others, where N+
+    and N- are the total weights of positive and other rows. Newton steps with backtracking solve it (Lin, Lin, Weng: A note on Platt's
+    probabilistic outputs for support vector machines. Machine Learning 68, 2007).
     """
     up, down = float(weight[positive].sum()), float(weight[~positive].sum())
     target = np.where(positive, (up + 1.0) / (up + 2.0), 1.0 / (down + 2.0))
@@ -60,7 +60,8 @@ def logistic(z: np.ndarray) -> np.ndarray:
 
 
 def fit_steps(values: np.ndarray, positive: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Fit an isotonic regression of the labels on the decision values; return its knots: values and levels, both ascending.
+    """Fit an isotonic regression of the labels on the decision values; return the knots (decision values) and the levels there, both
+    ascending.
 
     The function is linear between knots and constant beyond them. Rows with equal values are merged into their mean.
     """

@@ -41,9 +41,10 @@ MAX_ABS_VALUE = 1e300  # Entries beyond it in size are refused: the range of a c
 class Alignments(NamedTuple):
     """Alignments of one kernel per feature, float64 ``(k,)`` each; all 0 for a constant feature.
 
-    A weight eta_i belongs to ``K_i / traces[i]``, with ``traces[i] = trace(H K_i H)``. ``widths`` are sigma_i of ``exp(-(x - x')^2 / (2
-    sigma_i^2))``, 0 for kernels without a width. ``errors`` bound ``|values - exact|`` due to truncating the expansion; rounding is not
-    included.
+    A weight eta_i belongs to ``K_i / traces[i]``, with ``traces[i] = trace(H K_i H)``.
+
+    * ``widths``: sigma_i of ``exp(-(x - x')^2 / (2 sigma_i^2))``; 0 for kernels without a width.
+    * ``errors``: bounds of ``|values - exact|`` due to truncating the expansion, without rounding.
     """
 
     values: Array
@@ -64,7 +65,7 @@ class _Target(NamedTuple):
 
 
 class _Tile(NamedTuple):
-    """Columns ``lo:hi`` by entries: float64 values, their rows, and the first entry of each column."""
+    """The columns ``lo:hi`` as lists of entries: float64 values, the row of each value, and the position of each column's first entry."""
 
     lo: int
     hi: int
@@ -97,8 +98,8 @@ def _read_tiles(X: Columns) -> Iterator[_Tile]:
 
 @compiled(deferred=True)
 def _collect_distinct(ordered: Array, times: Array, lo: int, hi: int, m: float, v: Array, before: Array) -> int:
-    """Fill ``v`` with the distinct values of a column with sorted entries, and ``before`` with the counts before each; return the number of
-    values.
+    """Fill ``v`` with the distinct values of a sorted column, and ``before`` with the number of rows before each value. Return the number
+    of distinct values.
     """
     zeros = m
     for p in range(lo, hi):
@@ -127,8 +128,8 @@ def _collect_distinct(ordered: Array, times: Array, lo: int, hi: int, m: float, 
 
 @compiled(deferred=True)
 def _align_by_expansion(z: Array, s: Array, c: Array, m: float, tol: float, usual: float, work: Array) -> tuple[float, float, float]:
-    """Return alignment, trace and error bound by the expansion, refined until the bound is tol max(a, usual). If it never is, return trace
-    0.
+    """Return alignment, trace and error bound by the expansion, refined until the bound is at most ``tol * max(a, usual)``. If this bound
+    cannot be reached, return a trace of 0.
     """
     weight = 0.0
     for i in range(s.size):
@@ -155,7 +156,7 @@ def _align_by_expansion(z: Array, s: Array, c: Array, m: float, tol: float, usua
 def _align_many_valued(
     entries: Entries, ordered: Array, counted: Array, which: Array, target: _Target, sigmas: Array, tol: float, out: Array
 ) -> None:
-    """Write alignment, trace, width and error bound of the columns ``which`` into ``out`` (4, k); tol = 0 sums over all pairs."""
+    """Write alignment, trace, width and error bound of the columns ``which`` into ``out`` (4, k). With tol = 0, all pairs are summed."""
     values, rows, starts = entries
     labels, times, m = target
     rank = labels.size
@@ -222,7 +223,7 @@ METHODS = ("auto", "direct")
 
 
 def row_counts(sample_weight: Array | None, m: int) -> Array:
-    """Return the count of each row, float64 ``(m,)``: finite numbers >= 0; 1 without weights."""
+    """Return the count of each row, float64 ``(m,)``, finite and >= 0. Without weights, all counts are 1."""
     if sample_weight is None:
         return np.ones(m)
     times = np.array(sample_weight, dtype=np.float64)
@@ -278,14 +279,14 @@ def alignments(
 ) -> Alignments:
     """Return ``a_i = y' H K_i H y / trace(H K_i H)`` of one kernel per column of a block ``(m, k)``, dense or csc with ascending rows.
 
-    Each result depends on its own column alone: splitting the columns differently changes no bit, and dense and sparse columns give the
-    same bits. Permuting the samples changes only rounding. The target y ``(m,)`` holds finite numbers and is not constant.
+    Each result depends on its own column alone: it is bit-identical for any division into blocks, and for dense and sparse columns.
+    Permuting the samples changes only rounding. The target y ``(m,)`` holds finite numbers and is not constant.
 
     The kernel is ``"rbf"``, ``exp(-(x - x')^2 / (2 sigma^2))``, or ``"linear"``, ``x x'``. sigma comes from ``widths`` ``(k,)``; by default
     it is the median of the non-zero pairwise distances of the column (see ``median_width``). ``method="direct"`` evaluates all pairs of
     rows; it is slow and meant for checks. ``"auto"`` is exact for columns with at most MAX_EXACT_VALUES distinct values. For others it uses
-    the cosine expansion with an error of at most ``tol max(a_i, ||H y||^2 / m)``; the second term is the typical alignment of an unrelated
-    feature. ``sample_weight`` ``(m,)`` says how often each row counts; rows of weight 0 are ignored.
+    the cosine expansion with an error of at most ``tol * max(a_i, ||H y||^2 / m)``; the second term is the typical alignment of an
+    unrelated feature. ``sample_weight`` ``(m,)`` is the number of times that each row counts; rows of weight 0 are ignored.
     """
     m, k = shape(X)
     if m < 2:

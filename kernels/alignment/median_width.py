@@ -23,7 +23,7 @@ COARSE_GROUPS = 96  # Groups of neighbouring values in the coarse search.
 
 @compiled(deferred=True)
 def count_pairs_within(v: Array, before: Array, n: int, t: float) -> tuple[float, float, float]:
-    """Return the number of pairs with 0 < distance <= t, the largest of these distances (or 0) and the smallest one above t (or inf).
+    """Return the number of pairs with 0 < distance <= t, the largest of these distances (or 0), and the smallest distance above t (or inf).
 
     ``v`` (n,) holds ascending distinct values, ``before`` (n + 1,) the number of entries before each.
     """
@@ -49,8 +49,8 @@ def count_pairs_within(v: Array, before: Array, n: int, t: float) -> tuple[float
 
 @compiled(deferred=True)
 def _find_ranked_distance(v: Array, before: Array, n: int, total: float, target: float, slack: float, t: float) -> float:
-    """Return a distance within which there are ``target`` of all ``total`` pairs, up to ``slack``. If there is none, return the smallest
-    distance with at least ``target``.
+    """Return a distance t such that ``target`` of all ``total`` pairs are within t, up to ``slack``. If there is none, return the smallest
+    distance that at least ``target`` pairs do not exceed.
     """
     low, high = 0.0, v[n - 1] - v[0]
     t_low, f_low, t_high, f_high = 0.0, 0.0, high, total
@@ -92,9 +92,10 @@ def _group_values(v: Array, before: Array, n: int, centres: Array, edges: Array)
 def median_distance(v: Array, before: Array, n: int) -> float:
     """Return the median of the non-zero distances between entries (the lower one of two middle ones).
 
-    The first n >= 2 entries of ``v`` are the distinct values, ascending; ``before`` ``(n + 1,)`` counts the entries before each, and
-    ``before[n]`` all of them. The result is a distance d between two entries, the smallest with half of the distances <= d. For more than
-    MAX_EXACT_VALUES values, it is any d for which the share of distances <= d is within RANK_TOLERANCE of one half.
+    The first n >= 2 entries of ``v`` are the distinct values, ascending. ``before`` ``(n + 1,)`` is the number of entries before each
+    value, and ``before[n]`` the number of all entries. The result is a distance d between two entries, the smallest with half of the
+    distances <= d. For more than MAX_EXACT_VALUES values, it is any d for which the share of distances <= d is within RANK_TOLERANCE of one
+    half.
     """
     span = v[n - 1] - v[0]
     if n == 2:
@@ -143,7 +144,7 @@ SLOT_BITS = 7  # Four times as many slots as values: a look-up seldom takes a se
 
 @compiled(deferred=True)
 def load_points(values: Array, rows: Array, lo: int, hi: int, labels: Array, times: Array, m: float, x: Array, s: Array, c: Array) -> int:
-    """Fill x, s, c with the points of a column, whose rows count ``times`` each and m in total; return the number of points."""
+    """Fill x, s and c with the points of a column; return the number of points. Rows count ``times`` each, and m in total."""
     n, total, counted = 0, 0.0, 0.0
     for p in range(lo, hi):
         if values[p] != 0.0:
@@ -161,7 +162,7 @@ def load_points(values: Array, rows: Array, lo: int, hi: int, labels: Array, tim
 
 @compiled(deferred=True)
 def sort_points(x: Array, s: Array, c: Array, n: int) -> None:
-    """Sort the first n entries of all three arrays by x. Shell sort is used; the order of equal points depends on nothing else."""
+    """Sort the first n entries of all three arrays by x with Shell sort. The order of equal points depends only on the arrays."""
     gap = 1
     while gap < n:
         gap = (9 * gap + 4) // 4
@@ -185,8 +186,8 @@ def _find_slot(bits: int) -> int:
 def fill_value_table(
     entries: Entries, lo: int, hi: int, labels: Array, times: Array, m: float, table: Table, slots: Array, filled_at: Array
 ) -> int:
-    """Fill v, s, c with the distinct values, ascending, their sums of labels and counts; return their number, or -1 if there are more than
-    v.size.
+    """Fill v with the distinct values in ascending order, s with their sums of labels, and c with their counts. Return the number of
+    values, or -1 if it exceeds v.size.
 
     ``slots`` (2 ** SLOT_BITS,) and ``filled_at`` (m,) are work space.
     """

@@ -35,10 +35,13 @@ MIN_WEIGHT = 1e-150  # A weight below it counts as zero even with eps = 0: its p
 class KernelPath:
     """Weights at the points of a path.
 
-    ``p_grid`` ``(n_points,)`` descends. ``weights`` ``(n_points, n)`` are those of the active kernels, of which there are ``n_active``, a
-    number that never rises. Kernel i is active at p exactly if ``p > junctures[i]``; the juncture is inf if the kernel is inactive at
-    p_start already, and 0 if it is still active at p_end. ``newton_steps`` counts the steps of all weights, equal loads once. The search
-    for junctures ended at ``p_end``.
+    * ``p_grid`` ``(n_points,)``: descending values of p.
+    * ``weights`` ``(n_points, n)``: the weights at each p, 0 for inactive kernels.
+    * ``n_active``: the number of active kernels at each p, which never increases along the path.
+    * ``junctures``: kernel i is active at p exactly if ``p > junctures[i]``. The juncture is inf if the kernel is inactive at p_start
+      already, and 0 if it is still active at p_end.
+    * ``newton_steps``: the Newton steps of all weights; equal loads count once.
+    * ``p_end``: where the search for junctures ended.
     """
 
     p_grid: FloatArray
@@ -64,8 +67,8 @@ def _check_eps(eps: float) -> None:
 
 
 def p_grid(p_start: float = 2.0, p_end: float = 1.0, dp: float = 0.01) -> FloatArray:
-    """Return ``p_start - k dp`` for k = 0, 1, ... down to p_end, which is included if a step falls on it. Raises ValueError for other
-    ranges.
+    """Return ``p_start - k * dp`` for k = 0, 1, ... down to p_end, which is included if a step falls on it. Raises ValueError if the range
+    is not allowed.
     """
     if not (np.isfinite(p_start) and 1.0 <= p_end <= p_start):
         raise ValueError(f"p_start is {p_start} and p_end {p_end}; they must satisfy 1 <= p_end <= p_start")
@@ -78,7 +81,7 @@ def p_grid(p_start: float = 2.0, p_end: float = 1.0, dp: float = 0.01) -> FloatA
 
 
 def threshold(problem: AlignmentProblem, p: float, eps: float) -> float:
-    """Return tau(p): a kernel is active (weight above eps) exactly if its load exceeds it."""
+    """Return tau(p). A kernel is active (weight above eps) exactly if its load exceeds tau(p)."""
     eps = max(eps, MIN_WEIGHT)
     norm = problem.lam2 * p * eps ** (p - 1.0)
     return norm if problem.lam1 == 0.0 else problem.lam1 * float(problem.divergence.first(np.array([eps]))[0]) + norm
@@ -117,8 +120,8 @@ def _find_junctures(problem: AlignmentProblem, loads: FloatArray, eps: float, p_
 def p_for(junctures: FloatArray, n_features: int, p_start: float = 2.0, p_end: float = 1.0) -> float:
     """Return the middle of the range of p in which exactly ``n_features`` kernels are active or, failing that, the next lower number.
 
-    The number is lower if kernels leave together (equal loads) or if there are not enough at p_start. ``junctures`` come from
-    :func:`juncture_points`. Raises ValueError if more are active even at p_end, or none would be left.
+    The number is lower if kernels leave together (equal loads) or if fewer kernels are active at p_start. ``junctures`` come from
+    :func:`juncture_points`. Raises ValueError if more kernels are active even at p_end, or none would be left.
     """
     if n_features < 1:
         raise ValueError(f"n_features is {n_features}; it must be at least 1")
@@ -209,9 +212,11 @@ def _stack_rows(rows: list[tuple[IntArray, FloatArray]], n: int) -> sp.csr_array
 class Cells:
     """Piecewise linear description of the weights of kernels that are active at some points of a path.
 
-    ``members`` ``(k,)`` are the kernels by rising alignment, ``starts`` ``(n_cells + 1,)`` the first member of each cell, and ``shares``
-    ``(k,)`` the position t of each member in its cell. ``low`` and ``high`` ``(n_points, n_cells)`` are the weights at the ends of the
-    cells, 0 for inactive cells. ``error`` ``(n_points,)`` is ``sum |w - eta| / sum eta``.
+    * ``members`` ``(k,)``: the kernels by rising alignment.
+    * ``starts`` ``(n_cells + 1,)``: the first member of each cell.
+    * ``shares`` ``(k,)``: the position t of each member in its cell.
+    * ``low``, ``high`` ``(n_points, n_cells)``: the weights at the ends of the cells, 0 for inactive cells.
+    * ``error`` ``(n_points,)``: ``sum |w - eta| / sum eta``.
     """
 
     members: Array
@@ -267,7 +272,9 @@ def cut_into_cells(a: Array, weights: Array, *, tol: float, max_cells: int) -> C
 
 
 def _refine_cells(levels: Array, mass: Array, times: Array, edges: Array, total: Array, tol: float, max_cells: int) -> Array | None:
-    """Split the cell with the largest error at the worst point, at half of its error, until no point is worse than tol."""
+    """Split the cell with the largest error at the worst point where half of its error is reached, until the error is at most tol at every
+    point.
+    """
     unit = np.divide(1.0, total, out=np.zeros(len(total)), where=total > 0.0)[:, None]
 
     def errors(lo: int, hi: int) -> Array:
@@ -292,7 +299,9 @@ def _refine_cells(levels: Array, mass: Array, times: Array, edges: Array, total:
 
 
 def _cell_errors(levels: Array, mass: Array, times: Array) -> Array:
-    """Return the differences between interpolated and exact weights of one cell, times the number of kernels that share each."""
+    """Return the differences between interpolated and exact weights of one cell. Each is multiplied by the number of kernels with this
+    weight.
+    """
     t = np.divide(levels - levels[0], levels[-1] - levels[0], out=np.zeros(len(levels)), where=levels[-1] > levels[0])
     ends = mass[:, [0, -1]] / times[[0, -1]]
     return np.abs(np.outer(ends[:, 0], 1.0 - t) + np.outer(ends[:, 1], t) - mass / times) * times

@@ -25,7 +25,8 @@ from ..arrays import FloatArray
 Function = Callable[[FloatArray], FloatArray]
 
 NEWTON_ACCURACY = 1e-12
-"""Newton stops at |G| <= ACCURACY min(1 + |b|, |b| + lam2 p eta^(p-1)), so that small weights keep their digits in every unit of a."""
+"""Newton stops at ``|G| <= ACCURACY * min(1 + |b|, |b| + lam2 p eta^(p-1))``, so that small weights keep their digits in every unit of a.
+"""
 
 MAX_NEWTON_STEPS = 40  # Newton steps before a bracket takes over.
 MAX_WEIGHT = 1e300  # Weights beyond it, or below its inverse, are not searched.
@@ -56,7 +57,11 @@ DIVERGENCES: dict[str, Divergence] = {"euclidean": EUCLIDEAN, "kl": KL}
 
 @dataclass(frozen=True, eq=False)
 class AlignmentProblem:
-    """The regularisation of the weights: lam1, lam2 >= 0, not both 0, and the centre eta0, a number or one per kernel; positive for KL."""
+    """The regularisation of the weights.
+
+    * ``lam1``, ``lam2``: both >= 0, and not both 0.
+    * ``centre``: eta0, a number or one per kernel; positive for KL.
+    """
 
     lam1: float
     lam2: float
@@ -82,7 +87,7 @@ class AlignmentProblem:
     def loads(self, a: FloatArray) -> FloatArray:
         """Return ``b = a + lam1 F'(eta0)`` for alignments ``(n,)``.
 
-        Raises ValueError if one is negative or the centre has another length.
+        Raises ValueError if an alignment is negative or the centre has another length.
         """
         a = np.asarray(a, dtype=np.float64)
         wrong = ~(np.isfinite(a) & (a >= 0.0))
@@ -118,10 +123,10 @@ def _newton_terms(problem: AlignmentProblem, eta: FloatArray, loads: FloatArray,
 
 
 def weight_derivatives(problem: AlignmentProblem, eta: FloatArray, p: float, order: int = 2) -> tuple[FloatArray, FloatArray]:
-    """Return d eta / dp and d^2 eta / dp^2 at the solution for p, shapes (n,); with ``order`` 1 the second is zero.
+    """Return d eta / dp and d^2 eta / dp^2 at the solution for p, shapes (n,); with ``order`` 1 the second derivative is zero.
 
-    They follow from differentiating G = 0 once and twice (Jawanpuria 2014, appendix A.3.4, with the bracket around F''' + p (p-1) (p-2)
-    eta^(p-3) that is missing in print). ``eta`` holds positive weights with G = 0.
+    Both follow from differentiating G = 0 once and twice (Jawanpuria 2014, appendix A.3.4; the printed formula lacks the bracket around
+    F''' + p (p-1) (p-2) eta^(p-3)). ``eta`` holds positive weights with G = 0.
     """
     lam1, lam2, F = problem.lam1, problem.lam2, problem.divergence
     log, power = np.log(eta), lam2 * eta ** (p - 1.0)

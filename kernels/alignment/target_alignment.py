@@ -32,8 +32,9 @@ CONSTANT_SHARE = 1e-14  # A centred matrix whose squared norm is below this shar
 
 @dataclass(frozen=True)
 class MatrixSums:
-    """Inner products of all entries ``(k, k)``, row sums and diagonals ``(k, n)`` of symmetric matrices; ``count`` rows are used, the
-    others are zero.
+    """Sums over symmetric matrices: inner products of all entries ``(k, k)``, row sums ``(k, n)`` and diagonals ``(k, n)``.
+
+    ``count`` rows are used; the others are zero.
     """
 
     products: FloatArray
@@ -86,8 +87,12 @@ class MatrixSums:
 
 @dataclass(frozen=True)
 class AlignedWeights:
-    """Kernel weights theta >= 0 of norm 1, ``(k,)``, and rho of the weighted sum, of the equally weighted sum, and of each kernel alone
-    ``(k,)``.
+    """Kernel weights by alignment.
+
+    * ``weights`` ``(k,)``: theta >= 0 of norm 1.
+    * ``value``: rho of the weighted sum.
+    * ``uniform``: rho of the equally weighted sum.
+    * ``singles`` ``(k,)``: rho of each kernel alone.
     """
 
     weights: FloatArray
@@ -97,10 +102,10 @@ class AlignedWeights:
 
 
 def solve_aligned_weights(centred: FloatArray, *, uniform: bool = False) -> AlignedWeights:
-    """Return the weights of largest alignment with the target, or equal ones if ``uniform``.
+    """Return the weights of largest alignment with the target, or equal weights if ``uniform``.
 
-    The target is the last of the ``(k + 1, k + 1)`` centred inner products. Raises ValueError for a target that is constant, or that no
-    kernel is aligned with.
+    The target is the last of the ``(k + 1, k + 1)`` centred inner products. Raises ValueError if the target is constant, or if no kernel is
+    aligned with it.
     """
     M, a, square = centred[:-1, :-1], centred[:-1, -1], float(centred[-1, -1])
     k = len(a)

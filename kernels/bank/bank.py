@@ -2,8 +2,8 @@
 
 Rows are divided into bands of 128. In a band the loops read the columns from the band's first row on: the square on the diagonal, and the
 part to its right. Packed triangles hold nothing else; whole matrices are read without a copy. The two layouts differ only in the start of a
-band and the stride of its rows, so the same loops read both in the same order and give the same bits. Entry (i, j) of all kernels is in the
-same column of one (k, entries) array.
+band and the stride of its rows. The same loops therefore read both in the same order, with bit-identical results. Entry (i, j) of all
+kernels is in the same column of one (k, entries) array.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ GEMM_BYTES = 8 << 20  # Size of the float64 strip of entries that one matrix pro
 
 
 class PackedBank:
-    """k symmetric n x n matrices K_q = scale_q R_q in memory, with R_q in float32 or float64; sums are accumulated in float64.
+    """k symmetric n x n matrices ``K_q = scale_q R_q`` in memory, with R_q in float32 or float64; sums are accumulated in float64.
 
-    The result for one kernel has the same bits whichever other kernels are computed with it, except in :meth:`inner_products`. ``values``
-    are ``(k, n_packed)``, used without a copy, or ``(k, n * n)`` of whole matrices (:meth:`over`). ``bands``, ``(n_bands, 2)``, are the
-    first entry of each band in a matrix and the stride of its rows. ``frozen`` is a read-only view of the values, so that one compiled
-    version of the loops serves both layouts. ``scale``, ``(k,)`` [default: ones], can be assigned to normalise without changing the bank.
+    The result for one kernel does not depend on the kernels computed with it, to the bit, except in :meth:`inner_products`.
+
+    * ``values``: packed triangles ``(k, n_packed)``, used without a copy, or whole matrices ``(k, n * n)`` (:meth:`over`).
+    * ``bands``, ``(n_bands, 2)``: the position of the first entry of each band in a matrix, and the stride of its rows.
+    * ``frozen``: a read-only view of the values, so that one compiled version of the loops serves both layouts.
+    * ``scale``, ``(k,)`` [default: ones]: factors of the kernels, which can be assigned to normalise without changing the values.
     """
 
     def __init__(self, values: Array, n: int) -> None:
@@ -54,8 +56,8 @@ class PackedBank:
         return bank
 
     def grown(self, k: int) -> PackedBank:
-        """Return a bank of k kernels that continues this one: its first kernels are these, and :meth:`put` fills the rest. The memory grows
-        in place, and this bank becomes unusable.
+        """Return a bank of k kernels that starts with the kernels of this bank; :meth:`put` fills the rest. The memory grows in place, and
+        this bank becomes unusable.
         """
         values, areas = self.values, self._areas
         del self.values, self.frozen
@@ -79,8 +81,8 @@ class PackedBank:
     def over(cls, grams: Array) -> PackedBank:
         """Return a bank that reads whole matrices without a copy and never writes to them.
 
-        ``grams``, ``(k, n, n)``, are float32 or float64 in C order and exactly symmetric; in the squares on the diagonal both triangles are
-        read.
+        ``grams``, ``(k, n, n)``, are float32 or float64 in C order and exactly symmetric, because both triangles of the squares on the
+        diagonal are read.
         """
         if not is_readable_in_place(grams):
             raise ValueError(f"grams: shape {grams.shape} of {grams.dtype}, must be C-ordered (k, n, n) of float32 or float64")
@@ -175,7 +177,7 @@ class PackedBank:
         return np.lib.stride_tricks.as_strided(self.values[:, start:], shape, steps, writeable=not self.lent)
 
     def _check_kernels(self, kernels: ArrayLike | None) -> IntArray:
-        """Return the indices of the kernels (default: all). Raises ValueError if one does not exist or lacks entries."""
+        """Return the indices of the kernels (default: all). Raises ValueError if a kernel does not exist or lacks entries."""
         chosen = np.arange(self.k) if kernels is None else np.asarray(kernels, dtype=np.int64)
         if chosen.ndim != 1 or (chosen.size and not (chosen.min() >= 0 and chosen.max() < self.k)):
             raise ValueError(f"kernels: must be a list of numbers from 0 to {self.k - 1}")
@@ -232,8 +234,8 @@ class PackedBank:
     def combine_tasks(self, weights: ArrayLike, codes: ArrayLike, out: Array | None = None) -> Array:
         """Return K with K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l], where c_i is the task of row i; kernels without weight are not read.
 
-        ``weights``, ``(k, T, T)``, are symmetric in the tasks; ``codes``, ``(n,)``, are the tasks of the rows, 0 to T - 1. It is faster if
-        the rows of a task are contiguous. ``out`` is as in :meth:`combine`.
+        ``weights``, ``(k, T, T)``, are symmetric in the tasks; ``codes``, ``(n,)``, are the tasks of the rows, 0 to T - 1. The sum is
+        faster if the rows of each task are contiguous. ``out`` is as in :meth:`combine`.
         """
         task_weights = check_weights(weights, self.k)
         tasks = check_codes(codes, self.n, task_weights.shape[1])
@@ -362,7 +364,7 @@ def _add_inner_products(out: FloatArray, part: Array, chosen: IntArray, weight: 
 
 
 def _check_numbers(name: str, numbers: ArrayLike, *shapes: tuple[int | None, ...]) -> FloatArray:
-    """Return the numbers in float64. Raises ValueError if they are not finite or have none of the shapes (None: any length)."""
+    """Return the numbers in float64. Raises ValueError if a number is not finite or the shape is none of ``shapes`` (None: any length)."""
     values = np.ascontiguousarray(numbers, dtype=np.float64)
     if not any(values.ndim == len(shape) and all(b in (None, a) for a, b in zip(values.shape, shape)) for shape in shapes):
         allowed = " or ".join(str(shape).replace("None", "m") for shape in shapes)

@@ -1,10 +1,10 @@
-"""The caller's matrices, checked in one pass in their own type and, if necessary, packed in the same pass.
+"""Check the caller's matrices in one pass in their own type, and pack them in the same pass if necessary.
 
 A single-precision matrix that needs no packing is read row by row, three times as fast as tiles with their mirror images. Symmetry is
 checked by checksums: each row to the right of the square on the diagonal, and each column below it, is summed as 32-bit patterns with one
-odd random weight per entry, modulo 2^64. If the sums differ, tiles measure the asymmetry. Sums of different entries agree with a
-probability of at most 2^-31, and never if the row and its column differ in a single entry. The squares, of which passes read both
-triangles, are compared entry by entry.
+odd random weight per entry, modulo 2^64. If the sums differ, tiles measure the asymmetry. Checksums of different entries agree with a
+probability of at most 2^-31, and never if the row and its column differ in a single entry. Passes read both triangles of the squares, so
+these are compared entry by entry.
 """
 
 from __future__ import annotations
@@ -62,10 +62,13 @@ def _checksum_weights(n: int) -> NDArray[np.uint32]:
 
 @compiled
 def _checksums(bits: Array, weights: Array, right: Array, below: Array) -> tuple[Any, Any]:
-    """Sum the rows to the right of the squares and the columns below them.
+    """Add the checksums of the rows to the right of the squares on the diagonal to ``right``, and of the columns below the squares to
+    ``below``.
 
-    Returns the largest bit pattern without its sign, which exceeds that of infinity for a NaN, and the bits in which entries of the squares
-    differ from their mirror images.
+    Return two bit patterns:
+
+    * The largest pattern of an entry without its sign; it is above the pattern of infinity if an entry is NaN.
+    * The bits in which any entry of the squares differs from its mirror image; 0 if the squares are symmetric.
     """
     n, top, differ = len(bits), np.int32(0), np.int32(0)
     for first in range(0, n, BAND):
@@ -113,7 +116,7 @@ def _greatest_pattern(row: Array, top: np.int32) -> np.int32:
 
 @compiled
 def _compare_tiles(matrix: Array, mirrored: bool, out: NDArray[np.float32]) -> tuple[float, float]:
-    """Return the largest magnitude and asymmetry. For a ``mirrored`` matrix, read transposed, the lower triangle is packed."""
+    """Return the largest magnitude and asymmetry. A ``mirrored`` matrix is read transposed, so its lower triangle is packed."""
     n, at, image = len(matrix), 0, np.empty((TILE_SIDE, TILE_SIDE), matrix.dtype)
     # One number per column of a tile, so that the loops over them vectorise.
     greatest, asymmetry, trouble = np.zeros(TILE_SIDE, matrix.dtype), np.zeros(TILE_SIDE, matrix.dtype), np.zeros(TILE_SIDE, matrix.dtype)

@@ -30,7 +30,7 @@ def square_bands(n: int) -> IntArray:
 
 @compiled
 def combine_bands(values: Array, n: int, bands: IntArray, used: IntArray, weights: FloatArray, out: Array, mirrored: bool) -> None:
-    """Write sum over q of weights[q] times kernel used[q] to ``out`` (n, n); if ``mirrored``, also below the bands."""
+    """Write ``sum_q weights[q] * K[used[q]]`` to ``out`` (n, n); if ``mirrored``, also below the bands."""
     total = np.empty(max(n, STRIP_ENTRIES))
     for band in range(len(bands)):
         first, at, stride = band * BAND, bands[band, 0], bands[band, 1]
@@ -55,8 +55,8 @@ def combine_bands(values: Array, n: int, bands: IntArray, used: IntArray, weight
 
 @compiled
 def _add_kernels(out: FloatArray, rows: int, values: Array, at: int, stride: int, used: IntArray, weights: FloatArray) -> None:
-    """Add weighted entries, four kernels per pass, to consecutive rows of ``out``; row r of kernel q begins at values[q, at + r
-    * stride].
+    """Add weighted entries, four kernels per pass, to consecutive rows of ``out``. Row r of kernel q begins at ``values[q, at + r *
+    stride]``.
     """
     size = out.size // rows
     whole = used.size - used.size % 4
@@ -91,7 +91,9 @@ def mirror_band(out: Array, first: int, rows: int) -> None:
 
 @compiled
 def add_rows_at(out: FloatArray, values: Array, at: int, stride: int, rows: IntArray, weights: FloatArray) -> None:
-    """Add sum over r in rows of weights[r] times the row at values[at + r * stride :] to ``out``, four rows per pass, in float64."""
+    """Add the weighted rows, ``weights[r]`` times the row at ``values[at + r * stride :]`` for each r in ``rows``, to ``out``. Four rows
+    are added per pass, in float64.
+    """
     size = out.size
     whole = rows.size - rows.size % 4
     for p in range(0, whole, 4):
@@ -110,8 +112,8 @@ def add_rows_at(out: FloatArray, values: Array, at: int, stride: int, rows: IntA
 
 @compiled
 def list_nonzero(vector: FloatArray, out: IntArray) -> int:
-    """Write the positions of the non-zeros among the first BAND entries and return their number; numba's own function compiles four times
-    as long.
+    """Write the positions of the non-zeros among the first BAND entries and return their number. numba's own function takes four times as
+    long to compile.
     """
     count = 0
     for k in range(min(vector.size, BAND)):
@@ -141,7 +143,7 @@ def sum_forms(values: Array, n: int, bands: IntArray, chosen: IntArray, betas: F
 
 @compiled
 def _add_tiles(total: float, part: FloatArray, beta: FloatArray) -> float:
-    """Return total + part'beta, tile by tile; tiles after the first count twice because they represent their mirror images too."""
+    """Return ``total + part @ beta``, tile by tile. Tiles after the first count twice because they also represent their mirror images."""
     for lo in range(0, beta.size, BAND):
         tile = _tile_product(part, beta, lo)
         total += tile if lo == 0 else 2.0 * tile
@@ -158,7 +160,7 @@ def _tile_product(part: FloatArray, beta: FloatArray, lo: int) -> float:
 
 @compiled
 def sum_tiles(block: Array, on_diagonal: bool, left: FloatArray, right: FloatArray, out: FloatArray) -> None:
-    """Write each tile's share of a C-ordered block (k, rows, columns) in the forms of `sum_forms`, with the same bits.
+    """Write the contribution of each tile of a C-ordered block (k, rows, columns) to the forms, bit-identical to `sum_forms`.
 
     ``left`` (m, rows) and ``right`` (m, columns) are the parts of the vectors, ``out`` is (k, m, row tiles, column tiles). Edges of the
     block must be multiples of BAND, except at the ends of the matrix.
@@ -183,7 +185,7 @@ def sum_tiles(block: Array, on_diagonal: bool, left: FloatArray, right: FloatArr
 
 @compiled
 def combine_block(block: Array, used: IntArray, weights: FloatArray, out: FloatArray) -> None:
-    """Add sum over q of weights[q] times kernel used[q] to ``out`` (rows * columns), with the same bits as `combine_bands`."""
+    """Add ``sum_q weights[q] * K[used[q]]`` to ``out`` (rows * columns), bit-identical to `combine_bands`."""
     step = 4096
     flat = block.reshape((block.shape[0], block.shape[1] * block.shape[2]))
     for at in range(0, out.size, step):
@@ -194,7 +196,8 @@ def combine_block(block: Array, used: IntArray, weights: FloatArray, out: FloatA
 def weight_entries(
     flat: Array, at: int, stride: int, first: int, rows: IntArray, weights: FloatArray, on_diagonal: bool, out: FloatArray
 ) -> None:
-    """Write each tile's share of a band in sum_ij K_q[i, j] weights[i, j] of symmetric matrices; ``out`` is (kernels, column tiles).
+    """Write the contribution of each tile of a band to ``sum_ij K_q[i, j] weights[i, j]`` of symmetric matrices; ``out`` is (kernels,
+    column tiles).
 
     Entry (r, c) of the band of kernel q is flat[q, at + r * stride + first + c]. weights[s, c] belongs to row rows[s]; other rows have no
     weight. A tile is summed column by column over its rows, then over its columns, so its bits depend on nothing else. In a band on the

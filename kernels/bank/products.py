@@ -1,8 +1,8 @@
-"""Compiled products K_q beta over Gram matrices in memory and over block pairs, with the same bits.
+"""Compiled products ``K_q @ beta`` over Gram matrices in memory and over block pairs, with bit-identical results.
 
-A tile of 128 columns adds the sum of its entries to a row; by symmetry, a band of 128 rows adds the sum of its rows to a column. Both are
-rounded to multiples of one unit before they are added. Sums of multiples below 2^53 units are exact in float64, so neither the order nor
-the grouping of tiles matters (in the manner of Demmel and Nguyen, "Fast reproducible floating-point summation", 2013).
+A tile of 128 columns adds the sum of its entries to a row; by symmetry, a band of 128 rows adds the sum of its rows to a column. Both sums
+are rounded to multiples of one unit before they are added. Sums of multiples below 2^53 units are exact in float64, so neither the order
+nor the grouping of tiles matters (in the manner of Demmel and Nguyen, "Fast reproducible floating-point summation", 2013).
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ def add_band(
     entries: Array, stride: int, on_diagonal: bool, read: IntArray, left: FloatArray, right: FloatArray, unit: float, part: FloatArray,
     to_rows: FloatArray, to_cols: FloatArray,
 ) -> None:  # fmt: skip
-    """Add the share of a band of rows in K beta to its rows and to its columns.
+    """Add the contribution of a band of rows to ``K @ beta``, at its rows and at its columns.
 
     Row r of the band begins at entries[r * stride]; in a band on the diagonal the first tile is the square there. The rows to ``read`` are
-    ascending, padded to a multiple of four by the last one with weight zero. ``left`` and ``right`` are beta of the rows and of the
-    columns; ``part`` is work space of one number per column.
+    ascending; the last row, with weight zero, pads them to a multiple of four. ``left`` is beta of the rows, ``right`` beta of the columns;
+    ``part`` is work space of one number per column.
     """
     width, big = right.size, ROUNDING_SHIFT * unit
     part[:width] = 0.0
@@ -119,7 +119,7 @@ def block_products(
     block: Array, on_diagonal: bool, left: FloatArray, right: FloatArray, wanted: Mask, units: FloatArray, to_rows: FloatArray,
     to_cols: FloatArray,
 ) -> None:  # fmt: skip
-    """Add the share of a block (k, rows, columns) in R_q beta to its rows (k, m, rows) and columns (k, m, columns)."""
+    """Add the contribution of a block (k, rows, columns) to ``R_q @ beta``, at its rows (k, m, rows) and columns (k, m, columns)."""
     k, height, width = block.shape
     part, listed = np.empty(width), np.empty(BAND, np.int64)
     for q in range(k):
@@ -144,7 +144,9 @@ Span = tuple[int, int]
 
 
 def add_product(block: Array, rows: Span, cols: Span, v: FloatArray, out: FloatArray) -> None:
-    """Add the share of one block ``(rows, columns)`` of K, and of its mirror image, in ``K v`` to ``out``, both ``(n,)``, in float64."""
+    """Add the contribution of one block ``(rows, columns)`` of K and of its mirror image to the product ``out = K @ v``; both vectors are
+    float64 ``(n,)``.
+    """
     left, right = slice(*rows), slice(*cols)
     _add_dots(block, v[right], out[left])
     if rows != cols:
@@ -169,7 +171,10 @@ def _add_dots(block: Array, weights: FloatArray, out: FloatArray) -> None:
 
 
 class TileSums(NamedTuple):
-    """Shares of one block pair in quadratic forms: its ranges, and the share of each tile, ``(k, m, row tiles, column tiles)``."""
+    """Contributions of one block pair, ``rows`` by ``cols``, to quadratic forms.
+
+    ``values``, ``(k, m, row tiles, column tiles)``, has one contribution per tile.
+    """
 
     rows: Span
     cols: Span
@@ -177,8 +182,8 @@ class TileSums(NamedTuple):
 
 
 def tile_sums(block: Array, rows: Span, cols: Span, vectors: FloatArray) -> TileSums:
-    """Return the shares of a block pair ``(k, rows, columns)`` in ``beta' K_q beta`` of vectors ``(m, n)``; zeros of the vectors are
-    skipped.
+    """Return the contributions of a block pair ``(k, rows, columns)`` to ``beta' K_q beta`` for vectors ``(m, n)``. Zeros of the vectors
+    are skipped.
     """
     left, right = (np.ascontiguousarray(vectors[:, slice(*span)]) for span in (rows, cols))
     values = np.zeros((len(block), len(vectors), *[-(-part.shape[1] // BAND) for part in (left, right)]))
@@ -200,10 +205,10 @@ def total_forms(parts: Iterable[TileSums]) -> FloatArray:
 def product_sums(
     block: Array, rows: Span, cols: Span, vectors: FloatArray, wanted: NDArray[np.bool_], units: FloatArray
 ) -> dict[Span, FloatArray]:
-    """Return the shares of a block pair in ``K_q beta`` of ``vectors`` ``(m, n)`` at the ``wanted`` rows: ``(k, m, rows)`` of its rows and
-    of its columns.
+    """Return the contributions of a block pair to ``K_q @ beta`` for ``vectors`` ``(m, n)`` at the ``wanted`` rows: ``(k, m, rows)`` for
+    its rows and ``(k, m, columns)`` for its columns.
 
-    ``units`` is as in ``product_units``: shares of the same rows are added exactly, in any order.
+    ``units`` is as in ``product_units``: contributions to the same rows add exactly, in any order.
     """
     left, right = (np.ascontiguousarray(vectors[:, slice(*span)]) for span in (rows, cols))
     to_rows, to_cols = (np.zeros((len(block), *part.shape)) for part in (left, right))
@@ -213,7 +218,7 @@ def product_sums(
 
 
 def total_products(shares: Mapping[Span, FloatArray], wanted: NDArray[np.bool_]) -> FloatArray:
-    """Return the products ``(k, m, n)``, zero at rows that are not wanted, from the summed shares of each range of rows."""
+    """Return the products ``(k, m, n)`` from the summed contributions to each range of rows. Rows that are not wanted are zero."""
     first = next(iter(shares.values()))
     out = np.zeros((len(first), *wanted.shape))
     for span, share in shares.items():

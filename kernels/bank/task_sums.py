@@ -2,8 +2,9 @@
 
     K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l]        c_i the task of row i
 
-Banks and block pairs give the same bits: a band of 128 rows and a tile of 128 columns give one share of each pair of tasks, rounded to
-multiples of a unit before it is added (:mod:`gramplane.kernels.bank.products`). Loops are faster if the rows of a task are contiguous.
+Banks and block pairs give bit-identical results: a band of 128 rows and a tile of 128 columns add one number for each pair of tasks,
+rounded to a multiple of a unit before it is added (:mod:`gramplane.kernels.bank.products`). Loops are faster if the rows of a task are
+contiguous.
 """
 
 from __future__ import annotations
@@ -26,15 +27,16 @@ STRIP_COLUMNS = 512  # Columns combined at a time: their weights of four kernels
 
 
 class TaskSums(NamedTuple):
-    """Shares of A_q, ``(k, T, T)`` each, that can be added in any order: those of the squares on the diagonal, and those to
-    their right.
+    """Contributions to A_q, ``(k, T, T)`` each, that can be added in any order.
+
+    ``square`` holds the contributions of the squares on the diagonal, ``right`` those of the entries to their right.
     """
 
     square: FloatArray
     right: FloatArray
 
     def __add__(self, other: TaskSums) -> TaskSums:  # type: ignore[override]
-        """Return the sum of both shares, which is exact."""
+        """Return the sum of both contributions, which is exact."""
         return TaskSums(self.square + other.square, self.right + other.right)
 
     def total(self) -> FloatArray:
@@ -65,7 +67,7 @@ def combine_task_bands(values: Array, bands: IntArray, weights: FloatArray, code
 
 
 def block_task_sums(block: Array, rows: Span, cols: Span, beta: FloatArray, codes: IntArray, units: FloatArray) -> TaskSums:
-    """Return the shares of a block pair ``(k, rows, columns)`` of raw entries in the forms.
+    """Return the contributions of a block pair ``(k, rows, columns)`` of raw entries to the forms.
 
     Its ranges begin at multiples of 128. ``beta`` and the tasks ``codes`` cover all n rows; ``units``, ``(k, T, T)``, come from
     :func:`task_units`.
@@ -142,7 +144,9 @@ def _order_by_task(codes: IntArray, beta: FloatArray) -> IntArray:
 
 @compiled
 def _tasks_of_tiles(codes: IntArray, n_tasks: int) -> tuple[IntArray, IntArray]:
-    """Return the tasks of each tile of columns, each once; for the tile that begins at column f, present[f : ends[f // BAND]]."""
+    """Return the tasks that occur in each tile of columns, without repetition. For the tile that begins at column f, they are ``present[f :
+    ends[f // BAND]]``.
+    """
     present, ends, seen = np.empty(codes.size, np.int64), np.empty(codes.size // BAND + 1, np.int64), np.full(n_tasks, -1)
     for first in range(0, codes.size, BAND):
         end = first
@@ -159,11 +163,11 @@ def _tasks_of_tiles(codes: IntArray, n_tasks: int) -> tuple[IntArray, IntArray]:
 def add_task_sums(
     values: Array, at: int, stride: int, on_diagonal: bool, order: IntArray, rows: Tasks, cols: Tasks, units: FloatArray, sums: Pair
 ) -> None:
-    """Add the shares of one band of rows of all kernels to the sums.
+    """Add the contributions of one band of rows of all kernels to the sums.
 
     Row r of the band of kernel q begins at values[q, at + r * stride]; in a band on the diagonal the first tile is the square there.
-    ``order`` lists the rows to read, task by task. Codes and beta of the rows are ``left_codes`` and ``left``, those of the columns
-    ``right_codes`` and ``right``.
+    ``order`` lists the rows to read, task by task. ``left_codes`` and ``left`` are the codes and beta of the rows, ``right_codes`` and
+    ``right`` those of the columns.
     """
     left_codes, left = rows
     right_codes, right = cols
@@ -200,8 +204,9 @@ def combine_task_rows(
 ) -> None:  # fmt: skip
     """Write the weighted sum of some rows to out[out_at + r * out_stride :], one strip of columns at a time.
 
-    Row r of kernel q begins at values[q, at + r * stride]. ``used``, ``(u,)``, and ``weights``, ``(u, T, T)``, are the kernels with a
-    non-zero weight. ``order`` lists the rows, task by task; ``left`` and ``right`` are the tasks of the rows and of the columns.
+    Row r of kernel q begins at values[q, at + r * stride]. ``used``, ``(u,)``, lists the kernels with a non-zero weight, and ``weights``,
+    ``(u, T, T)``, their weights. ``order`` lists the rows, task by task; ``left`` holds the tasks of the rows, ``right`` those of the
+    columns.
     """
     expanded, total = np.empty((used.size, STRIP_COLUMNS)), np.empty(STRIP_COLUMNS)
     whole = used.size - used.size % 4

@@ -56,8 +56,8 @@ def block_layer(block: Array, weights: FloatArray) -> FloatArray:
 
 
 def block_sums(block: Array, rows: Span, cols: Span, kernel: FloatArray, beta: FloatArray) -> TileSums:
-    """Return the shares of a block pair ``(k, rows, columns)`` in ``beta' (K2 o K_q) beta``; ``kernel`` holds the entries of K2, and beta
-    is ``(n,)``.
+    """Return the contributions of a block pair ``(k, rows, columns)`` to ``beta' (K2 o K_q) beta``. ``kernel`` holds the entries of K2;
+    beta has shape ``(n,)``.
     """
     flat = np.ascontiguousarray(block).reshape(len(block), -1)
     height, width = kernel.shape
@@ -86,7 +86,7 @@ def bank_sums(bank: PackedBank, kernel: FloatArray, beta: FloatArray) -> FloatAr
 def _weight_band(
     flat: Array, at: int, stride: int, first: int, kernel: FloatArray, left: FloatArray, right: FloatArray, square: bool, out: FloatArray
 ) -> None:
-    """Write the shares of the tiles of one band; rows where beta is zero are skipped."""
+    """Write the contributions of the tiles of one band; rows where beta is zero are skipped."""
     support = np.flatnonzero(left[: len(kernel)])
     weights = (kernel[support] * left[support][:, None]) * right[: kernel.shape[1]][None, :]
     weight_entries(flat, at, stride, first, support, weights, square, out)
@@ -123,10 +123,12 @@ class BankLayer:
 class TwoLayerPoint:
     """The SVM at given weights.
 
-    ``value`` is F(mu) from the dual value of the SVM: a lower bound, with an error of the square of the SVM's tolerance. ``value + gap`` is
-    the primal value, an upper bound. ``slopes``, ``(k,)``, is the gradient of F, and ``decision``, ``(n,)``, is K2 beta + bias.
-    ``indefinite`` means that the SVM met negative curvature: the matrix is no kernel, or single-precision entries of nearly equal rows were
-    rounded.
+    * ``value``: F(mu) from the dual value of the SVM, a lower bound. Its error is of the order of the square of the SVM's tolerance.
+    * ``gap``: ``value + gap`` is the primal value, an upper bound.
+    * ``slopes``, ``(k,)``: the gradient of F.
+    * ``decision``, ``(n,)``: ``K2 @ beta + bias``.
+    * ``indefinite``: the SVM met negative curvature. Either the matrix is no kernel, or rounding of single-precision entries of nearly
+      equal rows made it indefinite.
     """
 
     mu: FloatArray
@@ -139,7 +141,7 @@ class TwoLayerPoint:
     indefinite: bool = False
 
     def violation(self, penalty: float) -> float:
-        """Return the largest entry of the projected gradient in units of the penalty; 0 at a stationary point."""
+        """Return the largest entry of the projected gradient divided by the penalty; 0 at a stationary point."""
         weights = penalty * self.mu
         return float(np.abs(weights - np.maximum(weights - self.slopes / penalty, 0.0)).max())
 
@@ -188,10 +190,12 @@ class TwoLayerObjective:
         )
 
     def step(self, point: TwoLayerPoint, eta: float, min_decrease: float = 0.0) -> tuple[TwoLayerPoint, float]:
-        """Step along the projected gradient, halving the length from ``eta`` on until F falls sufficiently (Armijo).
+        """Take a step along the projected gradient; the length starts at ``eta`` and is halved until F falls sufficiently (Armijo).
 
-        Steps that promise to lower F by less than the share ``min_decrease`` are not tried. Returns the new point, or the same one, and the
-        initial length of the next step.
+        Steps whose predicted relative decrease of F is below ``min_decrease`` are not tried. Returns two results:
+
+        * The new point, or the same point if no step was accepted.
+        * The initial length of the next step.
         """
         while True:
             mu = np.maximum(point.mu - eta * point.slopes, 0.0)
@@ -205,12 +209,13 @@ class TwoLayerObjective:
 
 
 def first_length(point: TwoLayerPoint, penalty: float = 1.0) -> float:
-    """Return the length of the first step: the steepest weight moves by one unit of the penalised sum."""
+    """Return the length of the first step, with which the steepest weight moves by one unit of the penalised sum."""
     return 1.0 / max(penalty * float(np.abs(point.slopes).max()), 1e-300)
 
 
 def next_length(old: TwoLayerPoint, new: TwoLayerPoint, eta: float) -> float:
-    """Return the spectral length s's / s'r for the change s of the weights and r of the gradient (Barzilai and Borwein, 1988).
+    """Return the spectral length ``s's / s'r``, where s is the change of the weights and r the change of the gradient (Barzilai and
+    Borwein, 1988).
 
     It is twice the last length if the gradient shows no curvature, and never more than ten times as long or as short.
     """

@@ -1,7 +1,8 @@
-"""The leading eigenpairs of a large symmetric matrix known only by products with a few vectors, each of which is a pass over its blocks.
+"""The leading eigenpairs of a large symmetric matrix that is accessed only through products with a few vectors; each product is a pass over
+its blocks.
 
-A block Lanczos method with full orthogonalisation and thick restarts. Block Krylov spaces need fewer products than subspace iteration, and
-a block finds repeated eigenvalues (source: Golub and Van Loan, Matrix Computations, 4th edition, sections 10.3.6 and 10.5).
+The method is block Lanczos with full orthogonalisation and thick restarts. Block Krylov spaces need fewer products than subspace iteration,
+and a block finds repeated eigenvalues (source: Golub and Van Loan, Matrix Computations, 4th edition, sections 10.3.6 and 10.5).
 """
 
 from __future__ import annotations
@@ -26,8 +27,12 @@ VANISHING = 1e-12  # A direction of this length relative to its block is roundin
 
 @dataclass(frozen=True)
 class LeadingEigenpairs:
-    """Eigenvalues ``(r,)``, descending; orthonormal vectors ``(n, r)``; the largest residual ``||A v - lambda v||`` relative to the largest
-    eigenvalue in magnitude; and the number of products.
+    """Leading eigenpairs of a matrix.
+
+    * ``values`` ``(r,)``: eigenvalues, descending.
+    * ``vectors`` ``(n, r)``: orthonormal eigenvectors.
+    * ``residual``: the largest ``||A v - lambda v||``, relative to the eigenvalue of largest magnitude.
+    * ``products``: the number of products.
     """
 
     values: FloatArray
@@ -93,7 +98,7 @@ TIE_TOLERANCE = 1e-6
 
 
 def column_signs(vectors: FloatArray) -> FloatArray:
-    """Return -1 or +1 for each column of ``(n, r)``, n > 0: the sign of its entry largest in magnitude, or the first such entry."""
+    """Return for each column of ``(n, r)``, n > 0, the sign (-1 or +1) of its entry of largest magnitude; the first such entry in a tie."""
     size = np.abs(vectors)
     first = np.argmax(size >= (1.0 - TIE_TOLERANCE) * size.max(axis=0), axis=0)
     return np.where(np.take_along_axis(vectors, first[None], axis=0)[0] < 0, -1.0, 1.0)

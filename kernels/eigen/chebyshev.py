@@ -137,7 +137,8 @@ SPARE_COLUMNS = 20  # Columns of a block: one of the margins times the estimated
 
 @dataclass(frozen=True)
 class LeadingPairs:
-    """Positive eigenpairs ``(r,)``, ``(n, r)`` in a filtered subspace, descending, and the relative error of ``sum_i values_i^2``.
+    """The positive eigenpairs found in a filtered subspace: values ``(r,)``, descending, vectors ``(n, r)``, and the relative error of
+    ``sum_i values_i^2``.
 
     ``block``, ``(n, b)``, is the whole subspace, as Ritz vectors by descending value; None if the matrix was solved as a dense one. Vectors
     and block have the form that the column block returns: arrays if it was in memory.
@@ -151,9 +152,12 @@ class LeadingPairs:
 
 @dataclass(frozen=True)
 class BlockPlan:
-    """Block size b, the ``damped`` interval, the upper end of the spectrum, and the total degree that a random block needs.
+    """A plan for the filter.
 
-    Eigenvectors in the interval are damped; about b eigenvalues are above it.
+    * ``columns``: the block size b; about b eigenvalues are above the damped interval.
+    * ``damped``: the interval whose eigenvectors the filter damps.
+    * ``top``: the upper end of the spectrum.
+    * ``degree``: the total degree that a random block needs.
     """
 
     columns: int
@@ -171,10 +175,10 @@ class BlockPlan:
 
 
 def plan_block(spectrum: Spectrum, rank: float, n: int, entries: int, tol: float, columns: int | None = None) -> BlockPlan:
-    """Return the cheapest plan over block sizes, by a count of operations.
+    """Return the block size and interval for which the filter needs the fewest operations.
 
-    After degree m, a random block leaves about ``1e6 sum_i s_i^2 / cosh(m a_i)^2`` of ``sum_i s_i^2`` outside, where ``cosh a_i`` is the
-    eigenvalue s_i in units of the damped interval. The factor was between 1e5 and 1e7 on graphs.
+    After degree m, a random block misses about ``1e6 * sum_i s_i^2 / cosh(m a_i)^2`` of ``sum_i s_i^2``, where ``cosh a_i`` is the
+    eigenvalue s_i after mapping the damped interval to [-1, 1]. The factor was between 1e5 and 1e7 on graphs.
     """
     sizes = sorted({min(n, int(margin * rank) + SPARE_COLUMNS) for margin in RANK_MARGINS}) if columns is None else [columns]
     plans = [_plan_size(spectrum, size, tol) for size in sizes]
@@ -211,9 +215,12 @@ def chebyshev_positive(
     """Return the positive eigenpairs of a large symmetric matrix, at most ``max_rank``. The result does not depend on the number of
     threads.
 
-    ``spectrum`` only determines the block size and the damped interval. ``make_block`` makes a block for a number of columns and of
-    positive pairs. ``tol`` is the relative error of ``||A_+||_F^2``. With the block of a similar matrix as ``start``, a smaller degree is
-    enough. Raises MemoryError before a block, or the dense matrix used in its place, would take more than ``memory`` bytes of this process.
+    * ``spectrum`` only determines the block size and the damped interval.
+    * ``make_block`` makes a block for given numbers of columns and positive pairs.
+    * ``tol`` is the relative error of ``||A_+||_F^2``.
+    * ``start`` is the block of a similar matrix, with which a smaller degree is enough.
+
+    Raises MemoryError before a block, or the dense matrix used in its place, would take more than ``memory`` bytes of this process.
     """
     n, limit = operator.n, operator.n if max_rank is None else max_rank
     rank = max(0.0, min(spectrum.count(0.0), limit))

@@ -144,8 +144,8 @@ class ColumnBlock(Protocol):
         ...
 
     def begin(self, columns: int, start: WarmBlock, seed: int) -> bool:
-        """Initialise V with the non-zero columns of ``start``, a block of the whole matrix, and random ones; return whether most columns
-        were known.
+        """Initialise V with the non-zero columns of ``start``, a block of the whole matrix, and fill the rest with random columns. Return
+        whether most columns came from ``start``.
         """
         ...
 
@@ -190,7 +190,7 @@ class BlockEngine(Protocol):
     """Storage for blocks outside of this process."""
 
     def takes(self, n: int, columns: int, rank: float) -> bool:
-        """Return whether the engine takes a block of ``n`` rows, ``columns`` columns and ``rank`` positive pairs."""
+        """Return whether the engine accepts a block of ``n`` rows, ``columns`` columns and ``rank`` positive pairs."""
         ...
 
     def open(self, operator: SymmetricOperator, rows: NDArray[np.intp]) -> ColumnBlock:
@@ -198,8 +198,8 @@ class BlockEngine(Protocol):
         ...
 
     def assemble(self, n: int, solved: list[tuple[NDArray[np.intp], Any]], order: NDArray[np.intp]) -> tuple[Any, Any]:
-        """Return eigenvectors and block of the whole matrix, from those of its parts with their rows; ``order`` sorts the pairs of all
-        parts.
+        """Return eigenvectors and block of the whole matrix. ``solved`` holds the rows and the result of each part; ``order`` sorts the
+        pairs of all parts.
         """
         ...
 
@@ -220,7 +220,7 @@ class StoredBlock(Protocol):
 
 
 class ArrayBlock:
-    """A block in memory, for a matrix that consists of ``rows`` of the whole; the number of threads does not change results."""
+    """A block in memory for the submatrix of some ``rows`` of the whole matrix; the number of threads does not change results."""
 
     def __init__(self, operator: SymmetricOperator, threads: int, rows: NDArray[np.intp] | None = None) -> None:
         self._operator, self._threads = operator, threads
@@ -237,7 +237,9 @@ class ArrayBlock:
         return block_bytes(self._operator.n, columns, rank)
 
     def begin(self, columns: int, start: WarmBlock, seed: int) -> bool:
-        """Initialise V with the non-zero columns of ``start`` and random ones; return whether most columns were known."""
+        """Initialise V with the non-zero columns of ``start``, and fill the rest with random columns. Return whether most columns came from
+        ``start``.
+        """
         return self._fill(
             columns, None if start is None else start[self._rows] if isinstance(start, np.ndarray) else start.rows(self._rows), seed
         )

@@ -132,20 +132,18 @@ def _check_factor(factor: object, weights: ArrayLike | None, n: int) -> tuple[An
 
 @dataclass(frozen=True)
 class MatrixPart:
-    """A diagonal block of a matrix after reordering: ``rows`` are rows of the whole in the order of the part, ``operator`` is ``A[rows,
-    rows]``.
-    """
+    """A diagonal block of a matrix after reordering: ``operator`` is ``A[rows, rows]``."""
 
     rows: NDArray[np.intp]
     operator: SymmetricOperator
 
 
 def connected_parts(operator: SymmetricOperator) -> list[MatrixPart]:
-    """Return the connected components of a matrix, ordered by their first row, without components that have no entry; a small matrix stays
-    whole.
+    """Return the connected components of a matrix, ordered by their first row; a small matrix stays whole. Components without an entry are
+    left out.
 
-    Each is in reverse Cuthill-McKee order, so that rows that a product gathers together are mostly in the cache together. With a low-rank
-    part, all rows form one component.
+    Each component is in reverse Cuthill-McKee order, so that most of the rows that a product gathers together are close in memory. With a
+    low-rank part, all rows form one component.
     """
     sparse = operator.sparse
     if not sparse.data.all():
@@ -176,7 +174,9 @@ def _make_part(operator: SymmetricOperator, sparse: sp.csr_array, pattern: sp.cs
 
 @compiled
 def filter_step(indptr: Array, indices: Array, data: Array, x: Array, out: Array, scale: float, centre: float, back: float) -> None:
-    """``out <- scale (A - centre I) x + back out`` for panels ``(n, 64)``; all scalars and ``data`` have the panels' dtype."""
+    """Compute ``scale * (A - centre * I) @ x + back * out`` into ``out``, for panels ``(n, 64)``; all scalars and ``data`` have the panels'
+    dtype.
+    """
     total = np.empty(64, x.dtype)
     for i in range(len(indptr) - 1):
         for k in range(64):

@@ -36,9 +36,9 @@ TIE_TOLERANCE = 1e-10
 class PositivePart:
     """``A_+ = U diag(s) U'``: the eigenpairs of A with positive eigenvalue, s ``(r,)`` descending, U ``(n, r)`` orthonormal; r may be 0.
 
-    In each column the entry largest in magnitude (the first of equals) is positive. ``block``, ``(n, b)``, is a starting point for a later
-    call with a similar matrix; it is None for dense solves. ``method`` is that of the largest component, and ``error`` the estimated
-    relative error of ``||A_+||_F^2``. If an engine held a block, vectors and block have the engine's form and are read in pieces:
+    In each column the entry of largest magnitude (the first of equals) is positive. ``block``, ``(n, b)``, is a starting point for a later
+    call with a similar matrix; it is None for dense solves. ``method`` is the method used for the largest component. ``error`` is the
+    estimated relative error of ``||A_+||_F^2``. If an engine held a block, vectors and block have the engine's form and are read in pieces:
     :func:`column_pieces`, :class:`StoredBlock`.
     """
 
@@ -64,17 +64,17 @@ def positive_part(
 ) -> PositivePart:
     """Return the eigenpairs of a symmetric matrix with positive eigenvalue.
 
-    Connected components are solved one by one, and rows without an entry are free. Results are bit-identical for any number of threads
-    (default: all cores). ``tol`` is the relative error of ``||A_+||_F^2``; that of A_+ itself is about its square root. Passing the
-    ``block`` of a similar matrix as ``start`` saves half of the work or more.
+    Connected components are solved one by one; rows without an entry cost nothing. Results are bit-identical for any number of threads
+    (default: all cores). ``tol`` is the relative error of ``||A_+||_F^2``; the relative error of A_+ itself is about the square root of it.
+    Passing the ``block`` of a similar matrix as ``start`` saves half of the work or more.
 
     ``method="auto"`` chooses by size and estimated rank. It is dense for up to 800 rows per component (up to 128 in total) or if more than
     a third of the eigenvalues are positive, and ``"chebyshev"`` otherwise. Another method is used for each component of at least 64 rows;
     ``"dense"`` takes the matrix as a whole. At most the ``max_rank`` largest pairs are returned. With an orthonormal ``basis`` V ``(n, k)``
-    the matrix is ``V V'A V V'``, solved as a dense one of k rows.
+    the matrix is ``V V'A V V'``, solved as a dense matrix of k rows.
 
     Raises MemoryError before a dense matrix or a block of columns would take more than ``memory`` bytes; ``"auto"`` uses a block if a dense
-    matrix would be too large. An ``engine`` can hold blocks of columns elsewhere, without changing a bit.
+    matrix would be too large. An ``engine`` can hold blocks of columns elsewhere; results stay bit-identical.
     """
     _check_call(operator, tol, start, method, max_rank)
     if basis is not None:
@@ -93,10 +93,11 @@ def positive_part(
 def lanczos_positive(
     operator: SymmetricOperator, rank: int, *, tol: float, seed: int = 0, max_rank: int | None = None
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return the positive eigenvalues, descending, with eigenvectors, or None if there are too many or they do not converge.
+    """Return the positive eigenvalues, descending, with eigenvectors; None if there are too many or the iteration does not converge.
 
-    ``rank`` is their estimated number: five more pairs are computed, then twice as many, until one is not positive. ``tol`` is the relative
-    error of ``||A_+||_F^2``; ``seed`` draws the first vector. At most the ``max_rank`` largest pairs are returned.
+    ``rank`` is the estimated number of positive eigenvalues: five more pairs are computed, then twice as many, until one is not positive.
+    ``tol`` is the relative error of ``||A_+||_F^2``; ``seed`` determines the first vector. At most the ``max_rank`` largest pairs are
+    returned.
     """
     n, limit = operator.n, operator.n if max_rank is None else max_rank
     size = min(rank, limit) + 5

@@ -34,10 +34,14 @@ FEATURES_AT_ONCE = 256
 class Expansion:
     """An additive map; the range of each feature's training values is stored separately.
 
-    ``name`` is ``"identity"``; ``"hik"``, the histogram intersection kernel ``min(x, z)`` by a unary code of ``n_bins`` columns; or
-    ``"additive_gaussian"``, ``exp(-gamma (x - z)^2)`` by a sampled spectrum of 11 columns (Vedaldi and Zisserman). ``gamma`` belongs to the
-    Gaussian, in units of the feature to the power -2; ``n_bins`` belongs to the histogram intersection kernel. Raises ValueError if the
-    name is unknown or a parameter is not positive.
+    ``name`` is one of:
+
+    * ``"identity"``.
+    * ``"hik"``: the histogram intersection kernel ``min(x, z)`` by a unary code of ``n_bins`` columns.
+    * ``"additive_gaussian"``: ``exp(-gamma (x - z)^2)`` by a sampled spectrum of 11 columns (Vedaldi and Zisserman). ``gamma`` is
+      measured in the feature's unit to the power -2.
+
+    Raises ValueError if the name is unknown or a parameter is not positive.
     """
 
     name: Literal["identity", "hik", "additive_gaussian"] = "identity"

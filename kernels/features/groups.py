@@ -2,8 +2,8 @@
 
 Source: Definition 1 and Algorithm 2 of Tan, Tsang and Wang (JMLR 15, 2014); docs/theory/fgm.md, "Groups".
 
-The score of a group is ``eta_G ||c_G||^2``. The sum is kept in two words (104 bits), so that splitting a group at any stripe borders and
-adding the parts in any order rounds to the same float64. Groups with equal scores therefore tie exactly, whatever their position.
+The score of a group is ``eta_G ||c_G||^2``. The sum is kept in two words (104 bits). A group can therefore be split at any stripe borders
+and its parts added in any order: the sum rounds to the same float64. Groups with equal scores tie exactly, whatever their position.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ GroupWeight = Literal["none", "1/size"]
 class GroupIndex:
     """Index of features by group and of groups by feature.
 
-    Group g has the features ``members[indptr[g]:indptr[g + 1]]``, ascending; feature j is in the groups
-    ``feature_groups[feature_indptr[j]:feature_indptr[j + 1]]``. ``weight``, float64 ``(n_groups,)``, is eta_G. ``labels``, int64
-    ``(n_groups,)``, are the caller's names of the groups: label, or position in the list. ``kind`` is ``"tree"`` if any two groups are
-    nested or disjoint; ``parent``, int64 ``(n_groups,)``, is then the smallest group around each group, or -1.
+    * ``members``, ``indptr``: group g has the features ``members[indptr[g]:indptr[g + 1]]``, ascending.
+    * ``feature_groups``, ``feature_indptr``: feature j is in the groups ``feature_groups[feature_indptr[j]:feature_indptr[j + 1]]``.
+    * ``weight``, float64 ``(n_groups,)``: eta_G.
+    * ``labels``, int64 ``(n_groups,)``: the caller's names of the groups, a label or the position in the list.
+    * ``kind``: ``"tree"`` if any two groups are nested or disjoint.
+    * ``parent``, int64 ``(n_groups,)``: for a tree, the smallest group around each group, or -1.
     """
 
     indptr: Array
@@ -55,7 +57,11 @@ class GroupIndex:
 
 
 class CutGroups(NamedTuple):
-    """Sums over the part of some groups that is in one stripe: ascending int64 ids ``(q,)``, float64 ``(q, 2)`` sums in two words."""
+    """Sums over the parts of some groups that are in one stripe.
+
+    * Ids of the groups, int64 ``(q,)``, ascending.
+    * Sums in two words, float64 ``(q, 2)``.
+    """
 
     ids: Array
     sums: Array
@@ -258,8 +264,8 @@ def merge_partials(parts: Sequence[tuple[Array, Array]]) -> CutGroups:
 
 
 def finish_partials(top: TopB, ids: Array, sums: Array, B: int) -> TopB:
-    """Rank the groups that cross stripe borders, whose merged ``ids`` and ``sums`` are now complete, together with the best groups inside
-    stripes.
+    """Rank the groups that cross stripe borders together with the best groups inside stripes. ``ids`` and ``sums`` are complete: merged
+    over all stripes.
     """
     if not len(ids):
         return merge_top([top], B)
@@ -294,7 +300,7 @@ def _heaviest(by_size: Array, parent: Array, eta: Array) -> Array:
 
 @compiled
 def _search(c: Array, tree: tuple[Array, ...], threshold: float, hk: Array, hi: Array, hv: Array) -> tuple[int, int, int]:
-    """Return the heap size, the number of groups scored, and a group whose score is not finite (or -1)."""
+    """Return the heap size, the number of groups scored, and the index of a group whose score is not finite (or -1)."""
     indptr, members, eta, below, begin, child = tree
     n = eta.size
     stack = np.empty(n, np.int64)

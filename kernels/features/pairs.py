@@ -2,16 +2,16 @@
 
 The kernel ``(gamma x'z + r)^2`` is the inner product of the coordinates ``r``, ``sqrt(2 gamma r) x_j``, ``gamma x_j^2`` and ``sqrt(2) gamma
 x_i x_j``. With ``G = X' diag(u) X`` their correlations with a dual vector are ``r sum(u)``, ``sqrt(2 gamma r) c_j``, ``gamma G_jj`` and
-``sqrt(2) gamma G_ij`` (Algorithm 5 of Tan, Tsang and Wang, JMLR 15, 2014; docs/theory/fgm.md, "Degree-2 coordinates"). The constant
-coordinate is never selected.
+``sqrt(2) gamma G_ij``, respectively (Algorithm 5 of Tan, Tsang and Wang, JMLR 15, 2014; docs/theory/fgm.md, "Degree-2 coordinates"). The
+constant coordinate is never selected.
 
 Coordinates are identified by pairs of int64: ``(j, -1)`` linear, ``(j, j)`` square, ``(i, j)`` with ``i < j`` product. The total order is
 ``(-key, first, second)``, so kinds need no rank of their own.
 
 Reproducibility: ``G_jk = sum_i u_i (x_ij x_ik)`` over ascending rows in float64, with every operation rounded. All methods here (compact
 head, fallback by column, dense) return these numbers, whatever the stripes, tasks and bounds. The order ``(u_i x_ij) x_ik`` would not be
-symmetric in its columns: products with two copies of a column would differ in their last bits, and rounding instead of the lower id would
-decide.
+symmetric in its columns. Products with two copies of a column would then differ in their last bits, and rounding would decide between them
+instead of the lower id.
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ MAX_FEATURES = 2**31  # Two feature ids share one int64 inside the heaps.
 
 
 class TooManyProducts(ValueError):
-    """The search would form more products than its budget allows, because no feature is rare enough, or no score large enough, for
-    screening.
-    """
+    """The search would form more products than its budget allows: no feature is rare enough, or no score large enough, for screening."""
 
 
 class TopPairs(NamedTuple):
@@ -47,7 +45,9 @@ class TopPairs(NamedTuple):
 
 @dataclass(frozen=True)
 class PairMap:
-    """Parameters of the kernel ``(gamma x'z + r)^2``, r = ``coef0``, and the factors of its coordinates; r = 0 gives no linear ones."""
+    """Parameters of the kernel ``(gamma x'z + r)^2``, with r = ``coef0``, and the factors of its coordinates; r = 0 gives no linear
+    coordinates.
+    """
 
     gamma: float = 1.0
     coef0: float = 1.0
@@ -81,9 +81,10 @@ DENSE_GAIN = 100  # A dense matrix product forms about so many more products in 
 class PairLimits:
     """Limits of a search.
 
-    ``head_start`` is the number of most frequent features whose products give the first threshold. ``max_head`` is the number of features
-    of the widest triangle (67 MB at 4,096; beyond about 2,000 it does not fit in the cache). ``budget`` is the number of products that the
-    survivors beyond the widest triangle may form; one second is enough for 1e8 to 4e8. Dense data may form ``DENSE_GAIN`` times as many.
+    * ``head_start``: number of most frequent features whose products give the first threshold.
+    * ``max_head``: number of features of the largest triangle (67 MB at 4,096; beyond about 2,000 it does not fit in the cache).
+    * ``budget``: number of products that the survivors beyond the largest triangle may form; 1e8 to 4e8 take one second. Dense data may
+      form ``DENSE_GAIN`` times as many.
     """
 
     head_start: int = 256
@@ -150,8 +151,9 @@ def row_max_abs(X: Columns) -> Array:
 class PairBounds(NamedTuple):
     """Result of one pass over a stripe for a dual vector.
 
-    ``bound``, float64 ``(k,)``, is p_j >= ``|G_jk|`` for every k, including rounding. ``linear``, float64 ``(k,)``, is ``c_j``, with the
-    bits of :func:`~gramplane.kernels.features.scores.correlations`; ``square``, float64 ``(k,)``, is ``G_jj``.
+    * ``bound``, float64 ``(k,)``: p_j >= ``|G_jk|`` for every k, including rounding.
+    * ``linear``, float64 ``(k,)``: ``c_j``, bit-identical to :func:`~gramplane.kernels.features.scores.correlations`.
+    * ``square``, float64 ``(k,)``: ``G_jj``.
     """
 
     bound: Array
@@ -223,8 +225,9 @@ def _single_top(values: Array, first: Array, second: Array | None, B: int, thres
 def pair_columns(X: Columns, features: Array, ids: Array, pair_map: PairMap) -> Columns:
     """Return the columns of chosen coordinates, float64 ``(n, q)``, from the columns ``(n, k)`` of the sorted distinct ``features``.
 
-    Coordinates ``ids``, int64 ``(q, 2)``, become ``sqrt(2 gamma r) x_j``, ``gamma x_j^2`` or ``sqrt(2) gamma x_i x_j``. A product of sparse
-    columns is non-zero only in rows that both have. Raises ValueError if one needs a feature that is not among ``features``.
+    Coordinates ``ids``, int64 ``(q, 2)``, become ``sqrt(2 gamma r) x_j``, ``gamma x_j^2`` or ``sqrt(2) gamma x_i x_j``. A product of two
+    sparse columns is non-zero only in rows where both are non-zero. Raises ValueError if a coordinate needs a feature that is not among
+    ``features``.
     """
     ids = np.asarray(ids, np.int64).reshape(-1, 2)
     first, second = _positions(features, ids[:, 0]), _positions(features, np.maximum(ids[:, 1], ids[:, 0]))

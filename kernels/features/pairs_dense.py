@@ -2,8 +2,8 @@
 
 ``G = X' diag(u) X`` splits by the sign of u into two matrices of the form ``A'A``, which BLAS computes at half the cost of a general
 product (docs/theory/fgm.md, "Degree-2 coordinates"). Its rounding differs from the fixed sums of :mod:`gramplane.kernels.features.pairs`
-and depends on the BLAS, so it only *proposes* candidates. Every product whose key, including the error bound, may reach the B-th one is
-summed again in the fixed order. The result has the bits of the sparse search, whatever the tiles, the BLAS, or float32 in place of float64.
+and depends on the BLAS, so it only *proposes* candidates. Every product whose key plus error bound could reach the B-th largest key is
+summed again in the fixed order. The result is bit-identical to the sparse search, for any tiles, any BLAS, and float32 or float64.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def _norms(X: Array, u: Array) -> Array:
 
 @compiled
 def _weighted(x: Array, row_step: int, column_step: int, rows: Array, first: int, u: Array, inverse: Array, out: Array) -> None:
-    """Write out[t, j] = sqrt|u_i| x[i, first + j] inverse[first + j] for the t-th of the rows i, without temporaries and with a single
-    rounding to out's type.
+    """Write ``out[t, j] = sqrt|u_i| x[i, first + j] inverse[first + j]``, where i is the t-th of ``rows``. No temporaries are made, and
+    each entry is rounded once to the type of ``out``.
     """
     for t in range(rows.size):
         root = math.sqrt(abs(u[rows[t]]))
@@ -109,7 +109,7 @@ def _error(n: int, dtype: type) -> float:
 def _raise_bar(
     ratio: Array, hi: Array, hj: Array, diagonal: bool, error: float, bar: float, keys: Array, ids: Array, spare: Array
 ) -> float:
-    """Push lower bounds of the keys of the tile's products; return the new threshold, the B-th largest of them if there are that many."""
+    """Push lower bounds of the keys of the tile's products. Return the new threshold: the B-th largest bound, if there are B of them."""
     size = int(np.int64(0))
     while size < keys.size and keys[size] > 0.0:
         size += 1
@@ -159,7 +159,7 @@ def dense_pairs(
     X: Array, u: Array, ids: Array, pair_map: PairMap, B: int, *, tiles: Iterable[Tile] | None = None, threshold: float = 0.0,
     dtype: type = np.float32,
 ) -> TopPairs:  # fmt: skip
-    """Return the B best products of dense columns, with the same ids, keys, values and bits as the sparse search.
+    """Return the B best products of dense columns; ids, keys and values are bit-identical to the sparse search.
 
     Parameters
     ----------

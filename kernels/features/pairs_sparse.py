@@ -22,7 +22,7 @@ BLOCK_ENTRIES = 1 << 15  # Entries turned from columns to rows at a time: their 
 
 @compiled
 def _expected(rows: Array, begins: Array, ends: Array, u: Array, done: int, seen: Array) -> Entry:
-    """Return the number of products that the columns from ``done`` on form with their predecessors; ``seen`` is int32 (n,), zero."""
+    """Return the number of products between each column from ``done`` on and its predecessors, in total. ``seen`` is int32 (n,), zero."""
     total = 0
     for k in range(begins.size):
         for p in range(np.uint64(begins[k]), np.uint64(ends[k])):
@@ -103,8 +103,8 @@ def _head(values: Array, rows: Array, begins: Array, ends: Array, u: Array, heig
 
 @compiled
 def _push(g: float, factor: float, a: int, b: int, bar: float, size: int, hk: Array, hi: Array, hv: Array) -> tuple[int, float]:
-    """Offer the product (a, b) with correlation factor * g; return the heap's size and the new threshold, or -1 for a number that is not
-    finite.
+    """Offer the product (a, b) with correlation ``factor * g``. Return the heap's size and the new threshold, which is -1 if the number is
+    not finite.
     """
     value = factor * g
     key = abs(value)
@@ -118,7 +118,7 @@ def _push(g: float, factor: float, a: int, b: int, bar: float, size: int, hk: Ar
 
 @compiled
 def _scan_triangle(triangle: Array, done: int, ids: Array, factor: float, threshold: float, hk: Array, hi: Array, hv: Array) -> int:
-    """Push the entries of a triangle; return the heap's size, or -1 for a number that is not finite."""
+    """Push the entries of a triangle; return the heap's size, or -1 if a number is not finite."""
     size, at = int(np.int64(0)), 0
     bar = max(threshold, 5e-324)
     for j in range(max(done, 1), ids.size):

@@ -1,8 +1,8 @@
 """Caches of rows of a column-major array that dual vectors need repeatedly.
 
-In a column-major array, each row with a non-zero dual variable is in another cache line. Near a solution few rows have one, mostly the same
-in each round, yet a pass over 500 of 4,096 rows reads nearly all lines. Contiguous copies of the rows are read at memory or cache speed,
-with the same bits (:mod:`gramplane.kernels.features.scores`).
+In a column-major array, each row with a non-zero dual variable is in another cache line. Near a solution few rows have a non-zero dual
+variable, mostly the same rows in each round, yet a pass over 500 of 4,096 rows reads nearly all lines. Contiguous copies of the rows are
+read at memory or cache speed; results are bit-identical (:mod:`gramplane.kernels.features.scores`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RowsAtHand:
         self._count, self._place, self._rows = 0, np.full(len(self._X), -1), np.empty((0, shape(self._X)[1]), self._view.flat.dtype)
 
     def correlations(self, duals: FloatArray) -> FloatArray:
-        """Return ``duals X``, ``(m, k)``, with the bits of :func:`~gramplane.kernels.features.scores.correlations_many`."""
+        """Return ``duals @ X``, ``(m, k)``, bit-identical to :func:`~gramplane.kernels.features.scores.correlations_many`."""
         asked = np.flatnonzero(duals.any(axis=0)) if self._most else np.zeros(0, np.int64)
         if not 0 < len(asked) <= self._most:
             return correlations_many(self._X, duals)
