@@ -49,14 +49,14 @@ def compiled(*, reassociate: bool = False, inline: bool = False, deferred: bool 
 def compiled(function: F | None = None, *, reassociate: bool = False, inline: bool = False, deferred: bool = False) -> F | Callable[[F], F]:
     """Compile a function with numba: cached on disk, without the interpreter lock, with IEEE division. Use it with or without options.
 
-    ``reassociate`` lets sums be reordered so that they vectorise. The order is fixed at compile time, so results repeat bit for bit on one
+    ``reassociate`` lets sums be reordered so that they vectorise. The order is fixed at compile time, so results are bit-identical on one
     type of CPU; NaN and infinity keep their meaning. A gather loop gets *slower* with it (measured), so choose it per loop. A loop with
     such a sum must not also write an array: then the order would be chosen at run time, by the distance of the arrays in memory.
 
     ``inline`` pastes the body into compiled callers, which saves a call in an inner loop.
 
-    ``deferred`` is for functions with little work, which take longer to compile than to run. Python runs them, with the same bits, until
-    they have taken PATIENCE_SECONDS, unless compiled code is on disk. They may use only float64 and integers, and no NumPy sums or
+    ``deferred`` is for functions with little work, which take longer to compile than to run. Python runs them, with bit-identical results,
+    until they have taken PATIENCE_SECONDS, unless compiled code is on disk. They may use only float64 and integers, and no NumPy sums or
     products.
     """
     # Without the second entry point, for callers in C, which nobody needs: a tenth of the time to compile.
@@ -121,7 +121,7 @@ def _save_compile_time(made: Any) -> None:
     """Skip the Python entry point and the disk cache for functions that are compiled only as parts of others.
 
     The entry point takes a tenth of the compile time, and the disk is searched only for functions called from Python. If Python calls such
-    a function later, the entry point is made then.
+    a function later, its entry point is made at that time.
     """
     if not (_CAN_SAVE and hasattr(made, "add_overload")):
         return
@@ -186,7 +186,7 @@ class _NotOnDisk(Exception):
 
 
 class _Deferral:
-    """Decides whether Python or compiled code runs a deferred function, for argument types that it is not compiled for."""
+    """Decides whether Python or compiled code runs a deferred function, for argument types for which it is not compiled."""
 
     _here = threading.local()
     is_patient = True
@@ -326,7 +326,9 @@ class _Watch(event.Listener):
 
 
 fused = cast(Callable[[Any, Any, Any], Any], intrinsic(_fused))
-"""Return a b + c in float32 with a single rounding: one instruction if the processor has it, the same bits if not."""
+"""Return ``a * b + c`` in float32 with a single rounding. This is one instruction if the processor has it; otherwise the result is
+bit-identical.
+"""
 prefetch = cast(Callable[[Any, Any], None], intrinsic(_prefetch))
 """Prefetch the cache line of an entry for writing; does not wait and changes nothing."""
 
@@ -334,9 +336,9 @@ prefetch = cast(Callable[[Any, Any], None], intrinsic(_prefetch))
 class one_thread(ContextDecorator):
     """Limit BLAS to one thread inside a ``with`` block or a decorated function; re-entrant.
 
-    Entering again in the same thread takes about a microsecond, the first entry some tens. Most BLAS libraries have one limit per process,
-    so all threads inside count as one holder, and the last one to leave restores the previous limit. Two BLAS threads on two loaded cores
-    made the Newton steps 5 to 14 times slower and let the bits depend on the computer.
+    The first entry takes some tens of microseconds; entering again in the same thread takes about one. Most BLAS libraries have one limit
+    per process, so all threads inside share it, and the last thread to leave restores the previous limit. Two BLAS threads on two loaded
+    cores made the Newton steps 5 to 14 times slower, and results then depended on the computer in their last bits.
     """
 
     __slots__ = ()
@@ -390,7 +392,7 @@ class _Hold:
                     self._set(self._found, self._numbers())
 
     def _set(self, wanted: Sequence[int | None], numbers: Sequence[int | None]) -> None:
-        """Set thread counts only where they differ: reading one takes a microsecond, setting it several."""
+        """Set thread counts only where they differ: reading a count takes a microsecond, setting it several."""
         if wanted != numbers:
             _take_control()
             for library, number in zip(self._libraries(), wanted, strict=True):

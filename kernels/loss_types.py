@@ -26,7 +26,7 @@ class Loss:
 class SumLoss(Loss):
     """A loss summed over rows with costs, as the sub-problem of the Feature Generating Machine needs it.
 
-    Dual variables are signed: u is minus the gradient of P in the decision values. y holds labels +-1 or real targets.
+    Dual variables are signed: ``u = -dP/df``, the negative gradient of P in the decision values. y holds labels +-1 or real targets.
     """
 
     of_labels: ClassVar[bool]  # whether y are labels
@@ -44,7 +44,9 @@ class SumLoss(Loss):
         raise NotImplementedError
 
     def bound(self, y: FloatArray, u: FloatArray, cost: FloatArray, norm2: float) -> float:
-        """Return the larger of U(u) - norm2 / 2 and the value at the best scaling, max over s >= 0 of U(s u) - s^2 norm2 / 2."""
+        """Return the larger of two values: ``U(u) - norm2 / 2``, and its value at the best scaling, ``max over s >= 0 of U(s u) - s^2 norm2
+        / 2``.
+        """
         raise NotImplementedError
 
 
@@ -75,9 +77,7 @@ class MarginLoss(SumLoss):
         return -self.dual(y, f, cost) * y
 
     def best_constant(self, positive: float, negative: float) -> float:
-        """Return the constant f of least loss, given the total cost of each class. The root of the optimality condition is found by
-        bisection.
-        """
+        """Return the constant f of least loss, given the total cost of each class. The optimality condition is solved by bisection."""
         y, cost = np.array([1.0, -1.0]), np.array([positive, negative])
         low, high = -1.0, 1.0
         while self.gradient(y, np.full(2, low), cost).sum() > 0:
@@ -94,8 +94,8 @@ class MarginLoss(SumLoss):
         return self.value(np.array([1.0, -1.0]), np.full(2, f), np.array([positive, negative]))
 
     def best_scaled_dual(self, alpha: FloatArray, cost: FloatArray, norm2: float) -> float:
-        """Return max over s >= 0 of U(s alpha) - s^2 norm2 / 2, with s alpha within the dual bounds, by section search on a concave
-        function.
+        """Return ``max over s >= 0 of U(s alpha) - s^2 norm2 / 2``, with s alpha within the dual bounds. The function is concave and is
+        maximised by section search.
 
         If norm2 = ||c(alpha)||_(B)^2, the sum of the B largest scores, the value is a lower bound of the exact optimum of the Feature
         Generating Machine, for any dual vector (docs/theory/fgm.md, "Outer bounds").
@@ -141,7 +141,7 @@ class RowLoss(Loss):
         raise NotImplementedError
 
     def slopes(self, y: FloatArray, f: FloatArray) -> FloatArray:
-        """Return s, minus the derivative of each row's loss in f."""
+        """Return s, the negative derivative of each row's loss in f."""
         raise NotImplementedError
 
     def bends(self, y: FloatArray, f: FloatArray) -> FloatArray:

@@ -51,7 +51,7 @@ class LossKind(IntEnum):
 
 @compiled(inline=True)
 def margin_terms(kind: int, margin: float, cost: float) -> tuple[float, float, float]:
-    """Return three values, each times the cost: the loss of a row, minus its slope in the margin, and its second derivative."""
+    """Return three values, each times the cost: the loss of a row, its negative slope in the margin, and its second derivative."""
     if kind == LossKind.SQUARED_HINGE:
         return _squared_hinge_terms(margin, cost)
     if kind == LossKind.LOGISTIC:
@@ -87,7 +87,8 @@ def curvature_at_dual(kind: int, alpha: float, cost: float) -> float:
 
 @compiled(inline=True)
 def target_terms(residual: float, cost: float, epsilon: float, delta: float) -> tuple[float, float, float]:
-    """Return three values, each times the cost, for a row with a real target and residual y - f: loss, minus its slope, second derivative.
+    """Return three values for a row with a real target and residual y - f, each times the cost: the loss, its negative slope, and its
+    second derivative.
 
     One formula covers the squared loss (epsilon 0, delta infinite), its epsilon-insensitive form (delta infinite) and Huber's loss (epsilon
     0).
@@ -100,7 +101,7 @@ def target_terms(residual: float, cost: float, epsilon: float, delta: float) -> 
 
 @compiled(inline=True)
 def target_curvature(u: float, cost: float, epsilon: float, delta: float) -> float:
-    """Return cost times the second derivative of such a loss at the dual variable u."""
+    """Return the cost times the second derivative of the loss of :func:`target_terms` at the dual variable u."""
     return cost if (u != 0.0 or epsilon == 0.0) and abs(u) < cost * delta else 0.0
 
 
@@ -122,7 +123,7 @@ def value_and_slope(kind: int, y: Any, f: Any) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class SquaredHinge(MarginLoss):
-    """Squared hinge loss, P = 1/2 sum_i C_i max(0, 1 - y_i f_i)^2 (the 1/2 is that of Tan, Tsang and Wang, JMLR 15, 2014)."""
+    """Squared hinge loss, ``P = 1/2 sum_i C_i max(0, 1 - y_i f_i)^2``, with the factor 1/2 of Tan, Tsang and Wang, JMLR 15, 2014."""
 
     name = "squared_hinge"
     kind = LossKind.SQUARED_HINGE
@@ -407,8 +408,8 @@ def named_loss(name: str, solver: str, *needs: str) -> Any:
 
 
 def sum_loss(name: str, **widths: float) -> SumLoss:
-    """Return the loss called ``name`` for sums over rows with costs. Of ``widths`` (``epsilon``, ``delta``) the loss takes those that it
-    has.
+    """Return the loss called ``name`` for sums over rows with costs. From ``widths`` (``epsilon``, ``delta``) the loss uses only its own
+    parameters.
 
     Raises ValueError if there is no such loss.
     """

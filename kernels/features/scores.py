@@ -38,7 +38,7 @@ def sparse_dots(values: Array, rows: Array, starts: Array, u: Array, c: Array) -
 
 @compiled
 def _sparse_dots_by_four(values: Array, rows: Array, starts: Array, duals: Array, c: Array) -> None:
-    """Like sparse_dots for duals (n * width), width a multiple of 4, and c (width, k): four sums share one reading of a
+    """Compute the same as sparse_dots for duals (n * width), width a multiple of 4, and c (width, k). Four sums share one reading of a
     column's non-zeros.
     """
     width = np.uint64(c.shape[0])
@@ -58,7 +58,8 @@ def _sparse_dots_by_four(values: Array, rows: Array, starts: Array, duals: Array
 
 @compiled
 def _row_major(x: Array, step: int, active: Array, duals: Array, c: Array, tile: int) -> None:
-    """c (m, k) += duals (m, n) X over the active rows, vectorised across columns so that each sum keeps its order.
+    """Add ``duals @ X`` over the active rows to c (m, k), for duals (m, n). The loop is vectorised across columns, so that each sum keeps
+    its order.
 
     Eight rows are read at a time, because memory delivers several streams faster than one.
     """
@@ -101,7 +102,7 @@ def _row_major(x: Array, step: int, active: Array, duals: Array, c: Array, tile:
 
 @compiled
 def _column_major(x: Array, step: int, active: Array, duals: Array, c: Array) -> None:
-    """Like _row_major for column-major x, four columns at a time: a single sum would wait for its own additions."""
+    """Compute the same as _row_major for column-major x, four columns at a time: a single sum would wait for its own additions."""
     n_columns = c.shape[1]
     stride = np.uint64(step)
     for j in range(0, n_columns, 4):
@@ -142,7 +143,8 @@ def _accumulate_dense(c: Array, X: DenseView, duals: Array, active: Array | None
 
 
 def accumulate(c: Array, X: Columns, u: Array, active: Array | None = None) -> None:
-    """Add ``X'u`` of one chunk of rows to ``c`` in place; chunks in ascending row order give the bits of the whole sum.
+    """Add ``X'u`` of one chunk of rows to ``c`` in place. Chunks added in ascending row order give a result that is bit-identical to the
+    sum over all rows.
 
     ``c`` is contiguous float64 ``(k,)``, or ``(m, k)`` for several dual vectors. ``X``, ``(n, k)``, holds the rows of the chunk, and ``u``
     is ``(n,)`` or ``(m, n)`` on these rows. ``active`` lists the rows with a non-zero ``u_i``, ascending, if known (dense only).
@@ -161,9 +163,9 @@ def accumulate(c: Array, X: Columns, u: Array, active: Array | None = None) -> N
 
 
 def correlations_many(X: Columns, U: Array) -> Array:
-    """Return ``U X``, float64 ``(m, k)``, for dual vectors ``(m, n)`` in one reading of the columns ``(n, k)``.
+    """Return ``U @ X``, float64 ``(m, k)``, for dual vectors ``(m, n)`` in one reading of the columns ``(n, k)``.
 
-    Row a has the bits of ``correlations(X, U[a])``.
+    Row a is bit-identical to ``correlations(X, U[a])``.
     """
     c = np.zeros((len(U), shape(X)[1]))
     accumulate(c, X, np.asarray(U))
@@ -241,10 +243,10 @@ def _scaled_bounds(norm1: Array, k: int, factor: Array, centre: Array) -> Array:
 
 
 def apply_scaling(c: Array, u: Array, scale: Array | None, shift: Array | None) -> Array:
-    """Convert ``X'u`` to the correlations of scaled columns, ``s (X'u - mu sum(u))``, in place.
+    """Convert ``X'u`` to the correlations of scaled columns, ``s * (X'u - mu * sum(u))``, in place.
 
-    ``c`` is ``(k,)``, or ``(m, k)`` for several dual vectors; ``u`` is ``(n,)`` or ``(m, n)``. ``scale`` and ``shift``, ``(k,)``, are s and
-    mu.
+    ``c`` is ``(k,)``, or ``(m, k)`` for several dual vectors; ``u`` is ``(n,)`` or ``(m, n)``. ``scale`` ``(k,)`` is s, and ``shift``
+    ``(k,)`` is mu.
     """
     if shift is None and scale is None:
         return c
@@ -258,7 +260,9 @@ def apply_scaling(c: Array, u: Array, scale: Array | None, shift: Array | None) 
 
 
 class DualVector(NamedTuple):
-    """A dual vector with its sum and an upper bound of ``max|u|`` that covers the rounding of a score, computed once for many stripes."""
+    """A dual vector with its sum and an upper bound of ``max|u|`` that allows for the rounding of a score. Both are computed once for many
+    stripes.
+    """
 
     values: Array
     total: float
@@ -288,8 +292,8 @@ def select_sparse(
 ) -> TopB:
     """Return the B largest ``|s_j (x_j'u - mu_j sum(u))|``, reading only columns that can be among them.
 
-    A column is skipped if ``|s_j| norm1_j max|u|`` is strictly below the current B-th key. Ties are read, so the result equals that of a
-    full pass bit for bit (docs/theory/fgm.md, "Scores and the column skip rule").
+    A column is skipped if ``|s_j| norm1_j max|u|`` is strictly below the current B-th key. Ties are read, so the result is bit-identical to
+    that of a full pass (docs/theory/fgm.md, "Scores and the column skip rule").
 
     Parameters
     ----------

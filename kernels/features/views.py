@@ -20,7 +20,12 @@ Columns = np.ndarray | sp.csc_array
 
 
 class SparseView(NamedTuple):
-    """CSC columns: ``values`` float32/float64, ``rows`` uint32, and ``starts`` uint32 ``(k + 1,)`` where each column begins."""
+    """CSC columns.
+
+    * ``values``: float32 or float64.
+    * ``rows``: uint32.
+    * ``starts``: uint32 ``(k + 1,)``, where each column begins.
+    """
 
     values: Array
     rows: Array
@@ -36,7 +41,7 @@ class DenseView(NamedTuple):
 
 
 class _Alias:
-    """Describes the memory of an array as a flat, writeable vector, although it is never written."""
+    """The memory of an array, presented as a flat vector. It is declared writeable but never written."""
 
     def __init__(self, array: Array, size: int) -> None:
         self._owner = array
@@ -115,8 +120,8 @@ def dense_view(X: Array) -> DenseView:
 
 
 def checked_dual(u: Array, n_samples: int, name: str = "u") -> Array:
-    """Return a dual vector (or a stack of them, one per row) as contiguous float64. Raises ValueError if the length or an entry
-    is invalid.
+    """Return a dual vector, or a stack of dual vectors (one per row), as contiguous float64. Raises ValueError if the length or an entry is
+    invalid.
     """
     out = np.ascontiguousarray(u, dtype=np.float64)
     if out.shape[-1:] != (n_samples,):
@@ -203,9 +208,9 @@ def column_counts(X: Columns) -> Array:
 class TopB(NamedTuple):
     """The B best candidates, sorted by ``(-key, id)``.
 
-    ``ids``, int64 ``(b,)`` with ``b <= B``, are global ids. ``keys``, float64 ``(b,)``, are the order keys, all positive: ``|c_j|`` for
-    features, the score itself for groups and expanded features. ``values``, float64 ``(b,)``, are the signed ``c_j`` for features and equal
-    to the keys otherwise.
+    * ``ids``, int64 ``(b,)`` with ``b <= B``: global ids.
+    * ``keys``, float64 ``(b,)``, all positive: ``|c_j|`` for features, the score itself for groups and expanded features.
+    * ``values``, float64 ``(b,)``: the signed ``c_j`` for features, otherwise equal to the keys.
     """
 
     ids: Array
@@ -300,7 +305,7 @@ def top_b(keys: Array, values: Array, B: int, ids_or_offset: Array | int = 0, *,
 
 
 def merge_top(tops: Sequence[TopB], B: int) -> TopB:
-    """Merge partial results over disjoint candidates: associative and commutative, because the order is total."""
+    """Merge partial results over disjoint candidates. The operation is associative and commutative, because the order is total."""
     if not tops:
         return TopB(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
     ids, keys, values = (np.concatenate(parts) for parts in zip(*tops, strict=True))

@@ -1,12 +1,12 @@
 """Blocks of Gram matrices: all kernels of a pair of row blocks together, sharing inner products, distances and exponentials.
 
 * ``gram_block(specs, X)`` is exactly symmetric, and an entry does not depend on the other kernels of a call, nor on their order.
-* An entry depends on its two rows alone for strings, sparse rows, at most ``MAX_DIRECT_COLUMNS`` features (:mod:`tiles`), and kernels
-  that are not a function of inner products or Euclidean distances. Any division into blocks then gives the same bits, and so does
-  swapping the rows.
+* An entry depends on its two rows alone in three cases: strings, sparse rows, and at most ``MAX_DIRECT_COLUMNS`` features
+  (:mod:`tiles`). The same holds for kernels that are not a function of inner products or Euclidean distances. Any division into
+  blocks then gives bit-identical results, and so does swapping the rows.
 * All other kernels use BLAS in tiles of one fixed shape, padded with zeros. An entry then depends on its two rows alone if the BLAS
-  library computes all entries of a tile alike (OpenBLAS does). With other libraries, different divisions agree up to rounding, as dense
-  and sparse input do.
+  library computes all entries of a tile alike (OpenBLAS does). With other libraries, different divisions agree up to rounding, as do
+  dense and sparse input.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from .tiles import (
 FEWEST = 32  # features: those of fewer take no time, and no other function is compiled for them
 
 Groups = dict[tuple[bool, tuple[int, ...] | None], list[int]]
-"""Indices of kernels, keyed by whether they do not depend on sums over features, and by their features."""
+"""Indices of kernels, grouped by two keys: whether they are independent of sums over features, and which features they read."""
 
 
 def write_many_columns(
@@ -77,8 +77,8 @@ def write_many_columns(
 
 
 def _features(rows: Rows | DenseColumns, columns: Sequence[int]) -> FloatArray | None:
-    """Return features as rows. Returns ``None`` for sparse rows, rows that are not numeric, and numbers that are not finite; tiles then
-    report the error.
+    """Return the features as rows of a matrix. The result is ``None`` for sparse rows, rows that are not numeric, and numbers that are not
+    finite; tiles then report the error.
     """
     if isinstance(rows, DenseColumns):
         found = rows.values.T[[rows.places[column] for column in columns]]
@@ -92,7 +92,8 @@ def _features(rows: Rows | DenseColumns, columns: Sequence[int]) -> FloatArray |
 
 @compiled
 def _write_columns(x: FloatArray, z: FloatArray, starts: IntArray, gammas: FloatArray, rates: Array, slots: IntArray, out: Array) -> None:
-    """Write the kernels of all features ``(f, n)``, ``(f, m)``; feature f has those from ``starts[f]`` to ``starts[f + 1]``."""
+    """Write the kernels of all features ``(f, n)``, ``(f, m)``. The kernels of feature f are numbered ``starts[f]`` to ``starts[f + 1]``.
+    """
     width = z.shape[1]
     squares, rounded = np.empty((STRIP_ROWS, width)), np.empty(width, np.float32)
     for f in range(len(x)):
@@ -151,7 +152,9 @@ def gram_block(
 
 
 def group_by_columns(specs: Sequence[KernelSpec]) -> Groups:
-    """Return the indices of the kernels, grouped by whether they do not depend on sums over features, and by their features."""
+    """Return the indices of the kernels, grouped by two keys: whether they are independent of sums over features, and which features they
+    read.
+    """
     groups: Groups = {}
     for q, spec in enumerate(specs):
         groups.setdefault((KERNELS[spec.name].pairing is None, spec.columns), []).append(q)
@@ -229,8 +232,9 @@ def _power_parameters(spec: KernelSpec) -> tuple[float, float, int]:
 class NumberPlan(NamedTuple):
     """The sums and functions needed for some kernels of numbers over the same features; slots are indices of these kernels.
 
-    ``sum_kinds`` are the kinds of sums, with gamma, and ``signed`` the kernels that need values >= 0. ``growing`` are the kernels that may
-    overflow, with gamma, coef0, degree and whether they are functions of inner products.
+    * ``sum_kinds``: the kinds of sums, with gamma.
+    * ``signed``: the kernels that need values >= 0.
+    * ``growing``: the kernels that may overflow, with gamma, coef0, degree and whether they are functions of inner products.
     """
 
     works: list[_SumKernels]
@@ -308,8 +312,8 @@ def _check_signs(spec: KernelSpec, sides: tuple[Side, ...]) -> None:
 
 
 def check_result(spec: AnyKernel, block: Array, top: int = 0, side: int = 0) -> None:
-    """Raise ValueError for entries that are not finite, naming the kernel and both rows; the block begins at row ``top``,
-    column ``side``.
+    """Raise ValueError for entries that are not finite; the message names the kernel and both rows. The block begins at row ``top``, column
+    ``side``.
     """
     bad = ~np.isfinite(block)
     if bad.any():
@@ -325,7 +329,7 @@ def make_sums(x: Side, z: Side, sum_kinds: set[tuple[int, float]], tiles: Tiles)
 
 
 def _iterate_tiles(x: Side, z: Side, sum_kinds: set[tuple[int, float]], out: Array, tiles: Tiles) -> Iterator[tuple[Target, Sums]]:
-    """Yield target and sums of the tiles of a block; for a symmetric block, those of the upper triangle."""
+    """Yield target and sums of the tiles of a block; for a symmetric block, only of its upper triangle."""
     size, make = tiles.size, make_sums(x, z, sum_kinds, tiles)
     for i in range(0, x.shape[0], size):
         for j in range(i if z is x else 0, z.shape[0], size):

@@ -1,8 +1,8 @@
 """Sums over features of a function of two numbers, for a tile of pairs of rows; all kernels of numbers are functions of such sums.
 
 Each sum runs over the features in ascending order in float64, term by term. An entry therefore depends on its two rows alone, not on its
-tile, and swapping the rows changes no bit. Sparse rows visit only features where at least one of the two is non-zero. The skipped terms are
-zeros, except for the additive Gaussian, where they are ones and are counted.
+tile, and swapping the rows gives a bit-identical result. Sparse rows visit only features where at least one row is non-zero. The skipped
+terms are zeros, except for the additive Gaussian, where they are ones and are counted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..jit import compiled, fused
 OCTAVE = 8  # Doublings of gamma that share one exponential in float64.
 MIN_ENTRY = 1e-36  # Smaller entries become 0: they change no result, and arithmetic near the end of the range is slow.
 MAX_SINGLE_GAMMA = 2.0**100
-"""Gammas between 1 / MAX_SINGLE_GAMMA and MAX_SINGLE_GAMMA work in float32: a distance that overflows gives 0, one that
+"""Gammas between 1 / MAX_SINGLE_GAMMA and MAX_SINGLE_GAMMA work in float32: a distance that overflows gives 0, and a distance that
 underflows gives 1.
 """
 
@@ -48,9 +48,10 @@ relative error.
 
 @compiled(inline=True)
 def decay(t: float) -> float:
-    """Return exp(t) for t <= 0 with a relative error below 1e-15; below 1e-300 for t < -700.
+    """Return exp(t) for t <= 0 with a relative error below 1e-15. For t < -700 the result is below 1e-300.
 
-    Cody and Waite's reduction, then the Taylor series to order 12 on [-0.347, 0.347]. There is no branch, so loops over it vectorise.
+    The method is Cody and Waite's reduction, then the Taylor series to order 12 on [-0.347, 0.347]. There is no branch, so loops over it
+    vectorise.
     """
     u = max(t, -700.0)
     shifted = u * 1.4426950408889634 + _ROUND
@@ -74,11 +75,12 @@ def decay(t: float) -> float:
 
 @compiled(inline=True)
 def single_decay(distance: np.float32, rate: np.float32) -> np.float32:
-    """Return 2^(rate distance) in float32 for a distance >= 0 and a rate < 0, both in float32; 0 below MIN_ENTRY, and for NaN.
+    """Return ``2^(rate * distance)`` in float32 for a distance >= 0 and a rate < 0, both in float32. The result is 0 below MIN_ENTRY, and
+    for NaN.
 
-    As in decay, rounding by a large summand leaves the integer part in the lowest bits and the remainder r in [-0.5, 0.5], here of the
-    exact product. Far from 0 both are meaningless, and the last line replaces the result. All operations are fused, so a vectorised loop
-    and its scalar tail give the same bits.
+    As in decay, adding a large number leaves the integer part in the lowest bits and the remainder r in [-0.5, 0.5]; here r is the
+    remainder of the exact product. Far from 0 both are meaningless, and the last line replaces the result. All operations are fused, so a
+    vectorised loop and its scalar tail are bit-identical.
     """
     shifted = fused(distance, rate, _ROUND_SINGLE)
     r = fused(distance, rate, _ROUND_SINGLE - shifted)
@@ -99,7 +101,7 @@ def single_rate(gamma: float) -> float:
 
 @compiled
 def base_kernel(distance: Array, gamma: float, strip: Array) -> None:
-    """Fill the first rows of a strip with exp(-gamma distance), one row per row of distances."""
+    """Fill the first rows of a strip with ``exp(-gamma * distance)``, one row per row of distances."""
     for r in range(distance.shape[0]):
         d, e = distance[r], strip[r]
         for j in range(d.size):
@@ -132,8 +134,12 @@ def square_strip_twice(strip: Array, rows: int) -> None:
 class Chain(NamedTuple):
     """A plan of exponentials: for each base its outputs, by ascending number of squarings.
 
-    ``bases`` (b,) are float64; ``starts`` (b + 1,) mark the outputs of each base. ``squarings`` (q,) are counted from the base; ``gammas``
-    (q,) are the results, and ``rates`` (q,) are float32, from :func:`single_rate`. ``slots`` (q,) are the positions of the outputs.
+    * ``bases`` (b,), float64.
+    * ``starts`` (b + 1,): the first output of each base.
+    * ``squarings`` (q,): the number of squarings from the base to each output.
+    * ``gammas`` (q,): the resulting gammas.
+    * ``rates`` (q,), float32, from :func:`single_rate`.
+    * ``slots`` (q,): the positions of the outputs.
     """
 
     bases: Array
@@ -171,8 +177,8 @@ Csr = tuple[Array, Array, Array]  # Values, columns and starts of sparse rows.
 def dense_sums(kind: int, gamma: float, x: Array, height: int, z: Array, out: Array, top: int, side: int) -> None:
     """Fill the tile ``out``, from row ``top``, column ``side`` on, with the sums of all pairs.
 
-    ``kind`` is one of the terms above; ``gamma`` is used by the last one. ``x`` has at least ``height`` float64 rows, and ``z``, ``(d,
-    w)``, holds those of the other side, transposed.
+    ``kind`` is one of the terms above; ``gamma`` is used only by the last term. ``x`` has at least ``height`` float64 rows, and ``z``,
+    ``(d, w)``, holds the rows of the other side, transposed.
     """
     if kind == PRODUCTS:
         _sum_products(x, height, z, out, top, side)
@@ -259,7 +265,7 @@ def _pair_term(kind: int, gamma: float, a: Entry, b: Entry) -> float:
 def sparse_sums(kind: int, gamma: float, x: Csr, z: Csr, part: tuple[int, int, int, int], constant: float, out: Array) -> None:
     """Fill a tile like :func:`dense_sums` from CSR rows ``(values, columns, starts)``.
 
-    ``part`` holds the first rows of x and of z and the number of each; ``constant`` is the sum of two rows of zeros.
+    ``part`` holds the first row and the number of rows of x and of z; ``constant`` is the sum for two rows of zeros.
     """
     x_first, z_first, height, width = part
     xv, xc, xs = x
@@ -310,8 +316,8 @@ def squared_norms(x: Array, out: Array) -> None:
 
 @compiled
 def squares_from_products(products: Array, x_norms: Array, z_norms: Array, out: Array, top: int, side: int) -> None:
-    """Fill a tile from row ``top``, column ``side`` on with max(0, ||x||^2 + ||z||^2 - 2 <x, z>), for as many rows and columns as there are
-    norms.
+    """Fill a tile from row ``top``, column ``side`` on with max(0, ||x||^2 + ||z||^2 - 2 <x, z>). The norms give the numbers of rows and
+    columns.
     """
     for i in range(x_norms.size):
         a, p, d = x_norms[i], products[i], out[top + i, side : side + z_norms.size]

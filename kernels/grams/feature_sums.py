@@ -38,8 +38,8 @@ WORK_ROWS = 5  # Rows of work space.
 
 @compiled(reassociate=True)
 def start_waves(z: Array, middle: float, rate: float, twice: Array, c_old: Array, s_old: Array, c: Array, s: Array) -> None:
-    """Initialise the recursions of cos(k t), sin(k t), t = rate (z - middle) in [-pi, pi]: k = -1 in the old arrays, k = 0 in
-    the others.
+    """Initialise the recursions of cos(k t) and sin(k t), where ``t = rate * (z - middle)`` is in [-pi, pi]: k = -1 in the old arrays, k =
+    0 in the others.
     """
     for i in range(z.size):
         h = 0.5 * rate * (z[i] - middle)
@@ -76,7 +76,7 @@ def start_waves(z: Array, middle: float, rate: float, twice: Array, c_old: Array
 
 @compiled(reassociate=True)
 def _add_two_terms(twice: Array, old: Array, new: Array, s: Array, c: Array) -> tuple[float, float, float, float]:
-    """Advance f_(k+1) = 2 cos(t) f_k - f_(k-1) twice; return sum s f and sum c f for both terms."""
+    """Advance the recursion ``f_(k+1) = 2 cos(t) f_k - f_(k-1)`` twice. Return the sums of ``s * f`` and ``c * f`` for both terms."""
     form, mass, form_2, mass_2 = 0.0, 0.0, 0.0, 0.0
     for i in range(twice.size):
         first = twice[i] * new[i] - old[i]
@@ -169,7 +169,7 @@ ROOT_TWO = math.sqrt(2.0)
 
 
 def series_lengths(epsilon: float) -> tuple[float, float]:
-    """Return the distance of the periodic copies of the kernel, and the length of the series; each contributes half of the error
+    """Return the distance of the periodic copies of the kernel, and the length of the series. Each contributes half of the error
     ``epsilon``.
     """
     return math.sqrt(math.log(4.2 / epsilon)), float(erfcinv(0.5 * epsilon))
@@ -200,8 +200,8 @@ def _next_wave(twice: Array, old: Array, new: Array, height: float, out: Array) 
 
 @compiled
 def _fill_waves(columns: Array, widths: Array, counts: Array, copies: float, out: Array, constants: Array) -> None:
-    """Fill the rows B_j of ``out`` and ``constants`` such that kernel j is ``B_j'B_j + constants[j]``; kernels with count -1
-    are skipped.
+    """Fill the rows B_j of ``out``, and ``constants``, such that kernel j is ``B_j' B_j + constants[j]``. Kernels with count -1 are
+    skipped.
     """
     n = columns.shape[1]
     z, work = np.empty(n), np.empty((5, n))
@@ -311,7 +311,8 @@ def weighted_feature_sum(X: Array, weights: Array, widths: Array | None = None) 
     """Return ``sum_i w_i K_i`` over the columns of X, ``(n, n)``, exactly symmetric, with weights and widths as in
     :func:`add_feature_sums`.
 
-    Gaussians are float32, with each entry within ``MATRIX_ERROR sum_i w_i`` of the sum, plus rounding; linear kernels are float64.
+    Sums of Gaussians are float32, each entry within ``MATRIX_ERROR * sum_i w_i`` of the exact sum, plus rounding. Sums of linear kernels
+    are float64.
     """
     out = np.zeros((1, len(X), len(X)), np.float64 if widths is None else np.float32)
     add_feature_sums(X, weights[None, :], widths, out)
@@ -334,7 +335,7 @@ def _add_wave(c: Array, s: Array, by_c: float, by_s: float, out: Array) -> None:
 
 @compiled
 def _add_values(x: Array, z: Array, weight: float, beta: Array, copies: float, tail: float, longest: int, out: Array) -> None:
-    """Add ``weight sum_s beta[r, s] exp(-(x_i - z_s)^2)`` to ``out`` (r, n); distant points of x are moved closer, in place."""
+    """Add ``weight * sum_s beta[r, s] exp(-(x_i - z_s)^2)`` to ``out`` (r, n). Distant points of x are moved closer, in place."""
     low, high = z.min(), z.max()
     for i in range(x.size):
         x[i] = min(max(x[i], low - copies), high + copies)
@@ -381,7 +382,7 @@ def feature_values(X: Array, Z: Array, weights: Array, widths: Array | None, bet
     """Return ``sum_i w_i sum_s beta_s K_i(x, z_s)`` at each row of X ``(n, k)``, without a matrix; ``(r, n)`` for beta ``(r, m)``.
 
     The coefficients belong to the rows of Z, ``(m, k)``; kernels are as in :func:`add_feature_sums`. Values are float64, accurate to
-    ``PRODUCT_ERROR sum_i |w_i| sum_s |beta_s|``.
+    ``PRODUCT_ERROR * sum_i |w_i| * sum_s |beta_s|``.
     """
     # Slices and read-only arrays are copied: the functions would be compiled again for each kind.
     beta, weights = (np.require(part, np.float64, ("C", "W")) for part in (beta, weights))

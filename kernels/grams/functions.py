@@ -40,9 +40,11 @@ Value = float | int | str
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a kernel: the function that reads its value, its default, and whether it can be derived from the data.
+    """One parameter of a kernel.
 
-    A parameter without either is required.
+    * ``read``: the function that reads its value.
+    * ``default``: its default.
+    * ``may_be_open``: whether it can be derived from the data. A parameter with no default that cannot be derived is required.
     """
 
     read: Callable[[object], Value]
@@ -52,11 +54,11 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Family:
-    """Parameters of a kernel, in order, and how its blocks are computed.
+    """The parameters of a kernel, in order, and how its blocks are computed.
 
-    A kernel is a function of the sum over features ``pairing`` of :mod:`distances`; ``pairing`` is None for strings and callables.
-    ``decays`` marks kernels of the form ``exp(-gamma * sum)``, which share exponentials between values of gamma. ``rows`` is ``"numbers"``,
-    ``"non-negative"``, ``"strings"`` or ``"any"``.
+    * ``pairing``: the kernel is a function of the sum over features ``pairing`` of :mod:`distances`; None for strings and callables.
+    * ``decays``: the kernel has the form ``exp(-gamma * sum)`` and shares exponentials between values of gamma.
+    * ``rows``: ``"numbers"``, ``"non-negative"``, ``"strings"`` or ``"any"``.
     """
 
     parameters: Mapping[str, Parameter]
@@ -153,8 +155,8 @@ ALIASES = {"polynomial": "poly", "gaussian": "rbf", "histogram_intersection": "h
 def read_parameters(name: str, values: Mapping[str, object]) -> tuple[tuple[str, Value], ...]:
     """Return the parameters of a kernel in order, with defaults, so that equal kernels have equal parameters.
 
-    Parameters to be derived from the data are left out. Raises ValueError if the kernel or a parameter is unknown, one is missing, or a
-    value breaks its rule.
+    Parameters to be derived from the data are left out. Raises ValueError if the kernel or a parameter is unknown, a parameter is missing,
+    or a value breaks its rule.
     """
     known = kernel_family(name).parameters
     extra = sorted(set(values) - set(known))
@@ -199,7 +201,9 @@ def kmer_counts(blocks: Sequence[Array], k: int) -> list[sp.csr_array]:
 
 
 def _find_windows(symbols: Array, lengths: Array, k: int) -> tuple[Array, Array]:
-    """Return a number for each window of k characters inside one string, equal for equal windows, and the string of each window."""
+    """Return two arrays over the windows of k characters inside a string: a number that is equal for equal windows, and the index of the
+    string.
+    """
     starts = np.cumsum(lengths) - lengths
     per_row = np.maximum(lengths - k + 1, 0)
     rows = np.repeat(np.arange(len(lengths)), per_row)

@@ -1,15 +1,21 @@
 r"""Centring and scaling of kernels, from a few sums over the training rows; applied when a block is read, while stored entries stay raw.
 
-For the raw kernel K over the n training rows, let r be its row means and m the mean of all entries. Rows count as often as their weight
-says, and n is the sum of the weights.
+For the raw kernel K over the n training rows, let r be its row means and m the mean of all entries. Means are weighted by the row weights,
+and n is the sum of the weights.
 
 .. math::
 
     G_{ij} = K_{ij} - r_i - r_j + m \ \text{ if centred, else } K_{ij}, \qquad \tilde K_{ij} = s\, \frac{G_{ij}}{q_i q_j},
 
-where ``q = 1`` and ``s`` is 1 for ``none``, ``n / trace G`` for ``trace``, ``1 / trace G`` for ``unit_trace`` (Yang, 2010, sec. 6.5.2), and
-``1 / (mean diag K - mean K)`` for ``multiplicative`` (unit variance in feature space; Zien and Ong, 2007). For ``cosine``, ``s = 1`` and
-``q_i = sqrt(G_ii)``. Test rows are normalised with the sums of the training rows; their row means are over the training rows, too.
+where ``q = 1`` and s depends on the normalisation:
+
+* ``none``: 1.
+* ``trace``: ``n / trace G``.
+* ``unit_trace``: ``1 / trace G`` (Yang, 2010, sec. 6.5.2).
+* ``multiplicative``: ``1 / (mean diag K - mean K)``, unit variance in feature space (Zien and Ong, 2007).
+* ``cosine``: ``s = 1``, and ``q_i = sqrt(G_ii)``.
+
+Test rows are normalised with the sums of the training rows; their row means are over the training rows, too.
 
 A kernel becomes zero if the variance in a denominator is zero (a constant kernel under ``multiplicative`` or centring, or a zero kernel).
 So does a row of length zero under ``cosine``.
@@ -31,8 +37,10 @@ ROUND_OFF_SHARE = 1e-12  # Share of a trace or a diagonal entry below which the 
 
 @dataclass(frozen=True)
 class BlockSums:
-    """Row sums ``(k, n_rows)`` of one block of several kernels over two half-open ranges; also its diagonal or, for blocks off the
-    diagonal, its column sums.
+    """Sums of one block of several kernels over two half-open ranges of rows and columns.
+
+    * Row sums ``(k, n_rows)``.
+    * For blocks on the diagonal, the diagonal; for others, the column sums.
     """
 
     rows: tuple[int, int]
@@ -59,8 +67,8 @@ def block_sums(blocks: Array, rows: tuple[int, int], columns: tuple[int, int], c
 class KernelSums:
     """Sums of one raw kernel over the training rows, as needed for its normalisation; ``total`` is the sum of all entries.
 
-    ``counts``, ``(n,)``, says how often each row counts [default: once]. A row that counts twice acts as two rows; one that counts 0 times
-    is ignored.
+    ``counts``, ``(n,)``, is the number of times that each row counts [default: once]. A row that counts twice acts as two rows; a row that
+    counts 0 times is ignored.
     """
 
     trace: float
@@ -94,7 +102,7 @@ def _counted_sum(values: Array, counts: Array | None) -> float:
 
 
 def kernel_sums(n: int, parts: Iterable[BlockSums], counts: Array | None = None) -> list[KernelSums]:
-    """Return the sums of each kernel from those of all blocks of the upper triangle, added in the order given."""
+    """Return the sums of each kernel from the sums of all blocks of the upper triangle, added in the order given."""
     parts = list(parts)
     k = len(parts[0].row_sums) if parts else 0
     rows, diagonal = np.zeros((k, n)), np.full((k, n), np.nan)
@@ -112,7 +120,11 @@ def kernel_sums(n: int, parts: Iterable[BlockSums], counts: Array | None = None)
 
 @dataclass(frozen=True)
 class Normalization:
-    """Centring and scaling of one kernel: s; if centred r ``(n,)`` and m; for ``cosine`` q ``(n,)``.
+    """Centring and scaling of one kernel.
+
+    * ``scale``: s.
+    * ``row_mean`` ``(n,)`` and ``mean``: r and m, if centred.
+    * ``diag_root`` ``(n,)``: q, for ``cosine``.
 
     A solver with a free bias needs only ``scale``, unless the kind is ``cosine``. ``counts`` of a centred kernel is as in
     :class:`KernelSums`.
@@ -141,11 +153,11 @@ class Normalization:
 
     @property
     def only_scales(self) -> bool:
-        """Whether the normalised kernel is the raw one times ``scale``."""
+        """Whether the normalised kernel is the raw kernel times ``scale``."""
         return self.row_mean is None and self.diag_root is None
 
     def apply_block(self, block: Array, rows: slice | Array, columns: slice | Array) -> Array:
-        """Normalise a raw block of training rows ``rows`` and ``columns``; computed in float64, returned in the block's type."""
+        """Normalise a raw block of training rows ``rows`` and ``columns`` in float64; return it in the block's type."""
         return self._apply(block, _select_rows(self.row_mean, rows), _select_rows(self.diag_root, rows), columns)
 
     def apply_diagonal(self, diagonal: Array) -> Array:
@@ -159,7 +171,7 @@ class Normalization:
         """Return the normalised block of test rows against training rows.
 
         ``cosine`` needs ``diagonal``, k(x, x) of the test rows (:func:`blocks.gram_diagonal`). ``columns`` are all training rows by
-        default; for others, centring needs ``row_mean``, the means of the raw entries over all training rows.
+        default. If they are only some training rows, centring needs ``row_mean``, the means of the raw entries over all training rows.
         """
         root = None
         if self.row_mean is not None and row_mean is None:

@@ -1,7 +1,7 @@
 """Products of kernels, and of sums of kernels, as one kernel: the nodes of a graph of kernels.
 
 A product of positive semi-definite kernels is positive semi-definite (Schur), and so is a sum with non-negative weights. Entries are
-computed block by block from those of the factors, whose matrices are not stored.
+computed block by block from the entries of the factors; matrices of the factors are not stored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STAR = re.compile(r"\s*\*\s*(?=[A-Za-z_])")
 
 @dataclass(frozen=True)
 class ProductSpec:
-    """``k(x, z) = scale prod_f sum_t w_ft k_ft(x, z)``, over raw kernels; without factors, a constant kernel."""
+    """The kernel ``k(x, z) = scale * prod_f sum_t w_ft k_ft(x, z)``, over raw kernels; without factors, a constant kernel."""
 
     factors: tuple[Factor, ...] = ()
     scale: float = 1.0
@@ -53,7 +53,7 @@ class ProductSpec:
 
     @property
     def single(self) -> KernelSpec | None:
-        """The single kernel that the product consists of, or None if there is more."""
+        """The single kernel that the product consists of, or None if the product has more parts."""
         (weight, spec), *more = self.factors[0] if len(self.factors) == 1 else ((0.0, None),)
         return spec if weight == self.scale == 1.0 and not more else None
 

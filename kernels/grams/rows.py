@@ -15,7 +15,7 @@ from .distances import squared_norms
 Rows = np.ndarray | sp.csr_array  # (n, d) numbers, or an object array of n strings.
 
 DENSE_COLUMNS = 1024
-"""Sparse rows over at most this number of features are made dense: BLAS is faster, and the bits are those of dense rows."""
+"""Sparse rows over at most this number of features are made dense: BLAS is faster, and the result is bit-identical to dense rows."""
 
 MAX_NUMBER = 1e140  # Greatest number: its square and sums of squares stay finite.
 
@@ -51,7 +51,7 @@ def row_shape(rows: Rows) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class DenseColumns:
-    """Some columns of sparse rows, made dense once for many kernels that read a few of them each."""
+    """Some columns of sparse rows, made dense once for many kernels that each read a few of these columns."""
 
     values: Array  # (n, c), a column after the other
     places: dict[int, int]  # of the columns by their number among all

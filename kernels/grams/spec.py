@@ -240,7 +240,7 @@ def _format_spec(spec: KernelSpec) -> str:
 
 
 def format_kernel(spec: KernelSpec, columns: Sequence[int | str] | None) -> str:
-    """Return the short text of a kernel with column numbers (in ranges) or names, without parameters at their defaults."""
+    """Return the short text of a kernel with column numbers (in ranges) or names, without parameters that have their default."""
     known = KERNELS[spec.name].parameters
     params = [(key, value) for key, value in spec.params if key not in known or value != known[key].default]
     text, shown = spec.name, ",".join(f"{key}={_quote(value) if isinstance(value, str) else repr(value)}" for key, value in params)

@@ -1,7 +1,7 @@
 """Kernels of numbers without complete blocks: written into a packed bank, or summed into decision values.
 
 :mod:`blocks` fills complete blocks. Here all kernels over one set of features are computed one strip of rows at a time, so that the strip
-stays in the cache. Each entry is then written or added once, with the bits of :func:`blocks.gram_block`.
+stays in the cache. Each entry is then written or added once, bit-identical to :func:`blocks.gram_block`.
 """
 
 from __future__ import annotations
@@ -76,8 +76,11 @@ def kernel_decisions(specs: Sequence[KernelSpec], weights: Array, X: object, Z: 
 def packed_bytes(specs: Sequence[KernelSpec], n: int, d: int) -> int:
     """Return an upper bound of the memory of :func:`packed_grams` over n rows of d features, in addition to the rows and ``out``.
 
-    It covers the rows of one set of features (taken, padded and transposed), a tile of every kind of sums, a copy of part of each, and
-    strips of all kernels.
+    The bound covers, for one set of features:
+
+    * copies of its rows: selected, padded and transposed;
+    * one tile for each kind of sums, and partial copies of the tiles;
+    * the strips of all kernels.
     """
     size, rows, largest = tile_size(n), 8 * n + 8 * BLAS_SIDE, 0
     for (_, columns), members in group_by_columns(specs).items():
@@ -112,7 +115,7 @@ class _StripBuffers:
         return self._entries[: k * rows * width].reshape(k, rows, width)
 
     def copy_part(self, number: int, part: Array) -> Array:
-        """Return a copy of a part of a tile, as narrow as possible, because the writers compute complete rows."""
+        """Return a copy of a part of a tile, as narrow as possible, because the functions that write it compute complete rows."""
         rows, width = part.shape
         while len(self._sums) <= number:
             self._sums.append(np.zeros(0))

@@ -103,7 +103,9 @@ def _write_squarings(work: Array, rows: int, width: int, squarings: Array, slots
 def _decay_tile(
     sums: Array, height: int, width: int, base: float, squarings: Array, slots: Array, out: Array, i: int, j: int, work: Array, keep: Array
 ) -> None:
-    """Write one base kernel and its powers. It is copied to ``keep`` if that has rows; if base is 0, it is read from ``sums``."""
+    """Write one base kernel and its powers. The base kernel is copied to ``keep`` if ``keep`` has rows; if base is 0, it is read from
+    ``sums``.
+    """
     for r in range(0, height, STRIP_ROWS):
         rows = min(STRIP_ROWS, height - r)
         if base > 0.0:
@@ -177,7 +179,7 @@ def new_tile(size: int) -> Array:
 
 @dataclass(frozen=True)
 class Powers:
-    """Kernels ``(gamma sum + coef0)^p`` with one gamma and coef0: degrees p, ascending, and the position of each."""
+    """Kernels ``(gamma * sum + coef0)^p`` with one gamma and coef0: degrees p, ascending, and the position of each."""
 
     gamma: float
     coef0: float
@@ -253,7 +255,7 @@ def write_powers(sums: Array, powers: Powers, to: Target, mirror: bool, work: Wo
 # Tiles of sums over pairs of rows, many kinds at once: dense rows through BLAS or term by term, sparse rows through their non-zeros.
 
 MAX_DIRECT_COLUMNS = 16
-"""Up to this number of features, inner products and distances are summed term by term, which gives exact zeros, has no cancellation, and is
+"""Up to this number of features, inner products and distances are summed term by term. This gives exact zeros, has no cancellation, and is
 as fast as BLAS.
 """
 

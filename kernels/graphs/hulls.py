@@ -19,7 +19,7 @@ Keys = NDArray[Any]  # Names of nodes, integers of one type.
 class Hull:
     """A set of W nodes with all their ancestors, as positions in the order of joining, and their penalties d > 0.
 
-    The ancestors of node w, including itself, are ``indices[indptr[w]:indptr[w + 1]]``, ascending, so w is the last one.
+    The ancestors of node w, including itself, are ``indices[indptr[w]:indptr[w + 1]]``, ascending, so w is the last index.
     """
 
     record_name: ClassVar[str] = "Hull"
@@ -40,7 +40,8 @@ class Hull:
         return self.transposed.rows[self.transposed.indptr[v] : self.transposed.indptr[v + 1]]
 
     def joined(self, d: ArrayLike, parents: Sequence[Sequence[int]]) -> Hull:
-        """Return the hull extended by nodes with penalties d, whose ancestors are those of their parents, so that the result is a hull.
+        """Return the hull extended by nodes with penalties d. The ancestors of a new node are the ancestors of its parents and the node
+        itself, so the result is a hull.
 
         ``parents`` are the positions of all parents of each node: nodes of the hull, or earlier nodes of this list. Raises ValueError if a
         penalty is not positive and finite, or a parent is missing.
@@ -122,8 +123,8 @@ class NodeSet:
     ) -> NodeSet:
         """Return the set extended by nodes ``(m, width)``, in their order, each preceded by its missing ancestors.
 
-        ``parents(key)`` returns all parents of a node, ``penalties(keys)`` their d. Nodes whose hull does not fit into ``limit`` are left
-        out.
+        ``parents(key)`` returns all parents of a node, ``penalties(keys)`` the penalties d. Nodes whose hull does not fit into ``limit``
+        are left out.
         """
         places, new, links = dict(self.places), [], []
         for key in np.ascontiguousarray(nodes, self.keys.dtype):

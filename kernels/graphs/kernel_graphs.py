@@ -47,7 +47,7 @@ class KernelDag(Protocol):
         ...
 
     def depth(self, keys: Keys) -> np.ndarray:
-        """Return the depth of nodes ``(m, width)``, shape ``(m,)``: 0 for roots, and larger than that of the parents for a child."""
+        """Return the depth of nodes ``(m, width)``, shape ``(m,)``: 0 for roots; a child is deeper than its parents."""
         ...
 
     def penalties(self, keys: Keys) -> np.ndarray:
@@ -93,7 +93,7 @@ class KernelGrid:
 
     @property
     def width(self) -> int:
-        """Number of dimensions, one integer of the name each."""
+        """Number of dimensions; a node's name has one integer per dimension."""
         return len(self.chains)
 
     @cached_property
@@ -128,7 +128,7 @@ class KernelGrid:
         return self._steps(key, np.flatnonzero(key), -1)
 
     def _steps(self, key: Keys, chains: Keys, by: int) -> Keys:
-        """Return the nodes one step along each of some chains, without an array of all chains by all chains."""
+        """Return the nodes one step along each of the given chains, without building an array of ``width x width`` entries."""
         nodes = np.repeat(key[None], len(chains), axis=0)
         nodes[np.arange(len(chains)), chains] += by
         return nodes
@@ -163,7 +163,7 @@ class KernelGrid:
 
     @property
     def shrinks(self) -> float:
-        """``a`` (or its smallest power) if all kernels decay from 1, wider ones first; else 0."""
+        """``a`` (or its smallest power) if all kernels decay from 1 and wider kernels come first; else 0."""
         if not all(_is_decaying(chain) for chain in self.chains) or any(scale != 1.0 for scales in self.scales or () for scale in scales):
             return 0.0
         return self.a if self.a >= 1 else self.a ** (int(self.lengths.sum()) if self.limit is None else self.limit)

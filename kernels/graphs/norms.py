@@ -57,7 +57,7 @@ def gauge(hull: Hull, norms: FloatArray, rho: float) -> float:
 
 
 def start_weights(hull: Hull) -> FloatArray:
-    """Return initial weights 1 / (W d_w^2), which need no norms: equal shares for the nodes, each as if it had no ancestors."""
+    """Return initial weights 1 / (W d_w^2), which need no norms. They give the nodes equal shares, as if no node had ancestors."""
     return 1.0 / (hull.size * hull.d * hull.d)
 
 
@@ -65,8 +65,8 @@ def joint_weights(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
     """Return argmin over delta of 1/2 sum_w norms_w^2 / delta_w, ``(W,)``; the minimum is 1/2 Omega^2. For zero norms return the start
     weights.
 
-    A zero norm gives a weight of zero (for rho = 2 too, unless a descendant has a norm), and no later step changes it. Callers therefore
-    smooth the norms: sqrt(norms^2 + eps^2).
+    A zero norm gives a weight of zero (for rho = 2 too, unless a descendant has a non-zero norm), and no later step changes it. Callers
+    therefore smooth the norms: sqrt(norms^2 + eps^2).
     """
     top = float(norms.max(initial=0.0))
     if top == 0:
@@ -124,9 +124,9 @@ def dual_bound(
     """Bound the squared dual gauge of sqrt(forms), ``(W,)``, without further data. For a norm inside the nodes, pass the square of its dual
     norm.
 
-    Starts at eta >= 0 with any sum: :func:`dual_shares`, or the last bound's eta. Every pass multiplies eta by a power of (d psi / d eta) /
-    psi, which leaves a maximiser unchanged. The power starts at 1/rho, which raises psi, and grows from pass to pass as long as psi rises.
-    It ends after ``passes``, or when the two bounds agree to within the relative tolerance ``tight``.
+    The start is eta >= 0 with any sum: :func:`dual_shares`, or the last bound's eta. Every pass multiplies eta by a power of (d psi / d
+    eta) / psi, which leaves a maximiser unchanged. The power starts at 1/rho, which raises psi, and grows from pass to pass as long as psi
+    rises. The search ends after ``passes``, or when the two bounds agree to within the relative tolerance ``tight``.
     """
     if not np.any(forms > 0):
         return DualBound(0.0, 0.0, eta)
@@ -162,7 +162,9 @@ def effective_weights(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float
 
 
 class DualPoint(NamedTuple):
-    """A dual point. Its value is max over 0 <= t <= step_bound of t linear - t^2 (square + bound) / 2, for a bound of the dual gauge."""
+    """A dual point. Its value is ``max over 0 <= t <= step_bound of t * linear - t^2 * (square + bound) / 2``, for a bound of the dual
+    gauge.
+    """
 
     linear: float  # c'beta - kink ||beta||_1
     square: float  # sum_i ridge_i beta_i^2
@@ -205,7 +207,9 @@ def log_sums(
     indptr: IntArray, indices: IntArray, below_indptr: IntArray, below: IntArray, log_d: FloatArray, log_eta: FloatArray,
     powers: FloatArray, rho: float, zeta: FloatArray, slopes: FloatArray,
 ) -> None:  # fmt: skip
-    """Write log zeta_w, and log d psi / d eta_i for powers_w = log M_w^rhobar; both are log-sum-exps over ancestors and descendants."""
+    """Write log zeta_w, and log d psi / d eta_i for powers_w = log M_w^rhobar. The first are log-sum-exps over ancestors, the second over
+    descendants.
+    """
     n = log_d.size
     for w in range(n):
         top = -np.inf

@@ -21,8 +21,8 @@ DEFAULT_GRAPH = "subsets(gaussian)"
 
 GRAPH_FORM = "subsets(KERNEL[; depth=D]) or grid(KERNEL; KERNEL; ...[; depth=D])"
 KERNEL_WORDS = ("gaussian", "monomial", "hermite")
-"""Kernels of single features in addition to those of KernelSpec: width in standard deviations; powers and Hermite polynomials up to a
-degree.
+"""Kernels of single features in addition to those of KernelSpec: Gaussians with a width in standard deviations; powers and Hermite
+polynomials up to a degree.
 """
 
 _TEXT = re.compile(r"\s*(subsets|grid)\s*\((.*)\)\s*", re.DOTALL)
@@ -36,7 +36,7 @@ Close = Callable[[KernelSpec], KernelSpec]  # closes a kernel over some data
 
 
 def closed_anywhere(spec: KernelSpec) -> KernelSpec:
-    """Return a kernel closed without data: numbers replace names, so that errors independent of the data are found."""
+    """Return the kernel closed without data. Column numbers replace names, so that errors independent of the data are found."""
     return spec.closed(lambda: {name: _SOME_COLUMN + crc32(name.encode()) for name in spec.column_names}, lambda columns: 1.0)
 
 
@@ -76,8 +76,8 @@ def check_graph(graph: object, a: float = 2.0) -> None:
 
 
 def graph_record(graph: object) -> object:
-    """Return a graph as stored in a parameter record: texts and lists unchanged, graph objects written out, and of other
-    objects the class.
+    """Return a graph as stored in a parameter record: texts and lists unchanged, graph objects written out, and for other objects the name
+    of the class.
     """
     if isinstance(graph, KernelGrid):
         return {"chains": [[str(spec) for spec in chain] for chain in graph.chains], "depth": graph.limit, "a": graph.a}

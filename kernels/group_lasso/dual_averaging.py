@@ -13,7 +13,7 @@ per feature records whether its group may be active; the sums of all other featu
 once per round.
 
 A round has a fixed number of rows, independent of how calls split the stream. The rows of an incomplete round wait, with their slopes,
-until it is complete, so splitting the stream differently changes no bit.
+until the round is complete. Results are therefore bit-identical however the stream is split.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .step_lengths import intercept_after
 
 BAR_MARGIN = 1e-9  # Relative margin by which a sum may fall short and its group still counts as active: round-off is a millionth of that.
 MIN_PREFETCH_FEATURES = 1 << 16
-"""Number of features above which the sums do not fit in the cache, so that those of the next row are prefetched."""
+"""Number of features above which the sums do not fit in the cache, so that the sums of the next row are prefetched."""
 
 
 class Rows(NamedTuple):
@@ -46,7 +46,13 @@ N_TOTALS = 6  # Sums that a machine has beside those of its features, see `advan
 
 
 class Rule(NamedTuple):
-    """Settings of a stream: number of the loss, rows per round, gamma, ``rho gamma``, whether there is an intercept, and its steepness."""
+    """Settings of a stream.
+
+    * ``loss``: the number of the loss.
+    * ``batch``: rows per round.
+    * ``gamma``, and ``fade``, which is ``rho * gamma``.
+    * ``intercept``: whether there is an intercept; ``steepness``: its steepness.
+    """
 
     loss: int
     batch: int
@@ -72,8 +78,8 @@ def note_loss(rule: Rule, y: Entry, weight: Entry, product: Entry, totals: Array
 
 @compiled(inline=True)
 def move_intercept(rule: Rule, slope: float, share: float, totals: Array) -> None:
-    """Move the intercept at the end of a round; ``slope`` is that of the mean loss, ``share`` the weight of one row in the
-    round's means.
+    """Move the intercept at the end of a round. ``slope`` is the slope of the mean loss, ``share`` the weight of one row in the round's
+    means.
     """
     mean = share * totals[5]
     totals[4] += mean * mean
@@ -85,8 +91,9 @@ def move_intercept(rule: Rule, slope: float, share: float, totals: Array) -> Non
 class ActiveGroups(NamedTuple):
     """The groups that may be non-zero, updated from round to round; everything follows from the sums.
 
-    ``flags`` is uint8, one bit per feature, set if its group may be non-zero. ``scales``, float64 ``(n_groups, 2)``, is ``[1 - t k_g /
-    ||c_g||]_+`` with the round in which it was computed; round 0 means never active.
+    * ``flags``, uint8: one bit per feature, set if its group may be non-zero.
+    * ``scales``, float64 ``(n_groups, 2)``: ``[1 - t k_g / ||c_g||]_+``, and the round in which it was computed; round 0 means that the
+      group was never active.
     """
 
     flags: Array
@@ -225,7 +232,7 @@ def _activate(active: ActiveGroups, groups: Groups, j: Entry) -> None:
 
 @compiled(inline=True)
 def _add_row(indices: Array, values: Array, first: Entry, last: Entry, step: float, sums: Array, flags: Array, bar: float) -> bool:
-    """Add ``step x`` to the sums; return whether a sum that exceeds the threshold ``bar`` has no bit set."""
+    """Add ``step * x`` to the sums. Return whether a sum exceeds the threshold ``bar`` although its bit is not set."""
     must_activate = False
     for p in range(first, last):
         j = np.uint32(indices[p])
@@ -240,7 +247,9 @@ def _add_rows(
     rows: Rows, first: int, last: int, slopes: Array, share: float, sums: Array, active: ActiveGroups, groups: Groups, bar: float,
     total: float,
 ) -> float:  # fmt: skip
-    """Add ``share slope x`` of some rows to the sums, in order, and activate groups; return ``total + share slope + ...``."""
+    """Add ``share * slope * x`` of some rows to the sums, in order, and activate groups. Return ``total`` plus the sum of ``share *
+    slope``.
+    """
     indptr, order, indices, values = rows.indptr, rows.order, rows.indices, rows.values
     flags, overlap, ahead = active.flags, groups.feature_starts.size > 0, len(order) if sums.size > MIN_PREFETCH_FEATURES else 0
     for at in range(first, last):
@@ -288,14 +297,20 @@ def advance_average(
     rows: Rows, target: Array, weight: Array, open_rows: Rows, open_slopes: Array, rule: Rule, groups: Groups,
     sums: Array, active: ActiveGroups, counts: Array, totals: Array, slopes: Array, mean: Array, finish: bool,
 ) -> int:  # fmt: skip
-    """Process rows by dual averaging; return the position in the order of the first row in the open round, or -1 if that round began
+    """Process rows by dual averaging. Return the position in the order of the first row in the open round, or -1 if that round began
     earlier.
 
-    ``target`` and ``weight`` are targets (labels -1 and 1) and weights of the rows; rows of weight 0 are skipped. ``open_rows`` and
-    ``open_slopes`` are the rows of the open round from earlier calls, and their slopes. The function changes the sums s, the active groups,
-    ``counts`` (closed rounds; rows of the open one) and ``totals``: the bias, the sums of losses, of weights, of the biases of all rounds,
-    and of the squared mean weights of rounds, and the weight of the open round. It also writes the slope of each row. ``mean``, unless it
-    is empty, accumulates the weights of all rounds. ``finish`` closes the open round after the last row, even if it is incomplete.
+    ``target`` holds the targets (labels -1 and 1) and ``weight`` the weights of the rows; rows of weight 0 are skipped. ``open_rows`` holds
+    the rows of the open round from earlier calls, and ``open_slopes`` their slopes. ``finish`` closes the open round after the last row,
+    even if it is incomplete.
+
+    The function changes its arguments:
+
+    * The sums s and the active groups.
+    * ``counts``: the number of closed rounds, and the number of rows in the open round.
+    * ``totals``: six numbers as in :class:`gramplane.kernels.group_lasso.streams.StreamPoint`.
+    * ``slopes``: the slope of each row.
+    * ``mean``, unless it is empty: the sum over the rounds of the model's weights.
     """
     n, first, n_open, at, longest = len(rows.order), 0, len(open_rows.order), 0, 0
     for i in rows.order:
@@ -354,7 +369,7 @@ def advance_fobos(
 ) -> int:  # fmt: skip
     """Process rows by forward-backward splitting; arguments as in `gramplane.kernels.group_lasso.dual_averaging.advance_average`.
 
-    ``weights`` are those of the current round. ``mean`` is work space of the same length.
+    ``weights`` are the model's weights in the current round. ``mean`` is work space of the same length.
     """
     n, first, n_open = len(rows.order), 0, len(open_rows.order)
     for at in range(n + 1):

@@ -49,7 +49,8 @@ class PathEnd(NamedTuple):
 
 
 def balanced_slopes(problem: RowProblem) -> FloatArray:
-    """Return the slopes of the best model without features, equal for all rows of a class; with a bias they sum to 0 in each task."""
+    """Return the slopes of the best model without features. They are equal for all rows of a class; with a bias they sum to 0 in each task.
+    """
     shares = np.ones(len(problem.y))
     if problem.fit_bias:
         for span in problem.rows.spans:
@@ -61,7 +62,9 @@ def balanced_slopes(problem: RowProblem) -> FloatArray:
 
 
 def best_constants(problem: RowProblem) -> FloatArray:
-    """Return the biases of the best model without features: in each task the label with more weight; zeros without biases."""
+    """Return the biases of the best model without features: in each task the label with the larger total weight. Without biases, return
+    zeros.
+    """
     if not problem.fit_bias:
         return np.zeros(problem.rows.n_tasks)
     return np.array([1.0 if problem.cost[s] @ problem.y[s] >= 0.0 else -1.0 for s in problem.rows.spans])
@@ -167,7 +170,7 @@ def _end_at(problem: RowProblem, copies: FloatArray, biases: FloatArray, slopes:
 
 
 class _Path:
-    """State of the interior-point method. The linear cones are the rows whose loss can be positive: those with positive weight that a bias
+    """State of the interior-point method. The linear cones are the rows whose loss can be positive: rows with positive weight that a bias
     alone does not satisfy.
     """
 
@@ -184,7 +187,7 @@ class _Path:
         self._t, self._z = np.ones(len(self._terms.weight)), self._first_duals()
 
     def _first_duals(self) -> FloatArray:
-        """Return dual values inside the terms' cones; the part of an entry beyond its absolute norm is assigned to its group."""
+        """Return dual values inside the terms' cones. If an entry exceeds its absolute norm, the excess is assigned to its group."""
         terms, penalty = self._terms, self._problem.penalty
         pull, inner = self._pull(self._a * self._y), self._problem.lam * np.tile(penalty.inner[penalty.owner], self._problem.rows.n_tasks)
         own = np.clip(pull, -START * inner, START * inner) if terms.n_groups else pull
@@ -224,10 +227,10 @@ class _Path:
         return float(self._cost @ self._xi + self._terms.weight @ self._t)
 
     def _better(self, best: PathEnd | None, steps: int, stop: str, tol: float) -> PathEnd:
-        """Return the best certificate so far, with terms set to 0 if they are closer to 0 than their dual is to the boundary of its cone.
+        """Return the best certificate so far. Terms that are closer to 0 than their dual is to the boundary of its cone are set to 0.
 
         The rule compares a term's share of the objective with the share of its weight that the dual leaves unused; if that fails, with a
-        fraction of it.
+        fraction of the latter.
         """
         terms, problem = self._terms, self._problem
         u = self._v[terms.entries]
@@ -282,8 +285,8 @@ class _Path:
         return primal, min(dual, terms.border((terms.weight, self._z), (np.zeros_like(self._t), step.z), scaling.squares[1]))
 
     def _directions(self, scaling: _Scaling) -> Callable[[FloatArray, FloatArray, Pair], _Step]:
-        """Return a function that solves the Newton equations at this point, for right-hand sides of the rows' two cones and of
-        the terms.
+        """Return a function that solves the Newton equations at this point. Its arguments are right-hand sides for the rows' two cones and
+        for the terms.
         """
         problem, terms, y, n_tasks = self._problem, self._terms, self._y, self._problem.rows.n_tasks
         of_m, of_xi = self._a / self._m, self._e / self._xi

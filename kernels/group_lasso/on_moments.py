@@ -74,7 +74,7 @@ def row_moments(X: Rows, y: Array, cost: Array, *, shift: Array | None = None, c
 
 
 def _pieces(codes: Array | None, n_tasks: int, n: int, height: int) -> Iterator[tuple[int, Array | slice]]:
-    """Yield pieces of the rows of each task, ascending; a range if there is one task."""
+    """Yield pieces of the rows of each task, ascending; ranges if there is only one task."""
     if codes is None:
         yield from ((0, slice(lo, min(lo + height, n))) for lo in range(0, n, height))
         return
@@ -86,7 +86,7 @@ def _pieces(codes: Array | None, n_tasks: int, n: int, height: int) -> Iterator[
 
 
 def _filled(buffer: Array, blocks: list[Rows], shift: Array | None) -> Array:
-    """Return the rows of blocks side by side, copied to the buffer unless they can be used in place."""
+    """Return the rows of the blocks side by side. They are copied to the buffer unless a block can be used in place."""
     if len(blocks) == 1 and shift is None and isinstance(blocks[0], np.ndarray):
         block = blocks[0]
         if block.dtype == np.float64 and block.flags.c_contiguous and block.flags.aligned:
@@ -104,8 +104,10 @@ def _filled(buffer: Array, blocks: list[Rows], shift: Array | None) -> Array:
 class Moments:
     """Weighted sums over the rows, task by task, about the means if there is a bias.
 
-    ``gram`` is ``(n_tasks, p, p)`` and ``cross`` ``(n_tasks, p)``; ``square`` is the sum of ``c y^2`` over all tasks. ``means``,
-    ``(n_tasks, p)``, and ``centres``, ``(n_tasks,)``, are the means of the columns and of y; 0 without a bias.
+    * ``gram`` is ``(n_tasks, p, p)``, ``cross`` is ``(n_tasks, p)``.
+    * ``square`` is the sum of ``c y^2`` over all tasks.
+    * ``means``, ``(n_tasks, p)``, are the means of the columns; 0 without a bias.
+    * ``centres``, ``(n_tasks,)``, are the means of y; 0 without a bias.
     """
 
     gram: FloatArray
@@ -251,7 +253,7 @@ class _Descent:
         return ahead if ahead.objective < swept.objective else swept
 
     def _point(self, copies: FloatArray) -> _Point:
-        """Return image, objective and gap; the image is recomputed so that its round-off does not accumulate."""
+        """Return image, objective and gap. The image is recomputed so that its round-off does not accumulate."""
         moments, weights = self._moments, self._penalty.scatter(copies)
         image = np.einsum("qij,qj->qi", moments.gram, weights)
         shared = float(np.sum(moments.cross * weights))
@@ -285,9 +287,10 @@ def extrapolate(first: FloatArray, path: FloatArray) -> FloatArray | None:
 class WorkingColumns:
     """Batches of columns of rows, task after task; has the interface of :class:`gramplane.kernels.group_lasso.row_problem.TaskRows`.
 
-    ``cost``, ``(n,)``, are the row weights for which Gram matrices are cached. ``centre`` subtracts the means (by these weights) from dense
-    columns; a bias compensates for it, and sums lose no digits. ``edges``, int64 ``(n_tasks + 1,)``, marks where tasks begin [default: one
-    task].
+    * ``cost``, ``(n,)``: the row weights for which Gram matrices are cached.
+    * ``centre``: whether the means (by these weights) are subtracted from dense columns. A bias compensates for it, and sums lose no
+    digits.
+    * ``edges``, int64 ``(n_tasks + 1,)``: where tasks begin [default: one task].
     """
 
     def __init__(self, cost: FloatArray, centre: bool, edges: Array | None = None) -> None:
@@ -343,7 +346,7 @@ class WorkingColumns:
         return target_moments(row_moments(self._blocks, target, cost, codes=codes, n_tasks=self.n_tasks), fit_bias)
 
     def _cached_moments(self, target: FloatArray) -> FloatArray:
-        """Return raw moments for the weights whose Gram matrices are cached."""
+        """Return raw moments for the row weights whose Gram matrices are cached."""
         while self._n_summed < len(self._blocks):
             self._widen(self._n_summed)
             self._n_summed += 1
@@ -368,7 +371,7 @@ class WorkingColumns:
         self._grams = grams
 
     def _products(self, k: int, span: slice) -> FloatArray:
-        """Return the weighted products of the columns of batches up to k with those of batch k, over the rows of one task."""
+        """Return the weighted products of the columns of batches up to k with the columns of batch k, over the rows of one task."""
         new, cost = self._part(self._blocks[k], span), self._cost[span]
         flat = float(cost[0]) if len(cost) and (cost == cost[0]).all() else None
         weighted = new if flat is not None else (sp.diags_array(cost) @ new if sp.issparse(new) else new * cost[:, None])

@@ -41,9 +41,11 @@ REQUIRES = ("values", "slopes", "bends", "dual_value")  # What the solvers need 
 class RowSolution(NamedTuple):
     """The end of a solve.
 
-    ``copies``, ``(n_tasks, n_copies)``, is v. ``slopes``, ``(n,)``, is minus the derivative of each row's loss; once scaled, these are the
-    dual variables. ``objective`` and ``gap`` are P and P - D over these columns. ``steps`` counts sweeps, Newton steps, proximal steps or
-    interior-point steps. ``stop`` is ``"gap"``, ``"max_iter"`` or ``"no_progress"``.
+    * ``copies``, ``(n_tasks, n_copies)``: v.
+    * ``slopes``, ``(n,)``: minus the derivative of each row's loss; once scaled, these are the dual variables.
+    * ``objective``, ``gap``: P, and P - D over these columns.
+    * ``steps``: number of sweeps, Newton steps, proximal steps or interior-point steps.
+    * ``stop``: ``"gap"``, ``"max_iter"`` or ``"no_progress"``.
     """
 
     copies: FloatArray
@@ -81,7 +83,7 @@ def best_bias(loss: RowLoss, y: FloatArray, cost: FloatArray, z: FloatArray, sta
 
 
 def biases_at(problem: RowProblem, z: FloatArray, start: FloatArray) -> FloatArray:
-    """Return the best bias of each task at ``z_i = x_i'w_q``; zeros without biases."""
+    """Return the best bias of each task at ``z_i = x_i'w_q``. Without biases, return zeros."""
     if not problem.fit_bias:
         return np.zeros(problem.rows.n_tasks)
     loss, y, cost = problem.loss, problem.y, problem.cost
@@ -123,7 +125,8 @@ def share_of_largest(share: float, largest: float, targets: FloatArray, cost: Fl
     """Return ``share`` times the smallest lam that selects nothing (`lambda_max`).
 
     If targets are constant up to rounding, return that lam itself; if no feature is correlated with them, any positive value. ``targets``
-    are ``(n,)`` or ``(n_machines, n)``, with row costs ``cost``. ``size`` is the magnitude of what was subtracted from them.
+    are ``(n,)`` or ``(n_machines, n)``, with row costs ``cost``. ``size`` is the magnitude of the shift that was subtracted from the
+    targets.
     """
     used = np.atleast_2d(targets)[:, cost > 0]
     size = max(size, float(np.abs(used).max(initial=0.0)))
@@ -134,8 +137,8 @@ def share_of_largest(share: float, largest: float, targets: FloatArray, cost: Fl
 def lambda_max(problem: RowProblem) -> float:
     """Return the smallest lam at which all weights are zero.
 
-    For the hinge, which has many dual solutions there, the dual that treats the rows of a class alike is used: from the returned lam on,
-    all weights are zero.
+    The hinge has many dual solutions there. The solution that treats the rows of a class alike is used: from the returned lam on, all
+    weights are zero.
     """
     with one_thread():
         if isinstance(problem.loss, Hinge):
@@ -209,7 +212,7 @@ class _Solver:
         return None
 
     def _towards(self, at: _Point, copies: FloatArray) -> _Point | None:
-        """Return the first point on the way to some copies that is lower: the full step, a half, a quarter, …."""
+        """Return the first lower point on the way to the given copies; the full step, a half, a quarter and so on are tried."""
         problem, share = self._problem, 1.0
         z = problem.rows.decide(problem.penalty.scatter(copies))
         for _ in range(MAX_HALVINGS):
@@ -239,7 +242,7 @@ class _Solver:
         return self.solution(at, limit, "max_iter")
 
     def _proximal(self, ahead: _Point, curvature: float) -> tuple[_Point, float]:
-        """Return the proximal point of an extrapolated one, and the curvature for which the quadratic upper bound held."""
+        """Return the proximal point of the extrapolated point, and the curvature for which the quadratic upper bound held."""
         problem, penalty = self._problem, self._problem.penalty
         slope = problem.rows.slopes(problem.cost * problem.loss.slopes(problem.y, ahead.f))[:, penalty.members]
         while True:

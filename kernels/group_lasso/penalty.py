@@ -38,8 +38,9 @@ MAX_ROOT_STEPS = 100  # Newton steps after which the root of a group's shrunk no
 class GroupPenalty:
     """Groups of features and their weights; ``lam`` is passed to the methods that need it.
 
-    Group g has the copies ``indptr[g]:indptr[g + 1]``, and copy p is of feature ``members[p]``. ``kappa`` and ``inner``, float64
-    ``(n_groups,)``, are the weights of the Euclidean and of the absolute norm (r_g); neither is negative, and not both are 0.
+    Group g has the copies ``indptr[g]:indptr[g + 1]``, and copy p is of feature ``members[p]``. ``kappa``, float64 ``(n_groups,)``, holds
+    the weights of the Euclidean norms, and ``inner``, float64 ``(n_groups,)``, the weights r_g of the absolute norms. No weight is
+    negative, and the two weights of a group are not both 0.
     """
 
     indptr: Array
@@ -59,7 +60,7 @@ class GroupPenalty:
 
     @cached_property
     def owner(self) -> Array:
-        """int64 ``(n_copies,)`` group of each copy."""
+        """The group of each copy, int64 ``(n_copies,)``."""
         return np.repeat(np.arange(self.n_groups), np.diff(self.indptr))
 
     @cached_property
@@ -86,8 +87,8 @@ class GroupPenalty:
     def dual_norms(self, slopes: FloatArray) -> FloatArray:
         """Return, per group, the smallest s with ``||S(z_g, s r_g)|| <= s kappa_g`` for z ``(n_tasks, n_features)``.
 
-        ``Omega*(z)`` is their maximum: z is dual feasible if it is at most lam. lambda_max is the value for the loss's negative gradient at
-        the intercept-only fit.
+        ``Omega*(z)`` is the maximum over the groups: z is dual feasible if ``Omega*(z)`` is at most lam. lambda_max is ``Omega*`` of the
+        loss's negative gradient at the intercept-only fit.
         """
         out = np.empty(self.n_groups)
         _dual_norms(np.ascontiguousarray(slopes, dtype=np.float64), self.indptr, self.members, self.kappa, self.inner, out)
@@ -140,8 +141,8 @@ def single_features(n_features: int, kappa: float = 1.0, inner: float = 0.0) -> 
 
 
 def edge_groups(edges: object, n_features: int) -> tuple[Array, Array]:
-    """Return ``(indptr, members)`` of the graph lasso: each edge is a group of two features, each feature without an edge a group of its
-    own.
+    """Return ``(indptr, members)`` of the graph lasso: each edge is a group of two features, and each feature without an edge is a group of
+    its own.
 
     ``edges``, ``(m, 2)``, are pairs of features in any order. Groups are the edges as given, then the single features, ascending (Yang
     2011, Remark 5). Raises ValueError if an edge is not a pair, names a feature that does not exist, joins a feature to itself, or is
@@ -173,8 +174,8 @@ def _is_repeated(rows: Array) -> Array:
 
 @compiled
 def _dual_norms(z: Array, indptr: Array, members: Array, kappa: Array, inner: Array, out: Array) -> None:
-    """Write the root of h(s) = ||S(z, s r)|| - s kappa for each group; h is convex and falls, so Newton steps from below never pass the
-    root.
+    """Write the root of h(s) = ||S(z, s r)|| - s kappa for each group. h is convex and decreasing, so Newton steps from below never pass
+    the root.
     """
     for g in range(kappa.size):
         k, r = kappa[g], inner[g]
@@ -217,12 +218,13 @@ def _dual_norms(z: Array, indptr: Array, members: Array, kappa: Array, inner: Ar
 class Groups(NamedTuple):
     """Groups in the form that compiled loops read; without groups each feature stands alone and has the threshold ``single``.
 
-    Group g holds ``members[starts[g]:starts[g + 1]]``; if ``members`` is empty, the positions themselves. ``owner`` is the int32 group of
-    each feature; it is empty if all groups have one size and are contiguous, and the group is then ``j * magic >> 32``. ``feature_starts``
-    and ``feature_groups`` list the groups of each feature if groups overlap, else they are empty. ``cost`` and ``inner``, float64
-    ``(n_groups,)``, are k_g and tau_g. ``single`` is the threshold of a feature alone; if all groups have equal size and weights
-    (``even``), their ``k_g + tau_g``. ``zero_level`` is the smallest ``tau_g + k_g / sqrt(d_g)``: a group is zero while no member exceeds
-    it.
+    * ``members``, ``starts``: group g holds ``members[starts[g]:starts[g + 1]]``; if ``members`` is empty, the positions themselves.
+    * ``owner``: the int32 group of each feature. It is empty if all groups have one size and are contiguous; the group is then
+      ``j * magic >> 32``.
+    * ``feature_starts``, ``feature_groups``: the groups of each feature if groups overlap, else empty.
+    * ``cost``, ``inner``: k_g and tau_g, float64 ``(n_groups,)`` each.
+    * ``single``: the threshold of a feature alone; if all groups have equal size and weights (``even``), their ``k_g + tau_g``.
+    * ``zero_level``: the smallest ``tau_g + k_g / sqrt(d_g)``; a group is zero while no member exceeds it.
     """
 
     starts: Array
@@ -239,7 +241,7 @@ class Groups(NamedTuple):
 
 
 def stream_groups(penalty: GroupPenalty, lam: float) -> Groups:
-    """Return a penalty times ``lam`` in the form that compiled loops read; equal groups of one feature each count as no groups."""
+    """Return a penalty times ``lam`` in the form that compiled loops read. Equal groups of one feature each are treated as no groups."""
     none, owner, magic = np.zeros(0, np.int64), np.zeros(0, np.int32), 0
     cost, inner = lam * penalty.kappa, lam * penalty.inner
     both, d, sizes = cost + inner, penalty.n_features, np.diff(penalty.indptr)
@@ -264,7 +266,8 @@ def stream_groups(penalty: GroupPenalty, lam: float) -> Groups:
 
 
 def neighbours(labels: object, n_features: int) -> Array | None:
-    """Return where each group begins, and the end, int64 ``(n_groups + 1,)``; ``None`` unless labels ascend from feature to feature."""
+    """Return where each group begins, and the end, int64 ``(n_groups + 1,)``. Return ``None`` unless labels ascend from feature to feature.
+    """
     if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iu" or labels.shape != (n_features,) or not n_features:
         return None
     starts = np.empty(n_features + 1, np.int64)
@@ -325,7 +328,7 @@ def add_shrunken(values: Array, groups: Groups, factor: float, fade: float, step
 
     This is the closed form of dual averaging (Yang 2011, Theorem 1: equations (3.10), (3.12), (3.14)) with sums in place of means: values
     s, factor t, fade ``rho gamma sqrt(t)`` and step ``-1/(gamma sqrt(t))``. Each of several overlapping groups has its own copy, and the
-    copies are added. With factor eta, fade 0 and step 1 it is the proximal step of a gradient method.
+    copies are added. With factor eta, fade 0 and step 1 the result is the proximal step of a gradient method.
     """
     omega, size = 0.0, abs(step)
     if groups.cost.size == 0:

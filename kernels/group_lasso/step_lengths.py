@@ -27,7 +27,7 @@ def longest_row(indptr: Array, values: Array, weight: Array) -> float:
 
 @dataclass
 class StepWatch:
-    """Watches the losses of a stream and composes the message if steps were too long; ``gamma`` is the weight of the proximity term."""
+    """Watches the losses of a stream and composes the message if steps were too long; ``gamma`` is the weight of the proximal term."""
 
     gamma: float
     message: str = ""
@@ -35,20 +35,20 @@ class StepWatch:
     _longest: float = 0.0  # the largest squared norm of the rows of short calls
 
     def remedy(self, indptr: Array, values: Array, weight: Array) -> str:
-        """Return the remedy for steps on these rows: the parameter, and the value from which on no step overshoots."""
+        """Return the remedy for steps on these rows: the parameter, and the smallest value at which no step overshoots."""
         # Rounded up, so that the number that is told is one that works.
         longest = 1.005 * max(self._longest, longest_row(indptr, values, weight))
         return f"raise gamma={self.gamma:g} to {longest:.3g}, the largest squared norm of the rows, or scale the features"
 
     def remember(self, indptr: Array, values: Array, weight: Array) -> None:
-        """Record the longest row of a short call, which alone says little about earlier ones."""
+        """Record the longest row of a short call; the losses of so few rows say little about earlier steps."""
         if len(weight) < FEW:
             self._longest = max(self._longest, longest_row(indptr, values, weight))
 
     def look(self, losses: Array | float, total: float, target: Array) -> bool:
         """Return whether steps turn out to be too long for the first time.
 
-        The arguments describe the rows just learnt: the loss sums of each model, the sum of their weights, and their targets.
+        The arguments describe the rows just learned: the loss sums of each model, the sum of the rows' weights, and their targets.
         """
         self._reach = max(self._reach, float(np.abs(target).max(initial=0.0)))
         return not self.message and total > 0.0 and bool(np.max(losses) > 0.5 * total * (OVERSHOOT * self._reach) ** 2)

@@ -20,13 +20,15 @@ REQUIRES = ("steepness",)  # What a stream needs of a loss, beside a branch in :
 
 @dataclass(frozen=True)
 class StreamPoint:
-    """The state of a learner: everything needed to continue with identical bits.
+    """The state of a learner: everything needed to continue with bit-identical results.
 
-    ``sums``, ``(n_machines, n_features)``, are sums of the rounds' mean subgradients (FOBOS: the weights). ``counts`` are closed rounds,
-    and rows of the open round. ``totals``, ``(n_machines, N_TOTALS)``, are the bias, the sums of losses, of weights, of the biases of all
-    rounds, and of the squared mean weights of rounds, and the weight of the open round. ``means``, ``(n_machines, n_features)``, are sums
-    of the weights of all rounds; it has no columns if no mean is kept. ``slopes``, ``(n_machines, n_rows)``, belong to the rows of the open
-    round.
+    * ``sums``, ``(n_machines, n_features)``: sums of the rounds' mean subgradients (FOBOS: the weights).
+    * ``counts``: the number of closed rounds, and the number of rows in the open round.
+    * ``totals``, ``(n_machines, N_TOTALS)``: the bias; the sum of the losses; the sum of the row weights; the sum of the biases over all
+      rounds; the sum of the squared mean row weights of the rounds; the row weight of the open round.
+    * ``means``, ``(n_machines, n_features)``: sums of the model's weights over all rounds; no columns if averaging is off.
+    * ``indptr``, ``indices``, ``values``: the rows of the open round.
+    * ``slopes``, ``(n_machines, n_rows)``: their slopes.
     """
 
     record_name: ClassVar[str] = "StreamPoint"
@@ -45,9 +47,12 @@ class StreamPoint:
 class StreamLearner:
     """Linear models on one stream of rows; `take` changes them in place.
 
-    ``penalty`` and ``lam`` are the groups with their weights and the overall weight. ``loss`` is ``"logistic"``, ``"squared"`` or
-    ``"hinge"``. ``gamma`` and ``rho`` are the weight of the proximity term and of its l1 part. ``batch`` is the number of rows per round,
-    and ``average`` keeps the mean of all iterates. ``groups``, if given, is the penalty times ``lam`` in the form that compiled loops read.
+    * ``penalty``: the groups and their weights; ``lam`` is the overall weight of the penalty.
+    * ``loss``: ``"logistic"``, ``"squared"`` or ``"hinge"``.
+    * ``gamma``: the weight of the proximal term; ``rho``: the relative weight of its l1 part.
+    * ``batch``: the number of rows per round.
+    * ``average``: whether to keep the mean of all iterates.
+    * ``groups``, if given: the penalty times ``lam`` in the form that compiled loops read.
     """
 
     def __init__(
@@ -115,7 +120,7 @@ class StreamLearner:
 
     @property
     def losses(self) -> Array:
-        """``(n_machines,)`` sum of the losses, each taken before its row was learned."""
+        """The sum of the losses of each model, ``(n_machines,)``. Each loss is computed before the model learns from the row."""
         return self._totals[:, 1].copy()
 
     @property
@@ -149,7 +154,7 @@ class StreamLearner:
         return active
 
     def _penalties(self, weights: Array) -> Array:
-        """Return Omega of the weights, or NaN if groups overlap and the copies are not known."""
+        """Return Omega of the weights. Return NaN if groups overlap and the copies are not known."""
         if self.penalty.overlapping:
             return np.full(len(weights), np.nan)
         return np.array([self._lam * self.penalty.value(row[None, self.penalty.members]) for row in weights])
@@ -157,14 +162,14 @@ class StreamLearner:
     # -- the state -------------------------------------------------------------------------------------------------------------------
 
     def point(self, copy: bool = True) -> StreamPoint:
-        """Return a copy of the state; with ``copy=False`` the state itself, for a learner that takes no more rows."""
+        """Return a copy of the state. With ``copy=False`` return the state itself, for a learner that takes no more rows."""
         open_rows = self._open.rows
         state = np.array(self._sums, copy=copy), self._counts.copy(), self._totals.copy(), np.array(self._means, copy=copy)
         slopes = np.stack([self._open.slopes(k) for k in range(len(self._sums))])
         return StreamPoint(*state, open_rows.indptr.copy(), open_rows.indices.copy(), open_rows.values.copy(), slopes)
 
     def restore(self, point: StreamPoint) -> StreamLearner:
-        """Take over a state. Information about the groups is recomputed, which changes no bit."""
+        """Take over a state. Information about the groups is recomputed; later results are bit-identical."""
         self._sums, self._counts, self._totals = np.array(point.sums), point.counts.copy(), point.totals.copy()
         self._means, self._open = point.means.copy(), _OpenRows(len(point.sums))
         self._scales[:], self._flags[:] = 0.0, 0

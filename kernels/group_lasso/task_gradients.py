@@ -26,7 +26,7 @@ BATCH_BYTES = 8 << 20  # bytes of the sums of all tasks over some columns
 
 @compiled
 def _sparse_sums(values: Array, rows: Array, starts: Array, weight: Array, codes: Array, sums: Array, squares: bool) -> None:
-    """sums[q, j] += sum of ``weight x`` (or ``weight x^2``) over the rows of task q in column j."""
+    """Add the sum of ``weight * x`` (or ``weight * x^2``) over the rows of task q in column j to ``sums[q, j]``."""
     for j in range(sums.shape[1]):
         for p in range(starts[j], starts[j + 1]):
             i, x = rows[p], np.float64(values[p])
@@ -69,10 +69,10 @@ def task_sums(X: Columns, weight: Array, codes: IntArray, n_tasks: int, *, shift
 def feature_norms(
     X: Columns, weight: Array, codes: IntArray, n_tasks: int, alike: GroupPenalty, *, shift: Array | None, factor: Array | None
 ) -> FloatArray:
-    """Return the dual norm of each column's sums, ``(k,)``, for columns ``(x - shift) factor`` and ``weight`` ``(n,)`` as in
+    """Return the dual norm of each column's sums, ``(k,)``, for columns ``(x - shift) * factor`` and ``weight`` ``(n,)`` as in
     :func:`task_sums`.
 
-    ``alike`` is a penalty of single features that all have the weights of its first.
+    ``alike`` is a penalty of single features; all features have the weights of the first.
     """
     parts = [np.zeros(0)]
     for lo, hi in _batches(shape(X)[1], n_tasks):

@@ -47,8 +47,10 @@ def task_penalty(name: str, n_features: int, r: float) -> GroupPenalty:
 class TaskStream:
     """State of dual averaging between rounds: sums of subgradients, from which weights follow at any time.
 
-    ``t`` counts closed rounds. ``bias``, ``(Q,)``, holds the intercepts, and ``paid``, ``(Q,)``, the sums of the squared weights of each
-    task's rows. ``norms``, ``(d,)``, are the squared norms of the rows of ``sums``, ``(d, Q)``, updated entry by entry.
+    * ``t``: the number of closed rounds.
+    * ``bias``, ``(Q,)``: the intercepts.
+    * ``paid``, ``(Q,)``: the sums of the squared weights of each task's rows.
+    * ``norms``, ``(d,)``: the squared norms of the rows of ``sums``, ``(d, Q)``, updated entry by entry.
     """
 
     t: int
@@ -67,8 +69,8 @@ class TaskStream:
         return TaskStream(self.t, self.sums.copy(), self.bias.copy(), self.paid.copy(), self.norms.copy())
 
     def factors(self, rounds: Rounds) -> tuple[FloatArray, IntArray]:
-        """Return the arrays in which the compiled loop caches factors of rows of W, and their rounds, so that no array of length d is made
-        per call.
+        """Return two arrays in which the compiled loop caches factors of rows of W and the rounds of these factors. They are reused, so
+        that no array of length d is made per call.
         """
         if self._cache is None or self._cache[0] is not rounds:
             self._cache = rounds, np.empty(len(self.norms)), np.full(len(self.norms), -1, np.int64)
@@ -108,7 +110,7 @@ class TaskRows:
         return TaskRows(starts, self.indices[entries], self.values[entries], *labels)
 
     def followed_by(self, other: TaskRows) -> TaskRows:
-        """Return these rows followed by those of another set."""
+        """Return these rows followed by the rows of ``other``."""
         indptr = np.concatenate([self.indptr, self.indptr[-1] + other.indptr[1:]])
         names = ("indices", "values", "codes", "target", "weight")
         return TaskRows(indptr, *(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
@@ -130,9 +132,10 @@ class OpenRound:
 class Rounds:
     """Settings of the rounds.
 
-    ``penalty`` is ``imtfs``, ``amtfs`` or ``mtfts`` as groups of one feature each. ``lam`` and ``gamma`` are the weights of penalty and
-    proximity term. ``loss`` names a loss of :mod:`gramplane.kernels.losses`. ``kept``, ``(d,)``, marks the features that may have weights;
-    ``None`` means all.
+    * ``penalty``: ``imtfs``, ``amtfs`` or ``mtfts`` as groups of one feature each.
+    * ``lam``: the weight of the penalty; ``gamma``: the weight of the proximal term.
+    * ``loss``: a loss of :mod:`gramplane.kernels.losses`.
+    * ``kept``, ``(d,)``: the features that may have weights; ``None`` means all.
     """
 
     penalty: GroupPenalty
@@ -144,7 +147,7 @@ class Rounds:
 
     @cached_property
     def entries(self) -> FloatArray:
-        """Thresholds of entries by feature ``(d,)``; infinite for features that must have no weight."""
+        """Thresholds of entries by feature ``(d,)``; infinite for features that may not have a weight."""
         thresholds = self.lam * self.penalty.inner
         return thresholds if self.kept is None else np.where(self.kept, thresholds, np.inf)
 
@@ -168,7 +171,12 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Progress:
-    """Sum of the losses, each taken before its row was learned; sum of the weights of the rows read; and the open round."""
+    """Progress of the rounds.
+
+    * ``loss``: the sum of the losses; each loss is computed before the model learns from the row.
+    * ``weight``: the sum of the weights of the rows read.
+    * ``open``: the open round.
+    """
 
     loss: float
     weight: float
@@ -186,9 +194,9 @@ class Diverged(ArithmeticError):
 def run_rounds(stream: TaskStream, rows: TaskRows, order: IntArray, rounds: Rounds, opened: OpenRound) -> Progress:
     """Read rows in the given order and learn from each round that closes; ``stream`` is changed in place.
 
-    A round takes one row of each task. It closes when all tasks have given one, when a task occurs a second time, and at ``CLOSE``. The
-    cost is that of the rows' non-zeros, plus Q for each feature of the round whose norm is large enough to matter. Splitting an order into
-    several calls changes no bit. Raises :class:`Diverged` if a prediction is not finite or exceeds 1e100.
+    A round takes one row of each task. It closes when every task has contributed a row, when a task occurs a second time, and at ``CLOSE``.
+    The cost is that of the rows' non-zeros, plus Q for each feature of the round whose norm is large enough to matter. Results are
+    bit-identical if an order is split into several calls. Raises :class:`Diverged` if a prediction is not finite or exceeds 1e100.
     """
     n_tasks, count = stream.sums.shape[1], len(opened.rows)
     pending, slopes, is_pending = np.zeros(n_tasks, np.int64), np.zeros(n_tasks), np.zeros(n_tasks, np.bool_)
@@ -246,8 +254,13 @@ class _State(NamedTuple):
 def _advance(
     rows: _Rows, order: Array, entries: Array, rule: _Rule, state: _State, t: int, count: int
 ) -> tuple[int, int, Entry, Entry, Entry]:
-    """Read rows; return closed rounds, rows of the open one, the row where predictions diverge (or -1), and the sums of losses
-    and weights.
+    """Read rows. Return five results:
+
+    * the number of closed rounds;
+    * the number of rows in the open round;
+    * the row where predictions diverge, or -1;
+    * the sum of the losses;
+    * the sum of the weights.
     """
     # Arrays are named once: reaching into a tuple of arrays for every row counts references each time.
     indptr, indices, values, codes, target, weight = rows
@@ -281,8 +294,8 @@ def _advance(
 
 @compiled(inline=True)
 def _close_round(rows: _Rows, rule: _Rule, state: _State, t: int, count: int) -> int:
-    """Learn from the rows of the open round and return the number of rounds. The rows were held back because sums must not change within a
-    round.
+    """Learn from the rows of the open round and return the number of rounds. The rows wait until the round closes because sums must not
+    change within a round.
     """
     indptr, indices, values, codes, target, weight = rows
     sums, bias, paid, norms, pending, slopes, is_pending, _, _ = state
