@@ -92,7 +92,7 @@ def _features(rows: Rows | DenseColumns, columns: Sequence[int]) -> FloatArray |
 
 @compiled
 def _write_columns(x: FloatArray, z: FloatArray, starts: IntArray, gammas: FloatArray, rates: Array, slots: IntArray, out: Array) -> None:
-    """Write the kernels of all features ``(f, n)``, ``(f, m)``. The kernels of feature f are numbered ``starts[f]`` to ``starts[f + 1]``."""
+    """Write the kernels of all features ``(f, n)``, ``(f, m)``. Feature f has the kernels ``starts[f]`` to ``starts[f + 1]``."""
     width = z.shape[1]
     squares, rounded = np.empty((STRIP_ROWS, width)), np.empty(width, np.float32)
     for f in range(len(x)):

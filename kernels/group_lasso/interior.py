@@ -49,7 +49,7 @@ class PathEnd(NamedTuple):
 
 
 def balanced_slopes(problem: RowProblem) -> FloatArray:
-    """Return the slopes of the best model without features. They are equal for all rows of a class; with a bias they sum to 0 in each task."""
+    """Return the slopes of the best model without features. They are equal within a class; with a bias they sum to 0 in each task."""
     shares = np.ones(len(problem.y))
     if problem.fit_bias:
         for span in problem.rows.spans:

@@ -266,7 +266,7 @@ def stream_groups(penalty: GroupPenalty, lam: float) -> Groups:
 
 
 def neighbours(labels: object, n_features: int) -> Array | None:
-    """Return where each group begins, and the end, int64 ``(n_groups + 1,)``. Return ``None`` unless labels ascend from feature to feature."""
+    """Return where each group begins, and the end, int64 ``(n_groups + 1,)``. Return ``None`` if a label is lower than the one before."""
     if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iu" or labels.shape != (n_features,) or not n_features:
         return None
     starts = np.empty(n_features + 1, np.int64)
