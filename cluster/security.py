@@ -109,7 +109,7 @@ def check_plaintext(address: str, allow_plaintext: bool) -> str | None:
     """
     if not is_plaintext_abroad(address):
         return None
-    reason = f"cluster {address!r} is not on this machine and not encrypted: anyone on the network between can run code on it"
+    reason = f"cluster {address!r} is not on this computer and not encrypted: anyone on the network between can run code on it"
     if allow_plaintext:
         return reason
     raise PlaintextRefused(f"{reason}; use a tls:// scheduler, or allow it with --allow-plaintext (allow_plaintext=True)")

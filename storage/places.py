@@ -108,7 +108,7 @@ def _parse_local(text: str, what: str) -> Place:
     # Not urlsplit alone: in a file name ? and # are letters.
     host, slash, path = text[len("file://") :].partition("/")
     if host not in ("", "localhost") or not slash:
-        raise UrlError(f"{what} {_hide_secrets(text)!r} names the host {host!r}; a file URL of this machine starts with file:///")
+        raise UrlError(f"{what} {_hide_secrets(text)!r} names the host {host!r}; a file URL of this computer starts with file:///")
     return Place("file", os.path.abspath("/" + unquote(path)))
 
 

@@ -345,7 +345,7 @@ def _translate_error(url: str, error: BaseException) -> StorageError:
         return NothingThere(f"the bucket of {url} does not exist; create it, or correct the URL")
     if isinstance(error, PermissionDeniedError | UnauthenticatedError) or status in (401, 403):
         scheme = urlsplit(url).scheme
-        machine = f", or {ASK_THE_MACHINE}=1 to ask the cloud machine for its own" if scheme in _FAMILY and is_unsigned(scheme) else ""
+        machine = f", or {ASK_THE_MACHINE}=1 to ask the cloud computer for its own" if scheme in _FAMILY and is_unsigned(scheme) else ""
         return AccessRefused(f"{url}: access refused (status {status}); set credentials with this right in the environment{machine}")
     if status is None and "HTTP error" in text:
         kind = re.search(r"kind: (\w+)", text)

@@ -245,7 +245,7 @@ def plan_text(plan: Mapping[str, Any]) -> str:
     fit = plan.get("first_fit") or plan
     figures = {key: value for key, value in {**plan, **fit}.items() if key != "first_fit"}
     held = [item for key, value in figures.items() if key.endswith("_holds") for item in value]
-    rows = [(key, "nothing" if value == [] else value) for key, value in figures.items() if not key.endswith("_holds")]
+    rows = [(_LABELS.get(key, key), "nothing" if value == [] else value) for key, value in figures.items() if not key.endswith("_holds")]
     blocks = [f"{verdict(fit)}\nnothing was run", align_rows(rows)]
     if held:
         shown = [{"memory": size_text(item["bytes"]), "what": item["what"]} for item in sorted(held, key=lambda item: -item["bytes"])]
@@ -253,6 +253,7 @@ def plan_text(plan: Mapping[str, Any]) -> str:
     return "\n\n".join(blocks)
 
 
+_LABELS = {"machines": "models", "machines_solved_on": "models_solved_on"}
 _STEPS = {"passes_at_most": "pass", "passes": "pass", "rounds_at_most": "round", "iterations_at_most": "round", "epochs": "epoch"}
 
 

@@ -44,7 +44,7 @@ def run_demo(out: Path, compute: ComputeOptions, emit: Emit) -> dict[str, Any]:
     began = time.perf_counter()
     write_digits(out / "data")
     write_workflow(out / WORKFLOW, emit)
-    emit({"event": "step", "step": "waiting for workers to start and, the first time on a machine, for code to be compiled"})
+    emit({"event": "step", "step": "waiting for workers to start and, the first time on a computer, for code to be compiled"})
     outcome = run_workflow(read_workflow(out / WORKFLOW), where=compute, sink=emit)
     results = outcome.last["results"]
     if not set(STEPS) <= set(results):

@@ -299,8 +299,8 @@ class WorkflowSpec(Closed):
     runs: Run = Field("runs", description="folder of the run directories")
     cluster: str = Field("sync", description="sync, local:N, local:NxT, tcp://, tls://, scheduler-file:PATH")
     worker_memory: str | int | None = Field(None, description="memory of a worker")
-    driver_memory: str | int | None = Field(None, description="memory the driver may hold; default: half of the machine's")
-    allow_plaintext: bool = Field(False, description="accept an unencrypted cluster off this machine")
+    driver_memory: str | int | None = Field(None, description="memory the driver may hold; default: half of the computer's")
+    allow_plaintext: bool = Field(False, description="allow an unencrypted connection to a remote cluster")
     stall_timeout: float | None = Field(None, gt=0, allow_inf_nan=False, description="seconds without a finished task before giving up")
     steps: list[Step] = Field(min_length=1, description="what to do")
 

@@ -223,7 +223,7 @@ class DaskExecutor(Executor):
     def _workers_now(self) -> dict[str, int]:
         workers = self._link.threads()
         for lost in sorted(self._known - set(workers)):
-            hung = f"gave no sign of life for {self._limits.silent_worker_timeout:g} s (silent_worker_timeout) and is left out"
+            hung = f"gave no answer for {self._limits.silent_worker_timeout:g} s (silent_worker_timeout) and is left out"
             fate = hung if lost in self._link.left_out else "was lost"
             self._emit({"event": "warning", "message": f"worker {lost} {fate}; its blocks move to the others"})
         self._known = set(workers)

@@ -53,7 +53,7 @@ class Link:
         if not self.left_out:
             return ""
         limit = self._limits.silent_worker_timeout
-        return f"; left out, without a sign of life for {limit:g} s (silent_worker_timeout): {', '.join(self.left_out)}"
+        return f"; left out, without an answer for {limit:g} s (silent_worker_timeout): {', '.join(self.left_out)}"
 
     @property
     def connected(self) -> bool:

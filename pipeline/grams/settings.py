@@ -101,7 +101,7 @@ def task_forms_items(n: int, k: int, n_tasks: int, policy: str) -> tuple[Item, .
 
 def vectors_item(n: int, machines: int) -> Item:
     """Return the memory item of vectors over the rows."""
-    return "labels, costs, coefficients and decision values of the machines", VECTOR_BYTES * n * machines
+    return "labels, costs, coefficients and decision values of the models", VECTOR_BYTES * n * machines
 
 
 def machines_items(settings: GramSettings, n: int, k: int, machines: int, driver_memory: int) -> tuple[Item, ...]:

@@ -80,7 +80,7 @@ class ArrayRef:
         try:
             data = Path(self.path).read_bytes()
         except FileNotFoundError as error:
-            raise MissingBlock(f"array {self.path} is absent: it was swept, or the run folder is not shared with this machine") from error
+            raise MissingBlock(f"array {self.path} is absent: it was swept, or the run folder is not shared with this computer") from error
         if hashlib.sha256(data).hexdigest() != self.digest:
             raise DigestMismatch(f"array {self.path}, bytes 0:{len(data)}: the content does not have the digest {self.digest}")
         return np.load(io.BytesIO(data), allow_pickle=False)

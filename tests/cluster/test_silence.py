@@ -126,7 +126,7 @@ def test_one_of_one_hung_is_waited_for_and_named():
         (hung,) = [process for process in children() if process.pid not in before]
         address = next(iter(executor._link.threads()))
         stop(hung)
-        told = r"no.workers.*without a sign of life for 2 s \(silent_worker_timeout\): "
+        told = r"no.workers.*without an answer for 2 s \(silent_worker_timeout\): "
         began = time.monotonic()
         with pytest.raises(ClusterLost, match=told + address) as caught:
             executor.run(rough(20, 0.05))

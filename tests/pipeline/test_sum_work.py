@@ -20,8 +20,8 @@ CASES = {
     "two-layer-mkl": (KERNELS, (BLOCKS_WORK,), (BLOCKS_WORK, *LAYER, *SUM_WORK), SOLVER | {"layer-sums"}),
     "kta-path": (
         {"n_machines": 1},
-        (FEATURES, "Gram blocks of machines"),
-        (FEATURES, "products and entries of the machines' kernels"),
+        (FEATURES, "Gram blocks of models"),
+        (FEATURES, "products and entries of the models' kernels"),
         {"feature-product", "feature-rows"},
     ),
 }

@@ -370,7 +370,7 @@ _AGREE = "The run's store, to compare its labels with the clusters (Rand accurac
 @click.option("--normalize/--no-normalize", default=True, help=_SPREAD)
 @click.option("--store", type=Url("store"), metavar="STORE", help=_AGREE)
 @click.option(
-    "--driver-memory", envvar="GRAMPLANE_DRIVER_MEMORY", metavar="SIZE", help="Memory of this process; default: half the machine's."
+    "--driver-memory", envvar="GRAMPLANE_DRIVER_MEMORY", metavar="SIZE", help="Memory of this process; default: half of the computer's."
 )
 @shared.seed_option
 def cluster(

@@ -57,7 +57,7 @@ def driver_items(data: Blocks, columns: int, first: int, machines: int, driver_m
     n, d = data.n_rows, data.n_cols
     items = (
         ("scores of the features, and their order", 24 * d * machines),
-        ("labels, costs, duals and decision values of the machines", 64 * n * machines),
+        ("labels, costs, duals and decision values of the models", 64 * n * machines),
         *((("covariates, as they are given and as solvers see them", 32 * n * q),) if q else ()),
     )
     if solve_at(data, columns, driver_memory) == "workers":

@@ -152,7 +152,7 @@ class KTAProblem:
     @property
     def distributed(self) -> tuple[str, ...]:
         """Names of the computations that run on workers."""
-        machines = "Gram blocks of machines" if self._fits else "products and entries of the machines' kernels"
+        machines = "Gram blocks of models" if self._fits else "products and entries of the models' kernels"
         return ("alignments of features", machines)
 
     def driver_items(self, points: int) -> tuple[Item, ...]:
@@ -169,7 +169,7 @@ class KTAProblem:
             single = "the matrix that one task sums, and the copy a solver shrinks", 13 * n * n
             return (*vectors, single if len(column_tasks(self.inputs.data)) == 1 else matrix)
         most = int(CELL_SHARE * self.planned.driver_memory)
-        table = "weights of kernels at the machines, while cells are cut", min(TABLE_COPIES * d * machines, most)
+        table = "weights of kernels at the models, while cells are cut", min(TABLE_COPIES * d * machines, most)
         summed = CELLS, 2 * self._entry_bytes * self._most_cells * n * n
         # The table is gone once the cells are cut.
         return (*vectors, matrix, max(summed, table, key=lambda item: item[1]))

@@ -87,7 +87,7 @@ def driver_items(config: RuleConfig, p: int, n: int, d: int, machines: int, is_b
             ("propositions, not their rows", 200 * p),
             ("names of the hull, and which propositions stand beside its own, a bit each", 3 * p * hull // 8),
             ("Newton matrices of the hull, and the counts they are made of", 104 * hull * hull),
-            ("labels, costs, decisions and multipliers of the machines, step by step", 240 * n * machines),
+            ("labels, costs, decisions and multipliers of the models, step by step", 240 * n * machines),
             ("a column of the rules with its order", 80 * n),
             ("candidates of a search with their sums, and answers about pairs", 24 * visits + (48 << 20)),
             ("the hull's conjunctions on the rows, twice while they arrive", min(n * hull * machines // 4, 2 * GATHERED_BYTES)),
@@ -98,7 +98,7 @@ def driver_items(config: RuleConfig, p: int, n: int, d: int, machines: int, is_b
         ("names of the hull, one bit or byte for each proposition", 9 * p * hull // 8),
         ("the hull's conjunctions on the rows, and copies of them", 3 * n * hull),
         ("Newton matrices of the hull", 24 * hull * hull),
-        ("labels, costs and multipliers of the machines", 64 * n * machines),
+        ("labels, costs and multipliers of the models", 64 * n * machines),
         ("columns of the rules, as fetched and side by side", 16 * n * min(d, hull)),
         ("propositions unpacked, some at a time", min(9 * p * n, 2 * MAX_UNPACKED_BYTES)),
     )

@@ -322,7 +322,7 @@ def driver_items(config: TriClassConfig, layout: Layout, inputs: TriClassInputs,
     twofold, nbytes = is_twofold(config), rows_bytes(data)
     vectors = (
         ("variables of a convex problem, and vectors over them", 256 * (n + (u if twofold else 0))),
-        ("labels, costs, coefficients and decision values of every machine", 64 * n * machines),
+        ("labels, costs, coefficients and decision values of every model", 64 * n * machines),
         ("rows of the model", nbytes),
     )
     if layout.solver_reads == "rows":
