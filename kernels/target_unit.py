@@ -22,13 +22,13 @@ SQUARED_FIGURES = ("objective", "gap", "restricted_gap", "certified_gap", "lower
 
 
 class TargetUnit(NamedTuple):
-    """The affine map from the solver's target y' to the original one: y = shift + size * y'. Class labels are not changed."""
+    """The affine map from the solver's target y' to the original target: ``y = shift + size * y'``. Class labels are not changed."""
 
     shift: float = 0.0
     size: float = 1.0
 
     def values(self, values: Values) -> Values:
-        """Map decision values or intercepts from the solver's unit to that of the target; labels stay as they are."""
+        """Map decision values or intercepts from the solver's unit to the unit of the target; labels stay as they are."""
         return values if self == LABELS else values * self.size + self.shift
 
     def figures(self, figures: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,7 +42,7 @@ LABELS = TargetUnit()
 
 
 def in_machine_unit(target: FloatArray, weight: FloatArray, *, centred: bool) -> tuple[FloatArray, TargetUnit]:
-    """Return real targets in units of their standard deviation over the rows with positive weight, and that unit.
+    """Return real targets divided by their standard deviation over the rows with positive weight, and the unit that reverses this.
 
     Targets are centred if ``centred``. They are then rounded to a grid of 2^-40 of the largest one, far below the accuracy of a fit.
     Without this, the same targets in another unit would be rounded differently, and loops could take different steps.

@@ -1,7 +1,7 @@
 """Exact elimination of unpenalised columns: a bias, which is a column of ones, and covariates.
 
-For decision values z the best coefficients g minimise the convex function P(z + X g), so that X'u = 0. For one column this is a root inside
-a bracket. Several columns take Newton steps with S = X'DX and a line search; where the loss is linear, a majorant replaces S. For piecewise
+For decision values z the best coefficients g minimise the convex function P(z + X g), so that X'u = 0. For one column, g is a root inside a
+bracket. Several columns take Newton steps with S = X'DX and a line search; where the loss is linear, a majorant replaces S. For piecewise
 quadratic losses the search ends after finitely many steps, and for the squared loss after one.
 """
 
@@ -29,7 +29,12 @@ MAX_DOUBLINGS = 60
 
 
 class FreeSums(NamedTuple):
-    """P at some coefficients; X'u, minus its gradient in them; and a norm of the terms of these sums, ``(q,)``."""
+    """Sums over the rows at some coefficients of the unpenalised columns.
+
+    * ``loss``: P.
+    * ``pulls``, ``(q,)``: X'u, the negative gradient of P in the coefficients.
+    * ``masses``, ``(q,)``: a norm of the terms of these sums.
+    """
 
     loss: float
     pulls: FloatArray
@@ -43,7 +48,7 @@ class FreeRows(Protocol):
     def q(self) -> int: ...
 
     def balance(self, g: float) -> tuple[float, float, float]:
-        """For a single column x return x'u at z + g x, minus its derivative in g, and sum_i |x_i u_i|."""
+        """For a single column x, return x'u at ``z + g * x``, its negative derivative in g, and sum_i |x_i u_i|."""
         ...
 
     def free_sums(self, g: FloatArray) -> FreeSums:
@@ -60,7 +65,7 @@ class FreeRows(Protocol):
 
 
 def eliminate(rows: FreeRows, start: FloatArray, first_step: float) -> FloatArray:
-    """Return the coefficients g that minimise P. For a single coefficient, the first step is at most ``first_step`` long."""
+    """Return the coefficients g that minimise P. If there is only one coefficient, the first step is at most ``first_step`` long."""
     if rows.q == 0:
         return start
     if rows.q == 1:
@@ -101,7 +106,7 @@ class _Search:
         return best
 
     def _step(self) -> None:
-        """Take a step with the previous S, or with a new one if the previous one is not accurate enough."""
+        """Take a step with the previous S, or with a new S if the previous one is not accurate enough."""
         before, is_fresh = self._at, self._inverse is None
         inverse = self._invert() if self._inverse is None else self._inverse
         line = _FreeLine(self._rows, self._g, inverse @ before.pulls)
@@ -118,10 +123,10 @@ class _Search:
         self._falls = not is_fresh or self._at.loss < before.loss * (1.0 - LEAST_FALL)
 
     def _invert(self) -> FloatArray:
-        """Return the inverse of S; in directions where S is flat, that of the majorant.
+        """Return the inverse of S. In directions where S is flat, return the inverse of the majorant.
 
-        If S is steep in other directions, only the steep or only the flat ones are used, whichever have the larger gradient. A step along
-        both would always be as short as the steep directions require.
+        If S is steep in other directions, only the steep or only the flat directions are used, whichever have the larger gradient. A step
+        along both would always be as short as the steep directions require.
         """
         values, vectors = np.linalg.eigh(self._rows.free_bends(self._g))
         majorant = self._rows.free_majorant()
@@ -139,7 +144,7 @@ def _largest(pulls: FloatArray) -> float:
 
 
 class _FreeLine:
-    """P along a step of the coefficients; ``sums`` stores the results at each step."""
+    """The loss P along a step of the coefficients; ``sums`` stores the results at each step."""
 
     def __init__(self, rows: FreeRows, g: FloatArray, step: FloatArray) -> None:
         self._rows, self._g, self.step = rows, g, step
@@ -155,7 +160,9 @@ class _FreeLine:
 
 
 def _extended(line: _FreeLine, trial: Trial, origin: Trial) -> Trial:
-    """Return an acceptable step, doubled as long as P falls at least half as steeply as at the start: the loss is linear there."""
+    """Return an acceptable step. It is doubled as long as the slope of P is at least half of the slope at the start: the loss is linear
+    there.
+    """
     for _ in range(MAX_DOUBLINGS):
         if trial.slope > 0.5 * origin.slope:
             break
@@ -186,10 +193,11 @@ class DependentColumns(ValueError):
 
 @dataclass(frozen=True)
 class FreeBasis:
-    """Basis of the unpenalised columns, ``(n, q)`` in C order, for ``bias + given coefficients``; the first is constant 1 if ``has_bias``.
+    """Basis of the unpenalised columns, ``(n, q)`` in C order: the bias, if there is one, and the given columns.
 
-    ``means`` are the means of the given columns, which are subtracted if there is a bias. ``to_given`` and ``to_own`` map coefficients of
-    the columns after the bias to those of the given columns, and back.
+    * ``has_bias``: whether the first column is constant 1.
+    * ``means``: the means of the given columns, which are subtracted if there is a bias.
+    * ``to_given``, ``to_own``: maps from the coefficients of the columns after the bias to the coefficients of the given columns, and back.
     """
 
     columns: FloatArray
@@ -212,12 +220,12 @@ class FreeBasis:
         return bool(left @ left <= DEPENDENT**2 * n)
 
     def given(self, g: FloatArray) -> tuple[float, FloatArray]:
-        """Return the constant and the coefficients of the given columns from those of the basis."""
+        """Return the constant and the coefficients of the given columns from the coefficients of the basis."""
         coef = self.to_given @ g[int(self.has_bias) :]
         return (float(g[0] - self.means @ coef) if self.has_bias else 0.0), coef
 
     def own(self, constant: float, coef: FloatArray) -> FloatArray:
-        """Return the coefficients of the basis from a constant and those of the given columns."""
+        """Return the coefficients of the basis from a constant and the coefficients of the given columns."""
         turned = self.to_own @ coef
         return np.append(constant + self.means @ coef, turned) if self.has_bias else turned
 
@@ -230,8 +238,8 @@ def bias_basis(n: int, has_bias: bool) -> FreeBasis:
 
 
 def free_basis(given: FloatArray, has_bias: bool) -> FreeBasis:
-    """Return the basis of given columns, ``(n, q)``. Raises DependentColumns if some are linear combinations of others (with a bias, also
-    of a constant).
+    """Return the basis of given columns, ``(n, q)``. Raises DependentColumns if a column is a linear combination of others (with a bias,
+    also of a constant).
     """
     n, q = given.shape
     roots, means = np.sqrt(n), given.mean(axis=0) if has_bias else np.zeros(q)
@@ -254,7 +262,7 @@ def constant_columns(given: FloatArray) -> list[int]:
 
 
 def dependent_columns(given: FloatArray, has_bias: bool) -> list[int]:
-    """Return the columns that are linear combinations of others (with a bias, also of a constant). These come last in a pivoted QR
+    """Return the columns that are linear combinations of others (with a bias, also of a constant). They come last in a pivoted QR
     factorisation.
     """
     if not len(given):
@@ -264,8 +272,11 @@ def dependent_columns(given: FloatArray, has_bias: bool) -> list[int]:
 
 
 def _factor(centred: FloatArray, given: FloatArray) -> tuple[FloatArray, list[int], FloatArray, FloatArray, IntArray]:
-    """Factorise columns in Fortran order, scaled to unit length: return the lengths, the dependent columns, and Q, R and pivot order. Q
-    overwrites the columns.
+    """Factorise columns in Fortran order, scaled to unit length. Q overwrites the columns. Return five results:
+
+    * the lengths;
+    * the dependent columns;
+    * Q, R and the pivot order.
     """
     lengths = np.empty(centred.shape[1])
     for k, column in enumerate(centred.T):
@@ -292,9 +303,9 @@ def separates_alone(column: FloatArray, y: FloatArray, has_bias: bool) -> bool:
 
 
 def separating_direction(columns: FloatArray, y: FloatArray, cost: FloatArray) -> FloatArray | None:
-    """Return coefficients d with y_i x_i'd >= 0 in all rows with positive cost and > 0 in some, or None if there are none.
+    """Return coefficients d with y_i x_i'd >= 0 in all rows with positive cost, and > 0 in some of them. Return None if no such d exists.
 
-    If such d exists, logistic losses have no finite optimum. This solves a linear program and is called only if separation is likely.
+    If d exists, logistic losses have no finite optimum. This solves a linear program and is called only if separation is likely.
     """
     used = cost > 0
     margins = columns[used] * y[used, None]

@@ -136,11 +136,11 @@ def _live_columns(
 
 
 def newton_direction(curvature: Curvature | RowCurvature, live: LiveColumns, gradient: FloatArray, blend: float) -> FloatArray:
-    """Solve H d = -gradient, (q,), on the columns of the non-zero groups. ``blend``, from 0 to 1, is the share of the majorant in the
+    """Solve ``H d = -gradient``, (q,), on the columns of the non-zero groups. ``blend``, from 0 to 1, is the share of the majorant in the
     penalty's part of H.
 
-    If H is numerically singular, the blend rises; the majorant diag(gamma / r_h) alone is positive definite. If even that fails, the
-    direction is the negative gradient divided by the largest diagonal entry of H.
+    If H is numerically singular, the blend is raised; the majorant diag(gamma / r_h) alone is positive definite. If even the majorant
+    fails, the direction is the negative gradient divided by the largest diagonal entry of H.
     """
     roots = free_roots(curvature.bends)
     system = RowSystem(curvature, live, roots) if isinstance(curvature, RowCurvature) else _ColumnSystem(curvature, live, roots)

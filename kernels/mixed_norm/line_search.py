@@ -83,16 +83,16 @@ def penalty_along(omega: FloatArray, direction: FloatArray, starts: IntArray, st
 
 
 def descend(path: Line, origin: Trial) -> Trial:
-    """Return the full step if it is acceptable, otherwise an approximate minimiser in (0, 1). If no trial is lower, return the origin,
-    which has negative slope.
+    """Return the full step if it is acceptable, otherwise an approximate minimiser in (0, 1). If no trial is lower, return the starting
+    point, ``origin``, where the slope is negative.
     """
     full = path.at([1.0])[0]
     return full if is_acceptable(full, origin) else _refine(path, origin, full, origin)
 
 
 def minimise(path: Line) -> Trial:
-    """Return an approximate minimiser of F over s > 0 by two Newton steps from 0, with a bracket if they overshoot; step 0 if F does not
-    fall.
+    """Return an approximate minimiser of F over s > 0 by two Newton steps from 0, with a bracket if they overshoot. If F does not fall,
+    return step 0.
     """
     origin = path.at([0.0])[0]
     if not (origin.slope < 0 and origin.curvature > 0):
@@ -137,8 +137,8 @@ def _is_near_minimum(best: Trial, low: Trial, high: Trial, origin: Trial) -> boo
 
 
 def _tangent_crossing(low: Trial, high: Trial) -> float:
-    """Return the intersection of the tangents at both ends: exact for a kink, the midpoint for a parabola. If the tangents coincide, return
-    the low end.
+    """Return the intersection of the tangents at both ends, which is exact for a kink and the midpoint for a parabola. If the tangents
+    coincide, return the low end.
     """
     if low.slope == high.slope:
         return low.step
@@ -166,7 +166,7 @@ def solve_bias(sums: Callable[[float], tuple[float, float, float]], start: float
     """Find b with sum_i u_i(b) = 0 by Newton steps kept inside a bracket.
 
     For the squared hinge the balance is piecewise linear, and the search ends after finitely many steps, usually one or two. If the balance
-    vanishes on an interval (separable rows), the end where the search enters it is returned.
+    vanishes on an interval (separable rows), the search returns the end at which it enters the interval.
 
     ``sums`` returns at b the balance, its derivative in b and sum_i |u_i|, in one pass over the rows. The first step is at most
     ``max_step`` long, and the limit doubles at each step; it is infinite if Newton cannot overshoot the data.

@@ -24,7 +24,8 @@ from .rows import Evaluation, LiveColumns, Rows
 
 MAX_STEPS = 2_000  # Safety net when no cap is given.
 INNER_TOL = 1e-14
-"""Relative gap required of the problem at fixed weights, about its round-off. The error of J's derivative is the square root of it."""
+"""Relative gap required of the problem at fixed weights, about its round-off. The error of J's derivative is the square root of this gap.
+"""
 
 SLOPE_SHARE = 1e-3  # The search of a line ends when J's derivative has fallen to this share of the first one.
 MAX_IDLE_STEPS = 10  # Steps in a row without progress after which the solver gives up.

@@ -137,7 +137,7 @@ class _Newton:
 def _activation_direction(
     correlations: FloatArray, norms: FloatArray, pulls: FloatArray, gamma: float, starts: IntArray
 ) -> tuple[bool, FloatArray]:
-    """Return whether ||c_h|| > gamma for a zero group, and c_h (1 - gamma / ||c_h||) for all such groups."""
+    """Return whether a zero group has ||c_h|| > gamma, and the direction ``c_h * (1 - gamma / ||c_h||)`` on all such groups."""
     any_active, direction = False, np.zeros(correlations.size)
     for h in range(norms.size):
         if norms[h] == 0.0 and pulls[h] > ACTIVATION_RATIO * gamma:
@@ -150,7 +150,7 @@ def _activation_direction(
 
 @compiled(deferred=True)
 def _vanishing_direction(omega: FloatArray, direction: FloatArray, norms: FloatArray, starts: IntArray) -> tuple[bool, FloatArray]:
-    """Return whether the full step reverses a group, and the step that sets all such groups to zero instead."""
+    """Return whether the full step reverses a group, and the step changed so that it sets these groups to zero."""
     any_vanishes, cut = False, direction.copy()
     for h in range(norms.size):
         if norms[h] > 0.0:

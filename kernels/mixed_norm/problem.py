@@ -23,10 +23,10 @@ Warm = tuple[FloatArray, FloatArray]
 
 @dataclass(frozen=True)
 class GroupProblem:
-    """One sub-problem: group h has the columns starts[h]..starts[h + 1] - 1 of Z, at least one.
+    """One sub-problem: group h has the columns starts[h] to starts[h + 1] - 1 of Z, at least one.
 
-    Columns may be zero, and a feature chosen by several cuts has a column in each. Loss and unpenalised columns are those of the rows. For
-    labels with a bias, both classes need rows with positive cost; with one class the bias would be infinite.
+    Columns may be zero, and a feature chosen by several cuts has a column in each cut. Loss and unpenalised columns are those of the rows.
+    For labels with a bias, both classes need rows with positive cost; with one class the bias would be infinite.
     """
 
     rows: Rows
@@ -54,9 +54,12 @@ class GroupProblem:
 class Point(NamedTuple):
     """A point with its value and certificate.
 
-    ``norms`` and ``pulls``, ``(t,)``, are ||omega_h|| and ||c_h||; ``gamma`` is the sum of the former. ``objective`` is F, and ``gap`` is F
-    minus the dual value of this point's own u, an upper bound of F - F*. ``strongest`` is the largest ||c_h||; ``shortest`` is the smallest
-    non-zero ||omega_h||, infinite if all are zero.
+    * ``norms``, ``(t,)``: ||omega_h||; ``gamma`` is their sum.
+    * ``pulls``, ``(t,)``: ||c_h||.
+    * ``objective``: F.
+    * ``gap``: F minus the dual value of this point's own u, an upper bound of F - F*.
+    * ``strongest``: the largest ||c_h||.
+    * ``shortest``: the smallest non-zero ||omega_h||, infinite if all are zero.
     """
 
     omega: FloatArray
@@ -74,7 +77,9 @@ class Point(NamedTuple):
 def group_lengths(
     omega: FloatArray, correlations: FloatArray, starts: IntArray
 ) -> tuple[FloatArray, FloatArray, tuple[float, float, float]]:
-    """Return ||omega_h|| and ||c_h|| of each group; the sum and the smallest positive one of the former; and the largest of the latter."""
+    """Return five results: ||omega_h|| and ||c_h|| of each group, the sum of ||omega_h||, its smallest positive value, and the largest
+    ||c_h||.
+    """
     groups, gamma, shortest, strongest = starts.size - 1, 0.0, np.inf, 0.0
     norms, pulls = np.empty(groups), np.empty(groups)
     for h in range(groups):
@@ -94,7 +99,7 @@ def group_lengths(
 
 
 def certify(problem: GroupProblem, omega: FloatArray, evaluation: Evaluation) -> Point:
-    """Return the point with F and its duality gap. Raises ValueError if one of them is not finite."""
+    """Return the point with F and its duality gap. Raises ValueError if F or the gap is not finite."""
     norms, pulls, (gamma, shortest, strongest) = group_lengths(omega, evaluation.correlations, problem.starts)
     objective = evaluation.loss + 0.5 * gamma * gamma
     gap = objective - (evaluation.utility - 0.5 * strongest * strongest)
@@ -107,9 +112,13 @@ def certify(problem: GroupProblem, omega: FloatArray, evaluation: Evaluation) ->
 class GroupSolution:
     """The result of a solver. All fields belong to the returned omega; decision values are Z omega + X g.
 
-    ``free``, ``(q,)``, is g; ``gap`` is F - (U(u) - 1/2 max_h ||c_h||^2); ``gamma`` is sum_h ||omega_h||. ``weights``, ``(t,)``, are the
-    kernel weights mu_h = ||omega_h|| / gamma on the simplex, uniform if omega = 0. ``correlations``, ``(p,)``, is c = Z'u, and
-    ``residual``, ``(n,)``, is u. ``stop`` is "gap", "decrease", "max_iter" or "no_progress".
+    * ``free``, ``(q,)``: g.
+    * ``gap``: F - (U(u) - 1/2 max_h ||c_h||^2).
+    * ``gamma``: sum_h ||omega_h||.
+    * ``weights``, ``(t,)``: the kernel weights mu_h = ||omega_h|| / gamma on the simplex, uniform if omega = 0.
+    * ``correlations``, ``(p,)``: c = Z'u.
+    * ``residual``, ``(n,)``: u.
+    * ``stop``: "gap", "decrease", "max_iter" or "no_progress".
     """
 
     omega: FloatArray

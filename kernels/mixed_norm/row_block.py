@@ -60,8 +60,8 @@ def row_block(matrix: Matrix | RememberingBlock) -> RowBlock:
 
 
 class RememberingBlock:
-    """A block that caches its last two products, for the current point and the direction, which every pass needs again. Results are
-    bit-identical to those of the block itself.
+    """A block that caches its last two products, for the current point and for the direction, because every pass needs them again. Results
+    are bit-identical to those of the block itself.
     """
 
     def __init__(self, matrix: Matrix) -> None:

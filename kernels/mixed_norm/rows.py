@@ -23,7 +23,7 @@ from .row_block import RowBlock
 
 
 class Evaluation(NamedTuple):
-    """The loss P at a point and its dual side: U(u), and c = Z'u, minus the gradient of P in omega.
+    """The loss P at a point, the dual utility U(u), and ``c = Z'u``, the negative gradient of P in omega.
 
     ``free``, ``(q,)``, holds the coefficients of the unpenalised columns, a minimiser of P.
     """
@@ -35,7 +35,7 @@ class Evaluation(NamedTuple):
 
 
 class Curvature(NamedTuple):
-    """Second derivatives of the loss at the current point: Z'DZ, Z'DX and X'DX, with unpenalised columns X; read-only.
+    """Second derivatives of the loss at the current point: Z'DZ, Z'DX and X'DX, with unpenalised columns X. They are read-only.
 
     ``gram`` holds the lower triangle in Fortran order; entries above the diagonal are undefined.
     """
@@ -46,10 +46,12 @@ class Curvature(NamedTuple):
 
 
 class LiveColumns(NamedTuple):
-    """The non-zero groups of a point, with one entry per column, ``(q,)`` each.
+    """The columns of the groups that are non-zero at a point; every field has one entry per column, ``(q,)``.
 
-    ``columns`` are their columns in Z, ascending, and ``owner`` is the group of each. ``unit`` is v, the column's entry of omega_h / r_h;
-    ``stiffness`` is gamma / r_h.
+    * ``columns``: positions in Z, ascending.
+    * ``owner``: the group of each column.
+    * ``unit``: v, the column's entry of omega_h / r_h.
+    * ``stiffness``: gamma / r_h.
     """
 
     columns: IntArray
@@ -59,9 +61,9 @@ class LiveColumns(NamedTuple):
 
 
 class RowCurvature:
-    """Second derivatives of the loss in factored form: Z, the rows with curvature, and the square roots of their curvatures.
+    """Second derivatives of the loss in factored form: the rows of Z with curvature, and the square roots of their curvatures.
 
-    ``columns`` are the unpenalised columns on these rows; ``cross`` and ``bends`` are Z'DX and X'DX.
+    ``columns`` holds the unpenalised columns on these rows, ``cross`` is Z'DX, and ``bends`` is X'DX.
     """
 
     def __init__(self, block: RowBlock, weights: FloatArray, columns: FloatArray) -> None:
@@ -106,7 +108,7 @@ class Rows(Protocol):
         ...
 
     def line(self, steps: FloatArray) -> FloatArray:
-        """Return P, its slope and its curvature at each step on the line, shape (3, n_steps)."""
+        """Return P and its first and second derivatives at each step on the line, shape (3, n_steps)."""
         ...
 
     def advance(self, step: float) -> Evaluation:
@@ -125,7 +127,9 @@ class Rows(Protocol):
 def check_rows(
     y: FloatArray, cost: FloatArray, loss: SumLoss | str, columns: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray, SumLoss, FloatArray]:
-    """Check labels or targets, costs and unpenalised columns; return float64 copies of the first two, the loss, the columns in C order."""
+    """Check labels or targets, costs and unpenalised columns. Return float64 copies of labels and costs, the loss, and the columns in C
+    order.
+    """
     law = sum_loss(loss) if isinstance(loss, str) else loss
     labels, costs = np.array(y, dtype=np.float64), np.array(cost, dtype=np.float64)
     if labels.shape != costs.shape or labels.ndim != 1:
@@ -143,8 +147,8 @@ def check_rows(
 
 @compiled(deferred=True)
 def first_invalid_row(labels: FloatArray, costs: FloatArray, of_labels: bool) -> tuple[int, int]:
-    """Return the first row whose label is not +-1 (or whose target is not finite), and the first whose cost is negative, infinite or NaN;
-    -1 if there is none.
+    """Return two row numbers, -1 if there is no such row: the first row whose label is not +-1 (or whose target is not finite), and the
+    first whose cost is negative, infinite or NaN.
     """
     label, cost = -1, -1
     for i in range(labels.size - 1, -1, -1):
@@ -168,10 +172,10 @@ STRIP = 512  # rows whose losses are written before they are summed
 class RowPasses:
     """The passes of one loss over decision values f, labels or targets y, and costs.
 
-    ``point(f, y, cost, residual)`` writes the signed dual variables u and returns the loss P. ``balance(z, column, y, cost, g)`` returns
-    sum_i w_i u_i at f = z + g w, minus its derivative in g, and sum_i |w_i u_i|. ``line(f, speed, y, cost, steps)`` returns P, its slope
-    and its curvature at f + s speed for each step s, shape (3, n_steps). ``curvature(residual, cost, weights)`` writes the second
-    derivatives of P in f, which depend on u alone.
+    * ``point(f, y, cost, residual)`` writes the signed dual variables u and returns the loss P.
+    * ``balance(z, column, y, cost, g)`` returns sum_i w_i u_i at ``f = z + g * w``, its negative derivative in g, and sum_i |w_i u_i|.
+    * ``line(f, speed, y, cost, steps)`` returns P and its first and second derivatives at ``f + s * speed`` for each step s.
+    * ``curvature(residual, cost, weights)`` writes the second derivatives of P in f, which depend on u alone.
     """
 
     point: Callable[[FloatArray, FloatArray, FloatArray, FloatArray], float]
@@ -230,7 +234,7 @@ def balance_pass(kind: int, z: FloatArray, column: FloatArray, y: FloatArray, co
 
 @compiled(reassociate=True)
 def line_pass(kind: int, f: FloatArray, speed: FloatArray, y: FloatArray, cost: FloatArray, steps: FloatArray) -> FloatArray:
-    """Return P, its slope and its curvature at f + s speed for each step s, shape (3, n_steps)."""
+    """Return P and its first and second derivatives at ``f + s * speed`` for each step s, shape (3, n_steps)."""
     out = np.zeros((3, steps.size))
     for k in range(steps.size):
         step, loss, slope, curvature = steps[k], 0.0, 0.0, 0.0
@@ -281,7 +285,7 @@ def target_balance_pass(
 def target_line_pass(
     epsilon: float, delta: float, f: FloatArray, speed: FloatArray, y: FloatArray, cost: FloatArray, steps: FloatArray
 ) -> FloatArray:
-    """Return P, its slope and its curvature at f + s speed for each step s, shape (3, n_steps)."""
+    """Return P and its first and second derivatives at ``f + s * speed`` for each step s, shape (3, n_steps)."""
     out = np.zeros((3, steps.size))
     for k in range(steps.size):
         step, loss, slope, curvature = steps[k], 0.0, 0.0, 0.0

@@ -2,7 +2,7 @@
 
 Every operation is a pure function of one block and a small query. Only sums over the blocks are returned, added in a fixed tree, so the
 bits do not depend on the place or order of the work. Blocks keep no state: every operation starts from omega. For a block that stays in one
-process, :class:`gramplane.kernels.mixed_norm.row_block.RememberingBlock` avoids repeated products without changing a bit.
+process, :class:`gramplane.kernels.mixed_norm.row_block.RememberingBlock` avoids repeated products; results stay bit-identical.
 """
 
 from __future__ import annotations
@@ -187,12 +187,12 @@ def tree_sum(parts: Iterable[Sums]) -> Sums:
 class BlockedRows:
     """Rows accessed through two functions that visit all blocks.
 
-    ``map_reduce(name, query)`` runs ``ROW_OPERATIONS[name]`` on every block and adds the results as :func:`tree_sum` does; ``gather(name,
+    ``map_reduce(name, query)`` runs ``ROW_OPERATIONS[name]`` on every block and adds the results as :func:`tree_sum` does. ``gather(name,
     query)`` returns the first array of every block's result, in block order.
 
-    A Newton step takes four passes over the blocks (curvature, line, elimination, evaluation). More are needed if the line search shortens
-    the step or the search for the unpenalised coefficients takes several iterations. Each pass adds p + q numbers per block, the curvature
-    (p + q)^2. This object holds three vectors of length p.
+    A Newton step takes four passes over the blocks (curvature, line, elimination, evaluation). More passes are needed if the line search
+    shortens the step or the search for the unpenalised coefficients takes several iterations. Each block returns p + q numbers per pass,
+    and (p + q)^2 numbers for the curvature. This object holds three vectors of length p.
     """
 
     def __init__(self, n: int, p: int, loss: SumLoss, map_reduce: Callable[[str, RowQuery], Sums], gather: Gather, q: int = 0) -> None:
@@ -213,7 +213,7 @@ class BlockedRows:
         self._query = replace(self._query, direction=direction, shift=shift)
 
     def line(self, steps: FloatArray) -> FloatArray:
-        """Return P, its slope and its curvature at each step, shape (3, n_steps), in one pass."""
+        """Return P and its first and second derivatives at each step, shape (3, n_steps), in one pass."""
         return self._map_reduce("line", replace(self._query, steps=steps))[0]
 
     def advance(self, step: float) -> Evaluation:
@@ -229,7 +229,7 @@ class BlockedRows:
         return np.concatenate(list(self._gather("residual", replace(self._query, direction=np.zeros(0)))))
 
     def balance(self, g: float) -> tuple[float, float, float]:
-        """Return the balance x'u of the single unpenalised column, minus its derivative, and the sum of its absolute terms, in one pass."""
+        """Return the balance x'u of the single unpenalised column, its negative derivative and the sum of its absolute terms. One pass."""
         balance, slope, mass = self._ask("balance", np.array([g]))[0].tolist()
         return balance, slope, mass
 

@@ -25,10 +25,10 @@ MANY_COLUMNS, COLUMNS_A_ROW = 512, 2
 class LocalRows:
     """Rows of Z as one block.
 
-    Dense Z in C or F order is not copied; sparse Z is converted to CSR. z and Z direction are cached, so a step costs one product with Z
-    and one with Z', and a trial on the line costs none. For piecewise quadratic losses D changes only where rows became active or inactive,
-    and Z'DZ is updated by those rows. :meth:`evaluate` clears the caches, so that later results depend on its arguments alone. ``columns``
-    is X, ``(n, q)``, without a penalty. Memory in addition to Z and X: 9 vectors of n entries and one p x p matrix.
+    Dense Z in C or F order is not copied; sparse Z is converted to CSR. ``z`` and ``Z @ direction`` are cached, so a step costs one product
+    with Z and one with Z', and a trial on the line costs none. For piecewise quadratic losses D changes only where rows became active or
+    inactive, and Z'DZ is updated by those rows. :meth:`evaluate` clears the caches, so that later results depend on its arguments alone.
+    ``columns`` is X, ``(n, q)``, without a penalty. Memory in addition to Z and X: 9 vectors of n entries and one p x p matrix.
     """
 
     def __init__(self, matrix: Matrix, y: FloatArray, cost: FloatArray, loss: SumLoss | str, columns: FloatArray | None = None) -> None:
@@ -91,7 +91,7 @@ class LocalRows:
         return self._residual.copy()
 
     def balance(self, g: float) -> tuple[float, float, float]:
-        """Return the balance x'u of the single unpenalised column, minus its derivative, and the sum of its absolute terms."""
+        """Return the balance x'u of the single unpenalised column, its negative derivative, and the sum of its absolute terms."""
         return self._passes.balance(self._z, self._columns.reshape(-1), self._y, self._cost, g)
 
     def free_sums(self, g: FloatArray) -> FreeSums:

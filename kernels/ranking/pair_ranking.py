@@ -26,7 +26,7 @@ from ..svm.logistic import logistic_problem, solve_logistic
 from .user_kernels import FactorGram
 
 DEPENDENT_SHARE = 1e-10
-"""Smallest squared distance of a pair from the span of the import vectors, relative to its own squared length; closer pairs add
+"""Smallest squared distance of a pair from the span of the import vectors, relative to the pair's own squared length. Closer pairs add
 nothing.
 """
 
@@ -63,7 +63,7 @@ def rank_pairs(
 
 
 def pair_objective(decision: FloatArray, z: IntArray, penalty: float) -> float:
-    """Return ``1/N sum ln(1 + exp(-y f)) + penalty``."""
+    """Return the objective ``1/N * sum ln(1 + exp(-y f)) + penalty``."""
     return _LOSS.value(signed_labels(z), decision, np.full(len(z), 1.0 / len(z))) + penalty
 
 
@@ -97,8 +97,8 @@ def empty_machine(z: IntArray) -> ImportMachine:
 
 
 def import_factor(gram: Gram, chosen: IntArray) -> FloatArray:
-    """Return the factor of the chosen import vectors, built column by column in the order of choice, with the same bits as when
-    it grew.
+    """Return the factor of the chosen import vectors, built column by column in the order of choice. It is bit-identical to the factor that
+    grew during the choice.
     """
     factor = np.zeros((gram.n, 0))
     for q in range(len(chosen)):
@@ -200,7 +200,8 @@ class Warp:
 def graph_laplacian(kernel: np.ndarray) -> np.ndarray:
     """Return ``diag(W 1) - W`` of ``W = max(K, 0)`` without its diagonal, ``(n, n)``: positive semidefinite for every symmetric K.
 
-    The thesis prints ``diag(K 1) - K``. A learnt kernel has K 1 = 0, so this is -K, and the warped kernel is not positive semidefinite.
+    The thesis prints ``diag(K 1) - K``. A learnt kernel has K 1 = 0, so this formula gives -K, and the warped kernel would not be positive
+    semidefinite.
     """
     weights = np.maximum(kernel, 0.0)
     np.fill_diagonal(weights, 0.0)

@@ -89,7 +89,7 @@ def walk_on(similarity: Any, diagonal: str = "zero") -> Walk:
 def walk_on_factor(factor: np.ndarray, diagonal: str = "zero", *, in_memory: bool = True) -> Walk:
     """Return the walk on the kernel ``F F'`` of a factor ``(n, r)``, with ``diagonal`` as in :func:`walk_on`.
 
-    ``in_memory`` keeps the matrix, ``8 n^2`` bytes; otherwise rows are recomputed for every product, with the same bits.
+    ``in_memory`` keeps the matrix, ``8 n^2`` bytes; otherwise rows are recomputed for every product, with bit-identical results.
     """
 
     def rows(lo: int, hi: int) -> np.ndarray:
@@ -115,7 +115,7 @@ def _clip_rows(block: np.ndarray, first: int, diagonal: str) -> np.ndarray:
 
 def normalise_prior(prior: ArrayLike | None, n: int) -> np.ndarray:
     """Return a prior with sum one, uniform for ``None``. Raises ValueError if the length is wrong, an entry is negative or infinite, or all
-    are zero.
+    entries are zero.
     """
     if prior is None:
         return np.full(n, 1.0 / n)
@@ -136,8 +136,9 @@ def normalise_prior(prior: ArrayLike | None, n: int) -> np.ndarray:
 class Scores:
     """The stationary scores of a walk with restarts.
 
-    There are n scores with sum one, the number of products with S, and a bound of the l1 distance from the exact scores, apart from
-    rounding; the bound is 0 for the exact solution.
+    * ``values``: the n scores, with sum one.
+    * ``steps``: the number of products with S.
+    * ``error``: a bound of the l1 distance from the exact scores, apart from rounding; 0 for the exact solution.
     """
 
     values: np.ndarray
@@ -146,10 +147,10 @@ class Scores:
 
 
 def walk_scores(walk: Walk, prior: np.ndarray, damping: float = 0.85, tol: float = 1e-10) -> Scores:
-    """Return the fixed point of ``r = damping S r + (1 - damping) prior`` by power iteration from the prior.
+    """Return the fixed point of ``r = damping * S r + (1 - damping) * prior`` by power iteration from the prior.
 
-    The iteration contracts by ``damping`` < 1 in the l1 norm, so it always ends; it stops when a step changes less than ``tol``, but at
-    least ``MIN_TOL``.
+    The iteration contracts by ``damping`` < 1 in the l1 norm, so it always ends. It stops when a step changes less than ``tol``, or less
+    than ``MIN_TOL`` if that is larger.
     """
     r, change, steps, most = prior, np.inf, 0, max_walk_steps(damping, tol)
     while change >= max(tol, MIN_TOL) and steps < most:
@@ -188,14 +189,16 @@ def rank_rows(scores: np.ndarray) -> np.ndarray:
 
 
 def top_precision(scores: np.ndarray, relevant: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Return the share of relevant rows among the first N of a ranking, for each N in ``sizes``; among all rows if there are fewer."""
+    """Return the share of relevant rows among the first N of a ranking, for each N in ``sizes``. If there are fewer than N rows, all rows
+    are used.
+    """
     hits = np.cumsum(np.asarray(relevant, dtype=bool)[rank_rows(scores)])
     taken = [min(size, len(hits)) for size in sizes]
     return np.array([hits[size - 1] / size for size in taken])
 
 
 def average_precision(scores: np.ndarray, relevant: np.ndarray) -> float:
-    """Return the mean, over relevant rows, of the precision at the rank of each; NaN if no row is relevant."""
+    """Return the precision at the rank of a relevant row, averaged over the relevant rows; NaN if no row is relevant."""
     positions = np.flatnonzero(np.asarray(relevant, dtype=bool)[rank_rows(scores)])
     return float(np.mean(np.arange(1, len(positions) + 1) / (positions + 1))) if len(positions) else float("nan")
 
@@ -211,7 +214,7 @@ def average_precision(scores: np.ndarray, relevant: np.ndarray) -> float:
 
 
 def strength_graph(strengths: ArrayLike) -> FloatArray:
-    """Return the mean of a matrix of strengths >= 0 and its transpose, with a zero diagonal: the W of a harmonic function."""
+    """Return W for a harmonic function: the mean of a matrix of strengths >= 0 and its transpose, with a zero diagonal."""
     directed = np.asarray(strengths, dtype=np.float64)
     W = 0.5 * (directed + directed.T)
     np.fill_diagonal(W, 0.0)
@@ -219,8 +222,8 @@ def strength_graph(strengths: ArrayLike) -> FloatArray:
 
 
 def harmonic_values(W: object, labels: ArrayLike) -> FloatArray:
-    """Return the harmonic function of known values ``(n,)``, which are kept, NaN where unknown; ``(n, m)`` for several functions on the
-    same nodes.
+    """Return harmonic functions that take the known values, ``(n,)``, or ``(n, m)`` for several functions on the same nodes. Unknown values
+    are NaN in ``labels``.
 
     ``W``, ``(n, n)``, holds symmetric weights >= 0, dense or sparse; the diagonal is ignored. Raises ValueError if the weights have another
     form, no value is known, or an unknown node has no path to a known one.

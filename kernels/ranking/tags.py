@@ -23,7 +23,7 @@ MAX_NAMED_ROWS = 5  # Rows that a message lists.
 
 
 def count_tags(rows: Iterable[Iterable[str]]) -> tuple[sp.csr_array, tuple[str, ...]]:
-    """Return how often each row has each tag, ``(n, V)``, and the tags in ascending order, from the tags of each row."""
+    """Return how often each row has each tag, ``(n, V)``, and the tags in ascending order. ``rows`` yields the tags of each row."""
     lists = [list(row) for row in rows]
     names = sorted({tag for row in lists for tag in row})
     column = {tag: j for j, tag in enumerate(names)}
@@ -90,9 +90,7 @@ def name_rows(rows: np.ndarray) -> str:
 
 
 def tag_vectors(counts: sp.csr_array, min_images: int = 1) -> sp.csr_array:
-    """Return tf-idf vectors of unit length, ``(n, V)``; tags of fewer than ``min_images`` rows, and those of all rows, have
-    weight zero.
-    """
+    """Return tf-idf vectors of unit length, ``(n, V)``. Tags of fewer than ``min_images`` rows, and tags of all rows, have weight zero."""
     n, width = counts.shape or (0, 0)
     images = np.bincount(counts.indices, minlength=width)
     idf = np.where((images >= max(1, min_images)) & (images < n), np.log(n / np.maximum(images, 1)), 0.0)

@@ -37,8 +37,8 @@ from .tags import check_counts
 MAX_DENSE_ORDER = 768  # Matrices up to this order give their least eigenvalue by a full decomposition, larger ones by Lanczos steps.
 LANCZOS_STEPS = 300
 LANCZOS_TOL = 1e-6
-"""Residual of the smallest eigenvalue, relative to the largest in magnitude, at which the Lanczos steps end; the shift includes the
-residual.
+"""Residual of the smallest eigenvalue at which the Lanczos steps end, relative to the eigenvalue of largest magnitude. The shift includes
+the residual.
 """
 
 
@@ -75,7 +75,8 @@ def text_kernel(tags: object) -> FloatArray:
 
 
 def comment_kernel(comments: object) -> FloatArray:
-    """Return the number of comments between each two users in either direction, ``(n, n)``; on the diagonal, the user's own.
+    """Return the number of comments between each two users in either direction, ``(n, n)``. The diagonal holds users' comments on their own
+    photos.
 
     ``comments``, ``(n, n)``, dense or sparse, counts comments with the writer as row and the owner of the photo as column.
     """
@@ -108,7 +109,7 @@ def row_factors(maxima: FloatArray) -> FloatArray:
 
 
 def scaled_block(block: NDArray[Any], left: FloatArray, right: FloatArray) -> FloatArray:
-    """Return ``(d_u + d_v) / 2 K_uv``, float64, of raw entries ``(..., h, w)`` with factors d of rows and columns."""
+    """Return ``(d_u + d_v) / 2 * K_uv``, float64, for raw entries ``(..., h, w)`` with the factors d of rows and columns."""
     return np.multiply(block, 0.5 * (left[..., :, None] + right[..., None, :]), dtype=np.float64)
 
 
@@ -240,7 +241,9 @@ def similarity_features(entries: FloatArray, theta: FloatArray, scale: float = V
 
 
 class PairSum:
-    """``f(u, v) = sum_j a_j k((u, v), (s_j, t_j))`` for m pairs (s, t) of n users with coefficients a, evaluated from rows of K."""
+    """The function ``f(u, v) = sum_j a_j k((u, v), (s_j, t_j))`` for m pairs (s, t) of n users with coefficients a, evaluated from rows of
+    K.
+    """
 
     def __init__(self, pairs: IntArray, coef: FloatArray, n: int, kind: str) -> None:
         self.kind, self.n = kind, n

@@ -2,7 +2,7 @@
 
 A hull of W conjunctions over n rows is stored twice: as *columns*, (W, ceil(n / 64)) words, for conjunctions and counts, and as *rows*, (n,
 ceil(W / 8)) bytes, for products. A product with eight columns at a time is one look-up per row in a table of their 256 possible sums, so
-Phi f and Phi'u take n W / 8 additions. sum_i c_i phi_v(i) phi_w(i) over rows of equal weight takes n / 64 bit counts per pair.
+Phi f and Phi'u take n W / 8 additions. For rows of equal weight, sum_i c_i phi_v(i) phi_w(i) takes n / 64 bit counts per pair.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def apply_transpose(rows: Bytes, u: FloatArray, k: int) -> FloatArray:
 
 @compiled
 def zone_columns(rows: Bytes, zone: IntArray, keep: IntArray) -> Words:
-    """Return some columns restricted to some rows, packed again, so that counts take only as many words as the zone needs."""
+    """Return some columns restricted to some rows, packed again, so that counts read only as many words as the zone needs."""
     out = np.zeros((keep.size, (zone.size + 63) // 64), np.uint64)
     for at in range(zone.size):
         bit = np.uint64(1) << np.uint64(at & 63)
@@ -138,8 +138,8 @@ def zone_columns(rows: Bytes, zone: IntArray, keep: IntArray) -> Words:
 
 @compiled
 def weighted_gram(columns: Words, planes: Words, weights: FloatArray, out: FloatArray) -> None:
-    """Write, for each pair of columns v and w, the sum over planes q of weights_q times the number of rows of plane q in both, (W, W), to
-    `out`.
+    """Write for each pair of columns v and w, (W, W), the sum over planes q of ``weights[q]`` times the number of rows of plane q that are
+    in both columns, to `out`.
     """
     size, nw = columns.shape
     masked = np.empty(nw, np.uint64)

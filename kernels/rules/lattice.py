@@ -64,7 +64,7 @@ class Conjunctions:
         return set_bits(keys)
 
     def parents(self, key: Words) -> Words:
-        """Return the node without each of its propositions in turn."""
+        """Return the node's parents: the conjunctions that lack one of its propositions."""
         bits = list[tuple[int, int]]()
         for word in np.flatnonzero(key).tolist():
             value = int(key[word])
@@ -109,7 +109,7 @@ class Conjunctions:
 
     @cached_property
     def unit(self) -> float:
-        """Cost of most rows; multipliers at this bound are counted as bits instead of being added."""
+        """The most frequent cost of a row. Multipliers at this bound are counted as bits instead of being added."""
         values, amounts = np.unique(np.concatenate(self.cost), return_counts=True)
         return float(values[np.argmax(amounts)])
 

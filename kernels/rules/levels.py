@@ -144,7 +144,7 @@ class LevelSearch:
         return _search(finds.items, finds.values, finds.count, depth, finds.finished, finds.finished)
 
     def _greatest(self, singles: IntArray, most: int) -> IntArray:
-        """Return the single propositions with the largest bounds (the first of equal ones) and those in the hull, ascending."""
+        """Return the single propositions with the largest bounds (in a tie, the first) and those in the hull, ascending."""
         if len(singles) <= most:
             return singles
         bounds = np.concatenate([self._forms(batch)[1] for batch, _ in _batches([Open((), singles)], self._batch, 1 << 62)])
@@ -153,7 +153,8 @@ class LevelSearch:
         return singles[keep]
 
     def _frontier_sets(self, singles: IntArray, depth: int) -> Iterator[Open]:
-        """Yield the sets of the hull that a violator may extend, with the propositions that may do so, each after its prefixes.
+        """Yield the sets of the hull that a violator may extend, each with the propositions that may extend it. A set comes after its
+        prefixes.
 
         ``singles`` are the propositions worth following.
         """
@@ -170,7 +171,7 @@ class LevelSearch:
             yield Open(item, np.flatnonzero(allowed))
 
     def _open_sets(self, depth: int) -> list[tuple[int, ...]]:
-        """Return, in order, the sets of the hull shorter than ``depth`` whose children are not ruled out by their bound."""
+        """Return, in order, the sets of the hull shorter than ``depth`` whose bound does not rule out their children."""
         sets = (Open(item[:-1], np.array(item[-1:])) for item in sorted(self.known) if 0 < len(item) < depth)
         found = []
         for batch, _ in _batches(sets, self._batch, 1 << 62):
@@ -180,7 +181,7 @@ class LevelSearch:
         return found
 
     def _forms(self, batch: Sequence[Open]) -> tuple[FloatArray, FloatArray, IntArray]:
-        """Return M of the candidates of some sets, the largest M that longer ones may have, and their lengths."""
+        """Return for the candidates of some sets M, the largest M that longer candidates may have, and their lengths."""
         candidates, lengths = _candidates(batch)
         values, bounds = np.empty(len(lengths)), np.empty(len(lengths))
         candidate_forms(self.sums(candidates), self.similarity, values, bounds)
@@ -224,7 +225,9 @@ class LevelSearch:
         return Level(Finds(finds.items[:n], finds.values[:n], finds.visits[:n], count, False), [])
 
     def _extensions(self, parents: Sequence[Open], length: int) -> Iterator[Open]:
-        """Yield, in order, the sets of some length that may be extended, from those worth following at the previous length."""
+        """Yield, in order, the sets of some length that may be extended. They are built from the sets worth following at the previous
+        length.
+        """
         step = self._pairs_at_once
         for parent in parents:
             lo, hi = self.roots if self.roots is not None and length == 1 else (0, len(parent.candidates))
@@ -273,7 +276,9 @@ def _follow(follow: list[Open], items: tuple[int, ...], candidates: IntArray) ->
 
 
 def _batches(sets: Iterable[Open], size: int, limit: int) -> Iterator[tuple[list[Open], bool]]:
-    """Yield sets in batches of ``size`` candidates, at most ``limit`` in total; the last batch says whether the limit cut some off."""
+    """Yield sets in batches of ``size`` candidates, at most ``limit`` in total. The flag of the last batch says whether sets were left out
+    because of the limit.
+    """
     batch: list[Open] = []
     room = min(size, limit)
     for items, candidates in sets:

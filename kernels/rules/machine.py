@@ -33,7 +33,7 @@ SHARE_OF_GAP = 8.0 / 3.0
 """Ratio of the smoothing width to the tolerance: wide parabolas leave a gap of about a sixth of the width times the costs inside them."""
 
 FIRST_BLUR, WARM_BLUR, MIN_BLUR = 0.3, 0.1, 1e-6
-"""Smoothing of norms, as a share of the largest norm, halved at every step; without it, a node at exactly zero would stay there."""
+"""Smoothing of norms, as a share of the largest norm, halved at every step. Without smoothing, a node at exactly zero would stay there."""
 
 OVERSTEP, OVERSTEP_LIMITS = 0.5, (0.05, 20.0)
 """Share of a change of the weights that is added to it, and the limits of the factor of change."""
@@ -41,8 +41,8 @@ OVERSTEP, OVERSTEP_LIMITS = 0.5, (0.05, 20.0)
 NEWTON_STEPS = 4  # Newton steps between two re-weightings.
 
 FIRST_PASSES, MAX_PASSES, BOUND_TOLERANCE_SHARE = 12, 400, 0.1
-"""Passes for the bound of a dual gauge, which need no data: few at first, many if they can close the gap; and its share of the
-tolerance.
+"""Passes for the bound of a dual gauge, which need no data: few at first, many if they can close the gap. The last number is the accuracy
+of the bound as a share of the tolerance.
 """
 
 MAX_UNKNOWNS = 3000  # Unknowns of one Newton system of tasks that share weight.
@@ -136,7 +136,7 @@ class RuleSearch:
         return np.sqrt(np.sum(self._G**2, axis=1))
 
     def weights(self) -> FloatArray:
-        """Return the weights delta for the next move: those of the point, with decreasing smoothing, extrapolated.
+        """Return the weights delta for the next move: the weights of the point, with decreasing smoothing, extrapolated.
 
         The closed form approaches its limit by a constant factor per step; extrapolating by half of each change of the logarithm saves a
         third of the steps. After a step that did not lower the objective, the closed form itself is used.
@@ -167,7 +167,7 @@ class RuleSearch:
         return [end.F for end in ends]
 
     def update_bounds(self, values: list[FloatArray], tol: float, eta: FloatArray | None = None) -> RulePoint:
-        """Bound the optimum at the point, keep the better of both bounds, and narrow the parabola; return the best point so far.
+        """Bound the optimum at the point, keep the better value of each bound, and narrow the parabola; return the best point so far.
 
         The dual gauge is bounded at the given shares ``eta``, or at the best shares that can be found without data.
         """
@@ -217,8 +217,8 @@ class RuleSearch:
 def take_coupled_steps(
     problem: RuleProblem, delta: FloatArray, G: FloatArray, bias: FloatArray, h: float, steps: int
 ) -> tuple[FloatArray, FloatArray, list[FloatArray], int]:
-    """Take Newton steps for tasks that share weights: one system for all nodes with non-zero weight, with biases eliminated as for one
-    task.
+    """Take Newton steps for tasks that share weights. There is one system for all nodes with non-zero weight; biases are eliminated as for
+    one task.
     """
     keep = np.flatnonzero(delta > 1e-10 * delta.max())
     root, D = problem.root, np.sqrt(delta[keep])
@@ -271,7 +271,9 @@ class _CoupledSystem:
         return np.column_stack([sums[self._keep] for sums in self._problem.rows.sums(vectors, self._problem.hull.size)])
 
     def direction(self, values: list[FloatArray], bias: FloatArray, gradient: FloatArray) -> FloatArray:
-        """Return the Newton direction, ``(k, r)``; with very many unknowns, from the diagonal blocks of the r coordinates alone."""
+        """Return the Newton direction, ``(k, r)``. With very many unknowns, it is computed from the diagonal blocks of the r coordinates
+        alone.
+        """
         k, r = gradient.shape
         root, scale = self._problem.root, np.outer(self._D, self._D)
         whole = k * r <= MAX_UNKNOWNS

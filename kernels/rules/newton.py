@@ -162,7 +162,7 @@ def inner(a: FloatArray, b: FloatArray) -> float:
 def look_along(
     F: FloatArray, dF: FloatArray, step: float, y: FloatArray, cost: FloatArray, h: float, start: float, out: FloatArray
 ) -> tuple[float, float, float]:
-    """Write F + step dF to ``out``; return the bias there, the costs of its rows, and their slope in the step."""
+    """Write ``F + step * dF`` to ``out``. Return the bias there, the smoothed loss, and its slope in the step."""
     for i in range(F.size):
         out[i] = F[i] + step * dF[i]
     b = bias_root(out, y, cost, h, start)
@@ -208,8 +208,8 @@ def take_newton_steps(
     rows: Bytes, multiples: IntArray, unit: float, y: FloatArray, cost: FloatArray, delta: FloatArray, f: FloatArray, b: float, h: float,
     steps: int,
 ) -> tuple[FloatArray, float, FloatArray, int]:  # fmt: skip
-    """Take up to `steps` Newton steps from f; return f, b, F = Phi f, and the number of steps. Columns with negligible delta
-    are dropped.
+    """Take up to `steps` Newton steps from f; return f, b, ``F = Phi @ f``, and the number of steps. Columns with negligible delta are
+    dropped.
     """
     keep = np.flatnonzero(delta > NEGLIGIBLE_SHARE * delta.max())
     D = np.sqrt(delta[keep])
@@ -257,7 +257,8 @@ def is_short(zone: IntArray, keep: IntArray) -> bool:
 def zone_direction(held: Bytes, weight: Array, keep: IntArray, D: FloatArray, gradient: FloatArray) -> FloatArray:
     """Return the direction of :func:`newton_direction` from the rows of the zone, packed ``(z, ceil(W / 8))``, and their weights c / h.
 
-    With A = Phi_Z D and u = (diag(h / c) + A A')^-1 (beta - A gradient), where beta is such that 1'u = 0, it is -(gradient + A'u).
+    With A = Phi_Z D and u = (diag(h / c) + A A')^-1 (beta - A gradient), where beta is such that 1'u = 0, the direction is -(gradient +
+    A'u).
     """
     if not len(held):
         return -gradient
@@ -269,7 +270,7 @@ def zone_direction(held: Bytes, weight: Array, keep: IntArray, D: FloatArray, gr
 
 
 def solve_shifted(H: FloatArray, shift: FloatArray, right: FloatArray) -> FloatArray:
-    """Return (H + diag(shift))^-1 right for a positive semidefinite H by a Cholesky factor; overwrites H."""
+    """Return ``(H + diag(shift))^-1 @ right`` for a positive semidefinite H by a Cholesky factor; overwrites H."""
     diagonal = H.reshape(-1)[:: len(H) + 1]
     diagonal += shift + 1e-13 * diagonal.max(initial=0.0)
     # Symmetric: the transpose, which LAPACK reads as it lies, is the matrix itself.

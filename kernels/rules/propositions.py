@@ -83,9 +83,9 @@ def column_propositions(
 ) -> Propositions:
     """Return the propositions of one column from its training values ``(n,)``, NaN if missing.
 
-    A numeric column with more than ``n_thresholds`` distinct values is cut at its quantiles 1 / (n_thresholds + 1), ...; with fewer,
-    between all of them. In a categorical column values are names; columns of two values are treated as categorical. ``counts`` ``(n,)``
-    says how often each value counts.
+    A numeric column with more than ``n_thresholds`` distinct values is cut at its quantiles 1 / (n_thresholds + 1), ...; a column with
+    fewer is cut between all of them. In a categorical column values are names; columns of two values are treated as categorical. ``counts``
+    ``(n,)`` is the number of times that each value counts.
     """
     missing = np.isnan(values)
     distinct = np.unique(values[~missing])
@@ -106,8 +106,8 @@ def column_propositions(
 
 
 def choose_cuts(distinct: FloatArray, values: FloatArray, count: int, counts: FloatArray | None = None) -> FloatArray:
-    """Return at most ``count`` cuts between distinct sorted values: at quantiles of ``values``, weighted by ``counts``, midway to the next
-    larger value.
+    """Return at most ``count`` cuts between distinct sorted values: at quantiles of ``values``, weighted by ``counts``. Each cut is midway
+    to the next larger value.
     """
     if len(distinct) - 1 <= count:
         below = np.arange(len(distinct) - 1)
@@ -199,7 +199,7 @@ def cut_changes(machine: CutMachine, flags: Flags, decisions: FloatArray, e: int
 
 
 def find_best_cut(change: FloatArray, kind: int, cut: float, values: FloatArray) -> float:
-    """Return the cut with the lowest loss, or the present one if none is better.
+    """Return the cut with the lowest loss, or the present cut if no other is better.
 
     ``change`` comes from :func:`cut_changes`, ``kind`` is ``AT_MOST`` or ``ABOVE``, and ``values`` ``(n,)`` is the proposition's column,
     NaN if missing.

@@ -1,10 +1,15 @@
 """The rows of a restricted problem in fixed blocks, which may be in other processes.
 
 The solver holds one number per row for labels, costs, decision values and multipliers; only the blocks know which conjunctions hold on a
-row. A block answers four kinds of requests: decision values Phi_b f of its rows, its part of Phi'u, the number of its zone rows that each
-two conjunctions share, and its rows of a small zone. Decision values and rows are concatenated, sums are added in the fixed tree of a pass,
-and counts are integers. The bits therefore depend on the blocks alone; with one block they are those of
-:class:`gramplane.kernels.rules.row_blocks.LocalRows`.
+row. A block answers four kinds of requests:
+
+* the decision values Phi_b f of its rows;
+* its part of Phi'u;
+* the number of its zone rows that each two conjunctions share;
+* its rows of a small zone.
+
+Decision values and rows are concatenated, sums are added in the fixed tree of a pass, and counts are integers. The bits therefore depend on
+the blocks alone. With one block, results are bit-identical to :class:`gramplane.kernels.rules.row_blocks.LocalRows`.
 """
 
 from __future__ import annotations
@@ -48,9 +53,7 @@ MERGE_RATIO = 4  # Rows are merged when the different ones are so many times few
 
 
 class TaskRows:
-    """Labels and costs of one task; rows that agree in all conjunctions and in the label may be merged into one row with their
-    total cost.
-    """
+    """Labels and costs of one task. Rows that agree in all conjunctions and in the label may be merged; their costs are added."""
 
     y: FloatArray
     cost: FloatArray
@@ -63,7 +66,7 @@ class TaskRows:
         return cost_planes(self.cost)
 
     def spread(self, alpha: FloatArray) -> FloatArray:
-        """Return multipliers of all rows from those of the merged ones."""
+        """Return multipliers of all rows from the multipliers of the merged rows."""
         return alpha[self.member] * self.share
 
 
@@ -113,7 +116,12 @@ class NewtonStart(NamedTuple):
 
 
 class NewtonEnd(NamedTuple):
-    """End of one task's Newton steps: the same, the decision values before the bias, and the number of steps."""
+    """End of one task's Newton steps.
+
+    * ``f``, ``bias``: coefficients and bias.
+    * ``F``: the decision values before the bias.
+    * ``steps``: the number of steps.
+    """
 
     f: FloatArray
     bias: float
@@ -185,8 +193,8 @@ def answer(rows: Bytes, size: int, request: HullRequest) -> FloatArray | Counts 
 
 
 def count_zone(rows: Bytes, zone: Bytes, keep: IntArray, planes: Sequence[int]) -> Counts:
-    """Return the number of zone rows that each two columns share, plane by plane, uint32 ``(planes, k + 1, k + 1)``; the first column is
-    the zone itself.
+    """Return the number of zone rows that each two columns share, plane by plane, uint32 ``(planes, k + 1, k + 1)``. The first column
+    stands for the whole zone.
     """
     places, size = np.flatnonzero(zone), len(keep) + 1
     counts, plane = np.zeros((len(planes), size, size), np.uint32), np.empty((size, size))
@@ -221,7 +229,9 @@ class SpreadRows(TaskRows):
 
     @classmethod
     def of(cls, y: FloatArray, cost: FloatArray, merged: Sequence[tuple[int, tuple[IntArray, IntArray] | None]]) -> SpreadRows:
-        """Return the rows from labels and costs ``(n,)``; ``merged`` has, per block, its number of rows and its merged rows, if any."""
+        """Return the rows from labels and costs ``(n,)``. ``merged`` has one entry per block: its number of rows and its merged rows, if
+        any.
+        """
         parts, at, kinds = [], 0, 0
         for n, kind in merged:
             labels, costs = y[at : at + n], cost[at : at + n]
@@ -272,7 +282,7 @@ class BlockedRows:
         return [unit * (1 << q) for q in request.planes]
 
     def newton_steps(self, starts: Sequence[NewtonStart], h: float, steps: int) -> list[NewtonEnd]:
-        """Take up to ``steps`` Newton steps in all tasks simultaneously; the tasks' requests at one time are combined."""
+        """Take up to ``steps`` Newton steps in all tasks simultaneously; requests of several tasks are combined into one."""
         walks = {t: self._walk(t, start, h, steps) for t, start in enumerate(starts)}
         ends: dict[int, NewtonEnd] = {}
         asked = {t: next(walk) for t, walk in walks.items()}

@@ -5,8 +5,8 @@ sum of the negative z and the sum of the positive z on its support. So no descen
 
     sum_{s,t} |B_st| m_s m_t / a^(2 (k + 1)),   m_t = max(s_t+, s_t-),   d_S = a^|S|.
 
-Once this bound is at most the threshold, neither S nor the proposition that made it is followed further. Rows are ordered by task, sign and
-whether alpha is at its bound C. Rows at the bound are summed by counting bits, and only the others are added one by one.
+Once this bound is at most the threshold, the search extends neither S nor the proposition that made it. Rows are ordered by task, by sign,
+and by whether alpha is at its bound C. Rows at the bound are summed by counting bits, and only the others are added one by one.
 
 The same search by length (:mod:`.levels`), which requests the sums of many candidates at a time, takes 1.9 to 2.4 times as long.
 """
@@ -70,7 +70,7 @@ def order_signed_rows(
 
 @compiled
 def gather_bits(columns: Words, n: int, places: IntArray, out: Words) -> None:
-    """Write the bits of some rows in the given order, packed again; row n stands for padding and has no bits."""
+    """Write the bits of some rows in the given order, packed again. Row n is padding and has no bits."""
     for e in range(columns.shape[0]):
         for at in range(places.size):
             i = places[at]
@@ -80,7 +80,7 @@ def gather_bits(columns: Words, n: int, places: IntArray, out: Words) -> None:
 
 BOTH, FIRST_ALONE, SECOND_ALONE = 1, 2, 4
 COMPATIBLE = BOTH | FIRST_ALONE | SECOND_ALONE
-"""Kinds of rows for two propositions: with both, and with each alone. Compatible propositions have all three."""
+"""Kinds of rows for two propositions: rows where both hold, and rows where only one holds. Compatible propositions have all three kinds."""
 
 
 @compiled
@@ -125,7 +125,7 @@ def is_full(search: ViolatorSearch) -> bool:
 
 
 def joined_searches(first: ViolatorSearch, second: ViolatorSearch, some: NDArray[np.bool_]) -> ViolatorSearch:
-    """Return a search with some violators of the second one appended to those of the first."""
+    """Return a search with some violators of the second search appended to those of the first."""
     items, values = np.concatenate([first.items, second.items[some]]), np.concatenate([first.values, second.values[some]])
     return first._replace(items=items, values=values)
 
@@ -235,7 +235,7 @@ def side_sums(word: Words, starts: IntArray, amounts: FloatArray, unit: float, p
 
 @compiled
 def conjunction_forms(plus: FloatArray, minus: FloatArray, similarity: FloatArray) -> tuple[float, float]:
-    """Return M of a conjunction, and the largest M that a longer one may have."""
+    """Return M of a conjunction, and the largest M that a longer conjunction may have."""
     value = 0.0
     bound = 0.0
     for s in range(plus.size):
@@ -283,7 +283,7 @@ def contains_key(keys: Words, key: np.uint64) -> bool:
 def visit_extensions(
     search: _Walk, path: _Path, level: int, items: IntArray, values: FloatArray, n_found: int, n_visits: int
 ) -> tuple[int, int, bool]:
-    """Visit every extension of the current set; those worth following remain among the candidates, in order.
+    """Visit every extension of the current set; extensions worth following remain among the candidates, in order.
 
     Returns the number of violators written, the number of sets visited so far, and whether both are below their limits.
     """
@@ -356,7 +356,7 @@ def _ranked_entry(values: FloatArray, rank: int) -> float:
 
 @compiled
 def keep_greatest(candidates: IntArray, is_known: NDArray[np.bool_], bounds: FloatArray, most: int) -> int:
-    """Keep the candidates with the largest bounds (the first of equal ones) and those in the hull, in order; return their number."""
+    """Keep the candidates with the largest bounds (in a tie, the first) and those in the hull, in order; return their number."""
     edge = _ranked_entry(bounds, bounds.size - most)
     room = most
     for bound in bounds:

@@ -6,18 +6,18 @@ r"""Learning a kernel matrix by its spectrum: projected gradient ascent on the d
     \quad\text{or}\quad {} + \frac{G}{p} \mathrm{tr} K^p,
 
 where :math:`u_e` is linear in K. The dual is :math:`\max_\alpha \mu (d'\alpha - \ell^*(\alpha)) - R(A_+)`, :math:`A = M + \sum_e \alpha_e
-T_e`. K is a closed form of the positive part of A, so one eigendecomposition gives K, both objectives and the gradient. All problems that
-reduce to this form are solved here: non-parametric kernels, embeddings, and the kernel of image ranking.
+T_e`. K follows in closed form from the positive part of A, so one eigendecomposition gives K, both objectives and the gradient. All
+problems that reduce to this form are solved here: non-parametric kernels, embeddings, and the kernel of image ranking.
 
-Steps are spectral projected gradients (Birgin, Martinez, Raydan, SIAM J. Optimization 10, 2000): Barzilai-Borwein lengths with a
-non-monotone line search, which lets the dual fall below its last few values. Compared with accelerated steps with the constant :math:`\sqrt
-B / \|A_+\|_F + 1/C` they took 0.5 to 0.7 of the evaluations on all sets tried. They also need no Lipschitz constant, which exists only for
-p = 2.
+Steps are spectral projected gradients (Birgin, Martinez, Raydan, SIAM J. Optimization 10, 2000) with Barzilai-Borwein lengths. The line
+search is non-monotone: the dual may decrease, but not below its lowest recent value. On all sets tried, these steps took 0.5 to 0.7 times
+as many evaluations as accelerated steps with the constant :math:`\sqrt B / \|A_+\|_F + 1/C`. They also need no Lipschitz constant, which
+exists only for p = 2.
 
 If the cap is not active, the optimum is at a kink of the dual, :math:`A_+ = 0`, where the closed form is 0/0. The problem is then solved by
-proximal steps, :math:`K_{t+1} = \arg\min_K P(K) + \frac{G}{2} \|K - K_t\|_F^2` under the same cap, whose duals are smooth: K is a closed
-form of the positive part of :math:`A + G K_t`. A fixed point solves the original problem, for any G. Since :math:`A \preceq W = (A + G
-K_t)_+ - G K_t`, a matrix of low rank, ``R(W_+)`` bounds :math:`R(A_+)`, and both objectives remain certificates.
+proximal steps, :math:`K_{t+1} = \arg\min_K P(K) + \frac{G}{2} \|K - K_t\|_F^2` under the same cap. Their duals are smooth: K follows in
+closed form from the positive part of :math:`A + G K_t`. A fixed point solves the original problem, for any G. Since :math:`A \preceq W = (A
++ G K_t)_+ - G K_t`, a matrix of low rank, ``R(W_+)`` bounds :math:`R(A_+)`, and both objectives remain certificates.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class SpectralState:
 
     @property
     def gap(self) -> float:
-        """Distance of the primal and the dual objective; a certificate if the eigenpairs are accurate."""
+        """Difference of the primal and the dual objective; a certificate if the eigenpairs are accurate."""
         return sound_gap(self.best_primal - self.best_dual, self.best_primal)
 
     @property
@@ -108,7 +108,9 @@ def _warm_start(problem: SpectralProblem, state: SpectralState) -> WarmBlock:
 
 
 def relative_gap(problem: SpectralProblem, state: SpectralState) -> float:
-    """Return the gap divided by the primal objective, or by ``MIN_OBJECTIVE_SHARE`` of that of K = 0 if this is larger."""
+    """Return the gap divided by the primal objective. If ``MIN_OBJECTIVE_SHARE`` times the objective of K = 0 is larger, divide by that
+    instead.
+    """
     scale = max(abs(state.best_primal), MIN_OBJECTIVE_SHARE * abs(problem.loss_of(np.zeros(problem.terms.size))), np.finfo(float).tiny)
     with np.errstate(over="ignore"):  # against K = 0, whose objective is 0, no gap is finite
         return state.gap / scale if np.isfinite(state.gap) else np.inf
@@ -250,8 +252,8 @@ def solve_dual(problem: SpectralProblem, alpha: np.ndarray, *, tol: float = 1e-4
 
 
 def kernel_at(problem: SpectralProblem, state: SpectralState, *, tol: float = 1e-4, evaluator: Evaluator | None = None) -> Evaluation:
-    """Return K with the lowest primal objective. The same state gives the same bits; if the evaluator computed K, the cached result is
-    used.
+    """Return K with the lowest primal objective. The same state gives a bit-identical result; if the evaluator computed K, the cached
+    result is used.
     """
     start = _warm_start(problem, state)
     evaluator = Evaluator() if evaluator is None else evaluator
@@ -264,7 +266,7 @@ def final_accuracy(tol: float) -> float:
 
 
 def progress_figures(problem: SpectralProblem, state: SpectralState) -> Mapping[str, Any]:
-    """Return the figures of a step: the smallest primal and the largest dual objective so far, their distance, and the rank of K."""
+    """Return the figures of a step: the smallest primal and the largest dual objective so far, their difference, and the rank of K."""
     bounds = (state.best_dual, state.gap, relative_gap(problem, state)) if np.isfinite(state.best_dual) else (float("nan"),) * 3
     figures = {"objective": state.best_primal, "dual": bounds[0], "primal": state.primal, "gap": bounds[1], "relative_gap": bounds[2]}
     return {**figures, "rank": state.rank}

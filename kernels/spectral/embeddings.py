@@ -110,7 +110,7 @@ def normalise_columns(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def class_factor(codes: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return Y, one column per class, ``(n, n_classes)``; rows of code -1 have no label and are zero."""
+    """Return Y, one column per class, ``(n, n_classes)``. Rows of code -1 have no label; they are zero in Y."""
     factor = np.zeros((len(codes), n_classes))
     known = np.flatnonzero(codes >= 0)
     factor[known, codes[known]] = 1.0
@@ -118,7 +118,7 @@ def class_factor(codes: np.ndarray, n_classes: int) -> np.ndarray:
 
 
 def value_factor(y: np.ndarray) -> np.ndarray:
-    """Return real targets, standardised to mean 0 and variance 1, as one column ``(n, 1)``; NaN marks rows without a target, which are
+    """Return real targets as one column ``(n, 1)``, standardised to mean 0 and variance 1. NaN marks rows without a target; they become
     zero.
     """
     known = np.isfinite(y)
@@ -200,7 +200,7 @@ class EmbeddingState:
 
     @property
     def gap(self) -> float:
-        """Distance of both bounds."""
+        """Difference of the two bounds."""
         return sound_gap(self.upper - self.lower, self.upper)
 
     @property
@@ -307,7 +307,11 @@ def volume_step(
 
 @dataclass(frozen=True)
 class StructureProblem:
-    """The problem of a structure preserving embedding: C is the cost of the largest violation (a squared distance), B the cap of tr KK."""
+    """The problem of a structure preserving embedding.
+
+    * ``C``: the cost of the largest violation, which is a squared distance.
+    * ``B``: the cap of tr KK.
+    """
 
     graph: Neighbourhood
     target: SymmetricOperator  # H W H
@@ -330,7 +334,7 @@ class StructureProblem:
 
 
 def structure_problem(graph: Neighbourhood, C: float, B: float, solver: Solver = IN_MEMORY) -> StructureProblem:
-    """Return the problem of a structure preserving embedding; C is the cost of a violation of one, as in the problem's formula."""
+    """Return the problem of a structure preserving embedding. C is the cost of a violation of size one, as in the problem's formula."""
     return StructureProblem(graph, graph_target(graph), C, B, solver)
 
 

@@ -2,7 +2,7 @@
 
 Neighbours are ordered by ``(squared distance, id)``, a total order; it matters because integer data have many ties. A distance is the sum
 of squared differences over the features in ascending order, so it depends on its two rows alone. Lists of blocks merge to the list of the
-whole, with the same bits for any blocks.
+whole, bit-identical for any blocks.
 
 Rows of zeros and ones are packed, 64 to a word, and compared by counting bits. Other rows are screened by products: only candidates that
 the error bound of ``|x|^2 + |z|^2 - 2 <x, z>`` does not exclude are computed term by term. These are about k (1 + log(n / k)) candidates
@@ -33,7 +33,7 @@ WORDS_PER_ENTRY = 4  # Sparse rows are packed while a row's words are at most so
 
 
 class Nearest(NamedTuple):
-    """The nearest candidates of n rows, ``(n, k)``, ordered by ``(squared distance, id)``; missing ones have id -1 and infinite
+    """The nearest candidates of n rows, ``(n, k)``, ordered by ``(squared distance, id)``. Missing candidates have id -1 and infinite
     distance.
     """
 
@@ -46,7 +46,7 @@ class Nearest(NamedTuple):
 
 
 def nearest_rows(X: object, k: int) -> Nearest:
-    """Return the ``k`` nearest other rows of each row of ``(n, d)`` data, dense or sparse; all others if there are fewer than k.
+    """Return the ``k`` nearest other rows of each row of ``(n, d)`` data, dense or sparse; all other rows if there are fewer than k.
 
     Raises ValueError if rows are not numeric or not finite, or ``k`` is invalid.
     """
@@ -86,8 +86,8 @@ def merge_nearest(parts: Sequence[Nearest], k: int) -> Nearest:
 
 
 def neighbour_graph(ids: IntArray, kind: str = "mutual") -> sp.csr_array:
-    """Return the symmetric affinity of a graph of nearest neighbours ``(n, k)``, -1 for none: ``S_ij = 1`` if i and j are linked, zero
-    diagonal.
+    """Return the symmetric affinity S of a graph of nearest neighbours: ``S_ij = 1`` if i and j are linked, with a zero diagonal. ``ids``
+    is ``(n, k)``, -1 for none.
 
     ``"mutual"`` links two rows if each is a neighbour of the other, ``"union"`` if at least one is. Raises ValueError for another kind.
     """
@@ -230,7 +230,7 @@ def _dense_square(x: Array, z: Array) -> float:
 
 @compiled
 def _sparse_square(x: tuple[Array, Array, Array], i: int, z: tuple[Array, Array, Array], j: int) -> float:
-    """Like _dense_square, for CSR rows; the skipped terms are zeros."""
+    """Compute the same as _dense_square for CSR rows; the skipped terms are zeros."""
     p, last, q, end = x[2][i], x[2][i + 1], z[2][j], z[2][j + 1]
     total: Any = 0.0
     while p < last or q < end:

@@ -101,7 +101,7 @@ class Proximal:
 
 @dataclass(frozen=True)
 class Decomposed:
-    """All eigenpairs of A at a dual point, with the quantities derived from them."""
+    """All eigenpairs of A at a dual point, and the quantities derived from them."""
 
     alpha: np.ndarray
     values: np.ndarray  # (n,) descending, of A or of A + G K_t
@@ -164,7 +164,7 @@ class Hessian:
         return out + self._ridge * v
 
     def diagonal(self) -> np.ndarray:
-        """Return the diagonal, at least that of the loss, ``(m,)``."""
+        """Return the diagonal, which is at least the diagonal of the loss, ``(m,)``."""
         rank, out = self._differences.shape[1], np.empty(len(self._forms))
         # Some edges at a time: all of them along all vectors are m x n numbers.
         step = max(1, EDGE_BYTES // (8 * len(self._vectors)))
@@ -216,7 +216,7 @@ class NewtonState:
 
     @property
     def gap(self) -> float:
-        """Distance of both objectives: a certificate."""
+        """Difference of the two objectives, which is a certificate."""
         return sound_gap(self.best_primal - self.best_dual, self.best_primal)
 
     @property

@@ -26,7 +26,7 @@ class Terms(Protocol):
 
     @property
     def multiplicity(self) -> float:
-        """How often a term counts: 2 if a variable represents two ordered pairs."""
+        """How often each term counts: twice if a variable represents two ordered pairs."""
         ...
 
     @property
@@ -141,8 +141,10 @@ def add_pair_distances(out: np.ndarray, vectors: np.ndarray, values: np.ndarray,
 class PairLoss:
     r"""A loss of ``u`` against its target ``d``, with weight C.
 
-    ``value(u, d, C)`` is the sum over pairs. ``conjugate(alpha, C)`` is subtracted from :math:`d'\alpha` in the dual, and ``slope`` is its
-    derivative. ``project`` returns the nearest feasible ``alpha``. ``smooth`` says whether the dual has the term :math:`\alpha^2 / 2C`.
+    * ``value(u, d, C)``: the sum over pairs.
+    * ``conjugate(alpha, C)``: subtracted from :math:`d'\alpha` in the dual; ``slope`` is its derivative.
+    * ``project``: returns the nearest feasible ``alpha``.
+    * ``smooth``: whether the dual has the term :math:`\alpha^2 / 2C`.
     """
 
     value: Callable[[np.ndarray, np.ndarray, float], float]

@@ -24,11 +24,15 @@ from .pair_losses import PAIR_LOSSES, PairLoss, Terms
 class SpectralProblem:
     """A loss on pairs of rows and a linear objective of the kernel matrix.
 
-    ``target`` is M, ``(n, n)``. ``goal``, ``(size,)``, is d, the targets of u (zeros for the linear loss), and C the weight of the loss.
-    The power p of the regulariser is at least 1, and above 1 unless the loss is linear and there is a cap. Give one of B, the cap of tr
-    K^p, and G, the weight of the penalty. With a ``basis``, ``(n, r)`` orthonormal columns, K lies in their span. ``seed`` draws the
-    eigensolver's first block, ``memory`` limits its bytes, and ``engine`` can hold blocks of its columns elsewhere. Raises ValueError if a
-    parameter is out of range or has the wrong length.
+    * ``target``: M, ``(n, n)``.
+    * ``goal``, ``(size,)``: d, the targets of u (zeros for the linear loss); ``C`` is the weight of the loss.
+    * ``p``: the power of the regulariser, at least 1, and above 1 unless the loss is linear and there is a cap.
+    * ``B``, ``G``: the cap of tr K^p, or the weight of the penalty; give one of the two.
+    * ``basis``, ``(n, r)``: orthonormal columns; K then lies in their span.
+    * ``seed``, ``memory``, ``engine``: for the eigensolver's block. ``seed`` determines the first block, ``memory`` limits its bytes, and
+      ``engine`` can hold blocks of its columns elsewhere.
+
+    Raises ValueError if a parameter is out of range or has the wrong length.
     """
 
     target: SymmetricOperator
@@ -80,7 +84,7 @@ class Evaluation:
     """K, both objectives and the gradient at a dual point.
 
     The primal objective is exact for this K whatever the accuracy of the eigenpairs, because their values are Rayleigh quotients. The dual
-    one is a bound: the part of ``R(A_+)`` that the eigenpairs may have missed, according to their residuals, is subtracted.
+    objective is a bound: the part of ``R(A_+)`` that the eigenpairs may have missed, according to their residuals, is subtracted.
     """
 
     part: PositivePart  # of A
@@ -138,7 +142,7 @@ def evaluate(
     """Return K, both objectives and the gradient at ``alpha``, from one eigendecomposition.
 
     ``tol`` is the accuracy of the eigenpairs, and ``start`` the block of an earlier evaluation nearby. With the ``anchor`` of a proximal
-    step the gradient is that of its dual; the objectives are still those of the problem.
+    step the gradient is that of the step's dual; the objectives are still those of the problem.
     """
     operator = problem.operator(alpha)
     if anchor is not None:
@@ -192,9 +196,10 @@ def missed_share(values: np.ndarray, p: float, squares: float) -> float:
 
 
 def proximal_spectrum(values: np.ndarray, p: float, B: float, weight: float) -> np.ndarray:
-    """Return the eigenvalues of the K that maximises ``<A, K> - weight / 2 ||K||_F^2`` under ``tr K^p <= B``.
+    """Return the eigenvalues of the K that maximises ``<A, K> - weight / 2 * ||K||_F^2`` under ``tr K^p <= B``.
 
-    With s the positive eigenvalues of A they solve ``weight lam + nu lam^(p-1) = s``; nu >= 0 is 0, or such that the cap is active.
+    With s the positive eigenvalues of A, the eigenvalues lam of K solve ``weight * lam + nu * lam^(p-1) = s``. nu >= 0 is 0, or such that
+    the cap is active.
     """
     free = values / weight
     if float(np.sum(free**p)) <= B:
@@ -238,7 +243,7 @@ def cap_used(problem: SpectralProblem, evaluation: Evaluation) -> float:
 
 @dataclass(frozen=True)
 class PairConstraints:
-    """Unordered pairs of n rows, each once, sorted, ``rows < cols``; the sign is +1.0 if they belong together, else -1.0."""
+    """Unordered pairs of n rows, distinct, sorted, with ``rows < cols``. The sign is +1.0 if the rows belong together, else -1.0."""
 
     n: int
     rows: IntArray
@@ -376,7 +381,9 @@ def margins(constraints: PairConstraints, entries: FloatArray) -> FloatArray:
 
 
 def select_uncertain_pairs(constraints: PairConstraints, entries: FloatArray, n_select: int) -> PairConstraints:
-    """Return the pairs of the ``n_select`` rows with the smallest margins (Zhuang, thesis, 2011, section 3.4); ties by row."""
+    """Return the pairs of the ``n_select`` rows with the smallest margins (Zhuang, thesis, 2011, section 3.4). In a tie, the lower row
+    number is selected.
+    """
     confidence = margins(constraints, entries)
     order = np.lexsort((np.arange(constraints.n), confidence))[:n_select]
     chosen = np.zeros(constraints.n, dtype=bool)

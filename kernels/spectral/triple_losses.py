@@ -1,5 +1,5 @@
-r"""Triples of rows (i, j, k) on an unknown kernel matrix, with the constraint that j is at least as close to i as k (structure preserving
-embedding).
+r"""Triples of rows (i, j, k) on an unknown kernel matrix, with the constraint that j is at least as close to i as k is (structure
+preserving embedding).
 
 The loss of a triple depends on :math:`u = d_{ij} - d_{ik}`, with d the squared distances under K. All triples share one slack, so the dual
 variables satisfy :math:`\alpha \ge 0, \sum \alpha \le C`, with the sum over *all* triples, and the loss is :math:`C \max(0, \max_t -u_t)`.

@@ -1,9 +1,9 @@
 """Decomposition for matrices that do not fit in memory: SMO on a working set of variables whose entries are fetched together.
 
-Each round replaces idle variables of the working set by those that violate optimality most. It solves the problem on the set to a tenth of
-the violation, then updates the gradient: with the rows of the set or, for a matrix that returns parts, by one product with the change. With
-parts, the driver receives at most the square of the set and a few vectors of n entries, and of the square only the rows of new variables
-(Joachims, "Making large-scale SVM learning practical", 1999; in batches: Wen et al., "ThunderSVM", 2018).
+Each round replaces idle variables of the working set by the variables that violate optimality most. It solves the problem on the set to a
+tenth of the violation, then updates the gradient: with the rows of the set or, for a matrix that returns parts, by one product with the
+change. With parts, the driver receives at most the square of the set, of which only the rows of new variables are fetched, and a few
+vectors of n entries (Joachims, "Making large-scale SVM learning practical", 1999; in batches: Wen et al., "ThunderSVM", 2018).
 
 If beta sums to zero in every group, pairs move inside one group (:mod:`gramplane.kernels.svm.smo_shrink`). Violations are then measured
 within the variable's own group, and the pair that violates most is in the set in every round.
@@ -37,7 +37,7 @@ from .smo_steps import BLOCKED_OFFSET, BROKEN, MAX_VIOLATION
 
 WORKING_SET = 512
 MIN_WORKING_SET = 3
-"""Smallest working set: a round adds up to two variables, and the one that violates most must be able to stay."""
+"""Smallest working set: a round adds up to two variables, and the variable that violates most must be able to stay."""
 
 ROW_BYTES = 256 << 20  # Greatest number of bytes of float64 rows fetched at once when the caller sets no size.
 COPY_SHARE = 0.5625  # Entries of the copy of a shrunk problem, in squares of the working set.
@@ -62,7 +62,7 @@ class PartGram(Gram, Protocol):
 
     def between(self, new: IntArray, old: IntArray) -> Iterable[tuple[IntArray, IntArray, Array]]:
         """Yield entries as (row positions, column positions, values). Every pair with a new variable comes in at least one order. Positions
-        count the new variables first, then the old ones.
+        number the new variables first, then the old variables.
         """
         ...
 
@@ -75,8 +75,8 @@ def solve_decomposition(
 
     A :class:`PartGram` supplies entries between chosen variables, and products, but never rows. ``working`` is the largest working set, at
     least 3 variables. Its default for a :class:`PartGram` is what the matrix allows, but at most twice the number of variables that move at
-    first; for rows it is 512, or fewer if these exceed 256 MiB. The gradient is recomputed before the certificate. ``details`` of the
-    solution counts rounds, fetched rows, products, and the hits of a caching matrix.
+    first. For rows the default is 512, or fewer if 512 rows exceed 256 MiB. The gradient is recomputed before the certificate. ``details``
+    of the solution holds the numbers of rounds, fetched rows and products, and the hits of a caching matrix.
     """
     problem.check_gram(gram)
     limit = checked_limits(tol, max_iter, MAX_STEPS)
@@ -89,7 +89,9 @@ def solve_decomposition(
 
 @dataclass(frozen=True)
 class _Slopes:
-    """Slopes of the objective in every variable, upwards and downwards; BLOCKED_OFFSET or its negative if a variable cannot move."""
+    """Slopes of the objective in every variable, upwards and downwards. The slope is BLOCKED_OFFSET or its negative if a variable cannot
+    move.
+    """
 
     rise: FloatArray
     fall: FloatArray
@@ -211,7 +213,7 @@ class _State:
         return np.concatenate([moving, _choose_spaced(np.flatnonzero(ranks == STILL), self._size - len(moving))])
 
     def _choose_worst(self, slopes: _Slopes, candidates: IntArray, count: int) -> IntArray:
-        """Return the candidates that violate most; if steps move pairs, half of them in either direction."""
+        """Return the candidates that violate most. If steps move pairs, half of the candidates violate in either direction."""
         if len(candidates) <= count:
             return candidates
         if not self._paired:
@@ -288,7 +290,7 @@ class _GroupedState(_State):
         return _Slopes(rise, fall, ends, m[groups], top[groups])
 
     def _choose_worst(self, slopes: _Slopes, candidates: IntArray, count: int) -> IntArray:
-        """Return the candidates that violate most, half of them in either direction, including the pair of the worst group."""
+        """Return the candidates that violate most, half of them in either direction. The worst pair inside one group is included."""
         if len(candidates) <= count:
             return candidates
         rising, falling = slopes.top - slopes.rise, slopes.fall - slopes.m

@@ -34,9 +34,11 @@ SUM_SLACK = 1e-10  # A warm start whose sum is off by at most this share of sum 
 class DualProblem:
     """max c'beta - sum_i e_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta over a box, with or without a fixed sum. All arrays are ``(n,)``.
 
-    ``lo`` and ``hi`` may be infinite only if ``ridge`` is positive. ``l1_weight`` is e >= 0, one for all variables or one for each.
-    ``sum_constraint`` is s, the sum of beta; None leaves it free, and the model then has no bias. ``groups`` holds codes from 0: beta sums
-    to zero in every group, each group has its own bias, and ``sum_constraint`` is 0. ``unit`` is that of a real target.
+    * ``lo``, ``hi``: the box, which may be infinite only if ``ridge`` is positive.
+    * ``l1_weight``: e >= 0, one number for all variables or one for each.
+    * ``sum_constraint``: s, the sum of beta; None leaves the sum free, and the model then has no bias.
+    * ``groups``: codes from 0. Beta sums to zero in every group, each group has its own bias, and ``sum_constraint`` is 0.
+    * ``unit``: the unit of a real target.
 
     Raises ValueError if lengths differ, a number is not finite, a box is empty, or no point of the box has the sum.
     """
@@ -174,12 +176,17 @@ def _shift_to_sum(beta: FloatArray, problem: DualProblem) -> FloatArray:
 class DualSolution:
     """A feasible point with its certificate; every number refers to this point.
 
-    ``bias`` is b of the decision value f + b, and 0 without a sum constraint; a problem with groups has ``biases`` ``(n_groups,)`` instead.
-    ``objective`` is the dual value, a lower bound of the primal optimum; ``upper`` is the primal value at (K beta, bias). ``gap`` = upper -
-    objective >= 0 is summed from non-negative terms. ``violation`` was compared with the tolerance; ``converged`` is False after
-    ``max_iter`` or if round-off prevents the tolerance. ``decision`` is K beta, without ridge and bias. ``indefinite`` means that negative
-    curvature beyond round-off was found: K is not positive semi-definite, the problem is not concave, and ``objective`` is no bound.
-    ``details`` holds figures specific to the solver: fetched rows, hit rate, factorisations.
+    * ``bias``: b of the decision value f + b; 0 without a sum constraint.
+    * ``biases``, ``(n_groups,)``: replaces ``bias`` in a problem with groups.
+    * ``objective``: the dual value, a lower bound of the primal optimum.
+    * ``upper``: the primal value at (K beta, bias).
+    * ``gap``: ``upper - objective`` >= 0, summed from non-negative terms.
+    * ``violation``: the number that was compared with the tolerance.
+    * ``converged``: False after ``max_iter`` or if round-off prevents the tolerance.
+    * ``decision``: K beta, without ridge and bias.
+    * ``indefinite``: negative curvature beyond round-off was found: K is not positive semi-definite, the problem is not concave, and
+      ``objective`` is no bound.
+    * ``details``: figures specific to the solver: fetched rows, hit rate, factorisations.
     """
 
     beta: FloatArray
@@ -200,7 +207,7 @@ Warm = DualSolution | FloatArray | None  # The start of a solver: a solution, a 
 
 
 def weighted_l1(weight: float | FloatArray, magnitudes: FloatArray) -> float:
-    """Return sum_i weight_i magnitudes_i without BLAS, so that one weight and an array of equal weights give the same bits."""
+    """Return ``sum_i weight_i * magnitudes_i`` without BLAS, so that one weight and an array of equal weights give the same bits."""
     return float((weight * magnitudes).sum())
 
 
@@ -285,7 +292,7 @@ def svc_problem(y: ArrayLike, C: ArrayLike, linear: ArrayLike | None = None, *, 
 def squared_hinge_problem(y: ArrayLike, C: ArrayLike, linear: ArrayLike | None = None, *, bias: bool = True) -> DualProblem:
     """Return the squared-hinge problem: primal 1/2 ||w||^2 + sum_i C_i max(0, p_i - y_i (f_i + b))^2.
 
-    Its dual is that of the hinge with K + I / (2 C) and no upper bound. C is that of ``LinearSVC``; other parameters as in
+    Its dual is the dual of the hinge with K + I / (2 C) and no upper bound. C is as in ``LinearSVC``; other parameters are as in
     :func:`svc_problem`.
     """
     cost = check_cost(C, np.asarray(y).shape[0] if np.ndim(y) else 0)

@@ -33,7 +33,7 @@ class Gram(Protocol):
 
 
 class Scratch:
-    """A buffer that successive solves share, so that its memory pages are allocated once."""
+    """A buffer that successive solves share, so that its memory is allocated only once."""
 
     def __init__(self) -> None:
         self._buffer: Array = np.empty(0, dtype=np.float32)
@@ -49,8 +49,8 @@ class DenseGram:
     """A Gram matrix in memory.
 
     ``array``, ``(n, n)``, is symmetric; float32 and float64 in C order are used without a copy. ``scratch`` is the buffer of the shrunk
-    problem, up to 0.57 n^2 entries; pass the same one to all solves of a loop. Raises ValueError if the matrix is not square or is empty,
-    or its diagonal is negative or not finite.
+    problem, up to 0.57 n^2 entries; pass the same buffer to all solves of a loop. Raises ValueError if the matrix is not square or is
+    empty, or its diagonal is negative or not finite.
     """
 
     def __init__(self, array: ArrayLike, scratch: Scratch | None = None) -> None:

@@ -2,8 +2,8 @@
 
 With A = K + diag(ridge) the dual optimum solves  A beta + b 1 = c,  1'beta = 0  (without a bias: A beta = c). Projecting the preconditioner
 keeps the equality (Gould, Hribar and Nocedal, "On the solution of equality constrained quadratic programming problems", 2001), so a step
-costs one product. With groups, each group has its own equality and bias, and the projection needs one more solve with the factor per group,
-done once. In a loop the factor of one matrix is reused for the next ones until it needs more than a few steps.
+costs one product. With groups, each group has its own equality and bias; the projection then needs one more solve with the factor per
+group, done once. In a loop, the factor of one matrix is reused for the next matrices until it needs more than a few steps.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ STRIP = 4096  # rows of L that are taken to float64 at a time
 
 
 def count_columns(gram: PartGram, n: int, n_groups: int) -> int:
-    """Return the number of columns that fit in half of the allowed entries; 0 if these are too few or the groups need too much memory."""
+    """Return the number of columns that fit in half of the allowed entries. The result is 0 if this is too few columns or the groups need
+    too much memory.
+    """
     count = min(MAX_COLUMNS, n // 4, gram.room // (2 * n))
     return count if count >= MIN_COLUMNS and 24 * n * n_groups <= gram.room else 0
 
@@ -100,7 +102,7 @@ MAX_STEPS = 10_000
 
 
 class RidgeSolver:
-    """A solver for a sequence of ridge problems that reuses the last factor; ``factorisations`` counts them."""
+    """A solver for a sequence of ridge problems that reuses the last factor; ``factorisations`` is the number of factorisations so far."""
 
     def __init__(self) -> None:
         self._factor: NDArray[np.float32] | None = None
@@ -130,7 +132,7 @@ class RidgeSolver:
 
     @staticmethod
     def _by_products(gram: Gram, problem: DualProblem, beta: FloatArray, tol: float, limit: int) -> tuple[FloatArray, Any, float, int]:
-        """Solve with a preconditioner built from some columns if the matrix returns parts, otherwise from its diagonal."""
+        """Solve with a preconditioner. It is built from some columns if the matrix returns parts, otherwise from the diagonal."""
         groups, diag, ridge = problem.groups, gram.diag(), problem.ridges()
         count = count_columns(gram, problem.n, 0 if groups is None else int(groups.max()) + 1) if isinstance(gram, PartGram) else 0
         if count and isinstance(gram, PartGram):

@@ -45,7 +45,7 @@ def solve_smo(
     warm : DualSolution or ndarray of shape (n,), optional
         Initial beta, projected if it is not feasible [default: zero].
     tol : float
-        Stop when the optimality conditions hold within it, in units of the gradient; the same as LIBSVM's ``tol``.
+        Largest violation of the optimality conditions, measured like the gradient; the same as LIBSVM's ``tol``.
     max_iter : int, optional
         Largest number of steps; the last point, which is the best, is then returned.
     gradient : ndarray of shape (n,), optional
@@ -71,7 +71,9 @@ def solve_smo(
 def solve_to_gap(
     gram: Gram, problem: DualProblem, *, warm: Warm = None, tol: float, aim: Callable[[DualSolution], float], tighter: float = 0.25
 ) -> DualSolution:
-    """Return a solution with a gap of at most ``aim(solution)``: solves repeatedly with smaller ``tol``, each time from the last point."""
+    """Return a solution with a gap of at most ``aim(solution)``. The problem is solved repeatedly with smaller ``tol``, each time from the
+    last point.
+    """
     solution = solve_smo(gram, problem, warm=warm, tol=tol)
     for _ in range(MAX_TIGHTENINGS):
         wanted = aim(solution)

@@ -44,7 +44,11 @@ MAX_IDLE_CHECKS = 3  # Checks of all variables in a row without a step, after wh
 
 
 class Ends(NamedTuple):
-    """m, M and the violation to compare with the tolerance: M - m, or max(-m, M) if the sum is free; 0 if nothing can move."""
+    """The ends of the slopes, and the violation to compare with the tolerance.
+
+    * ``m``, ``top``: m and M.
+    * ``violation``: M - m, or max(-m, M) if the sum is free; 0 if nothing can move.
+    """
 
     m: float
     top: float
@@ -70,9 +74,10 @@ def _find_active(g: FloatArray, u: FloatArray, low: FloatArray, up: float, down:
 class ShrinkingSteps:
     """Steps of :mod:`gramplane.kernels.svm.smo_steps` on one problem with its matrix in memory.
 
-    ``buffer`` holds the rows of the active variables; if it is smaller than their square, no copy is made. ``diag``, ``(n,)``, is the
-    diagonal of K + diag(ridge), and ``floor`` the smallest curvature of a step. ``places``, ``(n,)``, is the matrix row of each variable,
-    if some share one; ``buffer`` must then hold n^2 entries.
+    * ``buffer``: the rows of the active variables; if it is smaller than their square, no copy is made.
+    * ``diag``, ``(n,)``: the diagonal of K + diag(ridge).
+    * ``floor``: the smallest curvature of a step.
+    * ``places``, ``(n,)``: the matrix row of each variable, if some variables share a row; ``buffer`` must then hold n^2 entries.
     """
 
     def __init__(
@@ -94,7 +99,7 @@ class ShrinkingSteps:
         return float(self._worst[0])
 
     def run(self, beta: FloatArray, g: FloatArray, tol: float, cap: int) -> tuple[int, int, Ends]:
-        """Move beta and g = (K + diag(ridge)) beta - c in place; return the number of steps, why they ended, and the ends over all
+        """Move beta and g = (K + diag(ridge)) beta - c in place. Return the number of steps, why the steps ended, and the ends over all
         variables.
         """
         _, _, lo, hi, kink, work_beta, work_g, u, low = self._state
@@ -174,13 +179,13 @@ def first_gradient(gram: Gram, problem: DualProblem, beta: FloatArray, warm: War
 
 
 def kink_slopes(problem: DualProblem, beta: FloatArray) -> tuple[FloatArray, FloatArray, NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return the slopes of the kinks upwards and downwards, and which variables can rise and fall."""
+    """Return the slopes of the kinks upwards and downwards, which variables can rise, and which can fall."""
     e = problem.l1_weight
     return np.where(beta >= 0, e, -e), np.where(beta > 0, e, -e), beta < problem.hi, beta > problem.lo
 
 
 def _compute_bias(problem: DualProblem, beta: FloatArray, g: FloatArray, ends: Ends) -> float:
-    """Return b: minus the mean of g + kink slope over free variables; if none is free, minus the midpoint of m and M."""
+    """Return b, the negative mean of ``g + kink slope`` over the free variables. If none is free, return ``-(m + M) / 2``."""
     if problem.sum_constraint is None:
         return 0.0
     up, down, can_rise, can_fall = kink_slopes(problem, beta)
@@ -245,10 +250,10 @@ def group_biases(problem: DualProblem, decision: FloatArray) -> FloatArray:
 def _falling_sums(
     problem: DualProblem, slope: FloatArray, limits: tuple[FloatArray, FloatArray], first: FloatArray, fall: FloatArray
 ) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
-    """Return, for each group, the sum of the responses as a piecewise linear, falling function of the bias.
+    """Return, for each group, the sum of the responses as a piecewise linear, decreasing function of the bias.
 
-    The result has the groups, the breakpoints in ascending order from the group's least bias, the sums there, and the rates of fall from
-    there on. Sums and rates are shares of ``fall``, that of all points.
+    The result has four arrays: the group of each breakpoint, the breakpoints in ascending order from the group's least bias, the sums
+    there, and the rates of decrease from there on. Sums and rates are divided by ``fall``, the decrease over all points of the group.
     """
     groups, zeros = problem.groups, np.zeros(len(first))
     assert groups is not None
@@ -286,7 +291,7 @@ def group_layout(groups: IntArray, buffer: Array) -> tuple[IntArray, IntArray, A
 
 
 def solve_grouped(gram: DenseGram, problem: DualProblem, beta: FloatArray, g: FloatArray, tol: float, limit: int) -> DualSolution:
-    """Solve a problem with groups by steps inside groups; beta and g = (K + diag(ridge)) beta - c are those of the starting point."""
+    """Solve a problem with groups by steps inside groups, starting at beta with g = (K + diag(ridge)) beta - c."""
     groups = problem.groups
     assert groups is not None
     dtype, ridge = gram.array.dtype, problem.ridges()

@@ -236,7 +236,7 @@ def move_pairs(
 def _add_single_step(
     d: float, row: Array, g: FloatArray, u: FloatArray, low: FloatArray, weight: FloatArray, most: FloatArray, gain: FloatArray
 ) -> tuple[int, float]:
-    """Add d row to g; return the variable of the largest gain violation^2 / curvature, and the largest violation."""
+    """Add ``d * row`` to g. Return the variable with the largest gain, violation^2 / curvature, and the largest violation."""
     n = g.size
     whole = n - n % LANES
     most[:] = 0.0

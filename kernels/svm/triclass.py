@@ -34,10 +34,12 @@ from .gram_access import Gram, RepeatedGram
 class Points:
     """The rows of a fit with their labels and costs.
 
-    ``labels``, ``(n,)``, are -1, +1, or 0 for rows of neither class and unlabelled rows; ``unlabelled``, ``(n,)``, marks the latter.
-    ``cost``, ``(n,)``, is c_i = r_i / lambda, where 0 leaves a row out. ``eps``, 0 <= eps < 1, is half the width of the tube.
-    ``all_relevant`` restricts the loss of unlabelled rows to H_1(|f|), a semi-supervised SVM without irrelevant rows (S3VM). ``balance`` is
-    the required mean of f over the unlabelled rows.
+    * ``labels``, ``(n,)``: -1, +1, or 0 for rows of neither class and for unlabelled rows.
+    * ``unlabelled``, ``(n,)``: marks the unlabelled rows.
+    * ``cost``, ``(n,)``: c_i = r_i / lambda, where 0 leaves a row out.
+    * ``eps``, 0 <= eps < 1: half the width of the tube.
+    * ``all_relevant``: restricts the loss of unlabelled rows to H_1(|f|), a semi-supervised SVM without irrelevant rows (S3VM).
+    * ``balance``: the required mean of f over the unlabelled rows.
     """
 
     labels: FloatArray
@@ -76,7 +78,7 @@ def objective_value(points: Points, form: float, f: FloatArray) -> float:
 
 
 def assign_labels(points: Points, f: FloatArray) -> FloatArray:
-    """Return the labels; unlabelled rows get the piece of smaller loss, and the hinge if both are equal (5.5)."""
+    """Return the labels. Unlabelled rows get the piece of smaller loss; in a tie, they get the hinge (5.5)."""
     sides = np.where(f >= 0.0, 1.0, -1.0)
     labels = sides if points.all_relevant else np.where(np.abs(f) >= crossing_point(points.eps), sides, 0.0)
     return np.where(points.unlabelled, labels, points.labels)
@@ -94,8 +96,11 @@ def three_way(f: FloatArray, eps: float) -> IntArray:
 class Convex:
     """A convex problem over the rows: beta is ``fixed`` plus the sum of each row's variables.
 
-    ``rows``, ``(N,)``, is the row of each variable: first the n rows in order, then second variables of some of them. ``target``, ``lo``,
-    ``hi`` and ``kink``, ``(N,)``, are the linear term, box and kink; ``fixed``, ``(n,)``, holds the slopes of concave pieces.
+    * ``rows``, ``(N,)``: the row of each variable. The first n variables are the rows in order; the rest are second variables of some rows.
+    * ``target``, ``(N,)``: the linear term.
+    * ``lo``, ``hi``, ``(N,)``: the box.
+    * ``kink``, ``(N,)``: the kink.
+    * ``fixed``, ``(n,)``: the slopes of concave pieces.
     """
 
     rows: IntArray
@@ -123,7 +128,7 @@ def majorant(points: Points, labels: FloatArray) -> Convex:
 
 
 def _with_tubes(points: Points, first: FloatArray, factor: float, second: FloatArray | None, slopes: FloatArray) -> Convex:
-    """Return the problem with unlabelled rows as one tube of cost ``factor`` r, or two of cost r, minus ``slopes`` r f."""
+    """Return the problem with unlabelled rows as one tube of cost ``factor * r``, or two tubes of cost r, minus ``slopes * r * f``."""
     base, free = majorant(points, points.labels), np.flatnonzero(points.unlabelled)
     kink, lo, hi = base.kink.copy(), base.lo.copy(), base.hi.copy()
     kink[free], lo[free], hi[free] = first[free], -factor * points.cost[free], factor * points.cost[free]
@@ -180,7 +185,7 @@ class RepeatedParts(RepeatedGram):
         return self.gram.room
 
     def between(self, new: IntArray, old: IntArray) -> Parts:
-        """Yield entries as (row positions, column positions, values); variables on the same row have the same entries."""
+        """Yield entries as (row positions, column positions, values). Variables on the same row have equal entries."""
         yield from self.gram.between(self.places[new], self.places[old])
 
 
@@ -192,7 +197,7 @@ def repeated_gram(gram: Gram, places: IntArray) -> RepeatedGram:
 class MeanParts:
     """A matrix that returns parts, extended by the mean of the points ``chosen``, ``(n,)``, as its last point.
 
-    The entries of the mean come from one product, ``(n,)`` numbers, and are rounded to the type of the parts like all others.
+    The entries of the mean come from one product, ``(n,)`` numbers, and are rounded to the type of the parts like all other entries.
     """
 
     def __init__(self, gram: PartGram, chosen: NDArray[np.bool_]) -> None:
@@ -220,7 +225,7 @@ class MeanParts:
         return np.append(self._gram.matvec(v[:-1]) + v[-1] * row[:-1], row @ v)
 
     def between(self, new: IntArray, old: IntArray) -> Parts:
-        """Yield entries as (row positions, column positions, values), with those of the mean last."""
+        """Yield entries as (row positions, column positions, values), with the entries of the mean last."""
         ids, last = np.concatenate([new, old]), self.n - 1
         (mean,), places = (ids == last).nonzero(), np.flatnonzero(ids != last)
         if np.any(new != last):

@@ -70,13 +70,16 @@ def with_mean(gram: Gram, unlabelled: NDArray[np.bool_]) -> Gram:
 class SearchState:
     """A model, with the assignment that its next convex problem will use.
 
-    ``beta``, ``(n,)``, holds the coefficients; if the balance is fixed, one more for the mean of the unlabelled points. ``product`` is K
-    beta, of the same length, and ``bias`` is b of f = K beta + b. ``labels``, ``(n,)``, holds the labels and the assignment of the
-    unlabelled rows. ``objective`` is J / lambda at f; it is infinite before the first convex problem of a start whose assignment does not
-    follow from its f. ``gap`` and ``violation`` belong to the last convex problem, in the units of J / lambda and of f. ``solves``,
-    ``steps`` and ``flips`` count convex problems, solver steps, and unlabelled rows that changed their piece in the last problem. ``stop``
-    is ``"assignment"`` (no row has changed), ``"tol"``, ``"max_iter"`` or ``"stalled"`` (the gap of the last convex problem stays above the
-    one that ``tol`` requires).
+    * ``beta``, ``(n,)``: the coefficients; if the balance is fixed, one more for the mean of the unlabelled points.
+    * ``product``: K beta, of the same length.
+    * ``bias``: b of f = K beta + b.
+    * ``labels``, ``(n,)``: the labels, and the assignment of the unlabelled rows.
+    * ``objective``: J / lambda at f. It is infinite before the first convex problem of a start whose assignment does not follow from its f.
+    * ``gap``, ``violation``: of the last convex problem; the gap is measured like J / lambda, the violation like f.
+    * ``solves``, ``steps``, ``flips``: the number of convex problems, of solver steps, and of unlabelled rows that changed their piece in
+      the last problem.
+    * ``stop``: ``"assignment"`` (no row has changed), ``"tol"``, ``"max_iter"`` or ``"stalled"`` (the gap of the last convex problem stays
+      above the gap that ``tol`` requires).
     """
 
     record_name: ClassVar[str] = "Machine"
@@ -102,11 +105,13 @@ class SearchState:
 class SearchSettings:
     """Settings of the search.
 
-    ``algorithm`` is ``"mm"`` (exact majorant), ``"dc"`` (difference of convex functions) or ``"cccp"`` (the thesis' Algorithm 3). A search
-    ends when J decreases by less than ``tol`` relative to lambda + J, or after ``max_iter`` convex problems. These are solved to
-    ``inner_tol`` in units of f. If ``tol`` is below a tenth of that, the last convex problem is solved further, until its gap is below
-    ``tol`` relative to lambda + J. ``unit`` is 1 / lambda. ``D`` is the relaxation of ``"cccp"``, at least 1 + eps; by default the smallest
-    value that its definition allows, and at least 2.
+    * ``algorithm``: ``"mm"`` (exact majorant), ``"dc"`` (difference of convex functions) or ``"cccp"`` (the thesis' Algorithm 3).
+    * ``tol``: a search ends when J decreases by less than ``tol`` relative to lambda + J.
+    * ``max_iter``: the largest number of convex problems.
+    * ``inner_tol``: the tolerance on f of the convex problems. If ``tol`` is below a tenth of it, the last convex problem is solved
+      further, until its gap is below ``tol`` relative to lambda + J.
+    * ``unit``: 1 / lambda.
+    * ``D``: the relaxation of ``"cccp"``, at least 1 + eps; by default the smallest value that its definition allows, and at least 2.
     """
 
     algorithm: Algorithm = "mm"
@@ -127,9 +132,9 @@ class SearchSettings:
 
 
 def solve_convex(gram: Gram, points: Points, convex: Convex, tol: float, warm: SearchState | None = None) -> SearchState:
-    """Solve a convex problem to ``tol``, in units of f; return its model with the assignment of its f.
+    """Solve a convex problem to the tolerance ``tol`` on f; return the model, with the assignment that its decision values f imply.
 
-    ``gram`` covers the rows and, if the balance is fixed, the mean of the unlabelled ones. The starting point has the variables of
+    ``gram`` covers the rows and, if the balance is fixed, the mean of the unlabelled rows. The starting point has the variables of
     ``warm``, clipped to the boxes and moved as little as their sum requires.
     """
     whole = convex if points.balance is None else _with_mean_variable(convex, points.balance)
@@ -180,7 +185,7 @@ def _start_point(
 
 
 def _move_to_sum(problem: DualProblem, variables: FloatArray, distance: FloatArray) -> FloatArray:
-    """Return the variables clipped to the box, with those nearest to their kink moved to its end until the sum is right.
+    """Return the variables clipped to the box. The variables nearest to their kink are then moved to its end until the sum is right.
 
     This changes few rows; a shift would change all of them.
     """
@@ -194,7 +199,7 @@ def _move_to_sum(problem: DualProblem, variables: FloatArray, distance: FloatArr
 
 
 def labelled_machine(gram: Gram, points: Points, tol: float) -> SearchState:
-    """Return the model fitted to the labelled rows; its objective and assignment are those of all rows."""
+    """Return the model fitted to the labelled rows; its objective and assignment cover all rows."""
     known = replace(points, cost=np.where(points.unlabelled, 0.0, points.cost))
     machine = solve_convex(gram, known, majorant(known, points.labels), tol)
     # The objective of the labelled rows lacks the losses of the unlabelled ones.
@@ -208,7 +213,7 @@ def universum_machine(gram: Gram, points: Points, tol: float, warm: SearchState 
 
 
 def permuted_start(points: Points, machine: SearchState, seed: int) -> SearchState:
-    """Return a model whose next assignment is that of its f, permuted over the unlabelled rows."""
+    """Return a model with a new assignment: the assignment that its f implies, permuted over the unlabelled rows."""
     decision, free = machine.decision.copy(), np.flatnonzero(points.unlabelled)
     decision[free] = np.random.default_rng(np.random.SeedSequence((seed, 0x3C))).permutation(decision[free])
     return replace(machine, labels=assign_labels(points, decision), objective=np.inf)
@@ -230,7 +235,7 @@ def row_coefficients(points: Points, machine: SearchState) -> FloatArray:
 def improve_machine(gram: Gram, points: Points, machine: SearchState, search: SearchSettings) -> SearchState:
     """Return the model after one more convex problem; J never rises.
 
-    A solution within the tolerance may raise J if there is almost nothing to gain, and the last one may have too large a gap. The problem
+    A solution within the tolerance may raise J if there is almost nothing to gain, and the last problem's gap may be too large. The problem
     is then solved to smaller tolerances. If J still does not fall, the model is kept and its search ends.
     """
     ended, warm, fell = replace(machine, solves=machine.solves + 1, flips=0, stop="tol"), machine, False
@@ -256,7 +261,7 @@ def improve_machine(gram: Gram, points: Points, machine: SearchState, search: Se
 
 
 def _convex_problems(points: Points, machine: SearchState, search: SearchSettings) -> list[tuple[Convex, bool]]:
-    """Return the convex problems to try in turn, each with whether it majorises J."""
+    """Return the convex problems to try in turn; a flag says whether each majorises J."""
     labels = machine.labels
     if search.algorithm == "mm":
         return [(majorant(points, labels), True)]

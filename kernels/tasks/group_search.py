@@ -54,7 +54,7 @@ class TaskLattice:
         return self.n_tasks - 1 if self.inverted else self.n_tasks
 
     def marks(self, groups: Groups) -> Groups:
-        """Return the marked tasks: those of each group or, in the inverse lattice, those left out. The function is its own inverse."""
+        """Return the marked tasks of each group: its tasks or, in the inverse lattice, all others. The function is its own inverse."""
         return ~groups if self.inverted else groups
 
     def keys(self, groups: Groups) -> Words:
@@ -81,7 +81,7 @@ class TaskLattice:
         return np.power(float(self.a), self.depths(self.groups(keys)).astype(np.float64))
 
     def parents(self, key: Words) -> Words:
-        """Return the keys with one mark less, ``(r, n_words)``; a single task has none."""
+        """Return the keys with one mark less, ``(r, n_words)``. A single task has no parents."""
         bits = self._bits()[self.marks(self.groups(key[None]))[0]]
         return key ^ bits if self.inverted or len(bits) > 1 else np.zeros((0, self.width), np.uint64)
 
@@ -216,7 +216,7 @@ def _branch_and_bound(
     forms: FloatArray, roots: FloatArray, shared: float, inner: float, a: float, inverted: bool, deepest: int, n_marks: int,
     threshold: float, max_visits: int, values: FloatArray, marks: NDArray[np.uint8],
 ) -> tuple[int, int, float, bool]:  # fmt: skip
-    """Search depth first over sets of marks in ascending order; row l of the stacks is the set of l marks: its forms and its tasks'
+    """Search depth first over sets of marks in ascending order. Row l of the stacks belongs to the set of l marks: its forms and its tasks'
     columns.
     """
     k, tasks = forms.shape[0], forms.shape[1]

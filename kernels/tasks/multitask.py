@@ -53,7 +53,7 @@ def kernel_strengths(forms: FloatArray, p: float) -> FloatArray:
 
 
 def dual_norm(strengths: FloatArray, q: float) -> float:
-    """Return ``||c||_qbar``, qbar = q / (2 (q - 1)); the maximum for q = 1."""
+    """Return ``||c||_qbar``, where qbar = q / (2 (q - 1)); for q = 1 this is the maximum."""
     return float(power_norm(strengths, np.inf if q == 1 else q / (2.0 * (q - 1.0))))
 
 
@@ -101,7 +101,12 @@ def next_weights(weights: FloatArray, strengths: FloatArray, q: float) -> FloatA
 
 
 class DampedStep(NamedTuple):
-    """Weights on the simplex, with the exponents of their last step and the side of the mean on which each kernel was."""
+    """A step of the weights on the simplex.
+
+    * ``weights``: the weights after the step.
+    * ``paces``: the exponent of each kernel's last step.
+    * ``sides``: the side of the mean on which each kernel was.
+    """
 
     weights: FloatArray
     paces: FloatArray
@@ -142,10 +147,11 @@ def certify_machine(
     problem: DualProblem, edges: IntArray, beta: FloatArray, decision: FloatArray, forms: FloatArray, weights: FloatArray,
     p: float, q: float,
 ) -> Certificate:  # fmt: skip
-    """Return primal and dual value with the best bias of each task; rows are ordered by task, and tasks begin at ``edges``.
+    """Return primal and dual value with the best bias of each task. Rows are ordered by task, and tasks begin at ``edges``.
 
-    ``decision`` are the values ``sum_j weights_jt K_t^j beta_t`` without bias, ``forms`` ``(k, T)`` is M, and ``weights`` are those of each
-    task.
+    * ``decision``: the values ``sum_j weights_jt K_t^j beta_t`` without bias.
+    * ``forms`` ``(k, T)``: M.
+    * ``weights``: the kernel weights of each task.
     """
     biases = task_biases(problem, edges, decision)
     loss = total_loss(problem, problem.c - decision - np.repeat(biases, np.diff(edges)))
@@ -164,9 +170,7 @@ def dual_value(problem: DualProblem, beta: FloatArray, forms: FloatArray, p: flo
 
 
 def best_multiple(problem: DualProblem, beta: FloatArray, norm: float) -> float:
-    """Return the largest dual value among multiples of beta with the given dual norm; a multiple is feasible as long as it is
-    in the box.
-    """
+    """Return the largest dual value among multiples of beta with the given dual norm. A multiple is feasible if it is in the box."""
     linear = problem.linear(beta)
     curve = norm + float((problem.ridges() * beta) @ beta)
     scale = min(greatest_scale(problem, beta), max(linear, 0.0) / curve) if curve > 0 else 0.0
@@ -184,7 +188,7 @@ class MixedDual(NamedTuple):
 def mixed_dual(problem: DualProblem, one: FloatArray, other: FloatArray, forms: Sequence[FloatArray], p: float, q: float) -> MixedDual:
     """Return the point with the largest dual value between two feasible coefficient vectors; the dual value is concave along the segment.
 
-    ``forms`` are those ``(k, T)`` of ``one``, of ``other`` and of their sum.
+    ``forms`` are three arrays ``(k, T)``: the forms of ``one``, of ``other`` and of their sum.
     """
     first, second, both = forms
     cross = 0.5 * (both - first - second)
@@ -219,7 +223,7 @@ def greatest_scale(problem: DualProblem, beta: FloatArray) -> float:
 
 
 def task_biases(problem: DualProblem, edges: IntArray, decision: FloatArray) -> FloatArray:
-    """Return the bias of each task that minimises the loss of its rows exactly, ``(T,)``; the midpoint if there are many."""
+    """Return the bias of each task that minimises the loss of its rows exactly, ``(T,)``. If several biases do, return their midpoint."""
     slope, codes = problem.c - decision, np.repeat(np.arange(len(edges) - 1), np.diff(edges))
     if problem.ridge is not None:
         mass = np.divide(1.0, problem.ridge, out=np.zeros(problem.n), where=(problem.hi > problem.lo) & (problem.ridge > 0))

@@ -1,22 +1,23 @@
-r"""Tasks that share a subspace of each kernel's feature space: weights, norms and bounds from forms of pairs of tasks (MK-MTSFL).
+r"""Tasks that share a subspace of each kernel's feature space: weights, norms and bounds from quadratic forms between pairs of tasks
+(MK-MTSFL).
 
-With ``W_j`` the T columns of all tasks in the space of kernel j and ``n_j = ||W_j||_*`` its nuclear norm,
+The problem, with ``W_j`` the T columns of all tasks in the space of kernel j and ``n_j = ||W_j||_*`` its nuclear norm, is
 
 .. math::
 
     \min_{W, b} \; \tfrac12 \Big( \sum_j \|W_j\|_*^q \Big)^{2/q} + \sum_{t, i} C_{ti} V(F_t(x_{ti}), y_{ti}),
-    \qquad F_t = \sum_j \langle w_{jt}, \phi^j \rangle + b_t, \quad 1 \le q \le 2,
+    \qquad F_t = \sum_j \langle w_{jt}, \phi^j \rangle + b_t, \quad 1 \le q \le 2.
 
-is the minimum over ``D_j >= 0`` (T x T) with ``sum_j trace(D_j)^(q / (2 - q)) <= 1`` of one model with the kernel ``sum_j D_j[s, t] K^j``
-between rows of the tasks s and t. With ``A_j[s, t] = beta_s' K^j beta_t`` its parts satisfy ``W_j'W_j = D_j A_j D_j``. The best D for fixed
-parts is
+Its value equals the smallest objective of a single model with kernel ``sum_j D_j[s, t] K^j`` between rows of the tasks s and t. The minimum
+is over ``D_j >= 0`` (T x T) with ``sum_j trace(D_j)^(q / (2 - q)) <= 1``. With ``A_j[s, t] = beta_s' K^j beta_t`` its parts satisfy
+``W_j'W_j = D_j A_j D_j``. The best D for fixed parts is
 
 .. math::
 
     D_j = (D_j A_j D_j)^{1/2} \, n_j^{1-q} \, \Omega^{q-2}, \qquad n_j = \mathrm{trace} (D_j A_j D_j)^{1/2}, \quad
-    \Omega^q = \sum_j n_j^q,
+    \Omega^q = \sum_j n_j^q.
 
-and any feasible beta bounds the optimum from below by ``c'beta - kink ||beta||_1 - 1/2 beta' R beta - 1/2 ||lambda_max(A)||_{q/(2(q-1))}``
+Any feasible beta bounds the optimum from below by ``c'beta - kink ||beta||_1 - 1/2 beta' R beta - 1/2 ||lambda_max(A)||_{q/(2(q-1))}``
 (Jawanpuria, "Learning Kernels for Multiple Predictive Tasks", PhD thesis, IIT Bombay, 2014, chapter 4; Argyriou, Evgeniou and Pontil,
 "Convex multi-task feature learning", Machine Learning 73, 2008; docs/theory/shared_subspace_mkl.md).
 """
@@ -48,12 +49,12 @@ def even_coupling(k: int, n_tasks: int, q: float) -> FloatArray:
 
 
 def coupling_size(coupling: FloatArray, q: float) -> float:
-    """Return the norm q / (2 - q) of the traces of D; it is 1 on the boundary of the feasible set."""
+    """Return the norm q / (2 - q) of the traces of D, which is 1 on the boundary of the feasible set."""
     return float(power_norm(np.trace(coupling, axis1=1, axis2=2), np.inf if q == 2 else q / (2.0 - q)))
 
 
 def coupling_roots(coupling: FloatArray, forms: FloatArray, smoothing: float = 0.0) -> FloatArray:
-    """Return ``(D_j A_j D_j + smoothing^2 lambda_max I)^(1/2)``, ``(k, T, T)``, with lambda_max that of ``D_j A_j D_j``.
+    """Return ``(D_j A_j D_j + smoothing^2 lambda_max I)^(1/2)``, ``(k, T, T)``, with lambda_max the largest eigenvalue of ``D_j A_j D_j``.
 
     Smoothing keeps directions that a model does not use.
     """
@@ -74,8 +75,8 @@ def nuclear_norms(coupling: FloatArray, forms: FloatArray) -> FloatArray:
 
 
 def best_coupling(root: FloatArray, q: float) -> FloatArray:
-    """Return the best D for ``root_j = (W_j'W_j)^(1/2)``, ``(k, T, T)``, with ``sum_j trace(D_j)^(q/(2-q)) = 1``; for zeros, D without
-    coupling.
+    """Return the best D for ``root_j = (W_j'W_j)^(1/2)``, ``(k, T, T)``, with ``sum_j trace(D_j)^(q/(2-q)) = 1``. If the roots are zero,
+    return D without coupling.
     """
     norms = np.trace(root, axis1=1, axis2=2)
     total = float(power_norm(norms, q))
@@ -99,11 +100,11 @@ def next_lengths(pace: FloatArray, slack: FloatArray, before: FloatArray) -> Flo
 
 
 def long_step(coupling: FloatArray, forms: FloatArray, pace: FloatArray, q: float, smoothing: float) -> FloatArray:
-    """Return D after a step of lengths ``pace`` ``(k,)``, at least 1, beyond the best one for fixed parts.
+    """Return D after a step of lengths ``pace`` ``(k,)``, at least 1, beyond the best D for fixed parts.
 
-    If D and A commute, the best eigenvalue for fixed parts is ``d a^(1/2)``. The step goes to ``d a``, twice as far in logarithms, and
-    further by the factor ``exp((pace - 1) a / lambda_max)``, a step of mirror descent. Directions with little effect on the model need such
-    long steps until their forms agree.
+    If D and A commute, the best eigenvalue for fixed parts is ``d * a^(1/2)``. The step goes to ``d * a``, twice as far in logarithms, and
+    further by the factor ``exp((pace - 1) * a / lambda_max)``, a step of mirror descent. Directions with little effect on the model need
+    such long steps until their forms agree.
     """
 
     def smooth_logarithms(values: FloatArray) -> FloatArray:
@@ -200,7 +201,7 @@ class Half:
 
 
 class Squares:
-    """One square of numbers per task, over its pairs of rows, stored one after the other as the state of mirror descent."""
+    """One square of numbers per task, over its pairs of rows. The squares are stored one after the other as the state of mirror descent."""
 
     def __init__(self, codes: IntArray) -> None:
         self.rows = [np.flatnonzero(codes == t) for t in range(int(codes.max()) + 1)]
@@ -257,9 +258,10 @@ def mirror_length(parts: Sequence[FloatArray], ranks: int, move: int) -> float:
 
 
 def alternating_half(W: FloatArray, rank: int, smoothing: float) -> Half:
-    """Return the half of ``Q = (W W' + eps I)^(1/2)``, scaled to trace one, for W ``(r, T)``; of the identity if W is zero or empty.
+    """Return the half of ``Q = (W W' + eps I)^(1/2)``, scaled to trace one, for W ``(r, T)``. If W is zero or empty, return the half of the
+    identity.
 
-    ``smoothing`` is eps relative to the largest singular value: ``eps = smoothing^2 sigma_max^2``.
+    ``smoothing`` is eps relative to the largest singular value: ``eps = smoothing^2 * sigma_max^2``.
     """
     if not W.any():
         return Half(np.zeros((rank, 0)), 1.0 / rank)

@@ -37,8 +37,8 @@ from .multitask import power_norm
 from .shared_subspace import even_coupling
 
 CENTRING_AIMS = 0.2, 0.6, 1.0
-"""Targets for mu of a step, relative to the current mu; the later ones, back to the centre of the path, are used if the boundary allows the
-first only a short step.
+"""Targets for mu of a step, relative to the current mu. The later targets lead back to the centre of the path; they are used if the
+boundary allows only a short step to the first.
 """
 
 SHORT_STEP = 0.2  # A step below this share is short.
@@ -46,8 +46,8 @@ MAX_EDGE_SHARE = 0.9  # Share of the way to the edge of the cone that a step may
 STEP_FACTOR = 0.85  # Factor of a step that leaves the cone.
 MIN_STEP = 1e-6  # Steps below this are not taken.
 START_MARGINS = 0.1, 0.3
-"""The start keeps this distance from the ends of the box, as a share of the box's midpoint or of the mean coefficient if that
-is smaller.
+"""The start keeps this distance from the ends of the box, as a share of the box's midpoint, or of the mean coefficient if the latter is
+smaller.
 """
 
 FIRST_LIFT = 1e-13  # Share of its diagonal that is added to the matrix; ten times more each time that it has no factor.
@@ -83,7 +83,12 @@ class InteriorPoint:
 
 
 class PointView(NamedTuple):
-    """A point in terms of the problem: coefficients, products, forms, values without biases, and couplings (not scaled to norm one)."""
+    """A point in terms of the problem.
+
+    * ``beta``: coefficients; ``products`` and ``forms``: their products and forms.
+    * ``decision``: values without biases.
+    * ``coupling``: the couplings, not scaled to norm one.
+    """
 
     beta: FloatArray
     products: FloatArray
@@ -104,7 +109,7 @@ class _Move(NamedTuple):
 
 
 class Parts:
-    """Coefficients as variables between two ends with a linear value: with a kink one part per sign, for an empty box none."""
+    """Coefficients as variables between two ends with a linear value. With a kink there is one part per sign; an empty box has no part."""
 
     def __init__(self, problem: DualProblem) -> None:
         self.used = movable(problem)
@@ -149,8 +154,8 @@ class Parts:
         return np.where(split, np.maximum(signed, 0.0) * (1.0 - 2.0 * START_MARGINS[0]) + np.minimum(pair[self.rows], margin), signed)
 
     def settled(self, move: FloatArray, beta: FloatArray, soft: FloatArray) -> FloatArray:
-        """Return the move of each part. Of two parts of a row, the stiffer one moves by its own equation, and the softer one by the rest of
-        the coefficient's move.
+        """Return the move of each part. If a row has two parts, the stiffer part moves by its own equation, and the softer part by the rest
+        of the coefficient's move.
         """
         out = np.where(np.arange(len(move)) < self.singles, beta[self.rows], move)
         m = (len(move) - self.singles) // 2
@@ -162,7 +167,7 @@ class Parts:
 
 
 def movable(problem: DualProblem) -> NDArray[np.bool_]:
-    """Return which coefficients can leave zero: their box has an interior, and so has that of their group in both directions."""
+    """Return which coefficients can leave zero: their box has an interior, and their group can move in both directions."""
     codes = problem.groups
     assert codes is not None
     up, down = (np.bincount(codes, side)[codes] > 0 for side in (problem.hi > 0, problem.lo < 0))
@@ -371,7 +376,7 @@ class _NewtonSystem:
 
 
 def _factorise(matrix: FloatArray) -> tuple[FloatArray, bool]:
-    """Return a Cholesky factor; if round-off prevents it, that of a slightly shifted matrix."""
+    """Return a Cholesky factor. If round-off prevents it, return the factor of a slightly shifted matrix."""
     diagonal, lift = matrix.diagonal().copy(), FIRST_LIFT
     while True:
         matrix[np.diag_indices(len(matrix))] = (1.0 + lift) * diagonal

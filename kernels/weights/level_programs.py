@@ -37,10 +37,10 @@ LINEAR_PROGRAM_METHODS = (
 
 @dataclass(frozen=True)
 class Cuts:
-    """Lower bounds c_i - 1/2 <s^i, theta> of a convex function of the weights.
+    """Lower bounds ``c_i - 1/2 <s^i, theta>`` of a convex function of the weights.
 
-    ``c``, ``(t,)``, is 1'alpha^i, or in general c'beta^i - kink ||beta^i||_1. Row i of ``S``, ``(t, Q)``, holds the quadratic forms
-    s_q(alpha^i).
+    * ``c``, ``(t,)``: 1'alpha^i, or in general c'beta^i - kink ||beta^i||_1.
+    * ``S``, ``(t, Q)``: row i holds the quadratic forms s_q(alpha^i).
     """
 
     c: FloatArray
@@ -97,7 +97,7 @@ def lower_bound(cuts: Cuts, domain: Domain, warm: FloatArray | None = None, *, t
 
 
 def _sums_to_one(domain: Domain) -> bool | None:
-    """Return True if the weights of a set sum to one, False if they sum to at most one, None if the boundary is curved."""
+    """Return True if the weights of a set sum to one, False if their sum is at most one, None if the boundary is curved."""
     if isinstance(domain, Simplex):
         return True
     if isinstance(domain, ElasticNetSet):
@@ -125,7 +125,7 @@ def _certify(cuts: Cuts, domain: Domain, p: FloatArray, theta: FloatArray, steps
 def _solve_linear_program(cuts: Cuts, domain: Domain, whole: bool, start: FloatArray) -> LowerBound:
     """Minimise the height z of the cuts over (theta, z); the cut weights are the multipliers.
 
-    If HiGHS fails, the bound is that of the best single cut or of ``start``: lower, but valid.
+    If HiGHS fails, the best single cut or ``start`` gives the bound, which is then lower, but valid.
     """
     # Loaded on demand: it takes a third of a second, which every worker would pay.
     from scipy.optimize import linprog
@@ -156,8 +156,10 @@ def _solve_linear_program(cuts: Cuts, domain: Domain, whole: bool, start: FloatA
 class LevelPoint:
     """The projection onto a level set.
 
-    ``theta``, ``(Q,)``, always is in Theta and below the level. ``rho``, ``(t,)``, holds the multipliers of the cuts for the next warm
-    start. ``distance`` is 1/2 ||theta - theta0||^2. ``gap``, from the dual value at rho, bounds how far ``distance`` is above its minimum.
+    * ``theta``, ``(Q,)``: the projection; it is always in Theta and below the level.
+    * ``rho``, ``(t,)``: the multipliers of the cuts for the next warm start.
+    * ``distance``: 1/2 ||theta - theta0||^2.
+    * ``gap``: an upper bound of how far ``distance`` is above its minimum, from the dual value at rho.
     """
 
     theta: FloatArray

@@ -273,7 +273,7 @@ def elastic_response(s: FloatArray, v: float) -> FloatArray:
 
 @compiled(deferred=True)
 def power_response(s: FloatArray, p: float) -> FloatArray:
-    """Return the maximiser of :meth:`LpBall.support`, scaled s_+^(1 / (p - 1)); zero if no entry is positive."""
+    """Return the maximiser of :meth:`LpBall.support`, ``s_+^(1 / (p - 1))`` scaled to the boundary; zero if no entry is positive."""
     top = greatest_entry(s)
     if top <= 0.0:
         return np.zeros(s.size)
@@ -326,7 +326,7 @@ def _p_norm(w: FloatArray, p: float) -> float:
 
 
 def _scaled_norms(norms: FloatArray) -> tuple[FloatArray, float]:
-    """Return the norms divided by the largest one, and the largest one."""
+    """Return the norms divided by the largest norm, and the largest norm."""
     values = np.asarray(norms, dtype=np.float64)
     if not (np.isfinite(values).all() and (values >= 0).all()):
         raise ValueError("norms: must be finite and not negative")

@@ -43,7 +43,7 @@ Evaluate = Callable[[FloatArray, EvaluatedT], EvaluatedT]
 def reduced_gradient(weights: FloatArray, slopes: FloatArray) -> FloatArray:
     """Return the descent direction of the reduced gradient for ``slopes`` at a point of the simplex.
 
-    Its entries are differences to the slope of the largest weight; entries that would leave the simplex are zero.
+    Each entry is the difference to the slope of the largest weight; entries that would leave the simplex are zero.
     """
     pivot = int(np.argmax(weights))
     direction = slopes[pivot] - slopes
@@ -72,9 +72,9 @@ def reduced_step(at: EvaluatedT, evaluate: Evaluate[EvaluatedT], *, flat: float 
     """Take one step of SimpleMKL: move to the boundary of the simplex as long as J falls, then to a stationary point of the line.
 
     ``evaluate`` maps weights and the last evaluated point (for warm starts) to J. Weights may differ from zero and from sum one by
-    round-off; ``evaluate`` decides which are zero and returns the weights it used. A line search ends when J's derivative has fallen to the
-    share ``flat`` of its initial value. The result is never above the start by more than round-off. If no direction descends, the start is
-    returned.
+    round-off; ``evaluate`` decides which weights are zero and returns the weights it used. A line search ends when J's derivative has
+    fallen to the share ``flat`` of its initial value. The result is never above the start by more than round-off. If no direction descends,
+    the start is returned.
     """
     direction = reduced_gradient(at.weights, at.slopes)
     while direction.any():

@@ -56,8 +56,9 @@ class WeightTerms:
 def weight_terms(entries: FloatArray, bases: BasisArray, inner: FloatArray, gamma1: float, gamma2: float) -> WeightTerms:
     """Return J for fixed bases, a quadratic function of the weights.
 
-    ``entries`` ``(k, n, B)`` are K_t[i, bases[i, b]], ``bases`` ``(n, B)`` is -1 for missing bases, and ``inner`` holds the inner products
-    P.
+    * ``entries`` ``(k, n, B)``: K_t[i, bases[i, b]].
+    * ``bases`` ``(n, B)``: -1 for missing bases.
+    * ``inner``: the inner products P.
     """
     k, n, size = entries.shape
     present = bases >= 0
@@ -76,9 +77,10 @@ def weight_terms(entries: FloatArray, bases: BasisArray, inner: FloatArray, gamm
 
 
 def linear_costs(present: NDArray[np.bool_], own: FloatArray, squares: FloatArray, across: FloatArray, gamma1: float) -> FloatArray:
-    """Return ``gamma1 M_ij - P_ij`` for each point and base, ``(n, B)``, 0 for missing bases.
+    """Return ``gamma1 * M_ij - P_ij`` for each point and base, ``(n, B)``, 0 for missing bases.
 
-    ``own`` ``(n,)`` and ``squares`` ``(n, B)`` are squared norms of points and bases, ``across`` their inner products.
+    ``own`` ``(n,)`` holds the squared norms of the points, ``squares`` ``(n, B)`` the squared norms of their bases, and ``across`` their
+    inner products.
     """
     return np.where(present, gamma1 * (own[:, None] + squares - 2.0 * across) - across, 0.0)
 
@@ -221,10 +223,11 @@ def _fill_basis_costs(gram: Array, inner: FloatArray, bases: BasisArray, gamma1:
 def greedy_bases(
     gram: Array, inner: FloatArray, size: int, gamma1: float, gamma2: float, *, stop: str = "size"
 ) -> tuple[BasisArray, FloatArray]:
-    """Choose the bases of each point greedily, each time the one that lowers its share of J most; ties go to the smallest index.
+    """Choose the bases of each point greedily: each time the base that lowers the point's share of J most. In a tie, the smallest index is
+    chosen.
 
-    K and P are ``(n, n)``. ``stop="size"`` takes exactly ``size`` < n bases; ``stop="gain"`` takes fewer if no further one lowers the cost.
-    Returns the bases in the order of choice, ``(n, size)``, -1 after a stop, and the points' shares J_i, ``(n,)``.
+    K and P are ``(n, n)``. ``stop="size"`` takes exactly ``size`` < n bases; ``stop="gain"`` takes fewer if no further base lowers the
+    cost. Returns the bases in the order of choice, ``(n, size)``, -1 after a stop, and the points' shares J_i, ``(n,)``.
     """
     n = len(inner)
     if gram.shape != (n, n) or inner.shape != (n, n):

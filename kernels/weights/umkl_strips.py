@@ -94,8 +94,10 @@ def greedy_strip(gram: Array, first: int, rows: Rows, size: int, gamma1: float, 
 class BaseProducts(NamedTuple):
     """Squared norms and inner products of some points and their bases.
 
-    Squared norms of points ``(c,)`` and bases ``(c, B)``; inner products of a point with its bases ``(c, B)``, and among its bases ``(c, B,
-    B)``.
+    * ``own`` ``(c,)``: squared norms of the points.
+    * ``squares`` ``(c, B)``: squared norms of the bases.
+    * ``across`` ``(c, B)``: inner products of a point with its bases.
+    * ``between`` ``(c, B, B)``: inner products among the bases of a point.
     """
 
     own: FloatArray
@@ -127,7 +129,7 @@ def base_places(points: int, bases: int) -> IntArray:
 
 
 def point_costs(entries: FloatArray, bases: BasisArray, products: BaseProducts, gamma1: float, gamma2: float) -> FloatArray:
-    """Return each point's share J_i of the objective, ``(c,)``; ``entries`` ``(c, B)`` are those of K at the bases."""
+    """Return each point's share J_i of the objective, ``(c,)``; ``entries`` ``(c, B)`` are the entries of K at the bases."""
     present = bases >= 0
     values = np.where(present, entries, 0.0)
     linear = linear_costs(present, products.own, products.squares, products.across, gamma1)
@@ -136,7 +138,7 @@ def point_costs(entries: FloatArray, bases: BasisArray, products: BaseProducts, 
 
 
 def point_terms(entries: FloatArray, bases: BasisArray, products: BaseProducts, gamma1: float, gamma2: float) -> WeightTerms:
-    """Return the share of some points in J for fixed bases; ``entries`` ``(k, c, B)`` are those of each kernel at the bases."""
+    """Return the share of some points in J for fixed bases; ``entries`` ``(k, c, B)`` are the entries of each kernel at the bases."""
     present = bases >= 0
     values = np.where(present, entries, 0.0)
     linear = linear_costs(present, products.own, products.squares, products.across, gamma1)
@@ -165,7 +167,7 @@ class Largest(NamedTuple):
 
 
 def solve_code(square: FloatArray, penalty: float) -> FloatArray:
-    """Return the code ``(a,)`` of the first of some points by the others; ``square`` ``(a + 1, a + 1)`` is their part of Q."""
+    """Return the code ``(a,)`` of the first of some points by the other points; ``square`` ``(a + 1, a + 1)`` is their part of Q."""
     d, products = np.empty(len(square)), np.empty(len(square))
     code_point(np.ascontiguousarray(square), 0, float(penalty), d, products)
     return d[1:]
@@ -206,8 +208,8 @@ def _best(ids: Array, values: FloatArray, count: int) -> Largest:
 
 
 def bases_of_codes(codes: sp.csr_array, left: Largest, size: int, *, stop: str = "size") -> BasisArray:
-    """Return the points of the largest coefficients, ``(n, size)``, filled up with those most correlated with the residual, or with -1 if
-    ``stop="gain"``.
+    """Return the points with the largest coefficients, ``(n, size)``. The rest is filled with the points most correlated with the residual,
+    or with -1 if ``stop="gain"``.
     """
     n, indptr, indices = len(left.ids), np.asarray(codes.indptr), np.asarray(codes.indices)
     bases = np.full((n, size), -1, np.int32)
