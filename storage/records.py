@@ -167,7 +167,7 @@ def _decode_record(cls: type[T], node: Json, arrays: Mapping[str, Any], path: st
     names = {name for name in node if not name.startswith("$")}
     differing = sorted(names ^ set(declared))
     if differing:
-        raise SchemaError(f"{path}: the fields {differing} are in the stored record or in {record_name(cls)}, not in both: {_ADVICE}")
+        raise SchemaError(f"{path}: the stored record and {record_name(cls)} differ in the fields {differing}: {_ADVICE}")
     hints = typing.get_type_hints(cls, include_extras=True)
     return cls(**{name: _decode_value(hints[name], node[name], arrays, f"{path}.{name}") for name in declared})
 

@@ -91,7 +91,7 @@ def _read_grid(entry: Mapping[str, Any], d: int | None) -> list[Any]:
 
     options = dict(entry["grid"] or {})
     if len(entry) > 1:
-        raise ConfigError("a grid has no keys beside it; indent its options below `grid:`")
+        raise ConfigError("`grid` must be the only key of its record; indent its options below `grid:`")
     for key in options:
         if key not in _GRID:
             raise ConfigError(f"unknown key {key!r} of grid{nearest(key, _GRID)}")

@@ -159,7 +159,7 @@ def _parse_chains(text: str, d: int | None, spread: np.ndarray | None, close: Cl
     if spec.normalize != "none" or spec.centre:
         raise ValueError(f"kernel {text!r}: factors of a grid are neither normalised nor centred by themselves")
     if spec.columns is None and d is None:
-        raise ValueError(f"kernel {text!r} names no features, and their number is not known")
+        raise ValueError(f"kernel {text!r} names no features, and the number of features is not known; name them, as in gaussian[0:4]")
     columns = tuple(range(d or 0))
     if spec.columns is not None:
         columns = close(KernelSpec("linear", (), spec.columns)).columns or ()

@@ -58,8 +58,7 @@ class SpectralProblem:
         kernel_spectrum(np.zeros(0), self.p, B=self.B, G=self.G)  # refuses p, B and G out of range
         if self.p == 1 and self.loss != "linear":
             raise ValueError(
-                f"p={self.p:g}: with loss={self.loss!r} must be above 1: the dual has a kink wherever the largest eigenvalue is not "
-                "simple, and no closed form of K fits the pairs; loss='linear' takes p=1"
+                f"p={self.p:g}: must be above 1 with loss={self.loss!r}, because p=1 has no closed form; use loss='linear' with p=1"
             )
 
     @property

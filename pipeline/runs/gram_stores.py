@@ -131,9 +131,11 @@ def _existing(out: str, data: BlockStore) -> GramStore | None:
         return None
     there = GramStore.open(out)
     if there.meta.data != data.digest:
-        raise ConfigMismatch(f"{out} holds kernels of other data: {there.meta.data}; {data.url} is {data.digest}. Choose another place")
+        raise ConfigMismatch(f"{out} holds kernels of other data ({there.meta.data}, not {data.digest} of {data.url}); choose another path")
     if there.meta.dtype != "float32":
-        raise ConfigMismatch(f"{out} holds {there.meta.dtype} numbers, as given; kernels are computed in float32. Choose another place")
+        raise ConfigMismatch(
+            f"{out} holds precomputed kernels in {there.meta.dtype}, but kernels are computed in float32; choose another path"
+        )
     return there
 
 

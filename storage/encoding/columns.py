@@ -91,7 +91,7 @@ class ColumnReader:
         if self.kind == "boolean":
             bad = np.flatnonzero(~np.isin(values, (0.0, 1.0)) & ~np.isnan(values))
             if bad.size:
-                raise fault(f"value {values[bad[0]]:g} is neither true nor false, as those before it", int(bad[0]))
+                raise fault(f"value {values[bad[0]]:g} is neither true nor false, but all values before it are", int(bad[0]))
         self._check_missing(np.isnan(values), fault)
         return values
 
@@ -140,8 +140,8 @@ class ColumnReader:
     def _add(self, word: str, row: int, fault: Fault) -> int:
         self.n_bytes += len(word.encode())
         if len(self.levels) >= MAX_LEVELS or self.n_bytes > self.limit:
-            most = f"{MAX_LEVELS} different texts" if len(self.levels) >= MAX_LEVELS else f"{self.limit} bytes of texts"
-            raise fault(f"there are more than {most}, too many for a nominal column; {self._leave_advice}", row)
+            most = f"{MAX_LEVELS} categories" if len(self.levels) >= MAX_LEVELS else f"{self.limit} bytes of category names"
+            raise fault(f"more than {most}, too many for a nominal column; {self._leave_advice}", row)
         return self.levels.setdefault(word, len(self.levels))
 
     def _example(self) -> str:

@@ -254,7 +254,7 @@ def test_workers_too_small_for_a_step_are_refused_by_plan_and_command_alike(plan
         ("- grid: {width: [1.0]}\n", "did you mean 'widths'"),
         ("- 3\n", "found 3"),
         ("name: x\n", "list of kernels"),
-        ("- grid: {}\n  name: x\n", "no keys beside"),
+        ("- grid: {}\n  name: x\n", "must be the only key"),
     ],
 )
 def test_bad_kernel_files(text: str, told: str, data: Path, tmp_path: Path, capsys):

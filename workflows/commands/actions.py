@@ -238,7 +238,7 @@ def user_questions(
     if labels is not None:
         texts = read_row_texts(require_path(labels, "user-labels: file"), n)
         if (known := len({text.strip() for text in texts} - {""})) < 2:
-            raise DataError(f"different labels in it: {known}; two or more are needed", labels)
+            raise DataError(f"number of different labels: {known}; at least two are needed", labels)
         return {"labels": texts}
     return {"recommend": recommend, "members": None if members is None else read_named_rows(require_path(members, "members: file"), n)}
 

@@ -229,7 +229,7 @@ class SemanticKernelRanker(SpectralEstimator):
         check_is_fitted(self, "model_")
         if isinstance(self.model_, RankingModel):
             raise ValueError(
-                f"{what}: a fit of many queries keeps no kernels; fit the images of one query alone, which gives the same bits"
+                f"{what}: a fit of many queries keeps no kernels; fit the images of one query alone: its result is bit-identical"
             )
 
     @one_thread()

@@ -371,7 +371,7 @@ def test_pairs_that_the_start_satisfies_at_no_cost_end_the_ascent():
         ({"C": 0.0, "B": 1.0}, "C=0.0: must be a finite number above 0"),
         ({"C": np.nan, "B": 1.0}, "C=nan: must be"),
         ({"p": 0.5, "B": 1.0}, "p=0.5: must be at least 1"),
-        ({"p": 1.0, "B": 1.0}, "p=1: with loss='squared_hinge' must be above 1"),
+        ({"p": 1.0, "B": 1.0}, "p=1: must be above 1 with loss='squared_hinge'"),
         ({"B": -1.0}, "B=-1.0: must be above 0"),
         ({"B": 1.0, "G": 1.0}, "exactly one of the cap B and the penalty G"),
         ({}, "exactly one of the cap B and the penalty G"),

@@ -473,13 +473,11 @@ def test_dates_and_other_types_are_refused_by_name(tmp_path, missing):
 def test_too_many_levels_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("gramplane.storage.encoding.columns.MAX_LEVELS", 50)
     frame = pd.DataFrame({"name": [f"n{k}" for k in range(60)], "x": 1.0})
-    with pytest.raises(
-        DataError, match=r"row 51, column 'name': there are more than 50 different texts.*\(--drop name\).*--id-column name"
-    ):
+    with pytest.raises(DataError, match=r"row 51, column 'name': more than 50 categories.*\(--drop name\).*--id-column name"):
         ingest(frame, tmp_path / "S")
     monkeypatch.undo()
     long = pd.DataFrame({"note": ["a" * (MIN_BUDGET // 16), "b"]})
-    with pytest.raises(DataError, match="there are more than 524288 bytes of texts"):
+    with pytest.raises(DataError, match="more than 524288 bytes of category names"):
         ingest(long, tmp_path / "S", budget=MIN_BUDGET)
 
 

@@ -97,7 +97,7 @@ def test_groups_are_recommended_by_their_members(ties, tmp_path, capsys):
         (["--recommend", "2", "--members", "FILE"], "g1,3,1\n", 3, "given:1: 'g1 3 1' must be a name and a row"),
         (["--members", "FILE"], "g1,3\n", 2, "members: the number of candidates is not given"),
         (["--user-labels", "FILE"], "a\nb\n", 3, "given:3: the file has 2 lines; there must be one for each of the 40 rows"),
-        (["--user-labels", "FILE"], "a\n" * 40, 3, "given: different labels in it: 1; two or more are needed"),
+        (["--user-labels", "FILE"], "a\n" * 40, 3, "given: number of different labels: 1; at least two are needed"),
         (["--user-labels", "FILE", "--recommend", "2"], "", 2, "recommend and user-labels exclude each other"),
         (["--recommend", "2", "--three-way"], "", 2, "three-way is for predicted classes"),
     ],
