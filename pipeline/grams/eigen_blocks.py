@@ -1,7 +1,7 @@
 """The eigensolver's block of columns, kept in tiles in the run directory. Every operation on it is a pass over workers.
 
 Filtering works column by column, so a task takes a few columns through all products of a stage. Products between columns are divided by
-tiles of the result, rotations by rows. Results have the same bits for any storage and any number of workers.
+tiles of the result, rotations by rows. Results are bit-identical for any storage and any number of workers.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class TiledBlock:
         return Shape(self._n, self.columns)
 
     def begin(self, columns: int, start: WarmBlock, seed: int) -> bool:
-        """Make V of the non-zero columns of ``start`` and of random columns. Return whether most columns come from ``start``."""
+        """Fill V with the non-zero columns of ``start`` and with random columns. Return whether most columns come from ``start``."""
         if isinstance(start, np.ndarray):
             start = KeptBlock("", self._engine.written(start))
         rows = self._engine.resources.share("eigen-rows", self._rows, ROW_TASKS)
@@ -123,7 +123,7 @@ class TiledBlock:
             target.write(lo, edge, out)
 
     def filter(self, degree: int, damped: tuple[float, float], top: float) -> None:
-        """Overwrite V as :func:`gramplane.kernels.eigen.column_block.filter_block` does."""
+        """Filter V in place, as :func:`gramplane.kernels.eigen.column_block.filter_block` does."""
         target = self._engine.new(*self.tiles.shape)
         refs = _panels(self.columns, self._n, self._group(degree))
         step = self._multiplied(refs)
@@ -189,7 +189,7 @@ class TiledBlock:
         return out
 
     def rotate(self, weights: np.ndarray, count: int) -> Vectors:
-        """Overwrite V by ``V weights``, and return its first ``count`` columns in double precision, in tiles."""
+        """Overwrite V by ``V @ weights``, and return its first ``count`` columns in double precision, in tiles."""
         target, rows = self._engine.new(*self.tiles.shape), self.tiles.tile_rows
         vectors = self._engine.new(self._n, count, np.float64, rows) if count else None
         shared = self._engine.resources.share("eigen-weights", weights, ROW_TASKS)
@@ -230,8 +230,9 @@ class KeptBlock:
 class WorkerEngine:
     """Keeps blocks in tiles, for workers or if they exceed this process's memory.
 
-    ``n``: rows of the whole matrix. ``memory``: bytes that this process may use. ``keeps_blocks``: whether later evaluations start from
-    earlier blocks.
+    * ``n``: rows of the whole matrix.
+    * ``memory``: bytes that this process may use.
+    * ``keeps_blocks``: whether later evaluations start from earlier blocks.
     """
 
     def __init__(self, resources: Resources, run: RunStore, n: int, memory: int, *, keeps_blocks: bool) -> None:

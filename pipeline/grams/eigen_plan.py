@@ -1,4 +1,4 @@
-"""Memory plan of the eigensolver. Its rank is unknown before the fit, so the plan states a least and a largest need."""
+"""Memory plan of the eigensolver. Its rank is unknown before the fit, so the plan states the smallest and the largest possible need."""
 
 from __future__ import annotations
 
@@ -22,9 +22,13 @@ WORK = "the eigensolver's block of columns: filter, products, rotations"
 class EigenPlan:
     """Memory plan of the eigensolver on a symmetric matrix of n rows.
 
-    ``rank``: largest number of positive eigenvalues. ``entries``: stored values of the sparse part. ``factor``: columns of the low-rank
-    part. ``adds``: known eigenvectors that a proximal step adds. ``pairs(n, columns, rank)``: item of the eigenpairs and a block of
-    columns. ``memory``: bytes that the driver has left for them. ``here``: whether passes run in this process.
+    * ``rank``: largest number of positive eigenvalues.
+    * ``entries``: stored values of the sparse part.
+    * ``factor``: columns of the low-rank part.
+    * ``adds``: whether proximal steps add known eigenvectors.
+    * ``pairs(n, columns, rank)``: memory item of the eigenpairs and a block of columns.
+    * ``memory``: bytes that the driver has left for the eigenpairs and the block.
+    * ``here``: whether passes run in this process.
     """
 
     n: int
@@ -43,7 +47,7 @@ class EigenPlan:
 
     @property
     def may_use_tiles(self) -> bool:
-        """Whether the block is kept in tiles, or may be because its widest form exceeds the memory of this process."""
+        """Whether the block is kept in tiles, or may be kept so because its widest form exceeds the memory of this process."""
         return self.in_tiles or self._may_exceed
 
     @property
@@ -60,7 +64,7 @@ class EigenPlan:
         return min(self.n, int(RANK_MARGINS[-1] * self.rank) + SPARE_COLUMNS)
 
     def least_item(self) -> Item:
-        """Return the least need of the driver: the dense matrix for few rows, otherwise the need of a single eigenpair."""
+        """Return the smallest possible need of the driver: the dense matrix for few rows, otherwise the need of a single eigenpair."""
         columns = SPARE_COLUMNS + 1
         if self._is_dense:
             return dense_matrix_item(self.n)
@@ -115,7 +119,7 @@ class EigenPlan:
         return (f"{WORK}, where it is more than the driver may hold",)
 
     def describe(self, others: int) -> dict[str, Any]:
-        """Return the eigensolver's part of a plan; ``others`` are the driver's remaining bytes."""
+        """Return the eigensolver's part of a plan. ``others`` is the memory in bytes that the driver uses for everything else."""
         place = "in tiles, on workers where there are some"
         beyond = "in this process, or in tiles where it is more than is left there"
         return {

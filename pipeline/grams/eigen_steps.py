@@ -1,6 +1,6 @@
 """Steps of the passes on the eigensolver's block in tiles, their references, and their memory.
 
-Each step calls the function that is used in memory, on the same shapes. Therefore results have the same bits.
+Each step calls the function that is used in memory, on the same shapes. Results are therefore bit-identical.
 """
 
 from __future__ import annotations
@@ -64,7 +64,12 @@ class SharedOperator:
 
 @dataclass(frozen=True)
 class Piece:
-    """Columns of one submatrix: its rows in the whole matrix, and the positions of its columns among all columns."""
+    """Columns of one submatrix.
+
+    * ``rows``: rows of the submatrix in the whole matrix.
+    * ``matrix``: the columns, in tiles.
+    * ``first``: position of the first column among all columns.
+    """
 
     rows: Shared
     matrix: TiledMatrix
@@ -153,7 +158,7 @@ def place_chunk(
     """Write some columns of the whole matrix: the columns of all submatrices in a given order, each in its rows.
 
     ``signed`` fixes the signs as for eigenvectors. ``rest`` holds the columns of all small submatrices: data, rows, offsets of the columns,
-    and the position of the first one among all columns.
+    and the position of the first of these columns among all columns.
     """
     out, ids = np.zeros((target.shape[0], ref.hi - ref.lo), target.dtype), order[ref.lo : ref.hi]
     for piece in pieces:
@@ -192,7 +197,7 @@ def task_columns(columns: int, here: bool) -> int:
 
 
 def pass_bytes(step: int, result: int, tasks: int) -> int:
-    """Return the bytes of a pass on a block: those of one task, or of all results being concatenated."""
+    """Return the bytes of a pass on a block: the larger of one task and the concatenation of all results."""
     return max(step + FREED_BYTES, joined_bytes(result, tasks))
 
 
@@ -209,34 +214,34 @@ class Shape:
     columns: int
 
     def taken(self, rows: int) -> int:
-        """Columns copied from a block with ``rows`` rows: as read, and as selected."""
+        """Return the bytes of copying columns from a block with ``rows`` rows: as read, and as selected."""
         return 16 * rows * PANEL_COLUMNS
 
     def multiplied(self, matrix: int, wide: int) -> int:
-        """Products of some columns with the matrix: input, output, the matrix itself, and panels in double precision."""
+        """Return the bytes of multiplying some columns by the matrix: input, output, the matrix itself, and panels in double precision."""
         return matrix + (24 * wide + 32 * PANEL_COLUMNS) * self.n
 
     @property
     def product(self) -> int:
-        """Columns of a product of the block with another block: the result."""
+        """Bytes of a product of the block with some columns of another block: the result."""
         return 8 * self.columns * TILE_COLUMNS
 
     def multiplying(self, rows: int) -> int:
-        """Such a product, with tiles of ``rows`` rows."""
+        """Return the bytes of such a product, computed with tiles of ``rows`` rows."""
         return 2 * self.product + 24 * rows * self.columns + 8 * rows * TILE_COLUMNS
 
     def turned(self, rows: int) -> int:
-        """Rotation of ``rows`` rows: as read, in double precision, and rotated; and two cached small matrices, one also in V's
-        precision.
+        """Return the bytes of a rotation: ``rows`` rows as read, in double precision, and rotated; and two cached small matrices, one of
+        them also in V's precision.
         """
         return 24 * self.columns**2 + 32 * rows * self.columns
 
     def compared(self, matrix: int) -> int:
-        """Columns whose residuals are computed, with their products."""
+        """Return the bytes of computing residuals: the columns and their products."""
         return matrix + 32 * self.n * min(RESIDUAL_SAMPLES, self.columns)
 
     def placed(self, itemsize: int, rest: int) -> int:
-        """Columns of the whole matrix; ``rest``: bytes of small submatrices."""
+        """Return the bytes of writing columns of the whole matrix; ``rest`` is the size in bytes of small submatrices."""
         return 4 * itemsize * self.n * PANEL_COLUMNS + 8 * self.n + 3 * rest
 
     def most(self, matrix: int, wide: int, rest: int = 0) -> int:

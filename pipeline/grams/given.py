@@ -116,15 +116,15 @@ class GivenKernel:
 
 
 class GivenGrams:
-    """Precomputed matrices ``(k, n, n)``, or those of a finished Gram store, in place of a data set.
+    """Precomputed matrices ``(k, n, n)``, or the matrices of a finished Gram store, in place of a data set.
 
-    ``source``: an array or a Gram store. ``definite``: whether matrices must be positive semi-definite. Comment counts need not be, if a
-    later shift makes them so. ``room``: bytes that a packed copy of matrices in memory may take; the default is the driver's limit for a
-    bank.
+    * ``source``: an array or a Gram store.
+    * ``definite``: whether matrices must be positive semi-definite. Comment counts need not be, if a later shift makes them so.
+    * ``room``: bytes that a packed copy of matrices in memory may take; the default is the driver's limit for a bank.
+    * ``bank``: the matrices for passes in memory; ``None`` if ``room`` is too small.
 
-    ``bank`` holds the matrices for passes in memory. Exactly symmetric float32 matrices in C order are used in place, read-only and without
-    a copy. Other matrices are copied to packed float32, the type of all stored Gram matrices, in the same pass that checks them. ``bank``
-    is ``None`` if ``room`` is too small.
+    Exactly symmetric float32 matrices in C order are used in place, read-only and without a copy. Other matrices are copied to packed
+    float32, the type of all stored Gram matrices, in the same pass that checks them.
 
     Raises ValueError, naming the kernel, if a matrix is not square, finite, symmetric or (if required) positive semi-definite.
     """
@@ -148,7 +148,7 @@ class GivenGrams:
 
     @property
     def travels(self) -> bool:
-        """Whether other processes can read the matrices. Only those of a Gram store can be."""
+        """Whether other processes can read the matrices. They can only read matrices of a Gram store."""
         return isinstance(self.source, GramStore)
 
     def feature_names(self) -> None:
@@ -221,7 +221,7 @@ def _room_for(k: int, n: int, room: int) -> np.ndarray | None:
 
 
 def _packed(grams: np.ndarray, packed: np.ndarray | None) -> np.ndarray | None:
-    """Return memory for packed matrices, filled with those that were checked before a copy turned out to be needed."""
+    """Return memory for packed matrices. It is filled with the matrices that were checked before a copy turned out to be needed."""
     if packed is not None:
         for gram, entries in zip(grams, packed, strict=False):
             inspect_matrix(gram, entries)

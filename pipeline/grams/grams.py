@@ -1,7 +1,7 @@
 """Gram matrices of many kernels over the rows of a data set: quadratic forms, products, weighted sums.
 
-:class:`GramSettings` decides once, from sizes, where the entries are: in memory, in a Gram store, or recomputed in every pass. Results
-have the same bits in all three cases.
+:class:`GramSettings` decides once, from sizes, where the entries are: in memory, in a Gram store, or recomputed in every pass. Results are
+bit-identical in all three cases.
 """
 
 from __future__ import annotations
@@ -92,10 +92,11 @@ def filled_store(
 class Grams:
     """k Gram matrices over the n rows of a data set, normalised by their specs.
 
-    ``specs``: kernels. ``settings``: where the entries are stored; ``None`` decides from sizes. ``centre``: whether to apply the centring
-    of the specs to the entries. Models with an unpenalised intercept do not need it: centring shifts decision values by a constant, which
-    the intercept absorbs; so only the scale is taken from the centred matrix. ``known``: matrices of the first of these kernels. Their
-    memory is reused if possible, so they must not be used afterwards.
+    * ``specs``: the kernels.
+    * ``settings``: where the entries are stored; ``None`` decides from sizes.
+    * ``centre``: whether to apply the centring of the specs to the entries. Models with an unpenalised intercept do not need it, because
+      centring shifts decision values by a constant, which the intercept absorbs. Then only the scale is taken from the centred matrix.
+    * ``known``: matrices of the first of these kernels. Their memory is reused if possible, so do not use ``known`` afterwards.
     """
 
     grows = False  # whether a run comes to more kernels as it goes on
@@ -357,7 +358,7 @@ G = TypeVar("G", bound=_RunsPasses)
 
 
 class LazyGrams(Generic[G]):
-    """The matrices of a fit, made at the first request. They depend on data and settings only, so a resumed run makes them again."""
+    """The matrices of a fit, created at the first request. They depend on data and settings only, so a resumed run creates them again."""
 
     def __init__(self, make: Callable[[Resources], G]) -> None:
         self._make = make
@@ -371,7 +372,7 @@ class LazyGrams(Generic[G]):
 
 
 def hand_over(grams: Any, problem: object) -> Any:
-    """Reuse in ``problem`` the matrices ``grams`` of an earlier problem, if there are any. Return those for the next problem."""
+    """Reuse in ``problem`` the matrices ``grams`` of an earlier problem, if any. Return the matrices to hand to the next problem."""
     own = getattr(problem, "grams", None)
     if not isinstance(own, LazyGrams):
         return grams

@@ -1,7 +1,7 @@
 """The pass over pairs of row blocks that finds the nearest neighbours of every row.
 
-A task compares a block of rows with a larger block of candidates. Results for the same rows are merged in a total order. Therefore they
-have the bits of :func:`gramplane.kernels.spectral.neighbors.nearest_rows` for any blocks and workers.
+A task compares a block of rows with a larger block of candidates. Results for the same rows are merged in a total order. They are therefore
+bit-identical to :func:`gramplane.kernels.spectral.neighbors.nearest_rows` for any blocks and workers.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _squares(left: Rows, right: Rows) -> np.ndarray:
 
 
 def squared_distances(data: BlockStore | MemoryBlocks, resources: Resources, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """Return the squared distances of pairs of rows, after scaling. A pass over the pairs of row blocks that contain them."""
+    """Return the squared distances of pairs of rows, after scaling, in one pass over the row blocks that contain these pairs."""
     work = _distances_pass(data, np.minimum(i, j), np.maximum(i, j))
     shared = [resources.share(f"pairs-{name}", array, work.n_tasks) for name, array in zip("ij", work.broadcast, strict=True)]
     out = np.empty(len(i))

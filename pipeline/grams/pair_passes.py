@@ -88,7 +88,7 @@ class Entries(NamedTuple):
 
 
 def entries_chunk(ref: PairRef, wanted: Shared, norms: Norms) -> list[Entries]:
-    """Return those of the ``wanted`` entries that lie in one block pair. ``wanted``: ``(2, m)`` rows and columns in the upper triangle."""
+    """Return the ``wanted`` entries that lie in one block pair. ``wanted`` holds rows and columns ``(2, m)`` in the upper triangle."""
     rows, columns = resolve(wanted)
     inside = (rows >= ref.rows[0]) & (rows < ref.rows[1]) & (columns >= ref.cols[0]) & (columns < ref.cols[1])
     places = np.flatnonzero(inside)
@@ -269,7 +269,7 @@ def forms_bytes(k: int, m: int, block: int) -> int:
 
 
 def entries_bytes(k: int, m: int, block: int) -> int:
-    """Return the largest number of bytes of those of m selected entries of k kernels that lie in one block pair."""
+    """Return the largest possible size in bytes of selected entries in one block pair, for m entries of k kernels."""
     return 4 * k * min(m, block**2) + 8 * m
 
 

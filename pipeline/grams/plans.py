@@ -36,9 +36,9 @@ SUM_WORK = ("weighted sums of kernels, written into the run", "products and entr
 
 @dataclass(frozen=True)
 class GramPasses:
-    """The bytes of the largest step of each pass that :class:`Grams` of a fit may run: 0 if the entries are in this process.
+    """The bytes of the largest step of each pass that the :class:`Grams` of a fit may run; 0 if the entries are in this process.
 
-    ``data``: the data set of the kernels. ``resources``: with an executor of the kind that will run the passes.
+    ``data`` is the data set of the kernels. ``resources`` has an executor of the kind that will run the passes.
     """
 
     data: Any

@@ -84,7 +84,7 @@ class GramSettings:
 
 
 def tables_item(n: int, k: int) -> Item:
-    """Return the memory item of the sums and diagonals of k kernels that are not in memory."""
+    """Return the memory item for the sums and diagonals of k kernels whose matrices are not in memory."""
     return "diagonals and row sums of the kernels", 32 * k * n
 
 
@@ -94,7 +94,7 @@ def task_forms_item(k: int, n_tasks: int) -> Item:
 
 
 def task_forms_items(n: int, k: int, n_tasks: int, policy: str) -> tuple[Item, ...]:
-    """Return the memory items of forms between pairs of tasks, with the tables of kernels that are not in memory."""
+    """Return the memory items of forms between pairs of tasks, with the sums and diagonals of kernels whose matrices are not in memory."""
     forms = task_forms_item(k, n_tasks)
     return (forms,) if policy == "memory" else (tables_item(n, k), forms)
 
@@ -129,8 +129,9 @@ def check_machines(settings: GramSettings, items: Sequence[Item], n: int, k: int
 def confirm_contents(data: DataSet, settings: GramSettings, specs: Sequence[Any], run: RunStore | None) -> None:
     """Check that the Gram store of a run has not changed since the run began. The first call records its contents.
 
-    ``data``: the data set of the kernels. ``settings``: where entries are stored, and the rows of a block. ``specs``: kernels; empty if the
-    run adds kernels later, then data, block rows and each kernel determine its entries.
+    * ``data``: the data set of the kernels.
+    * ``settings``: where entries are stored, and the rows of a block.
+    * ``specs``: the kernels; empty if the run adds kernels later. The contents are then identified by data, block rows and each kernel.
 
     Raises DigestMismatch if the store's contents for this run have changed.
     """
@@ -146,9 +147,9 @@ def confirm_contents(data: DataSet, settings: GramSettings, specs: Sequence[Any]
 
 
 def confirm_read_whole(run: RunStore, configs: Iterable[Any]) -> None:
-    """Check that the Gram stores of a grid's fits have not changed since the first fit, so that all fits see the same kernels.
+    """Check that the Gram stores of a grid's fits have not changed since the first fit, so that all fits use the same kernels.
 
-    ``run``: the run of the grid. ``configs``: parameters of its points. Raises DigestMismatch if one of the stores has changed.
+    ``run`` is the run of the grid, ``configs`` the parameters of its points. Raises DigestMismatch if one of the stores has changed.
     """
     whole = {config.gram_store for config in configs if getattr(config, "kernels", None) == "precomputed" and config.gram_store}
     for url in sorted(whole):

@@ -1,6 +1,6 @@
 """Block pairs of Gram matrices, computed from rows or read from a Gram store.
 
-References of both kinds load the raw kernels ``(k, rows, columns)`` with the same bits, so passes treat them alike.
+References of both kinds load bit-identical raw kernels ``(k, rows, columns)``, so passes treat them alike.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LARGEST = 2048  # rows of a block at most: a wider one computes no faster, and i
 
 
 def block_rows(n: int, n_kernels: int, itemsize: int = 4) -> int:
-    """Return the rows of a block. It depends on the data alone, never on the number of workers."""
+    """Return the number of rows of a block. It depends on the data alone, never on the number of workers."""
     fits = int((BLOCK_BYTES / (itemsize * max(1, n_kernels))) ** 0.5) // TILE * TILE
     # Blocks on the diagonal hold their entries twice: eight to a side keep that below an eighth.
     even = -(-n // (8 * TILE)) * TILE
@@ -81,7 +81,7 @@ def rows_of(
     """Return rows ``lo:hi`` after scaling: an array, a CSR array, or strings.
 
     Constant columns become zeros for kernels, which does not change distances. For models of the rows themselves, pass `scale_as_given` as
-    ``scale``; it keeps them. With several stores, a column is constant only if it is constant over all of them.
+    ``scale``, which keeps constant columns. With several stores, a column is constant only if it is constant over all stores.
     """
     if isinstance(data, JoinedStores):
         return stacked([rows_of(store, *span, lambda _, features: scale(data, features)) for store, span in data.parts(lo, hi)])
@@ -206,7 +206,9 @@ def loaded_bytes(refs: Sequence[Any]) -> int:
 
 
 def group_pairs(refs: Sequence[Any], least: int = 0) -> list[tuple[Any, ...]]:
-    """Group block pairs into tasks by their bytes alone. Tasks of less than ``least`` bytes would not repay their overhead."""
+    """Group block pairs into tasks by their bytes alone. Tasks have about ``least`` bytes or more; smaller tasks are not worth their
+    overhead.
+    """
     return byte_groups(refs, max(least, min(TASK_BYTES, -(-loaded_bytes(refs) // TASKS))))
 
 

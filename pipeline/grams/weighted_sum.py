@@ -40,7 +40,7 @@ Group = tuple[PairRef, ...]
 
 
 def fits_driver(n: int, driver_memory: int) -> bool:
-    """Return whether one weighted sum of n rows, as a matrix, fits in its share of the driver's memory. Otherwise passes compute it."""
+    """Return whether one weighted sum of n rows, as a matrix, fits in its share of the driver's memory. If not, passes compute the sum."""
     return 4 * n * n <= MATRIX_SHARE * driver_memory
 
 
@@ -57,7 +57,11 @@ def working_set_item(driver_memory: int) -> Item:
 
 
 class Rectangle(NamedTuple):
-    """Entries of one block pair: positions of rows and columns among the requested variables, and values."""
+    """Entries of one block pair.
+
+    * ``rows``, ``columns``: positions among the requested variables.
+    * ``values``: the entries.
+    """
 
     rows: np.ndarray
     columns: np.ndarray
@@ -279,7 +283,7 @@ class CombinedGram:
             yield from self._resources.run_pass(entries_pass(batch, limit, whole, self._total, ids, len(new)))
 
     def _batches(self, wanted: np.ndarray, fresh: int) -> Iterator[tuple[list[Group], int, int]]:
-        """Yield the tasks of each pass, with the bytes of its largest result and of all results."""
+        """Yield, for each pass, its tasks, the bytes of its largest result, and the bytes of all results."""
         tasks: list[Group] = []
         task: list[PairRef] = []
         sizes, size = [], 0

@@ -50,7 +50,7 @@ def distance_quantiles(rows: Matrix, shares: Sequence[float], counts: np.ndarray
 
 
 def _squared_distances(rows: Matrix) -> tuple[np.ndarray, np.ndarray]:
-    """Return the squared distances of distinct pairs of rows, and a mask of these among all pairs in row order."""
+    """Return the squared distances of distinct pairs of rows, and a mask that marks these pairs among all pairs in row order."""
     values = rows.astype(np.float64)
     if not sp.issparse(values):
         # Far from the origin differences would be lost in the products.

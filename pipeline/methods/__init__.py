@@ -1,1 +1,1 @@
-"""One folder a system, named as the commands name it; none imports another."""
+"""The methods, one folder each, named like the commands. No method imports another."""

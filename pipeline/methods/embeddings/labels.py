@@ -1,4 +1,4 @@
-"""Labels of the rows of an embedding: classes or numbers, some of them unknown, some held out from the fit."""
+"""Labels of the rows of an embedding: classes or numbers. Some labels may be unknown, and some may be held out from the fit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIN_SPREAD = 1e-6  # differences along a column of a label kernel's factor, rela
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels of the rows, with a mask of those held out from the fit."""
+    """Labels of the rows, with a mask of the labels that are held out from the fit."""
 
     codes: np.ndarray  # (n,) class of each row, -1 where there is none; no entry for real targets
     classes: tuple[Any, ...] | None  # the labels, in order; None for real targets
@@ -34,7 +34,7 @@ class Labels:
         return np.zeros(self.size, dtype=bool) if self.held_out is None else self.held_out
 
     def factor(self, kernel: str = "auto") -> np.ndarray:
-        """Return the factor Y of the label kernel ``Y Y'``, zero for rows without a label or held out. ``kernel`` is ``"one-hot"`` or
+        """Return the factor Y of the label kernel ``Y Y'``. Rows without a label and held-out rows are zero. ``kernel`` is ``"one-hot"`` or
         ``"linear"``; by default it follows from the type of the labels. Raises DataError for fewer than two distinct labels, and for labels
         that do not suit the kernel.
         """
@@ -53,7 +53,7 @@ class Labels:
 
     @property
     def numbers(self) -> np.ndarray:
-        """``(n,)`` labels as numbers, NaN for rows without a label. Raises DataError if the labels are not numbers."""
+        """Labels as numbers, ``(n,)``; NaN for rows without a label. Raises DataError if the labels are not numbers."""
         if self.classes is None:
             assert self.values is not None
             return self.values
@@ -114,9 +114,14 @@ PAIRS = 1 << 20  # numbers of pairs of points that are compared at once
 
 
 def neighbour_accuracy(points: np.ndarray, codes: np.ndarray, voters: np.ndarray, judged: np.ndarray, k: int) -> float:
-    """Return the share of rows in ``judged`` whose class is the majority class of their ``k`` nearest other rows in ``voters`` on the map.
-    ``points`` are ``(n, d)`` coordinates, ``codes`` ``(n,)`` classes, ``voters`` and ``judged`` ``(n,)`` masks. Ties are resolved in favour
-    of the first class.
+    """Return the share of the ``judged`` rows whose class is the majority class of their ``k`` nearest ``voters`` on the map. A row is not
+    its own neighbour.
+
+    * ``points``: coordinates ``(n, d)``.
+    * ``codes``: classes ``(n,)``.
+    * ``voters``, ``judged``: masks ``(n,)``.
+
+    In a tie, the first class wins.
     """
     ids, rows, n_classes, right, total = np.flatnonzero(voters), np.flatnonzero(judged), int(codes.max(initial=0)) + 1, 0, 0
     step = max(1, PAIRS // max(points[ids].size, 1))

@@ -110,7 +110,7 @@ class Setting:
 
     @property
     def violation_cost(self) -> float:
-        """C of a structure preserving embedding as written in the problem; NaN for the other embeddings."""
+        """The cost C of a structure preserving embedding as in the problem's formula; NaN for the other embeddings."""
         if not isinstance(self.config, SPEConfig):
             return np.nan
         return violation_unit(self.graph, self.solver) if self.config.C == "auto" else float(self.config.C)
@@ -153,7 +153,7 @@ class EmbeddingProblem:
         return self.inputs.data
 
     def setting(self, resources: Resources) -> Setting:
-        """Return graph, bound and solver, which follow from data and parameters and are computed at the first access."""
+        """Return graph, bound and solver. They follow from data and parameters, and are computed at the first access."""
         if self._setting is None:
             graph, memory = build_graph(self.config, self.data, resources, self.given), self._solver_memory
             solver = Solver(memory, worker_engine(resources, graph.n, memory, keeps_blocks=True))
@@ -234,5 +234,7 @@ class EmbeddingProblem:
 
 
 def eigenpairs_item(n: int, columns: float, rank: float) -> Item:
-    """Return the memory of the eigenpairs of n rows, whose number is not known in advance, and of the eigensolver's block of columns."""
+    """Return the memory item of the eigenpairs of n rows and of the eigensolver's block of columns. The number of eigenpairs is not known
+    in advance.
+    """
     return "eigenpairs, here one", int(n * (8 * columns + 32 * rank) + 40 * columns**2)

@@ -237,7 +237,7 @@ class GroupAtoms(LinearAtoms):
 
 @dataclass(frozen=True)
 class ExpansionAtoms(LinearAtoms):
-    """Features under an additive map, with score ``u' K_j u``, which needs no expansion; a chosen feature has ``width`` columns."""
+    """Features under an additive map. The score ``u' K_j u`` needs no expansion; a chosen feature has ``width`` columns."""
 
     expansion: expansions.Expansion | None = None
     kind: str = "expansion"

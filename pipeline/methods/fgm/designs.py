@@ -42,17 +42,17 @@ def solve_at(data: Blocks, columns: int, driver_memory: int) -> str:
 
 
 def rows_step(data: Blocks, columns: int, atoms: ColumnMaker, q: int) -> int:
-    """Return the memory in bytes of the largest step on a block of rows, if sub-problems are solved on workers: for a problem with
-    ``columns`` columns and q unpenalised ones.
+    """Return the memory in bytes of the largest step on a block of rows, if sub-problems are solved on workers. The problem has ``columns``
+    columns and q unpenalised ones.
     """
     parts = row_parts(data, "", columns, atoms, (), q)
     return max(rows_pass("planned", parts, size).memory_bound for size in (sums_bytes(columns, q), None))
 
 
 def driver_items(data: Blocks, columns: int, first: int, machines: int, driver_memory: int, q: int = 0) -> tuple[Item, ...]:
-    """Return the memory of the driver for problems with ``columns`` columns in all: scores, vectors, q covariates, and columns that it
-    holds. If a single block of rows has more columns in all rounds than the driver's share allows, the plan counts those of the ``first``
-    round, and each round checks again.
+    """Return the memory of the driver for problems with ``columns`` columns in total: scores, vectors, q covariates, and the columns that
+    it holds. A single block of rows may have more columns in all rounds than the driver's share allows. The plan then counts the columns of
+    the ``first`` round, and each round checks again.
     """
     n, d = data.n_rows, data.n_cols
     items = (
@@ -235,7 +235,9 @@ class Designs:
     def beside(
         self, resources: Resources, machines: Sequence[MachineState], candidates: Mapping[int, np.ndarray]
     ) -> dict[int, Design | RemoteDesign]:
-        """Return the columns of the given problems with each of their candidates appended as a separate cut. One column pass serves all."""
+        """Return the columns of the given problems with each of their candidates appended as a separate cut. One column pass serves all
+        problems.
+        """
         after: dict[int, Design | RemoteDesign] = {}
         features = np.unique(np.concatenate([self._atoms.features(ids) for ids in candidates.values()]))
         for k, ids in candidates.items():
@@ -264,7 +266,7 @@ class Designs:
                 design.append(self._atoms.build(self._data, raw, features, ids))
 
     def _columns(self, resources: Resources, features: np.ndarray) -> Columns:
-        """Return (scaled) columns, reusing those of the last fetch."""
+        """Return (scaled) columns. Columns of the last fetch are reused."""
         known, columns = self._fetched
         if not set(features.tolist()) <= set(known.tolist()):
             del columns
@@ -413,7 +415,7 @@ def part_step(part: DesignPart) -> int:
 
 
 def sums_bytes(p: int, q: int) -> int:
-    """Return the bytes of the sums over blocks of rows for p columns and q unpenalised ones: a Hessian and two vectors."""
+    """Return the bytes of the sums over blocks of rows for p penalised and q unpenalised columns: a Hessian and two vectors."""
     return 8 * ((p + q) * (p + q) + p + q + 3)
 
 
@@ -424,7 +426,7 @@ def part_bytes(data: Blocks, columns: int) -> int:
 
 
 def design_bytes(data: Blocks, columns: int) -> int:
-    """Bound the bytes of ``columns`` columns of the data in the driver: dense, or the sparse ones with the most entries."""
+    """Bound the bytes of ``columns`` columns of the data in the driver: dense columns, or the sparse columns with the most entries."""
     if data.meta.kind == "dense":
         return 8 * data.n_rows * columns
     return 12 * heaviest_entries(data, columns) * max(1, columns // max(data.n_cols, 1))

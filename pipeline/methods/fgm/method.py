@@ -110,7 +110,7 @@ class FGMProblem:
 
     @property
     def capacities(self) -> list[int]:
-        """Largest number of columns in the cuts of each problem; the widest atom of each kind is known."""
+        """Largest number of columns in the cuts of each problem, from the known width of the widest atom."""
         return [problem.config.B * problem.config.most_rounds * self.atoms.width for problem in self.problems]
 
     @property
@@ -168,8 +168,8 @@ class FGMProblem:
         return self._priced[k]
 
     def decision_values(self, state: FGMState, resources: Resources) -> np.ndarray:
-        """Return the decision values of all problems on all rows, ``(n_machines, n)``, after the rounds of the state, which may have more
-        cuts.
+        """Return the decision values of all problems on all rows, ``(n_machines, n)``, after the rounds of the state. The problem's columns
+        may include later cuts.
         """
         self.designs.extend(resources, state.machines, {k: None for k in range(len(self.problems)) if k not in self.designs})
         values = np.empty((len(self.problems), len(self.problems[0].y)))

@@ -38,7 +38,7 @@ class MachineWeights(NamedTuple):
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """Model after one round with its certificates, in the unit of a real target (objective and gaps: in its square)."""
+    """Model after one round with its certificates, in the unit of a real target; objective and gaps are in the square of this unit."""
 
     record_name: ClassVar[str] = "RoundRecord"
     omega: np.ndarray  # (tB,) weights of the cuts' columns, cut after cut
@@ -147,8 +147,8 @@ class FGMModel(Model):
 
     @property
     def is_used(self) -> np.ndarray:
-        """``(k,)`` True for coordinates with non-zero weight in any problem; for feature maps, True if any coordinate of the feature has
-        one.
+        """Mask ``(k,)`` of the coordinates with non-zero weight in any problem. For feature maps, a feature is marked if any of its
+        coordinates has such a weight.
         """
         has_weight = np.any(self.weights != 0, axis=0)
         if self.kind not in ("hik", "additive_gaussian") or not len(has_weight):

@@ -2,7 +2,8 @@
 
 A search starts with the most frequent features (driver). One pass then bounds all stripes (workers), and the products of the remaining
 features are computed: in the driver if they fit in a triangle, else by ranges of columns on the workers. Dense data are searched by tiles
-of columns. Sums have one fixed order everywhere, so that every route gives the same bits (see :mod:`gramplane.kernels.features.pairs`).
+of columns. Sums have one fixed order everywhere, so that every route gives bit-identical results (see
+:mod:`gramplane.kernels.features.pairs`).
 """
 
 from __future__ import annotations

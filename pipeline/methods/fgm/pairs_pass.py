@@ -109,12 +109,14 @@ def range_chunk(
 
 
 def key_at(top: kp.TopPairs, B: int) -> float:
-    """Return the key of rank B, or 0 if there are fewer. Coordinates with smaller keys cannot be among the best B."""
+    """Return the key of rank B, or 0 if there are fewer keys. Coordinates with smaller keys cannot be among the best B."""
     return float(top.keys[B - 1]) if len(top.keys) >= B else 0.0
 
 
 def column_ranges(lo: int, hi: int, products: int, nbytes: int) -> list[ColumnRange]:
-    """Split the columns into ranges with about the same number of products, which grows with the square of the position."""
+    """Split the columns into ranges with about the same number of products. The number of products grows with the square of a column's
+    position.
+    """
     pieces = int(np.clip(products // RANGE_PRODUCTS, 1, max(hi - lo, 1)))
     edges = np.sqrt(np.linspace(lo**2, hi**2, pieces + 1)).round().astype(int)
     edges[0], edges[-1] = lo, hi

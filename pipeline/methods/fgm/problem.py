@@ -32,7 +32,11 @@ Top = TopB | TopPairs
 
 
 class NullModel(NamedTuple):
-    """The best model without any feature, in the unit of the target, and its signed dual variables in the internal unit."""
+    """The best model without any feature.
+
+    * ``objective``, ``bias``, ``covariate_coef``: in the unit of the target.
+    * ``residual``: signed dual variables in the internal unit.
+    """
 
     objective: float
     bias: float
@@ -42,7 +46,7 @@ class NullModel(NamedTuple):
 
 @dataclass(frozen=True)
 class MachineProblem:
-    """Labels or targets in the internal unit with the weights of their losses, unpenalised columns, and parameters."""
+    """Labels or targets in the internal unit, the weights of their losses, unpenalised columns, and parameters."""
 
     y: np.ndarray  # (n_samples,) labels -1.0 and +1.0, or targets
     cost: np.ndarray  # (n_samples,) C_i = C * sample weight * class weight * row mask; 0 takes the row out
@@ -101,7 +105,9 @@ class MachineProblem:
         return 0.0 if self.covariates is None else self.covariates @ coef
 
     def reweighted(self, factor: np.ndarray) -> MachineProblem:
-        """Return the problem of the same rows with other weights; the unit of a real target changes with them."""
+        """Return the problem with the same rows and other weights. The weights also change the unit of a real target, which is its standard
+        deviation.
+        """
         cost = self.cost * factor
         if self.target is None or not (cost > 0).any():
             return replace(self, cost=cost)
@@ -109,12 +115,15 @@ class MachineProblem:
         return replace(self, y=y, cost=cost, unit=unit)
 
     def auto_C(self, squares: np.ndarray, n_atoms: int) -> float:
-        """Return the C that ``C="auto"`` stands for: ``n / (kappa log(2 a) Lambda)`` with ``Lambda = sum_j <r, x_j>^2 / sum_i r_i^2``
-        over the best of the a atoms, for the residuals r of the null model, whose squared scores are given. n is the sum of the row
-        weights, and kappa the largest curvature of the loss: 1, or 1/4 for the logistic loss.
+        """Return the value of ``C="auto"``: ``n / (kappa * log(2 a) * Lambda)`` with ``Lambda = sum_j <r, x_j>^2 / sum_i r_i^2``.
 
-        Near C = 1 / Lambda the solution becomes non-zero, and log(2 a)/n is the square of the largest of a correlations that arises by
-        chance.
+        The sum over j runs over the best of the a atoms.
+
+        * r: the residuals of the null model; ``squares`` are the squared scores ``<r, x_j>^2``.
+        * n: the sum of the row weights.
+        * kappa: the largest curvature of the loss: 1, or 1/4 for the logistic loss.
+
+        Near C = 1 / Lambda the solution becomes non-zero. log(2 a)/n is the square of the largest of a correlations that arises by chance.
         """
         used = self.cost > 0
         size = float(np.sum(np.square(self.null.residual[used]) / self.cost[used]))
@@ -200,7 +209,9 @@ def _refuse_covariates(problems: Sequence[MachineProblem], inputs: Inputs) -> No
 
 
 def _separating_column(problem: MachineProblem, values: np.ndarray, direction: np.ndarray) -> int:
-    """Return the first covariate that separates the classes by itself; if there is none, the one with the largest part in the direction."""
+    """Return the first covariate that separates the classes by itself. If there is none, return the covariate with the largest part in the
+    direction.
+    """
     used, has_bias = problem.cost > 0, problem.basis.has_bias
     for k, column in enumerate(values.T):
         if separates_alone(column[used], problem.y[used], has_bias):
@@ -224,8 +235,8 @@ def candidates(state: MachineState) -> np.ndarray:
 
 
 def stand_out(chances: np.ndarray, n_atoms: int) -> bool:
-    """Return whether, for some k, the k smallest p-values are at most k / n_atoms, a level at which k of ``n_atoms`` atoms are expected
-    by chance.
+    """Return whether, for some k, the k smallest p-values are at most k / n_atoms. At this level, k of ``n_atoms`` atoms are expected by
+    chance.
     """
     return bool(np.any(n_atoms * np.sort(chances) <= np.arange(1, len(chances) + 1)))
 
@@ -235,11 +246,12 @@ def chances(
 ) -> np.ndarray:
     """Return p-values of the scores of candidates, under the null hypothesis that they explain nothing of the residual (score tests).
 
-    The columns of ``rows`` are those of the cuts followed by those of the candidates; ``widths`` are the numbers of columns of the
-    candidates, and ``squares`` their scores. Let D be the second derivatives of the loss at the solution, Z the columns of the cuts and
-    the unpenalised ones, and X the columns of a candidate. The part of X that Z does not explain is ``S = X'DX - X'DZ (Z'DZ + diag
-    1/mu)^-1 Z'DX``. Under the null hypothesis the mean score is ``sigma^2 tr S``, and the score is approximately chi-squared with ``(tr
-    S)^2 / |S|^2`` degrees of freedom. ``sigma^2 = sum u_i^2 / d_i`` over the active rows, less the degrees of freedom of Z.
+    ``rows`` has the columns of the cuts, followed by the columns of the candidates. ``widths`` are the numbers of columns of the
+    candidates, and ``squares`` their scores. Let D be the second derivatives of the loss at the solution, Z the columns of the cuts and the
+    unpenalised columns, and X the columns of a candidate. The part of X that Z does not explain is ``S = X'DX - X'DZ (Z'DZ + diag 1/mu)^-1
+    Z'DX``. Under the null hypothesis the mean score is ``sigma^2 tr S``, and the score is approximately chi-squared with ``(tr S)^2 /
+    |S|^2`` degrees of freedom. ``sigma^2`` is ``sum u_i^2 / d_i`` over the active rows, divided by their total weight minus the degrees of
+    freedom of Z.
     """
     rows.evaluate(*problem.warm_start(state, sum(widths)))
     bend, p, live = rows.curvature(), len(state.omega), np.flatnonzero(state.omega)
@@ -271,7 +283,7 @@ def chances(
 
 
 def next_cut(problem: MachineProblem, state: MachineState) -> np.ndarray:
-    """Return the atoms of the next cut: the pending ones, truncated if they would exceed ``n_features_to_select``."""
+    """Return the atoms of the next cut: the pending atoms, truncated if they would exceed ``n_features_to_select``."""
     ids, limit = state.pending_ids, problem.config.n_features_to_select
     if limit is None:
         return ids

@@ -145,8 +145,8 @@ class BatchProblem:
         self._moments, self._columns = before._moments, dict(before._columns)
 
     def continued(self, fresh: BatchState, last: BatchState) -> BatchState:
-        """Return the initial state after a fit of the same rows with another ``lam``. Its working set is that of the earlier fit, or only
-        its groups with non-zero weights if most have none.
+        """Return the initial state after a fit of the same rows with another ``lam``. Its working set is the working set of the earlier
+        fit. If most of these groups have zero weights, it is reduced to the groups with non-zero weights.
         """
         penalty, machines = self.terms.penalty, []
         for m, (machine, found) in enumerate(zip(fresh.machines, last.machines, strict=True)):
@@ -175,8 +175,8 @@ class BatchProblem:
         return Step(after, {**self._metrics(after), **self._scores(after, resources)})
 
     def decision_values(self, state: BatchState, resources: Resources) -> np.ndarray:
-        """Return the decision values of the problems on all rows, ``(n_machines, n_samples)``, from the columns of the working sets if
-        these are held.
+        """Return the decision values of the problems on all rows, ``(n_machines, n_samples)``. They are computed from the columns of the
+        working sets if these are held.
         """
         result = self.solution(state)
         if state.engine != "working_set" or len(self._columns) < len(state.machines):
@@ -207,8 +207,8 @@ class BatchProblem:
         )
 
     def _scores_at_hand(self, state: BatchState, model: LinearModel, resources: Resources) -> dict[str, Any]:
-        """Return R2 from the moments of the rows, if these are held and the rows have equal weights; else scores from the decision values
-        of all rows.
+        """Return R2 from the moments of the rows, if these are held and the rows have equal weights. Otherwise return scores from the
+        decision values of all rows.
         """
         if self._moments is None or self.inputs.classes is not None or self.inputs.sample_weight is not None:
             return scores_of(self.inputs.labelled, self.decision_values(state, resources))
@@ -236,7 +236,7 @@ class BatchProblem:
         return {**certificate, **sizes, "lam": state.lam, "engine": state.engine}
 
     def _scores(self, state: BatchState, resources: Resources) -> dict[str, Any]:
-        """Return accuracies (R2) of the current model, which a run shows and by which folds are compared."""
+        """Return the accuracy or R2 of the current model, which a run shows and which compares folds."""
         tracker = self.terms.tracker
         if tracker is None or (resources.scratch is None and tracker.held_out is None):
             return {}
@@ -326,7 +326,7 @@ class BatchProblem:
         return RowProblem(rows, terms.targets[m], terms.cost, mean_loss(terms.loss), penalty, lam, terms.fit_bias)
 
     def _working_columns(self, m: int, machine: BatchMachine, resources: Resources) -> WorkingColumns:
-        """Return the columns of a problem's working set. Missing ones are fetched in the order in which they were added."""
+        """Return the columns of a problem's working set. Missing columns are fetched in the order in which they were added."""
         penalty, terms = self.terms.penalty, self.terms
         columns = self._columns.setdefault(m, WorkingColumns(terms.cost, terms.fit_bias))
         ends = np.cumsum(machine.joined)

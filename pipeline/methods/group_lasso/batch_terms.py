@@ -72,10 +72,10 @@ class BatchState:
 
 
 def auto_share(weight: float, n_groups: int) -> float:
-    """Return ``lam="auto"`` as a fraction of the smallest lam that selects nothing: ``6/10 log(2 G) / n`` for G groups, at most 3/10. n is
-    the sum of the row weights, so that a row of weight 2 counts as two.
+    """Return ``lam="auto"`` as a fraction of the smallest lam that selects nothing: ``6/10 * log(2 G) / n`` for G groups, at most 3/10. n
+    is the sum of the row weights, so that a row of weight 2 counts as two rows.
 
-    log(2 G)/n is the square of the largest of G correlations that arises by chance, relative to the largest possible one.
+    log(2 G)/n is the square of the largest of G correlations that arises by chance, relative to the largest possible correlation.
     """
     return min(0.6 * math.log(2.0 * n_groups) / weight, 0.3)
 

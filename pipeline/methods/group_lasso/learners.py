@@ -60,8 +60,8 @@ class LearnerFactory:
     def model(
         self, point: StreamPoint, classes: Sequence[Any] | None, scale: ColumnScale, n_rows: int = 0, mean_loss: float = float("nan")
     ) -> LinearModel:
-        """Return the model at a point of a stream with column scales ``scale``. ``mean_loss`` is that of all rows, or NaN if they are no
-        longer available.
+        """Return the model at a point of a stream with column scales ``scale``. ``mean_loss`` is the mean loss of all rows, or NaN if the
+        rows are no longer available.
         """
         learner = self.learner(point)
         weights, biases, omega = learner.weights(self.config.average)
@@ -96,8 +96,8 @@ def build_model(
 
 
 def group_arrays(penalty: GroupPenalty, labels: np.ndarray, active: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the arrays that a model stores of its active groups: labels, features, and norms of their weights ``(n_machines,
-    n_features)``.
+    """Return the arrays that a model stores of its active groups: labels, features, and the norms of the groups' weights. ``weights`` is
+    ``(n_machines, n_features)``.
     """
     sizes, members = np.diff(penalty.indptr)[active], penalty.members[penalty.copies_of(active)]
     squares = np.square(weights[:, members]).sum(axis=0)

@@ -68,7 +68,9 @@ class GroupLasso(Method[GroupLassoConfig, Problem, State, LinearModel]):
         return problem.step(state, resources)
 
     def result(self, problem: Any, state: Any, resources: Resources) -> Result[LinearModel]:
-        """Return the model: of a batch, with its certificate; of a stream, that of the last round or of the mean of all iterates."""
+        """Return the model and, for a batch, its certificate. The model of a stream is the model of the last round, or the mean of all
+        iterates.
+        """
         if isinstance(problem, BatchProblem):
             return problem.result(state, resources)
         mean_loss = state.ended.sum() / state.along[:, 2].sum() if len(state.ended) else float("nan")

@@ -1,7 +1,7 @@
 """Passes of linear models: slopes ``X'u`` over all columns, and second moments of the rows.
 
 Slopes are sums over ascending rows, column by column. Moments are summed by blocks of 65,536 rows, which depend on the data alone, and
-added in one fixed tree. Both have the same bits wherever they are computed.
+added in one fixed tree. Both are bit-identical wherever they are computed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ FIRST_ROWS = 1024  # rows whose mean is the shift
 
 
 def slopes_chunk(task: Task, vectors: Shared) -> np.ndarray:
-    """Return ``U X`` for the columns of one task, ``(m, k)``; the vectors include the factors of the rows (on a worker)."""
+    """Return ``U @ X`` for the columns of one task, ``(m, k)``; the vectors include the factors of the rows (on a worker)."""
     U = resolve(vectors)
     return _side_by_side([_block_slopes(ref, U) for ref in _in_long_pieces(task)])
 
 
 def _in_long_pieces(task: Task) -> Task:
-    """Return the stripes of a task. Those of arrays in memory are joined into one, because longer pieces of rows take a third of the
+    """Return the stripes of a task. Stripes of arrays in memory are joined into one, because longer pieces of rows take a third of the
     time.
     """
     first = task[0]
@@ -55,7 +55,7 @@ def _side_by_side(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def feature_slopes(data: Data, resources: Resources, U: np.ndarray) -> np.ndarray:
-    """Return ``U X`` over all (scaled) columns, ``(m, n_features)``, for vectors U ``(m, n)`` over the rows, in one pass."""
+    """Return ``U @ X`` over all (scaled) columns, ``(m, n_features)``, for vectors U ``(m, n)`` over the rows, in one pass."""
     row_factor = data.scale.row_factor
     duals, tasks = U if row_factor is None else U * row_factor, column_tasks(data)
     return resources.run_pass(slopes_pass(data, len(U), resources.share("slopes", duals, len(tasks))))

@@ -38,7 +38,7 @@ class RowBlocks:
     """The scaled rows of a store or of arrays, block by block.
 
     A store with a row-wise layout is read block by block. Otherwise the rows are made from the columns once, if they fit in ``budget``
-    bytes. They are divided into the same blocks, so that a fit has the same bits.
+    bytes. They are divided into the same blocks, so that a fit is bit-identical.
     """
 
     def __init__(self, data: BlockStore | MemoryBlocks, budget: int) -> None:
@@ -114,7 +114,9 @@ def ordered_rows(blocks: RowBlocks, ref: RowRef, number: int, epoch: int, seed: 
 
 
 def step_end(refs: Sequence[RowRef], order: np.ndarray, start: int, nbytes: int | None = None) -> int:
-    """Return the index in ``order`` after the last block of the step that begins at ``start``; a step has at most ``nbytes`` of rows."""
+    """Return the index in ``order`` after the last block of the step that begins at ``start``. The rows of a step have at most ``nbytes``
+    bytes.
+    """
     sizes = np.cumsum([refs[int(k)].nbytes for k in order[start:]])
     return start + max(1, int(np.searchsorted(sizes, STEP_BYTES if nbytes is None else nbytes, side="right")))
 

@@ -1,6 +1,7 @@
 """The group lasso on a stream of rows: the position of a fit in its stream, and the problem of one or several fits.
 
-Learners of several fits process a block one after another: row by row, their sums together would not stay in the processor's cache.
+Learners of several fits process a block one after another. If they alternated row by row, the sums of all learners would not stay in the
+processor's cache.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ class StreamProblem:
         return Step(state, {"epoch": state.epoch, **state.metrics(), **measures.figures})
 
     def _take(self, learner: StreamLearner, ref: RowRef, number: int, epoch: int, seed: int) -> int:
-        """Let a learner process a block of rows; return how many of them have non-zero weight."""
+        """Let a learner process a block of rows; return the number of rows with non-zero weight."""
         span = slice(*ref.rows)
         rows = ordered_rows(self.blocks, ref, number, epoch, seed, self.config.shuffle)
         learner.take(rows, np.ascontiguousarray(self.targets[:, span]), self.weight[span].copy())
@@ -246,7 +247,7 @@ def grid_fits(learners: LearnerFactory, inputs: Inputs, masks: Sequence[np.ndarr
 
 
 def fits_in_a_pass(state_bytes: int, folds: int, driver_memory: int) -> int:
-    """Return the number of parameter settings, each with ``folds`` folds, whose learners fit in the driver's memory, with their old and new
-    states.
+    """Return the number of parameter settings whose learners fit in the driver's memory. Each setting has ``folds`` learners, and each
+    learner an old and a new state.
     """
     return int(STATE_SHARE * driver_memory) // (2 * folds * state_bytes)

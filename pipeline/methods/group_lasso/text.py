@@ -34,9 +34,10 @@ class _TextMeta:
 class TextData:
     """A text before it is read, with the interface of a block store.
 
-    ``source``: path, or ``"-"`` for standard input; ``options``: ``n_features``; ``task`` (``"classification"`` or ``"regression"``),
-    ``labels`` (default -1 and 1), ``zero_based``. Raises ValueError for no ``n_features`` or labels that are not numbers, and DataError if
-    the file cannot be read.
+    * ``source``: path, or ``"-"`` for standard input.
+    * ``options``: ``n_features``; ``task`` (``"classification"`` or ``"regression"``); ``labels`` (default -1 and 1); ``zero_based``.
+
+    Raises ValueError for no ``n_features`` or labels that are not numbers, and DataError if the file cannot be read.
     """
 
     scale = ColumnScale()
@@ -68,7 +69,7 @@ class TextData:
         return Source("svmlight", "sparse", self.n_cols, self.first_feature, **about)
 
     def confirm(self) -> None:
-        """Check, after the text was read to its end, that it has not changed. Raises DigestMismatch if it has."""
+        """Check, after the text was read to its end, that the file has not changed. Raises DigestMismatch if it has changed."""
         if self.text.ended:
             self.text.confirm()
 

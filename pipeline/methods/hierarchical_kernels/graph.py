@@ -78,7 +78,7 @@ def base_kernels(graph: KernelDag) -> list[KernelSpec]:
 
 
 def feature_deviations(data: RowData, weight: np.ndarray | None = None) -> np.ndarray:
-    """Return the weighted standard deviations of the features as kernels read them, ``(d,)``; 0 for constant ones."""
+    """Return the weighted standard deviation of each feature after scaling, as kernels receive it, ``(d,)``; 0 for constant features."""
     mass, mean, square, lo = 0.0, np.zeros(data.n_cols), np.zeros(data.n_cols), 0
     for part in _row_blocks(data):
         block = np.asarray(part.toarray() if sp.issparse(part) else part, np.float64)
@@ -98,8 +98,8 @@ def _row_blocks(data: RowData) -> Iterator[Any]:
 
 
 def _scale_traces(graph: KernelDag, data: RowData, counts: np.ndarray | None) -> KernelDag:
-    """Return the graph with its factors (or the nodes of a list) scaled to trace n, where ``counts`` weights the rows. Raises ValueError
-    for a graph of another class, and for a kernel that is zero on the training rows.
+    """Return the graph with its factors (or the nodes of a list) scaled to trace n. ``counts`` weights the rows. Raises ValueError for a
+    graph of another class, and for a kernel that is zero on the training rows.
     """
     if not isinstance(graph, (KernelGrid, KernelList)):
         raise ValueError(f"normalize='trace': {type(graph).__name__} is neither a grid nor a list; scale its kernels there")
@@ -129,7 +129,7 @@ class FrontierSearch:
     max_visits: int  # nodes visited for a certificate at most
 
     def frontier_nodes(self, nodes: NodeSet) -> np.ndarray:
-        """Return the nodes outside the hull whose parents are all inside, in the order of the hull: ``(m, width)``."""
+        """Return the nodes outside the hull whose parents are all inside, ``(m, width)``. They come in the order of the hull."""
         n_parents: Counter[bytes] = Counter()
         children: dict[bytes, np.ndarray] = {key.tobytes(): key for key in self.dag.roots()}
         for key in nodes.keys:
@@ -141,7 +141,7 @@ class FrontierSearch:
         return np.array(keys, np.int64).reshape(len(keys), self.dag.width)
 
     def frontier(self, nodes: NodeSet, forms: NodeForms, threshold: float) -> Violations:
-        """Search the frontier alone. If there is none, the search is complete."""
+        """Search the frontier alone. If the frontier is empty, the search is complete."""
         keys = self.frontier_nodes(nodes)
         if not len(keys):
             return Violations(keys, np.zeros(0), 0.0, EVERYWHERE, 0)

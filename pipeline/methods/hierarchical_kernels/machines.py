@@ -1,7 +1,7 @@
-"""SVMs that share one weighted sum of node kernels: one, or one per class against the rest, each over the rows of all tasks.
+"""SVMs that share one weighted sum of node kernels: one SVM, or one per class against the rest, each over the rows of all tasks.
 
 With the task kernel B, the matrix of node w is ``H_w[(t, i), (s, j)] = k_w(x_ti, x_sj) B[t, s]``. With ``B = sum_r b_r b_r'``, its
-quadratic form is the sum of the forms of ``b_r[task] beta`` in the matrix of k_w alone, so that passes do not depend on tasks.
+quadratic form is the sum of the forms of ``b_r[task] * beta`` in the matrix of k_w alone, so that passes do not depend on tasks.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class SharedMachines:
 
     @property
     def row_tasks(self) -> np.ndarray:
-        """Tasks of the rows, ``(n,)``; without tasks, all rows belong to one."""
+        """Tasks of the rows, ``(n,)``. Without tasks, all rows belong to one task."""
         return np.zeros(self.n, np.int64) if self.codes is None else self.codes
 
     @property
@@ -100,7 +100,7 @@ class SharedMachines:
         return SignedForms(data, resources, betas, self.row_tasks, np.ones((1, 1)) if self.roots is None else self.roots)
 
     def combine(self, grams: Grams, weights: np.ndarray) -> Gram:
-        """Return ``sum_w weights_w H_w`` for the solvers: a matrix in the driver, or passes if the matrix exceeds its memory."""
+        """Return ``sum_w weights_w H_w`` for the solvers: a matrix in the driver, or passes if the matrix exceeds the driver's memory."""
         if self.task_kernel is None:
             return grams.combine(weights)
         if not grams.holds_sum:
@@ -113,7 +113,7 @@ class SharedMachines:
         return DenseGram(gram.array, gram.scratch)
 
     def solve(self, gram: Gram, betas: np.ndarray, aim: float) -> list[DualSolution]:
-        """Solve every SVM from ``betas`` (m, n) until the sum of the gaps is at most ``aim``, or to rounding precision."""
+        """Solve every SVM from ``betas`` (m, n) until the sum of the gaps is at most ``aim``, or as far as rounding allows."""
         share, solutions = aim / len(self.problems), []
         for problem, beta in zip(self.problems, betas, strict=True):
             if self.squared:
@@ -129,7 +129,7 @@ class SharedMachines:
         return DualPoint(sum(p.linear for p in points), sum(p.square for p in points), min(p.step_bound for p in points))
 
     def biases(self, solutions: Sequence[DualSolution]) -> np.ndarray:
-        """Return the biases: one per SVM; with tasks one per task, with several SVMs ``(m, T)``."""
+        """Return the biases: one per SVM; with tasks, one per task; with tasks and several SVMs, ``(m, T)``."""
         if self.codes is not None:
             return machine_stack([np.asarray(solution.biases, np.float64) for solution in solutions])
         return np.array([solution.bias for solution in solutions])

@@ -57,8 +57,8 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
         return config, HKLInputs(rows if tasks is None else with_tasks(rows, tasks, resources.data.url))
 
     def decided(self, config: HKLConfig, inputs: HKLInputs, resources: Resources) -> HKLConfig:
-        """Return the parameters with values that depend on the data filled in: the number of nodes visited for a certificate, and the
-        graph. With many features the graph has their kernels without products.
+        """Return the parameters with the values filled in that depend on the data: the number of nodes visited for a certificate, and the
+        graph. With many features, the graph has single-feature kernels and no products.
         """
         if config.max_visits == "auto":
             affordable = int(VISIT_SECONDS * VISIT_RATE / max(inputs.data.n_rows, 1) ** 2)
@@ -185,8 +185,10 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
 
 
 def default_graph(rows: Inputs, resources: Resources) -> str | None:
-    """Return the default graph, and report what it omits: None (products of all features) if searches among them take a bounded time; else
-    kernels of single features, or with many rows, only of the features most associated with the target.
+    """Return the default graph, and warn about what it omits.
+
+    The result is None (products of all features) if searching these products takes a bounded time. Otherwise the graph has single-feature
+    kernels; with many rows, only of the features most associated with the target.
     """
     n, d = rows.data.n_rows, rows.data.n_cols
     visits = SEARCH_SECONDS * VISIT_RATE / max(n, 1) ** 2

@@ -54,11 +54,12 @@ class VectorForms:
 
 @dataclass(frozen=True)
 class SignedForms:
-    """The same forms by sums over pairs of tasks and signs, which workers add up, so that the driver receives little for any number of
-    rows.
+    """The same forms as :class:`VectorForms`, by sums over pairs of tasks and signs. Workers add up these sums, so that the driver receives
+    little for any number of rows.
 
-    ``betas`` are the ``(m, n)`` dual variables of SVMs, ``codes`` the ``(n,)`` tasks of the rows, and ``roots`` the ``(T, r)`` columns
-    b_r from which the vectors ``b_r[task] beta`` are computed.
+    * ``betas``: dual variables of the SVMs, ``(m, n)``.
+    * ``codes``: tasks of the rows, ``(n,)``.
+    * ``roots``: the columns b_r, ``(T, r)``, from which the vectors ``b_r[task] * beta`` are computed.
     """
 
     data: RowData
@@ -74,7 +75,9 @@ class SignedForms:
 
     @cached_property
     def _shares(self) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients with which the forms of pairs of tasks and signs add up: to M_w, and to the forms of the parts, ``(2 T, 2 T)``."""
+        """Coefficients with which the forms of pairs of tasks and signs add up, ``(2 T, 2 T)``: to M_w, and to the forms of the positive
+        and negative parts.
+        """
         columns = np.repeat(self.roots, 2, axis=0)
         signs = np.tile([1.0, -1.0], len(self.roots))[:, None]
         parts = [np.where(side * columns * signs > 0, columns, 0.0) for side in (1.0, -1.0)]
@@ -161,9 +164,9 @@ def _node_pairs(data: RowData, specs: tuple[AnyKernel, ...]) -> Sequence[PairRef
 
 
 def node_task_bytes(data: RowData, dag: KernelDag, n_base: int, vectors: int, tasks: tuple[int, int] | None) -> int:
-    """Return the memory in bytes of the largest step of these passes: over kernels of the largest number of nodes per pass, or of fewer in
-    larger blocks, computed from at most ``n_base`` kernels. ``vectors`` is the number of vectors of :class:`VectorForms`; ``tasks``, the
-    numbers of SVMs and tasks of :class:`SignedForms`, replaces it.
+    """Return the memory in bytes of the largest step of these passes: over the kernels of the largest number of nodes per pass, or of fewer
+    nodes in larger blocks. At most ``n_base`` kernels are computed. ``vectors`` is the number of vectors of :class:`VectorForms`; for
+    :class:`SignedForms`, ``tasks`` is given instead: the numbers of SVMs and tasks.
     """
     most, root, steps = min(KERNELS_PER_PASS, dag.size), dag.kernel(dag.roots()[0]), [0]
     # Kernels computed for a pass, by the rows of its blocks: of as many rows those of most kernels take most.

@@ -101,7 +101,7 @@ def first_master(hull: Hull, machines: SharedMachines) -> HKLMaster:
 
 
 def enlarge_master(master: HKLMaster, after: NodeSet, rho: float) -> HKLMaster:
-    """Return the state with entries for added nodes: their functions are zero, and their weights those of a small norm."""
+    """Return the state with entries for added nodes. Their functions are zero, and their weights are those of a small norm."""
     hull, more = after.hull, after.size - len(master.norms)
     longer = {name: np.concatenate([getattr(master, name), np.zeros(more)]) for name in ("norms", "best_weights", "best_norms")}
     weights = joint_weights(hull, smooth_norms(longer["norms"], FIRST_SMOOTH), rho)
@@ -155,7 +155,7 @@ class RestrictedProblem:
         return replace(master, weights=weights, smooth=SMOOTH_DECAY * smooth)
 
     def _solve(self, master: HKLMaster, aim: float) -> tuple[HKLMaster, np.ndarray, list[DualSolution]]:
-        """Solve the SVMs at the current weights and update both bounds; also return the forms and the solutions."""
+        """Solve the SVMs at the current weights and update both bounds. Return the new state, the forms and the solutions."""
         used = np.where(self.constant, 0.0, master.weights)
         solutions = self.machines.solve(self.machines.combine(self.grams, used), master.betas, aim)
         betas = np.stack([solution.beta for solution in solutions])

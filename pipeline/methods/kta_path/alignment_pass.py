@@ -1,6 +1,6 @@
 """The alignment pass: ``a_i = y'H K_i H y / trace(H K_i H)`` of one kernel per feature, stripe by stripe.
 
-The alignment of a feature depends on its column alone, so it has the same bits for any stripes, tasks and workers.
+The alignment of a feature depends on its column alone, so it is bit-identical for any stripes, tasks and workers.
 """
 
 from __future__ import annotations

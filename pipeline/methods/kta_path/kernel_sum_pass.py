@@ -86,14 +86,16 @@ def sum_chunk(task: Task, table: Table, alone: bool) -> np.ndarray:
 
 
 def _piece_bytes(n: int, d: int, *, waves: bool) -> int:
-    """Bound the memory of a piece of columns, as read, scaled and ordered, and of the series of its kernels if they become a matrix."""
+    """Bound the memory of a piece of columns: as read, scaled and ordered. With ``waves``, the kernels become a matrix, and their series
+    are included.
+    """
     return 64 * n * min(MAX_COLUMNS, d) + (8 * PRODUCT_COLUMNS * n if waves else 80 * n)
 
 
 def sums_pass(
     name: str, chunk: Callable[..., np.ndarray], tasks: Sequence[Task], result: int, *broadcast: object, waves: bool, copies: int
 ) -> Plan[np.ndarray]:
-    """Return a pass that adds results of ``result`` bytes, of which a task holds ``copies``. ``waves``: the results are matrices."""
+    """Return a pass that adds results of ``result`` bytes. A task holds ``copies`` results. With ``waves``, the results are matrices."""
     source = source_of(tasks[0][0])
     bound = _piece_bytes(source.n_rows, source.n_cols, waves=waves) + copies * result
 
@@ -109,13 +111,17 @@ def _matrix_pass(tasks: Sequence[Task], *broadcast: object) -> Plan[np.ndarray]:
 
 
 def _tasks_at_once(n: int, driver_memory: int) -> int:
-    """Return the number of tasks of a pass that sums matrices; it decreases with their size, which bounds the memory of the driver."""
+    """Return the number of tasks of a pass that sums matrices. It decreases with the size of the matrices, which bounds the memory of the
+    driver.
+    """
     return max(1, _within(MAX_PARTS_BYTES, PARTS_SHARE, driver_memory) // (8 * n * n))
 
 
 def feature_kernel_sum(data: Blocks, resources: Resources, ids: np.ndarray, weights: np.ndarray, widths: np.ndarray) -> np.ndarray:
-    """Return ``K = sum_i w_i K_i`` over features ``ids``, ``(n, n)``: float32 for Gaussians, float64 for linear kernels. ``ids`` ascend,
-    ``weights`` are >= 0, and ``widths`` are those of Gaussian kernels, or all 0 for linear kernels; all ``(k,)``.
+    """Return ``K = sum_i w_i K_i`` over features ``ids``, ``(n, n)``: float32 for Gaussians, float64 for linear kernels.
+
+    ``ids``, ``weights`` and ``widths`` are ``(k,)``. ``ids`` ascend, and ``weights`` are >= 0. ``widths`` are the widths of Gaussian
+    kernels, or all 0 for linear kernels.
     """
     n = data.n_rows
     if not len(ids):
@@ -209,7 +215,7 @@ def sum_passes(data: BlockStore | MemoryBlocks, item: int, cells: int, driver_me
 
 def cells_chunk(task: Task, table: Table, count: int) -> np.ndarray:
     """Return the two matrices of every cell over the features of a task, upper triangles, ``(2 count, n, n)``. The rows of ``table`` are
-    ids, widths (0: linear), cell, and the weights in the first and second matrix of the cell.
+    ids, widths (0: linear), cells, weights in the first matrix of the cell, and weights in the second.
     """
     ids, widths, cells, low, high = resolve(table)
     positions, n = _positions(task, ids.astype(np.int64)), source_of(task[0]).n_rows
@@ -237,8 +243,8 @@ class CellSums:
 
     @staticmethod
     def max_count(data: Blocks, resources: Resources, share: float, item: int) -> int:
-        """Return the number of cells that fit in a share of the driver's memory, and in the remainder after the matrix and vectors of one
-        point.
+        """Return the number of cells that fit in a share of the driver's memory, and in the memory that the matrix and vectors of one point
+        leave.
         """
         n, memory = data.n_rows, resources.driver_memory
         # Where tasks run here, so do those that merge what they found.

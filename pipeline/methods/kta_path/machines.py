@@ -1,7 +1,8 @@
 """SVMs along the kernel selection path: kernels of one or many points at a time, training, and the model of one point.
 
 With Gaussian kernels, a fit by passes takes 12 to 52 times as long as with the matrix. SVMs along the path take 2.6 to 2.8 times as long
-with a sum for each point as with cells. Linear kernels can be faster by passes and point by point, with other bits.
+with a sum for each point as with cells. Linear kernels can be faster by passes and point by point, but the results differ in their last
+bits.
 """
 
 from __future__ import annotations
@@ -59,8 +60,11 @@ class Kernels:
 
 @dataclass(frozen=True)
 class PathPoint:
-    """The SVM at one point: active kernels and their weights, scaled to sum to the number of rows; signed coefficients and decision values
-    ``(n_machines, n_samples)``; gap and objective summed over one-vs-rest models.
+    """The SVM at one point of the path.
+
+    * ``active``, ``share``: the active kernels and their weights, scaled to sum to the number of rows.
+    * ``beta``, ``values``: signed coefficients and decision values, ``(n_machines, n_samples)``.
+    * ``gap``, ``objective``: summed over the one-vs-rest models.
     """
 
     p: float
@@ -95,8 +99,8 @@ class PathTrainer:
 
     def along(self, p: np.ndarray, weights: sp.csr_array, warm: np.ndarray | None = None) -> Iterator[PathPoint]:
         """Yield the SVM at every point, each started from the previous one. Kernels of similar alignment share a few matrices
-        (:mod:`gramplane.kernels.alignment.path`), for as many points at a time as the driver's memory allows. The reported weights are
-        those of the kernel of the SVM, which prediction uses.
+        (:mod:`gramplane.kernels.alignment.path`), for as many points at a time as the driver's memory allows. The reported weights belong
+        to the kernel with which the SVM was trained, and which prediction uses.
         """
         for point in self._points(p, weights):
             machine = self._solve(*point, warm)
@@ -165,8 +169,8 @@ def given_grams(inputs: Inputs, resources: Resources) -> Grams:
 
 
 def machine_points(counts: np.ndarray, n_machines: int, last: int) -> np.ndarray:
-    """Return the points of a path at which SVMs are trained: evenly spaced from the first to the last with an active kernel. The nearest of
-    them is moved to ``last``, the point whose SVM predicts.
+    """Return the points of a path at which SVMs are trained: evenly spaced from the first to the last point with an active kernel. The
+    nearest of these points is moved to ``last``, the point whose SVM predicts.
     """
     active = np.flatnonzero(counts)
     if not len(active):
@@ -177,7 +181,7 @@ def machine_points(counts: np.ndarray, n_machines: int, last: int) -> np.ndarray
 
 
 def spread_points(n_points: int, count: int) -> np.ndarray:
-    """Return ``count`` of ``n_points`` points, evenly spaced from the first to the last; for a count of one, the last."""
+    """Return ``count`` of ``n_points`` points, evenly spaced from the first to the last. If ``count`` is one, return the last point."""
     return np.unique(np.round(np.linspace(0, n_points - 1, count)).astype(np.int64)) if count > 1 else np.array([n_points - 1])
 
 

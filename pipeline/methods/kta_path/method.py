@@ -29,7 +29,9 @@ N_FOLLOWED = 20  # kernels whose weights a report follows along p
 
 
 class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
-    """Selection of kernels, which leave one by one as p of the l_p norm of their weights decreases, with SVMs at points of the path."""
+    """Selection of kernels along a path with SVMs at some of its points. Kernels leave one by one as p decreases, the norm parameter of the
+    weights.
+    """
 
     name = "kta-path"
     config = KTAPathConfig
@@ -37,7 +39,7 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
     models = (KernelModel,)
 
     def read_inputs(self, config: KTAPathConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[KTAPathConfig, Inputs]:
-        """Return the parameters, and the classes and weights of a store; ``extra`` may contain ``test_share``. Raises DataError for a store
+        """Return the parameters, and the classes and weights of a store. ``extra`` may contain ``test_share``. Raises DataError for a store
         without classes, and ValueError for precomputed kernels, which a block store cannot contain.
         """
         if config.kernel == "precomputed":
@@ -108,7 +110,7 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
         return problem.machine(state, resources).values
 
     def without(self, inputs: Inputs, held_out: np.ndarray) -> Inputs:
-        """Return inputs in which the weights of held-out rows are zero; no accuracies are computed on them along the path."""
+        """Return inputs in which held-out rows have weight zero. Accuracies along the path are not computed on held-out rows."""
         return replace(inputs.without(held_out), held_out=None)
 
     def follow_path(self, problem: KTAProblem, before: KTAProblem | None) -> None:
@@ -120,8 +122,8 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
         return last
 
     def path_values(self, problem: KTAProblem, state: KTAState, resources: Resources) -> Iterator[PathValues]:
-        """Yield the decision values at ``n_machines`` evenly spaced points of the path; points without an active kernel have those of
-        the last point with one. If the parameters name a point, yield the values of that point only.
+        """Yield the decision values at ``n_machines`` evenly spaced points of the path. A point without an active kernel has the values of
+        the last point with one. If the parameters name a point, yield only the values at that point.
         """
         if problem.config.p != "auto":
             yield from super().path_values(problem, state, resources)

@@ -86,9 +86,9 @@ def path_problem(config: KTAPathConfig, lam1: float, lam2: float) -> AlignmentPr
 
 
 def resolve_regularisation(config: KTAPathConfig, a: np.ndarray) -> tuple[float, float]:
-    """Return lam1 and lam2 as given, or from the alignments. ``lam1 = max a / 2``, so that no weight exceeds 1 at p = 1 without a centre.
-    lam2 puts the threshold of p_end between the alignments of the ``N_DEFAULT_KERNELS`` kernels to keep and the next smaller one. Raises
-    ValueError if all alignments are zero.
+    """Return lam1 and lam2 as given, or derived from the alignments. ``lam1 = max a / 2``, so that no weight exceeds 1 at p = 1 without a
+    centre. lam2 puts the threshold at p_end between the smallest alignment of the ``N_DEFAULT_KERNELS`` kernels to keep and the next
+    smaller one. Raises ValueError if all alignments are zero.
     """
     if not np.any(a > 0):
         reason = "every feature (or kernel) is constant on the training rows, or blind to the classes"
@@ -104,7 +104,7 @@ def resolve_regularisation(config: KTAPathConfig, a: np.ndarray) -> tuple[float,
 
 
 def _load_below_selected(loads: np.ndarray, useful: int) -> float:
-    """Return a load between those of the kernels to select and those of the others."""
+    """Return a load between the loads of the kernels to select and the loads of the others."""
     count = max(min(useful, 3), min(N_DEFAULT_KERNELS, useful // 5))
     values, counts = np.unique(-loads, return_counts=True)
     values = -values
@@ -176,7 +176,7 @@ class KTAProblem:
 
     @property
     def _most_cells(self) -> int:
-        """Largest number of cells, whose matrices many points share; 0 if there are few points."""
+        """Largest number of cells. Many points share the matrices of a cell; the number is 0 if there are few points."""
         if self._at_once <= MAX_SINGLE_POINTS:
             return 0
         data = self.inputs.data
@@ -262,7 +262,7 @@ def given_alignments(resources: Resources, inputs: Inputs) -> Alignments:
 
 
 def machine_p(config: KTAPathConfig, state: KTAState) -> float:
-    """Return the p of the SVM that predicts: the one that the parameters name, or the last one before it with an active kernel."""
+    """Return the p of the SVM that predicts: the p that the parameters name, or the last p before it with an active kernel."""
     active = np.flatnonzero(state.counts)
     last = float(state.p[active[-1]]) if len(active) else config.p_start
     return max(config.machine_p, last)

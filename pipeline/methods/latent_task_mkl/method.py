@@ -56,10 +56,10 @@ class LatentTask(Method[LatentTaskConfig, LatentProblem, LatentState, TaskModel]
         return config, held_out_task_inputs(resources, self.name, extra)
 
     def problem(self, config: LatentTaskConfig, inputs: TaskInputs, resources: Resources, machine: int = 0) -> LatentProblem:
-        """Return the problem of a fit; with more than two classes, that of the one-vs-rest model ``machine``.
+        """Return the problem of a fit. With more than two classes, return the problem of the one-vs-rest model ``machine``.
 
-        Raises ValueError for kernels that do not suit the data or a loss that does not suit the target, and MemoryBoundExceeded if
-        kernels or rows exceed the memory.
+        Raises ValueError for kernels that do not suit the data or a loss that does not suit the target, and MemoryBoundExceeded if kernels
+        or rows exceed the memory.
         """
         config = with_decided_kernels(config, inputs.data, resources, inputs.counts).for_tasks(inputs.n_tasks)
         specs = tuple(resolved_kernels(config.kernels, inputs.data, config.normalize))

@@ -48,10 +48,12 @@ RIDGE_TOL = 1e-6  # residual of squared-loss machines, as a share of the greates
 class Certificate:
     """Certificate of a fit over all groups of tasks.
 
-    ``gap`` is an upper bound of the distance of the objective to the optimum over all groups, and ``relative_gap`` the same relative to the
-    objective. ``complete`` is True if the search missed no group above the threshold, neither by its limits nor by those of the fit.
-    ``sufficient`` is the relative gap by the sufficient condition of the thesis (6.6), sums over descendants of the groups next to the
-    working set; it is usually too large to be useful. ``visits`` is the number of groups that the last search visited, out of ``2^T - 1``.
+    * ``gap``: an upper bound of the distance of the objective to the optimum over all groups.
+    * ``relative_gap``: the same relative to the objective.
+    * ``complete``: whether the search missed no group above the threshold, neither by its own limits nor by those of the fit.
+    * ``sufficient``: the relative gap by the sufficient condition of the thesis (6.6). It sums over descendants of the groups next to the
+      working set, and is usually too large to be useful.
+    * ``visits``: the number of groups that the last search visited, out of ``2^T - 1``.
     """
 
     gap: float
@@ -69,7 +71,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class GroupMachine:
-    """The joint SVM over the W groups of the working set: its latest point, and the best one so far."""
+    """The joint SVM over the W groups of the working set: its latest point, and its best point so far."""
 
     record_name: ClassVar[str] = "GroupMachine"
     weights: np.ndarray  # (W, k) to be tried next
@@ -166,7 +168,7 @@ class LatentProblem(PooledTasks):
         return machine, Restricted(machine.upper, point, bound.value, done)
 
     def _with_best(self, machine: GroupMachine, upper: float, solution: DualSolution) -> GroupMachine:
-        """Return the state with the latest point as the best; its weights are those at which the solution was found."""
+        """Return the state with the latest point as the best point, with the weights at which the solution was found."""
         assert solution.biases is not None
         biases = np.where(self.constants != 0, self.constants, solution.biases)
         decision = solution.decision + biases[self.codes]
@@ -208,7 +210,7 @@ class LatentProblem(PooledTasks):
         return pairs
 
     def certify(self, state: LatentState) -> Certificate:
-        """Return the certificate of a state. It depends on the state alone, so that a resumed run returns the same."""
+        """Return the certificate of a state. It depends on the state alone, so that a resumed run returns the same certificate."""
         active, machine, config, lattice = state.active, state.machine, self.config, self.lattice
         nodes = active.nodes
         norms = kernel_norms(group_forms(lattice.groups(nodes.keys), machine.forms, config.mu), dual_exponent(config.p))

@@ -56,7 +56,7 @@ def quadratic_forms(grams: Grams, states: Sequence[WeightState], problems: Seque
 
 
 def _scatter(values: np.ndarray, kernels: np.ndarray, active: np.ndarray) -> np.ndarray:
-    """Return values of the ``active`` kernels as values of all kernels, zero for those outside the working set."""
+    """Return values of the ``active`` kernels as values of all kernels; kernels outside the working set get zero."""
     scattered = np.zeros(len(active))
     scattered[kernels] = values
     return np.where(active, scattered, 0.0)

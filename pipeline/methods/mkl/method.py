@@ -1,8 +1,8 @@
 """Generalized multiple kernel learning: an SVM on a weighted sum of kernels with learnt weights.
 
-Problem (docs/theory/mkl.md): ``min over theta in Theta of J(theta)``, J the value of a support vector machine with the kernel
-``sum_q theta_q K_q``, over an elastic net, a simplex, or an lp ball of weights (Yang, Xu, Ye, King, Lyu, 2011). One-vs-rest SVMs have
-their own weights and share the passes over the Gram matrices.
+Problem (docs/theory/mkl.md): ``min over theta in Theta of J(theta)``, where J is the value of a support vector machine with the kernel
+``sum_q theta_q K_q``. The set Theta of weights is an elastic net, a simplex, or an lp ball (Yang, Xu, Ye, King, Lyu, 2011). One-vs-rest
+SVMs have their own weights and share the passes over the Gram matrices.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ FOLDS = 5
 
 
 def single_step(problem: MKLProblem, state: MKLState, grams: Grams, seed: int) -> Step[MKLState]:
-    """Score the next kernel by cross-validation, with folds as row masks; after the last kernel, fit the best (on ties the first) on all
-    rows.
+    """Score the next kernel by cross-validation, with folds as row masks. After the last kernel, fit the best kernel (in a tie, the first)
+    on all rows.
     """
     q = state.iteration
     if q == grams.k:

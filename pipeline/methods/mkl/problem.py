@@ -1,8 +1,8 @@
 """The problem of generalized multiple kernel learning: SVMs on a weighted sum of kernels with learnt weights.
 
-Problem (docs/theory/mkl.md): ``min over theta in Theta of J(theta)``, J the value of a support vector machine with the kernel
-``sum_q theta_q K_q``, over an elastic net, a simplex, or an lp ball of weights (Yang, Xu, Ye, King, Lyu, 2011). One-vs-rest SVMs have
-their own weights and share the passes over the Gram matrices.
+Problem (docs/theory/mkl.md): ``min over theta in Theta of J(theta)``, where J is the value of a support vector machine with the kernel
+``sum_q theta_q K_q``. The set Theta of weights is an elastic net, a simplex, or an lp ball (Yang, Xu, Ye, King, Lyu, 2011). One-vs-rest
+SVMs have their own weights and share the passes over the Gram matrices.
 """
 
 from __future__ import annotations
@@ -112,8 +112,11 @@ class MKLProblem:
         }
 
     def _form_bytes(self, passes: GramPasses) -> list[int]:
-        """Return the bytes of the results of the passes: forms of all SVMs, of cuts if kernels may be outside the working set, and of
-        products for second-order models.
+        """Return the bytes of the results of the passes:
+
+        * forms of all SVMs;
+        * forms of cuts, if kernels may be outside the working set;
+        * products for second-order models.
         """
         vectors = [len(self.problems)]
         if len(self.specs) >= MIN_KERNELS_TO_SHRINK:
@@ -150,7 +153,9 @@ class MKLProblem:
         return shrink_working_set(replace(state, slow=slow), trial.s, domain)
 
     def _choose_weights(self, grams: Grams, m: int, before: WeightState, trial: Trial) -> WeightState:
-        """Return the state with one more cut and its next weights. It stops with ``tol`` only if that is certified over all kernels."""
+        """Return the state with one more cut and its next weights. The search stops with ``tol`` only if this is certified over all
+        kernels.
+        """
         config, domain = self.configs[m], self.domains[m]
         state = self._step(grams, m, before, add_cut(before, trial, domain), trial)
         while state.stop == "tol" and not state.whole:

@@ -75,8 +75,8 @@ class TaskGrams:
         return self.layout.n
 
     def centred_sums(self) -> list[KernelSums]:
-        """Return kernel sums that are equivalent to centring by task: their total is ``n sum_t total_t / m_t``, so that the remaining
-        trace is that of all tasks.
+        """Return kernel sums that are equivalent to centring by task. Their total is ``n * sum_t total_t / m_t``, so that the remaining
+        trace is the trace over all tasks.
         """
         counts, starts = self.settings.counts, np.concatenate([[0], np.cumsum(self.layout.groups)[:-1]])
         sizes = np.array(self.layout.groups) if counts is None else np.add.reduceat(counts, starts)

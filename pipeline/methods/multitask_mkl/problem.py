@@ -71,7 +71,7 @@ class TaskSearch(Bounded):
     stop: str | None = None  # why it ended
 
     def machine_aim(self, tol: float) -> float:
-        """Return the total gap to which the SVMs of the next step are solved: infinite before the first step, if there is no earlier
+        """Return the total gap to which the SVMs of the next step are solved. Before the first step it is infinite if there is no earlier
         result.
         """
         if self.nested:
@@ -81,10 +81,11 @@ class TaskSearch(Bounded):
         return GAP_SHARE * tol * self.lower if self.lower > 0 else np.inf
 
     def continued(self, last: TaskSearch, problem: DualProblem, scale: float, bounds: bool) -> TaskSearch:
-        """Return the initial search of a fit from the last search of a fit with another C; ``scale`` is the ratio of the new C to that one.
+        """Return the initial search of a fit from the last search of a fit with another C. ``scale`` is the ratio of the new C to the other
+        C.
 
-        Kernels with zero weight get a small weight again. If the box grows, the best dual point remains feasible. ``bounds``: its value
-        is a bound, because only C has changed.
+        Kernels with zero weight get a small weight again. If the box grows, the best dual point remains feasible. ``bounds`` says whether
+        its value is a bound, because only C has changed.
         """
         weights = (1.0 - RETURNING) * last.best_weights + RETURNING * self.weights
         beta = best_multiple(problem, last.best_beta, last.best_decision, scale)

@@ -1,7 +1,7 @@
 """Gram matrices within tasks: the diagonal squares of every task, from any source.
 
-Rows are counted task by task (row r in the order of tasks is row ``order[r]`` of the data), and no block contains rows of two tasks. A
-reference of any type loads the raw kernels ``(k, rows, columns)`` with the same bits.
+Rows are counted task by task (row r in the order of tasks is row ``order[r]`` of the data), and no block contains rows of two tasks.
+References of all types load bit-identical raw kernels ``(k, rows, columns)``.
 """
 
 from __future__ import annotations
@@ -169,9 +169,7 @@ def _sort_rows(data: RowData, order: np.ndarray) -> tuple[RowData, np.ndarray]:
 
 
 def load_pairs(pairs: Sequence[TaskPair]) -> list[np.ndarray]:
-    """Return the loaded block pairs. Adjacent squares of small tasks are cut out of one computed square, which is faster and gives the same
-    bits.
-    """
+    """Return the loaded block pairs. Adjacent squares of small tasks are cut out of one square, which is faster and bit-identical."""
     blocks: list[np.ndarray] = []
     while len(blocks) < len(pairs):
         group = _small_squares(pairs, len(blocks))

@@ -57,7 +57,7 @@ class SelectorData:
 
     @property
     def mean_weights(self) -> np.ndarray:
-        """``(n,)`` weights of the mean loss; they sum to 1 for every task."""
+        """Weights of the mean loss, ``(n,)``; they sum to 1 for every task."""
         totals = np.bincount(self.codes, self.weight, self.n_tasks)
         return self.weight / np.where(totals > 0, totals, 1.0)[self.codes]
 
@@ -99,7 +99,7 @@ def divergence_message(watch: StepWatch, rows: TaskRows, row: int, name: object,
 
 
 def look_at(watch: StepWatch, rounds: Rounds, progress: Progress, rows: TaskRows, places: np.ndarray) -> None:
-    """Pass the rows at ``places``, which the stream has learned, to the watch that detects divergence."""
+    """Report the rows at ``places``, which the stream has learned, to ``watch``, which detects divergence."""
     places = places[places >= 0]
     if rounds.loss == "squared" and watch.look(progress.loss, progress.weight, rows.target[places]):
         learnt = rows.chosen(places)
@@ -143,17 +143,15 @@ def objective_value(config: SelectorConfig, data: SelectorData, lam: float, weig
 
 
 def penalty_weight(config: SelectorConfig, phase: int, found: float = math.nan) -> float:
-    """Return the weight of the penalty of the selection (phase 0) or of the refit; ``found`` is the weight derived from the data, if it
-    is.
-    """
+    """Return the weight of the penalty of the selection (phase 0) or of the refit. ``found`` is a weight derived from data, if any."""
     if phase and config.refit is not None:
         return config.refit
     return found if config.lam == "auto" else config.lam
 
 
 def auto_lam(data: SelectorData, largest: float) -> float:
-    """Return ``lam="auto"``: ``12/10 Q log(2 d) / n`` times the smallest lam that selects nothing, at most 3/10 of it, for Q tasks, d
-    features, and n the sum of the row weights.
+    """Return ``lam="auto"``: ``12/10 * Q * log(2 d) / n`` times the smallest lam that selects nothing, but at most 3/10 of that lam. There
+    are Q tasks and d features; n is the sum of the row weights.
     """
     share = 1.2 * data.n_tasks * math.log(2.0 * data.n_features) / float(data.weight.sum())
     size = float(np.abs(data.offsets).max(initial=0.0))

@@ -40,8 +40,9 @@ class Query(NamedTuple):
 def norms_chunk(task: Task, features: Shared, vectors: Shared, codes: Shared, query: Query) -> np.ndarray:
     """Return dual norms and reaches ``(2, k)`` of the given features in the stripes of one task (on a worker).
 
-    ``features`` are sorted ids over all stripes; ``vectors`` ``(2, n)`` are costs times slopes, and costs, with the factors of the rows;
-    ``codes`` ``(n,)`` is the task of each row.
+    * ``features``: sorted ids over all stripes.
+    * ``vectors`` ``(2, n)``: costs times slopes, and costs, both with the factors of the rows.
+    * ``codes`` ``(n,)``: the task of each row.
     """
     ids, weight, owners = resolve(features), resolve(vectors), resolve(codes)
     return join_norms([_stripe_norms(ref, features_inside(ref, ids), weight, owners, query) for ref in task])
@@ -66,8 +67,11 @@ def task_norms(
 ) -> np.ndarray:  # fmt: skip
     """Return dual norms and reaches ``(2, len(features))`` of sorted distinct features, in one pass over the stripes that contain them.
 
-    ``slopes``, ``cost`` and ``codes`` are ``(n,)``: minus the derivative of the loss, weight in the mean loss, and task of every row, in
-    the order of the data.
+    Three arrays ``(n,)`` describe the rows, in the order of the data:
+
+    * ``slopes``: the negative derivative of the loss.
+    * ``cost``: the weight in the mean loss.
+    * ``codes``: the task.
     """
     row_factor = data.scale.row_factor
     vectors = np.stack([cost * slopes, cost])

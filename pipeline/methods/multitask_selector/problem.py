@@ -1,6 +1,7 @@
 """Base of the problems of feature selection over many tasks, the memory of the driver, and the batch optimum in memory.
 
-On sparse rows the optimum takes 2.2 to 3.2 times as long with :mod:`.working_problem`; on dense rows half the time, with other bits.
+With :mod:`.working_problem` the optimum takes 2.2 to 3.2 times as long on sparse rows. On dense rows it takes half the time, but the result
+differs in its last bits.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class SelectorProblem(ABC):
         self.data = selector_data(config, inputs)
 
     def follow(self) -> None:
-        """Record accuracy or R2, which needs decision values of all rows."""
+        """Record accuracy or R2. This needs the decision values of all rows."""
         self.trackers = (fit_tracker(self.inputs, self.inputs.held_out),)
 
     @cached_property
@@ -145,7 +146,7 @@ def set_items(data: Data, features: np.ndarray, n_tasks: int, driver_memory: int
 
 
 def step_entries(data: Data, n_tasks: int, driver_memory: int) -> int:
-    """Return the number of entries of the rows that one step learns by blocks: at least about those of a round."""
+    """Return the number of entries of the rows that one step learns by blocks, which is at least about the number of entries of a round."""
     return max(int(STEP_SHARE * driver_memory) // ENTRY_BYTES, n_tasks * -(-entry_count(data) // data.n_rows))
 
 

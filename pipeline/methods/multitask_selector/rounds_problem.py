@@ -30,7 +30,7 @@ N_STEPS = 20  # a fit of few rows and many epochs takes about this many steps, s
 
 @dataclass(frozen=True)
 class SelectorState:
-    """State of the stream. Sums, bias, paid and norms are those of a TaskStream after ``t`` rounds."""
+    """State of the stream. ``sums``, ``bias``, ``paid`` and ``norms`` are the fields of a TaskStream after ``t`` rounds."""
 
     record_name: ClassVar[str] = "SelectorState"
     record_version: ClassVar[int] = 2
@@ -88,7 +88,7 @@ class RoundsProblem(SelectorProblem):
         return Rounds(penalty, penalty_weight(config, state.phase), config.gamma, config.loss, config.fit_intercept, selectable)
 
     def step(self, state: SelectorState, resources: Resources) -> Step[SelectorState]:
-        """Learn the rows of the next epochs, or of the next part of one."""
+        """Learn the rows of the next epochs, or of the next part of an epoch."""
         stream, rounds = state.stream, self.rounds(state)
         order, epoch, part = self.next_rows(state.epoch, state.part)
         rows, places = self.source.take(order, *self._window(state.epoch, state.part))
@@ -124,7 +124,7 @@ class RoundsProblem(SelectorProblem):
         return {**figures, **counts, **self._evaluate(state, weights, rounds)}
 
     def _evaluate(self, state: SelectorState, weights: np.ndarray, rounds: Rounds) -> dict[str, Any]:
-        """Return objective and scores after whole epochs, because they cost a pass over the rows."""
+        """Return objective and scores. They are computed only after whole epochs, because they cost a pass over the rows."""
         if state.part:
             zeros = {0: np.zeros(len(self.data.codes))}
             return {"objective": np.nan, **dict.fromkeys(accuracy_metrics(self.trackers, zeros), np.nan)}
@@ -144,8 +144,8 @@ class RoundsProblem(SelectorProblem):
     def regret_curve(self, state: SelectorState) -> list[dict[str, Any]]:
         """Return a row per step of a finished stream: rows so far, loss of the step and of all rows so far, average regret, features.
 
-        The regret per row is the cost so far (losses before learning, and penalties at the ends of steps) minus the cost of the last
-        model on the same rows: the joint form of Theorem 4 over the tasks. With a refit, it is that of the refit.
+        The regret per row is the cost so far (losses before learning, and penalties at the ends of steps) minus the cost of the last model
+        on the same rows: the joint form of Theorem 4 over the tasks. With a refit, it is the regret of the refit.
         """
         along, last = state.along, state.along[:, 0] == state.phase
         rows, totals = np.cumsum(along[:, 1]), np.cumsum(along[:, 3])
@@ -218,8 +218,8 @@ class RoundsProblem(SelectorProblem):
         return used[self._ranks[0]]
 
     def next_rows(self, epoch: int, part: int) -> tuple[np.ndarray, int, int]:
-        """Return the rows of the step that begins at a part of an epoch, with ``CLOSE`` where a round must end, and the epoch and part
-        after it.
+        """Return the rows of the step that begins at a part of an epoch, with ``CLOSE`` where a round must end. Also return the epoch and
+        the part at which the next step begins.
         """
         epochs, parts = self.schedule
         if parts == 1:
@@ -236,8 +236,8 @@ class RoundsProblem(SelectorProblem):
         return self.epoch_order(epoch)[lo:hi]
 
     def _window(self, epoch: int, part: int) -> tuple[tuple[int, int], Callable[[], np.ndarray]]:
-        """Return the name of the window that contains a step, and a function that returns its rows: some parts of an epoch, or all rows of
-        several.
+        """Return the name of the window that contains a step, and a function that returns the window's rows. A window is some parts of an
+        epoch, or several whole epochs.
         """
         parts = self.schedule[1]
         if parts == 1:

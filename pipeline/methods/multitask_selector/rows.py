@@ -1,8 +1,8 @@
 """Sources of the rows of rounds: all rows in memory, or the rows of the next rounds, gathered from blocks of rows.
 
 Rounds use rows from anywhere in the data, in an order that is drawn anew for every epoch. Out of core, a window of this order, as long as
-the memory allows, is gathered in one sweep over the blocks that contain its rows. The values are the same, so the bits are the same. Rows
-in memory are not gathered: a fit on dense rows would take 1.7 to 2.2 times as long.
+the memory allows, is gathered in one sweep over the blocks that contain its rows. Results are bit-identical. Rows in memory are not
+gathered: a fit on dense rows would take 1.7 to 2.2 times as long.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class BlockRows:
 
     def take(self, order: np.ndarray, window: tuple[int, int], ids: Callable[[], np.ndarray]) -> tuple[TaskRows, np.ndarray]:
         """Return the rows of an order, repeated as often as they occur, and their positions, with ``CLOSE`` where the order has it.
-        ``window`` is the name of the window that contains them; ``ids`` returns the rows of that window.
+        ``window`` is the name of the window that contains the rows; ``ids`` returns all rows of that window.
         """
         is_row = order != CLOSE
         local = np.full(len(order), CLOSE, np.int64)
@@ -115,7 +115,7 @@ class BlockRows:
         return X if isinstance(X, np.ndarray) else sp.csr_array(X)
 
     def _gathered(self, ids: np.ndarray) -> RawRows:
-        """Return the rows with ascending ids, from all blocks that contain one of them."""
+        """Return the rows with ascending ids, from all blocks that contain such a row."""
         data, parts = self._data.data, []
         rows = np.empty((len(ids), data.n_cols), data.meta.dtype) if data.meta.kind == "dense" else None
         for ref in data.row_blocks():
@@ -142,7 +142,7 @@ class BlockRows:
 
 
 def _scaled_rows(raw: sp.csr_array, factor: np.ndarray | None, row_factor: np.ndarray | None) -> sp.csr_array:
-    """Return sparse rows times the factors of columns and rows, multiplied in the same order as for columns."""
+    """Return sparse rows times the factors of columns and rows, multiplied in the same order as columns are."""
     values = raw.data.astype(np.float64)
     if factor is not None:
         values *= factor[raw.indices]

@@ -1,10 +1,10 @@
 """The batch optimum out of core: a working set of features in the driver, all others by passes over the column stripes.
 
-A step solves the problem of the working set. It then computes the dual norms of the gradients of those other features that can have moved
-beyond lam since their last evaluation, and adds the features with the largest violations. A fit ends with norms of all features at one
-point, so that the gap is exact.
+A step solves the problem of the working set. It then computes the dual norms of the gradients of the other features that may have risen
+beyond lam since their last evaluation, and adds the features with the largest violations. Before a fit ends, the norms of all features are
+computed at one point, so that the gap is exact.
 
-Solver: :mod:`gramplane.kernels.group_lasso.on_rows`; bound of the moves: :mod:`gramplane.kernels.group_lasso.task_gradients`.
+Solver: :mod:`gramplane.kernels.group_lasso.on_rows`; bound of the changes: :mod:`gramplane.kernels.group_lasso.task_gradients`.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class WorkingProblem(SelectorProblem):
 
     @cached_property
     def edges(self) -> np.ndarray:
-        """``(n_tasks + 1,)`` positions in the order at which the tasks begin."""
+        """Positions at which the tasks begin in the order, ``(n_tasks + 1,)``."""
         return np.concatenate([[0], np.cumsum(np.bincount(self.data.codes, minlength=self.data.n_tasks))]).astype(np.int64)
 
     @cached_property
@@ -118,7 +118,7 @@ class WorkingProblem(SelectorProblem):
         return self.data.mean_weights[self.order]
 
     def _working_columns(self, state: WorkingState, resources: Resources) -> WorkingColumns:
-        """Return the columns of the working set; missing ones are fetched in the order in which they were added."""
+        """Return the columns of the working set. Missing columns are fetched in the order in which they were added."""
         if self._columns is None or self._columns[0] != state.phase:
             self._columns = state.phase, WorkingColumns(self._cost, self.config.fit_intercept, self.edges)
         columns, ends = self._columns[1], np.cumsum(state.joined)
@@ -133,7 +133,7 @@ class WorkingProblem(SelectorProblem):
     # -- steps ---------------------------------------------------------------------------------------------------------------
 
     def step(self, state: WorkingState, resources: Resources) -> Step[WorkingState]:
-        """Solve the problem of the working set, evaluate the features that can violate the dual, and add those that violate it most."""
+        """Solve the problem of the working set, evaluate the features that can violate the dual, and add the worst of them."""
         columns = self._working_columns(state, resources)
         solution = self._solve(state, columns, resources)
         intercepts = solution.biases - solution.copies @ columns.means

@@ -56,7 +56,7 @@ class NPKL(Method[NPKLConfig, NPKLProblem, SpectralState, SpectralModel]):
         return problem
 
     def init(self, problem: NPKLProblem, resources: Resources) -> SpectralState:
-        """Return the initial state: alpha = C, whose kernel is that of the linear loss."""
+        """Return the initial state, alpha = C, which gives the kernel of the linear loss."""
         dual = problem.setting(resources).problem
         return begin_ascent(dual, np.full(dual.terms.size, problem.config.C))
 

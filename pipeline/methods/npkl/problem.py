@@ -37,13 +37,21 @@ WIDTH_PAIRS = 2000  # pairs of rows whose median distance is the width of the ke
 
 
 def eigenpairs_item(n: int, columns: float, rank: float) -> Item:
-    """Return the memory of the eigenpairs of n rows, whose number is not known in advance, and of the eigensolver's block of columns."""
+    """Return the memory item of the eigenpairs of n rows and of the eigensolver's block of columns. The number of eigenpairs is not known
+    in advance.
+    """
     return "eigenpairs, here one", int(n * (8 * columns + 16 * rank) + 40 * columns**2)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Data of a fit: the constraints in use, the dual problem, rows without a neighbour, and connected components of the graph."""
+    """Data of a fit.
+
+    * ``constraints``: the constraints in use.
+    * ``problem``: the dual problem.
+    * ``isolated``: rows without a neighbour.
+    * ``components``: number of connected components of the graph.
+    """
 
     constraints: PairConstraints
     problem: SpectralProblem
@@ -133,7 +141,7 @@ class NPKLProblem:
         return EigenPlan(n, rank, entries, eigenpairs_item, self._budget, is_here, adds=adds)
 
     def setting(self, resources: Resources) -> Setting:
-        """Return graph, constraints and problem, which follow from data and parameters and are computed at the first access."""
+        """Return graph, constraints and problem. They follow from data and parameters, and are computed at the first access."""
         if self._setting is None:
             config, data = self.config, self.inputs.data
             graph: Any = neighbour_graph(nearest_neighbours(data, resources, self.n_neighbors).ids, config.graph)
@@ -161,14 +169,14 @@ def select_constraints(config: NPKLConfig, pairs: PairConstraints, data: Blocks,
 
 
 def gaussian_at(data: Blocks, resources: Resources, pairs: PairConstraints, rng: np.random.Generator) -> np.ndarray:
-    """Return ``exp(-||x_i - x_j||^2 / m)`` at constrained pairs, with m the median over random pairs of rows."""
+    """Return ``exp(-||x_i - x_j||^2 / m)`` at constrained pairs, where m is the median of the squared distances of random pairs of rows."""
     squares = squared_distances(data, resources, *judged_pairs(pairs, rng))
     width = float(np.median(squares[pairs.size :]))
     return np.exp(-squares[: pairs.size] / (width if width > 0 else 1.0))
 
 
 def judged_pairs(pairs: PairConstraints, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pairs of rows whose distances determine the selection: those of constraints, and random ones."""
+    """Return the pairs of rows whose distances determine the selection: the pairs of constraints, and random pairs."""
     i, j = rng.integers(0, pairs.n, (2, WIDTH_PAIRS))
     j = np.where(i == j, (j + 1) % pairs.n, j)
     return np.concatenate([pairs.rows, i]), np.concatenate([pairs.cols, j])

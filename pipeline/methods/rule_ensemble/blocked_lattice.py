@@ -220,7 +220,7 @@ class BlockedLattice(Conjunctions):
     # -- restricted problems -------------------------------------------------------------------------------------------------
 
     def problem(self, nodes: NodeSet, rho: float) -> RuleProblem:
-        """Return the problem on a hull: one pass finds identical rows, further passes compute the sums that the solver needs."""
+        """Return the problem on a hull. One pass finds identical rows; further passes compute the sums that the solver needs."""
         items, tables = tuple(tuple(item) for item in self.items(nodes.keys)), self.blocks.tables
         token, width = hashlib.sha256(repr(items).encode()).hexdigest(), -(-len(items) // 8)
         parts = [HullPart(b, token, sum(hi - lo for lo, hi in b.spans) * (width + 8), items, tables) for b in self.parts]
@@ -251,16 +251,16 @@ class BlockedLattice(Conjunctions):
         self, nodes: NodeSet, alpha: Sequence[np.ndarray], threshold: float, *,
         frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40, most: int = 1 << 40, rows: BlockedSearch | None = None,
     ) -> ViolatorSearch:  # fmt: skip
-        """Search for nodes outside the hull with M / d^2 above the threshold: next to the hull, extended by the ``most`` propositions with
-        the largest bounds, or everywhere.
+        """Search for nodes outside the hull with M / d^2 above the threshold, either everywhere or next to the hull. Next to the hull, only
+        the ``most`` propositions with the largest bounds are combined.
         """
         search = rows or self.signed(alpha)
         known = frozenset(tuple(item) for item in self.items(nodes.keys))
         return search.frontier(known, threshold, depth, most) if frontier else search.everywhere(known, threshold, depth, visits)
 
     def kinds(self, ids: np.ndarray) -> np.ndarray:
-        """Return which propositions may occur in one conjunction with the given ones, ``(m, p)`` bool; a pass computes those not yet
-        known.
+        """Return which propositions may occur in one conjunction with the given propositions, ``(m, p)`` bool. A pass computes the entries
+        that are not yet known.
         """
         if not self.skip:
             return np.ones((len(ids), self.p), bool)
@@ -278,7 +278,9 @@ class BlockedLattice(Conjunctions):
 
 @dataclass(frozen=True)
 class _GatheredRows:
-    """Rows of a hull gathered in this process, if they are small: the same bits as passes over all blocks, without a pass per request."""
+    """Rows of a hull gathered in this process, if they are small. Results are bit-identical to passes over all blocks, without a pass per
+    request.
+    """
 
     rows: Sequence[Sequence[Bytes]]  # of every block and task
     spans: Sequence[Sequence[tuple[int, int]]]
@@ -356,7 +358,9 @@ class BlockedSearch:
         return self._search(known, threshold).frontier(depth, most)
 
     def everywhere(self, known: frozenset[tuple[int, ...]], threshold: float, depth: int, visits: int) -> ViolatorSearch:
-        """Visit all conjunctions of at most ``depth`` propositions, by one pass per batch of equal length, or with subtrees as tasks."""
+        """Visit all conjunctions of at most ``depth`` propositions, by one pass per batch of equal length, or with tasks that each search a
+        subtree.
+        """
         search = self._search(known, threshold)
         first = search.everywhere(1, visits)
         if not self._lattice.subtrees or depth == 1 or not first.finished:
@@ -403,7 +407,7 @@ def subtree_bytes(max_visits: int, tasks: int) -> int:
 
 
 def _groups(n: int) -> Iterator[Subtrees]:
-    """Divide n propositions into groups with about the same number of pairs, each formed with a later proposition."""
+    """Divide n propositions into groups with about the same number of pairs. A pair is a proposition and a later one."""
     lo, size = 0, 0
     for k in range(n):
         size += n - 1 - k

@@ -141,9 +141,7 @@ class BlockedRules:
         return self.lattice.blocks.run("supports", support_chunk, self._in_use, step, add_parts, self.rules)
 
     def moved_cuts(self, bias: np.ndarray) -> np.ndarray:
-        """Return the thresholds moved to the training values with the smallest loss, ``(p,)``, by a pass for every threshold and its
-        column.
-        """
+        """Return the thresholds moved to the training values with the smallest loss, ``(p,)``. Each takes a pass over its column."""
         propositions = self.rules.propositions
         return move_cuts(_BlockedCutRows(self, bias), self.rules.items, self.rules.weights, propositions.kind, propositions.cut)
 

@@ -28,8 +28,11 @@ Lattice = RuleLattice | BlockedLattice
 
 @dataclass(frozen=True)
 class RuleTask:
-    """Rows of one one-vs-rest or task model: their numbers among all samples, labels and costs, and their counts in thresholds (None:
-    1).
+    """Rows of one one-vs-rest or task model.
+
+    * ``rows``: numbers of the rows among all samples.
+    * ``y``, ``cost``: labels and costs.
+    * ``counts``: number of times that each row counts for thresholds; None means 1.
     """
 
     rows: np.ndarray
@@ -105,8 +108,8 @@ def driver_items(config: RuleConfig, p: int, n: int, d: int, machines: int, is_b
 
 
 def lies_in_blocks(config: RuleConfig, n: int, d: int, machines: int, limit: int) -> bool:
-    """Return whether the bits of the propositions are kept in blocks, which passes read: if there are more rows than one block has, or if
-    all possible propositions exceed the driver's memory. Decided by sizes alone.
+    """Return whether the bits of the propositions are kept in blocks, which passes read. This is so if there are more rows than one block
+    has, or if all possible propositions exceed the driver's memory. It is decided by sizes alone.
     """
     return n > ROW_BLOCK or total_bytes(driver_items(config, most_propositions(config, d, n), n, d, machines, False)) > limit
 

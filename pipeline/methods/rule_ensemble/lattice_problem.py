@@ -49,7 +49,7 @@ class LatticeProblem:
         return solution, Restricted(point.objective, DualPoint(point.linear, 0.0, point.step_bound), point.bound)
 
     def frontier(self, nodes: NodeSet, master: RuleMaster, threshold: float, resources: Resources) -> Violations:
-        """Visit the children of the hull that may be among the worst; no others can be added."""
+        """Visit the children of the hull that may be among the worst violators; only these can be added."""
         rows = self._lattice.signed(split_alpha(self._lattice, master))
 
         def look(edge: float, depth: int) -> ViolatorSearch:
@@ -65,9 +65,9 @@ class LatticeProblem:
 
     def _worst(self, search: ViolatorSearch, look: Callable[[float], ViolatorSearch]) -> ViolatorSearch:
         """Return the conjunctions with the largest values, at least as many as may be added. If ``search`` was cut short or skipped nodes,
-        ``look`` repeats it above the value of the last conjunction to add, until it is complete.
+        ``look`` repeats it above the value of the last conjunction to add, until the search is complete.
 
-        Of equal values, those found first come first.
+        In a tie, conjunctions that were found first come first.
         """
         visits = search.visits
         while True:

@@ -184,8 +184,8 @@ class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
             problem.take_over(before)
 
     def restart(self, problem: RulesProblem, fresh: RuleState, before: RulesProblem, last: RuleState) -> RuleState:
-        """Return the state with the conjunctions of the previous fit that have non-zero weight, instead of its active set, which only
-        grows.
+        """Return the state with the conjunctions of the previous fit that have non-zero weight. Its whole active set is not used, because
+        an active set only grows.
         """
         return problem.continued(fresh, last)
 

@@ -164,8 +164,8 @@ def _level_condition(column: int, feature: str, level: str | None, holds: bool) 
 def rule_records(model: RuleModel) -> list[dict[str, Any]]:
     """Return the rules in descending order of weight: text, support, vote, weight, columns and thresholds.
 
-    ``vote`` is the label that the rule predicts. With several classes or tasks, ``vote`` and ``weight`` are those of the largest weight,
-    and ``weights`` has all.
+    ``vote`` is the label that the rule predicts. With several classes or tasks, ``vote`` and ``weight`` refer to the model with the largest
+    weight, and ``weights`` has the weights of all models.
     """
     outputs = model.outputs()
     return [_record(model, int(r), outputs) for r in model.by_weight]
@@ -194,10 +194,11 @@ def active_records(model: RuleModel) -> list[dict[str, Any]]:
 def rule_certificate(model: RuleModel) -> dict[str, Any]:
     """Return the certificate of the active set's problem, before thresholds moved.
 
-    ``gap`` is absolute. ``depth`` is the length of conjunctions up to which it holds; None means every length, or, with ``gap`` NaN, that
-    only the hull was searched completely. ``all_pairs`` is True if the lattice includes conjunctions of propositions that imply or
-    contradict each other. ``descendant_gap`` is the gap that the thesis' sums over descendants certify, for few rows and propositions,
-    else NaN.
+    * ``gap``: the absolute gap.
+    * ``depth``: the certificate holds for conjunctions up to this length. None means every length, or, if ``gap`` is NaN, that only the
+      hull was searched completely.
+    * ``all_pairs``: whether the lattice includes conjunctions of propositions that imply or contradict each other.
+    * ``descendant_gap``: the gap that the thesis' sums over descendants certify, for few rows and propositions; else NaN.
     """
     figures, depth = model.figures, model.figures["depth"]
     relative = figures["gap"] / max(abs(figures["objective"]), 1e-300)

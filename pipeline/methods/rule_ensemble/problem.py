@@ -58,8 +58,8 @@ class SelectedRules:
         return set_bits(self.nodes.keys)
 
     def above(self, share: float) -> tuple[list[int], np.ndarray]:
-        """Return the rules with a weight above a share of the largest, as positions in the hull, and their weights; the empty rule is
-        excluded.
+        """Return the rules with a weight above a share of the largest weight, as positions in the hull, and their weights. The empty rule
+        is excluded.
         """
         sizes = np.where(self.nodes.keys.any(axis=1), np.abs(self.weights).max(axis=1, initial=0.0), 0.0)
         positions = np.flatnonzero(sizes > share * sizes.max(initial=0.0))
@@ -211,8 +211,8 @@ class RulesProblem:
         return ("propositions of features", "sums and counts of conjunctions over blocks of rows", search, "changes of cuts")
 
     def continued(self, fresh: RuleState, last: RuleState) -> RuleState:
-        """Return the initial state after a fit of the same rows with another C: the conjunctions with non-zero weight there, with their
-        hull, and the best single propositions.
+        """Return the initial state after a fit of the same rows with another C: the conjunctions with non-zero weight in that fit, with
+        their hull, and the best single propositions.
         """
         lattice, old = self.rules(self.planned).lattice, last.active.nodes
         sizes = np.sqrt(np.sum(last.master.weights**2, axis=1))

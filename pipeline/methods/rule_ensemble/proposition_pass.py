@@ -22,7 +22,7 @@ OUTLINE_ROOM = 2 * MAX_UNPACKED_BYTES  # propositions of a column unpacked
 
 @dataclass(frozen=True)
 class Packed:
-    """Propositions with their truth on the rows as bits ``(p, words)``, or with digests of the bits, by which equal ones are found."""
+    """Propositions with their truth on the rows as bits ``(p, words)``, or with digests of the bits, to find equal propositions."""
 
     propositions: Propositions
     columns: Words
@@ -35,7 +35,7 @@ def dense_column(X: Columns, j: int) -> np.ndarray:
 
 
 def packed_flags(propositions: Propositions, ids: np.ndarray, column: int, values: np.ndarray) -> Words:
-    """Return which propositions ``ids`` on a column its values satisfy, as packed bits; a few propositions are unpacked at a time."""
+    """Return which of the propositions ``ids`` on a column hold for its values, as packed bits. Only a few are unpacked at a time."""
     step = max(MAX_UNPACKED_BYTES // max(len(values), 1), 1)
     parts = [pack_bits(propositions.flags(ids[lo : lo + step], column, values)) for lo in range(0, len(ids), step)]
     return np.concatenate(parts) if parts else np.zeros((0, max(-(-len(values) // 64), 1)), np.uint64)
@@ -49,8 +49,11 @@ def propositions_chunk(task: Task, counts: Shared, n_thresholds: int, categorica
 def _parts_of_columns(
     task: Task, counts: Shared, n_thresholds: int, categorical: frozenset[int]
 ) -> Iterator[tuple[Propositions, int, np.ndarray]]:
-    """Yield, for every column of a task that has propositions, the propositions, its number, and its raw values on the rows with non-zero
-    count.
+    """Yield for every column of a task that has propositions:
+
+    * the propositions;
+    * the number of the column;
+    * its raw values on the rows with non-zero count.
     """
     times = resolve(counts)
     mask = times > 0
@@ -97,11 +100,11 @@ def _most_columns(tasks: Sequence[Task]) -> int:
 def packed_propositions(
     data: Blocks, resources: Resources, counts: np.ndarray, n_thresholds: int, categorical: Sequence[int], *, keeps_bits: bool = True
 ) -> Packed:
-    """Return the propositions of all columns from the rows with non-zero count, without constant ones and duplicates.
+    """Return the propositions of all columns from the rows with non-zero count, without constant propositions and duplicates.
 
     ``counts`` ``(n_samples,)`` are the counts of the rows as float64, or a mask of single bytes. A numeric column has ``n_thresholds``
-    thresholds; the values of ``categorical`` columns are categories. Without ``keeps_bits``, their truth on the rows stays with the tasks
-    and is computed again where the rows are.
+    thresholds; the values of ``categorical`` columns are categories. Without ``keeps_bits``, the bits of the propositions stay with the
+    tasks and are computed again where the rows are.
     """
     tasks, n = column_tasks(data), int(np.count_nonzero(counts))
     shared = resources.share("rule-rows", counts, len(tasks)), n_thresholds, frozenset(int(j) for j in categorical), keeps_bits

@@ -65,7 +65,7 @@ def _with_values(lattice: RuleLattice, propositions: Propositions, values: dict[
 
 
 def restrict_propositions(rules: SelectedRules, config: RuleConfig, lattice_of: Callable[[Propositions], L]) -> tuple[SelectedRules, L]:
-    """Return the rules in terms of the propositions that occur in them, with the lattice of these."""
+    """Return the rules in terms of the propositions that occur in them, with the lattice of these propositions."""
     items, (positions, weights) = rules.items(), rules.above(config.prune)
     used, new_items = renumber([items[r] for r in positions])
     propositions = rules.propositions.take(used)
@@ -126,7 +126,7 @@ MAX_PROPOSITIONS, MAX_ROWS = 30, 1000
 
 
 def build_rule_model(problem: RulesProblem, state: RuleState, resources: Resources) -> RuleModel:
-    """Return the model of the last state: the selected rules, with equal ones merged, and the active set from which they were selected."""
+    """Return the model of the last state: the selected rules, with equal rules merged, and the active set from which they were selected."""
     assert state.kept is not None
     config, about, data = problem.config, problem.inputs, problem.rules(resources)
     inputs = about.rows
@@ -172,8 +172,8 @@ def _packed_lists(name: str, items: Sequence[Sequence[int]]) -> dict[str, Any]:
 
 
 def _merge_rules(rules: SelectedRules, prune: float) -> tuple[Propositions, list[list[int]], np.ndarray]:
-    """Return propositions, items and weights of the rules. Of two thresholds on one side of a column the narrower is kept, and equal rules
-    are merged.
+    """Return propositions, items and weights of the rules. Of two thresholds on the same side of a column, the narrower is kept. Equal
+    rules are merged.
     """
     items, (positions, weights) = rules.items(), rules.above(prune)
     used, chosen = renumber([items[r] for r in positions])

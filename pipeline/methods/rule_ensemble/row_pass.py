@@ -1,6 +1,6 @@
 """Passes over blocks of rows. The truth of conjunctions on a block is computed from its columns, cached in a worker, and never sent.
 
-A block is a fixed range of the data's rows. Its raw values give the bits of the propositions; these give the conjunctions of a hull, and
+A block is a fixed range of the data's rows. Its raw values give the bits of the propositions. The bits give the conjunctions of a hull, and
 the rows with multipliers in the order of a search. All of these are references, loaded where a task runs. The pieces of a block are
 requested with its bits, so that they are on the same worker.
 """
@@ -39,7 +39,11 @@ def block_columns(ref: Ref, rows: tuple[int, int], columns: np.ndarray) -> Itera
 
 @dataclass(frozen=True)
 class TaskTables:
-    """Rows of all tasks, one task after the other: index of each among the rows in use, and whether its label is positive."""
+    """Rows of all tasks, one task after the other.
+
+    * ``rows``: index of each row among the rows in use.
+    * ``positive``: whether its label is positive.
+    """
 
     rows: Shared  # (sum of n_t,) positions among the rows in use, ascending within a task
     positive: Shared  # (sum of n_t,) uint8
@@ -47,7 +51,7 @@ class TaskTables:
 
 @dataclass(frozen=True)
 class BitsPart:
-    """Bits of propositions on the rows in use of a range of the data's rows, by name."""
+    """Reference to the bits of propositions on one range of the data's rows, for the rows in use. ``token`` is its name."""
 
     ref: Ref  # any block of the data
     token: str  # digest of what decides the bits: data, rows in use, propositions
@@ -178,7 +182,7 @@ def _with_vector(one: Asked, spans: Sequence[tuple[int, int]], vectors: Shared, 
 
 
 def of_block(request: HullRequest, spans: Sequence[tuple[int, int]]) -> HullRequest:
-    """Return a request with its vector over all rows restricted to those of a block."""
+    """Return the request for one block: the vector over all rows is restricted to the rows of the block."""
     part = slice(*spans[request.task])
     if request.kind == PRODUCT:
         return request
@@ -199,7 +203,7 @@ class JoinAnswers:
 
 @dataclass(frozen=True)
 class SignedPart:
-    """Bits of propositions on the rows of a block with multipliers, in the order of a search, by name."""
+    """Reference to the bits of propositions on the rows of a block with multipliers, in the order of a search. ``token`` is its name."""
 
     bits: BitsPart
     token: str  # digest of the multipliers
@@ -223,12 +227,12 @@ def load_signed(part: SignedPart) -> SignedRows:
 
 
 def sums_chunk(task: tuple[BitsPart, SignedPart], sets: Shared, owner: Shared, last: Shared) -> np.ndarray:
-    """Return the sums of multipliers on the rows of a block that satisfy each candidate, ``(c, T, 2)`` (on a worker)."""
+    """Return, for each candidate, the sum of the multipliers of the block's rows that satisfy it, ``(c, T, 2)`` (on a worker)."""
     return candidate_sums(load_signed(task[1]), Candidates(*(resolve(part).copy() for part in (sets, owner, last))))
 
 
 def kinds_chunk(part: BitsPart, ids: Shared) -> np.ndarray:
-    """Return, for each given proposition and every proposition, the combinations of truth values that occur in a block, ``(m, p)`` (on a
+    """Return the combinations of truth values that occur in a block, for each given proposition with each proposition, ``(m, p)`` (on a
     worker).
     """
     bits, firsts = load_bits(part), resolve(ids).copy()
@@ -261,7 +265,7 @@ def rows_at_once(rules: int) -> int:
 
 
 def join_tasks(parts: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
-    """Combine results by concatenating those of every task."""
+    """Combine results by concatenating the results of every task."""
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
@@ -335,7 +339,12 @@ def tree_sum(parts: Sequence[np.ndarray], fan_in: int) -> np.ndarray:
 
 
 class StepBytes(NamedTuple):
-    """Bytes of the steps of a pass: of a task apart from computing its bits, of a result, and of merging results that are not added."""
+    """Bytes of the steps of a pass.
+
+    * ``task``: bytes of a task, without computing its bits.
+    * ``result``: bytes of a result.
+    * ``merging``: bytes of merging results that are not added.
+    """
 
     task: int
     result: int

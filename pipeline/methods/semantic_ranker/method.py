@@ -127,7 +127,7 @@ class VisualRank(Method[VisualRankConfig, WalkProblem, WalkState, RankingModel])
         return Step(new, {"products": new.products, "change": new.change, "gap": gap, "relative_gap": gap})
 
     def result(self, problem: WalkProblem, state: WalkState, resources: Resources) -> Result[RankingModel]:
-        """Return the scores, their distance to the exact ones, and the top rows."""
+        """Return the scores, a bound of their distance to the exact scores, and the top rows."""
         scores, gap, n = state.scores, problem.error(state), len(state.scores)
         figures = {"gap": gap, "iterations": float(state.products), "converged": float(state.stop != "max_iter")}
         every, record = np.arange(n), (problem.config.model_dump_json(), stored_digest(problem.inputs.data), n)

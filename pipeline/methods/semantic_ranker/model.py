@@ -1,6 +1,6 @@
-"""Rankings of rows of a store, which predict: of one query (also unseen images), of many queries, or by a given similarity.
+"""Rankings of rows of a store, which predict: the ranking of one query (also for unseen images), of many queries, or by a given similarity.
 
-Plain records, saved without pickle.
+The models are plain records, saved without pickle.
 """
 
 from __future__ import annotations

@@ -43,7 +43,13 @@ MIN_SPREAD = 1e-9  # scores whose range is below this share of their mean are eq
 
 @dataclass(frozen=True)
 class RankerInputs(Reads):
-    """Images, their tags (a string or list per image, or counts), the prior of the walk ``(n,)``, which sums to 1, and optional queries."""
+    """Inputs of a ranking.
+
+    * ``data``: the images.
+    * ``tags``: a string or list per image, or counts.
+    * ``prior``: the prior of the walk ``(n,)``, which sums to 1.
+    * ``table``: the queries, if any.
+    """
 
     data: BlockStore | MemoryBlocks
     tags: UserData
@@ -52,7 +58,7 @@ class RankerInputs(Reads):
 
     @classmethod
     def read(cls, data: BlockStore | MemoryBlocks, tags: UserData, prior: ArrayLike | None, queries: UserData = None) -> Self:
-        """Return the inputs with the given prior; by default with the weights of a store's rows, else a uniform one.
+        """Return the inputs with the given prior. The default prior is the weights of a store's rows; without weights, it is uniform.
 
         Raises ValueError for images without features, an invalid prior, or invalid queries.
         """
@@ -173,7 +179,9 @@ def tag_text(tags: UserData, row: int) -> str:
 
 
 def relevant_rows(data: BlockStore | MemoryBlocks) -> np.ndarray | None:
-    """Return the mask of relevant images, those with the larger of two target values; None for other targets. The fit does not use it."""
+    """Return the mask of relevant images, whose target has the larger of two values. Return None for other targets. The fit does not use
+    the mask.
+    """
     if not data.has_table("y"):
         return None
     values = np.unique(data.target())
@@ -181,7 +189,7 @@ def relevant_rows(data: BlockStore | MemoryBlocks) -> np.ndarray | None:
 
 
 def is_flat(spread: Any, n: Any, error: Any) -> Any:
-    """Return whether the scores of n images are equal, from their range in units of their mean and the error of the walk."""
+    """Return whether the scores of n images are equal, from their range (as a multiple of their mean) and the error of the walk."""
     return spread <= np.maximum(MIN_SPREAD, n * error)
 
 

@@ -1,7 +1,7 @@
 """Many queries on the images of one store: independent problems, several per task.
 
 A task reads the images of its queries, ranks them one after another, and returns scores and certificates, but no kernel. The result of a
-query has the same bits as a fit of that query alone.
+query is bit-identical to a fit of that query alone.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class QueryTable:
 
 
 def read_queries(table: UserData, n: int, prior: np.ndarray | None = None) -> QueryTable:
-    """Return the queries of a table with rows ``(query, row)``, or all of them ``(query, row, prior)``; in the first case ``prior``
-    ``(n,)`` has the prior of the rows.
+    """Return the queries of a table with rows ``(query, row)`` or ``(query, row, prior)``; all rows have the same form. Without priors in
+    the table, ``prior`` ``(n,)`` has the prior of the rows.
 
     Raises DataError for an invalid line (by its number), a row that occurs twice in a query, a query with one image, and an invalid prior.
     """
@@ -202,8 +202,8 @@ def _rank(data: BlockStore | MemoryBlocks, query: Query, config: RankerConfig, s
 
 
 def _without_constants(rows: Matrix) -> Matrix:
-    """Return the rows with constant columns set to zero, as in a data set of these rows alone, so that the last bits do not depend on
-    them.
+    """Return the rows with constant columns set to zero, as in a data set of these rows alone, so that constant columns do not affect the
+    last bits.
     """
     columns = constant_columns(sp.csc_array(rows) if sp.issparse(rows) else rows)
     if not len(columns):

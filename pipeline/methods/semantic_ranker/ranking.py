@@ -156,7 +156,7 @@ def centred_basis(rows: Matrix, config: RankerConfig) -> np.ndarray:
 
 
 def walk_on_kernel(config: RankerConfig, kernel: Evaluation, prior: np.ndarray, *, in_memory: bool = True) -> Scores:
-    """Return the scores of images by the walk on a kernel. ``in_memory`` forms the matrix; the bits are the same without it."""
+    """Return the scores of images by the walk on a kernel. ``in_memory`` forms the matrix; without it, results are bit-identical."""
     factor = kernel.part.vectors * np.sqrt(kernel.spectrum)
     return walk_scores(walk_on_factor(factor, config.diagonal, in_memory=in_memory), prior, config.damping, config.walk_tol)
 
@@ -173,7 +173,7 @@ def ranking_figures(
 
 
 def rank_query(config: RankerConfig, images: Images, prior: np.ndarray, seed: int) -> RankedQuery:
-    """Return the ranking of the images of one query, with the bits of a fit of that query alone."""
+    """Return the ranking of the images of one query, bit-identical to a fit of that query alone."""
     problem = build_problem(config, images, seed)
     state = begin_ascent(problem, np.zeros(len(images.pairs)))
     while state.stop is None:

@@ -1,7 +1,7 @@
 """Products with the matrix of a random walk by passes over stripes of a similarity. Tasks return only vectors over the rows.
 
-S has the positive entries of the similarity, scaled so that columns sum to 1. A stripe contains whole columns, so that its task scales it
-and returns ``S[:, a] r[a]``; these are added in the order of a fixed tree.
+S has the positive entries of the similarity, scaled so that columns sum to 1. A stripe contains whole columns, so its task can scale them
+and return ``S[:, a] r[a]``. These vectors are added in the order of a fixed tree.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COPIES = 6  # of a stripe while it is clipped, in float64 and with indices in 64
 
 
 def stripe_weights(ref: Ref, *, keeps_diagonal: bool) -> np.ndarray | sp.csc_array:
-    """Return the columns of a stripe in float64, with negative entries set to 0, and the diagonal too unless it is kept."""
+    """Return the columns of a stripe in float64 with negative entries set to 0. The diagonal is set to 0 as well, unless it is kept."""
     block, places = _read_stripe(ref), np.arange(*ref.cols)
     if not sp.issparse(block):
         out = np.maximum(block, 0.0, dtype=np.float64)

@@ -37,7 +37,7 @@ class WalkInputs(Reads):
 
     @classmethod
     def read(cls, data: BlockStore | MemoryBlocks, prior: ArrayLike | None) -> Self:
-        """Return the inputs with the given prior; by default with the weights of a store's rows, else a uniform one.
+        """Return the inputs with the given prior. The default prior is the weights of a store's rows; without weights, it is uniform.
 
         Raises ValueError for data that are not square, or an invalid prior.
         """
@@ -101,7 +101,7 @@ class WalkProblem:
         return (*walk_items(self.inputs.data, in_memory=self.in_memory), *system)
 
     def keeps_diagonal(self, resources: Resources) -> bool:
-        """Return whether a row counts as similar to itself; with ``"auto"``, if the matrix has the form of S already."""
+        """Return whether a row counts as similar to itself. With ``"auto"`` it does if the matrix has the form of S already."""
         if self.config.diagonal != "auto":
             return self.config.diagonal == "keep"
         data = self.inputs.data
@@ -114,7 +114,7 @@ class WalkProblem:
         return self._walk
 
     def error(self, state: WalkState) -> float:
-        """Return an upper bound of the l1 distance of the scores to the exact ones."""
+        """Return an upper bound of the l1 distance of the scores to the exact scores."""
         return 0.0 if state.stop == "closed form" else walk_error(state.change, self.config.damping)
 
 

@@ -1,8 +1,8 @@
 """The thesis' searches for a shared subspace, in coordinates of the pooled feature space: mirror descent, and alternation (MTSFL).
 
 Both use factors of the Gram matrices, computed once by an eigendecomposition of every kernel. Their SVMs are independent tasks. At the end,
-one solve, which cannot make it worse, converts their point W into couplings and coefficients of
-:mod:`gramplane.pipeline.methods.shared_subspace_mkl.problem`.
+one solve converts their point W into couplings and coefficients of :mod:`gramplane.pipeline.methods.shared_subspace_mkl.problem`; this
+cannot make the point worse.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ class FactoredProblem(SubspaceProblem):
         return self.with_bounds(replace(state, beta=solution.beta), coupling, solution.beta, solution.decision, limits), G, W, seconds
 
     def finish(self, state: SubspaceState, grams: Grams) -> SubspaceState:
-        """Return the state with its reason to stop, if there is one; then with the best point as couplings and their joint SVM."""
+        """Return the state with its reason to stop, if any. With a reason, the state also has the best point as couplings and their joint
+        SVM.
+        """
         state = super().finish(state, grams)
         if state.stop is None:
             return state
@@ -89,7 +91,7 @@ class AlternatingProblem(FactoredProblem):
 
     @property
     def mix(self) -> np.ndarray:
-        """Weights ``(1, k)`` of one kernel, the average."""
+        """Weights ``(1, k)`` of the one kernel of the search, which is the average."""
         return np.full((1, len(self.specs)), 1.0 / len(self.specs))
 
     def advance(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:

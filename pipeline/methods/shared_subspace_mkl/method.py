@@ -51,7 +51,7 @@ class SharedSubspace(Method[SharedSubspaceConfig, SubspaceProblem, SubspaceState
         return with_gram_store(config, held_out_task_inputs(resources, self.name, extra))
 
     def problem(self, config: SharedSubspaceConfig, inputs: TaskInputs, resources: Resources, machine: int = 0) -> SubspaceProblem:
-        """Return the problem of a fit; with more than two classes, that of the one-vs-rest model ``machine``.
+        """Return the problem of a fit. With more than two classes, return the problem of the one-vs-rest model ``machine``.
 
         Raises ValueError for kernels that do not suit the data or a loss that does not suit the target, and MemoryBoundExceeded if the
         driver's memory would be exceeded.

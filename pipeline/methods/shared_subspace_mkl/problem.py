@@ -40,7 +40,7 @@ MAX_SYSTEM_ROWS = 4000  # rows beyond which a system of the interior path, cubic
 
 
 def interior_fits(n: int, k: int, n_tasks: int, driver_memory: int) -> bool:
-    """Return whether the linear system of a step, some matrices of all rows, fits in the driver together with that of the SVM."""
+    """Return whether the linear system of a step (some matrices of all rows) fits in the driver together with the matrices of the SVM."""
     return n <= MAX_SYSTEM_ROWS and interior_bytes(n, k, n_tasks) <= MATRIX_SHARE * driver_memory
 
 
@@ -160,7 +160,7 @@ class SubspaceProblem(PooledTasks):
 
     @property
     def mix(self) -> np.ndarray:
-        """``(m, k)`` coefficients of the kernels of the search as sums of those of the fit."""
+        """Coefficients ``(m, k)`` that express the kernels of the search as sums of the kernels of the fit."""
         return np.eye(len(self.specs))
 
     def first_state(self, grams: Grams) -> SubspaceState:
@@ -212,10 +212,10 @@ class SubspaceProblem(PooledTasks):
         return self.with_bounds(replace(state, beta=beta), coupling, view.beta, decision, limits)
 
     def _mix_machines(self, state: SubspaceState, forms: np.ndarray, joint: np.ndarray | None = None) -> SubspaceState:
-        """Return the state with the best dual value between the latest SVM and the best mean of earlier ones, if there are any; ``joint``
-        are the forms of their sum.
+        """Return the state with the best dual value between the latest SVM and the best mean of earlier SVMs, if there are any. ``joint``
+        holds the forms of their sum.
 
-        With losses without curvature, the SVMs jump between corners of the box; the dual value is concave.
+        With losses without curvature, the SVMs jump between corners of the box. A mean helps because the dual value is concave.
         """
         if joint is None:
             return replace(state, average=state.beta, average_forms=forms)
@@ -246,7 +246,7 @@ class SubspaceProblem(PooledTasks):
         return [np.einsum("mk,kst->mst", self.mix, forms) for forms in grams.task_forms(np.stack(vectors), self.codes, self.n_tasks)]
 
     def solve(self, gram: Gram, state: SubspaceState) -> DualSolution:
-        """Return the SVM on a matrix, as exact as the gap of the search requires."""
+        """Return the SVM on a matrix, solved as accurately as the gap of the search requires."""
         if self.dual.ridge is not None:
             scale = float(np.abs(self.dual.c).max()) or 1.0
             limit = MAX_REFINEMENTS if isinstance(gram, DenseGram) else None
@@ -290,7 +290,7 @@ class SubspaceProblem(PooledTasks):
         return replace(state, coupling=subspace.long_step(state.coupling, forms, pace, q, smoothing), pace=pace, slack=slack)
 
     def smoothing(self, state: SubspaceState) -> float:
-        """Return the smoothing of a step, in units of the largest singular value."""
+        """Return the smoothing of a step, relative to the largest singular value."""
         last = SMOOTHING_GAP_SHARE * min(state.relative_gap, 1.0) / self.n_tasks
         return max(FIRST_SMOOTHING * SMOOTHING_DECAY ** (state.iteration - state.since), last)
 

@@ -1,8 +1,8 @@
 """Views of many users, without any array of size n^2: tasks compute blocks and return small results.
 
-A view t is ``(d_u + d_v) / 2 K^t_uv + delta [u = v]`` (:mod:`gramplane.kernels.ranking.user_kernels`). The raw similarities are computed
-from features of the users, or are sparse and stored side by side in the columns of the data: column ``t n + u`` is that of user u in view
-t. Products with a linear or sparse view need no block of it; they are sums over stripes of columns.
+A view t is ``(d_u + d_v) / 2 * K^t_uv + delta * [u = v]`` (:mod:`gramplane.kernels.ranking.user_kernels`). The raw similarities are
+computed from features of the users, or are sparse and stored side by side in the columns of the data: column ``t n + u`` belongs to user u
+in view t. Products with a linear or sparse view need no block of it; they are sums over stripes of columns.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .view_pass import block_extremes, block_shares
 
 EQUAL_FACTORS = 1e-4
 """Relative range of row factors below which a positive semi-definite matrix remains so. With ``d = c + e``, the smallest eigenvalue of ``(D
-K + K D) / 2`` is at least ``-||E K E|| / (4 c)``, which is then below the rounding of entries in single precision.
+K + K D) / 2`` is at least ``-||E K E|| / (4 c)``. This is below the rounding of entries in single precision.
 """
 
 
@@ -45,8 +45,8 @@ class Normal:
 
     @classmethod
     def of(cls, norms: Sequence[Normalization]) -> tuple[Normal, np.ndarray]:
-        """Return the normalisation, and the scale ``(k,)`` that the row factors include: the whole scale for kernels that are only
-        scaled.
+        """Return the normalisation, and the part of the scale ``(k,)`` that the row factors include. For kernels that are only scaled, this
+        is the whole scale.
         """
         if all(norm.only_scales for norm in norms):
             return cls(), np.array([norm.scale for norm in norms])
@@ -79,7 +79,7 @@ LANCZOS_SHARE = 0.25  # share of the driver's memory that vectors of Lanczos ste
 
 @dataclass(frozen=True)
 class PlacedTile:
-    """A tile, and the positions of a pass, sorted, that lie in each of its blocks."""
+    """A tile, and the sorted positions of a pass that lie in each of its blocks."""
 
     tile: ViewTile
     bounds: tuple[tuple[int, int], ...]
@@ -90,8 +90,10 @@ class PlacedTile:
 
 
 class Survey(NamedTuple):
-    """Largest entries and largest absolute entries ``(2, k, users)`` by range, and the entries at positions ``(k, m)`` by their first
-    one.
+    """Results of a survey of some blocks.
+
+    * ``extremes``: largest entries and largest absolute entries ``(2, k, users)``, by range of users.
+    * ``entries``: entries at positions, ``(k, m)``, each with the number of its first position.
     """
 
     extremes: Spans
@@ -99,7 +101,11 @@ class Survey(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Inner products ``(k, k)``; row sums and diagonals ``(k, users)`` by range."""
+    """Sums over some blocks.
+
+    * ``products``: inner products ``(k, k)``.
+    * ``rows``, ``diagonal``: row sums and diagonals ``(k, users)``, by range of users.
+    """
 
     products: np.ndarray
     rows: Spans
@@ -171,8 +177,8 @@ def block_product_chunk(tile: ViewTile, which: tuple[int, ...], vectors: Shared)
 
 
 def column_product_chunk(task: Task, columns: tuple[Any, ...], n: int, vectors: Shared) -> np.ndarray:
-    """Return the contributions of some stripes to products ``(a, c, n)``: ``Z Z' v`` for a linear view over its ``columns`` (None: all), or
-    ``S v`` for a sparse view, given by the number of its first column.
+    """Return the contributions of some stripes to products ``(a, c, n)``. For a linear view over its ``columns`` (None: all) the product is
+    ``Z Z' v``. For a sparse view, given by the number of its first column, it is ``S v``.
     """
     v = resolve(vectors)
     out = np.zeros(v.shape)

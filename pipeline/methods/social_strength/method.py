@@ -196,7 +196,7 @@ def _weigh_views(problem: SocialProblem, state: SocialState, ctx: Resources) -> 
 
 
 def _view_sums(problem: SocialProblem, ctx: Resources) -> tuple[MatrixSums, dict[str, np.ndarray]]:
-    """Return the sums of the views, with those of the links last, and the factors that convert raw matrices into views."""
+    """Return the sums of the views, with the sums of the links last, and the factors that convert raw matrices into views."""
     grams, links, normalize = problem.grams(ctx), problem.links, problem.config.normalize
     maxima, sizes = grams.extremes()
     _refuse_empty(sizes, problem.inputs.data)
@@ -259,7 +259,7 @@ def _refuse_empty(sizes: np.ndarray, data: DataSet) -> None:
 
 
 def _with_target(sums: MatrixSums, products: np.ndarray, links: Links) -> MatrixSums:
-    """Return the sums with those of the links last; every user is linked with itself."""
+    """Return the sums with the sums of the links last. Every user is linked with itself."""
     target, diagonal = links.target, links.known.astype(np.float64)
     rows = np.asarray(target.sum(axis=1)).ravel() + diagonal
     traces = sums.diagonals[:, links.known].sum(axis=1)

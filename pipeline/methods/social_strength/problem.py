@@ -28,8 +28,8 @@ from .tile_pass import is_given_kernel, view_tiles
 from .view_pass import Scaling, ViewGrams, view_pass_bytes
 
 MAX_DENSE_PAIRS = 4096
-"""Up to this number of pairs their Gram matrix is kept in memory, so that ill-conditioned systems can be factorised; beyond it, products
-use the matrices of the users.
+"""Up to this number of pairs, the Gram matrix of the pairs is kept in memory, so that ill-conditioned systems can be factorised. Beyond it,
+products use the matrices of the users.
 """
 
 LOOKUP_ENTRIES = 1 << 20  # entries of the links that are looked up at a time
@@ -107,7 +107,7 @@ class SocialProblem:
 
     @property
     def places(self) -> int:
-        """Number of entries of a view that are read by blocks: those of pairs and of links."""
+        """Number of entries of a view that are read by blocks: the entries of pairs and of links."""
         return len(self.links.z) + self.links.target.nnz // 2
 
     @cached_property

@@ -50,7 +50,7 @@ def direct_scores(model: SocialModel) -> Score:
 
 
 def tie_strengths(values: np.ndarray) -> np.ndarray:
-    """Return ``1 / (1 + exp(-f))``."""
+    """Return the strengths of ties, ``1 / (1 + exp(-f))``, from scores f."""
     return logistic(values)
 
 

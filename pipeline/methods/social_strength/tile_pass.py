@@ -1,7 +1,7 @@
 """Blocks of the views of many users in the form that tasks read: computed from features, or from sparse similarities side by side.
 
-Sparse similarities are stored in the columns of a data set: column ``t n + u`` is that of user u in view t. A task reads the users of a
-tile once and processes it block by block. The division of the views depends on the data alone.
+Sparse similarities are stored in the columns of a data set: column ``t n + u`` belongs to user u in view t. A task reads the users of a
+tile once and processes the tile block by block. The division of the views depends on the data alone.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Passes over several similarity matrices of the same users: row maxima, sums for alignments, weighted sums.
 
-A view t is ``(d_u + d_v) / 2 K^t_uv + delta [u = v]`` with its own factors d and shift delta
-(:mod:`gramplane.kernels.ranking.user_kernels`). The raw entries are those of :class:`gramplane.pipeline.grams.grams.Grams`, and are not
-rewritten. Block pairs may be stored anywhere; the bits are the same. A fit on four views of 600 and of 2,000 users takes 2.2 and 1.9
-times as long with :mod:`.block_pass`.
+A view t is ``(d_u + d_v) / 2 * K^t_uv + delta * [u = v]`` with its own factors d and shift delta
+(:mod:`gramplane.kernels.ranking.user_kernels`). The raw entries come from :class:`gramplane.pipeline.grams.grams.Grams`, and are not
+rewritten. Block pairs may be stored anywhere; results are bit-identical. With :mod:`.block_pass`, a fit on four views of 600 and of 2,000
+users takes 2.2 and 1.9 times as long, respectively.
 """
 
 from __future__ import annotations
@@ -37,7 +37,11 @@ class Scaling:
 
 
 class Extremes(NamedTuple):
-    """Largest entries and largest absolute entries of the rows and the columns of one block pair: ``(k, rows)``, ``(k, columns)``."""
+    """Extremes of one block pair.
+
+    * ``to_rows``: largest and largest absolute entries of its rows, ``(k, rows)`` each.
+    * ``to_cols``: the same of its columns, ``(k, columns)`` each.
+    """
 
     rows: tuple[int, int]
     cols: tuple[int, int]
@@ -46,7 +50,12 @@ class Extremes(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """Contributions of one block pair to the sums of the views: ``(k, k)`` products, ``(k, rows)``, ``(k, columns)``, and its diagonal."""
+    """Contributions of one block pair to the sums of the views.
+
+    * ``products`` ``(k, k)``: inner products.
+    * ``to_rows`` ``(k, rows)``, ``to_cols`` ``(k, columns)``: row sums.
+    * ``diagonal``: its diagonal, for a pair on the diagonal.
+    """
 
     rows: tuple[int, int]
     cols: tuple[int, int]
@@ -155,8 +164,8 @@ class ViewGrams(Grams):
         return MatrixSums(products, rows, diagonals, int(mask.sum())).shifted(scaling.shifts, mask)
 
     def least_eigenvalues(self, factors: np.ndarray) -> np.ndarray:
-        """Return the smallest eigenvalue of every view before its shift, ``(k,)``, or a slightly smaller value, from one weighted sum
-        each.
+        """Return the smallest eigenvalue of every view before its shift, ``(k,)``, or a slightly smaller value. Each takes one weighted
+        sum.
         """
         eigenvalues = np.array([self._least_eigenvalue(q, factors[q]) for q in range(self.k)])
         # The memory of these sums is not needed again.

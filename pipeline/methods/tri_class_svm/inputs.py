@@ -118,8 +118,8 @@ def split_labels(
 
 
 def three_way_labels(classes: Sequence[Any], irrelevant: Any) -> np.ndarray:
-    """Return the labels of the first class, of neither, and of the second class, ``(3,)``, in the classes' type if the middle one has it,
-    too. Raises ValueError if the label of neither is a class.
+    """Return three labels, ``(3,)``: the first class, neither, and the second class. They have the classes' type if the middle label has
+    it, too. Raises ValueError if the label for neither is a class.
     """
     irrelevant = NEITHER if irrelevant == "auto" else irrelevant
     same = next((label for label in classes if irrelevant is not None and label_spelling(label) == label_spelling(irrelevant)), None)

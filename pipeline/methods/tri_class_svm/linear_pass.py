@@ -82,7 +82,7 @@ def rows_task_bytes(data: Rows, driver_memory: int) -> int:
 
 
 def _pieces_bytes(values: int, rows: int, tasks: int) -> int:
-    """Return the bytes of ``rows`` rows, divided into one piece per task."""
+    """Return the size in bytes of ``rows`` rows when they are split into one piece per task."""
     return values + 16 * rows * tasks
 
 
@@ -201,8 +201,8 @@ class LinearGram:
         return self._pass("row-values", values_chunk, add_parts, 8 * self.n, self.resources.share("weights", w, tasks))
 
     def between(self, new: np.ndarray, old: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield ``(positions of rows, positions of columns, values)`` over variables ``new`` followed by ``old``: every pair with a new
-        one.
+        """Yield ``(positions of rows, positions of columns, values)`` over the variables ``new`` followed by ``old``. Every pair that
+        includes a new variable occurs.
         """
         ids = np.concatenate([np.asarray(new, np.int64), np.asarray(old, np.int64)])
         rows, every = self._rows_of(ids), np.arange(len(ids))
@@ -244,7 +244,7 @@ class LinearGram:
 
 
 def suits(spec: KernelSpec, data: object) -> bool:
-    """Return whether a kernel is the inner product of all features of numeric rows, and these take less than half the memory of its
+    """Return whether a kernel is the inner product of all features of numeric rows, and the rows take less than half the memory of its
     matrix.
     """
     plain = isinstance(spec, KernelSpec) and spec.name == "linear" and spec.columns is None and spec.normalize == "none" and not spec.centre

@@ -77,7 +77,7 @@ class Layout:
 
 @dataclass(eq=False)
 class TriClassProblem:
-    """Searches from several starts on the rows of a fit. An automatic validation (``"auto"``) runs after the fit, from its best start
+    """Searches from several starts on the rows of a fit. An automatic validation (``"auto"``) runs after the fit, from the best start
     alone.
     """
 
@@ -248,7 +248,9 @@ class TriClassProblem:
         }
 
     def validation(self, state: TriClassState) -> list[dict[str, Any]]:
-        """Return the accuracy of the model and of its two baselines on held-out rows: of the fit, else of the folds."""
+        """Return the accuracy of the model and of its two baselines on held-out rows: the rows held out from the fit, or else the rows of
+        the folds.
+        """
         rows = []
         for name, parts in self._validated(state).items():
             scores = [float(right.mean()) if right.size else NAN for right in parts]
@@ -311,7 +313,7 @@ def is_twofold(config: TriClassConfig) -> bool:
 
 
 def count_machines(config: TriClassConfig, fits: int, folds: int) -> int:
-    """Return the number of SVMs of some fits and of the folds of a validation: every start, and the two from which starts begin."""
+    """Return the number of SVMs of some fits and of the folds of a validation: all starts, and the two SVMs from which starts begin."""
     starts = len(start_names(config))
     return fits * (starts + len(BASELINES)) + folds * ((1 if config.validation == "auto" else starts) + len(BASELINES))
 

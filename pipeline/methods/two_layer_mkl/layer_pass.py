@@ -1,7 +1,7 @@
 """The second layer over Gram matrices: the exponential of their weighted sum, and sums of their entries weighted by it.
 
-Each computation is one pass over the block pairs, with the same bits wherever they are stored; in memory, no pass is needed. A second layer
-that exceeds the driver's memory is a matrix in single precision that only passes read.
+Each computation is one pass over the block pairs, bit-identical wherever they are stored; in memory, no pass is needed. A second layer that
+exceeds the driver's memory is a matrix in single precision that only passes read.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def exponential_chunk(ref: PairRef, scale: np.ndarray, beta: Shared, norms: Norm
 
 
 def layer_bytes(ref: PairRef) -> int:
-    """Bound the memory of a task in bytes: the loaded block, one pair of the second layer in float64, and three copies of it."""
+    """Bound the memory of a task in bytes: the loaded block, one pair of the second layer in float64, and three copies of that pair."""
     return pair_bytes(ref) + 4 * matrix_bytes(ref, 8)
 
 

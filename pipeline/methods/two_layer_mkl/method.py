@@ -94,7 +94,9 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
         return Step(problem.end_round(new, resources) if all(machine.stop for machine in machines) else new, metrics)
 
     def result(self, problem: TwoLayerProblem, state: TwoLayerState, resources: Resources) -> Result[KernelModel]:
-        """Return the model with the last weights, which are the best, with certificates and the numbers of selected kernels and rows."""
+        """Return the model with the last weights, which are the best weights, with certificates and the numbers of selected kernels and
+        rows.
+        """
         machines, idle = problem.best(state), _idle_machines(problem, state)
         for message in idle:
             resources.emit({"event": "warning", "message": message})

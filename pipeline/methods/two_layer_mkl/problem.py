@@ -215,7 +215,7 @@ class TwoLayerProblem:
         return replace(state, stop=joint_stop([machine.stop for machine in state.machines], UNFINISHED))
 
     def _choose_widths(self, state: TwoLayerState, resources: Resources) -> list[float]:
-        """Return the widths that improve any SVM, those with the largest gain first; none if the kernel added last got no weight."""
+        """Return the widths that improve any SVM, in descending order of gain; none if the kernel added last got no weight."""
         if len(state.widths) and not any(machine.mu[-1] > 0.0 for machine in state.machines):
             return []
         grams = self.grams(state.widths, resources)
@@ -234,7 +234,9 @@ class TwoLayerProblem:
         return replace(state, widths=widths, machines=tuple(machines))
 
     def _add_to_machine(self, machine: LayerState, added: int, problem: TwoLayerObjective) -> LayerState:
-        """Return the state with new kernels of weight zero, or of a small weight if it is needed and does not increase the objective."""
+        """Return the state with new kernels of weight zero. If the objective does not decrease from there, they get a small weight, unless
+        this increases the objective.
+        """
         mu = np.append(machine.mu, np.zeros(added))
         kernel = problem.layer.kernel(mu)
         assert kernel is not None  # the sum has not changed
@@ -267,7 +269,7 @@ def most_new_kernels(config: TwoLayerConfig) -> int:
 
 
 def layer_bytes(n: int) -> int:
-    """Return the bytes of the second layer of n rows in double precision, and of the solver's copy of it."""
+    """Return the bytes of the second layer of n rows in double precision, and of the solver's copy."""
     return 16 * n * n
 
 

@@ -109,8 +109,8 @@ def fresh_candidates(n_bases: int) -> int:
 
 @dataclass(frozen=True)
 class CodesMemory:
-    """Bound of the memory of a task in bytes: inner products of its points with all points, twice in float64, residuals, candidates and
-    their kernels.
+    """Memory bound of a task in bytes: inner products of its points with all points, twice in float64, residuals, candidates and the
+    kernels of the candidates.
     """
 
     k: int

@@ -23,10 +23,13 @@ RANK_TOL = 1e-6  # eigenvalues below this share of the largest are rounding of s
 
 
 class Components(NamedTuple):
-    """Coefficients ``(count, n)``, intercepts and eigenvalues ``(count,)``.
+    """Kernel principal components.
 
-    With H the centring matrix and ``H K H = V diag(lam) V'``, component r of a point x is ``(k(x) - K 1/n)' V_r / sqrt(lam_r)``; signs
-    are such that the largest coefficient is positive (Schölkopf, Smola, Müller, Neural Computation 10, 1998).
+    * ``beta`` ``(count, n)``: coefficients.
+    * ``intercepts``, ``eigenvalues`` ``(count,)``.
+
+    With H the centring matrix and ``H K H = V diag(lam) V'``, component r of a point x is ``(k(x) - K 1/n)' V_r / sqrt(lam_r)``; signs are
+    such that the largest coefficient is positive (Schölkopf, Smola, Müller, Neural Computation 10, 1998).
     """
 
     beta: np.ndarray

@@ -91,7 +91,7 @@ class UMKLProblem:
         return ("Gram blocks", *(by_passes if self.way.by_passes else ()))
 
     def factors(self, resources: Resources) -> np.ndarray:
-        """Return factors of the normalised kernels, ``(k,)``: those of column sums with ``normalize="column_sum"``, else one. Raises
+        """Return factors of the normalised kernels, ``(k,)``: the factors of column sums with ``normalize="column_sum"``, else ones. Raises
         ValueError for a kernel whose largest entries do not sum to a positive number.
         """
         if self._factors is None:

@@ -1,4 +1,6 @@
-"""Points of a data set in the form that tasks of passes read: by name, their block pairs in a Gram store, and the rows of all data."""
+"""References to points of a data set for the tasks of passes: the points' numbers, their block pairs in a Gram store, and the rows of all
+data.
+"""
 
 from __future__ import annotations
 
@@ -97,8 +99,8 @@ class PassRows:
 
 
 def points_of(data: BlockStore | MemoryBlocks, n_bases: int, block: int) -> list[Points]:
-    """Return all points in ranges that end at block boundaries of Gram matrices, from sizes alone; the rows of their bases also fit in a
-    task.
+    """Return all points in ranges that end at block boundaries of Gram matrices. The ranges depend on sizes alone; the rows of their bases
+    also fit in a task.
     """
     n, d = data.n_rows, data.n_cols
     count = max(1, min(block, STRIP_BYTES // (ENTRY_BYTES * n), BASE_BYTES // (8 * d * (n_bases + 1))))

@@ -97,8 +97,11 @@ class Rebuilding:
 
 
 class Chosen(NamedTuple):
-    """Bases of consecutive points by their first one, the number of points that kept theirs, and contributions to the terms of the
-    weights.
+    """Result for consecutive points.
+
+    * ``bases``: the bases, each array with the number of its first point.
+    * ``n_kept``: the number of points that kept their bases.
+    * ``terms``: the contributions to the terms of the weights.
     """
 
     bases: list[tuple[int, BasisArray]]
@@ -107,8 +110,8 @@ class Chosen(NamedTuple):
 
 
 def choose_chunk(points: Points, total: KernelSum, asked: Rebuilding, before: Shared | None) -> Chosen:
-    """Return the bases of some points under a weighted sum. Given the bases ``before``, a point keeps its own if they are at least as
-    good.
+    """Return the bases of some points under a weighted sum. If ``before`` is given, a point keeps its bases there unless the new bases are
+    better.
     """
     rows, gram, n_kept = PassRows(points, scale_as_given), total.strip(points), 0
     bases = greedy_strip(gram, points.rows[0], rows, asked.n_bases, asked.gamma1, asked.gamma2, stop=asked.stop)

@@ -46,7 +46,7 @@ def sums_pass(refs: Sequence[PairRef], k: int, n: int) -> Plan[np.ndarray]:
 
 
 class PassGrams(Grams):
-    """The matrices of a fit by passes alone."""
+    """The kernel matrices of a fit that accesses them only by passes and never holds them in memory."""
 
     def total(self, theta: np.ndarray) -> CombinedGram:
         """Return ``sum_q theta_q K_q`` over the kernels with non-zero weight, centred if their specs require it."""
@@ -58,8 +58,8 @@ class PassGrams(Grams):
         return self._by_passes(BlockSum(norms, weights[used]), np.asarray(theta) @ self.diagonals(), refs)
 
     def strips(self, theta: np.ndarray, points: Sequence[Points]) -> tuple[Sequence[Points], KernelSum]:
-        """Return points, and the weighted sum in the form in which tasks get its strips: from a file of it if kernels are stored, else
-        computed.
+        """Return the points, and the weighted sum in the form in which tasks get its strips. If kernels are stored, the strips are read
+        from a file of the sum; otherwise they are computed.
         """
         used = np.flatnonzero(theta)
         used = used if len(used) else np.zeros(1, np.int64)
@@ -117,7 +117,7 @@ def _largest(block: np.ndarray, size: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class MergeLargest:
-    """Combines results: the largest entries of the same rows are merged, those of different rows are kept apart."""
+    """Combines results: the largest entries of the same rows are merged, entries of different rows are kept apart."""
 
     size: int
 

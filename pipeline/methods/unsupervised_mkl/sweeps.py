@@ -1,5 +1,6 @@
-"""A sweep over all points, which chooses their bases under the current weights and computes the terms of the next ones: on whole matrices
-in this process, or by passes if they exceed its memory, which takes 2.2 to 2.4 times as long.
+"""A sweep over all points: it chooses their bases under the current weights and computes the terms of the next weights.
+
+It works on whole matrices in this process, or by passes if they exceed its memory, which takes 2.2 to 2.4 times as long.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ ROWS = 4096  # rows read at a time
 
 
 class Sweep(NamedTuple):
-    """Bases of all points, ``(n, B)``, the number of points that kept theirs, and the objective at the bases as a function of the
-    weights.
+    """Result of a sweep.
+
+    * ``bases`` ``(n, B)``: the bases of all points.
+    * ``n_kept``: the number of points that kept their bases.
+    * ``terms``: the objective at the bases as a function of the weights.
     """
 
     bases: BasisArray
