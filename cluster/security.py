@@ -121,8 +121,8 @@ def _write_private(path: Path, content: str, mode: int) -> None:
 
 
 def make_certificates(folder: str | os.PathLike[str]) -> TLSFiles:
-    """Make one self-signed certificate for a whole cluster, as authority, certificate and key. Every holder of the key belongs to the
-    cluster.
+    """Make one self-signed certificate and key for a whole cluster; the certificate is also the certificate authority. Every holder of the
+    key belongs to the cluster.
 
     ``folder``: where ``cert.pem`` (mode 0644) and ``key.pem`` (0600) are created. They must not exist; the folder is made with mode 0700 if
     absent.

@@ -23,8 +23,8 @@ class BlockCache:
     """Cache of blocks, limited to ``limit`` bytes. Blocks are shared and must not be modified.
 
     Passes read all blocks in turn. If the least recently used block were always evicted, a cache slightly smaller than the data would never
-    hit. A block therefore replaces older ones only if the time since its own last use is shorter than they have been unused. For a cycle
-    that does not fit, the part that fits stays; blocks that are no longer read are evicted.
+    hit. A block therefore replaces older blocks only if it was last used more recently than they were. For a cycle that does not fit, the
+    part that fits stays; blocks that are no longer read are evicted.
     """
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:

@@ -17,7 +17,7 @@ from .grams.store import GramStore
 from .sparse_door import admit, gather
 
 NUMBERS = [np.float64, np.float32]
-"""Supported number types of rows; all others are converted to the first one."""
+"""Supported number types of rows; all other types are converted to the first one."""
 
 
 def is_store(X: object) -> bool:
@@ -160,7 +160,7 @@ def in_memory(X: UserData, name: str = "X") -> UserData:
 
 
 def _of_xarray(X: Foreign, name: str) -> Foreign:
-    """Return an xarray data set, or a matrix with named columns, as a frame; other arrays are returned without a copy."""
+    """Return an xarray data set, or a matrix with named columns, as a frame. Other arrays are returned without a copy."""
     if hasattr(X, "data_vars"):
         row_dimension(X, name)
         return X.reset_coords(drop=True).to_dataframe()
@@ -182,9 +182,9 @@ def row_dimension(data: Foreign, name: str) -> str:
 
 
 def unmasked(X: np.ma.MaskedArray, name: str = "X") -> npt.NDArray[Any]:
-    """Return a masked array as a plain one; masked numbers become NaN and masked names None.
+    """Return a masked array as a plain array; masked numbers become NaN and masked names None.
 
-    Raises DataError if some integers are masked and another one cannot be represented in float64.
+    Raises DataError if some integers are masked and another integer cannot be represented in float64.
     """
     if not np.ma.is_masked(X):
         return X.data
@@ -201,8 +201,8 @@ def unmasked(X: np.ma.MaskedArray, name: str = "X") -> npt.NDArray[Any]:
 
 
 def first_fault(X: UserData, allow_nan: bool = False) -> str:
-    """Return the position of the first number that is not finite, row by row, as text. The text is empty if there is none or ``X`` holds no
-    numbers.
+    """Return the position of the first number that is not finite, row by row, as text. The text is empty if all numbers are finite or ``X``
+    holds no numbers.
     """
     faulty = np.isinf if allow_nan else lambda values: ~np.isfinite(values)
     if sp.issparse(X):

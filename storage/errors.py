@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 FORMAT = 6
-"""Version number of all on-disk formats; files with another number are rejected."""
+"""Version number of all on-disk formats. Files with another number are rejected."""
 
 
 class StorageError(Exception):

@@ -45,7 +45,7 @@ class StripeLayout:
 
     @cached_property
     def offsets(self) -> npt.NDArray[np.int64]:
-        """int64 array (n_stripes + 1,): stripe s owns the chunks ``offsets[s]:offsets[s + 1]`` exclusively."""
+        """Array int64 (n_stripes + 1,): stripe s owns the chunks ``offsets[s]:offsets[s + 1]`` exclusively."""
         return np.concatenate([[0], np.cumsum(-(-self.nnz // self.chunk))]).astype(np.int64)
 
     @property
@@ -95,7 +95,8 @@ def plan_stripes(
     groups: npt.ArrayLike | None = None,
     entries: int = STRIPE_ENTRIES,
 ) -> StripeLayout:
-    """Divide columns with ``counts`` (n_cols,) stored entries into stripes with about equal non-zeros (rows, for a row-wise layout).
+    """Divide columns with ``counts`` (n_cols,) stored entries into stripes with about equal numbers of entries. For a row-wise layout, rows
+    take the place of columns.
 
     The chunk length is L = min(entries, stripe_bytes / itemsize, number of entries needed). Each stripe holds at most L entries, unless it
     is a single larger column or run of equal labels in ``groups`` (n_cols,), which are never divided; it then has several chunks. Raises
@@ -131,8 +132,8 @@ def running_sums(counts: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
 
 
 def _balanced_cuts(filled: npt.NDArray[np.int64], chunk: int) -> npt.NDArray[np.int64]:
-    """Return the index of the last unit of each stripe: the cut nearest to an equal share that still fits in a chunk, after at least one
-    unit.
+    """Return the index of the last unit of each stripe. The cut is the one nearest to an equal share that still fits in a chunk, after at
+    least one unit.
     """
     cuts: list[int] = []
     last, done, total = -1, 0, int(filled[-1]) if filled.size else 0

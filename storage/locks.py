@@ -122,7 +122,7 @@ class Lease:
 
     @contextmanager
     def held(self, wait: bool = False) -> Iterator["Lease"]:
-        """Hold the lease. Raises RunLocked if another process does, naming pid, host and start time.
+        """Hold the lease. Raises RunLocked, naming pid, host and start time, if another process holds it.
 
         With ``wait``, an existing lease is watched for three heartbeats and taken over if it is not renewed; otherwise the call fails
         immediately.

@@ -48,10 +48,13 @@ class MemoryRef:
 class MemoryBlocks(BlockSource):
     """The interface of `BlockStore` for arrays in memory.
 
-    ``X`` (n_rows, n_cols): float32 and float64 are used unchanged, other numbers become float64. Sparse matrices in other formats than CSC
-    are converted once, when columns are first needed. ``labels`` are the original labels of class codes 0, 1, …. Stripes do not divide runs
-    of equal labels in ``groups`` (n_cols,). ``tables`` are further row tables ("task", "group", "weight"). ``stripe_bytes`` is as in
-    `plan_stripes`: its default gives the blocks of a store of the same data, `MEMORY_STRIPE_BYTES` fewer and larger ones.
+    * ``X`` (n_rows, n_cols): float32 and float64 are used unchanged, other numbers become float64. Sparse matrices in other formats than
+      CSC are converted once, when columns are first needed.
+    * ``labels``: the original labels of class codes 0, 1, ….
+    * ``groups`` (n_cols,): stripes do not divide runs of equal labels.
+    * ``tables``: further row tables ("task", "group", "weight").
+    * ``stripe_bytes``: as in `plan_stripes`. The default gives the blocks of a store of the same data, `MEMORY_STRIPE_BYTES` fewer and
+      larger blocks.
     """
 
     url = "memory"
@@ -83,7 +86,7 @@ class MemoryBlocks(BlockSource):
     def with_scale(self, kind: ScaleKind, *, centred: bool = True, weight: npt.ArrayLike | None = None) -> "MemoryBlocks":
         """Return the same arrays with a column scaling, as in a store ingested with it; no value is copied.
 
-        ``centred`` also shifts dense columns if the kind of scaling does; ``weight`` (n_rows,) says how often each row counts.
+        ``centred`` also shifts dense columns if the kind of scaling does; ``weight`` (n_rows,) is the number of times that each row counts.
         """
         scaled = copy(self)
         scaled.scale = self._column_scale(kind, centred, None if weight is None else np.asarray(weight, np.float64))
@@ -104,7 +107,7 @@ class MemoryBlocks(BlockSource):
 
     @cached_property
     def digest(self) -> str:
-        """sha256 (hex) of shape, type and entries in column form, and of the target."""
+        """The sha256 (hex) of shape, type and entries in column form, and of the target."""
         block = self.by_columns
         parts = [block] if isinstance(block, np.ndarray) else [block.indptr, block.indices, block.data]
         digest = hashlib.sha256(f"{self.shape} {self.meta.kind} {self.meta.dtype}".encode())
@@ -255,7 +258,7 @@ def _as_int32(index: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
 
 
 def _line_range(lines: SparseMatrix, lo: int, hi: int) -> SparseMatrix:
-    """Return a view of rows ``lo:hi`` of a canonical CSR matrix, or of columns of a CSC one."""
+    """Return a view of rows ``lo:hi`` of a canonical CSR matrix, or of columns ``lo:hi`` of a CSC matrix."""
     if hi - lo == len(lines.indptr) - 1:
         return lines
     a, b = int(lines.indptr[lo]), int(lines.indptr[hi])

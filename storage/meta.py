@@ -18,10 +18,11 @@ _VALUES = ("float32", "float64")
 
 @dataclass(frozen=True, eq=False)
 class ColumnScale:
-    """Scaling as factors, applied when reading: x~_ij = r_i (x_ij - mu_j) s_j.
+    """Scaling as factors, applied when reading: ``x~_ij = r_i (x_ij - mu_j) s_j``.
 
-    ``factor`` is s and ``shift`` is mu, float64 (n_cols,); ``row_factor`` is r, (n_rows,). None means ones or zeros. Sparse data have no
-    shift.
+    * ``factor``: s, float64 (n_cols,); None means ones.
+    * ``shift``: mu, float64 (n_cols,); None means zeros. Sparse data have no shift.
+    * ``row_factor``: r, (n_rows,); None means ones.
     """
 
     kind: ScaleKind = "none"
@@ -89,7 +90,7 @@ class BlockMeta:
 
     @classmethod
     def from_attributes(cls, attributes: Json, digest: str, where: str) -> "BlockMeta":
-        """Read the attributes of the root group. Raises SchemaError if this is not a block store, or one in another format."""
+        """Read the attributes of the root group. Raises SchemaError if this is not a block store, or a block store in another format."""
         stored = attributes.get("gramplane") if isinstance(attributes, dict) else None
         if not isinstance(stored, dict) or "schema" not in stored:
             raise SchemaError(f"{where} is not a block store: its attributes have no 'gramplane.schema'")
@@ -151,6 +152,8 @@ def column_factors(
 
 
 def factors_of(block: Matrix, kind: str, weight: Floats | None = None) -> tuple[Floats, Floats | None, npt.NDArray[np.int64]]:
-    """Return the same as :func:`column_factors` for a block without column tables; ``weight`` ``(n_rows,)`` says how often rows count."""
+    """Return the same as :func:`column_factors` for a block without column tables. ``weight`` ``(n_rows,)`` is the number of times that
+    each row counts.
+    """
     tables = column_tables(block, weight, sizes=kind == "unit-column", moments=kind == "standard")
     return column_factors(kind, tables, is_dense=isinstance(block, np.ndarray))

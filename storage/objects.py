@@ -163,7 +163,6 @@ class LocalObjects:
             raise MissingBlock(f"{path} is a folder where an object belongs: the store is damaged; remove the folder") from error
 
     def delete(self, key: str) -> None:
-        """Remove an object if it exists."""
         Path(self._path(key)).unlink(missing_ok=True)
 
     def listing(self) -> Iterator[str]:

@@ -51,8 +51,8 @@ _RETRY: Foreign = {
     "retry_timeout": timedelta(seconds=45),  # longer than one request may take, so that one that hangs is sent again
     "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=3), "base": 2},
 }
-"""Retry settings: temporary failures are retried; an unreachable store is reported within half a minute, one that hangs within
-two minutes.
+"""Retry settings: temporary failures are retried. An unreachable store is reported within half a minute, a store that hangs within two
+minutes.
 """
 
 _BODIES = 3
@@ -64,7 +64,7 @@ class _Broken(Unreachable):
 
 
 def _whole(read: Callable[P, T]) -> Callable[P, T]:
-    """Repeat a request if its answer is cut off; the client itself resumes only objects that have a tag."""
+    """Repeat a request if its answer is cut off. The client itself resumes only objects that have a tag."""
 
     @wraps(read)
     def whole(*args: P.args, **names: P.kwargs) -> T:
@@ -286,7 +286,6 @@ class RemoteObjects:
         return [str(name).rstrip("/").rpartition("/")[2] for name in found]
 
     def delete(self, key: str) -> None:
-        """Remove an object if it exists."""
         import obstore
 
         with suppress(FileNotFoundError), self.asking(check_key(key)):

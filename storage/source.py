@@ -21,7 +21,7 @@ SOURCE = "source.json"
 
 MAX_NAMED = 1 << 16  # columns of plain tables that are written down by name, so that frames can be matched
 MAX_KEPT_BYTES = 64 << 20
-"""Largest size of names, groups and factors that a run copies, in bytes; beyond it, the run refers to the store that has them."""
+"""Largest size of names, groups and factors that a run copies, in bytes. Above it, the run refers to the store that has them."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Source:
 
 
 def table_of(source: Source, names: Callable[[], list[str] | None]) -> TableColumns | None:
-    """Return how features were made from the columns of a table; for a table of numbers, that they are its columns.
+    """Return how features were made from the columns of a table. For a table of numbers, the result says that the features are its columns.
 
     Returns None if columns have no names, or if there are too many.
     """

@@ -42,11 +42,14 @@ def admit(X: UserData, name: str = "X") -> UserData:
 def check_compressed(
     parts: tuple[Any, Any, Any], shape: tuple[int, int], by: str, name: str, parts_named: str = "", first: int = 0
 ) -> tuple[Array, Array, Array]:
-    """Return checked ``(data, indices, indptr)`` of a CSR or CSC matrix before it is constructed; entries beyond the last pointer are
+    """Return checked ``(data, indices, indptr)`` of a CSR or CSC matrix before it is constructed. Entries beyond the last pointer are
     removed.
 
-    ``by`` is "csr" or "csc". For messages: ``name`` of the argument or file, ``parts_named`` as a prefix of the array names there, and, for
-    a part of a matrix, the number ``first`` of its first entry.
+    ``by`` is "csr" or "csc". The other arguments are for messages:
+
+    * ``name``: the name of the argument or file.
+    * ``parts_named``: the prefix of the array names there.
+    * ``first``: for a part of a matrix, the number of its first entry.
     """
     major, minor = shape if by == "csr" else shape[::-1]
     data = _check_numbers(parts[0], parts_named + "data", name)

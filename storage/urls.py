@@ -34,7 +34,7 @@ def local_path(url: str | os.PathLike[str]) -> Path | None:
 
 
 def refuse_foreign(url: str | os.PathLike[str]) -> None:
-    """Raise SchemaError for a local path that was never a store, so that it is not reported as a damaged one."""
+    """Raise SchemaError for a local path that was never a store, so that it is not reported as a damaged store."""
     path = local_path(url)
     if path is not None and path.is_file():
         raise SchemaError(f"{url} is a file, not a block store; `gramplane ingest {url} STORE` makes one of it")

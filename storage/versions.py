@@ -102,7 +102,7 @@ def version_objects(base: Objects, name: str) -> Objects:
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A version opened for reading, with the digest it must have; on local files it is not removed while this object exists."""
+    """A version opened for reading, with the digest it must have. On local files, the version is not removed while this object exists."""
 
     base: Objects
     objects: Objects
@@ -129,8 +129,8 @@ class Opened:
 
 
 def open_version(base: Objects, digest: str | None = None) -> Opened:
-    """Follow the pointer once, to the current version or to the one with a digest. Raises DigestMismatch if that version was replaced and
-    removed.
+    """Follow the pointer once, to the current version or to the version with a digest. Raises DigestMismatch if that version was replaced
+    and removed.
     """
     versions = None
     for _ in range(_TRIES):
@@ -211,7 +211,7 @@ def _clear_begun(base: RemoteObjects, known: set[str]) -> None:
 
 
 def read_versions_or_none(base: Objects) -> Versions | None:
-    """Like `read_versions`, but a damaged store counts as one without a digest, so that it can be replaced."""
+    """Return the result of `read_versions`, but treat a damaged store as a version without a digest, so that it can be replaced."""
     try:
         return read_versions(base)
     except StorageError:
@@ -277,7 +277,7 @@ def is_read(base: Objects, name: str) -> bool:
 
 
 def _remove_version(base: Objects, name: str) -> None:
-    """Remove a version's files: first the one that readers lock, last the manifest that lists the others."""
+    """Remove a version's files: first the file that readers lock, last the manifest that lists the others."""
     objects = version_objects(base, name)
     keys = [key for key in _own_keys(objects) if key not in (ROOT, MANIFEST)]
     for key in (ROOT, *keys, MANIFEST):
@@ -290,8 +290,8 @@ def _remove_version(base: Objects, name: str) -> None:
 
 
 def _own_keys(objects: Objects) -> list[str]:
-    """Return the keys that a version wrote: those in its manifest (if it is damaged, those that look like an array), and chunks left by a
-    killed writer.
+    """Return the keys that a version wrote: the keys in its manifest, and chunks left by a killed writer. If the manifest is damaged, they
+    are the keys that look like an array.
     """
     there = list(objects.listing())
     try:
@@ -306,8 +306,8 @@ def _own_keys(objects: Objects) -> list[str]:
 
 
 def _foreign_keys(base: LocalObjects, versions: Versions | None) -> list[str]:
-    """Return the files in a store's folder that no version of it wrote, neither one in the pointer nor one being written, which has a
-    journal.
+    """Return the files in a store's folder that no version of the store wrote. Versions are those in the pointer, and those being written,
+    which have a journal.
     """
     begun = [path.name for path in base.root.iterdir() if _NAME.fullmatch(path.name) and (path / JOURNAL).exists()]
     known = {POINTER, "lock"}

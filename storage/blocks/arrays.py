@@ -57,7 +57,7 @@ class ArraySpec:
 
     @property
     def fill(self) -> float | int | bool:
-        """Value used for padding: NaN for floats, so that it cannot be mistaken for data; zero otherwise."""
+        """Value used for padding: NaN for floats, so that padding cannot be mistaken for data; zero otherwise."""
         return float("nan") if self.numpy_dtype.kind == "f" else self.numpy_dtype.type(0).item()
 
     def keys(self, prefix: str) -> list[str]:
@@ -174,9 +174,9 @@ def fill_values(dtype: np.dtype, count: int) -> npt.NDArray:
 
 
 class ChunkedArray:
-    """One array of a committed store. The first read of a chunk checks its crc32c, each read its length.
+    """One array of a committed store. The first read of a chunk checks its crc32c, and every read checks its length.
 
-    ``listed`` is the manifest of the store; ``verified`` are the keys already checked in this process, shared by the arrays of a store.
+    ``listed`` is the manifest of the store. ``verified`` holds the keys already checked in this process; the arrays of a store share it.
     """
 
     def __init__(self, objects: Objects, prefix: str, spec: ArraySpec, listed: Mapping[str, tuple[int, int]], verified: set[str]) -> None:
@@ -223,8 +223,8 @@ class ChunkedArray:
         return out
 
     def gather(self, base: int, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], gap: int = 1 << 14) -> npt.NDArray:
-        """Concatenate the ranges ``base + starts[k] : … + lengths[k]`` of a 1-D array; ranges must ascend, and nearby ones are read
-        together.
+        """Concatenate the ranges ``base + starts[k] : base + starts[k] + lengths[k]`` of a 1-D array. Ranges must ascend; nearby ranges are
+        read together.
         """
         if len(starts) == 1:
             return self.read(base + int(starts[0]), base + int(starts[0] + lengths[0]))

@@ -86,7 +86,7 @@ def read_named_rows(path: str, n_rows: int, *, numbers: bool = False, least: int
 
 
 def _check_names(rows: list[list[str | int | float]], lines: list[int], path: str, least: int) -> None:
-    """Raise DataError, with its first line, for a name that has too few rows or only zeros as numbers."""
+    """Raise DataError for a name that has too few rows or only zeros as numbers. The error names the first line of the name."""
     firsts, counts = dict[str, int](), Counter[str]()
     weighty = {str(name) for name, _, *more in rows if not more or float(more[0])}
     for (name, *_), line in zip(rows, lines, strict=True):
@@ -131,7 +131,7 @@ def matrix_file(path: str, n_rows: int) -> dict[str, str]:
 
 
 def load_matrix(record: Mapping[str, str]) -> np.ndarray:
-    """Return the matrix of a file as float64. Raises DigestMismatch if it was changed since."""
+    """Return the matrix of a file as float64. Raises DigestMismatch if the file has changed since its sha256 was recorded."""
     if file_digest(record["file"]) != record["sha256"]:
         raise DigestMismatch(f"{record['file']} is not the file that the run began with: its sha256 differs")
     return np.asarray(np.load(record["file"], allow_pickle=False), dtype=np.float64)

@@ -31,7 +31,7 @@ __all__ = ["BlockMeta", "BlockRef", "BlockStore", "ColumnScale", "Damage", "Veri
 
 Block = npt.NDArray[Any] | sp.csc_array | sp.csr_array
 INDEX_NAME = {"columns": "rows", "rows": "columns"}
-"""Name of the index array of each layout: column stripes store row numbers, row blocks column numbers."""
+"""Name of the index array of each layout. Column stripes store row numbers; row blocks store column numbers."""
 
 
 class Damage(NamedTuple):
@@ -73,8 +73,11 @@ def verify_all(sizes: Mapping[str, int], check: Callable[[str], None], progress:
 class BlockRef:
     """Reference to a block, passed to tasks in place of data.
 
-    ``layout`` is "columns" (all rows of a range of columns) or "rows" (all columns of a range of rows); this is its block ``index``.
-    ``nnz`` counts stored entries, ``nbytes`` is the size when loaded, and ``digest`` is that of the store.
+    * ``layout``: "columns" (all rows of a range of columns) or "rows" (all columns of a range of rows).
+    * ``index``: the number of the block in its layout.
+    * ``nnz``: the number of stored entries.
+    * ``nbytes``: the size when loaded.
+    * ``digest``: the digest of the store.
     """
 
     url: str
@@ -97,7 +100,7 @@ class BlockRef:
 class BlockSource:
     """Common interface of block stores and blocks in memory.
 
-    ``encoding`` describes how the columns of a table became features; None if they are the features.
+    ``encoding`` describes how the columns of a table became features; None if the columns are the features.
     """
 
     meta: BlockMeta
@@ -137,8 +140,8 @@ class BlockSource:
 class BlockStore(BlockSource):
     """A committed version of a block store, read-only, at ``place`` below ``url``; open it with `BlockStore.open`.
 
-    Its digest is that of the manifest, followed by a colon and the column scaling, if one is applied (`with_scale`). Opening it by URL and
-    digest therefore gives the same numbers.
+    Its digest is the digest of the manifest; if a column scaling is applied (`with_scale`), a colon and the scaling follow. Opening the
+    store by URL and digest therefore gives the same numbers.
     """
 
     shown: tuple[ScaleKind, bool] | None = None  # kind, and whether dense columns are centred
@@ -440,8 +443,8 @@ class BlockStore(BlockSource):
 
     @cached_property
     def table(self) -> TableColumns | None:
-        """Return how the columns of a table became features, or that they are the features; None if they have no names, or there are too
-        many.
+        """Return how the columns of a table became features, or that they are the features. Return None if they have no names, or there are
+        too many.
         """
         return table_of(self.source, self.feature_names)
 
@@ -466,7 +469,7 @@ class BlockStore(BlockSource):
         return ColumnScale(self.meta.scale, *factors)
 
     def verify(self, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
-        """Compare every listed object with its checksum; ``progress`` is called with (bytes read, total bytes) after each."""
+        """Compare every listed object with its checksum. After each object, ``progress`` is called with (bytes read, total bytes)."""
         sizes = {key: size for key, (size, _) in self._listed.items()}
         scratch = np.empty(max(sizes.values(), default=0), dtype=np.uint8)
 

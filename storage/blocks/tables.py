@@ -15,7 +15,7 @@ from .arrays import concatenate_ranges
 COLUMN_TABLES = ("counts", "norm1", "sumsq", "minimum", "maximum")
 _FILLED = 4  # rows are filled up to a multiple of so many for the compiled loop
 SparsePart = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[Any]]
-"""Entries of sparse columns, column by column: the end of each (beginning with 0), rows and values."""
+"""Entries of sparse columns, column by column: the end of each column (beginning with 0), the rows, and the values."""
 _PIECE = 1 << 16  # rows whose places and weights are laid out at once
 
 
@@ -24,13 +24,17 @@ def column_tables(
 ) -> dict[str, npt.NDArray[Any]]:
     """Summarise each column of a block (n_rows, k) that holds all its rows; missing values (NaN, dense blocks only) are ignored.
 
-    ``counts`` uint32: stored entries (sparse) or non-zeros (dense). ``norm1`` float32: sum_i |x_ij|, rounded up so that it is an upper
-    bound. ``sumsq`` float64: sum_i x_ij^2. ``minimum``, ``maximum`` in the type of the values, zeros included; 0 if all values are missing.
-    ``mean``, ``variance`` float64. A dense block is read once. Each sum of a column runs over its rows in order, so the tables depend
-    neither on where stripes are cut nor on the memory order of a dense block.
+    * ``counts`` uint32: stored entries (sparse) or non-zeros (dense).
+    * ``norm1`` float32: sum_i |x_ij|, rounded up so that it is an upper bound.
+    * ``sumsq`` float64: sum_i x_ij^2.
+    * ``minimum``, ``maximum``: in the type of the values, zeros included; 0 if all values are missing.
+    * ``mean``, ``variance``: float64.
 
-    ``weight`` (n_rows,) says how often each row counts in means and variances; rows of weight 0 are ignored. ``sizes`` adds counts and
-    sums; ``moments`` adds means and variances.
+    A dense block is read once. Each sum of a column runs over its rows in order, so the tables depend neither on where stripes are cut nor
+    on the memory order of a dense block.
+
+    ``weight`` (n_rows,) is the number of times that each row counts in means and variances; rows of weight 0 are ignored. ``sizes`` adds
+    counts and sums; ``moments`` adds means and variances.
     """
     if isinstance(block, np.ndarray):
         sums = DenseSums(block.shape[1], sizes=sizes)
@@ -42,7 +46,7 @@ def column_tables(
 
 
 class _Vector:
-    """Describes the memory of an array as a flat vector."""
+    """The memory of an array, presented as a flat vector."""
 
     def __init__(self, array: npt.NDArray[Any], size: int) -> None:
         self.owner = array
@@ -57,7 +61,7 @@ def flat_vector(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
 
 
 class DenseSums:
-    """Sums over ``k`` dense columns whose rows come in pieces, in order, with the same bits as from all rows at once.
+    """Sums over ``k`` dense columns whose rows come in pieces, in order. They are bit-identical to the sums over all rows at once.
 
     ``sizes`` adds counts and sums of sizes.
     """
@@ -67,7 +71,7 @@ class DenseSums:
         self._out[1], self._out[2] = np.inf, -np.inf
 
     def add(self, block: npt.NDArray[Any], weight: npt.NDArray[np.float64] | None = None) -> None:
-        """Add the next rows, ``(m, k)``, each counted as often as ``weight`` (m,) says."""
+        """Add the next rows, ``(m, k)``. ``weight`` (m,) is the number of times that each row counts."""
         from ..ingest.tables.columns import dense_tables  # compiled code, which those who only open a store do without
 
         self._rows += len(block)
@@ -192,7 +196,7 @@ def mark_canonical(block: SparseMatrix) -> SparseMatrix:
 
 
 def pick_columns(block: sp.csc_array, chosen: npt.NDArray[np.int64]) -> sp.csc_array:
-    """Return some columns of a canonical block in the given order, as SciPy's indexing does, but without its checks, which dominate for
+    """Return some columns of a canonical block in the given order. SciPy's indexing gives the same result, but its checks dominate for
     small results.
     """
     starts = block.indptr[chosen]
@@ -235,7 +239,7 @@ _EXPONENTS = {
 class Look(NamedTuple):
     """A fingerprint of arrays in memory.
 
-    ``mark`` always differs if a single value differs, and almost surely for other changes. It is valid within a process and is not a
+    ``mark`` always differs if a single value differs, and almost surely if more values do. It is valid within a process and is not a
     checksum of stored bytes.
     """
 
@@ -281,13 +285,13 @@ def split_texts(letters: npt.NDArray[np.uint8], lengths: npt.NDArray[np.integer]
 
 
 def join_texts(texts: Sequence[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Return the concatenated UTF-8 bytes of texts, and the bytes of each."""
+    """Return the concatenated UTF-8 bytes of texts, and the number of bytes of each text."""
     coded = [text.encode() for text in texts]
     return np.frombuffer(b"".join(coded), np.uint8), np.array([len(code) for code in coded], np.int64)
 
 
 def whole_numbers(texts: Sequence[str]) -> npt.NDArray[np.int64] | None:
-    """Return texts as integers if all are written as such, else None; "007" counts as a name."""
+    """Return texts as integers if all are written as integers, else None; "007" counts as a name."""
     if not all(map(_WHOLE.fullmatch, texts)):
         return None
     return np.array([int(text) for text in texts], np.int64)

@@ -32,8 +32,8 @@ _RESERVED = {"columns", "rows", "names", "sequences", "ids", "groups", "row_scal
 class BlockWriter:
     """Writes one block store. Create it with `BlockWriter.create`; its owner calls `commit` at the end.
 
-    A pickled copy can write blocks in another process. It has no journal, so its owner passes the records it returns to `record` (or to
-    `commit`). Writing the same block twice gives the same bytes. ``done`` holds the objects known to be written.
+    A pickled copy can write blocks in another process. The copy has no journal, so its owner passes the records that the copy returns to
+    `record` (or to `commit`). Writing the same block twice gives the same bytes. ``done`` holds the objects known to be written.
     """
 
     def __init__(self, url: str, meta: BlockMeta, layouts: dict[str, Layout], fsync: bool, version: str) -> None:
@@ -164,8 +164,8 @@ class BlockWriter:
         return written
 
     def write_chunk(self, index: int, c: int, indices: npt.NDArray[Any], values: npt.NDArray[Any], *, layout: str = "columns") -> Record:
-        """Write chunk ``c`` of a sparse stripe, with entries as in `write_stripe`. Raises UnalignedWrite if their number is not that of the
-        chunk.
+        """Write chunk ``c`` of a sparse stripe, with entries as in `write_stripe`. Raises UnalignedWrite if the number of entries does not
+        match the chunk.
         """
         plan = self._stripes(layout)
         length = min(plan.chunk, int(plan.nnz[index]) - c * plan.chunk)
@@ -315,7 +315,7 @@ class BlockWriter:
         return BlockStore.open(self.url, digest)
 
     def discard(self) -> None:
-        """Remove the objects written for this version; a store to be replaced stays unchanged."""
+        """Remove the objects written for this version. A store that this version would replace stays unchanged."""
         self._close_journal()
         self._objects.clear()
         if isinstance(self._base, LocalObjects):
@@ -375,8 +375,8 @@ def drop_journal(url: str) -> None:
 
 
 def _new_version(base: Objects, overwrite: bool) -> str:
-    """Return the name of the version to write. Raises SchemaError if a store is there that must not be replaced, or files that it did not
-    write.
+    """Return the name of the version to write. Raises SchemaError for a store that must not be replaced, or for a folder with files of
+    other origin.
     """
     if versions.is_finished(base) and not overwrite:
         raise SchemaError(f"{base.url} already holds a finished store; choose another place or overwrite it")

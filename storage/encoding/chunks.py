@@ -95,7 +95,7 @@ def missing_in(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 def chunk_of_objects(values: npt.NDArray[Any]) -> Chunk:
     """Return Python objects as numbers, truth values or words, by their types.
 
-    Raises TypeError if one is neither text nor a number; ValueError if float64 cannot represent it.
+    Raises TypeError if an object is neither text nor a number; ValueError if float64 cannot represent a number.
     """
     items = [None if is_missing(value) else value for value in values.tolist()]
     kinds = {type(item) for item in items} - {type(None)}
@@ -137,7 +137,7 @@ def is_inexact(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def fill_masked(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return numbers with NaN in place of masked ones."""
+    """Return numbers with NaN in place of masked numbers."""
     return np.ma.filled(values.astype(np.float64), np.nan) if isinstance(values, np.ma.MaskedArray) else values
 
 

@@ -40,8 +40,12 @@ class ColumnReader:
 
     A column of texts is numeric if its first non-missing cell is a number, boolean if it is ``true`` or ``false``, else nominal; a later
     cell that does not fit is rejected. Codes are assigned in order of appearance, until `final` replaces them by the numbers of the sorted
-    levels. ``is_named``: the user declared the values to be names. ``is_known``: kind and levels are those of an encoding. ``refuses``:
-    missing values are rejected. ``limit``: largest size of the levels in bytes.
+    levels.
+
+    * ``is_named``: the user declared the values to be names.
+    * ``is_known``: kind and levels come from an encoding.
+    * ``refuses``: missing values are rejected.
+    * ``limit``: largest size of the levels in bytes.
     """
 
     name: str
@@ -164,7 +168,9 @@ class ColumnReader:
             raise fault(missing_refusal(), int(gone.argmax()))
 
     def check_end(self, fault: Fault) -> None:
-        """Reject what only the whole column reveals: only dates, or only words for missing values. Rows count from the first one."""
+        """Reject columns that only their whole content reveals to be invalid: only dates, or only words for missing values. Rows count from
+        the first row.
+        """
         if self.kind is None and self.refuses and self.doubtful is not None:
             raise fault(missing_refusal(self.doubtful[1]), self.doubtful[0])
         is_free = self.kind == "nominal" and not (self.is_named or self.is_typed or self.is_known)
@@ -216,7 +222,7 @@ class ColumnReader:
         return self.kind or "numeric"
 
     def sorted_levels(self) -> list[str]:
-        """Return the levels in order: that of the type if it is meaningful, numerical if all are numbers, else alphabetical."""
+        """Return the levels in order: the order of the type if it is meaningful, numerical if all are numbers, else alphabetical."""
         if self.is_known:
             return list(self.levels)
         order = list(self.order or ())

@@ -16,8 +16,9 @@ _LONG = ("int64", "int128")
 
 
 class Frame:
-    """A table in memory: its rows, column names, and the columns of a numeric type. ``frame`` is a narwhals frame; ``name`` is used in
-    messages.
+    """A table in memory: its rows, column names, and the columns of a numeric type.
+
+    ``frame`` is a narwhals frame; ``name`` is used in messages.
     """
 
     def __init__(self, frame: Foreign, name: str) -> None:
@@ -31,7 +32,9 @@ class Frame:
 
     @cached_property
     def _blocks(self) -> tuple[list[int], list[int]]:
-        """Numeric columns that are read together: those that float64 can represent, and integers that it may not."""
+        """Numeric columns that are read together, in two lists: columns that float64 can represent, and columns of integers that it may not
+        represent.
+        """
         numbers = [k for k in self.numbers if self._types[k].startswith(_NUMBERS)]
         return [k for k in numbers if not self._types[k].endswith(_LONG)], [k for k in numbers if self._types[k].endswith(_LONG)]
 

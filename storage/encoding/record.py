@@ -26,7 +26,9 @@ _DENSE_FEATURES = 16  # features for each source column up to which rows stay de
 
 
 class Origin(NamedTuple):
-    """Meaning of a feature: that its source column has a level, that it is missing (``level`` None), or (``is_plain``) its value."""
+    """Meaning of a feature. It is 1 if its source column has the level ``level``, or (``level`` None) if the value is missing; with
+    ``is_plain`` it is the value itself.
+    """
 
     column: str
     level: str | None
@@ -37,9 +39,11 @@ class Origin(NamedTuple):
 class ColumnEncoding:
     """Encoding of one source column.
 
-    ``levels`` are those of a nominal column, in order. ``missing`` is the treatment of missing values, and ``fill`` the number that
-    replaces them, if any. ``features`` are the names of the features it yields. ``has_indicator`` says whether the last of them marks
-    missing values.
+    * ``levels``: the levels of a nominal column, in order.
+    * ``missing``: the treatment of missing values.
+    * ``fill``: the number that replaces missing values, if any.
+    * ``features``: the names of the features that the column yields.
+    * ``has_indicator``: whether the last of these features marks missing values.
     """
 
     record_name: ClassVar[str] = "ColumnEncoding"

@@ -31,9 +31,12 @@ class Summary:
 class TableReader:
     """Converts the feature columns of a table to numbers, and learns their encoding or follows a ``known`` one with the same sources.
 
-    ``names`` are those of the columns. ``plain`` columns have a numeric type, so that no state is kept for them. ``named`` columns have
-    names as values, according to the user. ``missing`` is the treatment of missing values, and ``limit`` the largest size of a column's
-    levels in bytes. ``is_frame`` selects messages for a frame in memory instead of the source of an ingest.
+    * ``names``: the names of the columns.
+    * ``plain``: columns of a numeric type, for which no state is kept.
+    * ``named``: columns whose values are names, according to the user.
+    * ``missing``: the treatment of missing values.
+    * ``limit``: the largest size of a column's levels in bytes.
+    * ``is_frame``: whether messages refer to a frame in memory instead of the source of an ingest.
     """
 
     def __init__(
@@ -82,12 +85,12 @@ class TableReader:
         return self.columns[k].read(chunk, fault)
 
     def check_end(self, fault: Callable[[str, int, int], Exception]) -> None:
-        """Reject what only whole columns reveal; ``fault`` takes reason, row and column."""
+        """Reject columns that only their whole content reveals to be invalid. ``fault`` takes reason, row and column."""
         for k, column in self.columns.items():
             column.check_end(lambda reason, row, k=k: fault(reason, row, k))
 
     def final(self, block: npt.NDArray[np.floating], first: int) -> npt.NDArray[np.floating]:
-        """Return the numbers read, ``(n_columns, n)`` from row ``first`` on, with the numbers of the sorted levels."""
+        """Return the numbers read, ``(n_columns, n)`` from row ``first`` on. Codes are replaced by the numbers of the sorted levels."""
         changing = {k: column for k, column in self.columns.items() if not column.is_final}
         out = np.array(block) if changing else block
         for k, column in changing.items():
@@ -106,8 +109,8 @@ class TableReader:
         return self.missing not in FILLS and all(column.is_final for column in self.columns.values())
 
     def finish(self, summaries: Mapping[int, Summary]) -> TableColumns | None:
-        """Return the encoding, or None for a table whose numbers are the features. ``summaries`` are those of columns with filled missing
-        values.
+        """Return the encoding, or None for a table whose numbers are the features. ``summaries`` has the columns whose missing values are
+        filled in.
         """
         if self.known is not None:
             return self.known

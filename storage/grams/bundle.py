@@ -42,10 +42,13 @@ class GramTask:
 
 @dataclass(frozen=True)
 class GramMeta:
-    """Description of a Gram store of n samples, in blocks of ``block`` rows; ``data`` is the digest of the samples.
+    """Description of a Gram store of n samples.
 
-    ``budget`` is the approximate size of one object in bytes. ``groups`` are sizes of consecutive groups of samples, of which only the
-    squares on the diagonal are stored; if empty, the whole matrices are.
+    * ``block``: the number of rows of a block.
+    * ``data``: the digest of the samples.
+    * ``budget``: the approximate size of one object in bytes.
+    * ``groups``: sizes of consecutive groups of samples, of which only the squares on the diagonal are stored. If empty, whole matrices
+      are stored.
     """
 
     n: int
@@ -96,8 +99,8 @@ class GramMeta:
 
 @dataclass(frozen=True)
 class Bundle:
-    """Kernels (digest, JSON) whose blocks are in the same objects, in this order along the first axis; ``number`` counts the bundles of a
-    store.
+    """Kernels (digest, JSON) whose blocks are in the same objects, in this order along the first axis. ``number`` is the position of the
+    bundle among the bundles of a store.
     """
 
     meta: GramMeta
@@ -123,11 +126,11 @@ class Bundle:
 
     @property
     def sums_prefix(self) -> str:
-        """Prefix of the keys of its sums; it is followed by the crc32c of the records they were computed from."""
+        """Prefix of the keys of the bundle's sums. In a key, the crc32c of the records from which the sums were computed follows."""
         return f"{self.prefix}/sums-"
 
     def without(self, digests: set[str]) -> "Bundle | None":
-        """Return the bundle of its other kernels, or None if there are none."""
+        """Return the bundle without these kernels, or None if no kernel is left."""
         others = tuple(kernel for kernel in self.kernels if kernel[0] not in digests)
         return Bundle(self.meta, self.number, others) if others else None
 
@@ -138,9 +141,9 @@ class Bundle:
 
     @cached_property
     def blocks(self) -> ArraySpec:
-        """The array of the blocks, (k, n, n); the blocks below the diagonal are never written and read as NaN.
+        """The array of the blocks, (k, n, n). Blocks below the diagonal are never written and read as NaN.
 
-        With groups, block i begins at row i * block; rows beyond those of its group read as NaN, too.
+        With groups, block i begins at row ``i * block``; rows beyond those of its group read as NaN, too.
         """
         side, b, k = self.meta.layout.side, self.meta.block, len(self.kernels)
         return ArraySpec((k, side, side), (k, b, b), self.meta.dtype)

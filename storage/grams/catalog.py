@@ -178,7 +178,7 @@ def _make_folder(objects: LocalObjects) -> None:
 
 
 def check_same(store: GramCatalog, data_digest: str, wanted: dict[str, Any], groups: tuple[int, ...] = ()) -> None:
-    """Raise DigestMismatch for a store of other samples, or SchemaError for one with another layout."""
+    """Raise DigestMismatch for a store of other samples, or SchemaError for a store with another layout."""
     meta = store.meta
     if meta.data != data_digest:
         stored = f"{store.url} holds kernels of the data {meta.data}"

@@ -28,7 +28,7 @@ _LEAST = 256
 
 
 def plan_block(n: int, n_kernels: int, itemsize: int, budget: int = OBJECT_BYTES) -> int:
-    """Return the rows of one block: as many as ``budget`` bytes allow for all kernels together, then equalised to reduce padding."""
+    """Return the number of rows of a block: as many as ``budget`` bytes allow for all kernels, then equalised to reduce padding."""
     fits = isqrt(max(0, budget) // (itemsize * max(1, n_kernels)))
     fewest = -(-n // (MAX_BLOCKS * _STEP)) * _STEP
     max_rows = max(_LEAST, fewest, fits // _STEP * _STEP)
@@ -42,8 +42,8 @@ def plan_block(n: int, n_kernels: int, itemsize: int, budget: int = OBJECT_BYTES
 class GramLayout:
     """Symmetric n x n matrices in square blocks, of which the upper triangle is stored.
 
-    With groups (given by size), only their squares on the diagonal are stored, each divided from its own first row: no block contains rows
-    of two groups, and no block pair joins two. The last block of a group may have fewer rows.
+    With groups (given by size), only the groups' squares on the diagonal are stored, each divided from its own first row: no block contains
+    rows of two groups, and no block pair joins two. The last block of a group may have fewer rows.
     """
 
     n: int
@@ -131,7 +131,10 @@ Vector = npt.NDArray[np.float64]
 class GramSums(NamedTuple):
     """Sums over one raw Gram matrix K, sufficient for every centring and normalisation.
 
-    ``trace`` sum_i K_ii; ``diagonal`` (n,) K_ii; ``row_sums`` (n,) sum_j K_ij; ``total`` sum_ij K_ij.
+    * ``trace``: sum_i K_ii.
+    * ``diagonal`` (n,): K_ii.
+    * ``row_sums`` (n,): sum_j K_ij.
+    * ``total``: sum_ij K_ij.
     """
 
     trace: float
@@ -144,9 +147,10 @@ class GramSums(NamedTuple):
 class BlockRecord:
     """Record of one written object, stored as a chunk of a float64 Zarr array.
 
-    ``running``, uint32 (k,), is the crc32c of the object up to the end of each kernel. A single kernel is checked by extending the previous
-    checksum by its bytes, which must give the next one. ``sums``, (k, 2, b): ``[:, 0]`` over the columns of the block, ``[:, 1]`` over its
-    rows or, for a diagonal block, the diagonal; NaN beyond the edges.
+    * ``running``, uint32 (k,): the crc32c of the object up to the end of each kernel. To check a single kernel, the previous checksum is
+      extended by the kernel's bytes; this must give the next checksum.
+    * ``sums``, (k, 2, b): ``[:, 0]`` over the columns of the block; ``[:, 1]`` over its rows or, for a diagonal block, the diagonal. NaN
+      beyond the edges.
     """
 
     running: npt.NDArray[np.uint32]
@@ -175,7 +179,7 @@ def record_length(k: int, block: int) -> int:
 
 
 def running_crcs(planes: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
-    """Return the crc32c of concatenated planes (k, …), after each of them."""
+    """Return running checksums of concatenated planes (k, …): the crc32c of all bytes up to the end of each plane."""
     checksums, value = np.empty(len(planes), np.uint32), 0
     for q, plane in enumerate(planes):
         checksums[q] = value = google_crc32c.extend(value, as_bytes(plane))  # pyright: ignore[reportArgumentType] (any contiguous buffer)

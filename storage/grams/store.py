@@ -34,7 +34,7 @@ __all__ = ["GramRef", "GramStore", "GramSums", "GramTask", "open_gram"]
 class GramRef:
     """Reference to a stored block pair (i, j), i <= j, of chosen kernels, passed to tasks in place of data.
 
-    ``parts`` are (bundle, start, stop) of the kernels, in order. Bundle ids are content keys, so they also identify data and kernels.
+    ``parts`` holds (bundle, start, stop) of the kernels, in order. Bundle ids are content keys, so they also identify data and kernels.
     ``nbytes`` is the size of the loaded block.
     """
 
@@ -171,7 +171,7 @@ class GramStore(GramCatalog):
         return self.seal(listed)
 
     def _note_records(self, bundle: Bundle) -> None:
-        """Check and note records that are not listed yet; an incomplete one (after a power loss) is removed, so its block counts as
+        """Check and note records that are not listed yet. An incomplete record (after a power loss) is removed, so its block counts as
         missing.
         """
         recorded = self.recorded([bundle])
@@ -376,7 +376,7 @@ def _is_compatible(url: str, data_digest: str, dtype: str) -> bool:
 
 
 def end_replacement(url: str | os.PathLike[str], place: str) -> None:
-    """Make the version from `begin_replacement` current; the old one is removed when it has no more readers."""
+    """Make the version from `begin_replacement` current. The old version is removed when nobody reads it any more."""
     forget_grams()
     base = open_objects(url)
     versions.publish_version(base, place.rpartition("/")[2], GramStore.open(place).meta.data, versions.pointer_tag(base))

@@ -265,8 +265,8 @@ def _guide(store: BlockStore) -> Origin:
 
 
 def _writing_alone(url: str) -> contextlib.AbstractContextManager[None]:
-    """Return a context manager that keeps other processes from writing a store: its lease in an object store. A local store is protected by
-    the scratch lock.
+    """Return a context manager that keeps other processes from writing a store. In an object store it holds the store's lease; a local
+    store is protected by the scratch lock.
     """
     objects = open_objects(url)
     return objects.held() if isinstance(objects, RemoteObjects) else contextlib.nullcontext()
@@ -311,7 +311,7 @@ def _open_finished(url: str, wanted: dict[str, Any], source: Source) -> BlockSto
 
 
 def _scratch_folder(url: str, parent: str | os.PathLike[str] | None, *, make: bool) -> Path:
-    """Return a folder that another attempt at the same store finds again: next to a local store, else a private one, created if
+    """Return a folder that another attempt at the same store finds again. It is next to a local store, else a private folder, created if
     ``make``.
     """
     local = local_path(url)
@@ -341,7 +341,7 @@ def columns_file(path: str, n_rows: int) -> dict[str, str]:
 def load_columns(record: Mapping[str, str]) -> tuple[np.ndarray, list[str] | None]:
     """Return the table of a file, float64 ``(n_rows, n_columns)``, and the names of its columns, if any.
 
-    Raises DigestMismatch if the file was changed since.
+    Raises DigestMismatch if the file has changed since its sha256 was recorded.
     """
     path = record["file"]
     if not path.lower().endswith(_TABLE_FORMS):

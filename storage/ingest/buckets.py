@@ -84,7 +84,7 @@ def plan_buckets(counts: npt.NDArray[np.uint32], stripes: StripeLayout) -> Bucke
 
 
 def _cut_stripe(counts: npt.NDArray[np.uint32]) -> Iterator[tuple[int, int]]:
-    """Yield the ends of the buckets of one stripe, and their entries."""
+    """Yield the end and the number of entries of each bucket of one stripe."""
     filled = running_sums(counts)
     pieces = max(1, -(-int(filled[-1]) // BUCKET_NNZ))
     share = -(-int(filled[-1]) // pieces)
@@ -150,7 +150,7 @@ class Column:
         return (self.read(lo, min(len(self), lo + _PIECE)) for lo in range(0, len(self), _PIECE))
 
     def sum(self, lo: int = 0, hi: int | None = None) -> float:
-        """Return the sum of entries with the bits of NumPy's pairwise sum, which adds halves whose lengths are multiples of eight."""
+        """Return the sum of entries, bit-identical to NumPy's pairwise sum, which adds halves whose lengths are multiples of eight."""
         hi = len(self) if hi is None else hi
         half = (hi - lo) // 16 * 8
         return float(self.read(lo, hi).sum()) if hi - lo <= _PIECE else self.sum(lo, lo + half) + self.sum(lo + half, hi)
@@ -241,9 +241,12 @@ _IN_MEMORY = 1 << 24
 class ColumnSummary:
     """Column tables and column factors of the scaling ``scale``, collected for some columns at a time.
 
-    ``folder`` holds long tables and, if ``resumable``, short ones too. ``missing`` counts the missing values of dense columns. ``weight``
-    says how often each row counts in factors. A store without a scaling stores, as column tables, the factors of the scalings that fits may
-    apply (`BlockStore.with_scale`) if they do not follow from other tables; they are NaN where a column's squares overflow.
+    * ``folder``: holds long tables and, if ``resumable``, short tables too.
+    * ``missing``: the number of missing values of each dense column.
+    * ``weight``: the number of times that each row counts in factors.
+
+    A store without a scaling stores column tables with the factors of the scalings that fits may apply (`BlockStore.with_scale`), if these
+    do not follow from other tables. Factors are NaN where a column's squares overflow.
     """
 
     def __init__(
@@ -319,14 +322,14 @@ class ColumnSummary:
 
 
 def _uneven(weight: Column) -> tuple[Column | None, bool]:
-    """Return the row weights, or None if all are equal, and, if they differ, whether none is 0."""
+    """Return two results: the row weights, or None if all are equal; and, if they differ, whether none is 0."""
     ends = [(part.min(), part.max()) for part in weight.pieces()]
     low, high = min(end[0] for end in ends), max(end[1] for end in ends)
     return (None, True) if low == high else (weight, bool(low > 0))
 
 
 def _sum_used(weight: Column) -> float:
-    """Return the sum of the non-zero weights, with the bits of NumPy's sum over all at once."""
+    """Return the sum of the non-zero weights, bit-identical to NumPy's sum over all weights at once."""
     count = sum(int(np.count_nonzero(part)) for part in weight.pieces())
     used, at = Column(count, np.float64, weight.path and weight.path.with_suffix(".used")), 0
     for part in weight.pieces():

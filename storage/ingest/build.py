@@ -37,8 +37,11 @@ _SUMS_SHARE = 4096  # columns whose tables are made together, as a part of the b
 class Extras:
     """Contents of the store beyond the data.
 
-    These are feature names, a group label per feature, column factors of another store (None: computed from these data), the content of
-    ``BlockMeta.info``, whether names were given separately, and the encoding of a table.
+    * ``names``: feature names; ``are_named``: whether they were given separately.
+    * ``groups``: a group label per feature.
+    * ``scale``: column factors of another store; None if they are computed from these data.
+    * ``info``: the content of ``BlockMeta.info``.
+    * ``encoding``: the encoding of a table.
     """
 
     names: list[str] | None
@@ -78,7 +81,7 @@ class Job:
         return Column(length, dtype, self.scratch.path(f"{name}.bin") if self.on_disk else None, width)
 
     def ends(self, name: str, lengths: str) -> Column:
-        """Return zero followed by the end of each text; ``lengths`` names the array of blocks with the bytes of each."""
+        """Return zero followed by the end of each text. ``lengths`` names the array in blocks that holds the bytes of each text."""
         column, row, at = self.column(name, self.spool.n_rows + 1, np.int64), 1, 0
         for handle in self.spool.handles:
             ends = at + np.cumsum(handle.get(lengths), dtype=np.int64)
@@ -204,7 +207,7 @@ def _run_ahead(pool: ThreadPoolExecutor, width: int, make: Callable[[int], T], i
 
 
 def _is_heavy(stripes: StripeLayout, s: int, counts: Counts) -> bool:
-    """Return whether a stripe has several chunks but only one column with entries, which are then in order already."""
+    """Return whether a stripe has several chunks but only one column with entries, which are then already in order."""
     columns = counts[int(stripes.edges[s]) : int(stripes.edges[s + 1])]
     return bool(stripes.nnz[s] > stripes.chunk and np.count_nonzero(columns) == 1)
 

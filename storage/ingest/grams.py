@@ -155,7 +155,7 @@ def _choose_dtype(url: str | os.PathLike[str], wanted: str, single: bool, found:
 
 
 def _scan_kernel(grams: "_Grams", q: int) -> tuple[str, bool]:
-    """Make the first pass over a kernel: return the sha256 of its values, and whether float32 represents them all."""
+    """Make the first pass over a kernel. Return the sha256 of its values, and whether float32 represents all values."""
     digest, single, scale = hashlib.sha256(f"{grams.n}".encode()), True, 0.0
     spans = [slice(a, min(grams.n, a + _TILE)) for a in range(0, grams.n, _TILE)]
     for rows in spans:

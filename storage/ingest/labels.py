@@ -23,7 +23,7 @@ _TRUTH = {"true": True, "false": False}
 
 
 def tidy_label(label: UserData) -> Label:
-    """Return a label as text, truth value or Python number: an int if possible, or text if float64 cannot represent it."""
+    """Return a label as text, truth value or Python number. Numbers are ints if possible, and texts if float64 cannot represent them."""
     if isinstance(label, str | bool | np.bool_):
         return label if isinstance(label, str) else bool(label)
     if isinstance(label, int | np.integer):
@@ -33,7 +33,7 @@ def tidy_label(label: UserData) -> Label:
 
 
 def check_declared(labels: Iterable[Any] | None) -> tuple[Label, ...] | None:
-    """Sort declared labels. Raises SchemaError if one is not a finite number or text, both occur, or there are none."""
+    """Sort declared labels. Raises SchemaError if a label is not a finite number or text, both kinds occur, or there are none."""
     if labels is None:
         return None
     tidied = [tidy_label(label) for label in labels]
@@ -122,7 +122,7 @@ class Distinct:
 
 
 class Labels(Distinct):
-    """Labels of a source in which they may be names; ``declared`` are the only ones allowed."""
+    """Labels of a source in which they may be names. If ``declared`` is given, only its labels are allowed."""
 
     declared: tuple[Label, ...] | None = None
 
@@ -181,9 +181,13 @@ class Tasks(Distinct):
 class Target:
     """Collects the labels of a source during reading, then converts them to codes.
 
-    ``task`` is "classification", "regression" or "auto"; ``declared`` are the only labels allowed. ``numbers`` are distinct labels of a
-    source whose format has numeric labels, which blocks hold directly; ``met`` are those of other sources. ``tasks`` are the tasks, and
-    ``missing_words`` the texts for a missing value. ``drops_missing`` leaves out rows without a target, of which there are ``n_dropped``.
+    * ``task``: "classification", "regression" or "auto".
+    * ``declared``: the only labels allowed, if given.
+    * ``numbers``: distinct labels of a source whose format has numeric labels; blocks hold these labels directly.
+    * ``met``: distinct labels of other sources.
+    * ``tasks``: the tasks.
+    * ``missing_words``: texts for a missing value.
+    * ``drops_missing``: whether rows without a target are left out; ``n_dropped`` is their number.
     """
 
     task: str = "classification"
@@ -209,8 +213,8 @@ class Target:
         return np.array(self.declared, dtype=np.float64)
 
     def add_numbers(self, values: Vector, fault: Fault) -> None:
-        """Record the labels of some rows of a source with numeric labels. Raises DataError if one is beyond 2^53, or there are too many for
-        classes.
+        """Record the labels of some rows of a source with numeric labels. Raises DataError if a label exceeds 2^53, or there are too many
+        for classes.
         """
         if self.task == "regression":
             return

@@ -48,7 +48,7 @@ ENDINGS = {
     "mat": (".mat",),
     "fasta": (".fasta", ".fa", ".fna", ".faa"),
 }
-"""Formats by the ending of a name, which may be followed by that of a compression; a name without an ending is SVMlight text."""
+"""Formats by the ending of a name. The ending of a compression may follow. A name without an ending is SVMlight text."""
 
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zstd")
 _TEXTS = ("svmlight", "csv", "tsv", "fasta", "strings")
@@ -135,9 +135,7 @@ def _kind(source: UserData, options: Options) -> str:
 
 
 def guess_format(name: str) -> str:
-    """Return the format given by the ending of a name, which may be followed by that of a compression. Raises SchemaError for an unknown
-    ending.
-    """
+    """Return the format given by the ending of a name; the ending of a compression may follow. Raises SchemaError for an unknown ending."""
     ending = _ending(name)
     if not ending or ending in _SUFFIXES:
         return _SUFFIXES.get(ending, "svmlight")

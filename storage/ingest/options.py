@@ -57,8 +57,11 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 class Options:
     """Checked options that can change the stored bytes (the number of jobs cannot); `gramplane.storage.ingest.ingest` explains them.
 
-    ``follow``, ``encoding`` and ``guided`` come from the store given as ``like``: the roles of columns, the encoding, and the source
-    columns of its features.
+    Three of them come from the store given as ``like``:
+
+    * ``follow``: the roles of columns.
+    * ``encoding``: the encoding.
+    * ``guided``: the source columns of its features.
     """
 
     format: str = "auto"
@@ -120,7 +123,7 @@ class Options:
 
     @cached_property
     def guided(self) -> list[str] | None:
-        """Columns of the followed source from which its features come; None if their names are not known."""
+        """Columns of the followed source from which its features are made; None if their names are not known."""
         if self.guide is None or self.table_encoding is not None:
             return None if self.table_encoding is None else [column.name for column in self.table_encoding.sources]
         # Names that were given aside do not tell which columns of the source they are of.
@@ -219,7 +222,7 @@ def check_integer(name: str, value: object, low: int, high: int) -> int:
 
 
 def _check_columns(name: str, columns: Iterable[str] | str) -> tuple[str, ...]:
-    """Return names of columns: a list, or one name. Raises SchemaError if one is not text or is repeated."""
+    """Return names of columns: a list, or one name. Raises SchemaError if a name is not text or is repeated."""
     names = (columns,) if isinstance(columns, str) else tuple(columns)
     for k, column in enumerate(names):
         if not isinstance(column, str):

@@ -1,4 +1,4 @@
-"""The plan of an ingest: memory and disk it will need, from the declarations of the source, the options and the budget."""
+"""The plan of an ingest: the memory and disk that it needs, from the declarations of the source, the options and the budget."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -34,8 +34,11 @@ _STORED, _SCRATCHED = 12, 32  # bytes at most per entry of a sparse matrix: in t
 class Sizes:
     """Sizes declared by a source; None if they are known only after reading.
 
-    These are the sizes of the features (for sparse ones an upper bound of the entries), bytes of the source, an upper bound of the bytes on
-    scratch (0 if all stays in memory), memory of the process during reading, and the number of covariates.
+    * ``rows``, ``columns``, ``entries``: sizes of the features; for sparse features an upper bound of the entries.
+    * ``nbytes``: bytes of the source.
+    * ``scratch``: an upper bound of the bytes on scratch, 0 if all data stay in memory.
+    * ``holds``: memory of the process during reading.
+    * ``covariates``: number of covariates.
     """
 
     rows: int | None = None
@@ -103,7 +106,7 @@ def _total_bytes(holds: list[dict[str, Any]], options: Options, outside: Sequenc
 
 
 def _plan_layout(kind: str, sizes: Sizes, options: Options) -> dict[str, Any]:
-    """Return what is known of the store: stripes of dense data from their shape, of sparse data from their bytes alone."""
+    """Return what is known of the store: stripes of dense data follow from their shape, stripes of sparse data from their bytes."""
     layout: dict[str, Any] = {"layout": options.layout, "stripe_bytes": options.stripe_bytes, "store_bytes_at_most": None}
     if kind == "dense" and sizes.rows and sizes.columns:
         items = {"auto": (8, 4), "float64": (8,), "float32": (4,)}[options.dtype]
@@ -150,12 +153,14 @@ def _in_chunks(length: int) -> int:
 
 
 _COLUMN_TABLES, _ROW_TABLES, _DESCRIPTIONS, _LISTED = 128, 32, 1 << 16, 128
-"""Bytes in a store besides the data: tables and the name of a column, tables of a row, all ``zarr.json`` with a short manifest, and a
-further object in the manifest.
+"""Bytes in a store in addition to the data: tables and the name of a column; tables of a row; all ``zarr.json`` with a short manifest; and
+a further object in the manifest.
 """
 
 _LINE_TABLES = 20
-"""The same for a line of text, which has at least two bytes: few tables, and the letter of a sequence. Entries of a line take more."""
+"""Bytes of the tables for a line of text, which has at least two bytes: few tables, and the letter of a sequence. Entries of a line take
+more.
+"""
 
 
 def _held_while_writing(kind: str, sizes: Sizes, options: Options, jobs: int) -> list[dict[str, Any]]:
@@ -234,7 +239,7 @@ def _of_groups(source: Table, rows: int, holds: list[dict[str, Any]], options: O
 
 
 def _with_features(sizes: Sizes, source: Table, cells: int | None, options: Options) -> Sizes:
-    """Add the features of a table whose columns are not all numbers: their blocks exist in addition to those of the rows read."""
+    """Add the features of a table whose columns are not all numbers. Their blocks exist in addition to the blocks of the rows read."""
     if source.n_cols is None or options.table_encoding is not None:
         known = source.n_cols is not None and source.n_cols <= len(source.columns)
         sizes.scratch = sizes.scratch + 8 * cells if known and sizes.scratch is not None and cells is not None else None
@@ -268,7 +273,7 @@ def _blocks_held(nbytes: int, options: Options) -> list[dict[str, Any]]:
 
 
 def _of_pieces(sizes: Sizes, scratch: int, options: Options, sparse: bool = False) -> Sizes:
-    """Return the sizes for data in memory, which do not count themselves; small blocks stay in memory, too."""
+    """Return the sizes for data in memory, which are not counted themselves. Small blocks stay in memory, too."""
     sizes.holds += _blocks_held(sizes.nbytes or 0, options)
     sizes.scratch = scratch
     sizes.holds.append(_rows_at_hand(16, 0 if sparse else sizes.columns, options))

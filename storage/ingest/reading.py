@@ -57,8 +57,12 @@ class ColumnCounts:
 class Reading:
     """Result of the first phase.
 
-    It has the blocks in row order, the labels found, the entries per index as written in the source with the smallest and largest index
-    (all three for sparse sources only), the number of columns if the source knows it, and for tables the readers of the columns.
+    * ``handles``: the blocks in row order.
+    * ``target``: the labels found.
+    * ``counts``, ``lowest``, ``highest``: for sparse sources, the entries per index as written in the source, and the smallest and
+      largest index.
+    * ``n_cols``: the number of columns if the source knows it.
+    * ``coder``: for tables, the reader of the columns.
     """
 
     handles: list[Handle] = field(default_factory=list)
@@ -82,8 +86,12 @@ class Reading:
 class Source(ABC):
     """An input that can be read.
 
-    It has a name (used in messages and stored), a format, whether it is stored as sparse, its feature names, for a file its content, for a
-    table the reader of its columns, and messages about it.
+    * ``name``: used in messages and stored.
+    * ``format``: its format; ``sparse``: whether it is stored as sparse.
+    * ``names``: its feature names.
+    * ``digest``: for a file, its content.
+    * ``coder``: for a table, the reader of its columns.
+    * ``messages``: messages about it.
     """
 
     name: str
@@ -112,8 +120,8 @@ class Source(ABC):
 
 
 class RowSource(Source):
-    """A source that yields rows (all formats except text): its number of columns, and the approximate bytes of its blocks, if known in
-    advance.
+    """A source that yields rows (all formats except text). ``n_cols`` is its number of columns, and ``nbytes`` the approximate size of its
+    blocks, if known in advance.
     """
 
     n_cols: int | None
@@ -149,7 +157,7 @@ class RowSource(Source):
 
 
 def read_blocks(reading: Reading, blocks: Iterable[Block], scratch: Scratch, small: bool, phase: str = "read") -> Reading:
-    """Keep blocks in memory if they are small, else in the scratch folder; blocks left there by a killed ingest are not read again."""
+    """Keep blocks in memory if they are small, else in the scratch folder. Blocks left there by a killed ingest are not read again."""
     done = scratch.notes(phase)
     if done:
         reading.handles = [Handle.from_json(scratch.folder, fields) for fields in done[-1]["blocks"]]
@@ -282,7 +290,7 @@ def sparse_block(x: sp.csr_array, dtype: str, fault: CellFault) -> Block:
 
 
 def check_width(found: int, options: Options, name: str, sparse: bool = False) -> None:
-    """Raise SchemaError, with both numbers, if a source does not have the declared number of columns; a sparse one may have fewer."""
+    """Raise SchemaError, with both numbers, if a source does not have the declared number of columns; a sparse source may have fewer."""
     if options.table_encoding is not None and options.missing in FILLS and found == len(options.table_encoding.sources):
         return  # features that say what is missing are added
     if options.n_features not in (None, found) and (not sparse or options.n_features < found):
@@ -292,7 +300,7 @@ def check_width(found: int, options: Options, name: str, sparse: bool = False) -
 
 
 def check_row_fits(columns: int, options: Options, name: str) -> None:
-    """Raise SchemaError, with both sizes, if a single dense row, with what is computed from it, exceeds the budget."""
+    """Raise SchemaError, with both sizes, if a single dense row, together with the data computed from it, exceeds the budget."""
     need = ROW_BYTES * columns
     if need > options.budget:
         row = f"to read one row takes {need} bytes, more than the budget of {options.budget}"

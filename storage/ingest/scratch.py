@@ -43,9 +43,10 @@ def boot_id() -> str:
 class Scratch:
     """A locked folder with a journal; use it as a context manager.
 
-    The folder is created if absent; it must be empty or one of ours. A journal of another ``identity`` (source and options), or of another
-    boot, is discarded together with all other files. ``resume`` keeps what a killed ingest left, and ``resumed`` says whether there was
-    something. Raises RunLocked if another process is writing here; SchemaError if the folder holds other files.
+    The folder is created if absent; it must be empty or a scratch folder of gramplane. A journal of another ``identity`` (source and
+    options), or of another boot, is discarded together with all other files. ``resume`` keeps the files that a killed ingest left;
+    ``resumed`` says whether there were any. Raises RunLocked if another process is writing here; SchemaError if the folder holds other
+    files.
     """
 
     def __init__(self, folder: Path, identity: Mapping[str, Any], *, resume: bool) -> None:
@@ -71,7 +72,7 @@ class Scratch:
         self._append(self._head)
 
     def _read(self) -> list[dict[str, Any]] | None:
-        """Return the entries of the journal; None unless it was begun for the same data and options in this boot."""
+        """Return the journal's entries, or None if it belongs to other data or options, or was begun before the last reboot."""
         notes = read_json_lines(self.folder / _JOURNAL)
         return notes[1:] if notes and notes[0] == json.loads(json.dumps(self._head)) else None
 
@@ -133,11 +134,11 @@ def _lock_folder(folder: Path, held: ExitStack) -> None:
 
 
 def private_folder(parent: Path, prefix: str, *, make: bool) -> Path:
-    """Return this user's folder from an earlier attempt, or a new one (created only if ``make``) with a random name and access for this
-    user only.
+    """Return this user's folder from an earlier attempt, or a new folder with a random name and access for this user only. It is created
+    only if ``make``.
 
     A predictable name would let another user of the computer put a folder or a link there first. ``prefix`` is the start of the name and
-    tells what is in the folder.
+    indicates the content of the folder.
     """
     if not make:
         return _own_folder(parent, prefix) or parent / f"{prefix}.ingest"
@@ -175,7 +176,7 @@ def _sweep_abandoned(parent: Path, prefix: str) -> None:
 
 @contextmanager
 def _take_turns(parent: Path) -> Iterator[None]:
-    """Hold the folder itself briefly; if that fails for a second (another user holds it), continue without."""
+    """Hold the folder itself briefly. If that fails for a second because another user holds it, continue without it."""
     fd = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for _ in range(100):
@@ -189,7 +190,7 @@ def _take_turns(parent: Path) -> Iterator[None]:
 
 
 def sweep_scratch(folder: Path) -> None:
-    """Remove the scratch of an ingest that was killed after its last step; other folders and those in use are kept."""
+    """Remove the scratch of an ingest that was killed after its last step. Other folders, and folders in use, are kept."""
     if folder.is_dir():
         with suppress(RunLocked, SchemaError), Scratch(folder, {}, resume=False):
             pass

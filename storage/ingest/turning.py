@@ -1,4 +1,4 @@
-"""Sparse matrices in files as rows, in pieces; those stored by columns are transposed through buckets of rows on scratch."""
+"""Reads sparse matrices in files row by row, in pieces. Matrices stored by columns are transposed through buckets of rows on scratch."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ class Compressed:
 
 @dataclass(frozen=True)
 class CompressedPiece:
-    """Consecutive rows (of CSR; columns of CSC): the first one, and their pointers."""
+    """Consecutive rows of a CSR matrix, or columns of a CSC matrix: ``first`` is the first of them, ``pointers`` are their pointers."""
 
     source: Compressed
     first: int
@@ -111,8 +111,8 @@ class _Handle:
 
 
 def check_turning(source: Compressed, options: Options) -> None:
-    """Raise DataError, with the bytes and the budget, for a matrix by columns with so many rows that the tables for transposing it exceed
-    half of the budget.
+    """Raise DataError, with the bytes and the budget, for a matrix stored by columns whose tables for transposing exceed half of the
+    budget. This happens with many rows.
     """
     need = 0 if source.form == "csr" else TURNED_ROW_BYTES * source.shape[0]
     if need > options.budget // 2:

@@ -107,7 +107,7 @@ def _read_file(file: Path, remedy: str | None) -> Json:
 
 
 def read_lines(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Yield each line of a sealed history with its entry; an incomplete last line, left by a killed writer, is skipped.
+    """Yield each line of a sealed history with its entry. An incomplete last line, left by a killed writer, is skipped.
 
     Raises DigestMismatch for a damaged line.
     """
@@ -167,7 +167,7 @@ class StepManifest:
 
     @property
     def key(self) -> str:
-        """sha256 (hex) of step, inputs and parameters; steps with the same key do the same work."""
+        """The sha256 (hex) of step, inputs and parameters. Steps with the same key do the same work."""
         return hashlib.sha256(canonical_json([self.step, dict(self.inputs), dict(self.params)])).hexdigest()
 
     @classmethod
@@ -218,7 +218,7 @@ def read_step_json(path: str | os.PathLike[str]) -> Json:
 
 
 def digest_of(path: str | os.PathLike[str]) -> str:
-    """Return the digest of a path or URL: that of the manifest of a store or model, or the sha256 of a file or of a folder's files.
+    """Return the digest of a path or URL: the digest in the manifest of a store or model, or the sha256 of a file or of a folder's files.
 
     Raises MissingBlock if there is nothing.
     """

@@ -29,7 +29,9 @@ def write_model(url: str | os.PathLike[str], record: object) -> str:
 
 
 def _clear_place(objects: Objects) -> None:
-    """Remove an existing model, or the remains of an unfinished one. Raises an error that names anything else found there."""
+    """Remove an existing model, or the remains of an unfinished one. Raises an error if the folder holds other files; the message names one
+    of them.
+    """
     keys = set(objects.listing())
     inside = keys or objects.folders()  # (empty folders, and links to folders, hold no keys)
     if inside and model_class(objects.url) is None:
@@ -44,7 +46,7 @@ def _clear_place(objects: Objects) -> None:
 
 
 def _foreign_files(objects: Objects) -> set[str]:
-    """Return the files that a finished model does not list; of an unfinished model this is not known."""
+    """Return the files in the folder that the model's list does not contain. An unfinished model has no list; the result is then empty."""
     try:
         listed, _ = read_seal(objects)
     except StorageError:

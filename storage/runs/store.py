@@ -110,9 +110,9 @@ class RunStore:
     def begin(cls, path: str | os.PathLike[str], config: Mapping[str, Any]) -> Iterator["RunStore"]:
         """Hold the folder of a run from its creation on; it may exist already with the same configuration.
 
-        If several processes begin one run at the same time, one creates it, and the others see its lock before anything else. ``born`` says
-        whether this call wrote the configuration. Raises RunLocked if another process holds it, naming pid, host and start time; OtherRun,
-        with the differing keys, if the folder holds a run with another configuration; SchemaError if it holds other files.
+        If several processes begin one run at the same time, one creates it, and the others find its lock before anything else. ``born``
+        says whether this call wrote the configuration. Raises RunLocked, naming pid, host and start time, if another process holds the run;
+        OtherRun, with the differing keys, if the folder holds a run with another configuration; SchemaError if it holds other files.
         """
         run, requested = cls(_run_folder(path)), _plain_json(config)
         run._refuse_strangers()
@@ -191,7 +191,7 @@ class RunStore:
 
     @contextmanager
     def lock(self) -> Iterator["RunStore"]:
-        """Hold the run during the block; first remove what a killed writer left half-written or half-removed.
+        """Hold the run during the block. First remove files that a killed writer left half-written or half-removed.
 
         A finished run that cannot be written to (on a read-only disk, for example) needs no lock, because nothing is left to do.
         """

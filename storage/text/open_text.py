@@ -43,8 +43,8 @@ def detect_compression(path: Path) -> str | None:
 
 
 class Expanded(io.RawIOBase):
-    """A stream of ``kind`` "gzip", "bzip2", "xz" or "zstd"; damage and extreme compression ratios raise DataError. ``offset`` counts the
-    bytes of text so far.
+    """A decompressed stream of ``kind`` "gzip", "bzip2", "xz" or "zstd". Damage and extreme compression ratios raise DataError. ``offset``
+    is the number of bytes of text so far.
     """
 
     def __init__(self, raw: IO[bytes], kind: str, name: str) -> None:

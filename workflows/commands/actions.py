@@ -182,9 +182,7 @@ def tune_plan(
 
 
 def further_inputs(args: MethodArgs, store: str, path: Callable[[str], str], width: int | None, spell: Locator) -> dict[str, Any]:
-    """Return the given inputs that any method takes in addition to its data: stores by path, and contents of files about rows or
-    features.
-    """
+    """Return the additional inputs that the user gave: stores as paths, and the contents of files about rows or features."""
     from ...pipeline.registry import METHODS, check_inputs, extra_inputs
 
     known, given = extra_inputs(), args.inputs()

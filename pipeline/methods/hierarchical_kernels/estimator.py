@@ -49,7 +49,7 @@ class _Hierarchical(TaskEstimator):
         task
             ``(n_samples,)`` integers or strings: the task of each row, in any order.
         sample_weight
-            ``(n_samples,)`` counts of rows: factors of ``C``, also used in widths and traces.
+            ``(n_samples,)`` row counts: they multiply ``C``, and weight the rows in kernel widths and traces.
 
         Raises
         ------

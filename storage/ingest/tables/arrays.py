@@ -32,7 +32,7 @@ from .tabular import Table
 
 
 class ArraySource(RowSource):
-    """Features (n_rows, n_cols) and row tables ("y", "task", "weight" -> (n_rows,)) in memory, or mapped."""
+    """Features (n_rows, n_cols) and row tables in memory, or mapped. The row tables map "y", "task" and "weight" to vectors (n_rows,)."""
 
     format = "array"
 
@@ -96,7 +96,7 @@ def _check_csr(x: SparseMatrix, name: str) -> SparseMatrix:
 class DaskSource(RowSource):
     """A 2-D Dask array of dense or SciPy sparse blocks, whose chunk sizes may be unknown.
 
-    A row of blocks is computed at a time and must fit in memory. ``tables`` are "y", "task", "weight" -> vectors, NumPy or Dask.
+    A row of blocks is computed at a time and must fit in memory. ``tables`` maps "y", "task" and "weight" to vectors, NumPy or Dask.
     """
 
     format = "array"
@@ -214,7 +214,7 @@ def _as_array(array: FileArray | npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _check_declared(choice: "Choice", found: Mapping[str, Any], options: Options, name: str) -> None:
-    """Reject numbers of columns whose tables alone exceed the budget, because a shape takes only a few bytes and can declare any size."""
+    """Reject numbers of columns whose tables alone exceed the budget. A shape takes only a few bytes and can declare any size."""
     if not choice.sparse:
         shape = found[choice.key].shape
         if len(shape) == 2:

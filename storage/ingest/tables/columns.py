@@ -42,9 +42,11 @@ def partition_entries(
 ) -> None:
     """Sort entries stably by bucket.
 
-    ``lengths`` (n_rows,) are the entries per row; ``cols`` (nnz,) and ``words`` (nnz, w) are column, plus ``shift``, and value of each
-    entry. ``cells``, ``bits`` and ``edges`` determine buckets by column (see `_find_bucket`). Outputs: ``ends`` (n_buckets,), where each
-    bucket ends in ``records`` (nnz, 2 + w), the (column, row, value words), bucket after bucket.
+    * ``lengths`` (n_rows,): the number of entries per row.
+    * ``cols`` (nnz,), ``words`` (nnz, w): column and value of each entry; ``shift`` is added to the column.
+    * ``cells``, ``bits``, ``edges``: the buckets by column (see `_find_bucket`).
+    * ``ends`` (n_buckets,), output: where each bucket ends in ``records``.
+    * ``records`` (nnz, 2 + w), output: (column, row, value words), bucket after bucket.
     """
     width, buckets = words.shape[1], np.empty(cols.size, np.int32)
     ends[:] = 0
@@ -234,7 +236,7 @@ def gather_columns(x: npt.NDArray[Any], width: int, columns: npt.NDArray[np.uint
 def mix_words(
     words: npt.NDArray[Any], lines: int, width: int, step: int, exponent: np.uint64, one: np.uint64, lanes: npt.NDArray[np.uint64]
 ) -> np.uint64:
-    """Mix lines of ``width`` words, ``step`` words apart, into ``lanes``, 32 of uint64; a change of any single word always changes the
+    """Mix lines of ``width`` words, ``step`` words apart, into ``lanes``, 32 of uint64. A change of any single word always changes the
     result.
 
     Returns the bits that are set in any ``(word & exponent) + one``: if the exponent bits of a float are all ones (NaN or infinity), the

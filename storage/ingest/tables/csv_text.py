@@ -67,8 +67,8 @@ class CsvSource(Table):
             yield from (row for row in csv.reader(whole, delimiter=self._delimiter) if row)
 
     def _text_columns(self, columns: Sequence[str]) -> set[int]:
-        """Return columns whose first value is not a number, judging by the beginning of the text; the column readers later use
-        all of it.
+        """Return columns whose first value is not a number, judging by the beginning of the text. The column readers later use the whole
+        text.
         """
         texts = {k for k, column in enumerate(columns) if column in self._options.categorical}
         undecided = set(range(len(columns))) - texts
@@ -219,7 +219,7 @@ def is_too_wide(columns: int, options: Options) -> bool:
 
 
 def _columns_wanted(columns: Sequence[str], options: Options) -> int:
-    """Return the number of columns that are read: those chosen, or all that are not left out."""
+    """Return the number of columns that are read: the chosen columns, or all columns that are not left out."""
     chosen = options.guided if options.columns is None else options.columns
     return len(columns) - len(options.drop) if chosen is None else len(chosen) + len(options.row_columns(columns))
 
@@ -257,8 +257,11 @@ _LONGEST = 1 << 16  # bytes of a cell
 class WideRows:
     """Iterator of `WideRow` over a text whose header was read.
 
-    ``columns`` is the number of cells per row, ``texts`` are the columns kept as texts, and ``plain`` prepares the cells of a column, given
-    by name, for the number rules. Raises DataError, with the line, for a row with another number of cells, or a cell that is not a number.
+    * ``columns``: the number of cells per row.
+    * ``texts``: the columns kept as texts.
+    * ``plain``: a function that prepares the cells of a column, given by name, for the number rules.
+
+    Raises DataError, with the line, for a row with another number of cells, or a cell that is not a number.
     """
 
     def __init__(

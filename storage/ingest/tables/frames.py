@@ -32,7 +32,7 @@ def table_source(source: UserData, options: Options) -> Table | None:
 
 
 class FrameSource(Table):
-    """A data frame of any library in memory, or the ``outline`` of one that comes in parts, each of which must fit in memory."""
+    """A data frame of any library in memory, or the ``outline`` of a frame that comes in parts, each of which must fit in memory."""
 
     format = "array"
 

@@ -1,6 +1,6 @@
 """Files of tables in groups of rows (Parquet, Arrow).
 
-A group that fits in an eighth of the budget is read by rows. For a larger one, some columns at a time are written to scratch and combined
+A group that fits in an eighth of the budget is read by rows. For a larger group, some columns at a time are written to scratch and combined
 to rows from there, because pyarrow's memory for a group grows with the number of columns read together.
 """
 
@@ -145,8 +145,11 @@ _MAGIC = b"ARROW1\0\0"  # what a file for random access begins with, before a st
 
 
 class _Declared(NamedTuple):
-    """Content of a record batch header: its rows, its bytes in the file, and the decompressed bytes of each buffer (none if not
-    compressed).
+    """Content of a record batch header.
+
+    * ``rows``: its number of rows.
+    * ``nbytes``: its bytes in the file.
+    * ``unpacked``: the decompressed bytes of each buffer; empty if not compressed.
     """
 
     rows: int

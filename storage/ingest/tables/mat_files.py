@@ -1,8 +1,8 @@
 """Variables of MATLAB files of version 5 (saved with -v6 or -v7), unpacked to scratch piece by piece.
 
-A file is a sequence of elements, each with a type, a length and bytes; a compressed element contains one other. Of a matrix element, flags,
-lengths, name and then the numbers are read; these may be stored in a smaller type than their own. Declared lengths are never trusted: if
-they disagree with the bytes, the file is rejected.
+A file is a sequence of elements, each with a type, a length and bytes; a compressed element contains one other element. A matrix element
+has flags, lengths, a name and then the numbers, which may be stored in a smaller type than their own. Declared lengths are never trusted:
+if they disagree with the bytes, the file is rejected.
 """
 
 import struct

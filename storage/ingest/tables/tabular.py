@@ -28,8 +28,13 @@ _SHOWN = 20
 
 
 class Roles(NamedTuple):
-    """Positions of feature columns and row tables among the columns, tables given as arrays, the remaining columns, and messages about
-    columns that nobody asked for.
+    """Roles of the columns of a table.
+
+    * ``features``: positions of the feature columns.
+    * ``columns``: positions of the row tables.
+    * ``arrays``: row tables given as arrays.
+    * ``others``: the remaining columns.
+    * ``messages``: messages about columns that nobody asked for.
     """
 
     features: list[int]
@@ -40,7 +45,7 @@ class Roles(NamedTuple):
 
 
 def assign_roles(names: Sequence[str], options: Options, source: str, index: str | None = None) -> Roles:
-    """Assign the columns of a table, by name, to roles; ``index``, that of a frame, is left out unless the options name it.
+    """Assign the columns of a table, by name, to roles. ``index`` is the index of a frame, which is left out unless the options name it.
 
     Raises SchemaError if a named column does not exist, names repeat, or no feature is left.
     """
@@ -77,7 +82,7 @@ def _find(column: str, positions: dict[str, int], source: str) -> int:
 
 
 def _as_before(positions: dict[str, int], options: Options, source: str) -> list[int]:
-    """Return the positions of the columns from which another store has features, in its order."""
+    """Return the positions of the columns from which another store made its features, in that store's order."""
     assert options.guided is not None
     missing = [name for name in options.guided if name not in positions]
     if missing:
@@ -134,7 +139,9 @@ _LEVEL_SHARE = 16  # the levels of a column take at most this part of the budget
 class Table(RowSource):
     """Common part of the readers of tables: from columns to rows, with checks.
 
-    ``columns`` are the names of all columns, ``numbers`` those with a numeric type, and ``index`` the one that is the index of a frame.
+    * ``columns``: the names of all columns.
+    * ``numbers``: the columns with a numeric type.
+    * ``index``: the column that is the index of a frame.
     """
 
     def __init__(self, name: str, columns: Sequence[str], numbers: Sequence[int], options: Options, index: str | None = None) -> None:

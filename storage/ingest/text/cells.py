@@ -20,7 +20,7 @@ SHORT_ROWS = 1024  # Rows up to which the calls for a column take longer than co
 
 
 def plain_cells(column: Foreign, missing_words: Sequence[str], is_comma: bool) -> Foreign:
-    """Return part of a column of texts, empty in place of words for a missing value, and with decimal points in place of commas."""
+    """Return part of a column of texts. Words for a missing value become empty, and decimal commas become points."""
     import pyarrow as pa
 
     compute = _compute()
@@ -33,7 +33,7 @@ def plain_cells(column: Foreign, missing_words: Sequence[str], is_comma: bool) -
 
 
 def chunks_of_cells(columns: Sequence[Foreign]) -> list[Chunk]:
-    """Return parts of columns of texts as `chunk_of_cells` does; short columns of numerals only are converted together."""
+    """Return parts of columns of texts as `chunk_of_cells` does. Short columns that contain only numerals are converted together."""
     import pyarrow as pa
 
     if len(columns) > 1 and len(columns[0]) <= SHORT_ROWS:
@@ -54,7 +54,7 @@ def chunk_of_cells(column: Foreign) -> Chunk:
 
 
 def _numbers(column: Foreign) -> npt.NDArray[np.float64] | None:
-    """Return numerals as numbers, NaN if missing; None if a cell is a word or may be a name."""
+    """Return numerals as numbers, NaN if missing. Return None if a cell is a word or may be a name."""
     import pyarrow as pa
 
     compute = _compute()
@@ -196,7 +196,7 @@ def _round_product(w: np.uint64, q: int) -> float:
 
 @compile_kernel
 def to_double(w: np.uint64, q: int) -> float:
-    """Return the nearest float64 of w * 10^q, infinity above the largest; w is an integer of at most 19 decimal digits."""
+    """Return the nearest float64 of ``w * 10^q``; infinity above the largest float64. w is an integer of at most 19 decimal digits."""
     if w == _0:
         return 0.0
     if w <= _CLINGER and -22 <= q <= 22:

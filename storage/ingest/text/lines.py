@@ -12,8 +12,12 @@ OK, MORE, BAD_LABEL, UNKNOWN_LABEL, MISSING_COLON, BAD_INDEX, INDEX_LOW, INDEX_H
 """Status of a call. MORE means: stop, read the deferred numbers, call again."""
 
 AT, ROWS, NNZ, LINES, DEFERRED, LOWEST, HIGHEST, EXACT32, N_STATE = range(9)
-"""Positions in ``state``: next (or invalid) byte; rows, entries, line ends and deferred numbers of this call; smallest and largest index so
-far; and 1 while float32 represents every value.
+"""Positions in ``state``:
+
+* the next (or invalid) byte;
+* rows, entries, line ends and deferred numbers of this call;
+* the smallest and the largest index so far;
+* 1 while float32 represents every value.
 """
 
 _SPACE, _TAB, _CR, _LF, _HASH, _PLUS, _MINUS, _DOT, _COLON = 32, 9, 13, 10, 35, 43, 45, 46, 58
@@ -25,10 +29,13 @@ Pair = tuple[Any, int]
 
 
 class Rules(NamedTuple):
-    """Rules for lines: smallest and largest index, whether values are first rounded to float32, whether ``qid:`` is ignored, the labels
-    allowed (empty: any), and whether there are labels.
+    """Rules for lines.
 
-    Without labels, a first word without a colon is ignored.
+    * ``low``, ``high``: smallest and largest index.
+    * ``single``: whether values are first rounded to float32.
+    * ``skip_qid``: whether ``qid:`` is ignored.
+    * ``declared``: the labels allowed; empty for any label.
+    * ``labelled``: whether there are labels. Without labels, a first word without a colon is ignored.
     """
 
     low: int
@@ -40,9 +47,11 @@ class Rules(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """Output arrays: entries and label of each row, index and value of each non-zero entry, and the numbers left to the exact parser.
+    """Output arrays.
 
-    The latter are (first byte, end, position in ``vals``, or -1 - row for a label).
+    * ``lengths``, ``labels``: number of entries and label of each row.
+    * ``cols``, ``vals``: index and value of each non-zero entry.
+    * ``deferred``: numbers left to the exact parser: first byte, end, and position in ``vals`` (or -1 - row for a label).
     """
 
     lengths: npt.NDArray[np.int32]
@@ -186,7 +195,7 @@ def _defer_number(lines: Lines, state: npt.NDArray[np.int64], p: int, q: int, pl
 
 @compile_kernel
 def _read_label(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, state: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """Read the label at p; return the status and the position after it, or of the error."""
+    """Read the label at p. Return the status, and the position after the label or of the error."""
     value, q, kind = _read_number(buf, p)
     if kind == _BAD or not _ends_token(buf[q]):
         return BAD_LABEL, p
@@ -211,7 +220,7 @@ def _pass_label(buf: npt.NDArray[np.uint8], p: int) -> int:
 
 @compile_kernel
 def _read_entries(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, state: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """Read index:value pairs up to a line end or comment; return the status and the position there, or of the error."""
+    """Read index:value pairs up to a line end or comment. Return the status, and the position there or of the error."""
     previous, nnz, exact32 = np.int64(-1), state[NNZ], True
     while True:
         while _is_space(buf[p]):
@@ -253,7 +262,7 @@ def _read_entries(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines
 
 @compile_kernel
 def _read_row(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, state: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """Read one row; nothing of it is counted unless all of it is valid."""
+    """Read one row. If any part of the row is invalid, nothing of it is counted."""
     first, waiting = state[NNZ], state[DEFERRED]
     status, q = OK, p
     if rules.labelled:

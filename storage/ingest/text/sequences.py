@@ -1,4 +1,4 @@
-"""Sequences for string kernels: FASTA, or one string per line, with labels, to a store of sequences.
+"""Sequences for string kernels: reads FASTA, or one string per line, with labels, into a store of sequences.
 
 A store of sequences is a block store without columns: it has rows, target and tables as usual, and the concatenated letters
 (`BlockStore.sequences`).

@@ -117,8 +117,8 @@ class Spool:
         return all(handle.arrays[name].dtype == np.float32 for handle in self.handles)
 
     def between(self, lo: int, hi: int) -> Iterator[tuple[Handle, int, int, int]]:
-        """Yield the blocks that hold rows ``lo:hi``, each with its first and last wanted row (within the block) and the row number of the
-        first.
+        """Yield the blocks that hold rows ``lo:hi``. Each comes with its first and last wanted row (within the block), and the number of
+        the first wanted row.
         """
         first = int(np.searchsorted(self.starts, lo, side="right")) - 1
         for handle, start, end in zip(self.handles[first:], self.starts[first:].tolist(), self.starts[first + 1 :].tolist(), strict=False):

@@ -88,7 +88,7 @@ class LineParser:
             self.buffer[:carried] = self.buffer[end:have]
 
     def _fill(self, stream: Readable, have: int) -> tuple[int, int]:
-        """Read after the ``have`` bytes kept; return the bytes now in the buffer, and the end of the last whole line."""
+        """Read after the ``have`` bytes kept. Return the number of bytes now in the buffer, and the end of the last whole line."""
         while True:
             capacity = self.buffer.size - _SPARE
             while have < capacity and (got := stream.readinto(self.buffer[have:capacity].data)):
@@ -215,8 +215,11 @@ _LINE_END = b"\n"
 
 
 class TextPiece(NamedTuple):
-    """Some rows of a text in CSR form (indices from zero), with their labels as written, the bytes and lines of the text up to the end of
-    the piece, and whether the text ends there.
+    """Some rows of a text in CSR form (indices from zero).
+
+    * ``y``: the labels as written.
+    * ``end``, ``lines``: bytes and lines of the text up to the end of the piece.
+    * ``last``: whether the text ends there.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -242,10 +245,10 @@ class Consumed(NamedTuple):
 class RowText:
     """Reads SVMlight text from a file (plain or compressed) or standard input ("-").
 
-    Rows have ``n_features`` columns, with one of ``labels`` (numbers; None: any number), and indices from one or zero. ``consumed`` is the
-    text processed so far. A text opened at a later position is still read from its beginning, at some GB/s, so that this is known and can
-    be compared (see `expect`). ``ended`` says whether the last piece was taken. Raises SchemaError if the number of features is not a
-    positive integer, or labels are not numbers.
+    Rows have ``n_features`` columns, one of the ``labels`` (numbers; None: any number), and indices that count from one or zero.
+    ``consumed`` is the text processed so far. A text opened at a later position is still read from its beginning, at some GB/s, so that
+    ``consumed`` is known and can be compared (see `expect`). ``ended`` says whether the last piece was taken. Raises SchemaError if the
+    number of features is not a positive integer, or labels are not numbers.
     """
 
     def __init__(self, source: str, n_features: int, labels: Iterable[Label] | None = None, zero_based: bool = False) -> None:
@@ -342,13 +345,13 @@ class RowText:
             raise DigestMismatch(f"{self.name}: {begin} instead of {known.crc:08x}: the text was changed; start a new run with it")
 
     def expect(self, known: "Consumed") -> None:
-        """Require that the text, opened at the end of what was consumed, still begins with that; otherwise opening it is an error."""
+        """Require that the text still begins with the consumed text ``known``. If it does not, opening the text is an error."""
         self._known = known
 
     def confirm(self) -> None:
-        """Check that the consumed text is unchanged; it is read again if the file was written to since it was opened.
+        """Check that the consumed text is unchanged. It is read again if the file was written to since it was opened.
 
-        Raises DigestMismatch if it was changed; DataError if the file is shorter now.
+        Raises DigestMismatch if the text has changed; DataError if the file is shorter now.
         """
         if self._file_stamp() == self._stamp:
             return
