@@ -1,6 +1,6 @@
 """Loss functions, as classes for arrays and as numbers for compiled loops; all formulas of losses are in this module.
 
-With labels y = +-1 or targets y, decision values f, margins m = y f, costs C_i >= 0 and dual variables s = minus the slope in f:
+With labels y = +-1 or targets y, decision values f, margins m = y f, costs C_i >= 0 and dual variables s (the negative slope in f):
 
 ================  =============================  ===========================  ==========================================  ==========
 name              loss of a row                  s                            dual utility U(s)                           largest

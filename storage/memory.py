@@ -146,7 +146,7 @@ class MemoryBlocks(BlockSource):
         return plan_stripes(counts, self.meta.itemsize, stripe_bytes=self._stripe_bytes, entries=self._entries)
 
     def column_blocks(self) -> list[MemoryRef]:
-        """References to the column stripes, in feature order."""
+        """Return references to the column stripes, in feature order."""
         return self._blocks("columns", self._column_layout)
 
     def row_blocks(self) -> list[MemoryRef]:

@@ -170,7 +170,7 @@ def is_version(name: str) -> bool:
 
 
 def next_version(found: Versions | None, begun: Iterable[str] = ()) -> str:
-    """Return the name of the next version, after the existing ones and those that were ``begun``."""
+    """Return the name of the next version, after the existing versions and those that were ``begun``."""
     numbers = [int(name[1:]) for name in (*(found.digests if found else ()), *begun) if _NAME.fullmatch(name)]
     return f"v{1 + max(numbers, default=0)}"
 

@@ -148,7 +148,7 @@ def closed_form(problem: AlignmentProblem, loads: FloatArray, p: float) -> Float
 
     Closed forms exist for lam1 = 0; for lam2 = 0 or p = 1 (both divergences); for the squared distance at p = 2 and p = 1.5; and for KL at
     every p through the Lambert function: with c = lam2 p (p-1) / lam1, ``w = c eta^(p-1)`` solves ``w + log w = log c + (p-1) b / lam1``.
-    The loads are those of :meth:`AlignmentProblem.loads`. Raises ValueError if a weight is too large for float64.
+    The loads come from :meth:`AlignmentProblem.loads`. Raises ValueError if a weight is too large for float64.
     """
     lam1, lam2 = problem.lam1, problem.lam2
     with np.errstate(over="ignore", divide="ignore"):

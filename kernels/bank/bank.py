@@ -109,7 +109,7 @@ class PackedBank:
     # -- filling -----------------------------------------------------------------------------------------------------------
 
     def put(self, q: int, lo: int, hi: int, block: ArrayLike) -> None:
-        """Store raw entries K[lo : lo + r, hi : hi + c] of one kernel, or of m consecutive ones from q on. Raises ValueError for entries
+        """Store raw entries K[lo : lo + r, hi : hi + c] of one kernel, or of m consecutive kernels from q on. Raises ValueError for entries
         not finite in the bank's type.
 
         ``block``, ``(r, c)`` or ``(m, r, c)``, is either a square on the diagonal (lo = hi, r = c), of which only the upper triangle is

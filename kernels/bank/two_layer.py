@@ -51,7 +51,7 @@ def is_refused(exponents: FloatArray) -> bool:
 
 
 def block_layer(block: Array, weights: FloatArray) -> FloatArray:
-    """Return ``exp(sum_q weights_q K_q)`` of a block pair (k, rows, columns) in float64, with the same bits as :class:`BankLayer`."""
+    """Return ``exp(sum_q weights_q K_q)`` of a block pair (k, rows, columns) in float64, bit-identical to :class:`BankLayer`."""
     return exponentiate(combine_kernels(block, weights, np.float64))
 
 

@@ -205,7 +205,7 @@ class Panels:
         return cls(sparse.indptr, sparse.indices, sparse.data.astype(dtype), operator)
 
     def step(self, x: Block, out: Block, scale: float, centre: float, back: float) -> None:
-        """``out <- scale (A - centre I) x + back out``."""
+        """Compute ``scale * (A - centre * I) @ x + back * out`` into ``out``."""
         kind = self.data.dtype.type
         filter_step(self.indptr, self.indices, self.data, x, out, kind(scale), kind(centre), kind(back))
         if self.operator.factor is not None:

@@ -28,7 +28,7 @@ NONE = np.zeros(0)
 
 @compiled
 def sparse_dots(values: Array, rows: Array, starts: Array, u: Array, c: Array) -> None:
-    """c[j] += sum of values * u over column j, rows ascending."""
+    """Add the sum of ``values * u`` over column j, in ascending rows, to c[j]."""
     for j in range(c.size):
         total = c[j]
         for p in range(np.uint64(starts[j]), np.uint64(starts[j + 1])):

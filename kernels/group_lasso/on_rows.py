@@ -42,7 +42,7 @@ class RowSolution(NamedTuple):
     """The end of a solve.
 
     * ``copies``, ``(n_tasks, n_copies)``: v.
-    * ``slopes``, ``(n,)``: minus the derivative of each row's loss; once scaled, these are the dual variables.
+    * ``slopes``, ``(n,)``: the negative derivative of each row's loss; once scaled, these are the dual variables.
     * ``objective``, ``gap``: P, and P - D over these columns.
     * ``steps``: number of sweeps, Newton steps, proximal steps or interior-point steps.
     * ``stop``: ``"gap"``, ``"max_iter"`` or ``"no_progress"``.

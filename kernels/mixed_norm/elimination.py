@@ -295,7 +295,7 @@ def _factor(centred: FloatArray, given: FloatArray) -> tuple[FloatArray, list[in
 
 
 def separates_alone(column: FloatArray, y: FloatArray, has_bias: bool) -> bool:
-    """Whether one column separates the labels by a threshold (0 without a bias), apart from rows exactly at the threshold."""
+    """Return whether one column separates the labels by a threshold (0 without a bias), apart from rows exactly at the threshold."""
     up, down = column[y > 0], column[y < 0]
     if not has_bias:
         up, down = np.append(up, -down), np.zeros(1)

@@ -221,7 +221,7 @@ def point_pass(kind: int, f: FloatArray, y: FloatArray, cost: FloatArray, residu
 
 @compiled(reassociate=True)
 def balance_pass(kind: int, z: FloatArray, column: FloatArray, y: FloatArray, cost: FloatArray, g: float) -> tuple[float, float, float]:
-    """Return sum_i w_i u_i, minus its derivative in g, and sum_i |w_i u_i|, at z + g w."""
+    """Return sum_i w_i u_i at ``z + g * w``, its negative derivative in g, and sum_i |w_i u_i|."""
     balance, slope, mass = 0.0, 0.0, 0.0
     for i in range(z.size):
         w = column[i]
@@ -270,7 +270,7 @@ def target_point_pass(epsilon: float, delta: float, f: FloatArray, y: FloatArray
 def target_balance_pass(
     epsilon: float, delta: float, z: FloatArray, column: FloatArray, y: FloatArray, cost: FloatArray, g: float
 ) -> tuple[float, float, float]:
-    """Return sum_i w_i u_i, minus its derivative in g, and sum_i |w_i u_i|, at z + g w."""
+    """Return sum_i w_i u_i at ``z + g * w``, its negative derivative in g, and sum_i |w_i u_i|."""
     balance, slope, mass = 0.0, 0.0, 0.0
     for i in range(z.size):
         w = column[i]

@@ -92,7 +92,7 @@ def evaluate_block(matrix: Source, data: RowData, query: RowQuery) -> Sums:
 
 
 def balance_sums(matrix: Source, data: RowData, query: RowQuery) -> Sums:
-    """Return x'u, minus its derivative, and sum |x_i u_i| for a single unpenalised column x."""
+    """Return x'u, its negative derivative, and sum |x_i u_i| for a single unpenalised column x."""
     at = _At(matrix, data, query)
     return (np.array(at.passes.balance(at.z, at.columns.reshape(-1), at.y, at.cost, float(query.free[0]))),)
 

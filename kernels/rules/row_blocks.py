@@ -251,7 +251,6 @@ class SpreadRows(TaskRows):
         return HullRequest(COUNTS, task, zone=multiples, keep=keep, planes=tuple(q for q in range(MAX_PLANES) if bits >> q & 1))
 
     def rows_request(self, task: int, zone: IntArray) -> HullRequest:
-        """Return the request for the rows of a zone."""
         places = np.zeros(len(self.y), np.uint8)
         places[zone] = 1
         return HullRequest(ROWS, task, zone=places)

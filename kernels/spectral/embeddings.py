@@ -209,7 +209,7 @@ class EmbeddingState:
         return self.gap / max(abs(self.upper), MIN_POSITIVE) if np.isfinite(self.gap) else np.inf
 
     def coordinates(self, count: int, unit: float) -> np.ndarray:
-        """Return the map, ``(n, count)``, in units of the features; columns beyond the rank of K are zero."""
+        """Return the map, ``(n, count)``, in the unit of the features; columns beyond the rank of K are zero."""
         out = np.zeros((len(self.vectors), count))
         rank = min(count, len(self.spectrum))
         out[:, :rank] = self.vectors[:, :rank] * np.sqrt(unit * self.spectrum[:rank])

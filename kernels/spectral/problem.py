@@ -263,7 +263,6 @@ class PairConstraints:
         return np.stack([self.rows, self.cols, self.signs.astype(np.int64)], axis=1)
 
     def only(self, chosen: NDArray[np.bool_]) -> PairConstraints:
-        """Return some of the pairs."""
         return PairConstraints(self.n, self.rows[chosen], self.cols[chosen], self.signs[chosen])
 
 

@@ -199,7 +199,6 @@ def _compute_bias(problem: DualProblem, beta: FloatArray, g: FloatArray, ends: E
 def finish_solve(
     problem: DualProblem, beta: FloatArray, g: FloatArray, ends: Ends, converged: bool, steps: int, indefinite: bool, **details: float
 ) -> DualSolution:
-    """Return the solution at (beta, g)."""
     decision = g + problem.c if problem.ridge is None else g + problem.c - problem.ridge * beta
     ended = {"iterations": steps, "converged": converged, "violation": ends.violation, "indefinite": bool(indefinite), "details": details}
     return certified_solution(problem, beta, decision, _compute_bias(problem, beta, g, ends), **ended)

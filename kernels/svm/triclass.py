@@ -8,7 +8,7 @@ r"""The tri-class support vector machine: losses, assignments, and the convex pr
 with :math:`f = w'\phi(x) + b`, :math:`H_1(u) = \max(0, 1 - u)` and :math:`I_\varepsilon(u) = \max(0, |u| - \varepsilon)`. The rows belong
 to two classes, to neither class, or to the set U of unlabelled rows that may be either (source: Yang, "Sparse Learning Under Regularization
 Framework", PhD thesis, The Chinese University of Hong Kong, 2011, chapter 5, (5.2)). With :math:`r_i = c_i \lambda` the costs :math:`c_i`
-are those of a support vector machine. All values here are in units of :math:`J / \lambda`.
+are the costs of a support vector machine. All values here are divided by :math:`\lambda`, like :math:`J / \lambda`.
 
 The loss of an unlabelled row has three convex pieces, and an assignment t in {-1, 0, +1} picks one. For a given assignment, minimising J is
 a dual of :mod:`gramplane.kernels.svm.dual` in signed variables: targets y or t, boxes by sign, and a kink for rows at 0.

@@ -112,7 +112,7 @@ def _find_flat_point(
 
 @compiled(deferred=True)
 def inner_product(x: FloatArray, y: FloatArray) -> float:
-    """Return x'y."""
+    """Return ``x @ y``."""
     total = 0.0
     for k in range(x.size):
         total += x[k] * y[k]
@@ -121,7 +121,7 @@ def inner_product(x: FloatArray, y: FloatArray) -> float:
 
 @compiled(deferred=True)
 def add_scaled(x: FloatArray, a: float, y: FloatArray) -> FloatArray:
-    """Return x + a y."""
+    """Return ``x + a * y``."""
     out = np.empty(x.size)
     for k in range(x.size):
         out[k] = x[k] + a * y[k]
@@ -130,7 +130,7 @@ def add_scaled(x: FloatArray, a: float, y: FloatArray) -> FloatArray:
 
 @compiled
 def multiply(matrix: FloatArray, x: FloatArray) -> FloatArray:
-    """Return matrix x."""
+    """Return ``matrix @ x``."""
     return matrix @ x
 
 

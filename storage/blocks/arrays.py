@@ -16,7 +16,7 @@ from ..layout import table_chunk
 from ..objects import Bytes, Objects, as_bytes, describe_key, total_bytes
 
 MAX_CHUNK_BYTES = 512 << 20
-"""Largest chunk that a store may declare; larger ones are rejected before memory is allocated."""
+"""Largest chunk that a store may declare. Larger chunks are rejected before memory is allocated."""
 
 Record = dict[str, tuple[int, int]]
 """Written objects: key -> (bytes, crc32c)."""

@@ -51,7 +51,6 @@ def feature_names(names: Sequence[str], transformer: object, inputs: object) -> 
 
 
 def take_features(features: Foreign, order: Sequence[int]) -> Foreign:
-    """Return features in the given order."""
     return features[:, order] if sp.issparse(features) else np.take(features, order, axis=1)
 
 

@@ -104,11 +104,11 @@ class Source(ABC):
     messages: Sequence[str] = ()
 
     def hint(self) -> str | None:
-        """Cheap identity used for resuming; None if the source cannot be read twice."""
+        """Return a cheap identity used for resuming; None if the source cannot be read twice."""
         return self.identity()
 
     def identity(self) -> str | None:
-        """Identity by content, used to recognise finished work; None if the source cannot be read twice."""
+        """Return an identity by content, used to recognise finished work; None if the source cannot be read twice."""
         return None if self.digest is None else self.digest.value()
 
     @abstractmethod

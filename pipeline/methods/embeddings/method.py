@@ -194,7 +194,7 @@ def checked_edges(edges: np.ndarray, n: int) -> Edges:
 
 
 def store_labels(ctx: RunContext, extra: Mapping[str, Any]) -> Labels | None:
-    """Return the labels of a store with the mask of held-out ones; None if the store has no labels."""
+    """Return the labels of a store with the mask of held-out labels; None if the store has no labels."""
     data = ctx.data
     if not data.has_table("y"):
         return None

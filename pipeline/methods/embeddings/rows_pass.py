@@ -162,30 +162,30 @@ class GeometryPasses:
                 yield self.inner()
 
     def directions(self, *sent: object) -> Plan[Any]:
-        """Pass of one task that computes norm and directions of all rows, by products with one another or with their columns."""
+        """Return the pass of one task that computes norm and directions of all rows, by products with one another or with their columns."""
         n, d = self.data.n_rows, self.data.n_cols
         square = n if self.data.meta.kind == "sparse" else min(n, d)
         return self._pass("row-directions", whole_chunk, *sent, extra=40 * square**2, result=8 * n * self.count + 8)
 
     def means(self) -> Plan[Any]:
-        """Pass that sums the rows."""
+        """Return the pass that sums the rows."""
         return self._pass("row-means", sum_chunk, sums=True, result=8 * self.data.n_cols)
 
     def scatter(self, *sent: object) -> Plan[Any]:
-        """Pass that computes the scatter matrix of the rows."""
+        """Return the pass that computes the scatter matrix of the rows."""
         size = 8 * self.data.n_cols**2
         return self._pass("row-scatter", scatter_chunk, *sent, sums=True, extra=size, result=size)
 
     def products(self, *sent: object) -> Plan[Any]:
-        """Pass that multiplies the rows by a few columns."""
+        """Return the pass that multiplies the rows by a few columns."""
         return self._pass("row-products", project_chunk, *sent, result=8 * min(WHOLE_ROWS, self.data.n_rows) * self.width)
 
     def inner(self, *sent: object) -> Plan[Any]:
-        """Pass that multiplies the transposed rows by a few columns."""
+        """Return the pass that multiplies the transposed rows by a few columns."""
         return self._pass("row-inner", inner_chunk, *sent, sums=True, result=8 * self.data.n_cols * self.width)
 
     def norm(self, *sent: object) -> Plan[Any]:
-        """Pass that computes the squared norm of the Gram matrix by pairs of blocks."""
+        """Return the pass that computes the squared norm of the Gram matrix by pairs of blocks."""
         products = 32 * min(TILE_ROWS, WHOLE_ROWS) * WHOLE_ROWS
         return self._pass("row-norm", norm_chunk, *sent, blocks=self.pairs, sums=True, extra=products, result=8)
 

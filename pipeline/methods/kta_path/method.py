@@ -142,7 +142,7 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
             yield PathValues({"p": float(state.p[k])}, values[at], lambda at=at: [int(state.counts[at])])
 
     def tables(self, model: KernelModel, names: Sequence[str] | None = None, fit: tuple[KTAProblem, KTAState] | None = None) -> Tables:
-        """Return the kernels in the order in which they leave the path, last ones first; the points of the path; and the weights of the
+        """Return the kernels in the order in which they leave the path, last first; the points of the path; and the weights of the
         last kernels.
         """
         a, grid, counts = (model.arrays[name] for name in ("alignments", "p_grid", "n_active"))

@@ -89,7 +89,7 @@ def _moved_cuts(rules: SelectedRules, lattice: Lattice, values: dict[int, np.nda
 
 
 def refit_rules(rules: SelectedRules, lattice: Lattice, config: RuleConfig) -> SelectedRules:
-    """Return the rules with refitted weights and small ones dropped; unchanged if neither refit nor moved thresholds are enabled."""
+    """Return the rules with refitted weights, without small weights; unchanged if neither refit nor moved thresholds are enabled."""
     if not config.refit and not config.refine_cuts:
         return rules
     warm = (np.asarray(rules.weights @ np.linalg.pinv(lattice.root).T, np.float64), rules.bias)

@@ -214,7 +214,6 @@ class SignedPart:
     similarity: np.ndarray = field(compare=False, repr=False)
 
     def load(self) -> SignedRows:
-        """Return the rows."""
         bits, positive, alpha = self.bits, resolve(self.tables.positive), resolve(self.alpha)
         y = [np.where(positive[lo:hi] > 0, 1.0, -1.0) for lo, hi in bits.spans]
         values = [alpha[lo:hi] for lo, hi in bits.spans]

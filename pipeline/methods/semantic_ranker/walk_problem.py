@@ -96,7 +96,6 @@ class WalkProblem:
 
     @property
     def driver_items(self) -> tuple[Item, ...]:
-        """Memory of the driver."""
         system = (("matrix of the system, and its factors", 32 * self.inputs.data.n_rows**2),) if self.config.solver == "exact" else ()
         return (*walk_items(self.inputs.data, in_memory=self.in_memory), *system)
 

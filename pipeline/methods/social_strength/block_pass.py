@@ -395,7 +395,7 @@ def diagonals_pass(data: Any, specs: Sequence[Any]) -> Plan[list[Spans]]:
 
 
 def survey_pass(placed: Sequence[PlacedTile], sizes: Sizes, places: int, *broadcast: object) -> Plan[Survey]:
-    """Return the pass that computes the extremes of all users and the entries at given positions, each of which lies in one part."""
+    """Return the pass that computes the extremes of all users and the entries at given positions. Each position lies in one part."""
     k, n, block = sizes
     blocks = -(-n // block)
     extremes, entries = 16 * k * n + 512 * blocks, 8 * k * places + 256 * min(places, blocks * blocks)

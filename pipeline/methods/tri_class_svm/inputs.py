@@ -204,7 +204,7 @@ def resolve_kernel(
 def kernel_with_parameters(
     config: TriClassConfig, data: Rows | TextRows, held_out: np.ndarray | None = None, counts: np.ndarray | None = None
 ) -> str:
-    """Return the kernel expression of a kernel; one given by name gets gamma, degree and coef0 from the parameters."""
+    """Return the kernel expression of a kernel. A kernel given by name gets gamma, degree and coef0 from the parameters."""
     if config.kernel not in NAMED_KERNELS or config.kernel == "linear":
         return config.kernel
     gamma = repr(_resolve_gamma(config, data, held_out, counts))

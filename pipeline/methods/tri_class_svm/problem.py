@@ -161,7 +161,6 @@ class TriClassProblem:
 
     @property
     def search(self) -> SearchSettings:
-        """Settings of the search."""
         c = self.config
         return SearchSettings(c.algorithm, c.tol, c.inner_tol, c.max_iter, 1.0 / c.C, c.D)
 

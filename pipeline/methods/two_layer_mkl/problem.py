@@ -146,7 +146,7 @@ class TwoLayerProblem:
         return self.settings.items(n, k, memory)[0], working_set if self.layer_by_passes else whole, vectors
 
     def kernels(self, widths: np.ndarray) -> tuple[KernelSpec, ...]:
-        """Return all kernels, added ones last."""
+        """Return all kernels, added kernels last."""
         return (*self.specs, *(KernelSpec("rbf", (("gamma", float(width)),), None, self.config.normalize) for width in widths))
 
     def grams(self, widths: np.ndarray, resources: Resources) -> LayerGrams:

@@ -50,11 +50,11 @@ class GroupedTable(Table):
 
     @abstractmethod
     def group_rows(self, group: int) -> int:
-        """Rows of a group."""
+        """Return the number of rows of a group."""
 
     @abstractmethod
     def group_bytes(self, group: int) -> int:
-        """Upper bound of the bytes of a group, compressed and decompressed."""
+        """Return an upper bound of the bytes of a group, compressed and decompressed."""
 
     def stays_in_file(self, group: int) -> bool:
         """Return whether only the current rows of a group are in memory."""

@@ -138,7 +138,7 @@ class ParquetFolder(Table):
         return rows
 
     def identity(self) -> str | None:
-        """Identity by names and contents of the files."""
+        """Return an identity by names and contents of the files."""
         texts = [f"{path.name} {ParquetSource(path, self._options).identity()}" for path in self.paths]
         return f"folder:{hashlib.sha256(chr(10).join(texts).encode()).hexdigest()[:32]}"
 

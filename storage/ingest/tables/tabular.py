@@ -211,7 +211,7 @@ class Table(RowSource):
         return places
 
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
-        """Yield blocks of rows: features as numbers, nominal ones as codes."""
+        """Yield blocks of rows: features as numbers, nominal features as codes."""
         row = 0
         for x, tables in self.pieces(options):
             first, count = row, len(x)

@@ -66,7 +66,7 @@ class SvmlightSource(Source):
         return None if self.digest is None or self.packed else _TEXT_TO_MEMORY * self.digest.size
 
     def hint(self) -> str | None:
-        """Cheap identity used for resuming; ranges of a plain file have their own checksums."""
+        """Return a cheap identity used for resuming; ranges of a plain file have their own checksums."""
         if self.digest is None:
             return None
         return self.digest.value() if self.packed else f"file:{self.digest.size}"
