@@ -211,7 +211,7 @@ def test_groups(groups, message):
 
 @pytest.mark.parametrize(
     ("weight", "message"),
-    [([1.0, 2.0], r"needs one number for each of the 3 groups"), ([1.0, 0.0, 1.0], r"group weight\[1\] is 0\.0; weights are positive")],
+    [([1.0, 2.0], r"needs one number for each of the 3 groups"), ([1.0, 0.0, 1.0], r"group weight\[1\] is 0\.0; weights must be positive")],
 )
 def test_weights_of_groups(weight, message):
     refused(message, groups=np.arange(12) // 4, group_weight=weight)

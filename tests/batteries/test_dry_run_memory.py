@@ -211,7 +211,7 @@ def test_the_plan_of_a_fit_says_which_workers_are_large_enough(tmp_path):
     plan = run_method("mkl", {}, worker_memory="400MiB", **place).plan
     (note,) = plan["notes"]
     assert "gives it about 0 B" in note and plan["process_bytes_at_most"] > 400 << 20
-    enough = note.split("--worker-memory ")[1].split()[0]
+    enough = note.split("--worker-memory ")[1].split()[0].rstrip(",")
     plan = run_method("mkl", {}, worker_memory=enough, **place).plan
     assert "notes" not in plan and plan["process_bytes_at_most"] <= int(enough.removesuffix("MiB")) << 20
 

@@ -122,7 +122,7 @@ def test_the_choice_is_told_once_at_the_users_line(kind):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         kind(max_iter=2).fit(X, y)
-    said = [one for one in caught if "kernels on all features and on each of 45" in str(one.message)]
+    said = [one for one in caught if "kernels on all 45 features and on each of them" in str(one.message)]
     assert len(said) == 1 and said[0].filename == __file__ and said[0].category is UserWarning
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

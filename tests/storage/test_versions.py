@@ -256,7 +256,7 @@ def test_a_store_removed_and_made_again_is_not_what_was_opened(tmp_path):
     with pytest.raises(DigestMismatch, match="was replaced while it was read"):
         store.confirm()
     made(tmp_path / "s", 1)
-    with pytest.raises(DigestMismatch, match="nothing is made of a mixture"):
+    with pytest.raises(DigestMismatch, match="a mixture of both are not used"):
         store.confirm()
 
 

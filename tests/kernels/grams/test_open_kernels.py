@@ -65,7 +65,7 @@ def test_what_is_wrong_without_the_data_is_wrong_at_once(text, rule):
 
 
 def test_names_need_data_and_data_need_names():
-    for text, said in (("linear[a]", "kernel 'linear': column 'a' is a name"), ("rbf", "kernel 'rbf' needs the parameter 'gamma'")):
+    for text, said in (("linear[a]", "kernel 'linear': column 'a' is given by name"), ("rbf", "kernel 'rbf' needs the parameter 'gamma'")):
         with pytest.raises(ValueError, match=said):
             gram_block([KernelSpec.parse(text)], [[1.0, 2.0]])
     with pytest.raises(ValueError, match="kernel rbf reads columns, but the rows are strings"):

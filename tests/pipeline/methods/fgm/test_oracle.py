@@ -193,7 +193,7 @@ def test_degree_2_limit_is_that_of_its_explicit_map(loss, bias, gamma, coef0):
     X, y = problem(2, m=3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", "all . features are selected|accuracy of the training rows")
+        warnings.filterwarnings("ignore", "all . features are selected|training accuracy")
         machine = limit(X, y, 2, loss, bias, feature_map="poly2", gamma=gamma, coef0=coef0)
     mapped, _ = exact.poly2_map(X, gamma, coef0)
     mapped = mapped[:, np.any(mapped != 0, axis=0)]

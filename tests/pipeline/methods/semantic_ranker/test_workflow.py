@@ -81,7 +81,7 @@ def test_bad_tags_of_a_run(tmp_path, query, capsys):
     assert "the file has 39 lines" in capsys.readouterr().err
     (tmp_path / "tags.txt").write_text("\n".join(["", *lines[1:]]) + "\n")
     assert main([str(word) for word in fit(tmp_path)]) != 0
-    assert "tags: no tag in row 0; untagged='zero'" in capsys.readouterr().err
+    assert "tags: no tag in row 0\nhelp: set untagged='zero'" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
     assert result(fit(tmp_path, "run", "--set", "untagged=zero"), capsys)["summary"]["untagged"] == 1
 
