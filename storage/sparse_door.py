@@ -26,8 +26,8 @@ def admit(X: UserData, name: str = "X") -> UserData:
     """Return the given data if all indices are valid; anything but a sparse matrix or a frame is returned unchecked.
 
     ``X`` itself is returned if nothing has to change. Otherwise the result is a plain matrix of the same format (COO for LIL and DOK) on
-    the same arrays, without cached properties: native byte order, int32 or int64 indices, and float32 in place of half precision. Raises
-    DataError with ``name``, position and rule of the first invalid index.
+    the same arrays, without cached properties. It has native byte order, int32 or int64 indices, and float32 in place of half precision.
+    Raises DataError with ``name``, position and rule of the first invalid index.
     """
     if sp.issparse(X):
         return _ADMIT.get(X.format, _refuse_format)(X, check_shape(X.shape, "shape", name), name)

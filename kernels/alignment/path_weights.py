@@ -146,8 +146,14 @@ def weight_derivatives(problem: AlignmentProblem, eta: FloatArray, p: float, ord
 def closed_form(problem: AlignmentProblem, loads: FloatArray, p: float) -> FloatArray | None:
     """Return the weights if there is a closed form, else None.
 
-    Closed forms exist for lam1 = 0; for lam2 = 0 or p = 1 (both divergences); for the squared distance at p = 2 and p = 1.5; and for KL at
-    every p through the Lambert function: with c = lam2 p (p-1) / lam1, ``w = c eta^(p-1)`` solves ``w + log w = log c + (p-1) b / lam1``.
+    Closed forms exist in these cases:
+
+    * lam1 = 0.
+    * lam2 = 0 or p = 1 (both divergences).
+    * The squared distance at p = 2 and p = 1.5.
+    * KL at every p, through the Lambert function: with c = lam2 p (p-1) / lam1, ``w = c eta^(p-1)`` solves
+      ``w + log w = log c + (p-1) b / lam1``.
+
     The loads come from :meth:`AlignmentProblem.loads`. Raises ValueError if a weight is too large for float64.
     """
     lam1, lam2 = problem.lam1, problem.lam2

@@ -112,8 +112,12 @@ class PackedBank:
         """Store raw entries K[lo : lo + r, hi : hi + c] of one kernel, or of m consecutive kernels from q on. Raises ValueError for entries
         not finite in the bank's type.
 
-        ``block``, ``(r, c)`` or ``(m, r, c)``, is either a square on the diagonal (lo = hi, r = c), of which only the upper triangle is
-        read, or a rectangle to its right (hi >= lo + r). Its edges need not be those of the bands.
+        ``block``, ``(r, c)`` or ``(m, r, c)``, has one of two positions:
+
+        * a square on the diagonal (lo = hi, r = c), of which only the upper triangle is read;
+        * a rectangle to the right of this square (hi >= lo + r).
+
+        Its edges need not be edges of the bands.
         """
         self._check_writable()
         entries = np.asarray(block)

@@ -2,7 +2,7 @@
 
     K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l]        c_i the task of row i
 
-Banks and block pairs give bit-identical results: a band of 128 rows and a tile of 128 columns add one number for each pair of tasks,
+Banks and block pairs give bit-identical results. A band of 128 rows and a tile of 128 columns add one number for each pair of tasks; it is
 rounded to a multiple of a unit before it is added (:mod:`gramplane.kernels.bank.products`). Loops are faster if the rows of a task are
 contiguous.
 """

@@ -288,8 +288,8 @@ class WorkingColumns:
     """Batches of columns of rows, task after task; has the interface of :class:`gramplane.kernels.group_lasso.row_problem.TaskRows`.
 
     * ``cost``, ``(n,)``: the row weights for which Gram matrices are cached.
-    * ``centre``: whether the means (by these weights) are subtracted from dense columns. A bias compensates for it, and sums lose no
-    digits.
+    * ``centre``: whether the means (by these weights) are subtracted from dense columns, so that sums lose no digits. A bias
+      compensates for it.
     * ``edges``, int64 ``(n_tasks + 1,)``: where tasks begin [default: one task].
     """
 

@@ -8,7 +8,7 @@ Biases are eliminated: every point has its best biases, so its slopes are dual f
 * logistic: proximal Newton steps, each a weighted least squares problem on moments, with a line search;
 * hinge: a primal-dual interior-point method (:mod:`gramplane.kernels.group_lasso.interior`);
 * squared and logistic on request: FISTA (Beck and Teboulle 2009) with backtracking, restarted whenever the objective would rise, so that it
-never rises.
+  never rises.
 """
 
 from __future__ import annotations

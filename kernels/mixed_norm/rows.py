@@ -173,7 +173,8 @@ class RowPasses:
     """The passes of one loss over decision values f, labels or targets y, and costs.
 
     * ``point(f, y, cost, residual)`` writes the signed dual variables u and returns the loss P.
-    * ``balance(z, column, y, cost, g)`` returns sum_i w_i u_i at ``f = z + g * w``, its negative derivative in g, and sum_i |w_i u_i|.
+    * ``balance(z, column, y, cost, g)`` returns ``sum_i w_i u_i`` at ``f = z + g * w``, its negative derivative in g, and
+      ``sum_i |w_i u_i|``.
     * ``line(f, speed, y, cost, steps)`` returns P and its first and second derivatives at ``f + s * speed`` for each step s.
     * ``curvature(residual, cost, weights)`` writes the second derivatives of P in f, which depend on u alone.
     """

@@ -197,9 +197,9 @@ class RuleLattice(Conjunctions):
     def descendant_bound(self, nodes: NodeSet, alpha: Sequence[FloatArray]) -> float:
         """Return the thesis' bound of the squared dual gauge outside a hull, over the whole lattice, from one matrix.
 
-        It is the maximum, over the conjunctions u whose parents are all in the hull, of z_u' K_u z_u with the sum over all descendants K_u
-        = (a^-2 / (1 + b))^|u| (phi_u phi_u') * (1 + b)^(X X'), b = (1 + a)^-2, entry by entry (A.1.11). All pairs of rows are used. It
-        takes n^2 numbers and grows with (1 + b)^p, so it is meant for few rows and propositions.
+        The bound is the maximum of z_u' K_u z_u over the conjunctions u whose parents are all in the hull. K_u is the sum over all
+        descendants, entry by entry (A.1.11): K_u = (a^-2 / (1 + b))^|u| (phi_u phi_u') * (1 + b)^(X X'), with b = (1 + a)^-2. All pairs of
+        rows are used. The bound takes n^2 numbers and grows with (1 + b)^p, so it is meant for few rows and propositions.
         """
         X, items = unpack_bits(self.columns, self.n).T.astype(np.float64), self.items(nodes.keys)
         known = {tuple(item) for item in items}

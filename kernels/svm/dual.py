@@ -32,7 +32,7 @@ SUM_SLACK = 1e-10  # A warm start whose sum is off by at most this share of sum 
 
 @dataclass(frozen=True)
 class DualProblem:
-    """max c'beta - sum_i e_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta over a box, with or without a fixed sum. All arrays are ``(n,)``.
+    """``max c'beta - sum_i e_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta`` over a box, with or without a fixed sum. Arrays are ``(n,)``.
 
     * ``lo``, ``hi``: the box, which may be infinite only if ``ridge`` is positive.
     * ``l1_weight``: e >= 0, one number for all variables or one for each.

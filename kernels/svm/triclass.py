@@ -38,7 +38,7 @@ class Points:
     * ``unlabelled``, ``(n,)``: marks the unlabelled rows.
     * ``cost``, ``(n,)``: c_i = r_i / lambda, where 0 leaves a row out.
     * ``eps``, 0 <= eps < 1: half the width of the tube.
-    * ``all_relevant``: restricts the loss of unlabelled rows to H_1(|f|), a semi-supervised SVM without irrelevant rows (S3VM).
+    * ``all_relevant``: restricts the loss of unlabelled rows to ``H_1(|f|)``, a semi-supervised SVM without irrelevant rows (S3VM).
     * ``balance``: the required mean of f over the unlabelled rows.
     """
 

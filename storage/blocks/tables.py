@@ -25,7 +25,7 @@ def column_tables(
     """Summarise each column of a block (n_rows, k) that holds all its rows; missing values (NaN, dense blocks only) are ignored.
 
     * ``counts`` uint32: stored entries (sparse) or non-zeros (dense).
-    * ``norm1`` float32: sum_i |x_ij|, rounded up so that it is an upper bound.
+    * ``norm1`` float32: ``sum_i |x_ij|``, rounded up so that it is an upper bound.
     * ``sumsq`` float64: sum_i x_ij^2.
     * ``minimum``, ``maximum``: in the type of the values, zeros included; 0 if all values are missing.
     * ``mean``, ``variance``: float64.

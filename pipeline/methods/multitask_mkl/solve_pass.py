@@ -196,8 +196,8 @@ def _batches_pass(name: str, chunk: BatchChunk, result: int, batches: Sequence[T
 
 
 def largest_step(batches: Sequence[TaskBatch], k: int, policy: Policy) -> int:
-    """Return the memory in bytes of the largest step on k kernels with entries kept as ``policy`` says: of a pass, or of the work that this
-    process does batch by batch if the entries are in its memory.
+    """Return the memory in bytes of the largest step on k kernels with entries kept as ``policy`` says. If the entries are in this
+    process's memory, it is the work on one batch; otherwise it is a step of a pass.
     """
     solves = solves_pass(solve_chunk, batches, k).memory_bound
     if policy == "memory":

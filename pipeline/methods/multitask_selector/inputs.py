@@ -109,8 +109,9 @@ def look_at(watch: StepWatch, rounds: Rounds, progress: Progress, rows: TaskRows
 def task_offsets(kind: str | None, codes: np.ndarray, target: np.ndarray, weight: np.ndarray, n_tasks: int) -> np.ndarray:
     """Return the offset that is subtracted from the target of every task, ``(n_tasks,)``.
 
-    ``"mean"`` is the mean m of all rows. ``"shrunken"`` is ``m + (m_q - m) v_b / (v_b + v_w / n_q)``, the best linear predictor of a task's
-    mean: m_q is the mean of the n_q rows of task q, v_w the variance of rows within tasks, and v_b the variance of the task means.
+    * ``"mean"``: the mean m of all rows.
+    * ``"shrunken"``: ``m + (m_q - m) v_b / (v_b + v_w / n_q)``, the best linear predictor of a task's mean. m_q is the mean of the n_q rows
+      of task q, v_w the variance of rows within tasks, and v_b the variance of the task means.
     """
     if kind is None:
         return np.zeros(n_tasks)

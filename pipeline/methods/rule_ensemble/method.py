@@ -1,8 +1,8 @@
 """Rule ensembles on the lattice of conjunctions (Jawanpuria, PhD thesis, 2014, section 5.4).
 
-The fit begins with the active set (:mod:`gramplane.pipeline.loops.active_set`): rules on a hull are fitted by joint re-weighting, the
-frontier is searched by one walk over packed columns, and then all conjunctions by branch and bound. Separate steps then move the thresholds
-of the selected rules to the training values with the smallest loss, and fit the rules again on their hull.
+The fit begins with the active set (:mod:`gramplane.pipeline.loops.active_set`). Rules on a hull are fitted by joint re-weighting. One walk
+over packed columns searches the frontier; then branch and bound searches all conjunctions. Separate steps then move the thresholds of the
+selected rules to the training values with the smallest loss, and fit the rules again on their hull.
 
 =============  ==================================================
 symbol         name

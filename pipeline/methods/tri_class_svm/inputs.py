@@ -83,9 +83,12 @@ def split_labels(
 ) -> tuple[np.ndarray, tuple[Any, ...]]:
     """Return the side of every row, float64 -1 and +1 for the two classes in ascending order and 0 for neither, and the classes.
 
-    Rows labelled ``irrelevant`` belong to neither class; if there are two labels in all, 0 is a class like any other. Raises DataError if
-    there are not two classes (the message names a row of the third), if a class has no row of positive weight, or for -1 with 0 and 1 if
-    neither an irrelevant label nor unlabelled rows are given.
+    Rows labelled ``irrelevant`` belong to neither class; if there are two labels in all, 0 is a class like any other. Raises DataError in
+    three cases:
+
+    * There are not two classes (the message names a row of the third).
+    * A class has no row of positive weight.
+    * Labels are -1, 0 and 1, and neither an irrelevant label nor unlabelled rows are given.
     """
     names, codes = np.unique(np.asarray(y), return_inverse=True)
     labels = names.tolist()

@@ -1,7 +1,8 @@
 """The pass over strips of points: rows of the kernel, bases, and the contributions of the points to the terms of the weights.
 
-A task processes consecutive points. It computes their rows of the weighted sum, or reads them if kernels are stored, chooses bases with the
-rows of the data that it reads from the store, and returns the bases and its contribution to the terms: ``4 c B + 8 (k^2 + k)`` bytes.
+A task processes consecutive points. It computes their rows of the weighted sum, or reads the rows if kernels are stored. It then chooses
+bases with the rows of the data, which it reads from the store. It returns the bases and its contribution to the terms: ``4 c B + 8 (k^2 +
+k)`` bytes.
 """
 
 from __future__ import annotations
@@ -174,8 +175,12 @@ def _program(name: str, chunk: Callable[..., Chosen], points: Sequence[Points], 
 
 @dataclass(frozen=True)
 class StripMemory:
-    """Bound of the memory of a task in bytes: rows of the kernel and costs of its points, rows of the data and products with a block of
-    them, rows and kernels of the bases, and the largest block pair in transit.
+    """Memory bound of a task in bytes:
+
+    * rows of the kernel, and costs of its points;
+    * rows of the data, and products with a block of these rows;
+    * rows and kernels of the bases;
+    * the largest block pair in transit.
     """
 
     asked: Rebuilding

@@ -187,9 +187,15 @@ def _copy_strip(x: npt.NDArray[Any], starts: Longs, across: int, width: int, row
 def dense_tables(x: npt.NDArray[Any], starts: Longs, n_rows: int, across: int, weights: Floats, sizes: bool, out: Floats) -> None:
     """Add some rows to the sums of dense columns, ``out`` (8, k), in one pass over the data.
 
-    The rows of ``out`` are: the first value f, which is set before; smallest and largest value; sums of w (x - f) and of w (x - f)^2; and,
-    if ``sizes``, the number of non-zeros and sums of |x| and of x^2. Each sum runs over its rows in order, so the bits depend neither on
-    the memory order, nor on the other columns, nor on how rows are divided.
+    The rows of ``out`` are:
+
+    * the first value f, which is set before;
+    * the smallest and the largest value;
+    * the sums of ``w (x - f)`` and of ``w (x - f)^2``;
+    * if ``sizes``, the number of non-zeros, and the sums of ``|x|`` and of ``x^2``.
+
+    Each sum runs over its rows in order, so the bits depend neither on the memory order, nor on the other columns, nor on how rows are
+    divided.
 
     ``x`` (m,) holds the values, row i of column j at ``starts[i] + j * across``. ``starts`` and ``weights`` are padded to a multiple of
     four rows by the first row with weight 0.
