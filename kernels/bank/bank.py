@@ -25,7 +25,7 @@ GEMM_BYTES = 8 << 20  # Size of the float64 strip of entries that one matrix pro
 class PackedBank:
     """k symmetric n x n matrices ``K_q = scale_q R_q`` in memory, with R_q in float32 or float64; sums are accumulated in float64.
 
-    The result for one kernel does not depend on the kernels computed with it, to the bit, except in :meth:`inner_products`.
+    The result for one kernel is bit-identical whichever other kernels are computed with it, except in :meth:`inner_products`.
 
     * ``values``: packed triangles ``(k, n_packed)``, used without a copy, or whole matrices ``(k, n * n)`` (:meth:`over`).
     * ``bands``, ``(n_bands, 2)``: the position of the first entry of each band in a matrix, and the stride of its rows.

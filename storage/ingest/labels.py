@@ -33,7 +33,7 @@ def tidy_label(label: UserData) -> Label:
 
 
 def check_declared(labels: Iterable[Any] | None) -> tuple[Label, ...] | None:
-    """Sort declared labels. Raises SchemaError if a label is not a finite number or text, both kinds occur, or there are none."""
+    """Sort declared labels. Raises SchemaError if a label is neither a finite number nor text, if both occur, or if there are none."""
     if labels is None:
         return None
     tidied = [tidy_label(label) for label in labels]

@@ -51,7 +51,7 @@ class TaskTables:
 
 @dataclass(frozen=True)
 class BitsPart:
-    """Reference to the bits of propositions on one range of the data's rows, for the rows in use. ``token`` is its name."""
+    """Reference to the bits of propositions on one range of the data's rows, for the rows in use."""
 
     ref: Ref  # any block of the data
     token: str  # digest of what decides the bits: data, rows in use, propositions
@@ -203,7 +203,7 @@ class JoinAnswers:
 
 @dataclass(frozen=True)
 class SignedPart:
-    """Reference to the bits of propositions on the rows of a block with multipliers, in the order of a search. ``token`` is its name."""
+    """Reference to the bits of propositions on the rows of a block with multipliers, in the order of a search."""
 
     bits: BitsPart
     token: str  # digest of the multipliers
