@@ -180,7 +180,7 @@ class SquaredHinge(MarginLoss):
 class Logistic(MarginLoss, RowLoss):
     """Logistic loss, P = sum_i C_i log(1 + exp(-y_i f_i)).
 
-    The utility contains the constant n C log C, which Tan, Tsang and Wang drop (docs/theory/fgm.md, "Losses and duals").
+    The dual objective contains the constant n C log C, which Tan, Tsang and Wang drop (docs/theory/fgm.md, "Losses and duals").
     """
 
     name = "logistic"

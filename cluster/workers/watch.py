@@ -71,7 +71,7 @@ class Watchdog:
         """Check the cluster once.
 
         Raises ClusterLost if the scheduler does not answer, or there are no workers, for too long; WorkerDiskFull if workers are paused by
-        a full disk; Stranded if the plan must be submitted again; Stalled if no task finishes for another reason.
+        a full disk; Stranded if the plan must be submitted again; Stalled if no task finishes and none of these causes applies.
         """
         # Fetching a result goes on trying for half a minute after that.
         if not self._link.connected:

@@ -9,8 +9,8 @@ For kernels :math:`K^t` and a target Y over n rows, centred by :math:`H = I - 11
 
 and the direction of the minimiser maximises :math:`\rho = a'\theta / \sqrt{\theta' M \theta \, \langle Y_c, Y_c \rangle}` over
 :math:`\theta \ge 0` (Zhuang: Kernel learning, thesis, 2011, section 7.3; Cortes, Mohri, Rostamizadeh, JMLR 13, 2012). M and a must use the
-same centred matrices, which the printed theorem omits. Inner products, row sums and diagonals of the raw matrices are enough; the target is
-treated as one more matrix.
+same centred matrices, a requirement that the printed theorem omits. Inner products, row sums and diagonals of the raw matrices are
+enough; the target is treated as one more matrix.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def _solve_whole(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def column_pieces(vectors: Vectors) -> Iterator[tuple[slice, FloatArray]]:
-    """Yield pieces of the columns, with their positions, from an array or from an engine's form of it."""
+    """Yield pieces of the columns, with their positions, from an array or from the representation that the engine uses."""
     if isinstance(vectors, np.ndarray):
         yield slice(0, vectors.shape[1]), vectors
     else:

@@ -173,7 +173,7 @@ def correlations_many(X: Columns, U: Array) -> Array:
 
 
 def correlations(X: Columns, u: Array, active: Array | None = None) -> Array:
-    """Return ``c = X'u``, float64 ``(k,)``, with the bits described in the module docstring; ``active`` as in :func:`accumulate`."""
+    """Return ``c = X'u``, float64 ``(k,)``, with reproducible bits (module docstring); ``active`` is as in :func:`accumulate`."""
     c = np.zeros(shape(X)[1])
     accumulate(c, X, u, active)
     return c

@@ -28,7 +28,7 @@ class LocalRows:
     Dense Z in C or F order is not copied; sparse Z is converted to CSR. ``z`` and ``Z @ direction`` are cached, so a step costs one product
     with Z and one with Z', and a trial on the line costs none. For piecewise quadratic losses D changes only where rows became active or
     inactive, and Z'DZ is updated by those rows. :meth:`evaluate` clears the caches, so that later results depend on its arguments alone.
-    ``columns`` is X, ``(n, q)``, without a penalty. Memory in addition to Z and X: 9 vectors of n entries and one p x p matrix.
+    ``columns`` is X, ``(n, q)``: the unpenalised columns. Memory in addition to Z and X: 9 vectors of n entries and one p x p matrix.
     """
 
     def __init__(self, matrix: Matrix, y: FloatArray, cost: FloatArray, loss: SumLoss | str, columns: FloatArray | None = None) -> None:

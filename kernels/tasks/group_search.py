@@ -81,7 +81,7 @@ class TaskLattice:
         return np.power(float(self.a), self.depths(self.groups(keys)).astype(np.float64))
 
     def parents(self, key: Words) -> Words:
-        """Return the keys with one mark less, ``(r, n_words)``. A single task has no parents."""
+        """Return the keys with one bit cleared (one task fewer), ``(r, n_words)``. A single task has no parents."""
         bits = self._bits()[self.marks(self.groups(key[None]))[0]]
         return key ^ bits if self.inverted or len(bits) > 1 else np.zeros((0, self.width), np.uint64)
 

@@ -89,7 +89,7 @@ class Restricted:
 
 @dataclass(frozen=True)
 class Violations:
-    """Values of nodes outside the hull that violate the certificate."""
+    """Nodes outside the hull that violate the optimality condition, with their values."""
 
     keys: np.ndarray  # `(m, width)` those above the threshold, or the worst of them; ancestors may lie outside too
     values: np.ndarray  # `(m,)` M_w / d_w^2, or a bound of it

@@ -92,7 +92,7 @@ def use_store(
     given, or a number is below 1; DataError if the store has other users than the fit; MemoryBoundExceeded.
     """
     if (recommend is None) == (labels is None):
-        raise ValueError("recommend, labels: exactly one of both is needed; give one of them")
+        raise ValueError("recommend, labels: give exactly one of the two")
     if recommend is not None and recommend < 1:
         raise ValueError(f"recommend={recommend}: must be at least 1")
     asked = None if recommend is None else Recommendation(recommend, members, group_score == "strength")

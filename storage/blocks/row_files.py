@@ -64,9 +64,11 @@ def read_edges(path: str, n: int | None = None, what: str = "feature") -> np.nda
 def read_named_rows(path: str, n_rows: int, *, numbers: bool = False, least: int = 1) -> list[list[str | int | float]]:
     """Return the lines of a text file that assign names to rows, in order: ``[name, row]``, or ``[name, row, number]`` in every line.
 
-    A name (of a query or group) has no commas or blanks; rows count from 0. With ``numbers``, lines may have a number, finite and not
-    negative, and not 0 in all lines of a name. ``least`` is the smallest number of rows per name. A first line without digits, empty lines
-    and text after ``#`` are ignored. Raises DataError, with file and line, for an invalid or repeated line, or for the first line of a name
+    A name (of a query or group) has no commas or blanks; rows count from 0. With ``numbers``, a line may have a finite,
+    non-negative number; the numbers of one name must not all be 0. ``least`` is the smallest number of rows per name. A first line
+    without digits, empty lines and text after ``#`` are ignored.
+
+    Raises DataError, with file and line, for an invalid or repeated line, or for the first line of a name
     with too few rows.
     """
     rows: list[list[str | int | float]] = []
@@ -126,7 +128,9 @@ def matrix_file(path: str, n_rows: int) -> dict[str, str]:
         raise DataError(f"is not a .npy file of numbers: its entries are {matrix.dtype}", path)
     shape = matrix.shape
     if shape != (n_rows, n_rows):
-        raise DataError(f"holds an array of shape {shape}; must be ({n_rows}, {n_rows}), a row and a column for each of the store's", path)
+        raise DataError(
+            f"holds an array of shape {shape}; it must be ({n_rows}, {n_rows}): one row and one column per row of the store", path
+        )
     return {"file": os.path.abspath(path), "sha256": file_digest(path)}
 
 

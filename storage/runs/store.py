@@ -343,7 +343,7 @@ class RunStore:
         return models.write_model(self.path / "model", record)
 
     def write_source(self, source: Source) -> None:
-        """Write how the training data were read; beyond 64 MiB without names, groups and factors."""
+        """Record how the training data were read. If the record exceeds 64 MiB, omit names, groups and factors."""
         self._remove_folder("source")
         models.write_model(self.path / "source", source if source.nbytes <= MAX_KEPT_BYTES else source.bare())
 

@@ -95,7 +95,7 @@ class MethodCommand(Command):
     """The command of one method."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments. The error for an option of other methods names these methods."""
+        """Parse the arguments. If an option belongs only to other methods, the error names those methods."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:

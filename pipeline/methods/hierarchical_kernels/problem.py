@@ -64,7 +64,7 @@ def hull_settings(config: HKLConfig, data: DataSet, specs: Sequence[Any], resour
 
 @dataclass(frozen=True)
 class HKLInputs(AboutRows):
-    """Rows with their target (and tasks: :class:`TaskInputs`), and a graph that parameters cannot express."""
+    """Rows, targets and, if the parameters cannot describe it, the graph; :class:`TaskInputs` adds tasks."""
 
     dag: KernelDag | None = None
 

@@ -80,7 +80,7 @@ BatchChunk = Callable[..., list[Any]]
 
 
 class BatchSolution(NamedTuple):
-    """SVMs of a batch: coefficients, and decision values without intercept, of its rows."""
+    """SVM solutions of a batch: per row, the coefficient and the decision value without intercept."""
 
     first: int  # first row of the batch
     beta: np.ndarray

@@ -69,7 +69,7 @@ def values_chunk(part: ValuesPart, rules: Rules) -> np.ndarray:
 
 
 def support_chunk(task: tuple[BitsPart, ValuesPart], rules: Rules) -> np.ndarray:
-    """Return the number of a block's rows in use that satisfy each rule, ``(r,)`` (on a worker)."""
+    """For each rule, return how many of the block's used rows satisfy it, ``(r,)`` (on a worker)."""
     bits, part = task
     return count_ones(_rules_hold(part.truth(rules.propositions, bits.in_use()), bits.n, rules))
 

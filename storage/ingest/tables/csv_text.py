@@ -82,9 +82,7 @@ class CsvSource(Table):
         return texts if self.is_wide else texts | undecided
 
     def _row_index(self, columns: Sequence[str]) -> str | None:
-        """Return the name of the first column if it is a data frame index, judging by the beginning of the text: it has no name and counts
-        the rows from 0 or 1.
-        """
+        """Return the first header field if that column looks like a data frame index: unnamed, and counting rows from 0 or 1."""
         if columns[0] not in _NO_NAMES:
             return None
         cells = [row[0] for row in self._head()]
@@ -181,7 +179,7 @@ class CsvSource(Table):
                 raise self._locate(str(error)) from error
 
     def _plain(self, name: str, column: Foreign) -> Foreign:
-        """Return cells with decimal commas and words for missing values replaced, as the options say; ids and names are unchanged."""
+        """Replace decimal commas and words for missing values in the cells, as the options say; ids and names are unchanged."""
         is_comma = self._options.decimal == "," and name not in (self._options.id_column, *self._options.categorical)
         return plain_cells(column, self._options.missing_words, is_comma)
 
