@@ -159,7 +159,7 @@ def test_what_cannot_be_read_is_named(given, words):
 
 
 def test_grids_refuse():
-    with pytest.raises(ValueError, match="number is not known"):
+    with pytest.raises(ValueError, match="number of features is not known"):
         parse_graph("subsets(linear)")
     for a in (0.0, -1.0, np.nan, np.inf):
         with pytest.raises(ValueError, match="a="):
