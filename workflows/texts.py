@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..pipeline.records.run_view import OTHER_ROWS, TRAINING_ROWS, Row, RunView, measure_of, number
-from ..pipeline.registry import METHODS
 from .console import align_rows, count_text, format_figure, size_text, table_lines, verdict
 from .report.advice import tune_command
 from .report.collect import is_run, model_run, view_run
-from .report.found import what_was_found
+from .report.found import is_scored, what_was_found
 from .report.glossary import stop_reason
 from .report.words import MEASURES, best_known, certified_share, majority_share, on_training_rows, percent, unseen
 
@@ -163,7 +162,7 @@ def _next(run: RunView) -> list[str]:
         return []
     if run.state != "done":
         return [f"next: {'the tune command again' if run.trials else f'gramplane resume {path}'}"]
-    scored = run.method in METHODS and METHODS[run.method].config.has_scores
+    scored = is_scored(run)
     commands = [f"gramplane report {path}"]
     if scored and not run.is_unseen:
         commands.insert(0, f"gramplane score {path} TEST    # TEST: rows not used for the fit")

@@ -10,7 +10,8 @@ from typing import Any
 
 from ...pipeline.records.run_view import RunView, number
 from ...pipeline.registry import METHODS
-from .words import MEASURES, best_known, majority_share, on_training_rows, percent, relative_path, selected_count, spoken, unseen
+from .found import is_scored
+from .words import MEASURES, best_known, figure, majority_share, on_training_rows, percent, relative_path, selected_count, spoken, unseen
 
 MOST = 3  # lines of advice on a page
 MARGIN = 0.01  # an accuracy that is not above the baseline by more is no better
@@ -129,7 +130,7 @@ def _unscaled_columns(run: RunView) -> Advice | None:
     widths = run.training.get("widths")
     if not widths or run.params.get("scale", "auto") not in (None, "none") or not widths[1]["width"] > 1e3 * widths[0]["width"]:
         return None
-    narrow, wide = (f"{item['feature']} spans {item['width']:,.3g}" for item in widths)
+    narrow, wide = (f"{item['feature']} spans {figure(item['width'])}" for item in widths)
     return Advice("scale", f"Columns differ in scale ({wide}; {narrow}), so the large ones dominate the fit.", "--scale auto")
 
 
@@ -180,8 +181,7 @@ def _fit_remarks(run: RunView) -> Advice | None:
 
 
 def _not_measured(run: RunView) -> Advice | None:
-    is_scored = "classes" in run.summary and (run.method not in METHODS or METHODS[run.method].config.has_scores)
-    if run.state != "done" or run.is_unseen or not is_scored:
+    if run.state != "done" or run.is_unseen or "classes" not in run.summary or not is_scored(run):
         return None
     data = shlex.quote(relative_path(run.settings.get("data", "STORE")))
     if any(unseen(run, measure).where for measure in MEASURES):

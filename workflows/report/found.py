@@ -41,6 +41,11 @@ def system_charts(run: RunView) -> SystemCharts:
     return METHODS[run.method].charts if run.method in METHODS else SystemCharts()
 
 
+def is_scored(run: RunView) -> bool:
+    """Return whether the method of a run predicts a target, so that it can be scored."""
+    return run.method in METHODS and METHODS[run.method].config.has_scores
+
+
 def model_rows(run: RunView) -> list[tuple[ShownTable, Sequence[Row]]]:
     """Return the non-empty tables of a model."""
     selected = ShownTable("selected", "Selected features", "All of them are in selected.csv.", is_open=False)

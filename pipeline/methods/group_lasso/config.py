@@ -37,7 +37,7 @@ class GroupLassoConfig(MethodConfig):
     rho: NonNegative = Field(0.0, description="egl: l1 part of the proximity term")
     algorithm: Literal["auto", "da", "fobos", "fista"] = Field(
         "auto",
-        description="da, fobos: rows in their order; fista: batch optimum",
+        description="da, fobos: online, in rounds; fista: batch optimum",
     )
     epochs: Count = Field(1, description="da, fobos: number of passes over the rows")
     batch_size: Count = Field(1, description="da, fobos: rows per round")
@@ -72,7 +72,7 @@ class GroupLassoConfig(MethodConfig):
 
     @property
     def learns_from_stream(self) -> bool:
-        """True if the algorithm processes rows in their order, as a stream."""
+        """True if the algorithm processes rows as a stream."""
         return self.resolved().algorithm != "fista"
 
     @model_validator(mode="after")

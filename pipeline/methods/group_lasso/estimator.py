@@ -198,7 +198,7 @@ class GroupLassoClassifier(_GroupLasso, Classifier):
     rho : float >= 0, default=0.0
         With ``"egl"``: l1 part of the proximity term. The threshold of round t is lam r_g + rho gamma / sqrt(t).
     algorithm : {"auto", "da", "fobos", "fista"}, default='auto'
-        Solver: ``"da"`` is dual averaging over the rows in their order; ``"fobos"`` is forward-backward splitting over the same rows;
+        Solver: ``"da"`` is dual averaging in rounds of rows; ``"fobos"`` is forward-backward splitting over the same rows;
         ``"fista"`` finds the batch optimum and its duality gap. ``"auto"`` is ``"fista"``. It is ``"da"`` in ``partial_fit``, for text that
         is read once, with ``lam=0``, or if a stream parameter (``gamma``, ``rho``, ``epochs``, ``batch_size``, ``shuffle``, ``average``)
         differs from its default.
@@ -381,7 +381,7 @@ class GroupLassoRegressor(_GroupLasso, Regressor):
     rho : float >= 0, default=0.0
         With ``"egl"``: l1 part of the proximity term. The threshold of round t is lam r_g + rho gamma / sqrt(t).
     algorithm : {"auto", "da", "fobos", "fista"}, default='auto'
-        Solver: ``"da"`` is dual averaging over the rows in their order; ``"fobos"`` is forward-backward splitting over the same rows;
+        Solver: ``"da"`` is dual averaging in rounds of rows; ``"fobos"`` is forward-backward splitting over the same rows;
         ``"fista"`` finds the batch optimum and its duality gap. ``"auto"`` is ``"fista"``. It is ``"da"`` in ``partial_fit``, for text that
         is read once, with ``lam=0``, or if a stream parameter (``gamma``, ``rho``, ``epochs``, ``batch_size``, ``shuffle``, ``average``)
         differs from its default.

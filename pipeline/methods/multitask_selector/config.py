@@ -33,7 +33,7 @@ class SelectorConfig(MethodConfig):
     loss: Literal["squared", "logistic", "hinge"] = Field("squared", description="loss of a row: squared for numbers, others for classes")
     algorithm: Literal["auto", "da", "fista"] = Field(
         "auto",
-        description="da: rows in their order; fista: batch optimum",
+        description="da: online, in rounds; fista: batch optimum",
     )
     epochs: Count = Field(1, description="da: number of passes over the rows")
     shuffle: bool = Field(True, description="da: shuffle the rows of tasks anew in each epoch")
@@ -51,7 +51,7 @@ class SelectorConfig(MethodConfig):
 
     @property
     def learns_from_stream(self) -> bool:
-        """True if the algorithm processes rows in their order, as a stream."""
+        """True if the algorithm processes rows as a stream."""
         return self.resolved().algorithm != "fista"
 
     @model_validator(mode="after")

@@ -24,7 +24,7 @@ class TriClassConfig(MethodConfig):
     )
     gamma: Literal["scale", "auto"] | Positive = Field(
         "scale",
-        description="width of a kernel given by name, as in scikit-learn's SVC",
+        description="coefficient of a kernel given by name, as in SVC",
     )
     degree: Count = Field(3, description="degree of kernel=poly")
     coef0: NonNegative = Field(0.0, description="constant term of kernel=poly")

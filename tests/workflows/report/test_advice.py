@@ -50,8 +50,8 @@ def test_a_run_without_faults_gets_no_advice():
             'Class "b" is rare: 10 of 1,000 rows',
         ),
         (
-            {"training": {"widths": [{"feature": "a", "width": 0.5}, {"feature": "b", "width": 900.0}]}, "params": {"scale": None}},
-            "b spans 900; a spans 0.5",
+            {"training": {"widths": [{"feature": "a", "width": 0.5}, {"feature": "b", "width": 79_300.0}]}, "params": {"scale": None}},
+            "b spans 79,300; a spans 0.5",
         ),
         (
             {"scores": [score(accuracy=0.7)], "history": [{"train_accuracy": 0.95}]},
