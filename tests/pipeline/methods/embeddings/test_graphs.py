@@ -196,7 +196,7 @@ BAD_FILES = (
     (["visual-rank", "--graph", "bad.csv"], 2, "visual-rank has no option --graph: it is one of npkl, colored-mvu, mve"),
     (["spe", "--graph", "twice.csv", "--set", "graph=union"], 2, "--graph is also given by --set graph"),
     (["colored-mvu", "--label-kernel", "one_hot"], 2, "--label-kernel: file one_hot does not exist, and is none of the words auto, one"),
-    (["colored-mvu", "--label-kernel", "small.npy"], 3, "small.npy: holds an array of shape (3, 3); must be (24, 24)"),
+    (["colored-mvu", "--label-kernel", "small.npy"], 3, "small.npy: holds an array of shape (3, 3); it must be (24, 24)"),
     (["colored-mvu", "--label-kernel", "text.npy"], 3, "text.npy: is not a .npy file of numbers\n"),
     (["colored-mvu", "--label-kernel", "some.npz"], 3, "some.npz: is not a .npy file of numbers\n"),
     (["colored-mvu", "--label-kernel", "words.npy"], 3, "words.npy: is not a .npy file of numbers: its entries are <U21"),

@@ -347,8 +347,8 @@ def test_a_store_of_similarities_that_are_none_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ({}, "one of both"),
-        ({"recommend": 2, "labels": ["a"] * N}, "one of both"),
+        ({}, "give exactly one of the two"),
+        ({"recommend": 2, "labels": ["a"] * N}, "give exactly one of the two"),
         ({"recommend": 0}, "recommend=0: must be at least 1"),
         ({"labels": ["a"] * 3}, f"labels: 3 are given, .* has {N} users"),
         ({"labels": ["a"] * N}, "labels: 1 different ones are given"),
