@@ -356,7 +356,7 @@ def blas_threads() -> int:
 
 
 class _Hold:
-    """The BLAS limit of this process, and the threads inside it."""
+    """The limit of BLAS threads in this process, and the threads of Python that need it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

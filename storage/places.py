@@ -117,8 +117,8 @@ def _parse_remote(text: str, scheme: str, what: str) -> Place:
     # A container of abfs://container@account is no secret.
     user = "" if scheme.startswith("abfs") and ":" not in parts.netloc.partition("@")[0] else parts.netloc.rpartition("@")[0]
     if user or parts.query or parts.fragment or "?" in text or "#" in text:
-        advice = "credentials and signatures belong into the environment, not into a URL, where logs and files would keep them"
-        raise UrlError(f"{what} {shown!r} has more than a place; {advice} (in a name write %3F for ?, %23 for #)")
+        advice = "set credentials in the environment: logs and files would keep those of a URL"
+        raise UrlError(f"{what} {shown!r} has a user, a query or a fragment; {advice} (in a name write %3F for ?, %23 for #)")
     if not parts.netloc:
         raise UrlError(f"{what} {shown!r} names no bucket or host")
     if _CONTROL.search(text) or any(part in (".", "..") for part in unquote(parts.path).split("/")):

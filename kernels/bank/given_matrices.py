@@ -46,7 +46,7 @@ def inspect_matrix(matrix: Array, packed: NDArray[np.float32] | None = None) -> 
 
 
 def _compare_checksums(rows: Array) -> MatrixFigures | None:
-    """Return the figures of a symmetric float32 matrix, or ``None`` for any other."""
+    """Return the largest entry and asymmetry of a float32 matrix that is symmetric by its checksums, or ``None`` for any other."""
     if rows.dtype != np.float32:
         return None
     right, below = np.zeros((2, len(rows)), np.uint64)

@@ -28,11 +28,11 @@ Emit = Callable[[Mapping[str, Any]], None]
 
 
 def ignore(event: Mapping[str, Any]) -> None:
-    """Drop an event."""
+    """Ignore an event."""
 
 
 def hush(message: str) -> None:
-    """Drop a line."""
+    """Ignore a message."""
 
 
 def warn_once(emit: Emit) -> Emit:

@@ -241,7 +241,7 @@ class Shape:
         return matrix + 32 * self.n * min(RESIDUAL_SAMPLES, self.columns)
 
     def placed(self, itemsize: int, rest: int) -> int:
-        """Return the bytes of writing columns of the whole matrix; ``rest`` is the size in bytes of small submatrices."""
+        """Return the memory, in bytes, that writing columns of the whole matrix takes; ``rest`` is the size of small submatrices."""
         return 4 * itemsize * self.n * PANEL_COLUMNS + 8 * self.n + 3 * rest
 
     def most(self, matrix: int, wide: int, rest: int = 0) -> int:

@@ -143,7 +143,7 @@ def covariates_to_decide(names: Sequence[str], value: Any, n: int, data: Any = N
     if known.q != len(names):
         raise ValueError(f"covariates has {known.q} columns, the model was fitted with {_names_text(names)}")
     if known.names != tuple(names) and not (_are_numbered(known.names) or _are_numbered(names)):
-        raise ValueError(f"covariates are {', '.join(known.names)}, the model was fitted with {', '.join(names)}, in this order")
+        raise ValueError(f"covariates are [{', '.join(known.names)}]; the model needs [{', '.join(names)}], in this order")
     return known.values
 
 

@@ -85,7 +85,7 @@ class GramLayout:
 
     @property
     def side(self) -> int:
-        """Order of the stored array; with groups each block has the full size, including padding."""
+        """Number of rows of the stored square array; with groups, each block is padded to the full size."""
         return self.n_blocks * self.block if self.groups else self.n
 
     @property

@@ -139,7 +139,7 @@ class GramStore(GramCatalog):
         bundle = self.bundles.get(task.bundle)
         if bundle is None or bundle.task(task.url, task.i, task.j) != task:
             block = f"the block ({task.i}, {task.j}) of this task"
-            raise UnalignedWrite(f"{self.url} has no bundle {task.bundle} with {block}: it was replaced")
+            raise UnalignedWrite(f"{self.url} has no bundle {task.bundle} with {block}: the bundle was replaced")
         return bundle
 
     @contextmanager

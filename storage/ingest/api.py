@@ -345,7 +345,7 @@ def load_columns(record: Mapping[str, str]) -> tuple[np.ndarray, list[str] | Non
     """
     path = record["file"]
     if not path.lower().endswith(_TABLE_FORMS):
-        raise DataError(f"does not have the ending of a table of numbers; it must be one of {', '.join(_TABLE_FORMS)}", path)
+        raise DataError(f"the file name must end with one of {', '.join(_TABLE_FORMS)}", path)
     if file_digest(path) != record["sha256"]:
         raise DigestMismatch(f"{path} is not the file that the run began with: its sha256 differs")
     with temporary_folder() as folder:

@@ -118,7 +118,7 @@ def _open_file(source: str | Path, kind: str, options: Options) -> Source:
         return (ParquetSource if kind == "parquet" else FeatherSource)(source, options)
     named = [name for name in (*ROW_OPTIONS.values(), "covariates") if getattr(options, name) is not None]
     if named:
-        raise SchemaError(f"{named[0]} names a column of a table; SVMlight text has its target in front and no other row columns")
+        raise SchemaError(f"{named[0]} names a column of a table; SVMlight text has none, only the target at the start of each line")
     return SvmlightSource(source, options.encoding)
 
 

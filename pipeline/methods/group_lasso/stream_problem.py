@@ -72,7 +72,7 @@ class StreamState:
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums of a learner over all its rows: progressive losses, and weights."""
+    """Sum of the progressive losses and sum of the row weights, over all rows that a learner has read."""
 
     loss: float
     weight: float

@@ -38,7 +38,7 @@ def resolve_graph(config: HKLConfig, inputs: Inputs, dag: KernelDag | None = Non
     if has_widths and not data.n_cols:
         raise DataError("the data set holds strings; name a dag of kernels that read them")
     if has_widths and data.n_rows < 2:
-        raise DataError("n_samples = 1: widths of features need at least two rows")
+        raise DataError("n_samples = 1: the widths of Gaussian kernels are estimated from at least two rows")
     deviations = feature_deviations(data, inputs.sample_weight) if has_widths else None
     graph = parse_graph(source, config.a, data.n_cols or None, deviations, closing_for(data, inputs.counts))
     kernels = base_kernels(graph)
@@ -102,7 +102,7 @@ def _scale_traces(graph: KernelDag, data: RowData, counts: np.ndarray | None) ->
     graph of another class, and for a kernel that is zero on the training rows.
     """
     if not isinstance(graph, (KernelGrid, KernelList)):
-        raise ValueError(f"normalize='trace': {type(graph).__name__} is neither a grid nor a list; scale its kernels there")
+        raise ValueError(f"normalize='trace' needs a KernelGrid or a KernelList, not {type(graph).__name__}; scale its kernels yourself")
     specs: list[AnyKernel] = list(base_kernels(graph) if isinstance(graph, KernelGrid) else graph.kernels)
     traces, lo = np.zeros(len(specs)), 0
     for part in _row_blocks(data):

@@ -94,7 +94,7 @@ class SharedMachines:
         return np.maximum(np.einsum("st,mkst->mk", shares, grams.task_forms(betas, self.row_tasks, len(shares))), 0.0).sum(axis=0)
 
     def outside_forms(self, betas: np.ndarray, data: RowData, resources: Resources) -> NodeForms:
-        """Return an object that computes the forms of nodes outside the hull at dual variables ``(m, n)``."""
+        """Return an object that computes the quadratic forms of nodes outside the hull at dual variables ``(m, n)``."""
         if fits_driver(self.n, resources.driver_memory):
             return VectorForms(data, resources, self.vectors(betas))
         return SignedForms(data, resources, betas, self.row_tasks, np.ones((1, 1)) if self.roots is None else self.roots)

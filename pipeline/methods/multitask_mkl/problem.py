@@ -224,7 +224,7 @@ class MultiTaskProblem:
 
 
 def choose_next(search: TaskSearch, config: MultiTaskMKLConfig, losses: TaskProblem, machines: TaskMachines) -> TaskSearch:
-    """Return the search with its next weights and shares."""
+    """Return the search after it has chosen its next kernel weights and task shares."""
     shares = multitask.task_shares(machines.forms, config.p, SHARE_SLACK * config.tol)
     strengths = multitask.kernel_strengths(machines.forms, config.p)
     if search.nested:

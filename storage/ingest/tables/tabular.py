@@ -87,7 +87,7 @@ def _as_before(positions: dict[str, int], options: Options, source: str) -> list
     missing = [name for name in options.guided if name not in positions]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise SchemaError(f"{source} has no column {missing[0]!r}{more}, which the store given as like has")
+        raise SchemaError(f"{source} has no column {missing[0]!r}{more} of the store given as like")
     return [positions[name] for name in options.guided]
 
 

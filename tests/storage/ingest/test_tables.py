@@ -402,7 +402,7 @@ def test_task_and_missing_are_inherited(tmp_path):
 def test_columns_that_are_missing_or_of_another_kind_are_refused(tmp_path):
     store = ingest(table(), tmp_path / "S", missing="indicator", **OPTIONS)
     test = table(5, seed=2)
-    with pytest.raises(SchemaError, match=r"has no column 'age' and 1 more, which the store given as like has"):
+    with pytest.raises(SchemaError, match=r"has no column 'age' and 1 more of the store given as like"):
         ingest(test.drop(columns=["age", "ward"]), tmp_path / "T", like=store.url)
     (tmp_path / "a.csv").write_text(test.to_csv(index=False).replace("p002,", "p002,x"))
     with pytest.raises(DataError, match=r"a\.csv:4:2: column 'age': value 'x.*' is not a finite number"):

@@ -116,7 +116,7 @@ def test_a_loaded_model_predicts_and_scores_stores_with_their_covariates(tmp_pat
     ):
         with pytest.raises(ValueError, match=r"fitted with 2 covariates \(age, dose\); give those of these rows"):
             call()
-        with pytest.raises(ValueError, match="covariates are dose, age, the model was fitted with age, dose, in this order"):
+        with pytest.raises(ValueError, match=r"covariates are \[dose, age\]; the model needs \[age, dose\], in this order"):
             call(covariates=V[["dose", "age"]])
     run_method("fgm", PARAMS, data=ingest((X, y), tmp_path / "t.zarr", **task(target)).url, run=str(tmp_path / "none"))
     with pytest.raises(ValueError, match=r"there are 2 covariates \(age, dose\), and the model was fitted without any"):

@@ -440,7 +440,7 @@ def test_names_of_covariates_are_compared():
     machine = FGMRegressor(B=2).fit(X, y, covariates=frame)
     assert machine.model_.covariate_names == ("age", "dose")
     np.testing.assert_array_equal(machine.predict(X, covariates=frame), machine.predict(X, covariates=Z))
-    with pytest.raises(ValueError, match="covariates are dose, age, the model was fitted with age, dose, in this order"):
+    with pytest.raises(ValueError, match=r"covariates are \[dose, age\]; the model needs \[age, dose\], in this order"):
         machine.predict(X, covariates=frame[["dose", "age"]])
     with pytest.raises(ValueError, match="'dose' is a combination of the others"):
         FGMRegressor(B=2).fit(X, y, covariates=frame.assign(dose=2 * frame["age"]))
